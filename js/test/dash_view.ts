@@ -25,25 +25,18 @@ export class FakeChart implements ChartPanel {
   readonly el = document.createElement("div");
   frame: PanelFrame | null = null;
   chosen: Chosen | null = null;
-  theme = "";
   ended = false;
 
   constructor(
     readonly id: string,
-    host: HTMLElement,
     readonly brush: (brush: Brush) => void,
   ) {
-    host.append(this.el);
     FakeChart.all.push(this);
   }
 
   show(frame: PanelFrame, chosen: Chosen): void {
     this.frame = frame;
     this.chosen = chosen;
-  }
-
-  setTheme(theme: string): void {
-    this.theme = theme;
   }
 
   toPng = (): Promise<Blob> => Promise.resolve(new Blob());
@@ -55,7 +48,7 @@ export class FakeChart implements ChartPanel {
   }
 }
 
-export const fakeChart: MakeChart = (id, host, onBrush) => new FakeChart(id, host, onBrush);
+export const fakeChart: MakeChart = (id, brush) => new FakeChart(id, brush);
 
 export interface DashView extends Finding {
   root: HTMLElement;

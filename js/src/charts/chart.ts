@@ -1,6 +1,6 @@
 /** One chart of a dashboard: its canvas, tooltips and gestures, and its place. */
 
-import { getOrMake } from "../protocol/maps";
+import type { ReadonlySignal } from "@preact/signals";
 import {
   asError,
   type Brush,
@@ -14,18 +14,18 @@ import { failure } from "../ui/controls";
 import { fill, h } from "../ui/dom";
 import { formatCount, formatDuration, formatShare } from "../ui/formats";
 import { watchBoxes } from "../ui/host";
+import { react } from "../ui/react";
 import { sentence } from "../ui/text";
-import { applyTheme, type Theme, THEMES } from "../ui/theme";
+import { type Theme, THEMES } from "../ui/theme";
 import { placeTip } from "../ui/tooltip";
-import style from "./charts.css?raw";
 import type { Box, Drawing, Picked, Spot } from "./content";
 import { causeWords } from "./defined";
 import { kindWords } from "./language";
-import { watchGestures } from "./gestures";
+import { type Board, watchGestures } from "./gestures";
 import type { Pen } from "./paint";
 
 /** A drawing of a frame; a sentence if there is nothing to draw. */
-export type Make = (frame: PanelFrame, theme: Theme, width: number) => Drawing | string;
+export type Make = (frame: PanelFrame, theme: Theme) => Drawing | string;
 
 /** Records what is painted as SVG. */
 type Recorder = (
@@ -36,60 +36,59 @@ type Recorder = (
 
 const EVERYTHING: Chosen = { ranks: null, names: null, kinds: null, window: null };
 
-export class ChartFrame implements ChartPanel {
-  readonly el: HTMLElement;
-  private readonly view = h("div", { class: "hta-chart-view" });
+export class ChartFrame implements ChartPanel, Board {
   private readonly canvas = h("canvas", { class: "hta-chart-canvas" });
-  private readonly plot = h("div", { class: "hta-chart-plot", role: "img", tabindex: 0 });
-  private readonly note = h("div", { class: "hta-chart-note", hidden: true });
   private readonly hovered = h("div", { class: "hta-chart-box hta-chart-hover", hidden: true });
   private readonly focused = h("div", { class: "hta-chart-box hta-chart-focus", hidden: true });
   private readonly brushed = h("div", { class: "hta-chart-box hta-chart-brush", hidden: true });
+  readonly plot = h(
+    "div",
+    { class: "hta-chart-plot", role: "img", tabindex: 0 },
+    this.canvas,
+    this.hovered,
+    this.focused,
+    this.brushed,
+  );
+  private readonly view = h("div", { class: "hta-chart-view" }, this.plot);
+  private readonly note = h("div", { class: "hta-chart-note", hidden: true });
+  private readonly button = h(
+    "button",
+    { class: "hta-chart-show", type: "button", "aria-expanded": "false" },
+    "Show table",
+  );
   private readonly tip = h("div", { class: "hta-chart-tip", role: "tooltip", hidden: true });
-  private readonly said = h("div", { class: "hta-chart-words", "aria-live": "polite" });
-  private readonly button = h("button", { class: "hta-chart-show", type: "button" }, "Show table");
+  private readonly said = h("div", { class: "hta-hidden", "aria-live": "polite" });
   private readonly table = h("div", { class: "hta-chart-table", hidden: true });
+  readonly el = h(
+    "div",
+    { class: "hta-chart" },
+    this.view,
+    this.note,
+    this.button,
+    this.tip,
+    this.said,
+    this.table,
+  );
   private readonly ended = new AbortController();
 
   private frame: PanelFrame | null = null;
-  private chosen: Chosen = EVERYTHING;
-  private drawing: Drawing | null = null;
+  chosen: Chosen = EVERYTHING;
+  drawing: Drawing | null = null;
   private width = 0;
   private height = 0;
 
   constructor(
     private readonly make: Make,
     private readonly title: string,
-    host: HTMLElement,
-    private readonly onBrush: (brush: Brush) => void,
-    private theme: ThemeName,
+    readonly brush: (brush: Brush) => void,
+    private readonly theme: ReadonlySignal<ThemeName>,
     private readonly record: Recorder,
   ) {
-    const { view, plot, note, hovered, focused, brushed, tip, said, button, table } = this;
-    put(plot, this.canvas, hovered, focused, brushed);
-    put(view, plot);
-    this.el = h("div", { class: "hta-chart" }, h("style", {}, style));
-    put(this.el, view, note, button, tip, said, table);
-    applyTheme(this.el, theme);
-    host.append(this.el);
     const { signal } = this.ended;
-    button.setAttribute("aria-expanded", "false");
-    button.addEventListener("click", () => this.toggleTable(), { signal });
-    watchBoxes([view], () => this.fit(), signal);
-    watchGestures(
-      {
-        plot,
-        drawing: () => this.drawing,
-        chosen: () => this.chosen,
-        brush: (brush) => this.onBrush(brush),
-        hover: (spot, at) => this.hover(spot, at),
-        focus: (spot) => this.focus(spot),
-        dragging: (from, to) => {
-          place(brushed, to === null ? null : (this.drawing?.dragBox(from, to) ?? null));
-        },
-      },
-      signal,
-    );
+    react(theme, () => this.redraw(), signal);
+    this.button.addEventListener("click", () => this.toggleTable(), { signal });
+    watchBoxes([this.view], () => this.fit(), signal);
+    watchGestures(this, signal);
   }
 
   show(frame: PanelFrame, chosen: Chosen): void {
@@ -99,13 +98,6 @@ export class ChartFrame implements ChartPanel {
     if (same) this.paint();
     else this.redraw();
     if (!this.table.hidden) this.tabulate();
-  }
-
-  setTheme(theme: ThemeName): void {
-    if (theme === this.theme) return;
-    this.theme = theme;
-    applyTheme(this.el, theme);
-    this.redraw();
   }
 
   toPng(): Promise<Blob> {
@@ -150,7 +142,7 @@ export class ChartFrame implements ChartPanel {
     if (frame === null) return;
     if (this.width === 0) this.width = Math.floor(this.view.clientWidth);
     if (this.width === 0) return;
-    const made = this.make(frame, THEMES[this.theme], this.width);
+    const made = this.make(frame, THEMES[this.theme.value]);
     this.hover(null, null);
     this.focus(null);
     if (typeof made === "string") {
@@ -190,14 +182,14 @@ export class ChartFrame implements ChartPanel {
     fill(this.note, h("b", {}, this.title), h("p", {}, sentence(words)));
   }
 
-  private hover(spot: Spot | null, at: Picked | null): void {
+  hover(spot: Spot | null, at: Picked | null): void {
     place(this.hovered, spot?.box ?? null);
     this.tip.hidden = true;
     if (spot === null || at === null) return;
     this.showTip(spot, at);
   }
 
-  private focus(spot: Spot | null): void {
+  focus(spot: Spot | null): void {
     place(this.focused, spot?.box ?? null);
     if (spot === null) {
       if (this.hovered.hidden) this.tip.hidden = true;
@@ -210,6 +202,10 @@ export class ChartFrame implements ChartPanel {
       ...spot.tip.lines.map(([what, value]) => `${what} ${value}`),
     ].join(", ");
     this.focused.scrollIntoView({ block: "nearest" });
+  }
+
+  drag(box: Box | null): void {
+    place(this.brushed, box);
   }
 
   private showTip(spot: Spot, at: Picked): void {
@@ -248,10 +244,6 @@ export class ChartFrame implements ChartPanel {
   }
 }
 
-function put(parent: HTMLElement, ...children: HTMLElement[]): void {
-  parent.append(...children);
-}
-
 function place(el: HTMLElement, box: Box | null): void {
   el.hidden = box === null;
   if (box === null) return;
@@ -265,28 +257,21 @@ function place(el: HTMLElement, box: Box | null): void {
 
 const MOST = 500;
 
-export function fillTable(el: HTMLElement, frame: PanelFrame): void {
-  const names = Object.keys(frame.columns).filter((name) => plain(frame, name));
-  const rows = Math.min(frame.rows, MOST);
-  const text = (name: string): string =>
-    names.length > 0 && typeof frame.columns[name]?.[0] === "string" ? "hta-chart-text" : "";
-  const head = h("tr", {}, ...names.map((name) => h("th", { class: text(name) }, words(name))));
+export function fillTable(el: HTMLElement, { rows: all, columns: given }: PanelFrame): void {
+  const rows = Math.min(all, MOST);
+  const columns = Object.entries(given)
+    .filter(([, values]) => values.length === all)
+    .map(([name, values]) => {
+      const look = { class: typeof values[0] === "string" ? "hta-chart-text" : "" };
+      const cell = (row: number) => h("td", look, told(name, values[row] ?? null));
+      return { head: h("th", look, words(name)), cell };
+    });
+  const head = h("tr", {}, ...columns.map((column) => column.head));
   const body = Array.from({ length: rows }, (_, row) =>
-    h(
-      "tr",
-      {},
-      ...names.map((name) =>
-        h("td", { class: text(name) }, told(name, frame.columns[name]?.[row] ?? null)),
-      ),
-    ),
+    h("tr", {}, ...columns.map(({ cell }) => cell(row))),
   );
-  const more =
-    frame.rows > rows ? [h("p", {}, `${formatCount(frame.rows - rows)} more rows not listed`)] : [];
-  fill(el, h("table", {}, h("thead", {}, head), h("tbody", {}, ...body)), ...more);
-}
-
-function plain(frame: PanelFrame, name: string): boolean {
-  return frame.columns[name]?.length === frame.rows;
+  const more = all > rows && h("p", {}, `${formatCount(all - rows)} more rows not listed`);
+  fill(el, h("table", {}, h("thead", {}, head), h("tbody", {}, ...body)), more);
 }
 
 function words(name: string): string {
@@ -309,64 +294,32 @@ function told(name: string, value: Value): string {
 
 export type MakeChart = (
   id: string,
-  host: HTMLElement,
-  onBrush: (brush: Brush) => void,
-  theme: ThemeName,
+  brush: (brush: Brush) => void,
+  theme: ReadonlySignal<ThemeName>,
 ) => ChartPanel;
 
 export class ChartSlot {
   readonly el = h("div", { class: "hta-chart-slot" });
   chart: ChartPanel | null = null;
-  /** Charts write their own titles. */
-  hasTitle = true;
-
   constructor(
-    private readonly make: (host: HTMLElement) => ChartPanel,
+    private readonly make: () => ChartPanel,
     signal: AbortSignal,
   ) {
     signal.addEventListener("abort", () => this.chart?.destroy(), { once: true });
   }
 
   show(frame: PanelFrame, chosen: Chosen): void {
-    if (!this.hasTitle) this.el.replaceChildren();
     try {
-      this.chart ??= this.make(this.el);
+      if (this.chart === null) {
+        this.chart = this.make();
+        this.el.replaceChildren(this.chart.el);
+      }
       this.chart.show(frame, chosen);
-      this.hasTitle = true;
     } catch (error) {
       const again = (): void => this.show(frame, chosen);
       this.chart?.destroy();
       this.chart = null;
-      this.hasTitle = false;
       this.el.replaceChildren(failure("The chart could not be drawn", asError(error), again));
     }
-  }
-}
-
-/** The places of all charts of a dashboard. */
-export class ChartSlots {
-  private readonly slots = new Map<string, ChartSlot>();
-
-  constructor(
-    private readonly make: MakeChart,
-    private readonly brush: (id: string, brush: Brush) => void,
-    private theme: ThemeName,
-    private readonly signal: AbortSignal,
-  ) {}
-
-  slot(id: string): ChartSlot {
-    const make = (host: HTMLElement): ChartPanel =>
-      this.make(id, host, (asked) => this.brush(id, asked), this.theme);
-    return getOrMake(this.slots, id, () => new ChartSlot(make, this.signal));
-  }
-
-  /** The chart in its place, if it is drawn. */
-  chart(id: string): ChartPanel | null {
-    return this.slots.get(id)?.chart ?? null;
-  }
-
-  setTheme(theme: ThemeName): void {
-    this.theme = theme;
-    for (const { chart } of this.slots.values()) chart?.setTheme(theme);
   }
 }

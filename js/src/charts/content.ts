@@ -37,11 +37,11 @@ export interface SideColumn {
   head: string;
   texts: readonly string[];
   /** Shown from this width on. */
-  least?: number;
+  least?: number | undefined;
   /** Rows whose text has the colour for late. */
-  late?: ReadonlySet<number>;
+  late?: ReadonlySet<number> | undefined;
   /** Rows whose text is bold. */
-  strong?: ReadonlySet<number>;
+  strong?: ReadonlySet<number> | undefined;
 }
 
 /** Marks of one kind, one per item; `left` and `right` are the columns of the positions of their ends. */
@@ -49,10 +49,10 @@ export interface Mark {
   shape: "bar" | "line" | "dot";
   left: string | number;
   right: string;
-  size?: string | number;
+  size?: string | number | undefined;
   /** Column of angles: dots with an angle are triangles. */
-  marker?: string;
-  angle?: string;
+  marker?: string | undefined;
+  angle?: string | undefined;
   /** Undefined if the item has no such mark. */
   style(at: number): Style | undefined;
 }
@@ -64,40 +64,40 @@ export interface RowsContent {
   finding: string;
   names: readonly string[];
   /** Second lines of the names, shown if rows are tall. */
-  seconds?: readonly string[];
+  seconds?: readonly string[] | undefined;
   /** Selection keys of each row, in the panel's dimension. */
   keys: readonly (readonly Key[])[];
-  late?: ReadonlySet<number>;
+  late?: ReadonlySet<number> | undefined;
   /** Rows of ranks that the headline states as a fact: their names are bold, in ink. */
-  facts?: ReadonlySet<number>;
+  facts?: ReadonlySet<number> | undefined;
   /** Columns that marks name, with an element for each item. */
   data: Record<string, Float64Array | readonly unknown[]>;
   marks: readonly Mark[];
   xStart: number;
   xEnd: number;
   ticks: readonly (readonly [at: number, text: string])[];
-  zeroLine?: boolean;
+  zeroLine?: boolean | undefined;
   /** Whether lines separate the rows. */
-  ruled?: boolean;
+  ruled?: boolean | undefined;
   head: string;
   columns: readonly SideColumn[];
   /** Texts in bars, computed if rows are high enough. */
   inside?(): Inside[];
-  ends?: readonly End[];
-  legend?: readonly (readonly [style: Style, text: string])[];
+  ends?: readonly End[] | undefined;
+  legend?: readonly (readonly [style: Style, text: string])[] | undefined;
   /** Height of a row if there is room for it. */
-  pitch?: number;
+  pitch?: number | undefined;
   tip(row: number): Tip;
   /** Whether marks select windows. */
-  windows?: boolean;
+  windows?: boolean | undefined;
   /** The mark at a spot, for marks with a tooltip or selection of their own; `y` counts rows. */
   hit?(x: number, y: number, reachX: number, reachY: number): Hit | null;
   /** The keys that a rectangle selects, if they differ from its rows' keys. */
-  within?(x0: number, x1: number, y0: number, y1: number): Key[];
+  within?: ((x0: number, x1: number, y0: number, y1: number) => Key[]) | undefined;
   /** Chosen marks of the source; null if all are. Default: the chosen rows' marks. */
-  chosenMarks?(chosen: Chosen): number[] | null;
+  chosenMarks?: ((chosen: Chosen) => number[] | null) | undefined;
   /** The numbers for the chart's table, if they are not the frame's. */
-  table?: PanelFrame;
+  table?: PanelFrame | undefined;
 }
 
 export interface Hit {
@@ -105,13 +105,6 @@ export interface Hit {
   /** Keys to select instead of the row's. */
   keys: Key[] | null;
   window: [number, number] | null;
-}
-
-/** A column as numbers; unknown values are NaN. */
-export function numbers(frame: PanelFrame, name: string): number[] {
-  const column = frame.columns[name];
-  if (column === undefined) return new Array<number>(frame.rows).fill(NaN);
-  return Array.from(column, (value) => (typeof value === "number" ? value : NaN));
 }
 
 /** The ranks that the headline names as late: only these are red, in every panel. */

@@ -110,6 +110,9 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
     rowsOf(fill(template, scope), names.length) as string[];
   const keys = rows.keys.map(each);
   const ranks = rows.rank === undefined ? null : numbersOf(evaluate(rows.rank, scope));
+  const flagged = (code: string | undefined): Set<number> | undefined =>
+    code === undefined ? undefined : new Set(rowsWhere(each(code)));
+  const marked = ranks === null ? undefined : markedRows(frame, ranks);
   const tip = tipsOf(look.tip, scope, stack.lines);
   const drawn = [...stack.marks, ...marks.map((mark) => markOf(mark, data, theme))];
   const spread = isFolded ? [markOf(SPREAD, data, theme)] : [];
@@ -117,11 +120,11 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
   const words = spoken(look, frame, whole);
   return {
     ...words,
-    ...(isFolded ? { subtitle: sentences(words.subtitle, foldedWords(fold)) } : {}),
+    subtitle: isFolded ? sentences(words.subtitle, foldedWords(fold)) : words.subtitle,
     names,
     keys: names.map((_, row) => keys.flatMap((column) => column[row] as Key | Key[])),
-    ...(ranks === null ? {} : markedRows(frame, ranks)),
-    ...(rows.late === undefined ? {} : { late: new Set(rowsWhere(each(rows.late))) }),
+    late: flagged(rows.late) ?? marked?.late,
+    facts: marked?.facts,
     data,
     // The spread is drawn over bars and below dots.
     marks: rowsAreRanks(look) ? [...drawn, ...spread] : [...spread, ...drawn],
@@ -129,18 +132,18 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
     xEnd: one(scale.to) || 1,
     ticks: ticksOf(scale.ticks ?? [], whole),
     zeroLine: Boolean(evaluate(scale.zero_line ?? 0, whole)),
-    ruled: rows.ruled === true,
+    ruled: rows.ruled,
     head: rows.head ?? "",
-    ...(rows.pitch === undefined ? {} : { pitch: one(rows.pitch) }),
-    columns: shown(look.columns ?? [], scope).map(({ head, text, from, late, strong }) => ({
-      head: head ?? "",
+    pitch: rows.pitch === undefined ? undefined : one(rows.pitch),
+    columns: shown(look.columns ?? [], scope).map(({ head = "", text, from, late, strong }) => ({
+      head,
       texts: texts(text),
-      ...(from === undefined ? {} : { least: from }),
-      ...(late === undefined ? {} : { late: new Set(rowsWhere(each(late))) }),
-      ...(strong === undefined ? {} : { strong: new Set(rowsWhere(each(strong))) }),
+      least: from,
+      late: flagged(late),
+      strong: flagged(strong),
     })),
-    ...(rows.second === undefined ? {} : { seconds: texts(rows.second.text) }),
-    ...(rows.ends === undefined ? {} : { ends: endsOf(rows.ends, texts(rows.ends.text), scope) }),
+    seconds: rows.second && texts(rows.second.text),
+    ends: rows.ends && endsOf(rows.ends, texts(rows.ends.text), scope),
     inside: () => [...stack.inside(), ...inMarks.flatMap((each) => each())],
     legend: [...stack.legend, ...legend],
     tip: (row) => {
@@ -148,7 +151,7 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
       const ofGroup = more === null ? [] : foldedLines(scope, fold!, more[row]!);
       return { heading, lines: [...lines, ...ofGroup] };
     },
-    ...(isFolded ? { table: foldedFrame(scope, fold, frame) } : {}),
+    table: isFolded ? foldedFrame(scope, fold, frame) : undefined,
     ...selecting(look, scope, data, order),
   };
 }
@@ -436,10 +439,12 @@ function markOf(mark: MarkLook, data: Record<string, Rows>, theme: Theme): Mark 
   const own = ink.startsWith("@");
   const plain = own ? undefined : ink in INKS ? styleOf(ink, theme) : { fill: inkOf(ink, theme) };
   return {
-    ...{ shape, left, right: String(right) },
-    ...(size === undefined ? {} : { size }),
-    ...(marker === undefined ? {} : { marker }),
-    ...(angle === undefined ? {} : { angle }),
+    shape,
+    left,
+    right: String(right),
+    size,
+    marker,
+    angle,
     style: (at) => {
       if (plain !== undefined) return plain;
       const fill = column(ink.slice(1))[at]!;
@@ -561,21 +566,17 @@ function selecting(
       });
       return hitOf(best);
     },
-    ...(key === null
-      ? {}
-      : {
-          within: (x0: number, x1: number, y0: number, y1: number) => {
-            const met = items.filter(
-              (_, at) => from[at]! >= x0 && from[at]! <= x1 && row[at]! >= y0 && row[at]! <= y1,
-            );
-            const found = [...new Set(Array.from(met).flatMap((item) => key[item]!))];
-            return found.every((one) => typeof one === "number")
-              ? found.sort((a, b) => a - b)
-              : found;
-          },
-        }),
-    ...(mark.selects === undefined ? {} : { chosenMarks: chosenOf }),
+    within: key === null ? undefined : keysIn,
+    chosenMarks: mark.selects && chosenOf,
   };
+  function keysIn(x0: number, x1: number, y0: number, y1: number): Key[] {
+    const met = items.filter(
+      (_, at) => from[at]! >= x0 && from[at]! <= x1 && row[at]! >= y0 && row[at]! <= y1,
+    );
+    const found = [...new Set(Array.from(met).flatMap((item) => key![item]!))];
+    return found.every((one) => typeof one === "number") ? found.sort((a, b) => a - b) : found;
+  }
+
   function chosenOf(chosen: Chosen): number[] | null {
     const of = key === null || selects === "window" ? null : (chosen[selects] as Key[] | null);
     const wanted = of === null ? null : new Set(of);

@@ -1,21 +1,23 @@
 /** Turn clicks, drags and keys on a chart into brushes. */
 
 import type { Brush, Chosen } from "../protocol/source";
-import type { Drawing, Picked, Spot } from "./content";
+import type { Box, Drawing, Picked, Spot } from "./content";
 
 /** A press that moves farther than this is a drag. px. */
 const SLOP = 4;
 
-interface Board {
+/** A chart that is brushed. */
+export interface Board {
   readonly plot: HTMLElement;
-  drawing(): Drawing | null;
-  chosen(): Chosen;
+  readonly drawing: Drawing | null;
+  readonly chosen: Chosen;
   brush(brush: Brush): void;
   /** Set the spot under the pointer. */
   hover(spot: Spot | null, at: Picked | null): void;
   /** Set the spot with the keyboard focus. */
   focus(spot: Spot | null): void;
-  dragging(from: Picked, to: Picked | null): void;
+  /** Show what a drag would select. */
+  drag(box: Box | null): void;
 }
 
 export function watchGestures(board: Board, signal: AbortSignal): void {
@@ -37,7 +39,7 @@ export function watchGestures(board: Board, signal: AbortSignal): void {
   const stop = (): void => {
     if (down !== null && plot.hasPointerCapture(down.id)) plot.releasePointerCapture(down.id);
     down = null;
-    board.dragging({ x: 0, y: 0 }, null);
+    board.drag(null);
   };
 
   listen("pointerdown", (event) => {
@@ -55,20 +57,20 @@ export function watchGestures(board: Board, signal: AbortSignal): void {
         plot.setPointerCapture(down.id);
         board.hover(null, null);
       }
-      if (down.moved) board.dragging(down, here);
+      if (down.moved) board.drag(board.drawing?.dragBox(down, here) ?? null);
       return;
     }
-    board.hover(board.drawing()?.spot(here.x, here.y) ?? null, here);
+    board.hover(board.drawing?.spot(here.x, here.y) ?? null, here);
   });
   listen("pointerup", (event) => {
-    const drawing = board.drawing();
+    const drawing = board.drawing;
     const from = down;
     stop();
     if (from === null || drawing === null || event.pointerId !== from.id) return;
     const here = at(event);
     const brush = from.moved
-      ? drawing.drag(from, here, more(event), board.chosen())
-      : drawing.click(here.x, here.y, more(event), board.chosen());
+      ? drawing.drag(from, here, more(event), board.chosen)
+      : drawing.click(here.x, here.y, more(event), board.chosen);
     if (brush !== null) board.brush(brush);
   });
   listen("pointercancel", stop);
@@ -80,13 +82,13 @@ export function watchGestures(board: Board, signal: AbortSignal): void {
     board.focus(null);
   });
   listen("keydown", (event) => {
-    const drawing = board.drawing();
+    const drawing = board.drawing;
     if (drawing === null || event.altKey) return;
     if (event.key === "Escape" && down !== null) {
       stop();
     } else if (event.key === "Enter" || event.key === " ") {
       if (focused === null) return;
-      board.brush(drawing.press(focused, more(event), board.chosen()));
+      board.brush(drawing.press(focused, more(event), board.chosen));
     } else if (event.key === "Escape") {
       if (focused === null) return;
       focused = null;
@@ -124,4 +126,8 @@ export function stillOnly<K>(before: readonly K[] | null, keys: readonly K[]): b
   const found = new Set(before);
   const wanted = new Set(keys);
   return found.size === wanted.size && [...wanted].every((key) => found.has(key));
+}
+
+export function isSame(before: Chosen["window"], window: Chosen["window"]): boolean {
+  return before?.[0] === window?.[0] && before?.[1] === window?.[1];
 }

@@ -2,25 +2,18 @@
 
 import { sum } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
-import { isMetric, METRICS } from "../facts/panels";
+import { type Metric, METRICS } from "../facts/panels";
 import type { Brush, Chosen, PanelFrame } from "../protocol/source";
 import { formatAxis, formatDuration, formatShare } from "../ui/formats";
-import { fitted, labelledRows, noteOf, sentences, textWidth, wrapped } from "../ui/text";
+import { fitted, labelledRows, noteOf, sentences, textWidth } from "../ui/text";
 import { shade, SIZE, type Theme } from "../ui/theme";
-import {
-  type Box,
-  type Drawing,
-  markedRows,
-  numbers,
-  type Picked,
-  type Spot,
-  type Tip,
-} from "./content";
+import { type Box, type Drawing, markedRows, type Picked, type Spot, type Tip } from "./content";
 import { foldedScope, scopeOf, spoken, tipsOf } from "./defined";
 import { HEATMAP } from "./definition";
 import { foldedLines, TOGETHER } from "./folding";
-import { stillOnly, toggled } from "./gestures";
+import { isSame, stillOnly, toggled } from "./gestures";
 import { type Box as Box4, frame, paintBox, type Pen, Words } from "./paint";
+import { everyNth, LINE } from "./rows";
 
 const SHADES = 128;
 
@@ -54,24 +47,21 @@ interface HeatmapContent {
   start: number;
   end: number;
   bins: number;
+  /** Start of each bin, and end of the last one. */
+  edges: readonly number[];
   ramp: "busy" | "waiting";
   /** Row by row. */
   share: Float64Array;
-  value: ArrayLike<number>;
   mean: number[];
   total: number[];
-  tip(
-    row: number,
-    cell: { start_ns: number; end_ns: number; share: number; value_ns: number },
-    bin: number,
-  ): Tip;
+  tip(row: number, bin: number): Tip;
   late: Set<number>;
   facts: Set<number>;
 }
 
 /** Content of the heatmap before layout. */
 export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
-  const ranks = [...new Set(numbers(frame, "rank"))];
+  const ranks = [...new Set((frame.columns.rank ?? []) as readonly number[])];
   const value = (frame.columns.value_ns ?? []) as unknown as ArrayLike<number>;
   const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);
   // Frames of Python's analysis have one row per cell, and its edges.
@@ -81,11 +71,11 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
     frame.columns.end_ns === undefined ? frame.attrs.end : (frame.columns.end_ns[bins - 1] ?? 0),
   );
   if (bins === 0 || !(end > start)) return noteOf(frame) || noteFor("nothing");
-  const metric = typeof frame.attrs.metric === "string" ? frame.attrs.metric : "busy";
-  const { label, note, ramp, kinds } = isMetric(metric)
-    ? METRICS[metric]
-    : { ...METRICS.busy, label: metric.replaceAll("_", " "), note: "", kinds: [] };
-  const edges = Array.from({ length: bins + 1 }, (_, at) => edge(start, end, bins, at));
+  const { label, note, ramp, kinds } = METRICS[frame.attrs.metric as Metric];
+  const edges = Array.from(
+    { length: bins + 1 },
+    (_, at) => start + Math.floor(((end - start) * at) / bins),
+  );
   const share = new Float64Array(ranks.length * bins);
   const total = ranks.map(() => 0);
   const sums = new Array<number>(bins).fill(0);
@@ -111,6 +101,9 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
   const rows = drawn.get("members") as number[][];
   const at = new Map(ranks.map((rank, row) => [rank, row]));
   const of = rows.map((members) => members.map((rank) => at.get(rank)!));
+  const [drawnShare, drawnValue] = isFolded
+    ? [meanRows(share, of, bins), meanRows(value, of, bins)]
+    : [share, value];
   return {
     ...words,
     subtitle: isFolded ? sentences(words.subtitle, TOGETHER) : words.subtitle,
@@ -119,21 +112,23 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
     start,
     end,
     bins,
+    edges,
     ramp: ramp as "busy" | "waiting",
-    share: isFolded ? meanRows(share, of, bins) : share,
-    value: isFolded ? meanRows(value, of, bins) : value,
+    share: drawnShare,
     mean: sums.map((each) => each / ranks.length),
     total: Array.from(drawn.get("total_ns") as Float64Array),
-    tip: (row, cell, bin) => {
-      const { heading, lines } = tipsOf(
-        HEATMAP.tip,
-        new Map([...drawn, ...Object.entries(cell)]),
-      )(row);
+    tip: (row, bin) => {
+      const cell = new Map(drawn)
+        .set("start_ns", edges[bin]!)
+        .set("end_ns", edges[bin + 1]!)
+        .set("share", drawnShare[row * bins + bin]!)
+        .set("value_ns", drawnValue[row * bins + bin]!);
+      const { heading, lines } = tipsOf(HEATMAP.tip, cell)(row);
       if (!isFolded || of[row]!.length === 1) return { heading, lines };
       const shares = of[row]!.map((one) => share[one * bins + bin]!);
       const [low, high] = [Math.min(...shares), Math.max(...shares)].map(formatShare);
-      const cells = ["share, least to most", `${low} – ${high}`] as const;
-      return { heading, lines: [...lines, cells, ...foldedLines(drawn, FOLD, row)] };
+      const range = ["share, least to most", `${low} – ${high}`] as const;
+      return { heading, lines: [...lines, range, ...foldedLines(drawn, FOLD, row)] };
     },
     ...markedRows(
       frame,
@@ -158,11 +153,6 @@ function meanRows(
     }
   });
   return found;
-}
-
-/** Start of a bin. */
-function edge(start: number, end: number, bins: number, at: number): number {
-  return start + Math.floor(((end - start) * at) / bins);
 }
 
 // Draws each rank's activity over time; rectangles select windows and ranks.
@@ -263,7 +253,7 @@ export class HeatmapDrawing implements Drawing {
     const wide = plan.across / content.bins;
     const left = plan.left + bin * wide;
     const box = { left, top: plan.top + row * plan.pitch, width: wide, height: plan.pitch };
-    return { index, box, tip: this.tip(row, bin) };
+    return { index, box, tip: content.tip(row, bin) };
   }
 
   step(from: number | null, key: string): number | null {
@@ -299,24 +289,22 @@ export class HeatmapDrawing implements Drawing {
   }
 
   press(index: number, more: boolean, chosen: Chosen): Brush {
-    const { bins, ranks, start, end } = this.content;
+    const { bins, ranks } = this.content;
     const [row, bin] = [Math.floor(index / bins), index % bins];
-    const window: [number, number] = [edge(start, end, bins, bin), edge(start, end, bins, bin + 1)];
+    const window = this.window(bin, bin);
     const one = [...ranks[row]!];
     if (more) return { ranks: toggled(chosen.ranks, one) };
-    const same = chosen.window?.[0] === window[0] && chosen.window?.[1] === window[1];
-    return same && stillOnly(chosen.ranks, one) ? this.nothing() : { ranks: one, window };
+    return isSame(chosen.window, window) && stillOnly(chosen.ranks, one)
+      ? this.nothing()
+      : { ranks: one, window };
   }
 
   drag(from: Picked, to: Picked, more: boolean, chosen: Chosen): Brush | null {
     const met = this.met(from, to);
     if (met === null) return null;
-    const { ranks, start, end, bins } = this.content;
+    const { ranks } = this.content;
     const inside = ranks.slice(met.first, met.last + 1).flat();
-    const window: [number, number] = [
-      edge(start, end, bins, met.low),
-      edge(start, end, bins, met.high + 1),
-    ];
+    const window = this.window(met.low, met.high);
     const all = met.last - met.first + 1 === ranks.length;
     if (more && chosen.ranks !== null) {
       return { ranks: [...new Set([...chosen.ranks, ...inside])].sort((a, b) => a - b), window };
@@ -341,16 +329,10 @@ export class HeatmapDrawing implements Drawing {
     return { ranks: null, window: null };
   }
 
-  private tip(row: number, bin: number): Tip {
-    const { start, end, bins, share, value } = this.content;
-    const at = row * bins + bin;
-    const cell = {
-      start_ns: edge(start, end, bins, bin),
-      end_ns: edge(start, end, bins, bin + 1),
-      share: share[at]!,
-      value_ns: value[at]!,
-    };
-    return this.content.tip(row, cell, bin);
+  /** The window of a range of bins. */
+  private window(low: number, high: number): [number, number] {
+    const { edges } = this.content;
+    return [edges[low]!, edges[high + 1]!];
   }
 
   private rowAt(y: number): number | null {
@@ -409,8 +391,6 @@ const LEAST_CELL = 5;
 const KEY = 148;
 const SWATCH = 12;
 const INSET = 12;
-/** Texts nearer than this touch. px. */
-const LEAST_LINE = 14;
 /** Number of bins to request for a chart of this width. */
 export function heatmapBins(width: number): number {
   const { left, right } = sides(width);
@@ -442,22 +422,14 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   const across = Math.max(40, width - left - right);
   const rows = content.ranks.length;
   const pitch = rows * PITCH <= TALLEST ? PITCH : Math.max(2, Math.floor(TALLEST / rows));
-  let y = 0;
   const titled = INSET + textWidth(content.title, "bold", 13) + 16;
   const shared = width >= SIZE.marginFrom;
   if (shared || titled + KEY < width) key(words, width - Math.max(right, INSET), content, theme);
-  for (const line of wrapped(content.title, width - 2 * INSET, "bold", 13)) {
-    words.text(INSET, y + 9, line, theme.ink, { bold: true, size: 13 });
-    y += 18;
-  }
+  let y = words.title(content.title, [INSET, 0], width - 2 * INSET, theme);
   // With a margin, title and definition share a line, as in the timeline's toolbar.
   const from = shared ? Math.max(left, titled) : INSET;
-  if (shared) y = 2;
-  for (const line of wrapped(content.subtitle, width - from - (shared ? right + KEY : INSET))) {
-    words.text(from, y + 7, line, theme.ink3);
-    y += 14;
-  }
-  y += 6;
+  const room = width - from - (shared ? right + KEY : INSET);
+  y = words.subtitle(content.subtitle, [from, shared ? 2 : y], room, theme) + 6;
   const strip = y + STRIP;
   words.text(left - 8, y + STRIP - 7, "mean of ranks", theme.ink3, { align: "right" });
   const wide = across / content.bins;
@@ -468,14 +440,13 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
     if (tall > 0) bars.push([from, strip - tall, from + Math.max(1, wide - 1), strip]);
   });
   const top = strip + 4;
-  const every = [1, 2, 4, 8, 16, 32].find((each) => each * pitch >= LEAST_LINE) ?? 64;
   const names = fitted(content.names, left - 16);
-  const labelled = labelledRows(rows, every, content.late, content.facts);
+  const labelled = labelledRows(rows, everyNth(pitch), content.late, content.facts);
   const most = Math.max(...content.total);
   const totals = content.total.map(formatDuration);
   const longest = totals.reduce((high, text) => Math.max(high, textWidth(text, "bold")), 0);
   const span = right - 16 - longest - 6;
-  const beside = Math.max(0, Math.ceil((LEAST_LINE - pitch) / 2 / pitch));
+  const beside = Math.max(0, Math.ceil((LINE - pitch) / 2 / pitch));
   if (right > 0) words.text(left + across + 10, strip - 7, "total", theme.ink3);
   names.forEach((name, row) => {
     const late = content.late.has(row);

@@ -106,9 +106,6 @@ const FORMATS: Readonly<Record<string, (value: number) => string>> = {
 type Work = (...cells: Cell[]) => Cell;
 type Sum = (a: number, b: number, c: number) => number;
 
-const both = (a: number, b: number): number => (a && b ? 1 : 0);
-const either = (a: number, b: number): number => (a || b ? 1 : 0);
-
 const SIGNS: Readonly<Record<string, Sum>> = {
   "+": (a, b) => a + b,
   "-": (a, b) => a - b,
@@ -123,8 +120,8 @@ const TESTS: Readonly<Record<string, Sum>> = {
   ">=": (a, b) => (a >= b ? 1 : 0),
   "==": (a, b) => (a === b ? 1 : 0),
   "!=": (a, b) => (a !== b ? 1 : 0),
-  and: both,
-  or: either,
+  and: (a, b) => (a && b ? 1 : 0),
+  or: (a, b) => (a || b ? 1 : 0),
 };
 
 const KINDS: Readonly<Record<string, string>> = {
@@ -373,10 +370,8 @@ const parsed = new Map<string, Expression>();
 /** The value of an expression. */
 export function evaluate(code: string | number, scope: Scope): Value {
   if (typeof code === "number") return code;
-  return run(
-    getOrMake(parsed, code, () => parseExpression(code)),
-    scope,
-  );
+  const expression = getOrMake(parsed, code, () => parseExpression(code));
+  return run(expression, scope);
 }
 
 function run(node: Expression, scope: Scope): Value {
@@ -462,10 +457,6 @@ interface Template {
 const templates = new Map<string, Template>();
 
 function templateOf(text: string): Template {
-  return getOrMake(templates, text, () => parsedTemplate(text));
-}
-
-function parsedTemplate(text: string): Template {
   const found: Template = { pieces: [], holes: [] };
   let last = 0;
   for (const hole of text.matchAll(HOLE)) {
@@ -487,7 +478,7 @@ interface Filled {
 
 /** A text, filled row by row on request. */
 export function filler(text: string, scope: Scope): Filled {
-  const { pieces, holes } = templateOf(text);
+  const { pieces, holes } = getOrMake(templates, text, () => templateOf(text));
   const values = holes.map(({ code }) => evaluate(code, scope));
   return {
     rows: values.find(isRows)?.length,

@@ -1,5 +1,6 @@
 /** Paint bars, lines, dots and texts of a chart, in CSS px, on a canvas or for SVG. */
 
+import { wrapped } from "../ui/text";
 import { FONT_FAMILY, type Theme } from "../ui/theme";
 
 /** A canvas's context, or one that records SVG. */
@@ -148,6 +149,20 @@ export class Words {
     const { align = "left", bold = false, size = 11 } = style;
     const font = `${bold ? "700 " : ""}${size}px ${FONT_FAMILY}`;
     this.texts.push({ x, y: y + size * 0.36, text, color, align, font });
+  }
+
+  /** A wrapped title; returns the position below it. */
+  title(text: string, [x, y]: readonly [number, number], room: number, { ink }: Theme): number {
+    const lines = wrapped(text, room, "bold", 13);
+    lines.forEach((line, at) => this.text(x, y + at * 18 + 9, line, ink, { bold: true, size: 13 }));
+    return y + lines.length * 18;
+  }
+
+  /** A wrapped subtitle; returns the position below it. */
+  subtitle(text: string, [x, y]: readonly [number, number], room: number, { ink3 }: Theme): number {
+    const lines = wrapped(text, room);
+    lines.forEach((line, at) => this.text(x, y + at * 14 + 7, line, ink3));
+    return y + lines.length * 14;
   }
 
   line(x0: number, y0: number, x1: number, y1: number, color: string): void {

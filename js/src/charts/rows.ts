@@ -1,7 +1,7 @@
 /** Lay out and draw charts that have one row per rank, name or step. */
 
 import type { Brush, Chosen } from "../protocol/source";
-import { fitted, labelledRows, shortened, textWidth, wrapped } from "../ui/text";
+import { fitted, labelledRows, shortened, textWidth } from "../ui/text";
 import type { Theme } from "../ui/theme";
 import type {
   Box,
@@ -14,7 +14,7 @@ import type {
   SideColumn,
   Spot,
 } from "./content";
-import { stillOnly, toggled } from "./gestures";
+import { isSame, stillOnly, toggled } from "./gestures";
 import { FAINT, paintBox, paintDot, paintWhisker, type Pen, type Style, Words } from "./paint";
 
 /** Distance within which the pointer hits a mark. px. */
@@ -54,23 +54,20 @@ export class RowsDrawing implements Drawing {
     for (const [style, ...box] of plan.keys) paintBox(pen, box, { scale: 4, ...style });
     const strong = full === null ? null : new Set(full.map((at) => row[at]));
     const words = new Words();
-    inBars(plan, content, theme, words, (each) => strong?.has(each) === false);
+    inBars(plan, words, (each) => strong?.has(each) === false);
     words.paint(pen);
     plan.words.paint(pen);
   }
 
   private paintMark(pen: Pen, mark: Mark, at: number): void {
     const { plan } = this;
-    const { data, xStart, xEnd } = this.content;
+    const { data } = this.content;
     const value = (of: string | number): number =>
       typeof of === "number" ? of : (data[of]![at] as number);
-    const perUnit = plan.across / (xEnd - xStart);
-    const [left, right] = [mark.left, mark.right].map(
-      (of) => plan.gutter + (value(of) - xStart) * perUnit,
-    ) as [number, number];
+    const [left, right] = [plan.x(value(mark.left)), plan.x(value(mark.right))];
     const style = mark.style(at);
     if (style === undefined || !Number.isFinite(left) || !Number.isFinite(right)) return;
-    const middle = plan.top + (value("row") + 0.5) * plan.pitch;
+    const middle = plan.middle(value("row"));
     const half = (plan.filled * plan.pitch) / 2;
     if (mark.shape === "line")
       paintWhisker(pen, [left, middle, right, middle], style.fill, this.theme);
@@ -169,10 +166,9 @@ export class RowsDrawing implements Drawing {
     if (more) {
       return { [this.dimension]: toggled(before, keys), ...(window ? { window } : {}) };
     }
-    const same =
-      stillOnly(before, keys) &&
-      (window === null || (chosen.window?.[0] === window[0] && chosen.window?.[1] === window[1]));
-    if (same) return this.nothing();
+    if (stillOnly(before, keys) && (window === null || isSame(chosen.window, window))) {
+      return this.nothing();
+    }
     return {
       [this.dimension]: [...new Set(keys)],
       ...(this.content.windows === true ? { window } : {}),
@@ -230,10 +226,20 @@ const TALLEST = 512;
 const PITCH = 20;
 /** A number is printed in a bar from this width on. */
 const LEAST_INSIDE = 34;
-const LINE = 14;
+/** Texts nearer than this touch. */
+export const LINE = 14;
 
-interface Plan {
+/** What is laid out first: title, subtitle and legend. */
+interface Head {
+  content: RowsContent;
+  theme: Theme;
   width: number;
+  words: Words;
+  /** Swatches of the legend. */
+  keys: (readonly [style: Style, left: number, top: number, right: number, bottom: number])[];
+}
+
+interface Plan extends Head {
   height: number;
   rows: number;
   /** Left edge of the scale, and px from its start to its end. */
@@ -243,9 +249,12 @@ interface Plan {
   pitch: number;
   /** Share of a row's height that its bar takes. */
   filled: number;
-  words: Words;
-  /** Swatches of the legend. */
-  keys: (readonly [style: Style, left: number, top: number, right: number, bottom: number])[];
+  /** Rows with a name and texts. */
+  labelled: ReadonlySet<number>;
+  /** Position of a value. */
+  x(at: number): number;
+  /** Middle of a row. */
+  middle(row: number): number;
 }
 
 export function pitchOf(rows: number, wanted = PITCH): number {
@@ -254,24 +263,9 @@ export function pitchOf(rows: number, wanted = PITCH): number {
 }
 
 /** Title, definition and legend; returns their height. */
-function head(
-  words: Words,
-  keys: Plan["keys"],
-  width: number,
-  theme: Theme,
-  content: Pick<RowsContent, "title" | "subtitle" | "legend">,
-): number {
-  let y = 0;
-  for (const line of wrapped(content.title, width, "bold", 13)) {
-    words.text(0, y + 9, line, theme.ink, { bold: true, size: 13 });
-    y += 18;
-  }
-  if (content.subtitle !== "") {
-    for (const line of wrapped(content.subtitle, width)) {
-      words.text(0, y + 7, line, theme.ink3);
-      y += LINE;
-    }
-  }
+function drawHead({ content, theme, width, words, keys }: Head): number {
+  let y = words.title(content.title, [0, 0], width, theme);
+  if (content.subtitle !== "") y = words.subtitle(content.subtitle, [0, y], width, theme);
   if (content.legend !== undefined && content.legend.length > 0) {
     y += 6;
     let x = 0;
@@ -291,26 +285,27 @@ function head(
 }
 
 function planRows(content: RowsContent, width: number, theme: Theme): Plan {
-  const words = new Words();
-  const keys: Plan["keys"] = [];
+  const head: Head = { content, theme, width, words: new Words(), keys: [] };
   const rows = content.names.length;
   const pitch = pitchOf(rows, content.pitch);
-  let y = head(words, keys, width, theme, content);
+  let y = drawHead(head);
   const shown = content.columns.filter((each) => width >= (each.least ?? 0));
   const headed = content.ticks.length > 0 || shown.some((each) => each.head !== "");
   if (headed || content.head !== "") y += 6 + 14;
   const headY = y - 7;
   const top = y + 4;
   const gutter = gutterOf(content, width);
-  const side = shown.map((each) => columnWidth(each));
+  const side = shown.map(columnWidth);
   const sideWidth = side.reduce((sum, each) => sum + each + 14, 0);
+  const { xStart } = content;
+  const span = content.xEnd - xStart;
   const ends = (content.ends ?? []).reduce((most, each) => {
-    const reach = (each.at - content.xStart) / (content.xEnd - content.xStart);
+    const reach = (each.at - xStart) / span;
     return Math.max(most, reach > 0.3 ? textWidth(each.text) + 8 : 0);
   }, 0);
   const across = Math.max(40, width - gutter - sideWidth - ends - (ends + sideWidth > 0 ? 0 : 1));
   const plan: Plan = {
-    width,
+    ...head,
     height: Math.ceil(top + rows * pitch + 4),
     rows,
     gutter,
@@ -318,13 +313,13 @@ function planRows(content: RowsContent, width: number, theme: Theme): Plan {
     top,
     pitch,
     filled: pitch < 8 ? 1 : 0.8,
-    words,
-    keys,
+    labelled: labelledRows(rows, everyNth(pitch), content.late, content.facts),
+    x: (at) => gutter + ((at - xStart) / span) * across,
+    middle: (row) => top + (row + 0.5) * pitch,
   };
-  const labelled = labelledRows(rows, everyNth(pitch), content.late, content.facts);
-  rowNames(plan, content, theme, labelled);
-  scale(plan, content, theme, headY, width - sideWidth);
-  sideColumns(plan, theme, shown, side, headY, labelled);
+  rowNames(plan);
+  scale(plan, headY, width - sideWidth);
+  sideColumns(plan, shown, side, headY);
   return plan;
 }
 
@@ -343,27 +338,19 @@ function columnWidth(column: SideColumn): number {
 }
 
 /** Interval of labelled rows, if rows are close together. */
-function everyNth(pitch: number): number {
+export function everyNth(pitch: number): number {
   return [1, 2, 4, 8, 16, 32, 64].find((each) => each * pitch >= LINE) ?? 128;
 }
 
-function middle(plan: Plan, row: number): number {
-  return plan.top + (row + 0.5) * plan.pitch;
-}
-
-function rowNames(
-  plan: Plan,
-  content: RowsContent,
-  theme: Theme,
-  labelled: ReadonlySet<number>,
-): void {
+function rowNames(plan: Plan): void {
+  const { content, theme } = plan;
   const room = plan.gutter - 8;
   const names = fitted(content.names, room);
   names.forEach((name, row) => {
     const late = content.late?.has(row) === true;
-    if (!labelled.has(row)) return;
+    if (!plan.labelled.has(row)) return;
     const second = plan.pitch >= 30 ? content.seconds?.[row] : undefined;
-    const y = middle(plan, row) - (second === undefined ? 0 : 7);
+    const y = plan.middle(row) - (second === undefined ? 0 : 7);
     const bold = late || content.facts?.has(row) === true || second !== undefined;
     const color = late ? theme.late : bold ? theme.ink : theme.ink2;
     const text = bold ? shortened(name, room, "bold") : name;
@@ -374,11 +361,9 @@ function rowNames(
   });
 }
 
-function scale(plan: Plan, content: RowsContent, theme: Theme, headY: number, end: number): void {
-  const { gutter, across, top, words } = plan;
+function scale(plan: Plan, headY: number, end: number): void {
+  const { content, theme, gutter, top, words } = plan;
   const bottom = top + plan.rows * plan.pitch;
-  const x = (at: number): number =>
-    gutter + ((at - content.xStart) / (content.xEnd - content.xStart)) * across;
   if (content.ruled === true) {
     for (let row = 1; row < plan.rows; row += 1) {
       const y = Math.round(top + row * plan.pitch);
@@ -393,14 +378,9 @@ function scale(plan: Plan, content: RowsContent, theme: Theme, headY: number, en
   const taken: [number, number][] =
     content.head === "" ? [] : [[gutter - 8 - textWidth(content.head), gutter - 8]];
   for (const [at, text] of order) {
-    const px = Math.round(x(at));
-    words.line(
-      px,
-      top,
-      px,
-      bottom,
-      at === 0 && content.zeroLine === true ? theme.ruleStrong : theme.rule,
-    );
+    const px = Math.round(plan.x(at));
+    const isZero = at === 0 && content.zeroLine === true;
+    words.line(px, top, px, bottom, isZero ? theme.ruleStrong : theme.rule);
     const half = textWidth(text) / 2;
     let left = px - half;
     if (at === content.xStart) left = px;
@@ -415,46 +395,38 @@ function scale(plan: Plan, content: RowsContent, theme: Theme, headY: number, en
 
 function sideColumns(
   plan: Plan,
-  theme: Theme,
   columns: readonly SideColumn[],
   widths: readonly number[],
   headY: number,
-  labelled: ReadonlySet<number>,
 ): void {
+  const { theme } = plan;
   let right = plan.width - 1;
   for (let at = columns.length - 1; at >= 0; at -= 1) {
     const column = columns[at]!;
     plan.words.text(right, headY, column.head, theme.ink3, { align: "right" });
     column.texts.forEach((text, row) => {
-      if (!labelled.has(row)) return;
+      if (!plan.labelled.has(row)) return;
       const late = column.late?.has(row) === true;
       const bold = late || column.strong?.has(row) === true;
       const color = late ? theme.late : bold ? theme.ink : theme.ink2;
-      plan.words.text(right, middle(plan, row), text, color, { align: "right", bold });
+      plan.words.text(right, plan.middle(row), text, color, { align: "right", bold });
     });
     right -= widths[at]! + 14;
   }
 }
 
 /** Draw texts in bars and at their ends. On faint bars, the colours of texts are invisible. */
-function inBars(
-  plan: Plan,
-  content: RowsContent,
-  theme: Theme,
-  words: Words,
-  faint: (row: number) => boolean,
-): void {
+function inBars(plan: Plan, words: Words, faint: (row: number) => boolean): void {
   if (plan.pitch < LINE) return;
-  const perUnit = plan.across / (content.xEnd - content.xStart);
-  const x = (at: number): number => plan.gutter + (at - content.xStart) * perUnit;
+  const { content, theme, x } = plan;
   for (const { row, left, right, text: full, color, plate, atEnd, cut } of content.inside?.() ??
     []) {
-    const size = (right - left) * perUnit;
+    const size = x(right) - x(left);
     // Names are cut, shares never: `4.…` would be another number.
     const text = cut === true && !full.endsWith("%") ? shortened(full, size - 8) : full;
     const wide = textWidth(text);
     if (size < Math.max(LEAST_INSIDE, wide + 8)) continue;
-    const y = middle(plan, row);
+    const y = plan.middle(row);
     if (plate !== undefined) {
       const ground = faint(row) ? theme.bg : plate;
       words.plate(x(left) + 1.5, y - 7, x(left) + wide + 7, y + 7, ground);
@@ -465,7 +437,7 @@ function inBars(
   }
   for (const { row, at, text } of content.ends ?? []) {
     const marked = content.late?.has(row) === true || content.facts?.has(row) === true;
-    words.text(x(at) + 6, middle(plan, row), text, marked ? theme.ink : theme.ink2);
+    words.text(x(at) + 6, plan.middle(row), text, marked ? theme.ink : theme.ink2);
   }
 }
 
@@ -479,14 +451,15 @@ export class WindowDrawing extends RowsDrawing {
   }
 
   override click(x: number, y: number, _more: boolean, chosen: Chosen): Brush {
-    return this.chosenBy(this.windowAt({ x, y }), chosen);
+    const window = this.windowAt({ x, y });
+    return { window: isSame(chosen.window, window) ? null : window };
   }
 
-  override press(index: number, _more: boolean, chosen: Chosen): Brush {
+  override press(index: number, more: boolean, chosen: Chosen): Brush {
     const spot = this.spotOf(index);
     if (spot === null) return this.nothing();
     const { left, top, width, height } = spot.box;
-    return this.chosenBy(this.windowAt({ x: left + width / 2, y: top + height / 2 }), chosen);
+    return this.click(left + width / 2, top + height / 2, more, chosen);
   }
 
   override drag(from: Picked, to: Picked): Brush | null {
@@ -508,11 +481,5 @@ export class WindowDrawing extends RowsDrawing {
 
   private windowAt({ x, y }: Picked): Window | null {
     return this.hitAt(x, y)?.window ?? null;
-  }
-
-  private chosenBy(window: Window | null, chosen: Chosen): Brush {
-    const known = chosen.window;
-    const same = window !== null && known?.[0] === window[0] && known[1] === window[1];
-    return { window: same ? null : window };
   }
 }

@@ -29,8 +29,8 @@ function makeOf(id: string): Make {
   };
 }
 
-export const makeChart: MakeChart = (id, host, onBrush, theme) => {
+export const makeChart: MakeChart = (id, brush, theme) => {
   const look = LOOKS[id as keyof typeof LOOKS];
   if (look === undefined) throw new Error(`no chart ${id}: there are ${CHARTS.join(", ")}`);
-  return new ChartFrame(makeOf(id), look.title, host, onBrush, theme, recorded);
+  return new ChartFrame(makeOf(id), look.title, brush, theme, recorded);
 };

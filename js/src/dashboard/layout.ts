@@ -1,24 +1,20 @@
-/** Positions of panels at a width, and the grid that contains them. */
+/** Positions of panels at a width. */
 
 import { panelKind } from "../facts/panels";
-import { h } from "../ui/dom";
 
 /** Ids of panels, in a list or in rows. */
 export type Choice = readonly string[] | readonly (readonly string[])[];
 
-interface Column {
+export interface Column {
   /** A CSS grid track. */
   width: string;
   panels: string[];
 }
 
-interface Band {
-  columns: Column[];
-}
-
-interface Layout {
+export interface Layout {
   name: "one" | "pairs" | "wide" | "full";
-  bands: Band[];
+  /** Columns side by side, from top to bottom. */
+  bands: Column[][];
   /** Index of the band above the status line. */
   statusAfter: number;
 }
@@ -129,30 +125,34 @@ export function layoutOf(width: number, choice: Choice, full = false): Layout {
   const name = isFull ? "full" : width < PAIRS_FROM ? "one" : width < WIDE_FROM ? "pairs" : "wide";
   const shown = new Set(shownIds(choice));
   const kept = (ids: readonly string[]): string[] => ids.filter((id) => shown.has(id));
-  let bands: Band[];
+  let bands: Column[][];
   if (isRows(choice)) {
-    bands = name === "one" ? choice.flat().map((id) => row([id])) : choice.map((ids) => row(ids));
+    bands = (name === "one" ? choice.flat().map((id) => [id]) : choice).map(row);
   } else if (name === "full") {
     bands = [wide(width, fullColumns(width).map(kept))];
   } else if (name === "wide") {
-    bands = [wide(width, WIDE.map(kept)), below(BELOW.map(kept))];
+    bands = [wide(width, WIDE.map(kept)), sideBySide(BELOW.map(kept))];
   } else {
     bands = (name === "one" ? ONE : PAIRS).map((ids) => row(kept(ids)));
   }
-  const placed = new Set(bands.flatMap(({ columns }) => columns.flatMap(({ panels }) => panels)));
+  const placed = new Set(bands.flat().flatMap(({ panels }) => panels));
   const added = [...shown].filter((id) => !placed.has(id));
-  if (name === "full") bands[0]?.columns[0]?.panels.push(...added);
+  if (name === "full") bands[0]?.[0]?.panels.push(...added);
   else bands.push(...added.map((id) => row([id])));
-  bands = bands.filter(({ columns }) => columns.length > 0);
-  const last = (id: string): number =>
-    bands.findIndex(({ columns }) => columns.some(({ panels }) => panels.includes(id)));
-  const timed = Math.max(last("timeline"), last("heatmap"));
+  bands = bands.filter((columns) => columns.length > 0);
+  const bandOf = (id: string): number =>
+    bands.findIndex((columns) => columns.some(({ panels }) => panels.includes(id)));
+  const timed = Math.max(bandOf("timeline"), bandOf("heatmap"));
   return { name, bands, statusAfter: timed < 0 ? bands.length - 1 : timed };
 }
 
-/** Panels side by side. */
-function row(ids: readonly string[]): Band {
-  return { columns: ids.map((id) => ({ width: fr(SHARE[id] ?? 1), panels: [id] })) };
+function row(ids: readonly string[]): Column[] {
+  return sideBySide(ids.map((id) => [id]));
+}
+
+function sideBySide(columns: readonly string[][]): Column[] {
+  const filled = columns.filter((panels) => panels.length > 0);
+  return filled.map((panels) => ({ width: fr(SHARE[panels[0]!] ?? 1), panels }));
 }
 
 /** All panels next to the timeline: in one column, or in two if both have room. */
@@ -163,25 +163,14 @@ function fullColumns(width: number): string[][] {
   return [[...left, ...rest.filter((id) => id !== "operators")], middle, [...right, "operators"]];
 }
 
-function wide(width: number, columns: readonly string[][]): Band {
+function wide(width: number, columns: readonly string[][]): Column[] {
   const [least, most] = RIGHT_PX;
   const right = Math.min(Math.max(width - LEFT_PX - MIDDLE_PX, least), most);
+  // If the middle column is empty, the others share the width equally.
+  const isEqual = columns[1]!.length === 0;
   const widths = [`${LEFT_PX}px`, fr(1), `${right}px`];
-  const middle = columns[1]?.length ?? 0;
-  return {
-    columns: columns.flatMap((panels, at) =>
-      // If the middle column is empty, the others share the width equally.
-      panels.length === 0 ? [] : [{ width: middle === 0 ? fr(1) : (widths[at] ?? fr(1)), panels }],
-    ),
-  };
-}
-
-function below(columns: readonly string[][]): Band {
-  return {
-    columns: columns
-      .filter((panels) => panels.length > 0)
-      .map((panels) => ({ width: fr(SHARE[panels[0] ?? ""] ?? 1), panels })),
-  };
+  const all = columns.map((panels, at) => ({ width: isEqual ? fr(1) : widths[at]!, panels }));
+  return all.filter(({ panels }) => panels.length > 0);
 }
 
 function fr(share: number): string {
@@ -198,63 +187,4 @@ export function withPanel(choice: Choice, id: string, on: boolean): Choice {
   }
   const ids = choice.filter((one) => one !== id);
   return on ? [...ids, id] : ids;
-}
-
-// The board that contains the panels: bands of columns, separated by rules.
-
-export class Board {
-  readonly el = h("div", { class: "hta-board" });
-  layout: Layout | null = null;
-  private shown = "";
-
-  constructor(
-    private readonly root: HTMLElement,
-    /** The element of a panel. */
-    private readonly paneOf: (id: string) => HTMLElement,
-    private readonly status: HTMLElement,
-  ) {}
-
-  /** Height by which the highest neighbouring column exceeds a panel's own; -Infinity if none. */
-  roomBeside(id: string, heightOf: (id: string) => number): number {
-    const band = this.layout?.bands.find(({ columns }) =>
-      columns.some(({ panels }) => panels.includes(id)),
-    );
-    const own = band?.columns.find(({ panels }) => panels.includes(id));
-    if (band === undefined || own === undefined) return -Infinity;
-    const height = ({ panels }: Column): number =>
-      panels.reduce((sum, one) => sum + heightOf(one), 0);
-    return Math.max(...band.columns.filter((one) => one !== own).map(height)) - height(own);
-  }
-
-  /** Height by which a panel can grow in its column of the full window; null in other layouts. */
-  roomInFull(id: string, heightOf: (id: string) => number): number | null {
-    if (this.layout?.name !== "full") return null;
-    const own = this.layout.bands[0]?.columns.find(({ panels }) => panels.includes(id))?.panels;
-    const height = this.el.firstElementChild?.clientHeight ?? 0;
-    return own === undefined ? null : height - own.reduce((sum, one) => sum + heightOf(one), 0);
-  }
-
-  /** Arrange the panels for this width; false if nothing has changed. */
-  arrange(width: number, choice: Choice, full: boolean): boolean {
-    if (width <= 0) return false;
-    const layout = layoutOf(width, choice, full);
-    const key = JSON.stringify([layout]);
-    if (key === this.shown) return false;
-    this.shown = key;
-    this.layout = layout;
-    this.root.classList.toggle("hta-dash-one", layout.name === "one");
-    this.root.classList.toggle("hta-dash-wide", layout.name === "wide");
-    this.root.classList.toggle("hta-dash-columns", layout.name === "full");
-    const bands = layout.bands.map(({ columns }) => {
-      const band = h("div", { class: "hta-band" });
-      band.style.gridTemplateColumns = columns.map((column) => column.width).join(" ");
-      for (const { panels } of columns) {
-        band.append(h("div", { class: "hta-band-column" }, ...panels.map(this.paneOf)));
-      }
-      return band;
-    });
-    bands.splice(layout.statusAfter + 1, 0, this.status as HTMLDivElement);
-    this.el.replaceChildren(...bands);
-    return true;
-  }
 }

@@ -5,7 +5,7 @@ import { PANELS, withoutOwn } from "../facts/panels";
 import { brushed, chosenOf, EVERYTHING, picked, without } from "../protocol/selection";
 import type { Requests, Scene, SelectionJson, Source } from "../protocol/source";
 import { layoutOf, leftOutWords, withPanel } from "./layout";
-import { PanelData } from "./pane";
+import { PanelData, panelNumbers } from "./pane";
 import { csvOf } from "../ui/table";
 
 const EVERY = PANELS.map(({ id }) => id);
@@ -14,7 +14,7 @@ const ALL = EVERY.filter((id) => !/^(byteps|mpi)_/.test(id));
 const scene = { range: [0, 1000], ranks: [] } as unknown as Scene;
 const only = (part: Partial<SelectionJson>): SelectionJson => ({ ...EVERYTHING, ...part });
 const places = (width: number, choice = ALL as Parameters<typeof layoutOf>[1]): string[] =>
-  layoutOf(width, choice).bands.map(({ columns }) =>
+  layoutOf(width, choice).bands.map((columns) =>
     columns.map(({ panels }) => panels.join("+")).join(" | "),
   );
 
@@ -39,9 +39,9 @@ describe("places", () => {
   });
 
   test.each([700, 900, 1100, 1640, 2000])("at %i px every panel has one place", (width) => {
-    const found = layoutOf(width, EVERY).bands.flatMap(({ columns }) =>
-      columns.flatMap(({ panels }) => panels),
-    );
+    const found = layoutOf(width, EVERY)
+      .bands.flat()
+      .flatMap(({ panels }) => panels);
     expect(found.sort()).toEqual([...EVERY].sort());
   });
 
@@ -126,8 +126,8 @@ describe("questions", () => {
   }
   const settle = () => new Promise<void>((resolve) => setTimeout(resolve));
   let calls: Call[];
-  let data: PanelData;
-  const stateOf = (id: Parameters<PanelData["state"]>[0]) => data.state(id).value;
+  let data: PanelData<SelectionJson>;
+  const stateOf = (id: string) => data.state(id).value;
 
   beforeEach(() => {
     calls = [];
@@ -146,7 +146,8 @@ describe("questions", () => {
         };
         calls.push({ panels: ids, selection: selection as SelectionJson, answer, fail });
       });
-    data = new PanelData({ status: "live", ask } as Source, new AbortController().signal);
+    const { signal } = new AbortController();
+    data = new PanelData(panelNumbers({ status: "live", ask } as Source, signal), signal);
   });
 
   test("one at a time, and of those that were made meanwhile the last one", async () => {

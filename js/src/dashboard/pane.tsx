@@ -4,25 +4,23 @@ import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { ChartSlot } from "../charts/chart";
-import { heatmapBins, heatmapFrame } from "../charts/grid";
-import { wholeSpan, WITHIN_MS } from "../connection/answering";
+import { heatmapFrame } from "../charts/grid";
+import { WITHIN_MS } from "../connection/answering";
 import { panelKind, withoutOwn } from "../facts/panels";
 import { getOrMake } from "../protocol/maps";
 import {
   asError,
-  type Chosen,
   isAbort,
   type PanelFrame,
   type Requests,
-  type Scene,
   type SelectionJson,
   type Source,
-  type Span,
 } from "../protocol/source";
-import type { FoldingNow } from "../timeline/view";
 import { Failure } from "../ui/controls";
-import { MenuButton, type MenuItem } from "../ui/menu";
+import { MenuButton } from "../ui/menu";
 import { noteOf, sentence } from "../ui/text";
+import type { Context } from "./context";
+import { panelExports } from "./save";
 import type { Numbers } from "./tables";
 
 export interface PanelState {
@@ -41,24 +39,29 @@ interface Entry {
   readonly state: Signal<PanelState>;
 }
 
-/** Max number of cached frames of earlier selections, which undo shows immediately. */
-const KEPT = 12;
+/** Where numbers come from. */
+interface Asking<Request> {
+  /** The part of a request on which the numbers of a panel depend. */
+  partOf(id: string, request: Request): unknown;
+  /** The numbers of panels, or errors; panels without an answer are requested next. */
+  ask(ids: readonly string[], request: Request): Promise<Map<string, PanelFrame | Error>>;
+  /** Max number of cached frames of earlier requests per panel, which undo shows immediately. */
+  kept: number;
+}
 
-export class PanelData {
+/** Numbers of panels: one request at a time, and of those made meanwhile only the last one. */
+export class PanelData<Request> {
   private readonly entries = new Map<string, Entry>();
   private readonly kept = new Map<string, PanelFrame>();
-  private wanted: { selection: SelectionJson; panels: readonly string[] } | null = null;
+  private wanted: { ids: readonly string[]; request: Request } | null = null;
   private inFlight = false;
   /** Number of changes of the job; replies to requests before the last change are discarded. */
   private round = 0;
-  private readonly aborter = new AbortController();
 
   constructor(
-    private readonly source: Source,
-    signal: AbortSignal,
-  ) {
-    signal.addEventListener("abort", () => this.aborter.abort(), { once: true });
-  }
+    private readonly asking: Asking<Request>,
+    private readonly signal: AbortSignal,
+  ) {}
 
   state(id: string): ReadonlySignal<PanelState> {
     return this.entry(id).state;
@@ -75,11 +78,15 @@ export class PanelData {
     state.value = { ...next, isStale: next.error === null && shownKey !== key };
   }
 
-  /** Request the numbers of `selection` for these panels, unless they are shown or cached. */
-  want(panels: readonly string[], selection: SelectionJson): void {
-    this.wanted = { selection, panels };
-    for (const id of panels) {
-      const key = keyOf(id, selection);
+  private keyOf(id: string, request: Request): string {
+    return JSON.stringify(this.asking.partOf(id, request));
+  }
+
+  /** Request the numbers of `request` for these panels, unless they are shown or cached. */
+  want(ids: readonly string[], request: Request): void {
+    this.wanted = { ids, request };
+    for (const id of ids) {
+      const key = this.keyOf(id, request);
       const entry = this.entry(id);
       if (entry.key === key) continue;
       entry.key = key;
@@ -87,7 +94,7 @@ export class PanelData {
       const known = this.kept.get(`${id} ${key}`);
       if (known !== undefined) this.put(id, key, known);
     }
-    this.ask();
+    this.send();
   }
 
   /** Repeat failed requests. */
@@ -95,64 +102,54 @@ export class PanelData {
     for (const [id, { state }] of this.entries) {
       if (state.peek().error !== null) this.set(id, { error: null });
     }
-    this.ask();
+    this.send();
   }
 
-  /** After a change of the scene: request all numbers again. */
+  /** After a change of the scene: the next `want` requests all numbers again. */
   forget(): void {
     this.round += 1;
     this.kept.clear();
     for (const entry of this.entries.values()) entry.key = entry.shownKey = "";
-    if (this.wanted !== null) this.want(this.wanted.panels, this.wanted.selection);
   }
 
-  private ask(): void {
-    if (this.inFlight || this.wanted === null || this.aborter.signal.aborted) return;
-    const { selection, panels } = this.wanted;
-    const open = panels.filter((id) => this.entry(id).state.peek().isStale);
+  private send(): void {
+    if (this.inFlight || this.wanted === null || this.signal.aborted) return;
+    const { ids, request } = this.wanted;
+    const open = ids.filter((id) => this.entry(id).state.peek().isStale);
     if (open.length === 0) return;
     this.inFlight = true;
     const { round } = this;
-    const keys = open.map((id) => keyOf(id, selection));
-    this.source
-      // Panels left out of the reply are requested next, for the selection at that time.
-      .ask("panels", { panels: open, selection, within_ms: WITHIN_MS }, this.aborter.signal)
+    const keys = new Map(open.map((id) => [id, this.keyOf(id, request)]));
+    this.asking
+      .ask(open, request)
       .then(
-        ({ reply }) => {
+        (answers) => {
           if (round !== this.round) return;
-          const left = new Set(reply.left ?? []);
-          open.forEach((id, at) => {
-            if (left.has(id)) return;
-            const frame = reply.panels[id];
-            const key = keys[at]!;
-            if (frame === undefined) this.fail(id, key, new Error("No answer for this panel."));
-            else this.put(id, key, frame);
-          });
+          for (const [id, answer] of answers) {
+            if (answer instanceof Error) this.fail(id, keys.get(id)!, answer);
+            else this.put(id, keys.get(id)!, answer);
+          }
         },
         (error: unknown) => {
           if (isAbort(error) || round !== this.round) return;
-          open.forEach((id, at) => this.fail(id, keys[at]!, asError(error)));
+          for (const [id, key] of keys) this.fail(id, key, asError(error));
         },
       )
       .finally(() => {
         this.inFlight = false;
-        if (this.aborter.signal.aborted) return;
-        this.ask();
+        this.send();
       });
   }
 
-  /** Show numbers, even of an outdated selection: they are newer than the shown ones. */
-  private put(id: string, key: string, numbers: PanelFrame): void {
+  /** Show numbers, even of an outdated request: they are newer than the shown ones. */
+  private put(id: string, key: string, frame: PanelFrame): void {
     this.entry(id).shownKey = key;
-    const { tracks, query, ids } = JSON.parse(key) as SelectionJson;
-    const filtered = tracks !== null || query !== null || ids !== null ? 1 : 0;
-    const frame = { ...numbers, attrs: { ...numbers.attrs, filtered } };
     this.set(id, { frame });
     const name = `${id} ${key}`;
     this.kept.delete(name);
     this.kept.set(name, frame);
     const own = [...this.kept.keys()].filter((one) => one.startsWith(`${id} `));
-    for (const old of own.slice(0, -KEPT)) this.kept.delete(old);
+    for (const old of own.slice(0, -this.asking.kept)) this.kept.delete(old);
   }
 
   private fail(id: string, key: string, error: Error): void {
@@ -160,127 +157,63 @@ export class PanelData {
   }
 }
 
-function keyOf(id: string, selection: SelectionJson): string {
-  return JSON.stringify(withoutOwn(id, selection));
+/** The numbers of a selection, of which each panel leaves out what it writes itself. */
+export function panelNumbers(source: Source, signal: AbortSignal): Asking<SelectionJson> {
+  return {
+    partOf: withoutOwn,
+    kept: 12,
+    ask: async (panels, selection) => {
+      const asked = { panels, selection, within_ms: WITHIN_MS };
+      const { reply } = await source.ask("panels", asked, signal);
+      const answer = (id: string): PanelFrame | Error => {
+        const frame = reply.panels[id];
+        if (frame === undefined) return new Error("No answer for this panel.");
+        const { tracks, query, ids } = withoutOwn(id, selection);
+        const filtered = tracks !== null || query !== null || ids !== null ? 1 : 0;
+        return { ...frame, attrs: { ...frame.attrs, filtered } };
+      };
+      const answered = panels.filter((id) => reply.left?.includes(id) !== true);
+      return new Map(answered.map((id) => [id, answer(id)]));
+    },
+  };
 }
 
-// The heatmap: the window of the timeline, and one measure, which is chosen next to the title.
-
-interface HeatmapWays {
-  source: Source;
-  signal: AbortSignal;
-  /** The selection that limits the figures. */
-  selection(): SelectionJson;
-  view(): Span;
-  /** Its width; 0 if it is hidden. */
-  width(): number;
-  metric(): string;
-  /** Whether any rank has device work. */
-  hasDevices(): boolean;
-}
-
-export class HeatmapData {
-  readonly state = signal(NOTHING);
-  private shownKey = "";
-  private wantedKey = "";
-  private inFlight = false;
-  private round = 0;
-
-  constructor(private readonly ways: HeatmapWays) {}
-
-  /** After a change of the scene: request the numbers again. */
-  forget(): void {
-    this.round += 1;
-    this.wantedKey = this.shownKey = "";
-    this.refresh();
-  }
-
-  retry(): void {
-    if (this.state.peek().error === null) return;
-    this.set({ error: null });
-    this.wantedKey = "";
-    this.refresh();
-  }
-
-  /** Request the numbers of the window in view, unless they were requested last. */
-  refresh(): void {
-    const { ways } = this;
-    const width = ways.width();
-    if (width === 0 || ways.signal.aborted) return;
-    const [start, end] = ways.view();
-    const request = {
-      metric: ways.metric(),
-      ...wholeSpan([start, end]),
-      bins: Math.min(heatmapBins(width), Math.max(1, Math.ceil(end - start))),
-      selection: withoutOwn("heatmap", ways.selection()),
-    };
-    const key = JSON.stringify(request);
-    if (key === this.wantedKey) return;
-    this.wantedKey = key;
-    this.set({ isStale: key !== this.shownKey });
-    if (!this.inFlight) this.ask(request, key);
-  }
-
-  private ask(request: Requests["heatmap"], key: string): void {
-    const { source, signal: ended, hasDevices } = this.ways;
-    this.inFlight = true;
-    const { round } = this;
-    source
-      .ask("heatmap", request, ended)
-      .then(
-        ({ reply, buffer }) => {
-          if (round !== this.round) return;
-          const values = new Float64Array(buffer ?? new ArrayBuffer(0));
-          this.shownKey = key;
-          const frame = heatmapFrame(reply, values, request.metric);
-          // Without device work, show the reason instead of a heatmap of zeros.
-          const isVain = !hasDevices() && values.every((value) => value === 0);
-          this.set({ frame: isVain ? { ...frame, rows: 0 } : frame, error: null });
-        },
-        (error: unknown) => {
-          if (!isAbort(error) && round === this.round) this.set({ error: asError(error) });
-        },
-      )
-      .finally(() => {
-        this.inFlight = false;
-        if (ended.aborted) return;
-        const { error } = this.state.peek();
-        this.set({ isStale: this.shownKey !== this.wantedKey && error === null });
-        if (key !== this.wantedKey || round !== this.round) {
-          this.wantedKey = "";
-          this.refresh();
-        }
-      });
-  }
-
-  private set(patch: Partial<PanelState>): void {
-    this.state.value = { ...this.state.peek(), ...patch };
-  }
+/** The numbers of the heatmap; without device work, the reason instead of zeros. */
+export function heatmapNumbers(
+  source: Source,
+  signal: AbortSignal,
+  hasDevices: () => boolean,
+): Asking<Requests["heatmap"]> {
+  return {
+    partOf: (_, request) => request,
+    kept: 1,
+    ask: async ([id], request) => {
+      const { reply, buffer } = await source.ask("heatmap", request, signal);
+      const values = new Float64Array(buffer ?? new ArrayBuffer(0));
+      const frame = heatmapFrame(reply, values, request.metric);
+      const isVain = !hasDevices() && values.every((value) => value === 0);
+      return new Map([[id!, isVain ? { ...frame, rows: 0 } : frame]]);
+    },
+  };
 }
 
 // The frame around a panel: its menu, and its text while numbers are missing, late or failed.
 
 interface PaneLook {
+  ctx: Context;
   id: string;
   /** The panel's element on the board. */
   el: HTMLElement;
   state: ReadonlySignal<PanelState>;
-  chosen: ReadonlySignal<Chosen>;
-  /** Names the ranks to mark. */
-  headline: ReadonlySignal<HeadlineFacts | null>;
-  folding: ReadonlySignal<FoldingNow>;
-  scene: ReadonlySignal<Scene>;
   /** Draws the numbers. */
   draw(numbers: Numbers): VNode;
   retry(): void;
-  menu(): MenuItem[];
 }
 
-export function Pane(look: PaneLook) {
-  const { id, el, state, chosen, headline, folding, scene, draw, retry, menu } = look;
+export function Pane({ ctx, id, el, state, draw, retry }: PaneLook) {
   const { title } = panelKind(id);
   const { frame, isStale, error } = state.value;
-  const marked = useMarks(frame, headline.value, folding.value.groups, scene.value);
+  const marked = useMarks(frame, ctx);
   useLayoutEffect(() => {
     el.classList.toggle("hta-stale", isStale && frame !== null);
     el.setAttribute("aria-busy", String(isStale));
@@ -306,25 +239,28 @@ export function Pane(look: PaneLook) {
         </>
       )}
       <div class="hta-pane-body" hidden={said !== null}>
-        {marked !== null && marked.rows > 0 && draw({ frame: marked, chosen: chosen.value })}
+        {marked !== null &&
+          marked.rows > 0 &&
+          draw({ frame: marked, chosen: ctx.choosing.chosen.value })}
       </div>
       <MenuButton
         icon="more"
         name={`${title}: save, copy, hide`}
         class="hta-pane-more"
-        items={menu}
+        items={() => [
+          ...panelExports(ctx, id),
+          { text: "Hide this panel", press: () => ctx.showPanel(id, false) },
+        ]}
       />
     </>
   );
 }
 
 /** Add the ranks to mark and to fold, and facts of the job; the same object while unchanged. */
-function useMarks(
-  of: PanelFrame | null,
-  by: HeadlineFacts | null,
-  folded: FoldingNow["groups"],
-  { ranks }: Scene,
-): PanelFrame | null {
+function useMarks(of: PanelFrame | null, { headline, folding, scene }: Context): PanelFrame | null {
+  const by = headline.value;
+  const { groups: folded } = folding.value;
+  const { ranks } = scene.value;
   return useMemo(() => {
     if (of === null) return null;
     const { late_ranks = [], fact_ranks = [] } = by ?? {};
@@ -380,25 +316,4 @@ export function MeasuredChart({
       {children}
     </div>
   );
-}
-
-/** A piece of a sentence: text, or a rank that can be chosen; `fact`: others do not wait for it. */
-export type HeadPiece = string | { rank: number; text?: string; fact?: boolean };
-
-/** Text and selection of a finding. */
-export interface Finding {
-  label: string;
-  text: string;
-  selection: SelectionJson;
-}
-
-export interface HeadlineFacts {
-  headline: HeadPiece[];
-  more: HeadPiece[][];
-  /** The ranks that the others wait for. */
-  late_ranks?: number[];
-  /** The ranks of pieces with `fact`. */
-  fact_ranks?: number[];
-  /** The most important first. */
-  findings?: Finding[];
 }

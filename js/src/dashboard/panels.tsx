@@ -1,57 +1,35 @@
-/** All panels of a dashboard: order, content, visibility, headline, problems. */
+/** All panels of a dashboard: content, visibility, requests, problems. */
 
-import { computed, type ReadonlySignal, signal, useSignal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
-import type { ChartSlots } from "../charts/chart";
+import { heatmapBins } from "../charts/grid";
 import { pitchOf } from "../charts/rows";
+import { wholeSpan } from "../connection/answering";
 import { same } from "../connection/store";
-import { isCounted, METRICS, panelKind } from "../facts/panels";
+import { isCounted, METRICS, panelKind, withoutOwn } from "../facts/panels";
 import { MEASURES } from "../formats/mpi";
-import { hasDevice, hasLateness } from "../protocol/scene";
-import type { PanelFrame, Scene, Source, Span } from "../protocol/source";
+import { hasDevice } from "../protocol/scene";
+import type { Requests, Scene } from "../protocol/source";
 import { debounce } from "../timeline/context";
 import { type ProblemLine, problemLines } from "../timeline/panels/problems";
-import type { FoldingNow } from "../timeline/view";
 import { Button } from "../ui/controls";
 import { h, mount } from "../ui/dom";
 import { formatCount, rangesText } from "../ui/formats";
 import { Sight } from "../ui/host";
-import type { MenuItem } from "../ui/menu";
 import { FIRST_ROWS, ROW_PX } from "../ui/table";
+import type { Context } from "./context";
 import {
   ChartPlace,
-  type HeadlineFacts,
-  type HeadPiece,
-  HeatmapData,
+  Held,
+  heatmapNumbers,
   MeasuredChart,
   Pane,
   PanelData,
   type PanelState,
 } from "./pane";
-import type { Choosing } from "./selection";
-import { brushOf, NameTable, type Numbers, TABLES } from "./tables";
-
-interface PaneParts {
-  source: Source;
-  signal: AbortSignal;
-  choosing: Choosing;
-  charts: ChartSlots;
-  scene: ReadonlySignal<Scene>;
-  view(): Span;
-  menu(id: string): MenuItem[];
-  /** The headline, which names the ranks to mark. */
-  headline: ReadonlySignal<HeadlineFacts | null>;
-  /** The groups of ranks that charts draw together. */
-  folding: ReadonlySignal<FoldingNow>;
-  /** The measure of the heatmap; "" for the default. */
-  metric: ReadonlySignal<string>;
-  setMetric(metric: string): void;
-  /** Whether to request panels out of sight as well, as in pages without a kernel. */
-  followsAll: boolean;
-  /** Panels that have no numbers and draw their own content, by id. */
-  own: Readonly<Record<string, () => VNode>>;
-}
+import { SelectionPanel } from "./selection";
+import { NameTable, type Numbers, TABLES } from "./tables";
 
 const REST_MS = 500;
 
@@ -64,43 +42,41 @@ const SELF = signal<PanelState>({
 
 export class Panes {
   private readonly all = new Map<string, HTMLElement>();
-  private readonly data: PanelData;
-  private readonly heatmap: HeatmapData;
+  private readonly heatmap: PanelData<Requests["heatmap"]>;
   private readonly sight: Sight;
-  private readonly metric: ReadonlySignal<string>;
   /** Requests panels out of sight after a pause without changes, for prints of the whole page. */
   private readonly followLater: () => void;
-  private follows = false;
   /** Number of additional rows that fit into the column of each table. */
   private readonly spareRows = signal<Readonly<Record<string, number>>>({});
   private refreshing = false;
 
-  constructor(private readonly parts: PaneParts) {
-    const { source, signal: ended, scene, metric, choosing, view } = parts;
-    this.metric = computed(() => metric.value || (hasLateness(scene.value) ? "waiting" : "busy"));
-    this.data = new PanelData(source, ended);
-    this.followLater = debounce(REST_MS, ended, () => this.followAll());
-    this.sight = new Sight(() => this.refresh(), ended);
-    this.heatmap = new HeatmapData({
-      source,
-      signal: ended,
-      selection: () => choosing.effective,
-      view,
-      width: () => {
-        const el = this.all.get("heatmap");
-        const isWanted = el !== undefined && (this.follows || this.sight.isSeen(el));
-        return isWanted ? el.clientWidth : 0;
-      },
-      metric: () => this.metric.value,
-      hasDevices: () => scene.value.ranks.some(hasDevice),
+  /** Panels that have no numbers and draw their own content, by id. */
+  private readonly own: Readonly<Record<string, () => VNode>>;
+
+  constructor(
+    private readonly ctx: Context,
+    timeline: HTMLElement,
+  ) {
+    const { source, signal: ended, scene } = ctx;
+    const hasDevices = (): boolean => scene.value.ranks.some(hasDevice);
+    this.heatmap = new PanelData(heatmapNumbers(source, ended, hasDevices), ended);
+    this.followLater = debounce(REST_MS, ended, () => {
+      this.want([...this.all].filter(([, el]) => el.isConnected));
     });
+    this.sight = new Sight(() => this.refresh(), ended);
+    this.own = {
+      timeline: () => <Held el={timeline} />,
+      selection: () => <SelectionPanel ctx={ctx} />,
+      problems: () => <Problems ctx={ctx} />,
+    };
   }
 
   /** The element of a panel, created on first access. */
   pane(id: string): HTMLElement {
     const known = this.all.get(id);
     if (known !== undefined) return known;
-    const { signal: ended, menu, headline, folding, scene, choosing, own } = this.parts;
+    const { ctx } = this;
+    const own = this.own[id];
     const { look, title } = panelKind(id);
     const el = h("section", {
       class: `hta-pane hta-pane-${look}`,
@@ -109,23 +85,20 @@ export class Panes {
     });
     this.all.set(id, el);
     this.sight.watch(el);
-    const height = expectedHeight(id, scene.value, folding.value.isOn);
+    const height = expectedHeight(id, ctx.scene.value, ctx.folding.value.isOn);
     if (height !== null) el.style.minHeight = `${height}px`;
+    const data = id === "heatmap" ? this.heatmap : ctx.data;
     const pane = (
       <Pane
+        ctx={ctx}
         id={id}
         el={el}
-        state={own[id] ? SELF : id === "heatmap" ? this.heatmap.state : this.data.state(id)}
-        chosen={choosing.chosen}
-        headline={headline}
-        folding={folding}
-        scene={scene}
-        draw={own[id] ?? ((numbers) => this.draw(id, numbers))}
+        state={own ? SELF : data.state(id)}
+        draw={own ?? ((numbers) => this.draw(id, numbers))}
         retry={() => this.retry()}
-        menu={() => menu(id)}
       />
     );
-    mount(pane, el, ended);
+    mount(pane, el, ctx.signal);
     return el;
   }
 
@@ -144,71 +117,58 @@ export class Panes {
     if (!same(spare, this.spareRows.peek())) this.spareRows.value = spare;
   }
 
-  /** The last loaded numbers of a panel; null if none are loaded. */
-  frame(id: string): PanelFrame | null {
-    return this.data.state(id).value.frame;
-  }
-
-  /** Sums of the selection; null until known. */
-  get sums(): PanelFrame | null {
-    const { frame, isStale } = this.data.state("summary").value;
-    return isStale ? null : frame;
-  }
-
-  /** The short form of a name, as in tables. */
-  shortName(name: string): string {
-    const { name: names = [], short = [] } = this.frame("kernels")?.columns ?? {};
-    const found = short[names.indexOf(name)];
-    return typeof found === "string" ? found : name;
-  }
-
   /** Request the missing numbers of visible panels, once for simultaneous changes. */
   refresh(): void {
-    const { signal: ended, choosing } = this.parts;
+    const { signal: ended, live } = this.ctx;
     if (this.refreshing || ended.aborted) return;
     this.refreshing = true;
     queueMicrotask(() => {
       this.refreshing = false;
       if (ended.aborted) return;
-      this.heatmap.refresh();
-      const seen = [...this.all].filter(([, el]) => this.sight.isSeen(el)).map(([id]) => id);
-      if (seen.length > 0) {
-        this.data.want(["summary", ...seen.filter(isCounted)], choosing.effective);
-      }
-      if (this.parts.followsAll) this.followLater();
+      this.want([...this.all].filter(([, el]) => this.sight.isSeen(el)));
+      if (live === null) this.followLater();
     });
   }
 
-  private followAll(): void {
-    this.follows = true;
-    this.heatmap.refresh();
-    this.follows = false;
-    const ids = [...this.all].filter(([, el]) => el.isConnected).map(([id]) => id);
-    this.data.want(["summary", ...ids.filter(isCounted)], this.parts.choosing.effective);
+  private want(panes: readonly (readonly [id: string, el: HTMLElement])[]): void {
+    if (panes.length === 0) return;
+    const { choosing, data, metric, view } = this.ctx;
+    const selection = choosing.effective;
+    const ids = panes.map(([id]) => id);
+    const width = ids.includes("heatmap") ? this.pane("heatmap").clientWidth : 0;
+    if (width > 0) {
+      const [start, end] = view;
+      this.heatmap.want(["heatmap"], {
+        metric: metric.value,
+        ...wholeSpan(view),
+        bins: Math.min(heatmapBins(width), Math.max(1, Math.ceil(end - start))),
+        selection: withoutOwn("heatmap", selection),
+      });
+    }
+    data.want(["summary", ...ids.filter(isCounted)], selection);
   }
 
   /** Repeat failed requests. */
   retry(): void {
-    this.data.retry();
+    this.ctx.data.retry();
     this.heatmap.retry();
   }
 
   /** After a change of the scene: request all numbers again. */
   forget(): void {
-    this.data.forget();
+    this.ctx.data.forget();
     this.heatmap.forget();
+    this.refresh();
   }
 
   private draw(id: string, numbers: Numbers): VNode {
-    const { choosing, charts, setMetric } = this.parts;
+    const { ctx } = this;
     const look = TABLES[id];
     if (look !== undefined) {
-      const brush = (names: string[] | null): void =>
-        choosing.brush(id, brushOf(id, numbers.frame, names));
       const room = FIRST_ROWS + (this.spareRows.value[id] ?? 0);
-      return <NameTable look={look} brush={brush} room={room} {...numbers} />;
+      return <NameTable ctx={ctx} id={id} look={look} room={room} {...numbers} />;
     }
-    const slot = charts.slot(id);
+    const slot = ctx.slot(id);
     if (id === "mpi_sizes") return <Sizes slot={slot} {...numbers} />;
     const chart = <ChartPlace slot={slot} {...numbers} />;
     if (id !== "heatmap") return chart;
@@ -216,8 +176,8 @@ export class Panes {
       <MeasuredChart
         name="What the heatmap shows"
         options={Object.entries(METRICS).map(([metric, { label }]) => [metric, label] as const)}
-        chosen={this.metric.value}
-        choose={setMetric}
+        chosen={ctx.metric.value}
+        choose={(metric) => ctx.keep("metric", metric)}
       >
         {chart}
       </MeasuredChart>
@@ -250,9 +210,9 @@ function Sizes({ slot, frame, chosen }: Parameters<typeof ChartPlace>[0]) {
 const FIRST = 4;
 const LONGEST_TITLE = 60;
 
-export function Problems({ scene }: { scene: Scene }) {
+function Problems({ ctx }: { ctx: Context }) {
   const all = useSignal(false);
-  const lines = problemLines(scene).sort((a, b) => b.count - a.count);
+  const lines = problemLines(ctx.scene.value).sort((a, b) => b.count - a.count);
   const drawn = all.value ? lines : lines.slice(0, FIRST);
   const left = lines.length - drawn.length;
   return (
@@ -289,57 +249,6 @@ function said({ kind, count, detail, ranks }: ProblemLine): { title: string; tex
 
 function upper(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-// The headline: one to three sentences, computed by Python.
-
-/** The first sentence of the headline; "" while it is unknown. */
-export function headlineText(facts: HeadlineFacts | null): string {
-  const pieces = facts?.headline ?? [];
-  return pieces.map((one) => (typeof one === "string" ? one : rankText(one))).join("");
-}
-
-const rankText = ({ rank, text = `rank ${rank}` }: { rank: number; text?: string }): string => text;
-
-export function Headline({
-  facts,
-  scope,
-  chooseRank,
-}: {
-  facts: HeadlineFacts | null;
-  /** Text on the headline's scope if panels have another scope; "" otherwise. */
-  scope: string;
-  chooseRank(rank: number, add: boolean): void;
-}) {
-  if (facts === null || facts.headline.length === 0) return null;
-  const pieces = (all: readonly HeadPiece[]) =>
-    all.map((piece) =>
-      typeof piece === "string" ? (
-        piece
-      ) : (
-        <button
-          type="button"
-          class={`hta-rank-link${piece.fact === true ? " hta-rank-fact" : ""}`}
-          title={`Select rank ${piece.rank}`}
-          onClick={({ ctrlKey, metaKey, shiftKey }) =>
-            chooseRank(piece.rank, ctrlKey || metaKey || shiftKey)
-          }
-        >
-          {rankText(piece)}
-        </button>
-      ),
-    );
-  return (
-    <div class="hta-headline">
-      <h2>
-        {pieces(facts.headline)}
-        {scope !== "" && <span class="hta-headline-scope"> {scope}</span>}
-      </h2>
-      {facts.more.length > 0 && (
-        <p>{facts.more.flatMap((one, at) => [at > 0 ? " " : "", ...pieces(one)])}</p>
-      )}
-    </div>
-  );
 }
 
 // Estimated heights of panels, so that the page does not jump when charts appear.

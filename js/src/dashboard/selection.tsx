@@ -1,6 +1,7 @@
 /** The selection in words, as removable chips, and as Python code. */
 
-import { computed, type ReadonlySignal } from "@preact/signals";
+import { computed } from "@preact/signals";
+import { wholeSpan } from "../connection/answering";
 import { type Model, Shared } from "../connection/store";
 import {
   brushed,
@@ -11,37 +12,25 @@ import {
   picked,
   readClauses,
   readText,
+  roomAround,
   without,
 } from "../protocol/selection";
-import type {
-  Brush,
-  PanelFrame,
-  Scene,
-  SelectionJson,
-  SharedState,
-  Span,
-} from "../protocol/source";
+import type { Brush, PanelFrame, Scene, SelectionJson, SharedState } from "../protocol/source";
 import { selectionCode } from "../timeline/text";
 import { Button, Icon } from "../ui/controls";
 import { formatCount, formatDuration, group, plural, runsOf, THIN, wholeName } from "../ui/formats";
-import { leftOutWords, prefixed } from "../ui/text";
-import type { Finding } from "./pane";
+import { leftOutWords, prefixed, type Words } from "../ui/text";
+import type { Context } from "./context";
+import type { Finding } from "./headline";
 
-interface SelectionLook {
-  scene: Scene;
-  choosing: Choosing;
-  /** Its sums; null until known. */
-  sums: PanelFrame | null;
-  findings: readonly Finding[];
-  choose(finding: Finding): void;
-  copy(text: string, what: string): void;
-  openExport(anchor: HTMLElement): void;
-  shortName(name: string): string;
-}
+/** The first findings of the headline are offered. */
+const MOST_OFFERS = 4;
 
-export function SelectionPanel({ scene, choosing, sums, ...look }: SelectionLook) {
+export function SelectionPanel({ ctx }: { ctx: Context }) {
+  const { choosing, sums } = ctx;
+  const scene = ctx.scene.value;
   const selection = choosing.selection.value;
-  const phrases = phrasesOf(selection, look.shortName);
+  const phrases = phrasesOf(selection, (name) => ctx.shortName(name));
   const code = selectionCode(selection, scene.clock);
   return (
     <div class="hta-selection">
@@ -96,24 +85,24 @@ export function SelectionPanel({ scene, choosing, sums, ...look }: SelectionLook
           icon="copy"
           name="Copy as Python"
           class="hta-copy-code"
-          press={() => look.copy(code, "Python")}
+          press={() => void ctx.copy(code, "Python")}
         />
       </div>
       <div class="hta-sel-doings">
-        {look.findings.map((finding) => (
+        {ctx.headline.value?.findings?.slice(0, MOST_OFFERS).map((finding) => (
           // The accessible name is the visible text; the hint is its description.
           <Button
             key={finding.label}
             text={finding.label}
             title={finding.text}
-            press={() => look.choose(finding)}
+            press={() => choosing.choose(finding)}
           />
         ))}
         <Button
           text="Export…"
           name="Export the selection as a trace"
           keys="X"
-          press={({ currentTarget }) => look.openExport(currentTarget as HTMLElement)}
+          press={({ currentTarget }) => ctx.timeline.openExport(currentTarget as HTMLElement)}
         />
       </div>
     </div>
@@ -143,27 +132,17 @@ function sumWords(sums: PanelFrame, { ranks }: Scene): string {
 
 // The selection, and every way to change it: each change is an entry of the history.
 
-interface ChoosingWays {
-  /** Window of the timeline. */
-  view(): Span;
-  /** Complete unfinished gestures on the timeline, so that their changes are recorded first. */
-  settle(): void;
-  say(text: string): void;
-}
-
 export class Choosing {
   readonly selection = computed(() => this.shared.now.value.selection);
   readonly scope = computed(() => this.shared.now.value.scope);
-  readonly chosen = computed(() => chosenOf(this.selection.value, this.scene.value));
+  readonly chosen = computed(() => chosenOf(this.selection.value, this.ctx.scene.value));
   private readonly shared: Shared;
 
   constructor(
+    private readonly ctx: Context,
     state: Model,
-    private readonly scene: ReadonlySignal<Scene>,
-    private readonly ways: ChoosingWays,
-    signal: AbortSignal,
   ) {
-    this.shared = new Shared(signal);
+    this.shared = new Shared(ctx.signal);
     this.shared.attach(state);
   }
 
@@ -185,7 +164,7 @@ export class Choosing {
     const whole: SelectionJson = { ...EVERYTHING, ...this.selection.value };
     const hasWindow = whole.start_ns !== null || whole.end_ns !== null;
     if (this.scope.value !== "view" || hasWindow) return whole;
-    const [start, end] = this.ways.view();
+    const [start, end] = this.ctx.view;
     return { ...whole, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
   }
 
@@ -196,12 +175,26 @@ export class Choosing {
 
   /** Apply a brush of the panel `id` to the selection. */
   brush(id: string, brush: Brush): void {
-    const next = brushed(this.selection.value, brush, this.scene.value.ranks.length);
+    const next = brushed(this.selection.value, brush, this.ctx.scene.value.ranks.length);
     this.select(next, brush.ranks === undefined ? this.ranksFrom : id);
   }
 
   chooseRank(rank: number, add: boolean): void {
     this.brush("headline", { ranks: picked(this.chosen.value.ranks, rank, add) });
+  }
+
+  /** Select a finding; its window comes into view. */
+  choose({ selection }: Finding): void {
+    const { start_ns: start, end_ns: end } = selection;
+    if (start === null || end === null) {
+      this.select(selection, "headline");
+      return;
+    }
+    const room = wholeSpan(roomAround(start, end - start, 0.1));
+    const [first, last] = this.ctx.scene.value.range;
+    const view: [number, number] = [Math.max(room.start, first), Math.min(room.end, last)];
+    this.select(selection, "headline", { view });
+    this.ctx.bringIntoView("timeline");
   }
 
   /** `from`: the panel that chose the ranks; `more`: changes in the same entry of the history. */
@@ -216,23 +209,33 @@ export class Choosing {
   }
 
   undo(): void {
-    this.ways.settle();
-    if (!this.shared.undo()) this.ways.say("Nothing to undo.");
+    this.ctx.timeline.settle();
+    if (!this.shared.undo()) this.ctx.timeline.flash(["Nothing to undo."]);
   }
 
   redo(): void {
-    this.ways.settle();
-    if (!this.shared.redo()) this.ways.say("Nothing to redo.");
+    this.ctx.timeline.settle();
+    if (!this.shared.redo()) this.ctx.timeline.flash(["Nothing to redo."]);
   }
 
   private set(patch: Partial<SharedState>): void {
-    this.ways.settle();
+    this.ctx.timeline.settle();
     this.shared.set(patch);
     this.shared.flush();
   }
 }
 
-// * A selection in words: `ranks 2–5, 12.3–18.9 ms, name contains nccl`.
+/** The selection for the status line. */
+export function selectionWords(ctx: Context): Words | null {
+  const selection = ctx.choosing.selection.value;
+  if (selection === null) return null;
+  const events = ctx.sums?.columns.events?.[0];
+  const phrases = phrasesOf(selection, (name) => ctx.shortName(name)).map(({ text }) => text);
+  const count = typeof events === "number" ? `, ${plural(events, "event")}` : "";
+  return [{ strong: "Selection:" }, ` ${phrases.join(", ")}${count}.`];
+}
+
+// A selection in words: `ranks 2–5, 12.3–18.9 ms, name contains nccl`.
 
 interface Phrase {
   part: Part;
@@ -245,6 +248,8 @@ interface Phrase {
 const MOST_RUNS = 4;
 const MOST_NAMES = 3;
 const LONGEST = 40;
+/** `a, b and c` */
+const AND = new Intl.ListFormat("en-GB");
 const MINUS = "\u2212";
 const UNITS: readonly (readonly [power: number, unit: string])[] = [
   [9, "s"],
@@ -330,7 +335,7 @@ function ranksWords(ranks: readonly number[]): string {
   const runs = runsOf(ranks);
   if (runs.length === 0) return "no ranks";
   if (runs.length > MOST_RUNS) return plural(ranks.length, "rank");
-  return `ranks ${joined(runs.map(([a, b]) => (a === b ? String(a) : `${a}–${b}`)))}`;
+  return `ranks ${AND.format(runs.map(([a, b]) => (a === b ? String(a) : `${a}–${b}`)))}`;
 }
 
 function trackName(track: string | [number, string]): string {
@@ -346,12 +351,7 @@ function tracksWords(tracks: readonly (string | [number, string])[]): string {
 
 function listed(noun: string, values: readonly string[]): string {
   if (values.length === 0) return `no ${noun}s`;
-  return `${noun}${values.length > 1 ? "s" : ""} ${joined(values)}`;
-}
-
-function joined(texts: readonly string[]): string {
-  if (texts.length < 2) return texts[0] ?? "";
-  return `${texts.slice(0, -1).join(", ")} and ${texts.at(-1)}`;
+  return `${noun}${values.length > 1 ? "s" : ""} ${AND.format(values)}`;
 }
 
 function condition(text: string): string {

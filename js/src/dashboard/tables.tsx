@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 import { lateRanks } from "../charts/content";
 import { CONSISTENT_SHARE } from "../formats/byteps";
 import { picked } from "../protocol/selection";
-import type { Brush, Chosen, Kind, PanelFrame, Value } from "../protocol/source";
+import type { Chosen, Kind, PanelFrame, Value } from "../protocol/source";
 import { Swatch } from "../ui/controls";
 import {
   formatBytes,
@@ -24,7 +24,8 @@ import {
   numberOf,
   Table,
 } from "../ui/table";
-import { leftOutWords, listed, sentences, toldApart } from "../ui/text";
+import { leftOutWords, listed, noteOf, prefixed, sentences, toldApart } from "../ui/text";
+import type { Context } from "./context";
 
 type Row = (column: string) => Value;
 type ColumnLook = Column<Row>;
@@ -36,8 +37,10 @@ interface TableLook {
   /** Description; `ranks`: the chosen ranks, to which the numbers refer; null for all. */
   about(frame: PanelFrame, ranks: readonly number[] | null): string;
   columns(frame: PanelFrame): readonly ColumnLook[];
-  /** Text below the last row: the number of all names, and the sum of those not shown. */
-  foot?(frame: PanelFrame, shown: number): string;
+  /** Text after the number of names that the frame leaves out. */
+  foot?(frame: PanelFrame): string;
+  /** Whether rows stand for files of ranks, which a click selects, instead of for names of events. */
+  ofRanks?: boolean;
 }
 
 /** The frame of a panel, and the selection to mark in it. */
@@ -51,12 +54,13 @@ const EVALUATES = /^autograd::engine::evaluate_function: /;
 
 /** A table of names: a click chooses the name, a click with Ctrl adds it to the choice. */
 export function NameTable({
+  ctx,
+  id,
   look,
+  room,
   frame,
   chosen,
-  brush,
-  room,
-}: Numbers & { look: TableLook; brush(names: string[] | null): void; room: number }) {
+}: Numbers & { ctx: Context; id: string; look: TableLook; room: number }) {
   const filter = useSignal("");
   const rows = useMemo(() => rowsOf(frame), [frame]);
   // If only names of another table are chosen, no row of this table is faint.
@@ -77,13 +81,23 @@ export function NameTable({
         namesOf={(row) => [String(row("name")), String(row("short") ?? "")]}
         isOn={isOn}
         isFaint={rows.some(isOn)}
-        press={(row, add) => brush(picked(chosen.names, String(row("name")), add))}
+        press={(row, add) => {
+          const names = picked(chosen.names, String(row("name")), add);
+          ctx.choosing.brush(id, look.ofRanks ? { ranks: ranksOf(frame, names) } : { names });
+        }}
         noun={look.rows}
         room={room}
-        foot={(drawn) => look.foot?.(frame, drawn) ?? ""}
+        foot={(drawn) => footWords(look, frame, drawn)}
       />
     </div>
   );
+}
+
+/** Text on the names that the frame leaves out, below its last row. */
+function footWords(look: TableLook, frame: PanelFrame, drawn: number): string {
+  const left = Number(frame.attrs.total ?? frame.rows) - frame.rows;
+  if (look.foot === undefined || left <= 0 || drawn < frame.rows) return "";
+  return `${formatCount(left)} ${look.foot(frame)}.`;
 }
 
 /** Rows; short names of different names are made different. */
@@ -104,29 +118,47 @@ function isAny({ columns }: PanelFrame, by: string): boolean {
   return columns[by]?.some((value) => value !== null && value !== 0) ?? false;
 }
 
-function NameCell({ row, kind, on }: { row: Row; kind: Kind | null; on: boolean }) {
-  const full = String(row("name"));
-  return (
+/** A column of names, which a click chooses; in tooltips they are written as `hover`. */
+const named = (look: {
+  title: string;
+  hint?: string;
+  width: string;
+  words(row: Row): string;
+  hover?(row: Row): string;
+  kind?(row: Row): Kind;
+}): ColumnLook => ({
+  by: "name",
+  title: look.title,
+  hint: look.hint ?? `By ${look.title}`,
+  width: look.width,
+  cell: (row, _, on) => (
     <>
-      {kind !== null && <Swatch kind={kind} />}
+      {look.kind && <Swatch kind={look.kind(row)} />}
       <NameButton
-        text={String(row("short") ?? full)}
-        title={`${full}\nClick selects, Ctrl adds`}
+        text={look.words(row)}
+        title={`${(look.hover ?? look.words)(row)}\nClick selects, Ctrl adds`}
         on={on}
       />
     </>
-  );
-}
+  ),
+});
+
+/** Names of kernels and operators. */
+const NAMES = {
+  hint: "By name",
+  words: (row: Row) => String(row("short") ?? row("name")),
+  hover: (row: Row) => String(row("name")),
+};
 
 const nothing = <span class="hta-note">–</span>;
 
-/** A column of durations with bars. */
-const timed = (
+/** A column of numbers with bars. */
+const barred = (
   by: string,
   title: string,
   hint: string,
-  kindOf: (row: Row) => string,
-  wait = "",
+  words: (value: Value) => string,
+  { kind = () => "communication", wait = "" }: { kind?(row: Row): string; wait?: string } = {},
 ): ColumnLook => ({
   by,
   title,
@@ -136,8 +168,8 @@ const timed = (
     <BarCell
       value={numberOf(row(by))}
       most={most}
-      kind={kindOf(row)}
-      text={lasted(row(by))}
+      kind={kind(row)}
+      text={words(row(by))}
       wait={numberOf(row(wait)) ?? 0}
     />
   ),
@@ -210,6 +242,8 @@ function oddColumn(frame: PanelFrame): ColumnLook[] {
   ];
 }
 
+const kindOf = (row: Row): Kind => row("kind") as Kind;
+
 const KERNELS: TableLook = {
   title: "Top kernels",
   about: (frame, ranks) => {
@@ -217,32 +251,20 @@ const KERNELS: TableLook = {
     return `GPU time by name${ofRanks(", ", frame, ranks)}${waits}${oddWords(frame)}`;
   },
   columns: (frame) => [
-    {
-      by: "name",
-      title: "kernel",
-      hint: "By name",
-      width: "minmax(0, 1.6fr)",
-      cell: (row, _, on) => <NameCell row={row} kind={String(row("kind")) as Kind} on={on} />,
-    },
-    timed(
-      "sum_ns",
-      "total",
-      "Sum over all calls and ranks",
-      (row) => String(row("kind")),
-      "wait_ns",
-    ),
+    named({ ...NAMES, title: "kernel", width: "minmax(0, 1.6fr)", kind: kindOf }),
+    barred("sum_ns", "total", "Sum over all calls and ranks", lasted, {
+      kind: kindOf,
+      wait: "wait_ns",
+    }),
     count(400),
     duration("mean_ns", "mean", "Mean of a call", 440),
     duration("min_ns", "min", "Shortest call", 640),
     duration("max_ns", "max", "Longest call", 640),
     ...oddColumn(frame),
   ],
-  foot: (frame, shown) => {
-    const total = Number(frame.attrs.total ?? frame.rows);
-    if (total <= frame.rows || shown < frame.rows) return "";
+  foot: (frame) => {
     const rest = numberOf((frame.attrs.rest_ns ?? null) as Value);
-    const what = `${formatCount(total - frame.rows)} names are left out`;
-    return rest === null ? `${what}.` : `${what}: ${formatDuration(rest)}.`;
+    return `names are left out${rest === null ? "" : `: ${formatDuration(rest)}`}`;
   },
 };
 
@@ -251,39 +273,27 @@ const OPERATORS: TableLook = {
   about: (frame, ranks) =>
     `time of the kernels that an operator launched, and of its own CPU work${ofRanks("; ", frame, ranks)}`,
   columns: (frame) => [
-    {
-      by: "name",
-      title: "operator",
-      hint: "By name",
-      width: "minmax(0, 1.2fr)",
-      cell: (row, _, on) => <NameCell row={row} kind={null} on={on} />,
-    },
+    named({ ...NAMES, title: "operator", width: "minmax(0, 1.2fr)" }),
     ...(isAny(frame, "device_total_ns")
       ? [
-          timed(
-            "device_total_ns",
-            "GPU",
-            "Kernels launched by it or by what it calls",
-            () => "compute",
-          ),
+          barred("device_total_ns", "GPU", "Kernels launched by it or by what it calls", lasted, {
+            kind: () => "compute",
+          }),
         ]
       : []),
     ...(isAny(frame, "device_self_ns")
       ? [duration("device_self_ns", "GPU, own", "Kernels launched by the operator itself", 620)]
       : []),
     {
-      ...timed("cpu_self_ns", "CPU, own", "CPU time without that of what it calls", () => "cpu"),
+      ...barred("cpu_self_ns", "CPU, own", "CPU time without that of what it calls", lasted, {
+        kind: () => "cpu",
+      }),
       from: 420,
     },
     duration("cpu_total_ns", "CPU", "CPU time, that of what it calls included", 620),
     count(),
   ],
-  foot: (frame, shown) => {
-    const total = Number(frame.attrs.total ?? frame.rows);
-    return total <= frame.rows || shown < frame.rows
-      ? ""
-      : `${formatCount(total - frame.rows)} operators with less time are left out.`;
-  },
+  foot: () => "operators with less time are left out",
 };
 
 /** Text on the ranks to which the numbers refer; "" if the job has one rank. */
@@ -309,22 +319,6 @@ function seconds(value: Value): string {
   return formatDuration(typeof value === "number" ? value * 1e9 : null);
 }
 
-/** A column of numbers with bars. */
-const barred = (
-  by: string,
-  title: string,
-  hint: string,
-  words: (value: Value) => string,
-): ColumnLook => ({
-  by,
-  title,
-  hint,
-  width: "minmax(96px, 1fr)",
-  cell: (row, most) => (
-    <BarCell value={numberOf(row(by))} most={most} kind="communication" text={words(row(by))} />
-  ),
-});
-
 const sized = (value: Value): string => formatBytes(numberOf(value));
 /** A share as text; a share below 1 % has one significant digit instead of 0 %. */
 const shared = (value: Value): string => {
@@ -333,38 +327,16 @@ const shared = (value: Value): string => {
   return `${(part * 100).toPrecision(1)}\u202f%`;
 };
 
-const note = (frame: PanelFrame): string => {
-  const said = frame.attrs.note;
-  return typeof said === "string" && said !== "" ? ` · ${said}` : "";
-};
+const note = (frame: PanelFrame): string => prefixed(" · ", noteOf(frame));
 
-function severalJobs(frame: PanelFrame): boolean {
-  return new Set(frame.columns.job ?? []).size > 1;
+/** A name, with its job if there are several. */
+function ofJob(frame: PanelFrame, row: Row, by: string): string {
+  const isOne = new Set(frame.columns.job ?? []).size <= 1;
+  return isOne ? String(row(by)) : `${String(row("job"))} · ${String(row(by))}`;
 }
-
-function routineName(row: Row, frame: PanelFrame): string {
-  const name = String(row("name"));
-  return severalJobs(frame) ? `${String(row("job"))} · ${name}` : name;
-}
-
-/** A column of names, which a click chooses. */
-const named = (
-  title: string,
-  width: string,
-  words: (row: Row) => string,
-  hint: (row: Row) => string = words,
-): ColumnLook => ({
-  by: "name",
-  title,
-  hint: `By ${title}`,
-  width,
-  cell: (row, _, on) => (
-    <NameButton text={words(row)} title={`${hint(row)}\nClick selects, Ctrl adds`} on={on} />
-  ),
-});
 
 const routine = (frame: PanelFrame, width: string): ColumnLook =>
-  named("routine", width, (row) => routineName(row, frame));
+  named({ title: "routine", width, words: (row) => ofJob(frame, row, "name") });
 
 const mean = (hint: string, from: number): ColumnLook =>
   number(
@@ -377,16 +349,17 @@ const mean = (hint: string, from: number): ColumnLook =>
 
 const REQUESTS: TableLook = {
   rows: "key",
+  ofRanks: true,
   title: "Requests of servers",
   about: (frame) =>
     `by key, to its last digit · who pushes last makes the others' pulls wait${note(frame)}`,
   columns: () => [
-    named(
-      "key",
-      "auto",
-      (row) => String(row("name")),
-      (row) => `Key ${String(row("name"))}`,
-    ),
+    named({
+      title: "key",
+      width: "auto",
+      words: (row) => String(row("name")),
+      hover: (row) => `Key ${String(row("name"))}`,
+    }),
     {
       by: "tensor",
       title: "tensor",
@@ -483,11 +456,14 @@ const MESSAGES: TableLook = {
 
 const HOSTS: TableLook = {
   title: "Hosts",
+  ofRanks: true,
   about: () => "a host all of whose ranks wait least is slow as a whole",
   columns: (frame) => [
-    named("host", "minmax(0, 1.2fr)", (row) =>
-      severalJobs(frame) ? `${String(row("job"))} · ${String(row("host"))}` : String(row("host")),
-    ),
+    named({
+      title: "host",
+      width: "minmax(0, 1.2fr)",
+      words: (row) => ofJob(frame, row, "host"),
+    }),
     number("ranks", "ranks", "How many ranks run there", counted),
     barred("comm_mean_s", "in MPI", "Mean of its ranks", seconds),
     number("comm_min_s", "least", "Of any of its ranks", seconds, 420),
@@ -518,13 +494,6 @@ export const TABLES: Readonly<Record<string, TableLook>> = {
   mpi_messages: MESSAGES,
   mpi_hosts: HOSTS,
 };
-
-/** The brush that selects clicked rows. */
-export function brushOf(id: string, frame: PanelFrame, names: string[] | null): Brush {
-  // Rows of these panels stand for files, not for names of events.
-  const areRanks = id === "byteps_requests" || id === "mpi_hosts";
-  return areRanks ? { ranks: ranksOf(frame, names) } : { names };
-}
 
 function ranksOf(frame: PanelFrame, names: readonly string[] | null): number[] | null {
   if (names === null) return null;

@@ -1,44 +1,30 @@
 /** Toolbar of a dashboard and its form for saving a page. */
 
-import { type ReadonlySignal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
+import type { VNode } from "preact";
+import { useRef } from "preact/hooks";
 import { PANELS } from "../facts/panels";
-import { asError, isAbort, type Requests, type Scene, type Source } from "../protocol/source";
+import { asError, isAbort } from "../protocol/source";
 import { problemLines } from "../timeline/panels/problems";
-import type { FoldingNow } from "../timeline/view";
 import { Button, CutName, Icon, UndoRedo } from "../ui/controls";
 import { formatBytes, formatDuration, plural } from "../ui/formats";
 import { MenuButton, type MenuItem, Opener, Toolbar } from "../ui/menu";
 import { FullButton, type FullWindow } from "../ui/placing";
-import type { Choosing } from "./selection";
+import type { Context } from "./context";
+import { allExports } from "./save";
 
-interface DashToolbarLook {
-  scene: Scene;
-  format: string;
-  choosing: Choosing;
-  /** Ids of the shown panels, and of those that the job has data for; null for all. */
-  shown: ReadonlySignal<readonly string[]>;
-  offered: readonly string[] | null;
-  full: FullWindow;
-  folding: ReadonlySignal<FoldingNow>;
-  fold(): void;
-  showPanel(id: string, on: boolean): void;
-  /** Bring the panel that was added last into view. */
-  showAdded(): void;
-  exports(): MenuItem[];
-  /** Null in saved pages, which cannot write themselves. */
-  form: SaveLook | null;
-  help(anchor: HTMLElement): void;
-  openProblems(anchor: HTMLElement): void;
-}
-
-export function DashToolbar(look: DashToolbarLook) {
-  const { scene, choosing, shown, offered, folding } = look;
+export function DashToolbar({ ctx, full }: { ctx: Context; full: FullWindow }) {
+  const { choosing, shown, folding } = ctx;
+  const scene = ctx.scene.value;
+  const { format = "" } = ctx.about;
+  /** The panel that the menu added last. */
+  const added = useRef("");
   const { title, range, events, steps, truth } = scene;
   const kinds = problemLines(scene).length;
   const warn = truth.level !== "ok";
   const isPart = (scene.ranks_of_job ?? "") !== "";
   const ranks = isPart ? scene.ranks_of_job! : plural(scene.ranks.length, "rank");
-  const before = look.format === "" ? [] : [look.format];
+  const before = format === "" ? [] : [format];
   const after = [
     ...(events > 0 ? [plural(events, "event"), formatDuration(range[1] - range[0])] : []),
     ...(steps.length > 0 ? [plural(steps.length, "step")] : []),
@@ -62,10 +48,18 @@ export function DashToolbar(look: DashToolbarLook) {
     { text: "Clear the selection", isParted: true, press: () => choosing.select(null) },
   ];
   const panels = (): MenuItem[] =>
-    PANELS.filter(({ id }) => offered?.includes(id) ?? true).map(({ id, title: text, about }) => {
+    PANELS.filter(({ id }) => ctx.offered.includes(id)).map(({ id, title: text, about }) => {
       const on = shown.value.includes(id);
-      return { text, note: about, on, press: () => look.showPanel(id, !on) };
+      const press = (): void => {
+        ctx.showPanel(id, !on);
+        added.current = on ? "" : id;
+      };
+      return { text, note: about, on, press };
     });
+  const showAdded = (): void => {
+    if (added.current !== "") ctx.bringIntoView(added.current);
+    added.current = "";
+  };
   return (
     <Toolbar class="hta-dash-toolbar" name="Dashboard">
       <div class="hta-name hta-grow">
@@ -82,7 +76,7 @@ export function DashToolbar(look: DashToolbarLook) {
             type="button"
             class={`hta-badge hta-problem-badge ${warn ? "hta-warn" : ""}`}
             title={truth.text}
-            onClick={({ currentTarget }) => look.openProblems(currentTarget)}
+            onClick={({ currentTarget }) => ctx.timeline.openProblems(currentTarget)}
           >
             {warn && <Icon name="warn" />}
             <span>{plural(kinds, warn ? "problem" : "note")}</span>
@@ -97,7 +91,7 @@ export function DashToolbar(look: DashToolbarLook) {
           keys="U"
           class="hta-fold"
           on={folding.value.isOn}
-          press={() => look.fold()}
+          press={() => ctx.timeline.toggleFolding()}
         />
       )}
       <MenuButton text={of} name={`Figures are of: ${of}`} items={scopes}>
@@ -108,27 +102,27 @@ export function DashToolbar(look: DashToolbarLook) {
         name="Choose which panels are shown"
         keep
         items={panels}
-        closed={look.showAdded}
+        closed={showAdded}
       />
       <MenuButton
         text="Export…"
         name="Write the selection, a table or a chart"
         class="hta-exporting"
-        items={look.exports}
+        items={() => allExports(ctx)}
       />
-      {look.form !== null && (
+      {ctx.live !== null && (
         <Opener
           text="Save HTML"
           name="Save all this as one page that needs no kernel"
-          content={() => <SaveForm {...look.form!} />}
+          content={() => <SaveForm ctx={ctx} />}
         />
       )}
-      <FullButton full={look.full} />
+      <FullButton full={full} />
       <Button
         text="?"
         name="Keys and gestures"
         class="hta-help-button"
-        press={({ currentTarget }) => look.help(currentTarget as HTMLElement)}
+        press={({ currentTarget }) => ctx.timeline.openHelp(currentTarget as HTMLElement)}
       />
     </Toolbar>
   );
@@ -136,36 +130,40 @@ export function DashToolbar(look: DashToolbarLook) {
 
 // A form for the name of a file, which the kernel writes.
 
-export interface SaveLook {
-  source: Source;
-  signal: AbortSignal;
-  request: Omit<Requests["save_html"], "path">;
-  path: string;
-  about: string;
-}
+/** Max size of the page. MB */
+const MAX_MB = 25;
 
-function SaveForm({ source, signal, request, path: first, about }: SaveLook) {
-  const path = useSignal(first);
-  const busy = useSignal(false);
-  const said = useSignal<{ wrote: string; size: string } | { error: string } | null>(null);
+function SaveForm({ ctx: { source, signal, scene } }: { ctx: Context }) {
+  const name = scene.peek().title.replace(/[^\p{L}\p{N}._-]+/gu, "-") || "dashboard";
+  const path = useSignal(`${name}.html`);
+  const isBusy = useRef(false);
+  const said = useSignal<VNode | null>(null);
   const run = async (): Promise<void> => {
-    if (busy.value) return;
-    busy.value = true;
-    said.value = null;
+    if (isBusy.current) return;
+    isBusy.current = true;
+    said.value = <span class="hta-note">Writing…</span>;
     try {
-      const asked = { ...request, path: path.value.trim() };
+      const asked = { max_mb: MAX_MB, path: path.value.trim() };
       const { reply } = await source.ask("save_html", asked, signal);
       const size = reply.bytes === undefined ? "" : `, ${formatBytes(reply.bytes)}`;
-      said.value = { wrote: reply.path, size };
+      said.value = (
+        <>
+          <b class="hta-ok-text">{`Wrote ${reply.path}`}</b>
+          {`${size}.`}
+        </>
+      );
     } catch (error) {
-      if (!isAbort(error)) said.value = { error: asError(error).message };
+      const { message } = asError(error);
+      said.value = isAbort(error) ? null : <span class="hta-error-text">{message}</span>;
     }
-    busy.value = false;
+    isBusy.current = false;
   };
-  const what = said.value;
   return (
     <div class="hta-save-form">
-      <p class="hta-note">{about}</p>
+      <p class="hta-note">
+        One file that needs no kernel and no network; what does not fit into {MAX_MB} MB is left
+        out.
+      </p>
       {source.status === "none" ? (
         <p>Without a kernel it cannot be written.</p>
       ) : (
@@ -183,14 +181,7 @@ function SaveForm({ source, signal, request, path: first, about }: SaveLook) {
         </div>
       )}
       <div class="hta-result" role="status" aria-live="polite">
-        {busy.value && <span class="hta-note">Writing…</span>}
-        {what !== null && "wrote" in what && (
-          <>
-            <b class="hta-ok-text">{`Wrote ${what.wrote}`}</b>
-            {what.size}.
-          </>
-        )}
-        {what !== null && "error" in what && <span class="hta-error-text">{what.error}</span>}
+        {said.value}
       </div>
     </div>
   );

@@ -1,164 +1,70 @@
 /** One view of a dashboard: creates its parts, lays them out, follows the selection. */
 
-import { computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
-import { ChartSlots, type MakeChart } from "../charts/chart";
-import { type LiveSource, ObservedSource, wholeSpan } from "../connection/answering";
-import { type Model, same, traitOf } from "../connection/store";
-import { PANELS } from "../facts/panels";
-import type { Tables } from "../formats/shared";
-import { withTables } from "../formats/source";
-import { roomAround } from "../protocol/selection";
-import type { Scene, SharedState, Source, Span, ThemeName } from "../protocol/source";
+import { type Model, same } from "../connection/store";
+import type { Scene, ThemeName } from "../protocol/source";
 import { throttle } from "../timeline/context";
 import { match } from "../timeline/keys";
 import { kernelSays, progressWords } from "../timeline/status";
-import { type FoldingNow, TimelineApp } from "../timeline/view";
-import { copyWords } from "../ui/controls";
+import { TimelineApp } from "../timeline/view";
 import { h, isTextEntry, mount } from "../ui/dom";
-import { react } from "../ui/react";
-import { plural, wholeName } from "../ui/formats";
-import { detectTheme, TIGHT_PX, watchBoxes, watchTheme } from "../ui/host";
-import type { MenuItem } from "../ui/menu";
+import { TIGHT_PX, watchBoxes, watchTheme } from "../ui/host";
 import { FullWindow } from "../ui/placing";
-import type { Words } from "../ui/text";
+import { react } from "../ui/react";
 import { applyTheme } from "../ui/theme";
-import { Board, type Choice, leftOutWords, shownIds, withPanel } from "./layout";
-import { type Finding, Held, type HeadlineFacts } from "./pane";
-import { Headline, headlineText, Panes, Problems } from "./panels";
-import { TakeAway } from "./save";
-import { Choosing, phrasesOf, SelectionPanel } from "./selection";
+import { Board, LEAST_PX } from "./board";
+import { Context, type DashOptions } from "./context";
+import { Headline } from "./headline";
+import { leftOutWords } from "./layout";
+import { Panes } from "./panels";
+import { selectionWords } from "./selection";
 import { DashToolbar } from "./toolbar";
-
-interface DashOptions {
-  scene: Scene;
-  source: Source;
-  /** State that linked views share. */
-  state: Model;
-  /** The dashboard's own traits. */
-  model: Model;
-  signal: AbortSignal;
-  makeChart: MakeChart;
-  /** The kernel, and the data fetched from it for a page without a kernel; null in saved pages. */
-  live: LiveSource | null;
-}
 
 /** Interval at which figures of the window in view are updated while the view moves. */
 const VIEW_MS = 160;
 const FIT_MS = 120;
-const MOST_OFFERS = 4;
 
 export class DashApp {
-  private readonly root: HTMLElement;
-  private readonly choosing: Choosing;
-  private readonly timeline: TimelineApp;
+  private readonly ctx: Context;
+  private readonly panes: Panes;
   private readonly board: Board;
   private readonly full: FullWindow;
-  private readonly panes: Panes;
-  private readonly charts: ChartSlots;
-  private readonly takeAway: TakeAway;
-  private readonly fit: TimelineFit;
-  private readonly traits: Traits;
-  private readonly scene: Signal<Scene>;
-  private readonly shown: ReadonlySignal<readonly string[]>;
-  /** The panel that the menu added last. */
-  private added = "";
-  private readonly folding = signal<FoldingNow>({ isOffered: false, isOn: false, groups: [] });
-  /** Window of the timeline, or the one that it moves to. */
-  private view: Span;
-  private theme: ThemeName;
   private fetches = false;
-  private readonly options: DashOptions;
 
-  constructor(host: HTMLElement, given: DashOptions) {
-    // The timeline observes its own requests.
-    const options = { ...given, source: new ObservedSource(given.source) };
-    this.options = options;
-    const { signal: ended, scene, source } = options;
-    const traits = new Traits(options.model, ended);
-    this.traits = traits;
-    this.scene = signal(scene);
-    this.shown = computed(() => shownIds(traits.choice.value));
-    this.view = scene.range;
-    this.root = h("div", {
+  constructor(host: HTMLElement, options: DashOptions) {
+    const { scene, state, source, live } = options;
+    const root = h("div", {
       class: "hta-root hta-dash",
       tabindex: -1,
       role: "group",
       "aria-label": `Dashboard of ${scene.title}`,
       "data-lm-suppress-shortcuts": "true",
     });
-    host.append(this.root);
-    this.theme = detectTheme(this.root);
-    applyTheme(this.root, this.theme);
-
-    const ways = {
-      view: () => this.view,
-      settle: () => this.timeline.settle(),
-      say: (text: string) => this.timeline.flash([text]),
-    };
-    this.choosing = new Choosing(options.state, this.scene, ways, ended);
-    this.charts = new ChartSlots(
-      options.makeChart,
-      (id, brush) => this.choosing.brush(id, brush),
-      this.theme,
-      ended,
-    );
-    this.takeAway = new TakeAway({
-      exports: () => ({
-        title: this.scene.value.title,
-        source,
-        signal: ended,
-        openTrace: () => this.timeline.openExport(this.button("exporting")),
-        timelineSvg: () => this.timeline.toSvg(headlineText(traits.headline.value)),
-        copy: (text, what) => void this.copy(text, what),
-        fail: (title, error) => this.fail(title, error),
-      }),
-      chart: (id) => this.charts.chart(id),
-      frame: (id) => this.panes.frame(id),
-    });
-    const box = h("div", { class: "hta-timeline-place" });
-    this.panes = this.makePanes(box);
-    this.full = new FullWindow(this.root, () => this.arrange());
+    host.append(root);
+    const ctx = new Context(root, options);
+    this.ctx = ctx;
+    applyTheme(root, ctx.theme.value);
+    const place = h("div", { class: "hta-timeline-place" });
     const status = h("div", { class: "hta-dash-status" });
-    status.hidden = traits.offered?.includes("timeline") === false;
-    this.board = new Board(this.root, (id) => this.panes.pane(id), status);
-    this.drawFrame();
-
-    this.timeline = new TimelineApp(box, {
+    status.hidden = !ctx.offered.includes("timeline");
+    this.full = new FullWindow(root, () => this.arrange());
+    this.panes = new Panes(ctx, place);
+    this.board = new Board(ctx, this.panes, status);
+    this.draw();
+    ctx.timeline = new TimelineApp(place, {
       scene,
-      state: options.state,
-      source: given.source,
+      state,
+      source,
       height: LEAST_PX,
-      signal: ended,
-      folded: traits.folded.value,
-      keepFolded: (on) => traits.keep("folded", on),
-      keepHeight: (height) => traits.keep("height", height),
-      setClock: options.live === null ? undefined : (clock) => traits.keep("clock", clock),
+      signal: ctx.signal,
+      folded: ctx.folded.value,
+      keepFolded: (on) => ctx.keep("folded", on),
+      keepHeight: (height) => ctx.keep("height", height),
+      setClock: live === null ? undefined : (clock) => ctx.keep("clock", clock),
       part: {
         status,
-        theme: this.theme,
-        kernelSays: () => (options.live === null ? null : kernelSays(options.live.source)),
+        theme: ctx.theme.value,
+        kernelSays: () => (live === null ? null : kernelSays(live.source)),
       },
-    });
-    this.fit = new TimelineFit({
-      timeline: this.timeline,
-      board: this.board,
-      panes: this.panes,
-      given: () => traits.height.value,
-      isCalm: () => this.choosing.selection.value === null,
-    });
-    this.timeline.onFolding((now) => {
-      // Charts are drawn again only if other ranks share rows.
-      if (!same(now, this.folding.peek())) this.folding.value = now;
-    });
-    // A hidden timeline sends no requests, so prepare folding after the panels have their numbers.
-    options.source.onReply((op) => {
-      if (op === "panels" && !this.shown.peek().includes("timeline"))
-        this.timeline.prepareFolding();
-    });
-    const moved = throttle(VIEW_MS, ended, () => this.panes.refresh());
-    this.timeline.onView((view) => {
-      this.view = view;
-      moved();
     });
     this.listen();
     this.react();
@@ -168,349 +74,159 @@ export class DashApp {
 
   /** Follow this shared state instead of the previous one. */
   attach(state: Model): void {
-    this.choosing.attach(state);
-    this.timeline.attach(state);
+    this.ctx.choosing.attach(state);
+    this.ctx.timeline.attach(state);
   }
 
   setScene(scene: Scene): void {
+    const { ctx, panes } = this;
     // The data that the page has fetched is that of the previous job.
-    if (this.fetches) this.options.live?.offline.start();
-    this.timeline.setScene(scene);
-    this.scene.value = scene;
-    this.panes.forget();
+    if (this.fetches) ctx.live?.offline.start();
+    ctx.timeline.setScene(scene);
+    ctx.scene.value = scene;
+    panes.forget();
     requestAnimationFrame(() => this.askLater());
   }
 
+  /** Show an error in the widget. */
+  fail(title: string, error: unknown): void {
+    this.ctx.timeline.fail(title, error);
+  }
+
   /** Put toolbar and headline above the board, and a text on omitted panels below it. */
-  private drawFrame(): void {
-    const { root, traits, choosing, takeAway, options } = this;
+  private draw(): void {
+    const { ctx, full, board } = this;
     const above = h("div", { class: "hta-dash-above" });
     const below = h("div", {});
-    root.append(above, this.board.el, below);
-    const help = (anchor: HTMLElement): void => this.timeline.openHelp(anchor);
-    const openProblems = (anchor: HTMLElement): void => this.timeline.openProblems(anchor);
-    const showPanel = (id: string, on: boolean): void => this.showPanel(id, on);
-    const showAdded = (): void => this.showAdded();
-    const Above = () => (
-      <>
-        <DashToolbar
-          scene={this.scene.value}
-          format={traits.format}
-          choosing={choosing}
-          shown={this.shown}
-          offered={traits.offered}
-          full={this.full}
-          folding={this.folding}
-          fold={() => this.timeline.toggleFolding()}
-          showPanel={showPanel}
-          showAdded={showAdded}
-          exports={() => takeAway.all(this.shown.value)}
-          form={options.live === null ? null : takeAway.saveForm()}
-          help={help}
-          openProblems={openProblems}
-        />
-        <Headline
-          facts={traits.headline.value}
-          scope={
-            choosing.selection.value !== null || choosing.scope.value === "view"
-              ? `of the ${wholeName(this.scene.value)}`
-              : ""
-          }
-          chooseRank={(rank, add) => choosing.chooseRank(rank, add)}
-        />
-      </>
-    );
-    const Below = () => {
-      const words = leftOutWords(traits.leftOut, this.shown.value);
+    ctx.root.append(above, board.el, below);
+    const LeftOut = () => {
+      const words = leftOutWords(ctx.about.left_out ?? {}, ctx.shown.value);
       return words === "" ? null : <p class="hta-dash-left-out">{words}</p>;
     };
-    mount(<Above />, above, options.signal);
-    mount(<Below />, below, options.signal);
-  }
-
-  private makePanes(timeline: HTMLElement): Panes {
-    const { options, traits, choosing, charts } = this;
-    const Selected = () => (
-      <SelectionPanel
-        scene={this.scene.value}
-        choosing={choosing}
-        sums={this.panes.sums}
-        findings={traits.headline.value?.findings?.slice(0, MOST_OFFERS) ?? []}
-        choose={(finding) => this.choose(finding)}
-        copy={(text, what) => void this.copy(text, what)}
-        openExport={(anchor) => this.timeline.openExport(anchor)}
-        shortName={this.shortName}
-      />
+    const parts = (
+      <>
+        <DashToolbar ctx={ctx} full={full} />
+        <Headline ctx={ctx} />
+      </>
     );
-    const Known = () => <Problems scene={this.scene.value} />;
-    return new Panes({
-      source: withTables(options.source, () => traits.tables),
-      signal: options.signal,
-      choosing,
-      charts,
-      scene: this.scene,
-      view: () => this.view,
-      menu: (id) => this.paneMenu(id),
-      headline: traits.headline,
-      folding: this.folding,
-      metric: traits.metric,
-      setMetric: (metric) => traits.keep("metric", metric),
-      followsAll: options.live === null,
-      own: {
-        timeline: () => <Held el={timeline} />,
-        selection: () => <Selected />,
-        problems: () => <Known />,
-      },
-    });
-  }
-
-  private readonly shortName = (name: string): string => this.panes.shortName(name);
-
-  /** A button of the toolbar. */
-  private button(name: "exporting" | "help-button"): HTMLElement {
-    return this.root.querySelector<HTMLElement>(`.hta-dash-toolbar .hta-${name}`)!;
+    mount(parts, above, ctx.signal);
+    mount(<LeftOut />, below, ctx.signal);
   }
 
   private listen(): void {
-    const { root, options, traits } = this;
-    const { signal: ended, source, live } = options;
-    // Requests that a busy kernel did not answer are repeated once it is free.
-    react(
-      () => [source.status, live?.source.holds],
-      ([status]) => status === "live" && this.panes.retry(),
-      ended,
-    );
+    const { ctx, panes, board } = this;
+    const { root, timeline, signal: ended } = ctx;
+    timeline.onFolding((now) => {
+      // Charts are drawn again only if other ranks share rows.
+      if (!same(now, ctx.folding.peek())) ctx.folding.value = now;
+    });
+    // A hidden timeline sends no requests, so prepare folding after the panels have their numbers.
+    ctx.source.onReply((op) => {
+      if (op === "panels" && !ctx.shown.peek().includes("timeline")) timeline.prepareFolding();
+    });
+    const moved = throttle(VIEW_MS, ended, () => panes.refresh());
+    timeline.onView((view) => {
+      ctx.view = view;
+      moved();
+    });
     watchTheme(root, ended, (theme) => this.setTheme(theme));
     watchBoxes([root], () => this.arrange(), ended);
-    const panels = (traits.offered ?? PANELS.map(({ id }) => id)).filter((id) => id !== "timeline");
+    const others = ctx.offered.filter((id) => id !== "timeline").map((id) => panes.pane(id));
     watchBoxes(
-      panels.map((id) => this.panes.pane(id)),
-      throttle(FIT_MS, ended, () => this.fit.fit()),
+      others,
+      throttle(FIT_MS, ended, () => board.fit()),
       ended,
     );
-    const timeline = this.panes.pane("timeline");
     watchBoxes(
-      [timeline],
-      throttle(FIT_MS, ended, () => this.fit.fillTables()),
+      [panes.pane("timeline")],
+      throttle(FIT_MS, ended, () => board.fillTables()),
       ended,
     );
     ended.addEventListener("abort", () => root.remove(), { once: true });
-    const keys = {
-      undo: () => this.choosing.undo(),
-      redo: () => this.choosing.redo(),
-      clear: () => this.choosing.select(null),
-      isEmpty: () => this.choosing.isEmpty,
-      help: () => this.timeline.openHelp(this.button("help-button")),
-      fold: () => this.timeline.toggleFolding(),
-      full: this.full,
-    };
-    listenToDashKeys(root, ended, keys, options.live === null);
+    listenToDashKeys(ctx, this.full);
   }
 
   /** Update the parts that are not components when signals change. */
   private react(): void {
-    const { traits, choosing, panes, options } = this;
-    const { signal: ended } = options;
-    react(traits.choice, () => this.arrange(), ended);
-    react(traits.height, () => this.fit.fit(true), ended);
-    react(traits.folded, (folded) => this.timeline.setFolded(folded === true), ended);
+    const { ctx, panes, board } = this;
+    const { choosing, timeline, source, live, signal: ended } = ctx;
+    // Requests that a busy kernel did not answer are repeated once it is free.
     react(
-      () => [choosing.chosen.value, choosing.scope.value, traits.metric.value],
+      () => [source.status, live?.source.holds],
+      ([status]) => status === "live" && panes.retry(),
+      ended,
+    );
+    react(ctx.choice, () => this.arrange(), ended);
+    react(ctx.height, () => board.fit(true), ended);
+    react(ctx.folded, (folded) => timeline.setFolded(folded === true), ended);
+    react(
+      () => [choosing.chosen.value, choosing.scope.value, ctx.metric.value],
       () => panes.refresh(),
       ended,
     );
     react(
-      () => this.selectionWords(),
-      (words) => this.timeline.saySelection(words),
+      () => selectionWords(ctx),
+      (words) => timeline.saySelection(words),
       ended,
     );
   }
 
-  private selectionWords(): Words | null {
-    const selection = this.choosing.selection.value;
-    if (selection === null) return null;
-    const events = this.panes.sums?.columns.events?.[0];
-    const phrases = phrasesOf(selection, this.shortName).map(({ text }) => text);
-    const count = typeof events === "number" ? `, ${plural(events, "event")}` : "";
-    return [{ strong: "Selection:" }, ` ${phrases.join(", ")}${count}.`];
-  }
-
-  private choose({ selection }: Finding): void {
-    const { start_ns: start, end_ns: end } = selection;
-    const more: Partial<SharedState> = {};
-    if (start !== null && end !== null) {
-      const room = wholeSpan(roomAround(start, end - start, 0.1));
-      const [first, last] = this.scene.value.range;
-      more.view = [Math.max(room.start, first), Math.min(room.end, last)];
-    }
-    this.choosing.select(selection, "headline", more);
-    if (more.view !== undefined) this.bringIntoView("timeline");
-  }
-
-  // --- the panels ---------------------------------------------------------------------------------
-
-  private showPanel(id: string, on: boolean): void {
-    this.traits.keep("panels", withPanel(this.traits.choice.value, id, on));
-    this.added = on ? id : "";
-  }
-
-  private showAdded(): void {
-    if (this.added !== "") this.bringIntoView(this.added);
-    this.added = "";
-  }
-
-  private bringIntoView(id: string): void {
-    if (!this.shown.value.includes(id)) return;
-    this.panes.pane(id).scrollIntoView({ block: "nearest" });
-  }
-
   private arrange(): void {
-    const width = this.root.clientWidth;
-    if (width > 0) this.root.classList.toggle("hta-tight", width < TIGHT_PX);
-    if (!this.board.arrange(width, this.traits.choice.value, this.full.isOn)) {
-      if (this.full.isOn) this.fit.fit(true);
+    const { ctx, board, full } = this;
+    const width = ctx.root.clientWidth;
+    if (width > 0) ctx.root.classList.toggle("hta-tight", width < TIGHT_PX);
+    if (!board.arrange(width, full.isOn)) {
+      if (full.isOn) board.fit(true);
       return;
     }
-    this.fit.fit(true);
+    board.fit(true);
     this.askLater();
     this.panes.refresh();
   }
 
   private setTheme(theme: ThemeName): void {
-    this.theme = theme;
-    applyTheme(this.root, theme);
-    this.timeline.setTheme(theme);
-    this.charts.setTheme(theme);
+    const { ctx } = this;
+    applyTheme(ctx.root, theme);
+    ctx.timeline.setTheme(theme);
+    ctx.theme.value = theme;
   }
 
-  // --- requests after the first frame --------------------------------------------------------------
-
-  /** Request the headline and the data for a page without a kernel, after the first frame. */
+  /** After the first frame: request the headline and the data for a page without a kernel. */
   private askLater(): void {
-    const { source, signal: ended } = this.options;
+    const { source, headline, live, timeline, signal: ended } = this.ctx;
     if (ended.aborted) return;
     // The reply sets a trait, so that all views of the model receive it.
-    if (this.traits.headline.value === null)
-      source.ask("headline", {}, ended).catch(() => undefined);
-    this.fetchOffline();
-  }
-
-  /** Start fetching the data with which the page works without a kernel. */
-  private fetchOffline(): void {
-    const { live, signal: ended } = this.options;
-    if (live === null || this.fetches || ended.aborted) return;
+    if (headline.value === null) source.ask("headline", {}, ended).catch(() => undefined);
+    if (live === null || this.fetches) return;
     this.fetches = true;
-    react(live.offline.progress, (now) => this.timeline.sayAside(progressWords(now)), ended);
+    react(live.offline.progress, (now) => timeline.sayAside(progressWords(now)), ended);
     live.offline.start();
   }
-
-  // --- menus and messages --------------------------------------------------------------------------
-
-  private paneMenu(id: string): MenuItem[] {
-    return [
-      ...this.takeAway.panel(id),
-      { text: "Hide this panel", press: () => this.showPanel(id, false) },
-    ];
-  }
-
-  private async copy(text: string, what: string): Promise<void> {
-    const words = await copyWords(text, what, this.root);
-    if (!this.options.signal.aborted) this.timeline.flash([words]);
-  }
-
-  /** Show an error in the widget. */
-  fail(title: string, error: unknown): void {
-    this.timeline.fail(title, error);
-  }
 }
 
-// Height of the timeline among its neighbours.
-
-const LEAST_PX = 220;
-const MOST_PX = 560;
-/** Factor up to which the timeline exceeds its natural height to fill free space. */
-const STRETCH = 1.35;
-/** Height up to which it fills free space in any case: there, a rank can be opened. px. */
-const ROOMY_PX = 440;
-
-interface FitWays {
-  timeline: TimelineApp;
-  board: Board;
-  panes: Panes;
-  /** The height set from Python or by dragging; null to fit the content. */
-  given(): number | null;
-  /** Whether nothing is selected; a selection changes the rows, and the height must not follow. */
-  isCalm(): boolean;
-}
-
-class TimelineFit {
-  private fitted = false;
-
-  constructor(private readonly ways: FitWays) {}
-
-  /** Set the height: as given, or by its ranks and the neighbouring columns. Then fill tables. */
-  fit(anew = false): void {
-    const { timeline, board, given, isCalm } = this.ways;
-    if (!anew && this.fitted && !isCalm()) return;
-    this.fitted = true;
-    const needed = Math.min(Math.max(timeline.naturalHeight, LEAST_PX), MOST_PX);
-    const most = Math.max(needed * STRETCH, ROOMY_PX);
-    const all = board.roomInFull("timeline", this.heightOf);
-    const room = timeline.height + board.roomBeside("timeline", this.heightOf);
-    timeline.height =
-      all === null
-        ? (given() ?? Math.max(needed, Math.min(room, most)))
-        : Math.max(timeline.height + all, LEAST_PX);
-    this.fillTables();
-  }
-
-  fillTables(): void {
-    const { board, panes } = this.ways;
-    const isFull = board.layout?.name === "full";
-    panes.fillTables((id) => (isFull ? 0 : board.roomBeside(id, this.heightOf)));
-  }
-
-  private readonly heightOf = (id: string): number => this.ways.panes.heightOf(id);
-}
-
-// Keys while the focus is in the dashboard but not in its timeline, which has keys of its own.
-
-interface DashKeys {
-  undo(): void;
-  redo(): void;
-  clear(): void;
-  isEmpty(): boolean;
-  help(): void;
-  fold(): void;
-  full: FullWindow;
-}
-
-/** `isAlone`: the page has only the dashboard, which handles keys even without the focus. */
-function listenToDashKeys(
-  root: HTMLElement,
-  signal: AbortSignal,
-  keys: DashKeys,
-  isAlone = false,
-): void {
+/** Keys while the focus is in the dashboard but not in its timeline, which has keys of its own. */
+function listenToDashKeys(ctx: Context, full: FullWindow): void {
+  const { root, choosing, timeline, live, signal } = ctx;
   const act = (event: KeyboardEvent): boolean => {
     const command = match(event)?.command;
     if (command === "leave") {
       const ask = new Event("hta-escape", { cancelable: true });
       root.dispatchEvent(ask);
       if (ask.defaultPrevented) return true;
-      if (keys.isEmpty()) return keys.full.leave();
-      keys.clear();
+      if (choosing.isEmpty) return full.leave();
+      choosing.select(null);
       return true;
     }
-    if (command === "undo" && (event.ctrlKey || event.metaKey)) keys.undo();
-    else if (command === "redo") keys.redo();
-    else if (command === "help") keys.help();
-    else if (command === "fold") keys.fold();
-    else if (command === "full-window") keys.full.toggle();
+    if (command === "undo" && (event.ctrlKey || event.metaKey)) choosing.undo();
+    else if (command === "redo") choosing.redo();
+    else if (command === "help") timeline.openHelp(ctx.button("help-button"));
+    else if (command === "fold") timeline.toggleFolding();
+    else if (command === "full-window") full.toggle();
     else return false;
     return true;
   };
-  if (isAlone) {
+  // A page without a kernel has only the dashboard, which handles keys even without the focus.
+  if (live === null) {
     document.addEventListener(
       "keydown",
       (event) => {
@@ -539,75 +255,4 @@ function listenToDashKeys(
     },
     { signal },
   );
-}
-
-// Values of the dashboard's model that linked views do not share.
-
-interface About {
-  panels?: string[];
-  format?: string;
-  /** Panels that would be empty, by the reason: the kind of data that the files lack. */
-  left_out?: Record<string, string[]>;
-}
-
-class Traits {
-  /** Whether similar ranks are folded; null if not chosen. */
-  readonly folded;
-  /** Height of the timeline; null for one that fits. */
-  readonly height;
-  /** Metric of the heatmap. */
-  readonly metric;
-  readonly headline;
-  /** The panels to show. */
-  readonly choice;
-
-  constructor(
-    private readonly model: Model,
-    ended: AbortSignal,
-  ) {
-    const all = this.offered ?? PANELS.map(({ id }) => id);
-    this.folded = traitOf(model, "folded", (on) => (typeof on === "boolean" ? on : null), ended);
-    this.height = traitOf(model, "height", (height) => (height ?? null) as number | null, ended);
-    this.metric = traitOf(model, "metric", (metric) => (metric ?? "") as string, ended);
-    this.headline = traitOf(
-      model,
-      "_headline",
-      (facts) => (facts ?? null) as HeadlineFacts | null,
-      ended,
-    );
-    this.choice = traitOf(
-      model,
-      "panels",
-      (given) => (Array.isArray(given) ? given : all) as Choice,
-      ended,
-    );
-  }
-
-  get tables(): Tables {
-    return (this.model.get("_tables") ?? {}) as Tables;
-  }
-
-  get format(): string {
-    return this.about.format ?? "";
-  }
-
-  /** The panels that the job's files have data for; null if unknown. */
-  get offered(): string[] | null {
-    return this.about.panels ?? null;
-  }
-
-  get leftOut(): Record<string, string[]> {
-    return this.about.left_out ?? {};
-  }
-
-  /** Save a choice of the user in the model. */
-  keep(name: string, value: unknown): void {
-    if (same(this.model.get(name), value)) return;
-    this.model.set(name, value);
-    this.model.save_changes();
-  }
-
-  private get about(): About {
-    return this.model.get("_about") ?? {};
-  }
 }

@@ -390,7 +390,6 @@ export interface Chosen {
 export interface ChartPanel {
   readonly el: HTMLElement;
   show(frame: PanelFrame, chosen: Chosen): void;
-  setTheme(theme: ThemeName): void;
   toPng(): Promise<Blob>;
   toSvg(): Promise<Blob>;
   destroy(): void;

@@ -1,0 +1,163 @@
+/** State shared by the parts of a dashboard. */
+
+import { computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
+import { ChartSlot, type MakeChart } from "../charts/chart";
+import { type LiveSource, ObservedSource } from "../connection/answering";
+import { type Model, same, traitOf } from "../connection/store";
+import { PANELS } from "../facts/panels";
+import type { Tables } from "../formats/shared";
+import { withTables } from "../formats/source";
+import { getOrMake } from "../protocol/maps";
+import { hasLateness } from "../protocol/scene";
+import type { PanelFrame, Scene, SelectionJson, Source, Span, ThemeName } from "../protocol/source";
+import type { FoldingNow, TimelineApp } from "../timeline/view";
+import { copyWords } from "../ui/controls";
+import { detectTheme } from "../ui/host";
+import type { HeadlineFacts } from "./headline";
+import { type Choice, shownIds, withPanel } from "./layout";
+import { PanelData, panelNumbers } from "./pane";
+import { Choosing } from "./selection";
+
+export interface DashOptions {
+  scene: Scene;
+  source: Source;
+  /** State that linked views share. */
+  state: Model;
+  /** The dashboard's own traits. */
+  model: Model;
+  signal: AbortSignal;
+  makeChart: MakeChart;
+  /** The kernel, and the data fetched from it for a page without a kernel; null in saved pages. */
+  live: LiveSource | null;
+}
+
+interface About {
+  /** The panels that the job's files have data for. */
+  panels?: string[];
+  format?: string;
+  /** Panels that would be empty, by the reason: the kind of data that the files lack. */
+  left_out?: Record<string, string[]>;
+}
+
+export class Context {
+  readonly signal: AbortSignal;
+  readonly live: LiveSource | null;
+  /** The timeline observes its own requests. */
+  readonly source: ObservedSource;
+  readonly scene: Signal<Scene>;
+  readonly theme: Signal<ThemeName>;
+  readonly choosing: Choosing;
+  /** The numbers of all panels but the heatmap. */
+  readonly data: PanelData<SelectionJson>;
+
+  // Traits of the model, which linked views do not share.
+  /** Whether similar ranks are folded; null if not chosen. */
+  readonly folded: ReadonlySignal<boolean | null>;
+  /** Height of the timeline; null for one that fits. */
+  readonly height: ReadonlySignal<number | null>;
+  /** Measure of the heatmap. */
+  readonly metric: ReadonlySignal<string>;
+  /** Null until known; names the ranks to mark. */
+  readonly headline: ReadonlySignal<HeadlineFacts | null>;
+  readonly choice: ReadonlySignal<Choice>;
+
+  /** Ids of the chosen panels. */
+  readonly shown = computed(() => shownIds(this.choice.value));
+  /** The ranks that charts draw together. */
+  readonly folding = signal<FoldingNow>({ isOffered: false, isOn: false, groups: [] });
+  /** Window of the timeline, or the one that it moves to. */
+  view: Span;
+  /** Set once the panel that contains it exists. */
+  timeline!: TimelineApp;
+  private readonly slots = new Map<string, ChartSlot>();
+  private readonly model: Model;
+  private readonly makeChart: MakeChart;
+
+  constructor(
+    readonly root: HTMLElement,
+    { scene, source, state, model, signal: ended, makeChart, live }: DashOptions,
+  ) {
+    this.signal = ended;
+    this.live = live;
+    this.source = new ObservedSource(source);
+    this.scene = signal(scene);
+    this.theme = signal(detectTheme(root));
+    this.view = scene.range;
+    this.model = model;
+    this.makeChart = makeChart;
+    const trait = <T>(name: string, read: (value: unknown) => T): ReadonlySignal<T> =>
+      traitOf(model, name, read, ended);
+    this.folded = trait("folded", (on) => (typeof on === "boolean" ? on : null));
+    this.height = trait("height", (height) => (height ?? null) as number | null);
+    const metric = trait("metric", (given) => (given ?? "") as string);
+    this.metric = computed(
+      () => metric.value || (hasLateness(this.scene.value) ? "waiting" : "busy"),
+    );
+    this.headline = trait("_headline", (facts) => (facts ?? null) as HeadlineFacts | null);
+    const { offered } = this;
+    this.choice = trait("panels", (given) => (Array.isArray(given) ? given : offered) as Choice);
+    this.choosing = new Choosing(this, state);
+    const counted = withTables(this.source, () => (model.get("_tables") ?? {}) as Tables);
+    this.data = new PanelData(panelNumbers(counted, ended), ended);
+  }
+
+  get about(): About {
+    return this.model.get("_about") ?? {};
+  }
+
+  /** The panels that the job's files have data for; all if unknown. */
+  get offered(): readonly string[] {
+    return this.about.panels ?? PANELS.map(({ id }) => id);
+  }
+
+  /** Save a choice of the user in the model. */
+  keep(name: string, value: unknown): void {
+    if (same(this.model.get(name), value)) return;
+    this.model.set(name, value);
+    this.model.save_changes();
+  }
+
+  showPanel(id: string, on: boolean): void {
+    this.keep("panels", withPanel(this.choice.value, id, on));
+  }
+
+  bringIntoView(id: string): void {
+    this.root.querySelector(`[data-panel=${id}]`)?.scrollIntoView({ block: "nearest" });
+  }
+
+  /** The place of a panel's chart. */
+  slot(id: string): ChartSlot {
+    return getOrMake(this.slots, id, () => {
+      const { choosing, makeChart, theme, signal: ended } = this;
+      return new ChartSlot(() => makeChart(id, (brush) => choosing.brush(id, brush), theme), ended);
+    });
+  }
+
+  /** The last loaded numbers of a panel; null if none are loaded. */
+  frame(id: string): PanelFrame | null {
+    return this.data.state(id).value.frame;
+  }
+
+  /** Sums of the selection; null until known. */
+  get sums(): PanelFrame | null {
+    const { frame, isStale } = this.data.state("summary").value;
+    return isStale ? null : frame;
+  }
+
+  /** The short form of a name, as in tables. */
+  shortName(name: string): string {
+    const { name: names = [], short = [] } = this.frame("kernels")?.columns ?? {};
+    const found = short[names.indexOf(name)];
+    return typeof found === "string" ? found : name;
+  }
+
+  /** A button of the toolbar. */
+  button(name: "exporting" | "help-button"): HTMLElement {
+    return this.root.querySelector<HTMLElement>(`.hta-dash-toolbar .hta-${name}`)!;
+  }
+
+  async copy(text: string, what: string): Promise<void> {
+    const words = await copyWords(text, what, this.root);
+    if (!this.signal.aborted) this.timeline.flash([words]);
+  }
+}

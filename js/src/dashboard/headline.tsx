@@ -1,0 +1,70 @@
+/** The headline: one to three sentences, computed by Python. */
+
+import type { SelectionJson } from "../protocol/source";
+import { wholeName } from "../ui/formats";
+import type { Context } from "./context";
+
+/** A piece of a sentence: text, or a rank that can be chosen; `fact`: others do not wait for it. */
+export type HeadPiece = string | { rank: number; text?: string; fact?: boolean };
+
+/** Text and selection of a finding. */
+export interface Finding {
+  label: string;
+  text: string;
+  selection: SelectionJson;
+}
+
+export interface HeadlineFacts {
+  headline: HeadPiece[];
+  more: HeadPiece[][];
+  /** The ranks that the others wait for. */
+  late_ranks?: number[];
+  /** The ranks of pieces with `fact`. */
+  fact_ranks?: number[];
+  /** The most important first. */
+  findings?: Finding[];
+}
+
+/** The first sentence of the headline; "" while it is unknown. */
+export function headlineText(facts: HeadlineFacts | null): string {
+  const pieces = facts?.headline ?? [];
+  return pieces.map((one) => (typeof one === "string" ? one : rankText(one))).join("");
+}
+
+const rankText = ({ rank, text = `rank ${rank}` }: { rank: number; text?: string }): string => text;
+
+export function Headline({ ctx }: { ctx: Context }) {
+  const { choosing, scene } = ctx;
+  const facts = ctx.headline.value;
+  if (facts === null || facts.headline.length === 0) return null;
+  // It is of the whole job, which is said if panels are not.
+  const isScoped = choosing.selection.value !== null || choosing.scope.value === "view";
+  const pieces = (all: readonly HeadPiece[]) =>
+    all.map((piece) =>
+      typeof piece === "string" ? (
+        piece
+      ) : (
+        <button
+          type="button"
+          class={`hta-rank-link${piece.fact === true ? " hta-rank-fact" : ""}`}
+          title={`Select rank ${piece.rank}`}
+          onClick={({ ctrlKey, metaKey, shiftKey }) =>
+            choosing.chooseRank(piece.rank, ctrlKey || metaKey || shiftKey)
+          }
+        >
+          {rankText(piece)}
+        </button>
+      ),
+    );
+  return (
+    <div class="hta-headline">
+      <h2>
+        {pieces(facts.headline)}
+        {isScoped && <span class="hta-headline-scope">{` of the ${wholeName(scene.value)}`}</span>}
+      </h2>
+      {facts.more.length > 0 && (
+        <p>{facts.more.flatMap((one, at) => [at > 0 ? " " : "", ...pieces(one)])}</p>
+      )}
+    </div>
+  );
+}
