@@ -1,6 +1,9 @@
 /** Two runs of two steps each, as the kernel sends them to a page. */
 
-import type { Frame } from "../src/protocol/source";
+import { Context, type DiffOptions } from "../src/compare/context";
+import type { About } from "../src/compare/frames";
+import type { Frame, Source } from "../src/protocol/source";
+import { LooseModel } from "./model";
 
 export function frame(columns: Frame["columns"], attrs: Frame["attrs"] = {}): Frame {
   return { rows: Object.values(columns)[0]?.length ?? 0, columns, attrs };
@@ -29,3 +32,28 @@ export const strip = {
   median: null,
   whose: "",
 };
+
+const ABOUT: About = {
+  labels: ["a", "b"],
+  facts: "",
+  cautions: [],
+  conditions: "",
+  rank_pairs: [[0, 0]],
+  by_rank_means: false,
+  steps: 2,
+  matched: "",
+  all_matched: true,
+  kind_words: {},
+  has_events: true,
+  has_device: true,
+  is_small: false,
+  tables: [],
+};
+
+/** State of a comparison whose frames come from `source`. */
+export function contextOf(source: Partial<Source>, about: Partial<About> = {}): Context {
+  const model = new LooseModel({ _about: { ...ABOUT, ...about } });
+  const { signal } = new AbortController();
+  const options: Partial<DiffOptions> = { model, source: source as Source, signal, live: null };
+  return new Context(options as DiffOptions);
+}

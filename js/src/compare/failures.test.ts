@@ -2,30 +2,22 @@
 
 import { h, render } from "preact";
 import { expect, test, vi } from "vitest";
+import { contextOf } from "../../test/two_runs";
 import type { Frame, Source } from "../protocol/source";
 import { Charts } from "./charts";
-import { type About, Frames } from "./frames";
+import type { Link } from "./link";
+import { Headline } from "./pane";
 import { ColourLegend } from "./toolbar";
 
-const ABOUT: About = {
-  labels: ["one", "two"],
-  facts: "",
-  cautions: [],
-  rank_pairs: [[0, 0]],
-  by_rank_means: false,
-  steps: 1,
-  matched: "",
-  all_matched: true,
-  has_events: true,
-  has_device: true,
-  tables: [],
-};
 const NOTHING: Frame = { rows: 0, columns: {}, attrs: { before_ns: 5e6, after_ns: 6e6 } };
 const KINDS: Frame = {
   ...NOTHING,
   rows: 1,
   columns: { kind: ["compute"], before_ns: [5e6], after_ns: [6e6], diff_ns: [1e6] },
 };
+
+/** The headline without findings. */
+const TOLD = "Nothing changed beyond the noise.";
 
 /** Has all frames but those that are broken. */
 class Kernel implements Source {
@@ -44,28 +36,18 @@ class Kernel implements Source {
 async function mounted(...broken: string[]) {
   const kernel = new Kernel();
   for (const name of broken) kernel.broken.add(name);
-  const headline = document.createElement("div");
-  const charts = new Charts({
-    frames: new Frames(kernel, new AbortController().signal),
-    about: ABOUT,
-    swapped: () => false,
-    showStep: vi.fn(),
-    markNames: vi.fn(),
-    markNode: vi.fn(),
-    markChange: vi.fn(),
-    tell: () => render("told", headline),
-    say: vi.fn(),
-    fail: vi.fn(),
-    untold: (why) => render(why, headline),
-    again: () => void charts.load(drawn),
-  });
-  const drawn = vi.fn();
+  const ctx = contextOf(kernel, { steps: 1 });
+  const part = new Headline(ctx);
+  const charts = new Charts(ctx, part, {} as Link);
+  const load = vi.fn(() => charts.load());
+  ctx.again.on(() => void load());
+  const { el: headline } = part;
   charts.strip.width.value = 800;
   const textOf = (name: "strip" | "waterfall" | "changes" | "names" | "icicle"): string =>
     charts[name].el.textContent ?? "";
-  await charts.load(drawn);
+  await load();
   await new Promise((resolve) => setTimeout(resolve));
-  return { kernel, charts, headline, drawn, textOf };
+  return { kernel, charts, headline, load, textOf };
 }
 
 function press(el: HTMLElement): void {
@@ -74,25 +56,25 @@ function press(el: HTMLElement): void {
 }
 
 test("one frame that fails leaves the others drawn, and is requested again alone", async () => {
-  const { kernel, charts, headline, drawn, textOf } = await mounted("lanes", "names");
+  const { kernel, charts, headline, load, textOf } = await mounted("lanes", "names");
   expect(textOf("strip")).toContain("The steps could not be drawn");
   expect(textOf("names")).toContain("Names could not be drawn");
   expect(textOf("names")).toContain("no names");
   expect(textOf("waterfall")).toContain("Where the 1.00");
   expect(textOf("changes")).toContain("Nothing changed");
-  expect(headline.textContent).toBe("told");
-  expect(drawn).toHaveBeenCalledTimes(1);
+  expect(headline.textContent).toContain(TOLD);
+  expect(load).toHaveResolvedTimes(1);
   kernel.broken.clear();
   kernel.asked.length = 0;
   press(charts.names.el);
   await vi.waitFor(() => expect(textOf("names")).not.toContain("could not be drawn"));
-  await vi.waitFor(() => expect(drawn).toHaveBeenCalledTimes(2));
+  await vi.waitFor(() => expect(load).toHaveResolvedTimes(2));
   expect([...kernel.asked].sort()).toEqual(["lanes", "names"]);
   expect(textOf("strip")).not.toContain("could not be drawn");
 });
 
 test("if nothing can be had, every place states it", async () => {
-  const { headline, kernel, drawn, textOf } = await mounted(
+  const { headline, kernel, load, textOf } = await mounted(
     ..."waterfall:kind steps names changes findings icicle".split(" "),
   );
   for (const name of ["strip", "waterfall", "changes", "names", "icicle"] as const) {
@@ -101,8 +83,8 @@ test("if nothing can be had, every place states it", async () => {
   expect(headline.textContent).toContain("The findings could not be drawn");
   kernel.broken.clear();
   press(headline);
-  await vi.waitFor(() => expect(headline.textContent).toBe("told"));
-  await vi.waitFor(() => expect(drawn).toHaveBeenCalledTimes(2));
+  await vi.waitFor(() => expect(headline.textContent).toContain(TOLD));
+  await vi.waitFor(() => expect(load).toHaveResolvedTimes(2));
   expect(textOf("waterfall")).not.toContain("could not be drawn");
 });
 

@@ -1,12 +1,14 @@
 /** The strip of all pairs of steps, with the changes between them. */
 
-import { signal } from "@preact/signals";
+import { computed } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { getOrMake } from "../protocol/maps";
 import type { Frame, ThemeName } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
 import { THEMES } from "../ui/theme";
+import type { Context } from "./context";
 import {
+  type Both,
   deltaColour,
   deltaWords,
   number,
@@ -14,31 +16,36 @@ import {
   rowsOf,
   shareWords,
   shortLabels,
+  SIDES,
   text,
 } from "./frames";
 import { Part } from "./pane";
-
-/** The steps with figures in a saved page, and the reason if not all have them. */
-interface Held {
-  steps: ReadonlySet<number>;
-  why: string;
-}
 
 const BAND = 74;
 const LABELS = 18;
 const NARROW = 760;
 
 export class Strip extends Part<StripData> {
-  readonly chosen = signal<number | null>(null);
-  /** The steps that can be chosen; null for all. */
-  readonly held = signal<Held | null>(null);
+  /** In a page without a kernel, the steps with figures and a text on them; null for all. */
+  private readonly held = computed(() => {
+    const { held_steps: steps, held_words: why = "", held_pairs: pairs } = this.ctx.about;
+    if (this.ctx.pair.value !== null && pairs !== undefined) {
+      const words = "Steps of one pair of ranks can be chosen with a kernel only.";
+      return { steps: [], why: words };
+    }
+    return steps === undefined ? null : { steps, why };
+  });
 
-  /** `words` are the formats' names of kinds. */
   constructor(
+    ctx: Context,
     private readonly choose: (slot: number | null) => void,
-    private readonly words: Record<string, string> = {},
   ) {
-    super("hta-diff-strip", "Steps side by side");
+    super(ctx, "The steps", { class: "hta-diff-strip", "aria-label": "Steps side by side" });
+  }
+
+  /** The chosen step; null for all. */
+  private get chosen(): number | null {
+    return this.ctx.choice.value.step;
   }
 
   protected draw(data: StripData) {
@@ -49,12 +56,12 @@ export class Strip extends Part<StripData> {
     const room = Math.max(width - gutter - 24, 80);
     const many = data.slots.rows > MOST_SLOTS;
     const all = Array.from({ length: data.slots.rows }, (_, slot) => slot);
-    const shown = many ? [this.chosen.value ?? medianSlot(data.slots)] : all;
+    const shown = many ? [this.chosen ?? medianSlot(data.slots)] : all;
     const slots = placeSlots(data.slots, shown, room);
-    const lanes = lanesOf(data.lanes, this.words);
+    const lanes = lanesOf(data.lanes, this.ctx.about.kind_words);
     const run = heightOf(lanes);
     const height = LABELS + 2 * run + 8 + BAND;
-    const theme = this.theme.value;
+    const theme = this.ctx.theme.value;
     const held = this.held.value;
     return (
       <>
@@ -62,7 +69,7 @@ export class Strip extends Part<StripData> {
         {held !== null && (
           <p class="hta-diff-held">
             {held.why}
-            {many && held.steps.size > 0 && " They are the tall cells."}
+            {many && held.steps.length > 0 && " They are the tall cells."}
           </p>
         )}
         {many && (
@@ -99,16 +106,16 @@ export class Strip extends Part<StripData> {
         class={slot === drawn ? "hta-diff-cell hta-on" : "hta-diff-cell"}
         title={`${label}: ${words}${this.lack(slot)}`}
         aria-label={`${label}, ${deltaWords(diff)}${this.lack(slot)}`}
-        aria-pressed={slot === this.chosen.value}
+        aria-pressed={slot === this.chosen}
         aria-disabled={this.has(slot) ? undefined : true}
-        style={{ background: deltaColour(share, this.theme.value) }}
+        style={{ background: deltaColour(share, this.ctx.theme.value) }}
         onClick={() => this.toggle(slot)}
       />
     );
   }
 
   private has(slot: number): boolean {
-    return this.held.value?.steps.has(slot) ?? true;
+    return this.held.value?.steps.includes(slot) ?? true;
   }
 
   private lack(slot: number): string {
@@ -116,16 +123,16 @@ export class Strip extends Part<StripData> {
   }
 
   private toggle(slot: number): void {
-    if (this.has(slot)) this.choose(this.chosen.value === slot ? null : slot);
+    if (this.has(slot)) this.choose(this.chosen === slot ? null : slot);
   }
 
   /** Label, dashed line and band of a slot, as one button. */
   private slot(slot: Slot, run: number, narrow: boolean) {
     const { x, width, reach, diff, length, label } = slot;
-    const theme = THEMES[this.theme.value];
+    const theme = THEMES[this.ctx.theme.value];
     const top = LABELS + run + 4;
     const whole = top + BAND + 4 + run;
-    const on = this.chosen.value === slot.slot;
+    const on = this.chosen === slot.slot;
     const points = bandPoints(slot, BAND).map(([px, py]) => `${px},${top + py}`);
     return (
       <g
@@ -153,7 +160,7 @@ export class Strip extends Part<StripData> {
         {Math.abs(reach[0] - reach[1]) >= 0.5 && (
           <polygon points={points.join(" ")} fill={deltaColour(slot.share, theme.name)} />
         )}
-        {([0, 1] as const).map((side) => {
+        {SIDES.map((side) => {
           const y = LABELS + side * (run + 8 + BAND) + run / 2;
           const from = reach[side];
           if (width - from < 3) return null;
@@ -339,7 +346,7 @@ function paint(canvas: HTMLCanvasElement, picture: Picture, dpr: number): void {
     drawn.reduce((sum, one) => sum + (one.place < place ? one.height + GAP : 0), 0);
   const bySlot = new Map(slots.map((slot) => [slot.slot, slot]));
   for (const { x, reach } of slots) {
-    for (const side of [0, 1] as const) {
+    for (const side of SIDES) {
       pen.fillStyle = theme.lane;
       drawn.forEach(({ height, place }) =>
         pen.fillRect(x, laneTop(side, place), reach[side], height),
@@ -382,19 +389,19 @@ function paint(canvas: HTMLCanvasElement, picture: Picture, dpr: number): void {
   }
   pen.fillStyle = theme.kind.annotation;
   for (const { x } of slots) {
-    for (const s of [0, 1]) pen.fillRect(x - 1, laneTop(s, 0), 2, run - GAP);
+    for (const s of SIDES) pen.fillRect(x - 1, laneTop(s, 0), 2, run - GAP);
   }
 }
 
 // Layout of the slots of steps in the strip: pure functions.
 
 /** Content of the strip. */
-interface StripData {
-  labels: readonly [string, string];
+export interface StripData {
+  labels: Both<string>;
   slots: Frame;
   lanes: Frame;
   /** Total of the steps, before and after. */
-  totals: readonly [number, number];
+  totals: Both<number>;
   /** The median of the steps' changes; null if unknown. */
   median: number | null;
   /** Text on the lanes: a pair of ranks, or a mean over pairs. */

@@ -12,12 +12,12 @@ import {
   plural,
 } from "../ui/formats";
 import { Link } from "../ui/controls";
+import { noteOf } from "../ui/text";
 import { type Column, Filter, NameButton, Table } from "../ui/table";
 import {
   barColour,
   countWords,
   deltaWords,
-  noteOf,
   number,
   type Row,
   rowsOf,
@@ -461,7 +461,7 @@ export function PlainTable({ name, frame }: { name: string; frame: Frame }) {
   const note = noteOf(frame);
   const isPaired = measures.some(({ sides }) => sides);
   return (
-    <section class="hta-diff-pane hta-diff-plain">
+    <>
       <h3>{tableTitle(name)}</h3>
       {note !== "" && <p class="hta-about">{note}</p>}
       {rows.length === 0 && note === "" && <p class="hta-note">Nothing.</p>}
@@ -489,7 +489,7 @@ export function PlainTable({ name, frame }: { name: string; frame: Frame }) {
         {left > 0 && <Link text={plural(left, "more row")} press={() => (all.value = true)} />}
         {left <= 0 && beyond > 0 && `${plural(beyond, "row")} in Python.`}
       </p>
-    </section>
+    </>
   );
 }
 

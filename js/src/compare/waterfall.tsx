@@ -6,6 +6,7 @@ import { asError, type Frame, isAbort } from "../protocol/source";
 import { Choice, Failure } from "../ui/controls";
 import { formatDuration } from "../ui/formats";
 import { THEMES } from "../ui/theme";
+import type { Context } from "./context";
 import { barColour, deltaWords, number, type Row, rowsOf, shareWords, text } from "./frames";
 import { Part } from "./pane";
 
@@ -99,8 +100,15 @@ function fallScale(
   return { low: least - spread * 0.05, high: largest + spread * 0.05 };
 }
 
-export class Waterfall extends Part<{ kinds: Frame; what: string }> {
-  private readonly spread = signal("");
+interface Falls {
+  kinds: Frame;
+  /** Text on the step and the ranks. */
+  what: string;
+  /** Text on the spread of the steps, and whether their difference exceeds it. */
+  spread: string;
+}
+
+export class Waterfall extends Part<Falls> {
   private readonly open = signal<string | null>(null);
   private readonly level = signal<Level>("operator");
   private readonly parts = signal<Frame | null>(null);
@@ -108,26 +116,20 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
   private readonly missing = signal<Error | null>(null);
   private readonly words: Record<string, string>;
 
-  /** `words` are the formats' names of kinds. */
   constructor(
+    ctx: Context,
     private readonly ask: (level: Level) => Promise<Frame>,
-    private readonly own: Record<string, string> = {},
   ) {
-    super("hta-diff-pane hta-diff-waterfall");
-    this.words = { ...WORDS, ...own };
+    super(ctx, "Where the time goes", { class: "hta-diff-pane hta-diff-waterfall" });
+    this.words = { ...WORDS, ...ctx.about.kind_words };
   }
 
-  override show(shown: { kinds: Frame; what: string }): void {
+  override show(shown: Falls): void {
     const [largest] = rowsOf(shown.kinds);
     const matters = largest !== undefined && number(largest, "diff_ns") !== 0;
     const first = this.shown.value === null && matters ? text(largest, "kind") : this.open.value;
     super.show(shown);
     this.set(first, this.level.value);
-  }
-
-  /** Set the text on the spread of the steps, and whether their difference exceeds it. */
-  setSpread(words: string): void {
-    this.spread.value = words;
   }
 
   /** Open a kind, divided by `level`, or close all. */
@@ -137,10 +139,10 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
       this.level.value = level;
       this.parts.value = null;
     });
-    if (open !== null) void this.load();
+    if (open !== null) void this.loadParts();
   }
 
-  private async load(): Promise<void> {
+  private async loadParts(): Promise<void> {
     const level = this.open.value === "idle" ? "cause" : this.level.value;
     this.missing.value = null;
     try {
@@ -150,7 +152,7 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
     }
   }
 
-  protected draw({ kinds, what }: { kinds: Frame; what: string }) {
+  protected draw({ kinds, what, spread }: Falls) {
     const open = this.open.value;
     const parts = this.parts.value;
     const before = Number(kinds.attrs.before_ns ?? 0);
@@ -179,13 +181,13 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
           />
         </div>
         <p class="hta-about">
-          {(Object.keys(this.own).length > 0
+          {(Object.keys(this.ctx.about.kind_words).length > 0
             ? "every moment counted once. "
             : "every moment of the steps counted once: compute, else NCCL, else copies, else idle. ") +
             (enlarged > 1 ? `Changes are drawn ${enlarged.toFixed(0)} times as wide. ` : "") +
             "Click a kind to see what it is made of."}
         </p>
-        {this.spread.value !== "" && <p class="hta-diff-spread">{this.spread.value}</p>}
+        {spread !== "" && <p class="hta-diff-spread">{spread}</p>}
         <div class="hta-diff-bars">
           {this.whole("before", kinds, before, most)}
           {bars.map((bar) => this.bar(bar, low, high))}
@@ -195,7 +197,7 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
           <Failure
             title="The parts could not be drawn"
             error={missing}
-            retry={() => void this.load()}
+            retry={() => void this.loadParts()}
           />
         )}
       </>
@@ -231,7 +233,7 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
   }
 
   private kindColour(kind: string): string {
-    const theme = THEMES[this.theme.value];
+    const theme = THEMES[this.ctx.theme.value];
     return kind === "idle" ? theme.idle : (theme.kind[kind as "compute"] ?? theme.idle);
   }
 
@@ -269,7 +271,7 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
             style={{
               left: place(Math.min(from, to)),
               width: percent(Math.abs(diff) / (high - low)),
-              background: barColour(diff, this.theme.value),
+              background: barColour(diff, this.ctx.theme.value),
               opacity: depth === 0 ? "1" : "0.72",
             }}
           />
