@@ -194,15 +194,12 @@ export class Link {
       this.choose([{ view: [...before.range] }, { view: [...after.range] }], turn);
       return;
     }
-    const [before, after] = (["before", "after"] as const).map((side) => ({
-      start: number(row, `${side}_start_ns`),
-      end: number(row, `${side}_end_ns`),
-    })) as [Record<"start" | "end", number>, Record<"start" | "end", number>];
-    const long = Math.max(before.end - before.start, after.end - after.start);
-    const viewFrom = (start: number): Patch => ({
-      view: [Math.floor(start), Math.ceil(start + long)],
+    const start = (side: string): number => number(row, `${side}_start_ns`);
+    const lengths = ["before", "after"].map((side) => number(row, `${side}_end_ns`) - start(side));
+    const viewOf = (side: string): Patch => ({
+      view: [Math.floor(start(side)), Math.ceil(start(side) + Math.max(...lengths))],
     });
-    this.choose(this.ctx.inOrder([viewFrom(before.start), viewFrom(after.start)]), turn);
+    this.choose(this.ctx.inOrder([viewOf("before"), viewOf("after")]), turn);
   }
 
   /** Show the ranks of the chosen pair only, or all, without marks. */
