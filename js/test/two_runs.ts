@@ -50,10 +50,32 @@ const ABOUT: About = {
   tables: [],
 };
 
+/** Answers with frames and records the requests; together it has only the frames in `several`. */
+export class FrameSource implements Source {
+  readonly status = "live";
+  readonly asked: string[] = [];
+
+  constructor(
+    private readonly frameOf: (name: string) => Frame | undefined,
+    private readonly several: Record<string, Frame> | null = null,
+  ) {}
+
+  async ask(op: string, request: Record<string, unknown>): Promise<never> {
+    const names = op === "frames" ? (request.names as string[]) : [String(request.name)];
+    this.asked.push(`${op} ${names.join(" ")}`);
+    const several = this.several === null ? undefined : { frames: this.several };
+    const reply = op === "frames" ? several : this.frameOf(names[0]!);
+    if (reply === undefined) throw new Error(`no ${names.join(" ")}`);
+    return { reply, buffer: null } as never;
+  }
+}
+
 /** State of a comparison whose frames come from `source`. */
-export function contextOf(source: Partial<Source>, about: Partial<About> = {}): Context {
+export function contextOf(
+  about: Partial<About> = {},
+  source: Source = new FrameSource(() => undefined),
+): Context {
   const model = new LooseModel({ _about: { ...ABOUT, ...about } });
   const { signal } = new AbortController();
-  const options: Partial<DiffOptions> = { model, source: source as Source, signal, live: null };
-  return new Context(options as DiffOptions);
+  return new Context({ model, source, signal, live: null } as unknown as DiffOptions);
 }

@@ -1,8 +1,8 @@
 /** Undo and redo of a click that chooses: the marked events, and the sums below. */
 
 import { expect, test, vi } from "vitest";
-import { contextOf, frame, slots, strip } from "../../test/two_runs";
-import type { Frame, Source } from "../protocol/source";
+import { contextOf, frame, FrameSource, slots, strip } from "../../test/two_runs";
+import type { Frame } from "../protocol/source";
 import { Charts } from "./charts";
 import type { Link } from "./link";
 import { Headline } from "./pane";
@@ -27,9 +27,7 @@ function shown() {
   const turns: (() => void)[] = [];
   const steps = frame({ before_ns: [100, 200], after_ns: [150, 120], diff_ns: [50, -80] });
   const all: Record<string, Frame> = { slots, names, steps };
-  const ask = (_op: string, { name }: { name: string }) =>
-    Promise.resolve({ reply: all[name.split(":")[0]!] ?? sums });
-  const ctx = contextOf({ ask: ask as unknown as Source["ask"] });
+  const ctx = contextOf({}, new FrameSource((name) => all[name.split(":")[0]!] ?? sums));
   const link = {
     showStep: (_row: unknown, turn: () => void) => turns.push(turn),
     markNames: (_names: unknown, turn: () => void) => turns.push(turn),

@@ -283,7 +283,7 @@ describe("a saved page that holds some of many steps", () => {
 
   test("names them, and lets no other be chosen", async () => {
     const chosen: (number | null)[] = [];
-    const ctx = contextOf({}, { held_steps: [1], held_words: "1 of 2." });
+    const ctx = contextOf({ held_steps: [1], held_words: "1 of 2." });
     const strip = new Strip(ctx, (slot) => chosen.push(slot));
     strip.width.value = 900;
     strip.show(runs);

@@ -2,41 +2,29 @@
 
 import { h, render } from "preact";
 import { expect, test, vi } from "vitest";
-import { contextOf } from "../../test/two_runs";
-import type { Frame, Source } from "../protocol/source";
+import { contextOf, frame, FrameSource } from "../../test/two_runs";
 import { Charts } from "./charts";
 import type { Link } from "./link";
 import { Headline } from "./pane";
 import { ColourLegend } from "./toolbar";
 
-const NOTHING: Frame = { rows: 0, columns: {}, attrs: { before_ns: 5e6, after_ns: 6e6 } };
-const KINDS: Frame = {
-  ...NOTHING,
-  rows: 1,
-  columns: { kind: ["compute"], before_ns: [5e6], after_ns: [6e6], diff_ns: [1e6] },
-};
+const totals = { before_ns: 5e6, after_ns: 6e6 };
+const nothing = frame({}, totals);
+const kinds = frame(
+  { kind: ["compute"], before_ns: [5e6], after_ns: [6e6], diff_ns: [1e6] },
+  totals,
+);
 
 /** The headline without findings. */
 const TOLD = "Nothing changed beyond the noise.";
 
-/** Has all frames but those that are broken. */
-class Kernel implements Source {
-  readonly status = "live";
-  readonly broken = new Set<string>();
-  readonly asked: string[] = [];
-
-  async ask(_op: string, request: Record<string, unknown>): Promise<never> {
-    const name = String(request.name);
-    this.asked.push(name);
-    if (this.broken.has(name)) throw new Error(`no ${name}`);
-    return { reply: name === "waterfall:kind" ? KINDS : NOTHING, buffer: null } as never;
-  }
-}
-
 async function mounted(...broken: string[]) {
-  const kernel = new Kernel();
-  for (const name of broken) kernel.broken.add(name);
-  const ctx = contextOf(kernel, { steps: 1 });
+  const lacks = new Set(broken);
+  const kernel = new FrameSource((name) => {
+    if (lacks.has(name)) return undefined;
+    return name === "waterfall:kind" ? kinds : nothing;
+  });
+  const ctx = contextOf({ steps: 1 }, kernel);
   const part = new Headline(ctx);
   const charts = new Charts(ctx, part, {} as Link);
   const load = vi.fn(() => charts.load());
@@ -47,7 +35,7 @@ async function mounted(...broken: string[]) {
     charts[name].el.textContent ?? "";
   await load();
   await new Promise((resolve) => setTimeout(resolve));
-  return { kernel, charts, headline, load, textOf };
+  return { kernel, lacks, charts, headline, load, textOf };
 }
 
 function press(el: HTMLElement): void {
@@ -56,7 +44,7 @@ function press(el: HTMLElement): void {
 }
 
 test("one frame that fails leaves the others drawn, and is requested again alone", async () => {
-  const { kernel, charts, headline, load, textOf } = await mounted("lanes", "names");
+  const { kernel, lacks, charts, headline, load, textOf } = await mounted("lanes", "names");
   expect(textOf("strip")).toContain("The steps could not be drawn");
   expect(textOf("names")).toContain("Names could not be drawn");
   expect(textOf("names")).toContain("no names");
@@ -64,24 +52,24 @@ test("one frame that fails leaves the others drawn, and is requested again alone
   expect(textOf("changes")).toContain("Nothing changed");
   expect(headline.textContent).toContain(TOLD);
   expect(load).toHaveResolvedTimes(1);
-  kernel.broken.clear();
+  lacks.clear();
   kernel.asked.length = 0;
   press(charts.names.el);
   await vi.waitFor(() => expect(textOf("names")).not.toContain("could not be drawn"));
   await vi.waitFor(() => expect(load).toHaveResolvedTimes(2));
-  expect([...kernel.asked].sort()).toEqual(["lanes", "names"]);
+  expect([...kernel.asked].sort()).toEqual(["frame lanes", "frame names"]);
   expect(textOf("strip")).not.toContain("could not be drawn");
 });
 
 test("if nothing can be had, every place states it", async () => {
-  const { headline, kernel, load, textOf } = await mounted(
+  const { headline, lacks, load, textOf } = await mounted(
     ..."waterfall:kind steps names changes findings icicle".split(" "),
   );
   for (const name of ["strip", "waterfall", "changes", "names", "icicle"] as const) {
     expect(textOf(name)).toContain("could not be drawn");
   }
   expect(headline.textContent).toContain("The findings could not be drawn");
-  kernel.broken.clear();
+  lacks.clear();
   press(headline);
   await vi.waitFor(() => expect(headline.textContent).toContain(TOLD));
   await vi.waitFor(() => expect(load).toHaveResolvedTimes(2));
@@ -89,10 +77,10 @@ test("if nothing can be had, every place states it", async () => {
 });
 
 test("parts of a kind that cannot be had say so below the kinds", async () => {
-  const { charts, kernel, textOf } = await mounted("waterfall:operator");
+  const { charts, lacks, textOf } = await mounted("waterfall:operator");
   await vi.waitFor(() => expect(textOf("waterfall")).toContain("The parts could not be drawn"));
   expect(textOf("waterfall")).toContain("Where the 1.00");
-  kernel.broken.clear();
+  lacks.clear();
   press(charts.waterfall.el);
   await vi.waitFor(() => expect(textOf("waterfall")).not.toContain("could not be drawn"));
 });
