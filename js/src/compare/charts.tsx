@@ -45,6 +45,7 @@ export class Charts {
     private readonly link: Link,
   ) {
     const { about, theme, choice } = ctx;
+    const { source, signal: ended } = ctx.options;
     this.strip = new Strip(ctx, (slot) => this.choose(slot));
     this.waterfall = new Waterfall(ctx, (level) => ctx.framed(this.chosen(`waterfall:${level}`)));
     this.changes = new Rows(ctx, "What changed", "changes", ({ frame, whose, of }, room) => (
@@ -55,7 +56,14 @@ export class Charts {
         room={room}
         chosen={choice.value.change}
         hasSteps={about.steps > 0}
-        choose={(row, name) => void link.markChange(row, name, of, this.mark({ change: row }))}
+        choose={(row, name) => {
+          const turn = this.mark({ change: row });
+          if (row === null) link.markNames(null, turn);
+          else {
+            const asked = source.ask("change_events", { row, pair: of }, ended);
+            void link.markEvents(asked, name, "event", turn);
+          }
+        }}
       />
     ));
     this.names = new Rows(ctx, "Names", "names", (frame, room) => (
@@ -67,10 +75,10 @@ export class Charts {
         choose={(name, members) => link.markNames(members, this.mark({ name }))}
       />
     ));
-    this.icicle = new Icicle(
-      ctx,
-      (node, top, name) => void link.markNode(node, name, ctx.treeOf, this.mark({ node, top })),
-    );
+    this.icicle = new Icicle(ctx, (node, top, name) => {
+      const asked = source.ask("path_events", { node, pair: ctx.treeOf }, ended);
+      void link.markEvents(asked, name, "call", this.mark({ node, top }));
+    });
   }
 
   /** Arrange the panels; in columns, `timelines` are in the column of the strip and the tree. */

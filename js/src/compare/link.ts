@@ -229,28 +229,8 @@ export class Link {
     said.value = `Marked on both timelines: ${what}.`;
   }
 
-  /** Mark the calls of a node of the tree; `pair`: the tree is that of one pair of ranks. */
-  async markNode(node: number, name: string, pair: number | null, turn: () => void): Promise<void> {
-    const { source, signal } = this.ctx.options;
-    await this.markEvents(source.ask("path_events", { node, pair }, signal), name, "call", turn);
-  }
-
-  /** Mark the events of a row of changes; null for none. */
-  async markChange(
-    row: number | null,
-    name: string,
-    pair: number | null,
-    turn: () => void,
-  ): Promise<void> {
-    if (row === null) {
-      this.markNames(null, turn);
-      return;
-    }
-    const { source, signal } = this.ctx.options;
-    await this.markEvents(source.ask("change_events", { row, pair }, signal), name, "event", turn);
-  }
-
-  private async markEvents(
+  /** Mark events; `what` is the noun for one. */
+  async markEvents(
     asked: Promise<{ reply: PairEvents }>,
     name: string,
     what: string,

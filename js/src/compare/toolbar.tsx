@@ -150,11 +150,16 @@ function Pairs({ ctx }: { ctx: Context }) {
   );
 }
 
+const FILES = [
+  ["export_pair", "Write both as one trace", "pair.json.gz"],
+  ["save_html", "Save this page", "diff.html"],
+] as const;
+
 function Sheet(look: { ctx: Context; timelines: Timelines | null; anchor: HTMLElement }) {
   const { ctx, timelines, anchor } = look;
   const { source, live, signal: ended } = ctx.options;
   const said = useSignal("");
-  const write = async (op: "export_pair" | "save_html", path: string): Promise<void> => {
+  const write = async (op: (typeof FILES)[number][0], path: string): Promise<void> => {
     said.value = "Writing…";
     try {
       const { reply } = await source.ask(op, { path }, ended);
@@ -163,22 +168,13 @@ function Sheet(look: { ctx: Context; timelines: Timelines | null; anchor: HTMLEl
       said.value = asError(error).message;
     }
   };
+  // The kernel writes files.
+  const files = FILES.filter(([op]) => live !== null && (op === "save_html" || timelines !== null));
   return (
     <div class="hta-save-form">
-      {live !== null && timelines !== null && (
-        <FileField
-          label="Write both as one trace"
-          name="pair.json.gz"
-          press={(path) => void write("export_pair", path)}
-        />
-      )}
-      {live !== null && (
-        <FileField
-          label="Save this page"
-          name="diff.html"
-          press={(path) => void write("save_html", path)}
-        />
-      )}
+      {files.map(([op, label, name]) => (
+        <FileField key={op} label={label} name={name} press={(path) => void write(op, path)} />
+      ))}
       {timelines !== null && (
         <div class="hta-diff-file">
           <Button text="Window of before…" press={() => timelines.openExport(0, anchor)} />
