@@ -122,7 +122,7 @@ class PairHistory:
     """The order of the changes of several views, whose states keep the values.
 
     It observes their histories, whether Python or a page changes them, and records which view
-    changed. `js/src/compare/timelines.ts` does the same for the page's buttons.
+    changed. `js/src/compare/history.ts` does the same for the page's buttons.
     """
 
     def __init__(self, views: Sequence[LinkedView]) -> None:

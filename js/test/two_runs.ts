@@ -1,6 +1,9 @@
 /** Two runs of two steps each, as the kernel sends them to a page. */
 
-import type { Frame } from "../src/protocol/source";
+import { Context, type DiffOptions } from "../src/compare/context";
+import type { About } from "../src/compare/frames";
+import type { Frame, Source } from "../src/protocol/source";
+import { LooseModel } from "./model";
 
 export function frame(columns: Frame["columns"], attrs: Frame["attrs"] = {}): Frame {
   return { rows: Object.values(columns)[0]?.length ?? 0, columns, attrs };
@@ -29,3 +32,50 @@ export const strip = {
   median: null,
   whose: "",
 };
+
+const ABOUT: About = {
+  labels: ["a", "b"],
+  facts: "",
+  cautions: [],
+  conditions: "",
+  rank_pairs: [[0, 0]],
+  by_rank_means: false,
+  steps: 2,
+  matched: "",
+  all_matched: true,
+  kind_words: {},
+  has_events: true,
+  has_device: true,
+  is_small: false,
+  tables: [],
+};
+
+/** Answers with frames and records the requests; together it has only the frames in `several`. */
+export class FrameSource implements Source {
+  readonly status = "live";
+  readonly asked: string[] = [];
+
+  constructor(
+    private readonly frameOf: (name: string) => Frame | undefined,
+    private readonly several: Record<string, Frame> | null = null,
+  ) {}
+
+  async ask(op: string, request: Record<string, unknown>): Promise<never> {
+    const names = op === "frames" ? (request.names as string[]) : [String(request.name)];
+    this.asked.push(`${op} ${names.join(" ")}`);
+    const several = this.several === null ? undefined : { frames: this.several };
+    const reply = op === "frames" ? several : this.frameOf(names[0]!);
+    if (reply === undefined) throw new Error(`no ${names.join(" ")}`);
+    return { reply, buffer: null } as never;
+  }
+}
+
+/** State of a comparison whose frames come from `source`. */
+export function contextOf(
+  about: Partial<About> = {},
+  source: Source = new FrameSource(() => undefined),
+): Context {
+  const model = new LooseModel({ _about: { ...ABOUT, ...about } });
+  const { signal } = new AbortController();
+  return new Context({ model, source, signal, live: null } as unknown as DiffOptions);
+}

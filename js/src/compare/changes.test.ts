@@ -20,6 +20,7 @@ import { pack, partsAt, rgb } from "../stage/paints";
 import { THEMES } from "../ui/theme";
 import { spreadWords } from "./charts";
 import { turned } from "./frames";
+import { PairHistory } from "./history";
 import {
   cellText,
   chanceWords,
@@ -30,7 +31,7 @@ import {
   tableTitle,
   titleOf,
 } from "./tables";
-import { PairHistory } from "./timelines";
+
 import { ColourLegend } from "./toolbar";
 
 function drawn(node: ComponentChild): HTMLElement {
@@ -221,8 +222,8 @@ describe("one history of two timelines", () => {
       grows(side);
       wait();
     }
-    while (one.undo());
-    while (one.redo());
+    while (one.step("undo"));
+    while (one.step("redo"));
     expect(walked).toEqual(["undo 0", "undo 1", "undo 0", "redo 0", "redo 1", "redo 0"]);
   });
 
@@ -231,7 +232,7 @@ describe("one history of two timelines", () => {
     both();
     wait();
     grows(1, 1);
-    expect([one.undo(), one.undo(), one.undo()]).toEqual([true, true, false]);
+    expect([one.step("undo"), one.step("undo"), one.step("undo")]).toEqual([true, true, false]);
     expect(walked).toEqual(["undo 1", "both", "undo 0", "undo 1"]);
   });
 
@@ -246,9 +247,8 @@ describe("one history of two timelines", () => {
     // A separate change, even shortly after; and one that changes neither timeline.
     grows(0, 1);
     one.one(() => undefined, turn);
-    const ways = { undo: () => one.undo(), redo: () => one.redo() };
     const steps = (way: "undo" | "redo", count: number) =>
-      Array.from({ length: count }, () => `${ways[way]()} ${step}`);
+      Array.from({ length: count }, () => `${one.step(way)} ${step}`);
     expect(steps("undo", 3)).toEqual(["true 0", "true 0", "true 3"]);
     expect(one.canUndo).toBe(false);
     expect(walked).toEqual(["undo 0", "both", "undo 0", "undo 1"]);
@@ -262,7 +262,7 @@ describe("one history of two timelines", () => {
     one.heard(0, history(1), history(0, 1));
     one.heard(1, history(1), history(0, 1));
     expect([turns, one.canUndo]).toEqual([1, false]);
-    expect([one.redo(), one.canRedo, turns]).toEqual([true, false, 2]);
+    expect([one.step("redo"), one.canRedo, turns]).toEqual([true, false, 2]);
     expect(walked).toEqual(["both", "redo 0", "redo 1"]);
   });
 
@@ -273,7 +273,7 @@ describe("one history of two timelines", () => {
     grows(1);
     one.heard(0, history(1), history(0, 1));
     expect(one.canRedo).toBe(true);
-    one.undo();
+    one.step("undo");
     expect(walked).toEqual(["undo 1"]);
     wait();
     one.heard(0, history(0, 1), history(1));

@@ -2,407 +2,257 @@
 
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
-import { asError, type Frame, isAbort, type ThemeName } from "../protocol/source";
-import { Failure } from "../ui/controls";
+import { type Frame, isAbort } from "../protocol/source";
 import { formatDuration, plural } from "../ui/formats";
-import { type About, type Frames, type Row, rowsOf, shareWords, text, turned } from "./frames";
-import { Icicle, type IcicleChoice } from "./operator_tree";
-import { medianShare, Part, type Totals, WORTH_TELLING } from "./pane";
-import { lengthsOf, stepLabel, Strip, withLengths } from "./steps";
+import { type Choice, type Context, NO_CHOICE } from "./context";
+import { type Row, rowsOf, shareWords, text } from "./frames";
+import type { Link } from "./link";
+import { Icicle, type Told } from "./operator_tree";
+import { type Headline, medianShare, Part, WORTH_TELLING } from "./pane";
+import { lengthsOf, stepLabel, Strip, type StripData, withLengths } from "./steps";
 import { Changes, Names } from "./tables";
 import { Waterfall } from "./waterfall";
 
-export interface ChartsWays {
-  frames: Frames;
-  about: About;
-  swapped(): boolean;
-  /**
-   * Show a chosen pair of steps on the timelines, or all. Here and below, `turn` undoes and
-   * redoes the choice; see `PairHistory.one`.
-   */
-  showStep(row: Row | null, turn: () => void): void;
-  markNames(names: string[] | null, turn: () => void): void;
-  /** `pair`: the pair of ranks whose frame has the node or row; null: the frame of all ranks. */
-  markNode(node: number, name: string, pair: number | null, turn: () => void): void;
-  markChange(row: number | null, name: string, pair: number | null, turn: () => void): void;
-  /**
-   * Show the findings, the total times (null without events), and a text on the ranks if one pair
-   * is chosen.
-   */
-  tell(told: Frame, totals: Totals | null, whose: string): void;
-  say(words: string | null): void;
-  fail(error: unknown): void;
-  /** Show the reason in place of the findings. */
-  untold(why: VNode): void;
-  /** Repeat failed requests. */
-  again(): void;
-}
-
-/** The current choices, and the pair of ranks whose frames they refer to. */
-interface Choice {
-  pair: number | null;
-  step: number | null;
-  change: number | null;
-  name: string | null;
-  call: IcicleChoice;
-}
-
 /** A table of rows that can be chosen: as many as fit, more on request. */
-class Rows<Shown, Choice> extends Part<Shown> {
-  readonly chosen = signal<Choice | null>(null);
+class Rows<Shown> extends Part<Shown> {
   readonly room;
 
   constructor(
+    ctx: Context,
+    title: string,
     name: "names" | "changes",
-    private readonly make: (shown: Shown, rows: Rows<Shown, Choice>) => VNode,
+    private readonly make: (shown: Shown, room: number) => VNode,
   ) {
-    super(`hta-diff-pane hta-diff-${name}`);
+    super(ctx, title, { class: `hta-diff-pane hta-diff-${name}` });
     this.room = signal(SHEET[name]);
   }
 
   protected draw(shown: Shown): VNode {
-    return this.make(shown, this);
+    return this.make(shown, this.room.value);
   }
-}
-
-interface Told {
-  frame: Frame;
-  whose: string;
 }
 
 export class Charts {
   readonly strip: Strip;
   readonly waterfall: Waterfall;
-  readonly changes: Rows<Told, number>;
-  readonly names: Rows<Frame, string>;
+  readonly changes: Rows<Told>;
+  readonly names: Rows<Frame>;
   readonly icicle: Icicle;
-  private step: number | null = null;
-  private pair: number | null = null;
-  /** The pair of ranks that the frames of changes and of the tree refer to; null for all. */
-  private toldOf: { changes: number | null; tree: number | null } = { changes: null, tree: null };
-  private asked = 0;
 
-  constructor(private readonly ways: ChartsWays) {
-    const { kind_words: words } = ways.about;
-    this.strip = new Strip((slot) => this.choose(slot), words);
-    this.waterfall = new Waterfall(
-      (level) => this.framed(this.chosen(`waterfall:${level}`)),
-      words,
-    );
-    this.changes = new Rows("changes", ({ frame, whose }, { theme, room, chosen }) => (
+  constructor(
+    private readonly ctx: Context,
+    private readonly headline: Headline,
+    private readonly link: Link,
+  ) {
+    const { about, theme, choice } = ctx;
+    const { source, signal: ended } = ctx.options;
+    this.strip = new Strip(ctx, (slot) => this.choose(slot));
+    this.waterfall = new Waterfall(ctx, (level) => ctx.framed(this.chosen(`waterfall:${level}`)));
+    this.changes = new Rows(ctx, "What changed", "changes", ({ frame, whose, of }, room) => (
       <Changes
         frame={frame}
         whose={whose}
         theme={theme.value}
-        room={room.value}
-        chosen={chosen.value}
-        hasSteps={ways.about.steps > 0}
+        room={room}
+        chosen={choice.value.change}
+        hasSteps={about.steps > 0}
         choose={(row, name) => {
-          const turn = this.turning();
-          this.markOnly("change");
-          ways.markChange(row, name, this.toldOf.changes, turn);
-          chosen.value = row;
+          const turn = this.mark({ change: row });
+          if (row === null) link.markNames(null, turn);
+          else {
+            const asked = source.ask("change_events", { row, pair: of }, ended);
+            void link.markEvents(asked, name, "event", turn);
+          }
         }}
       />
     ));
-    this.names = new Rows("names", (frame, { theme, room, chosen }) => (
+    this.names = new Rows(ctx, "Names", "names", (frame, room) => (
       <Names
         frame={frame}
         theme={theme.value}
-        room={room.value}
-        chosen={chosen.value}
-        choose={(name, members) => {
-          const turn = this.turning();
-          this.markOnly("name");
-          ways.markNames(members, turn);
-          chosen.value = name;
-        }}
+        room={room}
+        chosen={choice.value.name}
+        choose={(name, members) => link.markNames(members, this.mark({ name }))}
       />
     ));
-    this.icicle = new Icicle((node, name) => {
-      const turn = this.turning();
-      this.markOnly("call");
-      ways.markNode(node, name, this.toldOf.tree, turn);
-    }, words);
-    this.holdSteps();
-  }
-
-  /** The pair of ranks that the tree refers to; null for all. */
-  get treeOf(): number | null {
-    return this.toldOf.tree;
-  }
-
-  /** Show the frames of one pair of ranks, or of all. */
-  setPair(pair: number | null): void {
-    if (pair === this.pair) return;
-    this.pair = pair;
-    this.step = null;
-    this.strip.chosen.value = null;
-    this.holdSteps();
-  }
-
-  setTheme(theme: ThemeName): void {
-    for (const part of [this.strip, this.waterfall, this.changes, this.names, this.icicle]) {
-      part.theme.value = theme;
-    }
+    this.icicle = new Icicle(ctx, (node, top, name) => {
+      const asked = source.ask("path_events", { node, pair: ctx.treeOf }, ended);
+      void link.markEvents(asked, name, "call", this.mark({ node, top }));
+    });
   }
 
   /** Arrange the panels; in columns, `timelines` are in the column of the strip and the tree. */
   arrange(room: Room, timelines: HTMLElement): void {
     const { strip, icicle, waterfall, names, changes } = this;
     for (const { el, width } of [strip, icicle]) width.value = el.clientWidth;
-    const left = [strip.el, timelines, icicle.el];
-    fillRoom(room, { waterfall: waterfall.el, names, changes, left });
-  }
-
-  async framed(name: string): Promise<Frame> {
-    return turnedIf(await this.ways.frames.get(name), this.ways.swapped());
+    if (room === "sheet" || measured(names).row === 0) {
+      names.room.value = SHEET.names;
+      changes.room.value = SHEET.changes;
+      return;
+    }
+    const high = heightOf(waterfall.el);
+    if (room === "columns") {
+      const left = [strip.el, timelines, icicle.el];
+      const beside = left.reduce((sum, el) => sum + heightOf(el), 0);
+      const [own, theirs] = [measured(names), measured(changes)];
+      const rest = theirs.height - theirs.shown * theirs.row;
+      const free = rowsFor(beside - high - rest, own);
+      changes.room.value = parted(free).changes;
+      const there = changes.shown.value?.frame.rows ?? 0;
+      names.room.value = within(free - Math.min(changes.room.value, there));
+      return;
+    }
+    names.room.value = within(rowsFor(high, measured(names)));
+    const fit = room === "row" ? rowsFor(high, measured(changes)) : SHEET.changes;
+    changes.room.value = Math.max(LEAST.changes, fit);
   }
 
   /** Load the steps, sums and names first, then changes, findings and tree. */
-  async load(drawn: () => void): Promise<void> {
-    const asked = (this.asked += 1);
-    const stale = (): boolean => asked !== this.asked;
-    const { ways } = this;
-    const { about, frames, swapped, tell } = ways;
-    if (!about.has_events) {
-      await this.draw("The comparison", ways.untold, async () => {
-        tell(await frames.get(swapped() ? "findings:swapped" : "findings"), null, "");
-      });
-      return;
-    }
-    const first = [
-      "waterfall:kind",
-      "steps",
-      "slots:steps",
-      ...(about.has_device ? ["lanes"] : []),
-    ];
-    const findings = swapped() ? "findings:swapped" : "findings";
-    const second = [
-      this.chosen("names"),
-      ...["changes", findings, "icicle"].map((name) => this.ofPair(name)),
-    ];
+  async load(): Promise<void> {
+    const { ctx } = this;
+    const { about, frames, findings } = ctx;
+    const ofPair = (name: string): string => this.ofPair(name);
+    const lanes = about.has_device ? ["lanes"] : [];
+    const first = ["waterfall:kind", "steps", "slots:steps", ...lanes].map(ofPair);
+    const second = [this.chosen("names"), ...["changes", findings, "icicle"].map(ofPair)];
     // One reply, drawn together; for large runs each frame is drawn when it arrives.
-    if (about.is_small === true)
-      frames.askFor([...first.map((name) => this.ofPair(name)), ...second]);
-    else this.askAhead(first.map((name) => this.ofPair(name)));
-    await this.draw(
-      "The steps",
-      (why) => this.strip.fail(why),
-      async () => {
-        const kinds = await this.framed(this.ofPair("waterfall:kind"));
-        const steps = await this.framed(this.ofPair("steps"));
-        if (stale()) return;
-        this.waterfall.setSpread(spreadWords(steps));
-        if (!about.has_device) return;
-        const slots = await this.slots();
-        const lanes = await this.framed(this.ofPair("lanes"));
-        if (stale()) return;
-        const { labels } = about;
-        this.strip.show({
-          labels: swapped() ? [labels[1], labels[0]] : labels,
-          slots,
-          lanes,
-          totals: [Number(kinds.attrs.before_ns), Number(kinds.attrs.after_ns)],
-          median: medianShare(steps),
-          whose: this.whose(),
-        });
-      },
-    );
-    if (stale()) return;
-    this.askAhead(second);
-    const changes = async (): Promise<void> => {
-      const { frame, of } = await this.told("changes");
-      if (stale()) return;
-      this.toldOf.changes = of;
-      const whose = this.ofWhom(of);
-      if (whose !== this.changes.shown.value?.whose) this.changes.chosen.value = null;
-      this.changes.show({ frame: turnedIf(frame, swapped()), whose });
-    };
-    const sentences = async (): Promise<void> => {
-      const { frame, of } = await this.told(findings);
-      const kinds = of === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
-      const { attrs } = await this.framed(kinds);
-      if (stale()) return;
-      tell(frame, [Number(attrs.before_ns), Number(attrs.after_ns)], this.ofWhom(of));
-    };
-    const tree = async (): Promise<void> => {
-      const { frame, of } = await this.told("icicle");
-      if (stale()) return;
-      this.toldOf.tree = of;
-      this.icicle.show({ frame: turnedIf(frame, swapped()), whose: this.ofWhom(of) });
-    };
+    if (about.is_small) frames.askFor([...first, ...second]);
+    else frames.askAhead(first);
+    if (!(await this.strip.load(() => this.steps()))) return;
+    frames.askAhead(second);
     await Promise.all([
       this.loadChosen(),
-      this.draw("What changed", (why) => this.changes.fail(why), changes),
-      this.draw("The findings", ways.untold, sentences),
-      this.draw("The operators", (why) => this.icicle.fail(why), tree),
+      this.changes.load(() => this.told("changes")),
+      this.headline.load(async () => {
+        const told = await this.told(findings);
+        const kinds = told.of === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
+        return { ...told, totals: totalsOf(await ctx.framed(kinds)) };
+      }),
+      this.icicle.load(() => this.told("icicle")),
     ]);
-    if (!stale()) drawn();
   }
 
-  /** Draw one chart; on failure show the error in its place and keep the others. */
-  private async draw(
-    what: string,
-    say: (why: VNode) => void,
-    work: () => Promise<void>,
-  ): Promise<void> {
-    const asked = this.asked;
-    try {
-      await work();
-    } catch (error) {
-      if (isAbort(error)) throw error;
-      if (asked !== this.asked) return;
-      const again = (): void => {
-        say(<p class="hta-note">Asking again…</p>);
-        this.ways.again();
-      };
-      say(<Failure title={`${what} could not be drawn`} error={asError(error)} retry={again} />);
-    }
+  /** Steps, rows and nodes of other ranks have other numbers. */
+  forget(): void {
+    this.ctx.choice.value = { ...NO_CHOICE, name: this.ctx.choice.value.name };
+  }
+
+  /** The content of the strip; null without device work, whose lanes it shows. */
+  private async steps(): Promise<StripData | null> {
+    const { ctx } = this;
+    const totals = totalsOf(await ctx.framed(this.ofPair("waterfall:kind")));
+    const median = medianShare(await ctx.framed(this.ofPair("steps")));
+    if (!ctx.about.has_device) return null;
+    const slots = await this.slots();
+    const lanes = await ctx.framed(this.ofPair("lanes"));
+    const labels = ctx.inOrder(ctx.about.labels);
+    return { labels, slots, lanes, totals, median, whose: this.whose() };
   }
 
   /** Frame of the chosen pair of ranks; of all ranks if a page without a kernel has only that. */
-  private async told(name: string): Promise<{ frame: Frame; of: number | null }> {
-    const { frames } = this.ways;
-    const { pair } = this;
+  private async told(name: string): Promise<Told> {
+    const { ctx } = this;
+    const pair = ctx.pair.value;
     if (pair !== null) {
       try {
-        return { frame: await frames.get(this.ofPair(name)), of: pair };
+        const frame = await ctx.framed(this.ofPair(name));
+        return { frame, of: pair, whose: `on ${this.whose()}` };
       } catch (error) {
         if (isAbort(error)) throw error;
       }
     }
-    return { frame: await frames.get(name), of: null };
-  }
-
-  /** Text on the ranks of a frame; "" for the requested ranks. */
-  private ofWhom(told: number | null): string {
-    if (this.pair === null) return "";
-    return told === null ? "of all ranks" : `on ${this.whose()}`;
-  }
-
-  /** Send requests in advance, so that the kernel does not idle between replies. */
-  private askAhead(names: readonly string[]): void {
-    for (const name of names) void this.ways.frames.get(name).catch(() => undefined);
+    const whose = pair === null ? "" : "of all ranks";
+    return { frame: await ctx.framed(name), of: null, whose };
   }
 
   private ofPair(name: string): string {
-    return this.pair === null ? name : `${name}@${this.pair}`;
+    const pair = this.ctx.pair.value;
+    return pair === null ? name : `${name}@${pair}`;
   }
 
   private chosen(name: string): string {
-    return this.ofPair(this.step === null ? name : `${name}:${this.step}`);
+    const { step } = this.ctx.choice.value;
+    return this.ofPair(step === null ? name : `${name}:${step}`);
   }
 
   private whose(): string {
-    const { rank_pairs: pairs } = this.ways.about;
-    const one = this.pair === null ? (pairs.length === 1 ? pairs[0] : undefined) : pairs[this.pair];
+    const { rank_pairs: pairs, by_rank_means: areMeans } = this.ctx.about;
+    const one = pairs[this.ctx.pair.value ?? (pairs.length === 1 ? 0 : -1)];
     if (one !== undefined) {
-      const [before, after] = this.ways.swapped() ? [one[1], one[0]] : one;
+      const [before, after] = this.ctx.inOrder(one);
       return before === after ? `rank ${before}` : `rank ${before} → ${after}`;
     }
-    if (this.ways.about.by_rank_means) return "means over ranks";
-    return `mean of ${plural(pairs.length, "pair")} of ranks`;
+    return areMeans ? "means over ranks" : `mean of ${plural(pairs.length, "pair")} of ranks`;
   }
 
-  /** In a page without a kernel, limit the choice to steps with figures in the page. */
-  private holdSteps(): void {
-    const { held_steps: held, held_words: why = "", held_pairs: pairs } = this.ways.about;
-    if (this.pair !== null && pairs !== undefined) {
-      const words = "Steps of one pair of ranks can be chosen with a kernel only.";
-      this.strip.held.value = { steps: new Set(), why: words };
-    } else this.strip.held.value = held === undefined ? null : { steps: new Set(held), why };
-  }
-
-  private choose(slot: number | null): void {
+  private choose(step: number | null): void {
+    const { ctx } = this;
     const turn = this.turning();
-    this.setStep(slot);
-    this.slots()
-      .then((slots) => {
-        const row = slot === null ? null : (rowsOf(slots)[slot] ?? null);
-        this.ways.showStep(row, turn);
-        this.ways.say(row === null ? null : stepWords(row));
-      })
-      .catch((error: unknown) => this.ways.fail(error));
-  }
-
-  private setStep(slot: number | null): void {
-    this.step = slot;
-    this.strip.chosen.value = slot;
-    this.loadChosen().catch((error: unknown) => this.ways.fail(error));
-  }
-
-  /** Clear the marks made by other panels: the timelines show one mark at a time. */
-  private markOnly(what: "change" | "name" | "call"): void {
-    if (what !== "change") this.changes.chosen.value = null;
-    if (what !== "name") this.names.chosen.value = null;
-    if (what !== "call") this.icicle.reveal(-1);
-  }
-
-  private get choice(): Choice {
-    const { pair, step, changes, names, icicle } = this;
-    return {
-      pair,
-      step,
-      change: changes.chosen.value,
-      name: names.chosen.value,
-      call: icicle.choice.value,
+    ctx.choice.value = { ...ctx.choice.value, step };
+    const show = async (): Promise<void> => {
+      const row = step === null ? null : (rowsOf(await this.slots())[step] ?? null);
+      this.link.showStep(row, turn);
+      ctx.said.value = row === null ? null : stepWords(row);
     };
+    Promise.all([this.loadChosen(), show()]).catch((error: unknown) => ctx.fail(error));
+  }
+
+  /** Choose what the timelines mark, one thing at a time; `turning` for its history. */
+  private mark(what: Partial<Choice>): () => void {
+    const turn = this.turning();
+    const { choice } = this.ctx;
+    choice.value = { ...choice.value, change: null, name: null, node: -1, ...what };
+    return turn;
   }
 
   /** Return a function that undoes and redoes the next choice. */
   private turning(): () => void {
-    let other = this.choice;
+    const { pair, choice, said } = this.ctx;
+    let other = { pair: pair.value, choice: choice.value };
     return () => {
-      const now = this.choice;
-      this.restore(other);
+      const now = { pair: pair.value, choice: choice.value };
+      choice.value = other.choice;
+      if (other.pair !== now.pair) this.forget();
+      if (choice.value.step !== now.choice.step) {
+        this.loadChosen().catch((error: unknown) => this.ctx.fail(error));
+      }
+      said.value = null;
       other = now;
     };
   }
 
-  /** Restore a choice; steps, rows and nodes of other ranks have other numbers. */
-  private restore({ pair, step, change, name, call }: Choice): void {
-    const same = pair === this.pair;
-    const slot = same ? step : null;
-    if (slot !== this.step) this.setStep(slot);
-    this.changes.chosen.value = same ? change : null;
-    this.names.chosen.value = name;
-    this.icicle.choice.value = same ? call : { top: -1, node: -1 };
-    this.ways.say(null);
-  }
-
   private async slots(): Promise<Frame> {
-    const slots = await this.framed(this.ofPair("slots:steps"));
-    return withLengths(slots, await this.framed(this.ofPair("steps")));
+    const slots = await this.ctx.framed(this.ofPair("slots:steps"));
+    return withLengths(slots, await this.ctx.framed(this.ofPair("steps")));
   }
 
+  /** Load what depends on the chosen step. */
   private async loadChosen(): Promise<void> {
-    const { step, pair } = this;
-    const other = (): boolean => step !== this.step || pair !== this.pair;
-    const kinds = async (): Promise<void> => {
-      const row = step === null ? null : rowsOf(await this.slots())[step];
+    const { ctx } = this;
+    const { step } = ctx.choice.value;
+    const pair = ctx.pair.value;
+    const falls = async () => {
+      const row = step === null ? undefined : rowsOf(await this.slots())[step];
       const what = [
         row ? `in ${stepLabel(text(row, "after_label"))}` : "",
         pair === null ? "" : `on ${this.whose()}`,
       ];
-      const frame = await this.framed(this.chosen("waterfall:kind"));
-      if (!other()) {
-        this.waterfall.show({ kinds: frame, what: what.filter((word) => word !== "").join(" ") });
-      }
-    };
-    const names = async (): Promise<void> => {
-      const frame = await this.framed(this.chosen("names"));
-      if (!other()) this.names.show(frame);
+      const steps = await ctx.framed(this.ofPair("steps")).catch(() => null);
+      return {
+        kinds: await ctx.framed(this.chosen("waterfall:kind")),
+        what: what.filter((word) => word !== "").join(" "),
+        spread: steps === null ? "" : spreadWords(steps),
+      };
     };
     await Promise.all([
-      this.draw("Where the time goes", (why) => other() || this.waterfall.fail(why), kinds),
-      this.draw("Names", (why) => other() || this.names.fail(why), names),
+      this.waterfall.load(falls),
+      this.names.load(() => ctx.framed(this.chosen("names"))),
     ]);
   }
 }
 
-function turnedIf(frame: Frame, swapped: boolean): Frame {
-  return swapped ? turned(frame) : frame;
+function totalsOf({ attrs }: Frame): [number, number] {
+  return [Number(attrs.before_ns), Number(attrs.after_ns)];
 }
 
 /** Length of a pair of steps, before and after. */
@@ -480,36 +330,4 @@ function measured({ el }: { el: HTMLElement }): { height: number; shown: number;
   const rows = el.querySelectorAll<HTMLElement>(".hta-name-row");
   const row = rows[0]?.getBoundingClientRect().height ?? 0;
   return { height: heightOf(el), shown: rows.length, row };
-}
-
-/** The panels to fill: one column with tables, and `left`, the column next to it. */
-interface Filled {
-  waterfall: HTMLElement;
-  names: Charts["names"];
-  changes: Charts["changes"];
-  /** Panels of the other column if there are two columns. */
-  left: readonly HTMLElement[];
-}
-
-function fillRoom(room: Room, { waterfall, names, changes, left }: Filled): void {
-  if (room === "sheet" || measured(names).row === 0) {
-    names.room.value = SHEET.names;
-    changes.room.value = SHEET.changes;
-    return;
-  }
-  if (room === "columns") {
-    const beside = left.reduce((sum, el) => sum + heightOf(el), 0);
-    const [own, theirs] = [measured(names), measured(changes)];
-    const rest = theirs.height - theirs.shown * theirs.row;
-    const free = rowsFor(beside - heightOf(waterfall) - rest, own);
-    const rows = parted(free);
-    changes.room.value = rows.changes;
-    const there = changes.shown.value?.frame.rows ?? 0;
-    names.room.value = within(free - Math.min(rows.changes, there));
-    return;
-  }
-  const high = heightOf(waterfall);
-  names.room.value = within(rowsFor(high, measured(names)));
-  const fit = room === "row" ? rowsFor(high, measured(changes)) : SHEET.changes;
-  changes.room.value = Math.max(LEAST.changes, fit);
 }

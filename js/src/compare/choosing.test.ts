@@ -1,10 +1,11 @@
 /** Undo and redo of a click that chooses: the marked events, and the sums below. */
 
 import { expect, test, vi } from "vitest";
-import { frame, slots, strip } from "../../test/two_runs";
+import { contextOf, frame, FrameSource, slots, strip } from "../../test/two_runs";
 import type { Frame } from "../protocol/source";
-import { Charts, type ChartsWays } from "./charts";
-import type { About, Frames } from "./frames";
+import { Charts } from "./charts";
+import type { Link } from "./link";
+import { Headline } from "./pane";
 
 const sums = frame(
   { kind: ["compute"], before_ns: [100], after_ns: [120], diff_ns: [20] },
@@ -26,27 +27,12 @@ function shown() {
   const turns: (() => void)[] = [];
   const steps = frame({ before_ns: [100, 200], after_ns: [150, 120], diff_ns: [50, -80] });
   const all: Record<string, Frame> = { slots, names, steps };
-  const held = (name: string): Frame => all[name.split(":")[0]!] ?? sums;
-  const about = {
-    labels: ["a", "b"],
-    rank_pairs: [[0, 0]],
-    kind_words: {},
-    has_events: true,
-    has_device: true,
-    steps: 2,
-  } as unknown as About;
-  const ways = {
-    frames: { get: (name: string) => Promise.resolve(held(name)) } as unknown as Frames,
-    about,
-    swapped: () => false,
+  const ctx = contextOf({}, new FrameSource((name) => all[name.split(":")[0]!] ?? sums));
+  const link = {
     showStep: (_row: unknown, turn: () => void) => turns.push(turn),
     markNames: (_names: unknown, turn: () => void) => turns.push(turn),
-    say: () => undefined,
-    fail: (error: unknown) => {
-      throw error;
-    },
-  } as unknown as ChartsWays;
-  const charts = new Charts(ways);
+  };
+  const charts = new Charts(ctx, new Headline(ctx), link as unknown as Link);
   charts.strip.width.value = 900;
   charts.strip.show(strip);
   charts.names.show(names);

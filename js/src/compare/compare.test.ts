@@ -3,13 +3,13 @@
 import { h, render } from "preact";
 import { describe, expect, test, vi } from "vitest";
 import { plain } from "../../test/plain";
-import { frame, slots, strip as runs } from "../../test/two_runs";
+import { contextOf, frame, slots, strip as runs } from "../../test/two_runs";
 import { PairSource } from "../engine/pairs";
 import type { Frame } from "../protocol/source";
 import { type Line, partnerView, piecesOf, toCommon, toOwn } from "./align";
 import { countWords, deltaColour, shortLabels, turned } from "./frames";
 import { THEMES } from "../ui/theme";
-import { pairWords } from "./link";
+import { pairWords } from "./lines";
 import { placeTiles } from "./operator_tree";
 import { Findings, headParts, silence } from "./pane";
 import { bandPoints, lanesOf, medianSlot, placeSlots, Strip, withLengths } from "./steps";
@@ -35,7 +35,7 @@ describe("slots", () => {
   test("have the lengths of the table of steps: means over ranks, which start and end apart", () => {
     const steps = frame({ before_ns: [90, 200], after_ns: [120, 130], diff_ns: [30, -70] });
     const [one] = placeSlots(withLengths(slots, steps), [0, 1], 325);
-    expect(one).toMatchObject({ width: 120, reach: [90, 120], diff: 30, start: [100, 1000] });
+    expect(one).toMatchObject({ width: 120, reach: [90, 120], diff: 30 });
     expect(withLengths(slots, frame({ before_ns: [90] }))).toBe(slots);
   });
 
@@ -283,8 +283,8 @@ describe("a saved page that holds some of many steps", () => {
 
   test("names them, and lets no other be chosen", async () => {
     const chosen: (number | null)[] = [];
-    const strip = new Strip((slot) => chosen.push(slot));
-    strip.held.value = { steps: new Set([1]), why: "1 of 2." };
+    const ctx = contextOf({ held_steps: [1], held_words: "1 of 2." });
+    const strip = new Strip(ctx, (slot) => chosen.push(slot));
     strip.width.value = 900;
     strip.show(runs);
     await vi.waitFor(() => expect(strip.el.textContent).toContain("1 of 2."));
@@ -308,8 +308,9 @@ test("what the runs ran on differently is the second line", () => {
   const told = (rows: [string, string][]): Frame =>
     frame({ kind: rows.map(([kind]) => kind), text: rows.map(([, words]) => words) });
   const lines = (frame: Frame, totals: [number, number] | null = null): unknown[] => {
+    const look = { frame, totals, whose: "", conditions: "GPUs: A → B." };
     const el = document.createElement("div");
-    render(h(Findings, { told: frame, totals, conditions: "GPUs: A → B." }), el);
+    render(h(Findings, look), el);
     return Array.from(el.children, (child) => child.textContent);
   };
   const rows: [string, string][] = [

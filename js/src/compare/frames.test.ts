@@ -1,41 +1,21 @@
 /** Frames are requested once, several together, and again after a failure. */
 
 import { expect, test } from "vitest";
+import { FrameSource, frame } from "../../test/two_runs";
 import { PairSource } from "../engine/pairs";
-import type { Frame, Source } from "../protocol/source";
+import type { Frame } from "../protocol/source";
 import { Frames } from "./frames";
 
-const one: Frame = { rows: 1, columns: { name: ["a"] }, attrs: {} };
-const two: Frame = { rows: 2, columns: { name: ["a", "b"] }, attrs: {} };
+const one = frame({ name: ["a"] });
+const two = frame({ name: ["a", "b"] });
 
-/** A source that replies with given frames and records the requests. */
-class Held implements Source {
-  readonly status = "live";
-  readonly asked: string[] = [];
-
-  constructor(
-    private readonly several: Record<string, Frame> | null,
-    private readonly single: Record<string, Frame>,
-  ) {}
-
-  async ask(op: string, request: Record<string, unknown>): Promise<never> {
-    const names = op === "frames" ? (request.names as string[]) : [String(request.name)];
-    this.asked.push(`${op} ${names.join(" ")}`);
-    if (op === "frames") {
-      if (this.several === null) throw new Error("no such question");
-      return { reply: { frames: this.several }, buffer: null } as never;
-    }
-    const frame = this.single[names[0]!];
-    if (frame === undefined) throw new Error(`no ${names[0]}`);
-    return { reply: frame, buffer: null } as never;
-  }
+function shown(several: Record<string, Frame> | null, single: Record<string, Frame>) {
+  const source = new FrameSource((name) => single[name], several);
+  return { source, frames: new Frames(source, new AbortController().signal) };
 }
 
-const framesOf = (source: Source): Frames => new Frames(source, new AbortController().signal);
-
 test("several come in one answer, known frames are not requested again", async () => {
-  const source = new Held({ steps: one, names: two }, { icicle: one });
-  const frames = framesOf(source);
+  const { source, frames } = shown({ steps: one, names: two }, { icicle: one });
   await frames.get("icicle");
   frames.askFor(["steps", "icicle", "names"]);
   expect(await Promise.all([frames.get("steps"), frames.get("names")])).toEqual([one, two]);
@@ -43,8 +23,7 @@ test("several come in one answer, known frames are not requested again", async (
 });
 
 test("a frame that the answer lacks is requested by itself, and has the reason", async () => {
-  const source = new Held({ steps: one }, { names: two });
-  const frames = framesOf(source);
+  const { source, frames } = shown({ steps: one }, { names: two });
   frames.askFor(["steps", "names", "icicle"]);
   expect(await frames.get("names")).toEqual(two);
   await expect(frames.get("icicle")).rejects.toThrow("no icicle");
@@ -55,8 +34,7 @@ test("a frame that the answer lacks is requested by itself, and has the reason",
 });
 
 test("if several cannot be requested together, each is", async () => {
-  const source = new Held(null, { steps: one });
-  const frames = framesOf(source);
+  const { frames } = shown(null, { steps: one });
   frames.askFor(["steps"]);
   expect(await frames.get("steps")).toEqual(one);
 });

@@ -5,6 +5,15 @@ import { formatCount, formatDurationDelta, formatShareDelta } from "../ui/format
 import { THEMES } from "../ui/theme";
 
 export type Row = Record<string, unknown>;
+export type Side = 0 | 1;
+/** A value of each side: before and after, or above and below. */
+export type Both<T> = readonly [T, T];
+
+export const SIDES = [0, 1] as const;
+
+export function other(side: Side): Side {
+  return side === 0 ? 1 : 0;
+}
 
 /** Facts on the comparison that are known before any frame. */
 export interface About {
@@ -12,18 +21,18 @@ export interface About {
   facts: string;
   cautions: { kind: string; text: string }[];
   /** Sentence on different hardware or numbers of ranks; "" if there is no difference. */
-  conditions?: string;
+  conditions: string;
   rank_pairs: [number, number][];
   by_rank_means: boolean;
   steps: number;
   matched: string;
   all_matched: boolean;
   /** Names of kinds of time that these formats replace. */
-  kind_words?: Record<string, string>;
+  kind_words: Record<string, string>;
   has_events: boolean;
   has_device: boolean;
   /** Whether the kernel computes all frames quickly, so that they may come in one reply. */
-  is_small?: boolean;
+  is_small: boolean;
   tables: string[];
   /** In a saved page without all steps: those that can be chosen, and a text on them. */
   held_steps?: number[];
@@ -49,12 +58,8 @@ export function text(row: Row, name: string): string {
   return typeof value === "string" ? value : "";
 }
 
-/** Note of a frame; "" for none. */
-export function noteOf({ attrs }: Frame): string {
-  return typeof attrs.note === "string" ? attrs.note : "";
-}
-
-const OPPOSITE: Record<string, string> = {
+/** Changes by their names in the swapped comparison; others keep theirs. */
+export const OPPOSITE: Readonly<Record<string, string>> = {
   added: "removed",
   removed: "added",
   slower: "faster",
@@ -90,6 +95,11 @@ export class Frames {
 
   get(name: string): Promise<Frame> {
     return this.kept.get(name) ?? this.keep(name, this.alone(name));
+  }
+
+  /** Send requests in advance, so that the kernel does not idle between replies. */
+  askAhead(names: readonly string[]): void {
+    for (const name of names) void this.get(name).catch(() => undefined);
   }
 
   /** Request several frames at once; one that the reply lacks is requested separately. */
@@ -130,20 +140,14 @@ export function shortLabels([one, two]: readonly [string, string]): [string, str
   return one === two || short.some((name) => name.length < 3) ? [one, two] : short;
 }
 
-// One side of a comparison as the source of a timeline.
-
-export class SideSource implements Source {
-  constructor(
-    private readonly whole: Source,
-    private readonly side: 0 | 1,
-  ) {}
-
-  get status(): Source["status"] {
-    return this.whole.status;
-  }
-
-  ask: Source["ask"] = (op, request, signal) =>
-    this.whole.ask(op, { ...request, side: this.side }, signal);
+/** One side of a comparison as the source of a timeline. */
+export function sideOf(source: Source, side: Side): Source {
+  return {
+    get status() {
+      return source.status;
+    },
+    ask: (op, request, signal) => source.ask(op, { ...request, side }, signal),
+  };
 }
 
 // Differences as colours and words: green is faster, magenta slower, grey the same.

@@ -1,19 +1,18 @@
 /** The operator trees of both runs as one icicle, coloured by the difference. */
 
-import { signal } from "@preact/signals";
 import { classLook, lookStyle } from "../facts/event_classes";
 import { getOrMake } from "../protocol/maps";
 import type { Frame, ThemeName } from "../protocol/source";
 import { betterOn, rgb } from "../stage/paints";
 import { Link } from "../ui/controls";
 import { formatDuration } from "../ui/formats";
-import { sentence } from "../ui/text";
+import { noteOf, sentence } from "../ui/text";
 import { THEMES } from "../ui/theme";
+import type { Context } from "./context";
 import {
   countWords,
   deltaColour,
   deltaWords,
-  noteOf,
   number,
   type Row,
   rowsOf,
@@ -28,12 +27,6 @@ interface Tile {
   depth: number;
   x: number;
   width: number;
-}
-
-/** The node at the top (-1 for all nodes) and the marked node (-1 for none). */
-export interface IcicleChoice {
-  top: number;
-  node: number;
 }
 
 const ROW = 20;
@@ -86,46 +79,41 @@ function aloneStyle(ground: string, theme: ThemeName): Record<string, string> {
   };
 }
 
-interface Tree {
+/** A frame of the chosen pair of ranks, or of all. */
+export interface Told {
   frame: Frame;
-  /** The ranks, if not all that are compared. */
+  /** The pair of ranks; null for all. */
+  of: number | null;
+  /** Text on the ranks, if not all that are compared. */
   whose: string;
 }
 
-export class Icicle extends Part<Tree> {
-  /** The shown part of the tree, and the marked tile. */
-  readonly choice = signal<IcicleChoice>({ top: -1, node: -1 });
-
-  /** `choose` is called with a tile first; `words` are the formats' names of kinds. */
+export class Icicle extends Part<Told> {
+  /** `choose` is called with a tile, and the node that is then at the top. */
   constructor(
-    private readonly choose: (node: number, name: string) => void,
-    private readonly words: Record<string, string> = {},
+    ctx: Context,
+    private readonly choose: (node: number, top: number, name: string) => void,
   ) {
-    super("hta-diff-pane hta-diff-icicle");
+    super(ctx, "The operators", { class: "hta-diff-pane hta-diff-icicle" });
   }
 
-  override show(tree: Tree): void {
-    if (tree.whose !== this.shown.value?.whose) this.choice.value = { top: -1, node: -1 };
-    super.show(tree);
-  }
-
-  /** Show the node of a call that was selected on a timeline. */
-  reveal(node: number): void {
-    this.choice.value = { ...this.choice.value, node };
+  override show(told: Told): void {
+    super.show(told);
+    this.ctx.treeOf = told.of;
   }
 
   private zoom(top: number): void {
-    this.choice.value = { ...this.choice.value, top };
+    this.ctx.choice.value = { ...this.ctx.choice.value, top };
   }
 
-  protected draw({ frame, whose }: Tree) {
+  protected draw({ frame, whose }: Told) {
     const width = this.width.value;
-    const { top } = this.choice.value;
+    const { top } = this.ctx.choice.value;
     const tiles = width === 0 ? [] : placeTiles(frame, top, width - 32);
     const deep = tiles.reduce((most, { depth }) => Math.max(most, depth + 1), 0);
     this.el.hidden = width > 0 && tiles.length === 0 && noteOf(frame) === "";
     const { measure, without_waiting: alone } = frame.attrs;
-    const { communication } = this.words;
+    const { communication } = this.ctx.about.kind_words;
     const time = communication === undefined ? "device time" : `time in ${communication}`;
     const what = `${measure === "host" ? "time on the host" : time}${alone === true ? " without waiting for other ranks" : ""}`;
     return (
@@ -148,7 +136,7 @@ export class Icicle extends Part<Tree> {
   }
 
   private scale() {
-    const theme = this.theme.value;
+    const theme = this.ctx.theme.value;
     return (
       <span class="hta-diff-scale" role="img" aria-label="green is faster, magenta slower">
         faster −85 %
@@ -191,9 +179,9 @@ export class Icicle extends Part<Tree> {
     const state = before === 0 ? "new" : after === 0 ? "gone" : shareWords(diff, before);
     const counts = countWords(number(row, "before_count"), number(row, "after_count"));
     const alone = !Number.isFinite(share) || after === 0;
-    const theme = this.theme.value;
+    const theme = this.ctx.theme.value;
     const ground = deltaColour(alone ? 0 : share, theme);
-    const { top, node: marked } = this.choice.value;
+    const { top, node: marked } = this.ctx.choice.value;
     return (
       <button
         key={node}
@@ -211,10 +199,7 @@ export class Icicle extends Part<Tree> {
           color: betterOn(rgb(ground), INKS),
           ...(alone ? aloneStyle(ground, theme) : { background: ground }),
         }}
-        onClick={() => {
-          this.choose(node, name);
-          this.choice.value = { top: top === node ? number(row, "parent") : node, node };
-        }}
+        onClick={() => this.choose(node, top === node ? number(row, "parent") : node, name)}
       >
         {width >= LABEL_PX && (
           <span>{width >= 140 && state !== "" ? `${name} ${state}` : name}</span>

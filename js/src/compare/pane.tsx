@@ -1,42 +1,68 @@
 /** The parts of the comparison's page, and its headline. */
 
 import { batch, signal } from "@preact/signals";
-import { type ComponentChildren, render, type VNode } from "preact";
+import { type ComponentChildren, render } from "preact";
 import { median } from "../expressions/numbers";
-import type { Frame, ThemeName } from "../protocol/source";
+import { asError, type Frame, isAbort } from "../protocol/source";
+import { Failure } from "../ui/controls";
 import { h } from "../ui/dom";
 import { formatDuration, plural } from "../ui/formats";
-import { rowsOf, shareWords, text } from "./frames";
+import type { Context } from "./context";
+import { type Both, rowsOf, shareWords, text } from "./frames";
 
 /** A part of the page: its content or its error; drawn again when a signal changes. */
 export abstract class Part<Shown> {
   readonly el: HTMLElement;
   readonly shown = signal<Shown | null>(null);
-  readonly theme = signal<ThemeName>("light");
   /** Width for layouts that depend on it, px. */
   readonly width = signal(0);
-  private readonly why = signal<VNode | null>(null);
+  /** Drawn in place of the content, such as an error. */
+  protected readonly instead = signal<ComponentChildren>(null);
+  private asked = 0;
 
-  protected constructor(name: string, label?: string) {
-    this.el = h("section", { class: name, "aria-label": label });
+  /** `title` says what could not be drawn. */
+  protected constructor(
+    protected readonly ctx: Context,
+    private readonly title: string,
+    look: { tag?: "section" | "header"; class: string; "aria-label"?: string },
+  ) {
+    const { tag = "section", ...attributes } = look;
+    this.el = h(tag, attributes);
     const Drawn = () => {
       const { value } = this.shown;
-      return <>{this.why.value ?? (value !== null && this.draw(value))}</>;
+      return <>{this.instead.value ?? (value !== null && this.draw(value))}</>;
     };
     // Render later: subclasses have not set their fields yet.
     queueMicrotask(() => render(<Drawn />, this.el));
   }
 
+  /** Show what `ask` loads, or the error; false if a newer request has replaced this one. */
+  async load(ask: () => Promise<Shown | null>): Promise<boolean> {
+    const asked = (this.asked += 1);
+    try {
+      const shown = await ask();
+      if (asked === this.asked && shown !== null) this.show(shown);
+    } catch (error) {
+      if (isAbort(error)) throw error;
+      if (asked === this.asked) this.fail(asError(error));
+    }
+    return asked === this.asked;
+  }
+
   show(shown: Shown): void {
     batch(() => {
       this.shown.value = shown;
-      this.why.value = null;
+      this.instead.value = null;
     });
   }
 
-  /** Show an error in place of the content. */
-  fail(why: VNode): void {
-    this.why.value = why;
+  private fail(error: Error): void {
+    const again = (): void => {
+      this.instead.value = <p class="hta-note">Asking again…</p>;
+      this.ctx.again.emit();
+    };
+    const title = `${this.title} could not be drawn`;
+    this.instead.value = <Failure title={title} error={error} retry={again} />;
   }
 
   protected abstract draw(shown: Shown): ComponentChildren;
@@ -50,20 +76,36 @@ const SENTENCES = 4;
 export const WORTH_TELLING = 0.01;
 
 /** Total time of the compared events, before and after, ns. */
-export type Totals = readonly [number, number];
+type Totals = Both<number>;
 
-/**
- * The findings, most important first; `whose`: text on the ranks if one pair is chosen;
- * `conditions`: sentence on different hardware or numbers of ranks.
- */
-export function Findings(look: {
-  told: Frame | null;
-  totals?: Totals | null;
-  whose?: string;
-  conditions?: string;
-}) {
-  const { told, totals = null, whose = "", conditions = "" } = look;
-  const all = told === null ? [] : rowsOf(told);
+interface Told {
+  /** The findings, most important first. */
+  frame: Frame;
+  /** Null without events. */
+  totals: Totals | null;
+  /** Text on the ranks if one pair is chosen. */
+  whose: string;
+}
+
+export class Headline extends Part<Told> {
+  constructor(ctx: Context) {
+    super(ctx, "The findings", { tag: "header", class: "hta-headline" });
+    this.instead.value = <h2>Comparing…</h2>;
+  }
+
+  override show(told: Told): void {
+    super.show(told);
+    this.ctx.said.value = null;
+  }
+
+  protected draw(told: Told) {
+    return <Findings {...told} conditions={this.ctx.about.conditions} />;
+  }
+}
+
+/** `conditions`: sentence on different hardware or numbers of ranks. */
+export function Findings({ frame, totals, whose, conditions }: Told & { conditions: string }) {
+  const all = rowsOf(frame);
   // The finding's own text follows the order of sides in the page.
   const unlike =
     all[1]?.kind === "caution" && conditions !== "" ? text(all[1], "text") : conditions;

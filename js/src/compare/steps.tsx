@@ -1,12 +1,15 @@
 /** The strip of all pairs of steps, with the changes between them. */
 
-import { signal } from "@preact/signals";
+import { computed } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
 import type { Frame, ThemeName } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
 import { THEMES } from "../ui/theme";
+import type { Context } from "./context";
 import {
+  type Both,
   deltaColour,
   deltaWords,
   number,
@@ -14,31 +17,36 @@ import {
   rowsOf,
   shareWords,
   shortLabels,
+  SIDES,
   text,
 } from "./frames";
 import { Part } from "./pane";
-
-/** The steps with figures in a saved page, and the reason if not all have them. */
-interface Held {
-  steps: ReadonlySet<number>;
-  why: string;
-}
 
 const BAND = 74;
 const LABELS = 18;
 const NARROW = 760;
 
 export class Strip extends Part<StripData> {
-  readonly chosen = signal<number | null>(null);
-  /** The steps that can be chosen; null for all. */
-  readonly held = signal<Held | null>(null);
+  /** In a page without a kernel, the steps with figures and a text on them; null for all. */
+  private readonly held = computed(() => {
+    const { held_steps: steps, held_words: why = "", held_pairs: pairs } = this.ctx.about;
+    if (this.ctx.pair.value !== null && pairs !== undefined) {
+      const words = "Steps of one pair of ranks can be chosen with a kernel only.";
+      return { steps: [], why: words };
+    }
+    return steps === undefined ? null : { steps, why };
+  });
 
-  /** `words` are the formats' names of kinds. */
   constructor(
+    ctx: Context,
     private readonly choose: (slot: number | null) => void,
-    private readonly words: Record<string, string> = {},
   ) {
-    super("hta-diff-strip", "Steps side by side");
+    super(ctx, "The steps", { class: "hta-diff-strip", "aria-label": "Steps side by side" });
+  }
+
+  /** The chosen step; null for all. */
+  private get chosen(): number | null {
+    return this.ctx.choice.value.step;
   }
 
   protected draw(data: StripData) {
@@ -49,12 +57,12 @@ export class Strip extends Part<StripData> {
     const room = Math.max(width - gutter - 24, 80);
     const many = data.slots.rows > MOST_SLOTS;
     const all = Array.from({ length: data.slots.rows }, (_, slot) => slot);
-    const shown = many ? [this.chosen.value ?? medianSlot(data.slots)] : all;
+    const shown = many ? [this.chosen ?? medianSlot(data.slots)] : all;
     const slots = placeSlots(data.slots, shown, room);
-    const lanes = lanesOf(data.lanes, this.words);
+    const lanes = lanesOf(data.lanes, this.ctx.about.kind_words);
     const run = heightOf(lanes);
     const height = LABELS + 2 * run + 8 + BAND;
-    const theme = this.theme.value;
+    const theme = this.ctx.theme.value;
     const held = this.held.value;
     return (
       <>
@@ -62,7 +70,7 @@ export class Strip extends Part<StripData> {
         {held !== null && (
           <p class="hta-diff-held">
             {held.why}
-            {many && held.steps.size > 0 && " They are the tall cells."}
+            {many && held.steps.length > 0 && " They are the tall cells."}
           </p>
         )}
         {many && (
@@ -99,16 +107,16 @@ export class Strip extends Part<StripData> {
         class={slot === drawn ? "hta-diff-cell hta-on" : "hta-diff-cell"}
         title={`${label}: ${words}${this.lack(slot)}`}
         aria-label={`${label}, ${deltaWords(diff)}${this.lack(slot)}`}
-        aria-pressed={slot === this.chosen.value}
+        aria-pressed={slot === this.chosen}
         aria-disabled={this.has(slot) ? undefined : true}
-        style={{ background: deltaColour(share, this.theme.value) }}
+        style={{ background: deltaColour(share, this.ctx.theme.value) }}
         onClick={() => this.toggle(slot)}
       />
     );
   }
 
   private has(slot: number): boolean {
-    return this.held.value?.steps.has(slot) ?? true;
+    return this.held.value?.steps.includes(slot) ?? true;
   }
 
   private lack(slot: number): string {
@@ -116,16 +124,16 @@ export class Strip extends Part<StripData> {
   }
 
   private toggle(slot: number): void {
-    if (this.has(slot)) this.choose(this.chosen.value === slot ? null : slot);
+    if (this.has(slot)) this.choose(this.chosen === slot ? null : slot);
   }
 
   /** Label, dashed line and band of a slot, as one button. */
   private slot(slot: Slot, run: number, narrow: boolean) {
     const { x, width, reach, diff, length, label } = slot;
-    const theme = THEMES[this.theme.value];
+    const theme = THEMES[this.ctx.theme.value];
     const top = LABELS + run + 4;
     const whole = top + BAND + 4 + run;
-    const on = this.chosen.value === slot.slot;
+    const on = this.chosen === slot.slot;
     const points = bandPoints(slot, BAND).map(([px, py]) => `${px},${top + py}`);
     return (
       <g
@@ -153,23 +161,15 @@ export class Strip extends Part<StripData> {
         {Math.abs(reach[0] - reach[1]) >= 0.5 && (
           <polygon points={points.join(" ")} fill={deltaColour(slot.share, theme.name)} />
         )}
-        {([0, 1] as const).map((side) => {
+        {SIDES.map((side) => {
           const y = LABELS + side * (run + 8 + BAND) + run / 2;
           const from = reach[side];
           if (width - from < 3) return null;
-          const ends = { y1: y - run / 2, y2: y + run / 2 - GAP, stroke: theme.ruleStrong };
           return (
-            <>
-              <line
-                x1={from + 1}
-                x2={width}
-                y1={y}
-                y2={y}
-                stroke={theme.ruleStrong}
-                stroke-dasharray="2 3"
-              />
-              <line x1={from} x2={from} {...ends} />
-            </>
+            <g stroke={theme.ruleStrong}>
+              <line x1={from + 1} x2={width} y1={y} y2={y} stroke-dasharray="2 3" />
+              <line x1={from} x2={from} y1={y - run / 2} y2={y + run / 2 - GAP} />
+            </g>
           );
         })}
         <Change slot={slot} narrow={narrow} top={top} theme={theme.name} />
@@ -329,35 +329,52 @@ function Lanes({ size: [width, height], ...picture }: Picture & { size: [number,
 function paint(canvas: HTMLCanvasElement, picture: Picture, dpr: number): void {
   const pen = canvas.getContext("2d");
   if (pen === null) return;
-  const { data, slots, lanes: drawn } = picture;
+  const { data, slots, lanes } = picture;
   const theme = THEMES[picture.theme];
-  const run = heightOf(drawn);
+  const run = heightOf(lanes);
+  const shares = busyShares(data.lanes, slots, dpr);
   pen.scale(dpr, dpr);
-  const laneTop = (side: number, place: number): number =>
-    LABELS +
-    side * (run + 8 + BAND) +
-    drawn.reduce((sum, one) => sum + (one.place < place ? one.height + GAP : 0), 0);
-  const bySlot = new Map(slots.map((slot) => [slot.slot, slot]));
-  for (const { x, reach } of slots) {
-    for (const side of [0, 1] as const) {
-      pen.fillStyle = theme.lane;
-      drawn.forEach(({ height, place }) =>
-        pen.fillRect(x, laneTop(side, place), reach[side], height),
-      );
+  for (const { slot, x, reach } of slots) {
+    // On whole device pixels: in between, all colours would be paler.
+    const left = Math.round(x * dpr) / dpr;
+    for (const side of SIDES) {
+      const top = LABELS + side * (run + 8 + BAND);
+      let y = top;
+      for (const { place, kind, height } of lanes) {
+        const bottom = y + height;
+        pen.fillStyle = theme.lane;
+        pen.fillRect(x, y, reach[side], height);
+        pen.fillStyle = theme.kind[kind];
+        shares.get(`${slot}/${side}/${place}`)?.forEach((share, at) => {
+          if (share <= 0) return;
+          const tall = Math.max(Math.min(share, 1) * height, 1 / dpr);
+          pen.fillRect(left + at / dpr, bottom - tall, 1 / dpr, tall);
+        });
+        y = bottom + GAP;
+      }
+      pen.fillStyle = theme.kind.annotation;
+      pen.fillRect(x - 1, top, 2, run - GAP);
     }
   }
-  const { columns, attrs } = data.lanes;
+}
+
+/** By `slot/side/lane`, the busy share of the time of each device pixel. */
+function busyShares(
+  { rows, columns, attrs }: Frame,
+  slots: readonly Slot[],
+  dpr: number,
+): Map<string, Float64Array> {
+  const bySlot = new Map(slots.map((slot) => [slot.slot, slot]));
   const cellNs = Number(attrs.cell_ns ?? 1);
   const column = (name: string): readonly number[] => (columns[name] ?? []) as readonly number[];
   const [slotOf, side, lane, cell, busy] = ["slot", "side", "lane", "cell", "busy_ns"].map(column);
-  // Sum up the cells of each pixel: its height is their share of the time.
-  const sums = new Map<string, Float64Array>();
-  for (let row = 0; row < data.lanes.rows; row += 1) {
+  const shares = new Map<string, Float64Array>();
+  for (let row = 0; row < rows; row += 1) {
     const slot = bySlot.get(slotOf![row]!);
     if (slot === undefined) continue;
     const key = `${slot.slot}/${side![row]}/${lane![row]}`;
     const wide = Math.max(1, Math.floor(slot.width * dpr));
-    const pixels = getOrMake(sums, key, () => new Float64Array(wide));
+    const pixels = getOrMake(shares, key, () => new Float64Array(wide));
     const perNs = (slot.width * dpr) / Math.max(...slot.length, 1);
     const from = cell![row]! * cellNs * perNs;
     const to = Math.min((cell![row]! + 1) * cellNs * perNs, wide);
@@ -366,35 +383,18 @@ function paint(canvas: HTMLCanvasElement, picture: Picture, dpr: number): void {
       pixels[at]! += each * (Math.min(to, at + 1) - Math.max(from, at));
     }
   }
-  for (const [key, pixels] of sums) {
-    const [slot, s, l] = key.split("/").map(Number) as [number, number, number];
-    const { x } = bySlot.get(slot)!;
-    const { height, kind } = LANES[l]!;
-    pen.fillStyle = theme.kind[kind];
-    const bottom = laneTop(s, l) + height;
-    // On whole device pixels: in between, all colours would be paler.
-    const left = Math.round(x * dpr) / dpr;
-    pixels.forEach((share, at) => {
-      if (share <= 0) return;
-      const tall = Math.max(Math.min(share, 1) * height, 1 / dpr);
-      pen.fillRect(left + at / dpr, bottom - tall, 1 / dpr, tall);
-    });
-  }
-  pen.fillStyle = theme.kind.annotation;
-  for (const { x } of slots) {
-    for (const s of [0, 1]) pen.fillRect(x - 1, laneTop(s, 0), 2, run - GAP);
-  }
+  return shares;
 }
 
 // Layout of the slots of steps in the strip: pure functions.
 
 /** Content of the strip. */
-interface StripData {
-  labels: readonly [string, string];
+export interface StripData {
+  labels: Both<string>;
   slots: Frame;
   lanes: Frame;
   /** Total of the steps, before and after. */
-  totals: readonly [number, number];
+  totals: Both<number>;
   /** The median of the steps' changes; null if unknown. */
   median: number | null;
   /** Text on the lanes: a pair of ranks, or a mean over pairs. */
@@ -404,8 +404,7 @@ interface StripData {
 interface Slot {
   slot: number;
   label: string;
-  /** Start and length of the step in both runs, own times. */
-  start: [number, number];
+  /** Length of the step in both runs. */
   length: [number, number];
   x: number;
   width: number;
@@ -435,23 +434,22 @@ interface Lane {
 }
 
 /** The kinds that occur, or all if none does. `words` are the formats' names of kinds. */
-export function lanesOf(frame: Frame | null, words: Record<string, string>): Lane[] {
-  const there = new Set(frame?.columns.lane ?? []);
-  const all = LANES.map((lane, place) => ({
-    ...lane,
-    name: words[lane.kind] ?? lane.name,
-    place,
-  }));
+export function lanesOf(frame: Frame, words: Record<string, string>): Lane[] {
+  const there = new Set(frame.columns.lane);
+  const all = LANES.map((lane, place) => {
+    const name = words[lane.kind] ?? lane.name;
+    return { ...lane, name, place };
+  });
   const some = all.filter(({ place }) => there.has(place));
   if (some.length === 0 || some.length === all.length) return all;
   // These kinds share the height of all kinds, which the labels need.
   const room = heightOf(all) - some.length * GAP;
-  const high = some.reduce((sum, { height }) => sum + height, 0);
+  const high = heightOf(some) - some.length * GAP;
   return some.map((lane) => ({ ...lane, height: Math.round((lane.height * room) / high) }));
 }
 
 function heightOf(lanes: readonly Lane[]): number {
-  return lanes.reduce((sum, { height }) => sum + height + GAP, 0);
+  return sum(lanes.map(({ height }) => height + GAP));
 }
 
 /** More slots than this are not drawn side by side. */
@@ -484,54 +482,38 @@ export function withLengths(slots: Frame, steps: Frame): Frame {
 export function placeSlots(frame: Frame, chosen: readonly number[], width: number): Slot[] {
   const all = rowsOf(frame);
   const rows = chosen.map((slot) => all[slot]).filter((row) => row !== undefined);
-  const slots = rows.map((row): Slot => {
-    const start: [number, number] = [number(row, "before_start_ns"), number(row, "after_start_ns")];
+  const longest = rows.map((row) => Math.max(...lengthsOf(row), 1));
+  const room = Math.max(width - GAP_PX * Math.max(rows.length - 1, 0), 1);
+  const scale = room / sum(longest);
+  let next = 0;
+  return rows.map((row, at): Slot => {
     const length = lengthsOf(row);
-    const [one, other] = [
-      stepLabel(text(row, "before_label")),
-      stepLabel(text(row, "after_label")),
-    ];
+    const [before, after] = length;
+    const labels = [text(row, "before_label"), text(row, "after_label")].map(stepLabel);
+    const x = next;
+    const width = longest[at]! * scale;
+    next += width + GAP_PX;
     return {
       slot: number(row, "slot"),
-      label: one === other ? one : `${one} → ${other}`,
-      start,
+      label: [...new Set(labels)].join(" → "),
       length,
-      x: 0,
-      width: 0,
-      reach: [0, 0],
-      diff: length[1] - length[0],
-      share: length[0] > 0 ? (length[1] - length[0]) / length[0] : Infinity,
+      x,
+      width,
+      reach: [before * scale, after * scale],
+      diff: after - before,
+      share: before > 0 ? (after - before) / before : Infinity,
     };
   });
-  const total = slots.reduce((sum, { length }) => sum + Math.max(...length, 1), 0);
-  const room = Math.max(width - GAP_PX * Math.max(slots.length - 1, 0), 1);
-  let x = 0;
-  for (const one of slots) {
-    const scale = room / total;
-    one.x = x;
-    one.width = Math.max(...one.length, 1) * scale;
-    one.reach = [one.length[0] * scale, one.length[1] * scale];
-    x += one.width + GAP_PX;
-  }
-  return slots;
 }
 
 /** The step of median change, drawn if there are too many to draw all. */
 export function medianSlot(frame: Frame): number {
-  const order = rowsOf(frame)
-    .map((row) => ({ slot: number(row, "slot"), diff: number(row, "delta_ns") }))
-    .sort((a, b) => a.diff - b.diff);
-  return order[order.length >> 1]?.slot ?? 0;
+  const rows = rowsOf(frame).sort((a, b) => number(a, "delta_ns") - number(b, "delta_ns"));
+  return number(rows[rows.length >> 1] ?? {}, "slot");
 }
 
 /** Corners of the band between the ends before and after, for a height of the band. */
-export function bandPoints({ reach }: Slot, height: number): [number, number][] {
-  const [top, bottom] = reach;
+export function bandPoints({ reach: [top, bottom] }: Slot, height: number): [number, number][] {
   const most = Math.max(top, bottom);
-  return [
-    [top, 0],
-    [most, 0],
-    [most, height],
-    [bottom, height],
-  ];
+  return [[top, 0], [most, 0], [most, height], [bottom, height]]; // prettier-ignore
 }

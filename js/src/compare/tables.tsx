@@ -12,12 +12,13 @@ import {
   plural,
 } from "../ui/formats";
 import { Link } from "../ui/controls";
+import { noteOf } from "../ui/text";
 import { type Column, Filter, NameButton, Table } from "../ui/table";
 import {
   barColour,
+  type Both,
   countWords,
   deltaWords,
-  noteOf,
   number,
   type Row,
   rowsOf,
@@ -51,13 +52,11 @@ function barStyle(change: string, diff: number, theme: ThemeName): Record<string
   return { background: barColour(diff, theme) };
 }
 
-/** A difference, and its bar left or right of zero. */
-function DiffCell({ row, rows, theme }: { row: Row; rows: readonly Row[]; theme: ThemeName }) {
-  const diffs = rows.map((one) => number(one, "diff_ns"));
-  const [low, high] = [Math.min(0, ...diffs), Math.max(0, ...diffs)];
-  const whole = Math.max(high - low, 1);
+/** A difference, and its bar left or right of zero, on the scale of all rows. */
+function DiffCell({ row, scale, theme }: { row: Row; scale: Both<number>; theme: ThemeName }) {
+  const [low, high] = scale;
   const diff = number(row, "diff_ns");
-  const part = (ns: number): string => `${(ns / whole) * 100}%`;
+  const part = (ns: number): string => `${(ns / Math.max(high - low, 1)) * 100}%`;
   return (
     <span class="hta-diff-by">
       <b>{deltaWords(diff)}</b>
@@ -94,6 +93,8 @@ export function Names({
   const rows = rowsOf(frame).sort(
     (a, b) => Number(sizeOf(b, "diff_ns")) - Number(sizeOf(a, "diff_ns")),
   );
+  const diffs = rows.map((row) => number(row, "diff_ns"));
+  const scale = [Math.min(0, ...diffs), Math.max(0, ...diffs)] as const;
   const duration = (by: "before_ns" | "after_ns", title: string): Column<Row> => ({
     by,
     title,
@@ -129,7 +130,7 @@ export function Names({
       by: "diff_ns",
       title: "change",
       width: "minmax(128px, 0.8fr)",
-      cell: (row) => <DiffCell row={row} rows={rows} theme={theme} />,
+      cell: (row) => <DiffCell row={row} scale={scale} theme={theme} />,
     },
     { by: "count", title: "count", isNumber: true, cell: counts },
   ];
@@ -196,17 +197,12 @@ export function chanceWords(
 
 /** `aten::add ; aten::mul → fused_add_mul`, of replaced work. */
 export function replacedWords(row: Row): string {
-  const names = (column: string): string[] =>
-    text(row, column)
-      .split("; ")
-      .filter((name) => name !== "");
-  const [before, after] = [names("before_names"), names("after_names")];
-  if (before.length === 0 && after.length === 0) return "";
-  const short = (list: string[]): string =>
-    list.length > 2
-      ? `${list.slice(0, 2).join(", ")} and ${list.length - 2} more`
-      : list.join(", ");
-  return `${short(before)} → ${short(after)}`;
+  const [before, after] = ["before_names", "after_names"].map((column) => {
+    const names = text(row, column).split("; ");
+    const more = names.length > 2 ? ` and ${names.length - 2} more` : "";
+    return names.slice(0, 2).join(", ") + more;
+  });
+  return before === "" && after === "" ? "" : `${before} → ${after}`;
 }
 
 /** Width from which both times and the chance are shown, px. */
@@ -461,7 +457,7 @@ export function PlainTable({ name, frame }: { name: string; frame: Frame }) {
   const note = noteOf(frame);
   const isPaired = measures.some(({ sides }) => sides);
   return (
-    <section class="hta-diff-pane hta-diff-plain">
+    <>
       <h3>{tableTitle(name)}</h3>
       {note !== "" && <p class="hta-about">{note}</p>}
       {rows.length === 0 && note === "" && <p class="hta-note">Nothing.</p>}
@@ -489,7 +485,7 @@ export function PlainTable({ name, frame }: { name: string; frame: Frame }) {
         {left > 0 && <Link text={plural(left, "more row")} press={() => (all.value = true)} />}
         {left <= 0 && beyond > 0 && `${plural(beyond, "row")} in Python.`}
       </p>
-    </section>
+    </>
   );
 }
 

@@ -1,38 +1,23 @@
 /** Toolbar of a comparison, its cautions, and the legend of change classes. */
 
-import { type ReadonlySignal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import { type ClassGroup, classLook, countOf, GROUPS, lookStyle } from "../facts/event_classes";
-import type { ThemeName } from "../protocol/source";
+import { asError, type ThemeName } from "../protocol/source";
 import { Button, Choice, UndoRedo } from "../ui/controls";
 import { formatCount, plural } from "../ui/formats";
 import { Opener, Toolbar } from "../ui/menu";
 import { FullButton, type FullWindow } from "../ui/placing";
 import type { Base } from "./align";
-import { type About, shortLabels } from "./frames";
-
-type Write = (path: string) => Promise<string>;
-
-/** The choices of a comparison. */
-export interface DiffState {
-  swapped: ReadonlySignal<boolean>;
-  coupled: ReadonlySignal<boolean>;
-  base: ReadonlySignal<Base>;
-  /** The pair of ranks for figures and timelines; null for all. */
-  pair: ReadonlySignal<number | null>;
-  colour: ReadonlySignal<Colour>;
-}
+import type { Colour, Context } from "./context";
+import { shortLabels } from "./frames";
+import type { Timelines } from "./timelines";
 
 interface DiffToolbarLook {
-  about: About;
-  state: DiffState;
-  history: ReadonlySignal<{ canUndo: boolean; canRedo: boolean }>;
-  keep(name: string, value: unknown): void;
-  walk(way: "undo" | "redo"): void;
-  /** Null without a kernel, which writes the files. */
-  exportPair: Write | null;
-  savePage: Write | null;
-  exportSide(side: 0 | 1, anchor: HTMLElement): void;
+  ctx: Context;
+  /** Null if the runs have no events. */
+  timelines: Timelines | null;
   full: FullWindow;
+  walk(way: "undo" | "redo"): void;
 }
 
 const BASES: readonly (readonly [id: Base, text: string, about: string])[] = [
@@ -44,12 +29,10 @@ const BASES: readonly (readonly [id: Base, text: string, about: string])[] = [
 ];
 
 export function DiffToolbar(look: DiffToolbarLook) {
-  const { about, state, keep, walk } = look;
-  const { has_events: hasEvents, rank_pairs: pairs, cautions } = about;
-  const base = state.base.value;
-  const swapped = state.swapped.value;
-  const [before, after] = about.labels;
-  const labels: [string, string] = swapped ? [after, before] : [before, after];
+  const { ctx, timelines, walk } = look;
+  const { about, base, swapped, coupled } = ctx;
+  const { cautions } = about;
+  const labels = ctx.inOrder(about.labels);
   return (
     <Toolbar class="hta-dash-toolbar" name="Comparison">
       <div class="hta-name hta-grow">
@@ -60,60 +43,56 @@ export function DiffToolbar(look: DiffToolbarLook) {
         {cautions.length > 0 && <Cautions texts={cautions.map(({ text }) => text)} />}
       </div>
       <div class="hta-diff-controls">
-        {hasEvents && (
-          <div class="hta-diff-align">
-            <span class="hta-note">Align</span>
-            <Choice
-              name="Align"
-              data="base"
-              options={BASES}
-              chosen={base}
-              choose={(one) => keep("align", one)}
+        {timelines !== null && (
+          <>
+            <div class="hta-diff-align">
+              <span class="hta-note">Align</span>
+              <Choice
+                name="Align"
+                data="base"
+                options={BASES}
+                chosen={base.value}
+                choose={(one) => ctx.keep("align", one)}
+              />
+              <select
+                class="hta-diff-bases-narrow"
+                aria-label="Align"
+                value={base.value}
+                onChange={({ currentTarget }) => ctx.keep("align", currentTarget.value)}
+              >
+                {BASES.map(([id, text]) => (
+                  <option key={id} value={id}>
+                    {text}
+                  </option>
+                ))}
+              </select>
+            </div>
+            {about.rank_pairs.length > 1 && <Pairs ctx={ctx} />}
+            <UndoRedo
+              canUndo={timelines.link.history.canUndo}
+              canRedo={timelines.link.history.canRedo}
+              undo={() => walk("undo")}
+              redo={() => walk("redo")}
             />
-            <select
-              class="hta-diff-bases-narrow"
-              aria-label="Align"
-              value={base}
-              onChange={({ currentTarget }) => keep("align", currentTarget.value)}
-            >
-              {BASES.map(([id, text]) => (
-                <option key={id} value={id}>
-                  {text}
-                </option>
-              ))}
-            </select>
-          </div>
-        )}
-        {hasEvents && pairs.length > 1 && (
-          <Pairs
-            about={about}
-            swapped={swapped}
-            pair={state.pair.value}
-            choose={(pair) => keep("pair", pair)}
-          />
-        )}
-        {hasEvents && (
-          <UndoRedo {...look.history.value} undo={() => walk("undo")} redo={() => walk("redo")} />
-        )}
-        {hasEvents && (
-          <Button
-            text="Linked"
-            name="Linked: zoom and select on both timelines together"
-            class={`hta-diff-link${state.coupled.value ? " hta-on" : ""}`}
-            on={state.coupled.value}
-            press={() => keep("coupled", !state.coupled.value)}
-          />
+            <Button
+              text="Linked"
+              name="Linked: zoom and select on both timelines together"
+              class={`hta-diff-link${coupled.value ? " hta-on" : ""}`}
+              on={coupled.value}
+              press={() => ctx.keep("coupled", !coupled.value)}
+            />
+          </>
         )}
         <Button
           text="Swap"
           name="Swap: before becomes after"
-          press={() => keep("swapped", !swapped)}
+          press={() => ctx.keep("swapped", !swapped.value)}
         />
-        {(hasEvents || look.savePage !== null) && (
+        {(timelines !== null || ctx.options.live !== null) && (
           <Opener
             text="Export…"
             name="Export… both runs as one trace, or a window"
-            content={(_, anchor) => <Sheet {...look} anchor={anchor} />}
+            content={(_, anchor) => <Sheet ctx={ctx} timelines={timelines} anchor={anchor} />}
           />
         )}
         <FullButton full={look.full} />
@@ -144,24 +123,21 @@ function Cautions({ texts }: { texts: readonly string[] }) {
 }
 
 /** The choice of a pair of ranks for figures and timelines, or of all. */
-function Pairs(look: {
-  about: About;
-  swapped: boolean;
-  pair: number | null;
-  choose(pair: number | null): void;
-}) {
-  const { rank_pairs: pairs, held_pairs: held, by_rank_means: means } = look.about;
+function Pairs({ ctx }: { ctx: Context }) {
+  const { rank_pairs: pairs, held_pairs: held, by_rank_means: means } = ctx.about;
   return (
     <select
       class="hta-diff-pairs"
       aria-label="Ranks"
       title="Ranks for figures and timelines"
-      value={look.pair === null ? "" : String(look.pair)}
-      onChange={({ currentTarget: { value } }) => look.choose(value === "" ? null : Number(value))}
+      value={String(ctx.pair.value ?? "")}
+      onChange={({ currentTarget: { value } }) =>
+        ctx.keep("pair", value === "" ? null : Number(value))
+      }
     >
       <option value="">{means ? "all ranks (means)" : `all ${pairs.length} pairs of ranks`}</option>
       {pairs.map((pair, at) => {
-        const [before, after] = look.swapped ? [pair[1], pair[0]] : pair;
+        const [before, after] = ctx.inOrder(pair);
         const words = before === after ? `rank ${before}` : `rank ${before} → rank ${after}`;
         const lacks = held !== undefined && !held.includes(at);
         return (
@@ -174,31 +150,35 @@ function Pairs(look: {
   );
 }
 
-function Sheet(look: DiffToolbarLook & { anchor: HTMLElement }) {
-  const { about, exportPair, savePage, exportSide, anchor } = look;
+const FILES = [
+  ["export_pair", "Write both as one trace", "pair.json.gz"],
+  ["save_html", "Save this page", "diff.html"],
+] as const;
+
+function Sheet(look: { ctx: Context; timelines: Timelines | null; anchor: HTMLElement }) {
+  const { ctx, timelines, anchor } = look;
+  const { source, live, signal: ended } = ctx.options;
   const said = useSignal("");
-  const file = (label: string, name: string, write: Write | null) =>
-    write !== null && (
-      <FileField
-        label={label}
-        name={name}
-        press={(path) => {
-          said.value = "Writing…";
-          write(path).then(
-            (text) => (said.value = text),
-            (error: unknown) => (said.value = (error as Error).message),
-          );
-        }}
-      />
-    );
+  const write = async (op: (typeof FILES)[number][0], path: string): Promise<void> => {
+    said.value = "Writing…";
+    try {
+      const { reply } = await source.ask(op, { path }, ended);
+      said.value = `Written: ${reply.path}`;
+    } catch (error) {
+      said.value = asError(error).message;
+    }
+  };
+  // The kernel writes files.
+  const files = FILES.filter(([op]) => live !== null && (op === "save_html" || timelines !== null));
   return (
     <div class="hta-save-form">
-      {about.has_events && file("Write both as one trace", "pair.json.gz", exportPair)}
-      {file("Save this page", "diff.html", savePage)}
-      {about.has_events && (
+      {files.map(([op, label, name]) => (
+        <FileField key={op} label={label} name={name} press={(path) => void write(op, path)} />
+      ))}
+      {timelines !== null && (
         <div class="hta-diff-file">
-          <Button text="Window of before…" press={() => exportSide(0, anchor)} />
-          <Button text="Window of after…" press={() => exportSide(1, anchor)} />
+          <Button text="Window of before…" press={() => timelines.openExport(0, anchor)} />
+          <Button text="Window of after…" press={() => timelines.openExport(1, anchor)} />
         </div>
       )}
       <p class="hta-note" aria-live="polite">
@@ -225,8 +205,6 @@ function FileField(look: { label: string; name: string; press(path: string): voi
 }
 
 // Colour mode of both timelines, and the legend of changes.
-
-export type Colour = "change" | "kind" | "name";
 
 const MODES: readonly (readonly [id: Colour, text: string, about: string])[] = [
   ["change", "change", "By the change of each event"],

@@ -2,10 +2,12 @@
 
 import { batch, signal } from "@preact/signals";
 import { causeWords } from "../charts/defined";
+import { sum } from "../expressions/numbers";
 import { asError, type Frame, isAbort } from "../protocol/source";
 import { Choice, Failure } from "../ui/controls";
 import { formatDuration } from "../ui/formats";
 import { THEMES } from "../ui/theme";
+import type { Context } from "./context";
 import { barColour, deltaWords, number, type Row, rowsOf, shareWords, text } from "./frames";
 import { Part } from "./pane";
 
@@ -37,97 +39,83 @@ const WORDS: Record<string, string> = {
 const ORDER = ["compute", "communication", "memory", "cpu", "idle"];
 const MOST_PARTS = 8;
 
-/** Kinds by size; each starts at the end of the one before. */
+/** Kinds by size, without those that neither run has. */
 export function waterfallBars(kinds: Frame, words: Record<string, string> = WORDS): Bar[] {
-  let at = Number(kinds.attrs.before_ns ?? 0);
-  const bars = rowsOf(kinds).map((row) => {
-    const bar = barOf(row, words[text(row, "kind")] ?? text(row, "kind"), at, 0);
-    at = bar.to;
-    return bar;
-  });
-  // Leave out kinds that neither run has.
+  const label = (row: Row): string => words[text(row, "kind")] ?? text(row, "kind");
+  const bars = barsOf(rowsOf(kinds), label, Number(kinds.attrs.before_ns ?? 0), 0);
   return bars.filter(({ before, after }) => before !== 0 || after !== 0);
 }
 
 /** The parts of a kind: the largest differences, and one sum of the rest. */
-export function partBars(parts: Frame, parent: Bar): Bar[] {
-  const rows = rowsOf(parts).filter((row) => text(row, "kind") === parent.kind);
-  const shown = rows.slice(0, rows.length > MOST_PARTS + 1 ? MOST_PARTS : rows.length);
-  const rest = rows.slice(shown.length);
-  let at = parent.from;
-  const bars = shown.map((row) => {
-    const name = text(row, "short") || text(row, "name") || causeWords(text(row, "cause"));
-    const bar = barOf(row, name || "without a launch", at, 1);
-    at = bar.to;
-    return bar;
-  });
+export function partBars(parts: Frame, { kind, from }: Bar): Bar[] {
+  const rows = rowsOf(parts).filter((row) => text(row, "kind") === kind);
+  const rest = rows.length > MOST_PARTS + 1 ? rows.splice(MOST_PARTS) : [];
   if (rest.length > 0) {
-    const sum = (name: string): number => rest.reduce((total, row) => total + number(row, name), 0);
-    const row = { kind: parent.kind, before_ns: sum("before_ns"), after_ns: sum("after_ns") };
-    bars.push(
-      barOf({ ...row, diff_ns: row.after_ns - row.before_ns }, `${rest.length} more`, at, 1),
-    );
+    const [before_ns, after_ns] = ["before_ns", "after_ns"].map((name) =>
+      sum(rest.map((row) => number(row, name))),
+    ) as [number, number];
+    const short = `${rest.length} more`;
+    rows.push({ kind, short, before_ns, after_ns, diff_ns: after_ns - before_ns });
   }
-  return bars;
+  const label = (row: Row): string =>
+    text(row, "short") || text(row, "name") || causeWords(text(row, "cause")) || "without a launch";
+  return barsOf(rows, label, from, 1);
 }
 
-function barOf(row: Row, label: string, from: number, depth: number): Bar {
-  const diff = number(row, "diff_ns");
-  return {
-    kind: text(row, "kind"),
-    label,
-    before: number(row, "before_ns"),
-    after: number(row, "after_ns"),
-    diff,
-    from,
-    to: from + diff,
-    depth,
-  };
+/** Bars of which each starts at the end of the one before. */
+function barsOf(
+  rows: readonly Row[],
+  label: (row: Row) => string,
+  start: number,
+  depth: number,
+): Bar[] {
+  let to = start;
+  return rows.map((row) => {
+    const [before, after] = [number(row, "before_ns"), number(row, "after_ns")];
+    const diff = number(row, "diff_ns");
+    const from = to;
+    to += diff;
+    return { kind: text(row, "kind"), label: label(row), before, after, diff, from, to, depth };
+  });
 }
 
 /** Scale of the changes: their own if they would be invisible at that of the totals. */
-function fallScale(
-  before: number,
-  after: number,
-  bars: readonly Bar[],
-  most: number,
-): { low: number; high: number } {
-  const ends = [before, after, ...bars.flatMap(({ from, to }) => [from, to])];
+function fallScale(ends: readonly number[], most: number): { low: number; high: number } {
   const [least, largest] = [Math.min(...ends), Math.max(...ends)];
   const spread = largest - least;
   if (spread === 0 || spread > most / 4) return { low: 0, high: most };
   return { low: least - spread * 0.05, high: largest + spread * 0.05 };
 }
 
-export class Waterfall extends Part<{ kinds: Frame; what: string }> {
-  private readonly spread = signal("");
+interface Falls {
+  kinds: Frame;
+  /** Text on the step and the ranks. */
+  what: string;
+  /** Text on the spread of the steps, and whether their difference exceeds it. */
+  spread: string;
+}
+
+export class Waterfall extends Part<Falls> {
   private readonly open = signal<string | null>(null);
   private readonly level = signal<Level>("operator");
-  private readonly parts = signal<Frame | null>(null);
-  /** Error of the parts. */
-  private readonly missing = signal<Error | null>(null);
+  /** The parts of the open kind, or why they are missing; null until they are loaded. */
+  private readonly parts = signal<Frame | Error | null>(null);
   private readonly words: Record<string, string>;
 
-  /** `words` are the formats' names of kinds. */
   constructor(
+    ctx: Context,
     private readonly ask: (level: Level) => Promise<Frame>,
-    private readonly own: Record<string, string> = {},
   ) {
-    super("hta-diff-pane hta-diff-waterfall");
-    this.words = { ...WORDS, ...own };
+    super(ctx, "Where the time goes", { class: "hta-diff-pane hta-diff-waterfall" });
+    this.words = { ...WORDS, ...ctx.about.kind_words };
   }
 
-  override show(shown: { kinds: Frame; what: string }): void {
+  override show(shown: Falls): void {
     const [largest] = rowsOf(shown.kinds);
     const matters = largest !== undefined && number(largest, "diff_ns") !== 0;
     const first = this.shown.value === null && matters ? text(largest, "kind") : this.open.value;
     super.show(shown);
     this.set(first, this.level.value);
-  }
-
-  /** Set the text on the spread of the steps, and whether their difference exceeds it. */
-  setSpread(words: string): void {
-    this.spread.value = words;
   }
 
   /** Open a kind, divided by `level`, or close all. */
@@ -137,36 +125,36 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
       this.level.value = level;
       this.parts.value = null;
     });
-    if (open !== null) void this.load();
+    if (open !== null) void this.loadParts();
   }
 
-  private async load(): Promise<void> {
+  private async loadParts(): Promise<void> {
     const level = this.open.value === "idle" ? "cause" : this.level.value;
-    this.missing.value = null;
     try {
       this.parts.value = await this.ask(level);
     } catch (error) {
-      if (!isAbort(error)) this.missing.value = asError(error);
+      if (!isAbort(error)) this.parts.value = asError(error);
     }
   }
 
-  protected draw({ kinds, what }: { kinds: Frame; what: string }) {
+  protected draw({ kinds, what, spread }: Falls) {
     const open = this.open.value;
     const parts = this.parts.value;
+    const isLoaded = parts !== null && !(parts instanceof Error);
     const before = Number(kinds.attrs.before_ns ?? 0);
     const after = Number(kinds.attrs.after_ns ?? 0);
     const bars = waterfallBars(kinds, this.words).flatMap((bar) =>
-      bar.kind === open && parts !== null ? [bar, ...partBars(parts, bar)] : [bar],
+      bar.kind === open && isLoaded ? [bar, ...partBars(parts, bar)] : [bar],
     );
-    const most = Math.max(before, after, 1, ...bars.flatMap(({ from, to }) => [from, to]));
-    const { low, high } = fallScale(before, after, bars, most);
+    const ends = [before, after, ...bars.flatMap(({ from, to }) => [from, to])];
+    const most = Math.max(1, ...ends);
+    const { low, high } = fallScale(ends, most);
     const enlarged = most / (high - low);
     const diff = after - before;
     const title =
       diff === 0
         ? `Where the time goes ${what}`
         : `Where the ${formatDuration(Math.abs(diff))} ${diff > 0 ? "come from" : "less come from"} ${what}`;
-    const missing = this.missing.value;
     return (
       <>
         <div class="hta-diff-head">
@@ -179,23 +167,23 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
           />
         </div>
         <p class="hta-about">
-          {(Object.keys(this.own).length > 0
+          {(Object.keys(this.ctx.about.kind_words).length > 0
             ? "every moment counted once. "
             : "every moment of the steps counted once: compute, else NCCL, else copies, else idle. ") +
             (enlarged > 1 ? `Changes are drawn ${enlarged.toFixed(0)} times as wide. ` : "") +
             "Click a kind to see what it is made of."}
         </p>
-        {this.spread.value !== "" && <p class="hta-diff-spread">{this.spread.value}</p>}
+        {spread !== "" && <p class="hta-diff-spread">{spread}</p>}
         <div class="hta-diff-bars">
           {this.whole("before", kinds, before, most)}
           {bars.map((bar) => this.bar(bar, low, high))}
           {this.whole("after", kinds, after, most)}
         </div>
-        {open !== null && parts === null && missing !== null && (
+        {parts instanceof Error && (
           <Failure
             title="The parts could not be drawn"
-            error={missing}
-            retry={() => void this.load()}
+            error={parts}
+            retry={() => this.set(open, this.level.value)}
           />
         )}
       </>
@@ -231,7 +219,7 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
   }
 
   private kindColour(kind: string): string {
-    const theme = THEMES[this.theme.value];
+    const theme = THEMES[this.ctx.theme.value];
     return kind === "idle" ? theme.idle : (theme.kind[kind as "compute"] ?? theme.idle);
   }
 
@@ -269,7 +257,7 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
             style={{
               left: place(Math.min(from, to)),
               width: percent(Math.abs(diff) / (high - low)),
-              background: barColour(diff, this.theme.value),
+              background: barColour(diff, this.ctx.theme.value),
               opacity: depth === 0 ? "1" : "0.72",
             }}
           />

@@ -3,7 +3,7 @@
 import { wholeSpan } from "../connection/answering";
 import type { Shared } from "../connection/store";
 import { nearlySame } from "../protocol/selection";
-import type { Brief, SharedState, Slice, Span } from "../protocol/source";
+import type { Brief, Slice, Span } from "../protocol/source";
 import type { Stage } from "../stage/stage";
 import { MOTION } from "../ui/theme";
 import { calm, type Context, debounce, Emitter } from "./context";
@@ -137,20 +137,9 @@ export class Led {
     this.shared = ctx.shared;
   }
 
-  /** Show a window that a linked timeline sets: immediately, and not as a change by the user. */
-  showView(view: Span): void {
+  /** Show a window, null for the whole job: immediately, and not as a change by the user. */
+  showView(view: Span | null): void {
     this.nav.follow(view, false);
-  }
-
-  /** Change what is shown or selected, as one entry of the history; see `Shared.put`. */
-  put(patch: Partial<SharedState>, together: string): void {
-    this.ctx.shared.put(patch, together);
-    this.showState();
-  }
-
-  /** Show the window of the state, immediately. */
-  showState(): void {
-    this.nav.follow(this.ctx.shared.state.view, false);
   }
 
   /** Called with the event under the pointer, or null. */

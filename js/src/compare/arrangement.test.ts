@@ -1,9 +1,10 @@
-/** Arrangement of both timelines, and the text if the room is too small. */
+/** Arrangement of both timelines, and the rows of tables that make columns end at one height. */
 
 import { h } from "preact";
 import { expect, test } from "vitest";
 import { geometryOf } from "../stage/camera";
 import { made } from "../ui/dom";
+import { parted, rowsFor } from "./charts";
 import { ArrangeChoice, arrangedIn, BESIDE_FROM_PX } from "./timelines";
 
 test("timelines lie side by side if there is room, and give the reason otherwise", () => {
@@ -29,4 +30,21 @@ test("where they share the width, lanes have more of it", () => {
   const [alone, shared] = [geometryOf(900, 300, 1, 2), geometryOf(900, 300, 1, 2, false, true)];
   expect(shared.lanesWidth).toBeGreaterThan(alone.lanesWidth + 150);
   expect(shared.lanesX + shared.lanesWidth).toBe(900);
+});
+
+test("a table takes as many rows as make it as high as its neighbour", () => {
+  const table = { height: 90 + 10 * 25, shown: 10, row: 25 };
+  expect(rowsFor(table.height, table)).toBe(10);
+  expect(rowsFor(table.height + 60, table)).toBe(12);
+  expect(rowsFor(table.height - 1, table)).toBe(9);
+  // The result does not depend on the initial number of rows, so it cannot oscillate.
+  expect(rowsFor(400, { ...table, height: 90 + 3 * 25, shown: 3 })).toBe(rowsFor(400, table));
+  expect(rowsFor(400, { height: 90, shown: 0, row: 0 })).toBe(0);
+});
+
+test("names give way to changes, but not all of them", () => {
+  expect(parted(30)).toEqual({ names: 20, changes: 10 });
+  expect(parted(16)).toEqual({ names: 8, changes: 8 });
+  expect(parted(2)).toEqual({ names: 8, changes: 6 });
+  expect(parted(500).names).toBe(60);
 });

@@ -1,0 +1,209 @@
+/** Lines between the timelines that connect matched events. */
+
+import { signal } from "@preact/signals";
+import { classLook, classOfChange } from "../facts/event_classes";
+import type { Brief, Ties } from "../protocol/source";
+import type { Stage } from "../stage/stage";
+import { h, mount } from "../ui/dom";
+import { formatDuration } from "../ui/formats";
+import { react } from "../ui/react";
+import { THEMES } from "../ui/theme";
+import type { Context } from "./context";
+import { type Both, deltaWords, shareWords, type Side } from "./frames";
+
+export interface Pair {
+  /** In the order of display; null without a partner. */
+  events: Both<Brief | null>;
+  status: string | null;
+}
+
+type Extent = Pick<Brief, "start" | "dur">;
+
+const HEIGHT = 40;
+/** Share of the longer duration up to which a line is drawn as that of an unchanged pair. */
+const SAME = 0.05;
+
+/** Describe a pair: name, both durations, difference and status. */
+export function pairWords({ events, status }: Pair): {
+  name: string;
+  words: string;
+  delta: string;
+} {
+  const [one, two] = events;
+  const name = (two ?? one)?.short ?? "";
+  if (one === null || two === null) {
+    const there = one ?? two;
+    const side = one === null ? "after only" : "before only";
+    if (status === null) return { name, words: "not compared: outside of the steps", delta: "" };
+    return { name, words: `${formatDuration(there?.dur ?? null)}, ${side}: ${status}`, delta: "" };
+  }
+  const diff = two.dur - one.dur;
+  const known = status === "same" || status === "changed" ? "" : ` · ${status}`;
+  return {
+    name: one.short === two.short ? name : `${one.short} → ${two.short}`,
+    words: `${formatDuration(one.dur)} → ${formatDuration(two.dur)}`,
+    delta: `${deltaWords(diff)} ${shareWords(diff, one.dur)}${known}`,
+  };
+}
+
+export class PairLines {
+  readonly el = h("div", { class: "hta-diff-lines" });
+  readonly hovered = signal<Pair | null>(null);
+  readonly selected = signal<Pair | null>(null);
+  /** Pairs of device work, in the order of display. */
+  readonly ties = signal<Ties["ties"]>([]);
+  /** The starts of slots on both timelines. */
+  readonly starts = signal<readonly Both<number>[]>([]);
+  width = 0;
+  /** Whether there is no gap between the timelines, so that pairs are only described. */
+  readonly flat = signal(false);
+  private readonly on = signal(false);
+  private readonly canvas = h("canvas", { "aria-hidden": "true" });
+  private frame = 0;
+
+  /** `stageAt` gives the upper (0) or lower (1) timeline. */
+  constructor(
+    private readonly ctx: Context,
+    private readonly stageAt: (place: Side) => Stage,
+    switched: () => void,
+  ) {
+    const { signal: ended } = ctx.options;
+    const head = h("div", { class: "hta-diff-said" });
+    this.el.append(head, this.canvas);
+    const toggle = (): void => {
+      this.on.value = !this.on.value;
+      switched();
+    };
+    mount(<Head lines={this} on={this.on} toggle={toggle} />, head, ended);
+    const { theme } = ctx;
+    const { hovered, selected, ties, starts, flat, canvas } = this;
+    const drawn = [theme, hovered, selected, ties, starts];
+    react(
+      () => drawn.map(({ value }) => value),
+      () => this.redraw(),
+      ended,
+    );
+    react(flat, (hidden) => (canvas.hidden = hidden), ended);
+  }
+
+  get wantsTies(): boolean {
+    return this.on.value && !this.flat.value;
+  }
+
+  redraw(): void {
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.draw();
+    });
+  }
+
+  private draw(): void {
+    const { canvas, width } = this;
+    if (width === 0 || this.flat.value) return;
+    const dpr = window.devicePixelRatio || 1;
+    const [wide, high] = [Math.round(width * dpr), Math.round(HEIGHT * dpr)];
+    if (canvas.width !== wide || canvas.height !== high) {
+      canvas.width = wide;
+      canvas.height = high;
+      canvas.style.width = `${width}px`;
+      canvas.style.height = `${HEIGHT}px`;
+    }
+    const pen = canvas.getContext("2d");
+    if (pen === null) return;
+    const stages = [this.stageAt(0), this.stageAt(1)] as const;
+    pen.setTransform(dpr, 0, 0, dpr, 0, 0);
+    pen.clearRect(0, 0, width, HEIGHT);
+    const [left, right] = stages[0].view().map((time) => stages[0].xOf(time)) as [number, number];
+    pen.save();
+    pen.beginPath();
+    pen.rect(left, 0, right - left, HEIGHT);
+    pen.clip();
+    const { kind, ruleStrong } = THEMES[this.ctx.theme.value];
+    const starts = this.starts.value;
+    pen.strokeStyle = starts.length > 100 ? ruleStrong : kind.annotation;
+    pen.lineWidth = 1;
+    pen.setLineDash([2, 3]);
+    for (const [one, two] of starts) {
+      pen.beginPath();
+      pen.moveTo(Math.round(stages[0].xOf(one)) + 0.5, 0);
+      pen.lineTo(Math.round(stages[1].xOf(two)) + 0.5, HEIGHT);
+      pen.stroke();
+    }
+    pen.setLineDash([]);
+    for (const [start, dur, start2, dur2] of this.on.value ? this.ties.value : []) {
+      const below = { start: start2, dur: dur2 };
+      this.band(pen, stages, [{ start, dur }, below], "changed", false);
+    }
+    for (const pair of [this.selected.value, this.hovered.value]) {
+      const [one, two] = pair?.events ?? [null, null];
+      if (one === null || two === null) continue;
+      this.band(pen, stages, [one, two], pair?.status ?? "", true);
+    }
+    pen.restore();
+  }
+
+  private band(
+    pen: CanvasRenderingContext2D,
+    stages: Both<Stage>,
+    [above, below]: Both<Extent>,
+    status: string,
+    outlined: boolean,
+  ): void {
+    const theme = THEMES[this.ctx.theme.value];
+    const [a0, a1] = endsOn(stages[0], above);
+    const [b0, b1] = endsOn(stages[1], below);
+    pen.beginPath();
+    pen.moveTo(a0, 0);
+    pen.lineTo(Math.max(a1, a0 + 1), 0);
+    pen.bezierCurveTo(a1, HEIGHT / 2, b1, HEIGHT / 2, Math.max(b1, b0 + 1), HEIGHT);
+    pen.lineTo(b0, HEIGHT);
+    pen.bezierCurveTo(b0, HEIGHT / 2, a0, HEIGHT / 2, a0, 0);
+    pen.closePath();
+    pen.globalAlpha = outlined ? 0.9 : 0.55;
+    const [long, short] = [Math.max(above.dur, below.dur), Math.min(above.dur, below.dur)];
+    const same = status === "same" || (status === "changed" && long - short <= SAME * long);
+    const look = same ? "same" : classOfChange(status, above.dur, below.dur);
+    pen.fillStyle = classLook(look, theme.name).colour;
+    pen.fill();
+    pen.globalAlpha = 1;
+    if (!outlined) return;
+    pen.strokeStyle = theme.selection;
+    pen.lineWidth = 1.25;
+    pen.stroke();
+  }
+}
+
+function endsOn(stage: Stage, { start, dur }: Extent): [number, number] {
+  return [stage.xOf(start), stage.xOf(start + dur)];
+}
+
+/** The switch of lines, and the pair under the pointer, or else the selected one. */
+function Head({ lines, on, toggle }: { lines: PairLines; on: { value: boolean }; toggle(): void }) {
+  const pair = lines.hovered.value ?? lines.selected.value;
+  const told = pair === null ? null : pairWords(pair);
+  return (
+    <>
+      <button
+        type="button"
+        class={`hta-button hta-diff-ties${on.value ? " hta-on" : ""}`}
+        aria-pressed={on.value}
+        title="Draw lines between device work and its partner"
+        hidden={lines.flat.value}
+        onClick={toggle}
+      >
+        Lines
+      </button>
+      <span class="hta-diff-pair" aria-live="polite">
+        {told === null ? (
+          <span class="hta-note">Point at an event to see its partner.</span>
+        ) : (
+          <>
+            <b>{told.name}</b>
+            {` ${told.words} `}
+            <b>{told.delta}</b>
+          </>
+        )}
+      </span>
+    </>
+  );
+}
