@@ -67,8 +67,6 @@ export const EMPTY: Tile = {
   bytes: EMPTY_BYTES,
 };
 
-const LANES = 2 ** 40;
-
 export class TileStore {
   /** Short names by key. Kernel and page number names differently: keys are the store's own. */
   readonly names = new Map<number, string>();
@@ -77,8 +75,8 @@ export class TileStore {
   readonly versions: Uint32Array;
   /** Whether tiles without classes count as missing; they are drawn until others arrive. */
   classed = false;
-  private readonly rows = new Map<number, Map<number, Entry>>();
-  private readonly levelsOfLane = new Map<number, Set<number>>();
+  /** By lane, level and index. */
+  private readonly lanes = new Map<number, Map<number, Map<number, Entry>>>();
   private bytes = 0;
   private clock = 0;
 
@@ -104,7 +102,7 @@ export class TileStore {
   }
 
   private entry(lane: number, level: number, index: number): Entry | undefined {
-    return this.rows.get(level * LANES + lane)?.get(index);
+    return this.lanes.get(lane)?.get(level)?.get(index);
   }
 
   get(lane: number, level: number, index: number): Tile | undefined {
@@ -112,11 +110,6 @@ export class TileStore {
     if (entry === undefined) return undefined;
     entry.used = this.clock;
     return entry.tile;
-  }
-
-  /** Levels at which the lane has tiles. */
-  levels(lane: number): ReadonlySet<number> | undefined {
-    return this.levelsOfLane.get(lane);
   }
 
   /** Add the names of a reply; returns the store's key for each key in the reply. */
@@ -158,27 +151,16 @@ export class TileStore {
   }
 
   private put(lane: number, level: number, index: number, tile: Tile): void {
-    const key = level * LANES + lane;
-    let row = this.rows.get(key);
-    if (row === undefined) {
-      row = new Map();
-      this.rows.set(key, row);
-      getOrMake(this.levelsOfLane, lane, () => new Set()).add(level);
-    }
-    const before = row.get(index);
-    if (before !== undefined) this.bytes -= before.tile.bytes;
+    const levels = getOrMake(this.lanes, lane, () => new Map<number, Map<number, Entry>>());
+    const row = getOrMake(levels, level, () => new Map<number, Entry>());
+    this.bytes += tile.bytes - (row.get(index)?.tile.bytes ?? 0);
     row.set(index, { tile, used: this.clock });
-    this.bytes += tile.bytes;
-    this.touch(lane);
-  }
-
-  private touch(lane: number): void {
-    if (lane < this.versions.length) this.versions[lane] = this.versions[lane]! + 1;
+    this.versions[lane]! += 1;
   }
 
   private clear(): void {
-    const stamps: number[] = [];
-    for (const row of this.rows.values()) for (const { used } of row.values()) stamps.push(used);
+    const rows = [...this.lanes.values()].flatMap((levels) => [...levels.values()]);
+    const stamps = rows.flatMap((row) => Array.from(row.values(), ({ used }) => used));
     stamps.sort((a, b) => a - b);
     // Evict all tiles of one moment: tiles read together are useless apart.
     let at = 0;
@@ -191,17 +173,16 @@ export class TileStore {
   }
 
   private dropUntil(stamp: number): void {
-    for (const [key, row] of this.rows) {
-      const lane = key % LANES;
-      for (const [index, entry] of row) {
-        if (entry.used > stamp) continue;
-        row.delete(index);
-        this.bytes -= entry.tile.bytes;
-        this.touch(lane);
+    for (const [lane, levels] of this.lanes) {
+      for (const [level, row] of levels) {
+        for (const [index, entry] of row) {
+          if (entry.used > stamp) continue;
+          row.delete(index);
+          this.bytes -= entry.tile.bytes;
+          this.versions[lane]! += 1;
+        }
+        if (row.size === 0) levels.delete(level);
       }
-      if (row.size > 0) continue;
-      this.rows.delete(key);
-      this.levelsOfLane.get(lane)?.delete((key - lane) / LANES);
     }
   }
 }
