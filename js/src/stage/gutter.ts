@@ -8,19 +8,9 @@ import type { Geometry } from "./camera";
 import { mixed } from "./head";
 import type { LatenessByRank, StatsByRank } from "./lanes";
 import { LATE_TINT } from "./paints";
+import type { Frame } from "./painter";
 import type { Pen } from "./pen";
-import { BADGE_WIDTH, badgeLeft, type Band, type Layout, type PlacedRow, type Row } from "./rows";
-
-export interface GutterScene {
-  geometry: Geometry;
-  theme: Theme;
-  layout: Layout;
-  placed: readonly PlacedRow[];
-  stats: StatsByRank | null;
-  lateness: LatenessByRank | null;
-  /** Hits of the search by rank. */
-  hits: ReadonlyMap<number, number> | null;
-}
+import { BADGE_WIDTH, badgeLeft, type Band, type PlacedRow, type Row } from "./rows";
 
 interface Fact {
   /** Texts from long to short; the first one that fits is drawn. */
@@ -102,8 +92,9 @@ export function reasonOf(why: string): Fact["texts"] | null {
  * Fact of a row. For a row that folds similar ranks, facts that would otherwise be hidden come
  * first.
  */
-function factOfRow(row: Row, gutter: GutterScene): Fact {
-  const { stats, lateness, geometry, hits } = gutter;
+function factOfRow(row: Row, gutter: Frame): Fact {
+  const { stats, lateness, geometry, overlay } = gutter;
+  const hits = overlay.search === "" ? undefined : overlay.hits;
   const own = factOf(row.rank, stats, geometry.margin > 0, lateness);
   let folded = 0;
   for (const rank of row.like) if (rank !== row.rank.rank) folded += hits?.get(rank) ?? 0;
@@ -131,8 +122,11 @@ export function rowGround(theme: Theme, late: boolean): string {
   return late ? mixed(theme.late, theme.bg, LATE_TINT) : theme.bg;
 }
 
-export function drawGutter(pen: Pen, gutter: GutterScene): void {
-  const { geometry, theme, placed } = gutter;
+export function drawGutter(pen: Pen, frame: Frame): void {
+  const { geometry, theme } = frame;
+  const { placed } = frame.sight;
+  // Numbers of an earlier view would be wrong.
+  const gutter = frame.isStale ? { ...frame, stats: null, lateness: null } : frame;
   const { rowsTop, rowsHeight } = geometry;
   pen.rect(0, rowsTop, geometry.gutter, rowsHeight, theme.bg);
   // Rows are ordered from back to front; each clip range is one run of them.
@@ -158,7 +152,7 @@ export function drawGutter(pen: Pen, gutter: GutterScene): void {
   if (end < rowsTop + rowsHeight) pen.horizontal(end, 0, geometry.gutter, theme.rule);
 }
 
-function drawRow(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {
+function drawRow(pen: Pen, gutter: Frame, placed: PlacedRow): void {
   const { row } = placed;
   if (row.track === null) drawRankNames(pen, gutter, placed);
   else drawTrackNames(pen, gutter, placed);
@@ -168,7 +162,7 @@ function drawRow(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {
 }
 
 /** A track that is pinned only because its rank is. */
-function isPinnedBelowHead({ layout }: GutterScene, { row }: PlacedRow): boolean {
+function isPinnedBelowHead({ layout }: Frame, { row }: PlacedRow): boolean {
   const at = layout.rows.indexOf(row);
   for (let i = at - 1; i >= 0; i -= 1) {
     const before = layout.rows[i]!;
@@ -178,7 +172,7 @@ function isPinnedBelowHead({ layout }: GutterScene, { row }: PlacedRow): boolean
   return false;
 }
 
-function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): void {
+function drawRankNames(pen: Pen, gutter: Frame, { row, y }: PlacedRow): void {
   const { geometry, theme, layout } = gutter;
   const { fold } = layout;
   const said = factOfRow(row, gutter);
@@ -293,7 +287,7 @@ function nameBaseline({ top, height }: Band, rowHeight: number): number {
   return Math.min(beside, rowHeight - 3);
 }
 
-function drawTrackNames(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {
+function drawTrackNames(pen: Pen, gutter: Frame, placed: PlacedRow): void {
   const { geometry, theme } = gutter;
   const { row, y, clipTop, clipBottom } = placed;
   const right = geometry.gutter - 8;

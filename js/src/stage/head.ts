@@ -1,88 +1,66 @@
 /** Draw the area above the rows: minimap, axis, steps and phases. */
 
 import type { Minimap } from "../protocol/decode";
-import type { Ribbon } from "../protocol/ribbon";
-import type { Scene, SceneStep, Span } from "../protocol/source";
+import type { SceneStep, Span } from "../protocol/source";
 import { formatAxis, formatDuration, wholeName } from "../ui/formats";
 import { FONT, type Theme } from "../ui/theme";
-import { type Geometry, xAtTime } from "./camera";
-import { drawJobRibbon, type LatenessByRank } from "./lanes";
+import { xAtTime } from "./camera";
+import { drawJobRibbon } from "./lanes";
 import { mix, pack, type partsAt, rgb } from "./paints";
+import type { Frame } from "./painter";
 import type { Pen } from "./pen";
 
 /** Steps closer together than this get no lines through the rows. */
 const STEP_LINES_FROM_PX = 16;
 
-export interface HeadScene {
-  geometry: Geometry;
-  theme: Theme;
-  scene: Scene;
-  job: Span;
-  view: Span;
-  minimap: MinimapPicture | null;
-  ribbon: Ribbon | null;
-  lateness: LatenessByRank | null;
-}
-
-/** The minimap's bars as a bitmap, made once for its data, size and theme. */
-export class MinimapPicture {
-  readonly canvas: HTMLCanvasElement;
-
-  constructor(
-    readonly data: Minimap,
-    readonly theme: Theme,
-    readonly width: number,
-    readonly height: number,
-    /** Colours and shares of busy time; null: by kind. */
-    private readonly parts: ReturnType<typeof partsAt> | null = null,
-  ) {
-    this.canvas = document.createElement("canvas");
-    this.canvas.width = Math.max(1, width);
-    this.canvas.height = Math.max(1, height);
-    this.draw();
-  }
-
-  private draw(): void {
-    const { data, theme, canvas } = this;
-    const { width, height } = canvas;
-    const image = new ImageData(width, height);
-    const px = new Uint32Array(image.data.buffer);
-    const lane = rgb(theme.lane);
-    px.fill(pack(lane));
-    const layers: [Float32Array, number][] = [
-      [data.compute, pack(rgb(theme.kind.compute))],
-      [data.exposed, pack(rgb(theme.kind.communication))],
-      [data.memory, pack(rgb(theme.kind.memory))],
-    ];
-    if (data.cpu !== null) layers.push([data.cpu, pack(mix(rgb(theme.kind.cpu), lane, 0.6))]);
-    const scale = (height - 2) / 1;
-    for (let x = 0; x < width; x += 1) {
-      const from = Math.floor((x * data.bins) / width);
-      const to = Math.max(from + 1, Math.floor(((x + 1) * data.bins) / width));
-      let stack = layers.map(([values, colour]): [number, number] => {
-        let value = 0;
-        for (let bin = from; bin < to; bin += 1) value += values[bin] ?? 0;
-        return [colour, value / (to - from)];
-      });
-      if (this.parts !== null) {
-        const busy = stack.reduce((all, [, value]) => all + value, 0);
-        const time = data.start + ((x + 0.5) / width) * (data.end - data.start);
-        stack = this.parts(time).map(([colour, share]) => [colour, share * busy]);
-      }
-      let base = height;
-      let sum = 0;
-      for (const [colour, value] of stack) {
-        sum += value;
-        const top = Math.max(0, height - Math.round(sum * scale));
-        for (let y = top; y < base; y += 1) px[y * width + x] = colour;
-        base = Math.min(base, top);
-      }
+/** The minimap's bars as a bitmap; `parts` are colours and shares of busy time, null: by kind. */
+export function minimapPicture(
+  data: Minimap,
+  theme: Theme,
+  across: number,
+  down: number,
+  parts: ReturnType<typeof partsAt> | null,
+): HTMLCanvasElement {
+  const canvas = document.createElement("canvas");
+  const [width, height] = [Math.max(1, across), Math.max(1, down)];
+  Object.assign(canvas, { width, height });
+  const image = new ImageData(width, height);
+  const px = new Uint32Array(image.data.buffer);
+  const lane = rgb(theme.lane);
+  px.fill(pack(lane));
+  const layers: [Float32Array, number][] = [
+    [data.compute, pack(rgb(theme.kind.compute))],
+    [data.exposed, pack(rgb(theme.kind.communication))],
+    [data.memory, pack(rgb(theme.kind.memory))],
+  ];
+  if (data.cpu !== null) layers.push([data.cpu, pack(mix(rgb(theme.kind.cpu), lane, 0.6))]);
+  for (let x = 0; x < width; x += 1) {
+    const from = Math.floor((x * data.bins) / width);
+    const to = Math.max(from + 1, Math.floor(((x + 1) * data.bins) / width));
+    let stack = layers.map(([values, colour]): [number, number] => {
+      let value = 0;
+      for (let bin = from; bin < to; bin += 1) value += values[bin] ?? 0;
+      return [colour, value / (to - from)];
+    });
+    if (parts !== null) {
+      const busy = stack.reduce((all, [, value]) => all + value, 0);
+      const time = data.start + ((x + 0.5) / width) * (data.end - data.start);
+      stack = parts(time).map(([colour, share]) => [colour, share * busy]);
     }
-    canvas.getContext("2d")?.putImageData(image, 0, 0);
+    let base = height;
+    let sum = 0;
+    for (const [colour, value] of stack) {
+      sum += value;
+      const top = Math.max(0, height - Math.round(sum * (height - 2)));
+      for (let y = top; y < base; y += 1) px[y * width + x] = colour;
+      base = Math.min(base, top);
+    }
   }
+  canvas.getContext("2d")?.putImageData(image, 0, 0);
+  return canvas;
 }
 
-export function drawMinimap(pen: Pen, head: HeadScene): void {
+export function drawMinimap(pen: Pen, head: Frame): void {
   const { geometry, theme, job, view, minimap } = head;
   const { lanesX, lanesWidth, minimapTop, minimapHeight, gutter } = geometry;
   pen.rect(0, 0, geometry.width, geometry.axisTop - 1, theme.bg);
@@ -97,7 +75,7 @@ export function drawMinimap(pen: Pen, head: HeadScene): void {
   if (lanesWidth <= 0) return;
   pen.rect(lanesX, minimapTop, lanesWidth, minimapHeight, theme.lane);
   if (minimap !== null) {
-    pen.ctx.drawImage(minimap.canvas, lanesX, minimapTop, lanesWidth, minimapHeight);
+    pen.ctx.drawImage(minimap, lanesX, minimapTop, lanesWidth, minimapHeight);
   }
   const at = (time: number) => {
     const share = (time - job[0]) / (job[1] - job[0]);
@@ -118,7 +96,7 @@ export function drawMinimap(pen: Pen, head: HeadScene): void {
 }
 
 /** Draws the axis and returns the times of its ticks. */
-export function drawAxis(pen: Pen, head: HeadScene): number[] {
+export function drawAxis(pen: Pen, head: Frame): number[] {
   const { geometry, theme, view } = head;
   const { axisTop, axisHeight, lanesX, lanesWidth } = geometry;
   const bottom = axisTop + axisHeight;
@@ -139,7 +117,7 @@ export function drawAxis(pen: Pen, head: HeadScene): number[] {
   return times;
 }
 
-export function drawStrip(pen: Pen, head: HeadScene): void {
+export function drawStrip(pen: Pen, head: Frame): void {
   const { geometry, theme, scene } = head;
   const { stripTop, stripHeight, rowsTop, lanesX, lanesWidth, gutter } = geometry;
   pen.rect(0, stripTop, geometry.width, rowsTop - stripTop, theme.bg);
@@ -176,7 +154,7 @@ function inView(steps: readonly SceneStep[], view: Span): SceneStep[] {
   return steps.filter(({ start, dur }) => start < view[1] && start + dur > view[0]);
 }
 
-function drawSteps(pen: Pen, head: HeadScene, y: number): void {
+function drawSteps(pen: Pen, head: Frame, y: number): void {
   const { geometry, theme, scene, view } = head;
   const tint = mixed(theme.kind.annotation, theme.bg, theme.annotationTint);
   const left = geometry.lanesX;
@@ -207,7 +185,7 @@ function drawSteps(pen: Pen, head: HeadScene, y: number): void {
   }
 }
 
-function drawPhases(pen: Pen, head: HeadScene, y: number): void {
+function drawPhases(pen: Pen, head: Frame, y: number): void {
   const { geometry, theme, scene, view } = head;
   const left = geometry.lanesX;
   const right = left + geometry.lanesWidth;
@@ -225,7 +203,7 @@ function drawPhases(pen: Pen, head: HeadScene, y: number): void {
 }
 
 /** Vertical lines at the start of each step, through all rows. */
-export function drawStepLines(pen: Pen, head: HeadScene, bottom: number): void {
+export function drawStepLines(pen: Pen, head: Frame, bottom: number): void {
   const { geometry, theme, scene, view } = head;
   let last = Number.NEGATIVE_INFINITY;
   for (const { start } of scene.steps) {

@@ -2,15 +2,15 @@
 
 import { TILE_CELLS } from "../protocol/decode";
 import { type Ribbon, timeOfBin } from "../protocol/ribbon";
-import type { ClassKey, Scene, SceneRank, Span, Lateness, Stats } from "../protocol/source";
-import { FONT, type Theme } from "../ui/theme";
-import { type Geometry, xAtTime } from "./camera";
+import type { SceneRank, Lateness, Stats } from "../protocol/source";
+import { FONT } from "../ui/theme";
+import { xAtTime } from "./camera";
 import { type LaneWindow, pixelsOf, residual, SLOT } from "./lane_window";
 import { mix, type Paints, rgb, STEPS } from "./paints";
+import type { Frame } from "./painter";
 import type { Pen } from "./pen";
 import type { LaneRaster } from "./raster";
 import type { Form, PlacedRow } from "./rows";
-import type { Sightings } from "./rows_view";
 import { levelOf } from "./tile_store";
 
 /** All in device px; x from the left edge of the lanes. */
@@ -406,18 +406,10 @@ export function drawRibbon(
   }
 }
 
-interface JobRibbonScene {
-  geometry: Geometry;
-  theme: Theme;
-  view: Span;
-  ribbon: Ribbon | null;
-  lateness: LatenessByRank | null;
-}
-
 const TICK_HEIGHT = 13;
 
 /** Draw the job's row: a tick and a name at each last arrival; red if others wait for that rank. */
-export function drawJobRibbon(pen: Pen, scene: JobRibbonScene, y: number): void {
+export function drawJobRibbon(pen: Pen, scene: Frame, y: number): void {
   const { geometry, theme, view, ribbon, lateness } = scene;
   const { lanesX, lanesWidth } = geometry;
   if (ribbon === null) return;
@@ -473,7 +465,7 @@ export function isCoarse(rank: SceneRank, resolution: number): boolean {
   return rank.overview_level !== undefined && levelOf(resolution) < rank.overview_level;
 }
 
-export function drawNoData(pen: Pen, scene: LanesScene): void {
+export function drawNoData(pen: Pen, scene: Frame): void {
   const { geometry, view, job, sight } = scene;
   const { lanesX, lanesWidth, dpr } = geometry;
   const resolution = (view[1] - view[0]) / (lanesWidth * dpr);
@@ -511,7 +503,7 @@ function areaOf(placed: PlacedRow, x0: number, x1: number): Area | null {
 
 function drawGap(
   pen: Pen,
-  scene: LanesScene,
+  scene: Frame,
   placed: PlacedRow,
   x0: number,
   x1: number,
@@ -526,7 +518,7 @@ function drawGap(
 /** Draw text on a plate, at this share of the area's width. */
 function drawWords(
   pen: Pen,
-  { theme }: LanesScene,
+  { theme }: Frame,
   { x0, x1, top, height }: Area,
   words: string,
   share: number,
@@ -574,23 +566,4 @@ export function statsByRank(stats: Stats): StatsByRank {
 
 export function latenessByRank(lateness: Lateness): LatenessByRank {
   return { lateness, at: places(lateness.ranks), late: new Set(lateness.late) };
-}
-
-export interface LanesScene {
-  geometry: Geometry;
-  theme: Theme;
-  paints: Paints;
-  /** Entries of a picture's legend, if it does not show kinds. */
-  keys: readonly ClassKey[] | null;
-  scene: Scene;
-  job: Span;
-  view: Span;
-  sight: Sightings;
-  lateness: LatenessByRank | null;
-  ribbon: Ribbon | null;
-  shade: ShadeOfName | null;
-  /** See `LanePlace`. */
-  hue: ShadeOfName | null;
-  window(lane: number): LaneWindow | null;
-  nameOf(key: number): string;
 }

@@ -1,12 +1,12 @@
 /** Draw the overlays of the rows: selection, hover, brush, ruler, notes, search marks, arrows. */
 
-import type { Brief, Overlay, SelectionJson, Span } from "../protocol/source";
+import type { Brief, Overlay, SelectionJson } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
-import { FONT, type Theme } from "../ui/theme";
-import { type Geometry, xAtTime } from "./camera";
+import { FONT } from "../ui/theme";
+import { xAtTime } from "./camera";
 import { mixed } from "./head";
+import type { Frame } from "./painter";
 import type { Pen } from "./pen";
-import type { Sightings } from "./rows_view";
 import type { PlacedMarks } from "./tile_loader";
 
 export const NO_OVERLAY: Overlay = {
@@ -23,15 +23,10 @@ export const NO_OVERLAY: Overlay = {
   dimmed: new Set(),
 };
 
-export interface OverlayScene {
-  geometry: Geometry;
-  theme: Theme;
-  view: Span;
-  sight: Sightings;
-  overlay: Overlay;
-  searched: PlacedMarks | null;
-  chosen: PlacedMarks | null;
-}
+type OverlayScene = Pick<
+  Frame,
+  "geometry" | "theme" | "view" | "sight" | "overlay" | "searched" | "chosen"
+>;
 
 export function drawOverlay(pen: Pen, scene: OverlayScene): void {
   const { geometry, overlay } = scene;

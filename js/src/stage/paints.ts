@@ -72,13 +72,14 @@ function onDark(theme: Theme): string {
   return theme.name === "dark" ? theme.onKind.compute : theme.ink;
 }
 
-export function shadeOf(name: string): number {
-  return fnv1a32(name) % SHADES;
+/** The shade of events by the hash of their name. */
+export function shadeOf(hash: number): number {
+  return hash % SHADES;
 }
 
-/** The hue of the theme for host calls of this name. */
-export function hueOf(name: string): number {
-  return fnv1a32(name) % THEMES.light.hostHues.length;
+/** The hue of host calls by the hash of their name. */
+export function hueOf(hash: number): number {
+  return hash % THEMES.light.hostHues.length;
 }
 
 /** Colours of columns: entry `kind · (STEPS + 1) + step`. */

@@ -1,25 +1,20 @@
 /** Draw a timeline as SVG through a canvas-like context. */
 
+import { decodeTiles } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
-import type {
-  ClassLook,
-  Kind,
-  Scene,
-  SceneRank,
-  Source,
-  Span,
-  SvgCaption,
-} from "../protocol/source";
+import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
+import type { ClassLook, Kind, Scene, SceneRank, Source, SvgCaption } from "../protocol/source";
 import { formatDuration, formatShare } from "../ui/formats";
 import { FONT, FONT_FAMILY } from "../ui/theme";
-import { type Geometry, nsPerDevicePx } from "./camera";
+import { nsPerDevicePx } from "./camera";
 import { mixed, niceStep } from "./head";
-import { type Frame, paintFrame, type Whole } from "./painter";
+import { EVERYTHING, type Frame, lanesBox, paintParts } from "./painter";
 import { Pen } from "./pen";
 import type { LaneRaster } from "./raster";
-import { type Layout, placeRows } from "./rows";
+import { placeRows } from "./rows";
 import { Sightings } from "./rows_view";
-import { loadWhole, MOST_BINS } from "./tile_loader";
+import { LaneWindows, MOST_BINS } from "./tile_loader";
+import { levelOf, missing, TileStore } from "./tile_store";
 
 const DEFAULTS = {
   fillStyle: "#000000",
@@ -224,7 +219,7 @@ const FAINT = 0.45;
 const OF_DEVICE: ReadonlySet<Kind> = new Set(["compute", "communication", "memory"]);
 
 export function svgOf(frame: Frame, caption: SvgCaption): string {
-  const { width, height } = frame.lanes.geometry;
+  const { width, height } = frame.geometry;
   const above = caption.headline === "" ? 46 : 64;
   const size = { width, height: above + height + BELOW_PX };
   return recorded(size, `${caption.title}, ${caption.words}`, (context, sheet) =>
@@ -240,23 +235,16 @@ function drawPicture(
   caption: SvgCaption,
   above: number,
 ): void {
-  const { geometry, theme, view, scene } = frame.lanes;
-  const { width, dpr, lanesX, lanesWidth, rowsTop, rowsHeight } = geometry;
+  const { geometry, theme, view, scene } = frame;
+  const { width, dpr, lanesX, lanesWidth } = geometry;
   const pen = new Pen(context, dpr);
   pen.rect(0, 0, width, above + geometry.height + BELOW_PX, theme.bg);
   drawTitle(pen, frame, caption);
   drawLegend(pen, frame, above - 10);
   sheet.add(`<g transform="translate(0 ${above})">`);
-  const px = (value: number): number => Math.round(value * dpr);
-  const [left, top] = [px(lanesX), px(rowsTop)];
-  const raster = new SvgRaster(
-    sheet,
-    px(lanesX + lanesWidth) - left,
-    px(rowsTop + rowsHeight) - top,
-    dpr,
-    [left / dpr, top / dpr],
-  );
-  paintFrame(frame, pen, pen, raster);
+  const { left, top, across, down } = lanesBox(geometry);
+  const raster = new SvgRaster(sheet, across, down, dpr, [left / dpr, top / dpr]);
+  paintParts(frame, new Set(EVERYTHING), pen, pen, raster);
   sheet.add("</g>");
   const y = above + geometry.height + 15;
   pen.horizontal(above + geometry.height, 0, width, theme.rule);
@@ -272,7 +260,7 @@ function drawPicture(
 }
 
 function drawTitle(pen: Pen, frame: Frame, { title, words, headline }: SvgCaption): void {
-  const { geometry, theme } = frame.lanes;
+  const { geometry, theme } = frame;
   const room = geometry.width - 24;
   const strong = `600 14px ${FONT_FAMILY}`;
   if (headline !== "") pen.fitted(headline, 12, 20, room, strong, theme.ink);
@@ -284,8 +272,7 @@ function drawTitle(pen: Pen, frame: Frame, { title, words, headline }: SvgCaptio
 
 /** Draw the legend of the colours, as far as there is room. */
 function drawLegend(pen: Pen, frame: Frame, y: number): void {
-  const { geometry, theme } = frame.lanes;
-  const { stats, lateness } = frame.margin;
+  const { geometry, theme, stats, lateness } = frame;
   const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
   const span = stats === null ? 0 : sum(stats.stats.span);
   const waited = lateness === null ? 0 : sum(lateness.lateness.wait);
@@ -299,7 +286,7 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
     x += width + 14;
   };
   const top = y - KEY_PX + 1;
-  const { keys } = frame.lanes;
+  const keys = frame.classes?.keys(theme.name) ?? null;
   for (const { name, looks } of keys ?? []) x = classKey(pen, frame, [x, y], name, looks);
   // With classes, the legend of kinds belongs to the totals on the right.
   const kinds = kindsIn(frame).filter((kind) => keys === null || OF_DEVICE.has(kind));
@@ -323,7 +310,7 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
 /** Draw the swatches and name of a class; returns the left edge of the next one. */
 function classKey(
   pen: Pen,
-  { lanes: { geometry, theme } }: Frame,
+  { geometry, theme }: Frame,
   [left, y]: readonly [number, number],
   name: string,
   looks: readonly ClassLook[],
@@ -343,7 +330,7 @@ function classKey(
 }
 
 /** Kinds that visible rows may have, device kinds first. */
-function kindsIn({ lanes: { scene, sight } }: Frame): Kind[] {
+function kindsIn({ scene, sight }: Frame): Kind[] {
   const rows = sight.placed.map(({ row }) => row);
   const there = kindsThere(
     rows.map(({ rank }) => rank),
@@ -612,30 +599,40 @@ function close(batch: Batch): void {
 
 // Data for a picture of all rows, not only of the visible ones.
 
-/** Load the picture's data; with `late` and `classed` also lateness and the classes of events. */
-export async function loadPicture(
-  source: Source,
-  scene: Scene,
-  shown: { layout: Layout; geometry: Geometry; view: Span; late: boolean; classed: boolean },
-): Promise<Whole> {
-  const { layout, view, late, classed } = shown;
+/** What a picture of all rows has instead of the visible ones. */
+export type Whole = Pick<Frame, "geometry" | "sight" | "view" | "windows" | "ribbon">;
+
+/** Load the data of all rows of the shown view; with `classed` also the classes of events. */
+export async function loadWhole(source: Source, shown: Frame, classed: boolean): Promise<Whole> {
+  const { scene, layout, view, lateness } = shown;
   const { rowsTop, lateRow, lanesWidth, dpr } = shown.geometry;
-  const geometry = {
-    ...shown.geometry,
-    height: rowsTop + layout.height,
-    rowsHeight: layout.height,
-  };
-  const sight = new Sightings(placeRows(layout, 0, rowsTop, layout.height));
-  const ranks = new Set(sight.placed.map(({ row }) => row.rank.rank));
-  const bins = Math.min(MOST_BINS, Math.round(lanesWidth * dpr));
-  const whole = await loadWhole(source, scene, {
-    lanes: sight.spots.flatMap(({ band: { lane, over } }) =>
-      late && over !== undefined ? [lane, over.wait, over.late] : [lane],
-    ),
-    view,
-    resolution: nsPerDevicePx(geometry, view),
-    classed,
-    ribbons: lateRow && late ? { bins, ranks: [...ranks].sort((a, b) => a - b) } : null,
-  });
-  return { ...whole, geometry, sight, view };
+  const { height } = layout;
+  const geometry = { ...shown.geometry, height: rowsTop + height, rowsHeight: height };
+  const sight = new Sightings(placeRows(layout, 0, rowsTop, height));
+  const lanes = sight.spots.flatMap(({ band: { lane, over } }) =>
+    lateness !== null && over !== undefined ? [lane, over.wait, over.late] : [lane],
+  );
+  // Use a separate store without a limit: no tile may be evicted before it is drawn.
+  const store = new TileStore(scene.lanes, Number.POSITIVE_INFINITY);
+  store.classed = classed;
+  const resolution = nsPerDevicePx(geometry, view);
+  const level = levelOf(resolution);
+  for (;;) {
+    const request = missing(store, lanes, level, view, scene.range);
+    if (request === null) break;
+    const { parts } = request;
+    const asked = { level, parts, ...(classed ? { classed } : {}) };
+    store.add(parts, decodeTiles(await source.ask("tiles", asked)));
+  }
+  const windows = new LaneWindows(store);
+  windows.update(lanes, view, resolution, scene.range);
+  let ribbon: Ribbon | null = null;
+  if (lateRow && lateness !== null) {
+    const bins = Math.min(MOST_BINS, Math.round(lanesWidth * dpr));
+    const ranks = new Set(sight.placed.map(({ row }) => row.rank.rank));
+    const asked = { start: Math.floor(view[0]), end: Math.ceil(view[1]), bins };
+    const sorted = [...ranks].sort((a, b) => a - b);
+    ribbon = decodeRibbon(await source.ask("ribbon", { ...asked, ranks: sorted }), asked);
+  }
+  return { geometry, sight, view, windows, ribbon };
 }

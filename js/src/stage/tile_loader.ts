@@ -23,13 +23,11 @@ import type {
   SelectionJson,
   Source,
   Span,
-  Lateness,
-  Stats,
 } from "../protocol/source";
 import { LaneWindow } from "./lane_window";
+import { latenessByRank, type LatenessByRank, statsByRank, type StatsByRank } from "./lanes";
 import {
   levelOf,
-  missing,
   planAhead,
   planVisible,
   type Sight,
@@ -175,12 +173,12 @@ export class StageData {
   readonly store: TileStore;
   readonly windows: LaneWindows;
   private readonly loader: TileLoader;
-  readonly stats: Latest<"stats", Stats>;
+  readonly stats: Latest<"stats", StatsByRank>;
   readonly minimap: Latest<"minimap", Minimap>;
   readonly searched: Latest<"marks", PlacedMarks>;
   readonly chosen: Latest<"marks", PlacedMarks>;
   /** Null until the collectives are matched. */
-  readonly lateness: Latest<"lateness", Lateness>;
+  readonly lateness: Latest<"lateness", LatenessByRank>;
   /** Late arrivals at collectives; null until they are known. */
   readonly ribbon: Latest<"ribbon", Ribbon>;
   private readonly hasDevice: boolean;
@@ -197,8 +195,8 @@ export class StageData {
       waitMs: number,
       decode: (reply: Answer<Op>, request: Requests[Op]) => T,
     ) => new Latest(source, op, waitMs, decode, () => onChange(op));
-    this.stats = latest("stats", STATS_WAIT_MS, ({ reply }) => reply);
-    this.lateness = latest("lateness", STATS_WAIT_MS, ({ reply }) => reply);
+    this.stats = latest("stats", STATS_WAIT_MS, ({ reply }) => statsByRank(reply));
+    this.lateness = latest("lateness", STATS_WAIT_MS, ({ reply }) => latenessByRank(reply));
     this.ribbon = latest("ribbon", STATS_WAIT_MS, decodeRibbon);
     this.minimap = latest("minimap", MINIMAP_WAIT_MS, decodeMinimap);
     const marks = () =>
@@ -277,61 +275,16 @@ function picksEvents(selection: SelectionJson | null): boolean {
   return selection !== null && (selection.query !== null || selection.ids !== null);
 }
 
-// Data of all rows of a view, hidden ones included, for a picture.
-
-export interface WholeRows {
-  windows: LaneWindows;
-  names: ReadonlyMap<number, string>;
-  ribbon: Ribbon | null;
-}
-
-interface Wanted {
-  lanes: readonly number[];
-  view: Span;
-  /** ns per device px. */
-  resolution: number;
-  /** With the class of each event. */
-  classed: boolean;
-  /** Ranks whose late arrivals are shown, and in how many bins; null for none. */
-  ribbons: { ranks: readonly number[]; bins: number } | null;
-}
-
-export async function loadWhole(source: Source, scene: Scene, wanted: Wanted): Promise<WholeRows> {
-  const { lanes, view, resolution, classed, ribbons } = wanted;
-  // Use a separate store without a limit: no tile may be evicted before it is drawn.
-  const store = new TileStore(scene.lanes, Number.POSITIVE_INFINITY);
-  store.classed = classed;
-  const level = levelOf(resolution);
-  for (;;) {
-    const request = missing(store, lanes, level, view, scene.range);
-    if (request === null) break;
-    const { parts } = request;
-    store.add(
-      parts,
-      decodeTiles(await source.ask("tiles", { level, parts, ...(classed ? { classed } : {}) })),
-    );
-  }
-  const windows = new LaneWindows(store);
-  windows.update(lanes, view, resolution, scene.range);
-  let ribbon: Ribbon | null = null;
-  if (ribbons !== null) {
-    const asked = { start: Math.floor(view[0]), end: Math.ceil(view[1]), bins: ribbons.bins };
-    const reply = await source.ask("ribbon", { ...asked, ranks: ribbons.ranks });
-    ribbon = decodeRibbon(reply, asked);
-  }
-  return { windows, names: store.names, ribbon };
-}
-
 // Lane windows of the visible lanes, cached while they may return.
 
 /** Number of cached windows in addition to the visible ones. */
 const SPARE = 256;
 
-class LaneWindows {
+export class LaneWindows {
   pending = false;
   private readonly windows = new Map<number, LaneWindow>();
 
-  constructor(private readonly store: TileStore) {}
+  constructor(readonly store: TileStore) {}
 
   get(lane: number): LaneWindow | null {
     return this.windows.get(lane) ?? null;

@@ -3,6 +3,7 @@
 import { TILE_CELLS, type TilesReply } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import type { Span } from "../protocol/source";
+import { fnv1a32 } from "./paints";
 
 /** 256 cells of one lane. Slices are in lane order. */
 export interface Tile {
@@ -70,6 +71,8 @@ export const EMPTY: Tile = {
 export class TileStore {
   /** Short names by key. Kernel and page number names differently: keys are the store's own. */
   readonly names = new Map<number, string>();
+  /** Hashes of the names, for colours. */
+  readonly hashes: number[] = [];
   private readonly keys = new Map<string, number>();
   /** Incremented with each change of a lane's tiles, to invalidate data derived from them. */
   readonly versions: Uint32Array;
@@ -119,6 +122,7 @@ export class TileStore {
       const key = this.keys.get(name) ?? this.keys.size;
       this.keys.set(name, key);
       this.names.set(key, name);
+      this.hashes[key] ??= fnv1a32(name);
       found.set(Number(given), key);
     }
     return found;
