@@ -3,9 +3,8 @@
 import { hasDevice } from "../protocol/scene";
 import type { SceneRank } from "../protocol/source";
 import { formatCount, formatDuration, formatShare, formatTime, formatValue } from "../ui/formats";
-import { FONT, type Theme } from "../ui/theme";
+import { FONT, shade, type Theme } from "../ui/theme";
 import type { Geometry } from "./camera";
-import { mixed } from "./head";
 import type { LatenessByRank, StatsByRank } from "./lanes";
 import { LATE_TINT } from "./paints";
 import type { Frame } from "./painter";
@@ -119,7 +118,7 @@ const BRIEF: Readonly<Record<string, string>> = { compute: "GPU" };
 
 /** Background of a row. */
 export function rowGround(theme: Theme, late: boolean): string {
-  return late ? mixed(theme.late, theme.bg, LATE_TINT) : theme.bg;
+  return late ? shade([theme.bg, theme.late], LATE_TINT) : theme.bg;
 }
 
 export function drawGutter(pen: Pen, frame: Frame): void {

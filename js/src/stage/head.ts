@@ -1,11 +1,12 @@
 /** Draw the area above the rows: minimap, axis, steps and phases. */
 
 import type { Minimap } from "../protocol/decode";
+import { timeOfBin } from "../protocol/ribbon";
 import type { SceneStep, Span } from "../protocol/source";
 import { formatAxis, formatDuration, wholeName } from "../ui/formats";
-import { FONT, type Theme } from "../ui/theme";
+import { FONT, shade, type Theme } from "../ui/theme";
 import { xAtTime } from "./camera";
-import { drawJobRibbon } from "./lanes";
+import { MARK_PX, strength } from "./lanes";
 import { mix, pack, type partsAt, rgb } from "./paints";
 import type { Frame } from "./painter";
 import type { Pen } from "./pen";
@@ -156,7 +157,7 @@ function inView(steps: readonly SceneStep[], view: Span): SceneStep[] {
 
 function drawSteps(pen: Pen, head: Frame, y: number): void {
   const { geometry, theme, scene, view } = head;
-  const tint = mixed(theme.kind.annotation, theme.bg, theme.annotationTint);
+  const tint = shade([theme.bg, theme.kind.annotation], theme.annotationTint);
   const left = geometry.lanesX;
   const right = left + geometry.lanesWidth;
   let lastEdge = Number.NEGATIVE_INFINITY;
@@ -215,9 +216,53 @@ export function drawStepLines(pen: Pen, head: Frame, bottom: number): void {
   }
 }
 
-export function mixed(a: string, b: string, share: number): string {
-  const { r, g, b: blue } = mix(rgb(a), rgb(b), share);
-  return `rgb(${r} ${g} ${blue})`;
+const TICK_HEIGHT = 13;
+/** A name needs more than this, CSS px. */
+const LEAST_ROOM = 5;
+/** Min strength of a tick, so that the shortest wait is visible. */
+const WEAKEST = 0.18;
+
+/** Draw the job's row: a tick and a name at each last arrival; red if others wait for that rank. */
+function drawJobRibbon(pen: Pen, scene: Frame, y: number): void {
+  const { geometry, theme, view, ribbon, lateness } = scene;
+  const { lanesX, lanesWidth } = geometry;
+  if (ribbon === null) return;
+  if (ribbon.of === 0) {
+    pen.fitted("no collectives matched", lanesX + 6, y + 11, lanesWidth, FONT.label, theme.ink3);
+    return;
+  }
+  const xs = Array.from(ribbon.jobBin, (bin) => xAtTime(geometry, view, timeOfBin(ribbon, bin)));
+  const end = lanesX + lanesWidth;
+  const inkOf = (rank: number) => (lateness?.late.has(rank) === true ? theme.late : theme.ink3);
+  const drawn = xs.flatMap((x, at) =>
+    ribbon.jobWait[at]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [at],
+  );
+  const widthOf = (at: number) =>
+    Math.min(MARK_PX, Math.max(Math.min(xs[at + 1] ?? end, end) - xs[at]!, pen.hairline));
+  for (const at of drawn) {
+    const share = WEAKEST + (1 - WEAKEST) * strength(ribbon.jobWait[at]!, ribbon.jobMost);
+    const ink = shade([theme.bg, inkOf(ribbon.jobRank[at]!)], share);
+    pen.rect(xs[at]!, y + 1, widthOf(at), TICK_HEIGHT, ink);
+  }
+  // Label the most expensive arrivals first, before or after the tick; use each gap only once.
+  const used = new Set<number>();
+  for (const at of drawn.sort((a, b) => ribbon.jobWait[b]! - ribbon.jobWait[a]! || a - b)) {
+    const rank = ribbon.jobRank[at]!;
+    if (rank < 0) continue;
+    const x = xs[at]!;
+    const words = [`rank ${rank}`, String(rank)];
+    const behind = x + widthOf(at) + 2;
+    const before = at > 0 ? xs[at - 1]! + MARK_PX : lanesX;
+    for (const [gap, edge, room, align] of [
+      [at, behind, Math.min(xs[at + 1] ?? end, end) - behind - 4, "left"],
+      [at - 1, x - 2, x - 2 - Math.max(before, lanesX) - 4, "right"],
+    ] as const) {
+      if (used.has(gap) || room < LEAST_ROOM) continue;
+      if (pen.firstFit(words, edge, y + 11, room, FONT.label, inkOf(rank), align) === 0) continue;
+      used.add(gap);
+      break;
+    }
+  }
 }
 
 function largest(start: number, end: number): number {

@@ -6,7 +6,7 @@ import type { SceneRank, Lateness, Stats } from "../protocol/source";
 import { FONT } from "../ui/theme";
 import { xAtTime } from "./camera";
 import { type LaneWindow, pixelsOf, residual, SLOT } from "./lane_window";
-import { mix, type Paints, rgb, STEPS } from "./paints";
+import { type Paints, STEPS } from "./paints";
 import type { Frame } from "./painter";
 import type { Pen } from "./pen";
 import type { LaneRaster } from "./raster";
@@ -347,11 +347,7 @@ function eachColumn(
 // Ribbons of lateness: a mark at each arrival at a collective; later arrivals are stronger.
 
 /** Width of a mark if the next one leaves room, CSS px. */
-const MARK_PX = 2;
-/** A name needs more than this, CSS px. */
-const LEAST_ROOM = 5;
-/** Min strength of a tick in the job's row, so that the shortest wait is visible. */
-const WEAKEST = 0.18;
+export const MARK_PX = 2;
 
 /** Strength of a lateness: its root, since values differ by orders of magnitude. */
 export function strength(ns: number, most: number): number {
@@ -403,52 +399,6 @@ export function drawRibbon(
       raster.rect(x, y0, Math.max(x + 1, Math.min(x + width, next)), y1, colour);
     }
     next = x;
-  }
-}
-
-const TICK_HEIGHT = 13;
-
-/** Draw the job's row: a tick and a name at each last arrival; red if others wait for that rank. */
-export function drawJobRibbon(pen: Pen, scene: Frame, y: number): void {
-  const { geometry, theme, view, ribbon, lateness } = scene;
-  const { lanesX, lanesWidth } = geometry;
-  if (ribbon === null) return;
-  if (ribbon.of === 0) {
-    pen.fitted("no collectives matched", lanesX + 6, y + 11, lanesWidth, FONT.label, theme.ink3);
-    return;
-  }
-  const ground = rgb(theme.bg);
-  const xs = Array.from(ribbon.jobBin, (bin) => xAtTime(geometry, view, timeOfBin(ribbon, bin)));
-  const end = lanesX + lanesWidth;
-  const inkOf = (rank: number) => (lateness?.late.has(rank) === true ? theme.late : theme.ink3);
-  const drawn = xs.flatMap((x, at) =>
-    ribbon.jobWait[at]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [at],
-  );
-  const widthOf = (at: number) =>
-    Math.min(MARK_PX, Math.max(Math.min(xs[at + 1] ?? end, end) - xs[at]!, pen.hairline));
-  for (const at of drawn) {
-    const share = WEAKEST + (1 - WEAKEST) * strength(ribbon.jobWait[at]!, ribbon.jobMost);
-    const { r, g, b } = mix(rgb(inkOf(ribbon.jobRank[at]!)), ground, share);
-    pen.rect(xs[at]!, y + 1, widthOf(at), TICK_HEIGHT, `rgb(${r} ${g} ${b})`);
-  }
-  // Label the most expensive arrivals first, before or after the tick; use each gap only once.
-  const used = new Set<number>();
-  for (const at of drawn.sort((a, b) => ribbon.jobWait[b]! - ribbon.jobWait[a]! || a - b)) {
-    const rank = ribbon.jobRank[at]!;
-    if (rank < 0) continue;
-    const x = xs[at]!;
-    const words = [`rank ${rank}`, String(rank)];
-    const behind = x + widthOf(at) + 2;
-    const before = at > 0 ? xs[at - 1]! + MARK_PX : lanesX;
-    for (const [gap, edge, room, align] of [
-      [at, behind, Math.min(xs[at + 1] ?? end, end) - behind - 4, "left"],
-      [at - 1, x - 2, x - 2 - Math.max(before, lanesX) - 4, "right"],
-    ] as const) {
-      if (used.has(gap) || room < LEAST_ROOM) continue;
-      if (pen.firstFit(words, edge, y + 11, room, FONT.label, inkOf(rank), align) === 0) continue;
-      used.add(gap);
-      break;
-    }
   }
 }
 

@@ -2,9 +2,8 @@
 
 import type { Brief, Overlay, SelectionJson } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
-import { FONT } from "../ui/theme";
+import { FONT, shade } from "../ui/theme";
 import { xAtTime } from "./camera";
-import { mixed } from "./head";
 import type { Frame } from "./painter";
 import type { Pen } from "./pen";
 import type { PlacedMarks } from "./tile_loader";
@@ -185,7 +184,7 @@ function drawNote(pen: Pen, scene: OverlayScene, note: Overlay["notes"][number])
   const x1 = xAtTime(geometry, view, note.end);
   const colour = note.kept ? theme.focus : theme.ink2;
   const spans = note.end > note.start;
-  if (spans) pen.rect(x0, top, x1 - x0, 7, mixed(colour, theme.bg, 0.25));
+  if (spans) pen.rect(x0, top, x1 - x0, 7, shade([theme.bg, colour], 0.25));
   for (const x of spans ? [x0, x1] : [x0]) {
     if (note.kept) pen.vertical(x, top, geometry.height, colour);
     else pen.dashed(x, top, geometry.height, colour);

@@ -166,7 +166,7 @@ function rasterise(raster: LaneRaster, lanes: Frame): void {
   const shade = shadeIn(lanes);
   const px = (y: number) => Math.round((y - rowsTop) * dpr);
   raster.clip(0, raster.height);
-  raster.clear(paints.bg);
+  raster.rect(0, 0, raster.width, raster.height, paints.bg);
   const place: LanePlace = {
     form: "solid",
     y0: 0,

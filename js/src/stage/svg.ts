@@ -3,11 +3,11 @@
 import { decodeTiles } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
-import type { ClassLook, Kind, Scene, SceneRank, Source, SvgCaption } from "../protocol/source";
+import type { Kind, Scene, SceneRank, Source, SvgCaption } from "../protocol/source";
 import { formatDuration, formatShare } from "../ui/formats";
-import { FONT, FONT_FAMILY } from "../ui/theme";
+import { FONT, FONT_FAMILY, shade } from "../ui/theme";
 import { nsPerDevicePx } from "./camera";
-import { mixed, niceStep } from "./head";
+import { niceStep } from "./head";
 import { EVERYTHING, type Frame, lanesBox, paintParts } from "./painter";
 import { Pen } from "./pen";
 import type { LaneRaster } from "./raster";
@@ -16,34 +16,19 @@ import { Sightings } from "./rows_view";
 import { LaneWindows, MOST_BINS } from "./tile_loader";
 import { levelOf, missing, TileStore } from "./tile_store";
 
-const DEFAULTS = {
-  fillStyle: "#000000",
-  strokeStyle: "#000000",
-  lineWidth: 1,
-  lineJoin: "miter",
-  globalAlpha: 1,
-  font: `11px ${FONT_FAMILY}`,
-  textAlign: "left",
-  textBaseline: "alphabetic",
-};
-type Settings = typeof DEFAULTS;
-
 const ANCHORS: Readonly<Record<string, string>> = { right: "end", center: "middle" };
 
-class SvgContext implements Settings {
-  fillStyle = DEFAULTS.fillStyle;
-  strokeStyle = DEFAULTS.strokeStyle;
-  lineWidth = DEFAULTS.lineWidth;
-  lineJoin = DEFAULTS.lineJoin;
-  globalAlpha = DEFAULTS.globalAlpha;
-  font = DEFAULTS.font;
-  textAlign = DEFAULTS.textAlign;
-  textBaseline = DEFAULTS.textBaseline;
-  private readonly saved: { settings: Record<string, unknown>; groups: number }[] = [];
+class SvgContext {
+  fillStyle = "#000000";
+  strokeStyle = "#000000";
+  lineWidth = 1;
+  lineJoin = "miter";
+  globalAlpha = 1;
+  font = `11px ${FONT_FAMILY}`;
+  textAlign = "left";
+  private readonly saved: { settings: object; groups: number }[] = [];
   private groups = 0;
   private data = "";
-  /** The rectangles of the current path; null if it has other shapes. */
-  private rects: [x: number, y: number, width: number, height: number][] | null = [];
   private clips = 0;
 
   constructor(
@@ -56,8 +41,8 @@ class SvgContext implements Settings {
   }
 
   save(): void {
-    const names = Object.keys(DEFAULTS) as (keyof Settings)[];
-    const settings = Object.fromEntries(names.map((name) => [name, this[name]]));
+    const { fillStyle, strokeStyle, lineWidth, lineJoin, globalAlpha, font, textAlign } = this;
+    const settings = { fillStyle, strokeStyle, lineWidth, lineJoin, globalAlpha, font, textAlign };
     this.saved.push({ settings, groups: this.groups });
     this.groups = 0;
   }
@@ -72,35 +57,33 @@ class SvgContext implements Settings {
 
   beginPath(): void {
     this.data = "";
-    this.rects = [];
   }
 
   moveTo(x: number, y: number): void {
-    this.line(`M${num(x)} ${num(y)}`);
+    this.data += `M${num(x)} ${num(y)}`;
   }
 
   lineTo(x: number, y: number): void {
-    this.line(`L${num(x)} ${num(y)}`);
+    this.data += `L${num(x)} ${num(y)}`;
   }
 
   bezierCurveTo(...places: [number, number, number, number, number, number]): void {
-    this.line(`C${places.map(num).join(" ")}`);
+    this.data += `C${places.map(num).join(" ")}`;
   }
 
   closePath(): void {
-    this.line("z");
+    this.data += "z";
   }
 
   rect(x: number, y: number, width: number, height: number): void {
-    this.rects?.push([x, y, width, height]);
-    this.data += boxPath(x, y, width, height);
+    this.data += `M${num(x)} ${num(y)}h${num(width)}v${num(height)}h${num(-width)}z`;
   }
 
   /** Whole circles only. */
   arc(x: number, y: number, radius: number): void {
     const r = num(radius);
-    this.line(`M${num(x - radius)} ${num(y)}a${r} ${r} 0 1 0 ${num(2 * radius)} 0`);
-    this.line(`a${r} ${r} 0 1 0 ${num(-2 * radius)} 0z`);
+    this.data += `M${num(x - radius)} ${num(y)}a${r} ${r} 0 1 0 ${num(2 * radius)} 0`;
+    this.data += `a${r} ${r} 0 1 0 ${num(-2 * radius)} 0z`;
   }
 
   clip(): void {
@@ -115,15 +98,15 @@ class SvgContext implements Settings {
 
   fill(): void {
     const fill = attribute("fill", this.fillStyle, this.globalAlpha);
-    if (this.rects !== null) {
-      for (const [x, y, width, height] of this.rects) {
-        this.sheet.box(x, y, x + width, y + height, fill);
-      }
-    } else this.sheet.add(`<path d="${this.data}" ${fill}/>`);
+    this.sheet.add(`<path d="${this.data}" ${fill}/>`);
   }
 
   stroke(): void {
-    this.sheet.add(`<path d="${this.data}" fill="none" ${this.pen()}/>`);
+    const { strokeStyle, globalAlpha, lineWidth, lineJoin } = this;
+    const pen = attribute("stroke", strokeStyle, globalAlpha);
+    const wide = lineWidth === 1 ? "" : ` stroke-width="${num(lineWidth)}"`;
+    const join = lineJoin === "miter" ? "" : ` stroke-linejoin="${lineJoin}"`;
+    this.sheet.add(`<path d="${this.data}" fill="none" ${pen}${wide}${join}/>`);
   }
 
   fillRect(x: number, y: number, width: number, height: number): void {
@@ -132,8 +115,9 @@ class SvgContext implements Settings {
   }
 
   strokeRect(x: number, y: number, width: number, height: number): void {
-    const data = boxPath(x, y, width, height);
-    this.sheet.add(`<path d="${data}" fill="none" ${this.pen()}/>`);
+    this.beginPath();
+    this.rect(x, y, width, height);
+    this.stroke();
   }
 
   clearRect(): void {
@@ -176,22 +160,6 @@ class SvgContext implements Settings {
       }
     }
   }
-
-  private line(data: string): void {
-    this.rects = null;
-    this.data += data;
-  }
-
-  private pen(): string {
-    const { strokeStyle, globalAlpha, lineWidth, lineJoin } = this;
-    const wide = lineWidth === 1 ? "" : ` stroke-width="${num(lineWidth)}"`;
-    const join = lineJoin === "miter" ? "" : ` stroke-linejoin="${lineJoin}"`;
-    return attribute("stroke", strokeStyle, globalAlpha) + wide + join;
-  }
-}
-
-function boxPath(x: number, y: number, width: number, height: number): string {
-  return `M${num(x)} ${num(y)}h${num(width)}v${num(height)}h${num(-width)}z`;
 }
 
 /** Record the drawing of `paint` as an SVG document. */
@@ -276,30 +244,38 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
   const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
   const span = stats === null ? 0 : sum(stats.stats.span);
   const waited = lateness === null ? 0 : sum(lateness.lateness.wait);
-  let x = geometry.lanesX;
-  const key = (word: string, share: number | undefined, swatch: (x: number) => void): void => {
-    const text = share === undefined ? word : `${word} ${formatShare(share)}`;
-    const width = KEY_PX + 4 + pen.width(text, FONT.label);
-    if (x + width > geometry.width - 12) return;
-    swatch(x);
-    pen.text(text, x + KEY_PX + 4, y, FONT.label, theme.ink2);
-    x += width + 14;
-  };
   const top = y - KEY_PX + 1;
+  let x = geometry.lanesX;
+  const key = (text: string, ...swatches: ((left: number) => void)[]): void => {
+    const words = x + swatches.length * (KEY_PX + 2) + 2;
+    const end = words + pen.width(text, FONT.label);
+    if (end > geometry.width - 12) return;
+    swatches.forEach((draw, at) => draw(x + at * (KEY_PX + 2)));
+    pen.text(text, words, y, FONT.label, theme.ink2);
+    x = end + 14;
+  };
   const keys = frame.classes?.keys(theme.name) ?? null;
-  for (const { name, looks } of keys ?? []) x = classKey(pen, frame, [x, y], name, looks);
+  for (const { name, looks } of keys ?? []) {
+    const swatches = looks.map(({ colour, hatched, faint }) => (left: number) => {
+      const fill = faint === true ? shade([theme.lane, colour], FAINT) : colour;
+      if (hatched) pen.hatched(left, top, KEY_PX, KEY_PX, theme.bg, colour);
+      else pen.rect(left, top, KEY_PX, KEY_PX, fill);
+    });
+    key(name, ...swatches);
+  }
   // With classes, the legend of kinds belongs to the totals on the right.
   const kinds = kindsIn(frame).filter((kind) => keys === null || OF_DEVICE.has(kind));
   for (const kind of geometry.margin > 0 || keys === null ? kinds : []) {
     const word = { communication: "comm", cpu: "CPU" }[kind as string] ?? kind;
-    key(word, stats?.stats.kinds[kind], (left) =>
+    const share = stats?.stats.kinds[kind];
+    key(share === undefined ? word : `${word} ${formatShare(share)}`, (left) =>
       pen.rect(left, top, KEY_PX, KEY_PX, theme.kind[kind]),
     );
     if (kind !== "communication" || waited <= 0) continue;
-    key("waiting", span > 0 ? waited / span : undefined, (left) =>
+    key(span > 0 ? `waiting ${formatShare(waited / span)}` : "waiting", (left) =>
       pen.hatched(left, top, KEY_PX, KEY_PX, theme.waitFill, theme.waitLine),
     );
-    key("late", undefined, (left) => {
+    key("late", (left) => {
       const named = lateness !== null && lateness.late.size > 0;
       pen.rect(left, top, KEY_PX, KEY_PX, named ? theme.lateFill : theme.bg);
       pen.frame(left, top, KEY_PX, KEY_PX, named ? theme.late : theme.ink3, 1);
@@ -307,35 +283,11 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
   }
 }
 
-/** Draw the swatches and name of a class; returns the left edge of the next one. */
-function classKey(
-  pen: Pen,
-  { geometry, theme }: Frame,
-  [left, y]: readonly [number, number],
-  name: string,
-  looks: readonly ClassLook[],
-): number {
-  const words = left + looks.length * (KEY_PX + 2) + 2;
-  const end = words + pen.width(name, FONT.label);
-  if (end > geometry.width - 12) return left;
-  const top = y - KEY_PX + 1;
-  looks.forEach(({ colour, hatched, faint }, at) => {
-    const x = left + at * (KEY_PX + 2);
-    if (hatched) pen.hatched(x, top, KEY_PX, KEY_PX, theme.bg, colour);
-    else
-      pen.rect(x, top, KEY_PX, KEY_PX, faint === true ? mixed(colour, theme.lane, FAINT) : colour);
-  });
-  pen.text(name, words, y, FONT.label, theme.ink2);
-  return end + 14;
-}
-
 /** Kinds that visible rows may have, device kinds first. */
 function kindsIn({ scene, sight }: Frame): Kind[] {
   const rows = sight.placed.map(({ row }) => row);
-  const there = kindsThere(
-    rows.map(({ rank }) => rank),
-    scene,
-  );
+  const ranks = rows.map(({ rank }) => rank);
+  const there = kindsThere(ranks, scene);
   there.sync &&= rows.some(({ track }) => track !== null);
   return (Object.keys(there) as Kind[]).filter((kind) => there[kind]);
 }
@@ -376,10 +328,6 @@ class SvgRaster implements LaneRaster {
   clip(top: number, bottom: number): void {
     this.top = Math.max(0, Math.min(top, this.height));
     this.bottom = Math.max(this.top, Math.min(bottom, this.height));
-  }
-
-  clear(colour: number): void {
-    this.rect(0, 0, this.width, this.height, colour);
   }
 
   rect(x0: number, y0: number, x1: number, y1: number, colour: number): void {
@@ -469,24 +417,6 @@ interface Batch {
   open: Skyline | null;
 }
 
-interface Paint {
-  colour: string;
-  alpha: number;
-}
-
-/** A CSS colour in a form that every SVG reader supports: six digits, and an opacity. */
-function paintOf(css: string): Paint {
-  const channels = /^rgb\((\d+) (\d+) (\d+)\)$/.exec(css);
-  if (channels !== null) {
-    const digits = channels.slice(1).map((part) => Number(part).toString(16).padStart(2, "0"));
-    return { colour: `#${digits.join("")}`, alpha: 1 };
-  }
-  if (/^#[0-9a-f]{8}$/i.test(css)) {
-    return { colour: css.slice(0, 7), alpha: Number.parseInt(css.slice(7), 16) / 255 };
-  }
-  return { colour: css, alpha: 1 };
-}
-
 /** A coordinate with at most two decimals, without trailing zeros. */
 function num(value: number): string {
   return String(Math.round(value * 100) / 100 || 0);
@@ -505,12 +435,12 @@ export function escaped(text: string): string {
   );
 }
 
-/** Attributes of a fill or a stroke. */
+/** Attributes of a fill or a stroke: six digits and an opacity, which every SVG reader knows. */
 export function attribute(name: "fill" | "stroke", css: string, alpha: number): string {
-  const paint = paintOf(css);
-  const covers = paint.alpha * alpha;
+  const [, colour = css, own = "ff"] = /^(#[0-9a-f]{6})([0-9a-f]{2})$/i.exec(css) ?? [];
+  const covers = (Number.parseInt(own, 16) / 255) * alpha;
   const opacity = covers >= 0.999 ? "" : ` ${name}-opacity="${num(covers)}"`;
-  return `${name}="${paint.colour}"${opacity}`;
+  return `${name}="${colour}"${opacity}`;
 }
 
 export class Sheet {
