@@ -201,7 +201,7 @@ function drawRects(
     }
     const edge = edgeWidth(x1 - x0, paints.edgePx[kind]!, dpr);
     const hue = hueOf !== null && kind === paints.host ? hueOf(sliceName[i]!) : -1;
-    const line = hue < 0 ? paints.edge[code]! : paints.hostEdge[hue]!;
+    const line = hue < 0 ? paints.solid[code]! : paints.hostEdge[hue]!;
     const tint = hue < 0 ? paints.tint[code]! : paints.hostTint[hue]!;
     if (from >= start) {
       raster.rect(x0, y0, Math.min(x0 + edge, right), y1, line);

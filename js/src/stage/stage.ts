@@ -59,7 +59,7 @@ export class Stage {
   private overlay = NO_OVERLAY;
   private readonly paints = kept(
     (theme: Theme, { kinds }: Scene, classes: Classes | null, dimmed: ReadonlySet<Kind>) =>
-      classes === null ? paintsOf(theme, kinds, dimmed) : classPaints(theme, kinds, classes),
+      classes === null ? paintsOf(theme, kinds, dimmed) : classPaints(theme, classes),
   );
   private readonly minimap = kept(minimapOf);
   private readonly typicalStep = kept(stepLength);
