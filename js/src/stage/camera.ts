@@ -3,63 +3,43 @@
 import type { Span } from "../protocol/source";
 import { SIZE } from "../ui/theme";
 
-interface Journey {
-  from: Span;
-  began: number;
-  length: number;
-}
-
 export class Camera {
-  private shown: Span;
-  private goal: Span;
-  private journey: Journey | null = null;
-  job: Span;
+  readonly job: Span;
+  view: Span;
+  /** Target view of the current animation. */
+  target: Span;
+  private journey: { from: Span; began: number; length: number } | null = null;
 
   constructor(range: Span) {
     this.job = jobSpan(range);
-    this.shown = this.job;
-    this.goal = this.job;
-  }
-
-  get view(): Span {
-    return this.shown;
-  }
-
-  /** Target view of the current animation. */
-  get target(): Span {
-    return this.goal;
+    this.view = this.job;
+    this.target = this.job;
   }
 
   get moving(): boolean {
     return this.journey !== null;
   }
 
-  /** Change the job: show all of it, unless the view is within it. */
-  reset(range: Span): void {
-    this.job = jobSpan(range);
-    this.journey = null;
-    this.shown = this.job;
-    this.goal = this.job;
-  }
-
   /** Go to `view` in `length` ms; true if the shown view has changed immediately. */
   go(view: Span, length: number, now: number): boolean {
-    this.goal = clampView(view, this.job);
-    const here = this.goal[0] === this.shown[0] && this.goal[1] === this.shown[1];
-    if (length <= 0 || here) {
-      this.journey = null;
-      return this.arrive();
+    this.target = clampView(view, this.job);
+    const isThere = this.target[0] === this.view[0] && this.target[1] === this.view[1];
+    if (length > 0 && !isThere) {
+      this.journey = { from: this.view, began: now, length };
+      return false;
     }
-    this.journey = { from: this.shown, began: now, length };
-    return false;
+    this.journey = null;
+    this.view = this.target;
+    return !isThere;
   }
 
   zoom(factor: number, atTime: number, length: number, now: number): boolean {
-    // Start from the goal, so that quick repeated steps add up. Measure the pointer's time in the
-    // goal as well, to keep it under the pointer.
-    const share = (atTime - this.shown[0]) / (this.shown[1] - this.shown[0]);
-    const at = this.goal[0] + share * (this.goal[1] - this.goal[0]);
-    return this.go(zoomed(this.goal, factor, at), length, now);
+    // Start from the target, so that quick repeated steps add up. Measure the pointer's time in
+    // the target as well, to keep it under the pointer.
+    const { view, target } = this;
+    const share = (atTime - view[0]) / (view[1] - view[0]);
+    const at = target[0] + share * (target[1] - target[0]);
+    return this.go(zoomed(target, factor, at), length, now);
   }
 
   /** Advance the animation; true while the view changes. */
@@ -67,19 +47,9 @@ export class Camera {
     if (this.journey === null) return false;
     const { from, began, length } = this.journey;
     const share = (now - began) / length;
-    if (share >= 1) {
-      this.journey = null;
-      this.shown = this.goal;
-    } else {
-      this.shown = between(from, this.goal, ease(share));
-    }
+    this.view = between(from, this.target, ease(share));
+    if (share >= 1) this.journey = null;
     return true;
-  }
-
-  private arrive(): boolean {
-    const changed = this.shown[0] !== this.goal[0] || this.shown[1] !== this.goal[1];
-    this.shown = this.goal;
-    return changed;
   }
 }
 

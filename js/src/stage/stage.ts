@@ -43,7 +43,7 @@ const REST_MS = 250;
 export class Stage {
   readonly el = document.createElement("div");
   private readonly painter = new Painter();
-  private readonly camera: Camera;
+  private camera: Camera;
   private readonly ended = new AbortController();
   private readonly scrollbar: Scrollbar;
   private readonly calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -111,7 +111,7 @@ export class Stage {
     this.data.destroy();
     this.scene = scene;
     this.data = this.openData();
-    this.camera.reset(scene.range);
+    this.camera = new Camera(scene.range);
     this.arrivedAt = null;
     this.measured = false;
     this.measure();
