@@ -44,8 +44,6 @@ export const RETRY_MS = 1500;
 const MOST_BYTES = 800_000;
 
 export class TileLoader {
-  /** The last failure, null after a success. */
-  error: Error | null = null;
   private sight: Sight | null = null;
   private inFlight = false;
   private failures = 0;
@@ -70,11 +68,6 @@ export class TileLoader {
   rest(): void {
     this.sight = null;
     clearTimeout(this.idleTimer);
-  }
-
-  /** Return whether the picture lacks tiles. */
-  get pending(): boolean {
-    return this.sight !== null && planVisible(this.store, this.sight) !== null;
   }
 
   destroy(): void {
@@ -115,15 +108,13 @@ export class TileLoader {
       const reply = await unpacked(await this.source.ask("tiles", asked, this.aborter.signal));
       if (this.aborter.signal.aborted) return;
       this.store.add(answered(parts, reply.reply.left), decodeTiles(reply));
-      this.error = null;
       this.failures = 0;
       this.inFlight = false;
       this.onTiles();
       this.pump();
-    } catch (error) {
+    } catch {
       this.inFlight = false;
       if (this.aborter.signal.aborted) return;
-      this.error = error instanceof Error ? error : new Error(String(error));
       this.failures += 1;
       this.onTiles();
       this.retryTimer = window.setTimeout(() => {
@@ -181,6 +172,7 @@ export class StageData {
   readonly lateness: Latest<"lateness", LatenessByRank>;
   /** Late arrivals at collectives; null until they are known. */
   readonly ribbon: Latest<"ribbon", Ribbon>;
+  private readonly asks: Pick<Latest<never, never>, "retry" | "destroy">[] = [];
   private readonly hasDevice: boolean;
   private readonly hasCollectives: boolean;
 
@@ -194,7 +186,11 @@ export class StageData {
       op: Op,
       waitMs: number,
       decode: (reply: Answer<Op>, request: Requests[Op]) => T,
-    ) => new Latest(source, op, waitMs, decode, () => onChange(op));
+    ) => {
+      const made = new Latest(source, op, waitMs, decode, () => onChange(op));
+      this.asks.push(made);
+      return made;
+    };
     this.stats = latest("stats", STATS_WAIT_MS, ({ reply }) => statsByRank(reply));
     this.lateness = latest("lateness", STATS_WAIT_MS, ({ reply }) => latenessByRank(reply));
     this.ribbon = latest("ribbon", STATS_WAIT_MS, decodeRibbon);
@@ -218,7 +214,7 @@ export class StageData {
     target: Span,
     width: number,
     overlay: Overlay,
-    ribbons: { bins: number; ranks: readonly number[] } | null = null,
+    ribbons: { bins: number; ranks: readonly number[] } | null,
   ): void {
     // Load tiles for the end of an animation, not for its path: one request instead of five.
     const lanes = this.lateness.value === null ? sight.lanes : [...sight.lanes, ...over];
@@ -258,11 +254,6 @@ export class StageData {
   destroy(): void {
     this.loader.destroy();
     for (const ask of this.asks) ask.destroy();
-  }
-
-  private get asks(): readonly Pick<Latest<never, never>, "retry" | "destroy">[] {
-    const { stats, minimap, searched, chosen, lateness, ribbon } = this;
-    return [stats, minimap, searched, chosen, lateness, ribbon];
   }
 }
 
