@@ -361,7 +361,6 @@ const SHORTEST = 24;
 export class Scrollbar {
   readonly el: HTMLDivElement;
   private readonly thumb: HTMLDivElement;
-  private geometry: Geometry | null = null;
   private content = 0;
   private room = 0;
   private scroll = 0;
@@ -395,7 +394,6 @@ export class Scrollbar {
   }
 
   update(geometry: Geometry, content: number, scroll: number): void {
-    this.geometry = geometry;
     this.content = content;
     this.room = geometry.rowsHeight;
     this.scroll = scroll;
@@ -418,7 +416,7 @@ export class Scrollbar {
   }
 
   private drag(event: PointerEvent, signal: AbortSignal): void {
-    if (event.button !== 0 || this.geometry === null) return;
+    if (event.button !== 0) return;
     event.preventDefault();
     const perPx = (this.content - this.room) / Math.max(1, this.room - this.length());
     const box = this.el.getBoundingClientRect();

@@ -4,7 +4,7 @@ import type { Minimap } from "../protocol/decode";
 import { timeOfBin } from "../protocol/ribbon";
 import type { SceneStep, Span } from "../protocol/source";
 import { formatAxis, formatDuration, wholeName } from "../ui/formats";
-import { FONT, shade, type Theme } from "../ui/theme";
+import { FONT, shade, SIZE, type Theme } from "../ui/theme";
 import { xAtTime } from "./camera";
 import { MARK_PX, strength } from "./lanes";
 import { mix, pack, type partsAt, rgb } from "./paints";
@@ -123,27 +123,21 @@ export function drawStrip(pen: Pen, head: Frame): void {
   const { stripTop, stripHeight, rowsTop, lanesX, lanesWidth, gutter } = geometry;
   pen.rect(0, stripTop, geometry.width, rowsTop - stripTop, theme.bg);
   if (geometry.stripRows === 0) return;
-  const names: string[] = [];
+  const rows: [name: string, draw: (pen: Pen, frame: Frame, y: number) => void][] = [];
   if (scene.steps.length > 0) {
-    names.push(scene.ranks.length > 1 && !geometry.narrow ? "steps, median rank" : "steps");
+    const ofMedian = scene.ranks.length > 1 && !geometry.narrow;
+    rows.push([ofMedian ? "steps, median rank" : "steps", drawSteps]);
   }
-  if (scene.phases.length > 0) names.push("phases");
-  if (geometry.lateRow) names.push(geometry.narrow ? "comes last" : "who comes last");
-  for (const [row, name] of names.entries()) {
-    const y = stripTop + row * 16 + 11;
-    pen.fitted(name, 12, y, gutter - 20, FONT.label, theme.ink3);
+  if (scene.phases.length > 0) rows.push(["phases", drawPhases]);
+  if (geometry.lateRow) {
+    rows.push([geometry.narrow ? "comes last" : "who comes last", drawJobRibbon]);
+  }
+  const yOf = (row: number): number => stripTop + row * SIZE.steps;
+  for (const [row, [name]] of rows.entries()) {
+    pen.fitted(name, 12, yOf(row) + 11, gutter - 20, FONT.label, theme.ink3);
   }
   pen.clipped(lanesX, stripTop, lanesWidth, stripHeight, () => {
-    let y = stripTop;
-    if (scene.steps.length > 0) {
-      drawSteps(pen, head, y);
-      y += 16;
-    }
-    if (scene.phases.length > 0) {
-      drawPhases(pen, head, y);
-      y += 16;
-    }
-    if (geometry.lateRow) drawJobRibbon(pen, head, y);
+    for (const [row, [, draw]] of rows.entries()) draw(pen, head, yOf(row));
   });
   pen.vertical(lanesX - 1, stripTop, rowsTop, theme.rule);
   if (geometry.margin === 0) return;
@@ -269,11 +263,6 @@ function largest(start: number, end: number): number {
   return Math.max(Math.abs(start), Math.abs(end));
 }
 
-interface Ticks {
-  step: number;
-  times: number[];
-}
-
 /** The smallest step of 1, 2 or 5 times a power of ten that is at least `least`. */
 export function niceStep(least: number): number {
   const power = 10 ** Math.floor(Math.log10(least) + 1e-12);
@@ -292,7 +281,7 @@ export function timeTicks(
   end: number,
   width: number,
   widthOf: (label: string) => number,
-): Ticks {
+): { step: number; times: number[] } {
   const span = end - start;
   if (!(span > 0) || width <= 0) return { step: 1, times: [] };
   let step = Math.max(niceStep(span / 9), 1e-3);

@@ -1,5 +1,6 @@
 /** Find the item under a point. */
 
+import { countUpTo } from "../engine/columns";
 import { TILE_CELLS } from "../protocol/decode";
 import { arrivalAt, jobArrivalAt } from "../protocol/ribbon";
 import type { Hit, Kind, Slice } from "../protocol/source";
@@ -89,7 +90,7 @@ function sliceAt(scene: Frame, lane: LaneWindow, x: number): Slice | null {
   const start = scene.view[0];
   const time = timeAtX(scene.geometry, scene.view, x);
   // Sorted by start: a slice that begins a pixel further right cannot contain the point.
-  let i = upperBound(lane.sliceStart, lane.slices, time + perDevicePx) - 1;
+  let i = begunBy(lane, time + perDevicePx) - 1;
   for (let looked = 0; i >= 0 && looked < 4096; i -= 1, looked += 1) {
     const from = lane.sliceStart[i]!;
     const dur = lane.sliceDur[i]!;
@@ -107,7 +108,7 @@ function withWait(scene: Frame, { band: { over } }: LaneSpot, slice: Slice | nul
   if (slice === null || waits === null) return slice;
   const end = slice.start + slice.dur;
   let wait = 0;
-  for (let i = upperBound(waits.sliceStart, waits.slices, end) - 1; i >= 0; i -= 1) {
+  for (let i = begunBy(waits, end) - 1; i >= 0; i -= 1) {
     const from = waits.sliceStart[i]!;
     const to = Math.min(from + waits.sliceDur[i]!, end);
     wait += Math.max(0, to - Math.max(from, slice.start));
@@ -173,13 +174,7 @@ function exactCell(scene: Frame, lane: LaneWindow, time: number): Hit["cell"] {
   };
 }
 
-function upperBound(values: Float64Array, length: number, limit: number): number {
-  let low = 0;
-  let high = length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle]! <= limit) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+/** Number of slices that begin until `time`. */
+function begunBy({ sliceStart, slices }: LaneWindow, time: number): number {
+  return countUpTo(sliceStart.subarray(0, slices), time);
 }

@@ -400,7 +400,6 @@ function hex(pixel: number): string {
 const REACH = 12;
 
 interface Skyline {
-  left: number;
   right: number;
   base: number;
   top: number;
@@ -476,7 +475,7 @@ export class Sheet {
       return;
     }
     close(batch);
-    batch.open = { left: x0, right: x1, base: y1, top: y0, data: start(x0, y1, y0) };
+    batch.open = { right: x1, base: y1, top: y0, data: start(x0, y1, y0) };
   }
 
   svg(width: number, height: number, title: string): string {
