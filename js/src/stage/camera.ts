@@ -125,31 +125,7 @@ export function between(from: Span, to: Span, share: number): Span {
 
 // Positions of the parts of the stage. CSS px, relative to the stage.
 
-export interface Geometry {
-  readonly width: number;
-  readonly height: number;
-  /** Device px per CSS px. */
-  readonly dpr: number;
-  readonly gutter: number;
-  readonly margin: number;
-  /** Left edge and width of everything that has a time axis. */
-  readonly lanesX: number;
-  readonly lanesWidth: number;
-  readonly minimapTop: number;
-  readonly minimapHeight: number;
-  readonly axisTop: number;
-  readonly axisHeight: number;
-  readonly stripTop: number;
-  /** Rows for steps, phases and the last rank to arrive; 0 if the scene has none of them. */
-  readonly stripRows: number;
-  /** Whether the last row names the last rank to arrive at collectives. */
-  readonly lateRow: boolean;
-  readonly stripHeight: number;
-  /** Top of the rows, and the height available for them. */
-  readonly rowsTop: number;
-  readonly rowsHeight: number;
-  readonly narrow: boolean;
-}
+export type Geometry = Readonly<ReturnType<typeof geometryOf>>;
 
 /** Padding above and below the minimap's box. */
 const MINIMAP_PAD = 3;
@@ -163,11 +139,10 @@ export function geometryOf(
   stripRows: number,
   lateRow = false,
   slim = false,
-): Geometry {
+) {
   const narrow = slim || width < SIZE.gutterFrom;
-  const gutter = narrow ? SIZE.gutterNarrow : SIZE.gutter;
-  const margin = !slim && width >= SIZE.marginFrom ? SIZE.margin : 0;
-  const minimapHeight = SIZE.minimap - MINIMAP_PAD;
+  const gutter: number = narrow ? SIZE.gutterNarrow : SIZE.gutter;
+  const margin: number = !slim && width >= SIZE.marginFrom ? SIZE.margin : 0;
   const axisTop = SIZE.minimap + MINIMAP_PAD + 1;
   const stripTop = axisTop + SIZE.axis;
   const stripHeight = stripRows * SIZE.steps;
@@ -175,19 +150,24 @@ export function geometryOf(
   return {
     width,
     height,
+    /** Device px per CSS px. */
     dpr,
     gutter,
     margin,
+    /** Left edge and width of everything that has a time axis. */
     lanesX: gutter,
     lanesWidth: Math.max(0, width - gutter - margin),
     minimapTop: MINIMAP_PAD,
-    minimapHeight,
+    minimapHeight: SIZE.minimap - MINIMAP_PAD,
     axisTop,
     axisHeight: SIZE.axis,
     stripTop,
+    /** Rows for steps, phases and the last rank to arrive; 0 if the scene has none of them. */
     stripRows,
+    /** Whether the last row names the last rank to arrive at collectives. */
     lateRow,
     stripHeight,
+    /** Top of the rows, and the height available for them. */
     rowsTop,
     rowsHeight: Math.max(0, height - rowsTop),
     narrow,

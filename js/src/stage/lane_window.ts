@@ -328,43 +328,31 @@ export function takeOut(
 
 // Remainder of a lane's cells, drawn as columns next to the rectangles of its longer events.
 
-/** Busy share and number of events by cell of the window; the next `residual` reuses the arrays. */
-interface Residual {
-  readonly share: Float32Array;
-  readonly counts: Int32Array;
-}
-
 let share = new Float32Array(0);
 let counts = new Int32Array(0);
 
-/** Mapping from the pixels of a picture to a lane's cells. */
-interface Pixels {
-  readonly cells: number;
-  /** Cells in a pixel. */
-  readonly perPx: number;
-  /** The cell at x = 0, with its fraction. */
-  readonly origin: number;
-  /** The first pixel that has cells, and the one behind the last. */
-  readonly first: number;
-  readonly last: number;
-}
-
-/** `start` is the time at x = 0, `resolution` ns per pixel. */
+/** Mapping from pixels to a lane's cells; `start` is the time at x = 0, `resolution` ns per px. */
 export function pixelsOf(
   lane: LaneWindow,
   { start, resolution }: { start: number; resolution: number },
   width: number,
-): Pixels {
+) {
   const cells = (lane.last - lane.first) * TILE_CELLS;
+  /** Cells in a pixel. */
   const perPx = resolution / lane.cell;
+  /** The cell at x = 0, with its fraction. */
   const origin = (start - lane.start) / lane.cell;
+  /** The first pixel that has cells, and the one behind the last. */
   const first = Math.max(0, Math.floor(-origin / perPx));
   const last = Math.min(width, Math.ceil((cells - origin) / perPx));
   return { cells, perPx, origin, first, last };
 }
 
-/** Cells as shares and counts, less the slices of at least `leastNs`. */
-export function residual(lane: LaneWindow, leastNs: number): Residual {
+/**
+ * Busy share and number of events of each cell, less the slices of at least `leastNs`. The next
+ * call reuses the arrays.
+ */
+export function residual(lane: LaneWindow, leastNs: number) {
   const tiles = lane.last - lane.first;
   const cells = tiles * TILE_CELLS;
   if (share.length < cells) {

@@ -1,6 +1,5 @@
 /** Draw lanes: ground, cells, events, counters, waits, missing data. */
 
-import { TILE_CELLS } from "../protocol/decode";
 import { type Ribbon, timeOfBin } from "../protocol/ribbon";
 import type { SceneRank, Lateness, Stats } from "../protocol/source";
 import { FONT } from "../ui/theme";
@@ -222,11 +221,9 @@ function drawCounter(raster: LaneRaster, place: LanePlace, lane: LaneWindow, pai
   const [low, high] = place.valueRange ?? [0, 1];
   const floor = Math.min(0, low);
   const scale = high > floor ? (place.y1 - place.y0 - 1) / (high - floor) : 0;
-  const perPx = place.resolution / lane.cell;
-  const origin = (place.start - lane.start) / lane.cell;
-  const cells = (lane.last - lane.first) * TILE_CELLS;
+  const { cells, perPx, origin, first, last } = pixelsOf(lane, place, raster.width);
   const line = Math.max(1, Math.round(place.dpr));
-  for (let x = 0; x < raster.width; x += 1) {
+  for (let x = first; x < last; x += 1) {
     const from = origin + x * perPx;
     const a = Math.max(0, Math.floor(from));
     const b = Math.min(cells - 1, Math.ceil(from + perPx) - 1);
@@ -483,12 +480,8 @@ function drawWords(
 
 // Ranks of MPI traces, which have no device events.
 
-interface WithSummary {
-  summary: readonly { role: string; label: string }[];
-}
-
 /** Whether a rank's rows show only MPI calls; its other time is work, not idleness. */
-export function isMpi({ summary }: WithSummary): boolean {
+export function isMpi({ summary }: Pick<SceneRank, "summary">): boolean {
   const rows = summary.filter(({ role }) => role !== "cpu");
   return rows.length > 0 && rows.every(({ label }) => label === "MPI");
 }

@@ -85,51 +85,6 @@ export function hueOf(hash: number): number {
 /** Colours of columns: entry `kind · (STEPS + 1) + step`. */
 type Ramp = Uint32Array;
 
-export interface Paints {
-  readonly bg: number;
-  /** Background of the marks: a device lane has its own, to make its idle time visible. */
-  readonly ground: Readonly<Record<Form, number>>;
-  readonly rule: number;
-  readonly hatchLine: number;
-  readonly hatchGround: number;
-  readonly columns: Readonly<Record<Form, Ramp>>;
-  readonly pendingColumns: Readonly<Record<Form, Ramp>>;
-  /** Rectangles: entry `kind · 3 + shade`. */
-  readonly solid: Uint32Array;
-  readonly tint: Uint32Array;
-  /** Code of calls of the host; -1 if they have no colours by name. */
-  readonly host: number;
-  /** By hue: calls of the host by name. */
-  readonly hostTint: Uint32Array;
-  readonly hostEdge: Uint32Array;
-  /** By kind: drawn as a tint with an edge even among device events. */
-  readonly isPale: Uint8Array;
-  /** By kind: width of the edge in CSS px. */
-  readonly edgePx: Float32Array;
-  /** Text on a solid rectangle: entry `kind · 3 + shade`. */
-  readonly textOn: readonly string[];
-  readonly counterFill: number;
-  readonly counterLine: number;
-  readonly waitFill: number;
-  readonly waitLine: number;
-  /** Ramp of a ribbon, from on time to latest. */
-  readonly ribbon: Uint32Array;
-  readonly lateFill: number;
-  readonly lateLine: number;
-  /** Colours of late arrivals of a rank that the others do not wait for. */
-  readonly lastFill: number;
-  readonly lastLine: number;
-  /** Behind the row of a rank that the others wait for. */
-  readonly lateGround: number;
-  /** Whether entries are classes carried by tiles, not kinds. */
-  readonly byClass: boolean;
-  /** Class of events in tiles without classes. */
-  readonly unknownClass: number;
-  /** By class: drawn as lines over a pale ground, and that ground. */
-  readonly hatched: Uint8Array;
-  readonly hatchedGround: Uint32Array;
-}
-
 /** Number of distinct steps between two stops of a ramp. */
 const RAMP_STEPS = 8;
 
@@ -158,11 +113,10 @@ interface Look {
   hatched: boolean;
 }
 
-function paintsFrom(
-  theme: Theme,
-  looks: readonly Look[],
-  of: Pick<Paints, "host" | "byClass">,
-): Paints {
+export type Paints = Readonly<ReturnType<typeof paintsFrom>>;
+
+/** `host` is the code of calls of the host; -1 if they have no colours by name. */
+function paintsFrom(theme: Theme, looks: readonly Look[], host: number, byClass: boolean) {
   const lane = rgb(theme.lane);
   const bg = rgb(theme.bg);
   const ink = rgb(theme.ink2);
@@ -173,43 +127,62 @@ function paintsFrom(
     });
     return Uint32Array.from(ramps.flat());
   };
-  const rampsAt = (alpha: number): Paints["columns"] => {
+  const rampsAt = (alpha: number): Readonly<Record<Form, Ramp>> => {
     const solid = ramp("solid", lane, alpha);
     return { solid, counter: solid, pale: ramp("pale", bg, alpha), bar: ramp("bar", bg, alpha) };
   };
+  /** Background of the marks: a device lane has its own, to make its idle time visible. */
+  const ground: Readonly<Record<Form, number>> = {
+    solid: pack(lane),
+    counter: pack(lane),
+    pale: pack(bg),
+    bar: pack(bg),
+  };
   return {
-    ...of,
+    host,
+    /** Whether entries are classes carried by tiles, not kinds. */
+    byClass,
+    /** Class of events in tiles without classes. */
+    unknownClass: looks.length - 1,
     bg: pack(bg),
-    ground: { solid: pack(lane), counter: pack(lane), pale: pack(bg), bar: pack(bg) },
+    ground,
     rule: pack(rgb(theme.rule)),
     hatchLine: pack(mix(rgb(theme.ruleStrong), bg, 0.32)),
     hatchGround: pack(bg),
     columns: rampsAt(1),
     pendingColumns: rampsAt(PENDING),
+    /** Rectangles: entry `kind · 3 + shade`. */
     solid: Uint32Array.from(looks.flatMap(({ colours }) => colours.map(pack))),
     tint: Uint32Array.from(
       looks.flatMap(({ colours, tint }) => colours.map((colour) => pack(mix(colour, bg, tint)))),
     ),
+    /** Text on a solid rectangle: entry `kind · 3 + shade`. */
+    textOn: looks.flatMap(({ texts }) => texts),
+    /** By hue: calls of the host by name. */
     hostTint: Uint32Array.from(theme.hostHues, (hue) => pack(mix(rgb(hue), bg, theme.hostTint))),
     hostEdge: Uint32Array.from(theme.hostHues, (hue) => pack(rgb(hue))),
+    /** By kind: drawn as a tint with an edge even among device events. */
     isPale: Uint8Array.from(looks, ({ isPale }) => (isPale ? 1 : 0)),
+    /** By kind: width of the edge in CSS px. */
     edgePx: Float32Array.from(looks, ({ edgePx }) => edgePx),
-    textOn: looks.flatMap(({ texts }) => texts),
-    waitFill: pack(rgb(theme.waitFill)),
-    waitLine: pack(rgb(theme.waitLine)),
-    ribbon: rampOf(theme.waiting),
-    lateFill: pack(rgb(theme.lateFill)),
-    lateLine: pack(rgb(theme.late)),
-    lastFill: pack(mix(rgb(theme.ink3), bg, 0.12)),
-    lastLine: pack(rgb(theme.ink3)),
-    lateGround: pack(mix(rgb(theme.late), bg, LATE_TINT)),
-    unknownClass: looks.length - 1,
+    /** By class: drawn as lines over a pale ground, and that ground. */
     hatched: Uint8Array.from(looks, ({ hatched }) => (hatched ? 1 : 0)),
     hatchedGround: Uint32Array.from(looks, ({ colours }) =>
       pack(mix(colours[0]!, bg, HATCH_GROUND)),
     ),
     counterFill: pack(mix(ink, lane, 0.2)),
     counterLine: pack(mix(ink, lane, 0.8)),
+    waitFill: pack(rgb(theme.waitFill)),
+    waitLine: pack(rgb(theme.waitLine)),
+    /** Ramp of a ribbon, from on time to latest. */
+    ribbon: rampOf(theme.waiting),
+    lateFill: pack(rgb(theme.lateFill)),
+    lateLine: pack(rgb(theme.late)),
+    /** Colours of late arrivals of a rank that the others do not wait for. */
+    lastFill: pack(mix(rgb(theme.ink3), bg, 0.12)),
+    lastLine: pack(rgb(theme.ink3)),
+    /** Behind the row of a rank that the others wait for. */
+    lateGround: pack(mix(rgb(theme.late), bg, LATE_TINT)),
   };
 }
 
@@ -229,10 +202,7 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
       hatched: false,
     };
   });
-  return paintsFrom(theme, looks, {
-    host: dimmed.has("cpu") ? -1 : kinds.indexOf("cpu"),
-    byClass: false,
-  });
+  return paintsFrom(theme, looks, dimmed.has("cpu") ? -1 : kinds.indexOf("cpu"), false);
 }
 
 // Colouring by class instead of kind: tiles carry a class for each event, and a class has a style.
@@ -259,7 +229,7 @@ export function classPaints(theme: Theme, classes: Classes): Paints {
       hatched,
     };
   });
-  return paintsFrom(theme, looks, { host: -1, byClass: true });
+  return paintsFrom(theme, looks, -1, true);
 }
 
 // Share of each class of events in the device work of the whole job, for the minimap.
