@@ -3,63 +3,43 @@
 import type { Span } from "../protocol/source";
 import { SIZE } from "../ui/theme";
 
-interface Journey {
-  from: Span;
-  began: number;
-  length: number;
-}
-
 export class Camera {
-  private shown: Span;
-  private goal: Span;
-  private journey: Journey | null = null;
-  job: Span;
+  readonly job: Span;
+  view: Span;
+  /** Target view of the current animation. */
+  target: Span;
+  private journey: { from: Span; began: number; length: number } | null = null;
 
   constructor(range: Span) {
     this.job = jobSpan(range);
-    this.shown = this.job;
-    this.goal = this.job;
-  }
-
-  get view(): Span {
-    return this.shown;
-  }
-
-  /** Target view of the current animation. */
-  get target(): Span {
-    return this.goal;
+    this.view = this.job;
+    this.target = this.job;
   }
 
   get moving(): boolean {
     return this.journey !== null;
   }
 
-  /** Change the job: show all of it, unless the view is within it. */
-  reset(range: Span): void {
-    this.job = jobSpan(range);
-    this.journey = null;
-    this.shown = this.job;
-    this.goal = this.job;
-  }
-
   /** Go to `view` in `length` ms; true if the shown view has changed immediately. */
   go(view: Span, length: number, now: number): boolean {
-    this.goal = clampView(view, this.job);
-    const here = this.goal[0] === this.shown[0] && this.goal[1] === this.shown[1];
-    if (length <= 0 || here) {
-      this.journey = null;
-      return this.arrive();
+    this.target = clampView(view, this.job);
+    const isThere = this.target[0] === this.view[0] && this.target[1] === this.view[1];
+    if (length > 0 && !isThere) {
+      this.journey = { from: this.view, began: now, length };
+      return false;
     }
-    this.journey = { from: this.shown, began: now, length };
-    return false;
+    this.journey = null;
+    this.view = this.target;
+    return !isThere;
   }
 
   zoom(factor: number, atTime: number, length: number, now: number): boolean {
-    // Start from the goal, so that quick repeated steps add up. Measure the pointer's time in the
-    // goal as well, to keep it under the pointer.
-    const share = (atTime - this.shown[0]) / (this.shown[1] - this.shown[0]);
-    const at = this.goal[0] + share * (this.goal[1] - this.goal[0]);
-    return this.go(zoomed(this.goal, factor, at), length, now);
+    // Start from the target, so that quick repeated steps add up. Measure the pointer's time in
+    // the target as well, to keep it under the pointer.
+    const { view, target } = this;
+    const share = (atTime - view[0]) / (view[1] - view[0]);
+    const at = target[0] + share * (target[1] - target[0]);
+    return this.go(zoomed(target, factor, at), length, now);
   }
 
   /** Advance the animation; true while the view changes. */
@@ -67,19 +47,9 @@ export class Camera {
     if (this.journey === null) return false;
     const { from, began, length } = this.journey;
     const share = (now - began) / length;
-    if (share >= 1) {
-      this.journey = null;
-      this.shown = this.goal;
-    } else {
-      this.shown = between(from, this.goal, ease(share));
-    }
+    this.view = between(from, this.target, ease(share));
+    if (share >= 1) this.journey = null;
     return true;
-  }
-
-  private arrive(): boolean {
-    const changed = this.shown[0] !== this.goal[0] || this.shown[1] !== this.goal[1];
-    this.shown = this.goal;
-    return changed;
   }
 }
 
@@ -155,31 +125,7 @@ export function between(from: Span, to: Span, share: number): Span {
 
 // Positions of the parts of the stage. CSS px, relative to the stage.
 
-export interface Geometry {
-  readonly width: number;
-  readonly height: number;
-  /** Device px per CSS px. */
-  readonly dpr: number;
-  readonly gutter: number;
-  readonly margin: number;
-  /** Left edge and width of everything that has a time axis. */
-  readonly lanesX: number;
-  readonly lanesWidth: number;
-  readonly minimapTop: number;
-  readonly minimapHeight: number;
-  readonly axisTop: number;
-  readonly axisHeight: number;
-  readonly stripTop: number;
-  /** Rows for steps, phases and the last rank to arrive; 0 if the scene has none of them. */
-  readonly stripRows: number;
-  /** Whether the last row names the last rank to arrive at collectives. */
-  readonly lateRow: boolean;
-  readonly stripHeight: number;
-  /** Top of the rows, and the height available for them. */
-  readonly rowsTop: number;
-  readonly rowsHeight: number;
-  readonly narrow: boolean;
-}
+export type Geometry = Readonly<ReturnType<typeof geometryOf>>;
 
 /** Padding above and below the minimap's box. */
 const MINIMAP_PAD = 3;
@@ -193,11 +139,10 @@ export function geometryOf(
   stripRows: number,
   lateRow = false,
   slim = false,
-): Geometry {
+) {
   const narrow = slim || width < SIZE.gutterFrom;
-  const gutter = narrow ? SIZE.gutterNarrow : SIZE.gutter;
-  const margin = !slim && width >= SIZE.marginFrom ? SIZE.margin : 0;
-  const minimapHeight = SIZE.minimap - MINIMAP_PAD;
+  const gutter: number = narrow ? SIZE.gutterNarrow : SIZE.gutter;
+  const margin: number = !slim && width >= SIZE.marginFrom ? SIZE.margin : 0;
   const axisTop = SIZE.minimap + MINIMAP_PAD + 1;
   const stripTop = axisTop + SIZE.axis;
   const stripHeight = stripRows * SIZE.steps;
@@ -205,19 +150,24 @@ export function geometryOf(
   return {
     width,
     height,
+    /** Device px per CSS px. */
     dpr,
     gutter,
     margin,
+    /** Left edge and width of everything that has a time axis. */
     lanesX: gutter,
     lanesWidth: Math.max(0, width - gutter - margin),
     minimapTop: MINIMAP_PAD,
-    minimapHeight,
+    minimapHeight: SIZE.minimap - MINIMAP_PAD,
     axisTop,
     axisHeight: SIZE.axis,
     stripTop,
+    /** Rows for steps, phases and the last rank to arrive; 0 if the scene has none of them. */
     stripRows,
+    /** Whether the last row names the last rank to arrive at collectives. */
     lateRow,
     stripHeight,
+    /** Top of the rows, and the height available for them. */
     rowsTop,
     rowsHeight: Math.max(0, height - rowsTop),
     narrow,

@@ -3,24 +3,13 @@
 import { hasDevice } from "../protocol/scene";
 import type { SceneRank } from "../protocol/source";
 import { formatCount, formatDuration, formatShare, formatTime, formatValue } from "../ui/formats";
-import { FONT, type Theme } from "../ui/theme";
+import { FONT, shade, type Theme } from "../ui/theme";
 import type { Geometry } from "./camera";
-import { mixed } from "./head";
 import type { LatenessByRank, StatsByRank } from "./lanes";
 import { LATE_TINT } from "./paints";
+import type { Frame } from "./painter";
 import type { Pen } from "./pen";
-import { BADGE_WIDTH, badgeLeft, type Band, type Layout, type PlacedRow, type Row } from "./rows";
-
-export interface GutterScene {
-  geometry: Geometry;
-  theme: Theme;
-  layout: Layout;
-  placed: readonly PlacedRow[];
-  stats: StatsByRank | null;
-  lateness: LatenessByRank | null;
-  /** Hits of the search by rank. */
-  hits: ReadonlyMap<number, number> | null;
-}
+import { BADGE_WIDTH, badgeLeft, type Band, type PlacedRow, type Row } from "./rows";
 
 interface Fact {
   /** Texts from long to short; the first one that fits is drawn. */
@@ -102,8 +91,9 @@ export function reasonOf(why: string): Fact["texts"] | null {
  * Fact of a row. For a row that folds similar ranks, facts that would otherwise be hidden come
  * first.
  */
-function factOfRow(row: Row, gutter: GutterScene): Fact {
-  const { stats, lateness, geometry, hits } = gutter;
+function factOfRow(row: Row, gutter: Frame): Fact {
+  const { stats, lateness, geometry, overlay } = gutter;
+  const hits = overlay.search === "" ? undefined : overlay.hits;
   const own = factOf(row.rank, stats, geometry.margin > 0, lateness);
   let folded = 0;
   for (const rank of row.like) if (rank !== row.rank.rank) folded += hits?.get(rank) ?? 0;
@@ -128,11 +118,14 @@ const BRIEF: Readonly<Record<string, string>> = { compute: "GPU" };
 
 /** Background of a row. */
 export function rowGround(theme: Theme, late: boolean): string {
-  return late ? mixed(theme.late, theme.bg, LATE_TINT) : theme.bg;
+  return late ? shade([theme.bg, theme.late], LATE_TINT) : theme.bg;
 }
 
-export function drawGutter(pen: Pen, gutter: GutterScene): void {
-  const { geometry, theme, placed } = gutter;
+export function drawGutter(pen: Pen, frame: Frame): void {
+  const { geometry, theme } = frame;
+  const { placed } = frame.sight;
+  // Numbers of an earlier view would be wrong.
+  const gutter = frame.isStale ? { ...frame, stats: null, lateness: null } : frame;
   const { rowsTop, rowsHeight } = geometry;
   pen.rect(0, rowsTop, geometry.gutter, rowsHeight, theme.bg);
   // Rows are ordered from back to front; each clip range is one run of them.
@@ -158,7 +151,7 @@ export function drawGutter(pen: Pen, gutter: GutterScene): void {
   if (end < rowsTop + rowsHeight) pen.horizontal(end, 0, geometry.gutter, theme.rule);
 }
 
-function drawRow(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {
+function drawRow(pen: Pen, gutter: Frame, placed: PlacedRow): void {
   const { row } = placed;
   if (row.track === null) drawRankNames(pen, gutter, placed);
   else drawTrackNames(pen, gutter, placed);
@@ -168,7 +161,7 @@ function drawRow(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {
 }
 
 /** A track that is pinned only because its rank is. */
-function isPinnedBelowHead({ layout }: GutterScene, { row }: PlacedRow): boolean {
+function isPinnedBelowHead({ layout }: Frame, { row }: PlacedRow): boolean {
   const at = layout.rows.indexOf(row);
   for (let i = at - 1; i >= 0; i -= 1) {
     const before = layout.rows[i]!;
@@ -178,7 +171,7 @@ function isPinnedBelowHead({ layout }: GutterScene, { row }: PlacedRow): boolean
   return false;
 }
 
-function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): void {
+function drawRankNames(pen: Pen, gutter: Frame, { row, y }: PlacedRow): void {
   const { geometry, theme, layout } = gutter;
   const { fold } = layout;
   const said = factOfRow(row, gutter);
@@ -293,7 +286,7 @@ function nameBaseline({ top, height }: Band, rowHeight: number): number {
   return Math.min(beside, rowHeight - 3);
 }
 
-function drawTrackNames(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {
+function drawTrackNames(pen: Pen, gutter: Frame, placed: PlacedRow): void {
   const { geometry, theme } = gutter;
   const { row, y, clipTop, clipBottom } = placed;
   const right = geometry.gutter - 8;
@@ -368,7 +361,6 @@ const SHORTEST = 24;
 export class Scrollbar {
   readonly el: HTMLDivElement;
   private readonly thumb: HTMLDivElement;
-  private geometry: Geometry | null = null;
   private content = 0;
   private room = 0;
   private scroll = 0;
@@ -402,7 +394,6 @@ export class Scrollbar {
   }
 
   update(geometry: Geometry, content: number, scroll: number): void {
-    this.geometry = geometry;
     this.content = content;
     this.room = geometry.rowsHeight;
     this.scroll = scroll;
@@ -425,7 +416,7 @@ export class Scrollbar {
   }
 
   private drag(event: PointerEvent, signal: AbortSignal): void {
-    if (event.button !== 0 || this.geometry === null) return;
+    if (event.button !== 0) return;
     event.preventDefault();
     const perPx = (this.content - this.room) / Math.max(1, this.room - this.length());
     const box = this.el.getBoundingClientRect();

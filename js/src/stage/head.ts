@@ -1,88 +1,67 @@
 /** Draw the area above the rows: minimap, axis, steps and phases. */
 
 import type { Minimap } from "../protocol/decode";
-import type { Ribbon } from "../protocol/ribbon";
-import type { Scene, SceneStep, Span } from "../protocol/source";
+import { timeOfBin } from "../protocol/ribbon";
+import type { SceneStep, Span } from "../protocol/source";
 import { formatAxis, formatDuration, wholeName } from "../ui/formats";
-import { FONT, type Theme } from "../ui/theme";
-import { type Geometry, xAtTime } from "./camera";
-import { drawJobRibbon, type LatenessByRank } from "./lanes";
+import { FONT, shade, SIZE, type Theme } from "../ui/theme";
+import { xAtTime } from "./camera";
+import { MARK_PX, strength } from "./lanes";
 import { mix, pack, type partsAt, rgb } from "./paints";
+import type { Frame } from "./painter";
 import type { Pen } from "./pen";
 
 /** Steps closer together than this get no lines through the rows. */
 const STEP_LINES_FROM_PX = 16;
 
-export interface HeadScene {
-  geometry: Geometry;
-  theme: Theme;
-  scene: Scene;
-  job: Span;
-  view: Span;
-  minimap: MinimapPicture | null;
-  ribbon: Ribbon | null;
-  lateness: LatenessByRank | null;
-}
-
-/** The minimap's bars as a bitmap, made once for its data, size and theme. */
-export class MinimapPicture {
-  readonly canvas: HTMLCanvasElement;
-
-  constructor(
-    readonly data: Minimap,
-    readonly theme: Theme,
-    readonly width: number,
-    readonly height: number,
-    /** Colours and shares of busy time; null: by kind. */
-    private readonly parts: ReturnType<typeof partsAt> | null = null,
-  ) {
-    this.canvas = document.createElement("canvas");
-    this.canvas.width = Math.max(1, width);
-    this.canvas.height = Math.max(1, height);
-    this.draw();
-  }
-
-  private draw(): void {
-    const { data, theme, canvas } = this;
-    const { width, height } = canvas;
-    const image = new ImageData(width, height);
-    const px = new Uint32Array(image.data.buffer);
-    const lane = rgb(theme.lane);
-    px.fill(pack(lane));
-    const layers: [Float32Array, number][] = [
-      [data.compute, pack(rgb(theme.kind.compute))],
-      [data.exposed, pack(rgb(theme.kind.communication))],
-      [data.memory, pack(rgb(theme.kind.memory))],
-    ];
-    if (data.cpu !== null) layers.push([data.cpu, pack(mix(rgb(theme.kind.cpu), lane, 0.6))]);
-    const scale = (height - 2) / 1;
-    for (let x = 0; x < width; x += 1) {
-      const from = Math.floor((x * data.bins) / width);
-      const to = Math.max(from + 1, Math.floor(((x + 1) * data.bins) / width));
-      let stack = layers.map(([values, colour]): [number, number] => {
-        let value = 0;
-        for (let bin = from; bin < to; bin += 1) value += values[bin] ?? 0;
-        return [colour, value / (to - from)];
-      });
-      if (this.parts !== null) {
-        const busy = stack.reduce((all, [, value]) => all + value, 0);
-        const time = data.start + ((x + 0.5) / width) * (data.end - data.start);
-        stack = this.parts(time).map(([colour, share]) => [colour, share * busy]);
-      }
-      let base = height;
-      let sum = 0;
-      for (const [colour, value] of stack) {
-        sum += value;
-        const top = Math.max(0, height - Math.round(sum * scale));
-        for (let y = top; y < base; y += 1) px[y * width + x] = colour;
-        base = Math.min(base, top);
-      }
+/** The minimap's bars as a bitmap; `parts` are colours and shares of busy time, null: by kind. */
+export function minimapPicture(
+  data: Minimap,
+  theme: Theme,
+  across: number,
+  down: number,
+  parts: ReturnType<typeof partsAt> | null,
+): HTMLCanvasElement {
+  const canvas = document.createElement("canvas");
+  const [width, height] = [Math.max(1, across), Math.max(1, down)];
+  Object.assign(canvas, { width, height });
+  const image = new ImageData(width, height);
+  const px = new Uint32Array(image.data.buffer);
+  const lane = rgb(theme.lane);
+  px.fill(pack(lane));
+  const layers: [Float32Array, number][] = [
+    [data.compute, pack(rgb(theme.kind.compute))],
+    [data.exposed, pack(rgb(theme.kind.communication))],
+    [data.memory, pack(rgb(theme.kind.memory))],
+  ];
+  if (data.cpu !== null) layers.push([data.cpu, pack(mix(rgb(theme.kind.cpu), lane, 0.6))]);
+  for (let x = 0; x < width; x += 1) {
+    const from = Math.floor((x * data.bins) / width);
+    const to = Math.max(from + 1, Math.floor(((x + 1) * data.bins) / width));
+    let stack = layers.map(([values, colour]): [number, number] => {
+      let value = 0;
+      for (let bin = from; bin < to; bin += 1) value += values[bin] ?? 0;
+      return [colour, value / (to - from)];
+    });
+    if (parts !== null) {
+      const busy = stack.reduce((all, [, value]) => all + value, 0);
+      const time = data.start + ((x + 0.5) / width) * (data.end - data.start);
+      stack = parts(time).map(([colour, share]) => [colour, share * busy]);
     }
-    canvas.getContext("2d")?.putImageData(image, 0, 0);
+    let base = height;
+    let sum = 0;
+    for (const [colour, value] of stack) {
+      sum += value;
+      const top = Math.max(0, height - Math.round(sum * (height - 2)));
+      for (let y = top; y < base; y += 1) px[y * width + x] = colour;
+      base = Math.min(base, top);
+    }
   }
+  canvas.getContext("2d")?.putImageData(image, 0, 0);
+  return canvas;
 }
 
-export function drawMinimap(pen: Pen, head: HeadScene): void {
+export function drawMinimap(pen: Pen, head: Frame): void {
   const { geometry, theme, job, view, minimap } = head;
   const { lanesX, lanesWidth, minimapTop, minimapHeight, gutter } = geometry;
   pen.rect(0, 0, geometry.width, geometry.axisTop - 1, theme.bg);
@@ -97,7 +76,7 @@ export function drawMinimap(pen: Pen, head: HeadScene): void {
   if (lanesWidth <= 0) return;
   pen.rect(lanesX, minimapTop, lanesWidth, minimapHeight, theme.lane);
   if (minimap !== null) {
-    pen.ctx.drawImage(minimap.canvas, lanesX, minimapTop, lanesWidth, minimapHeight);
+    pen.ctx.drawImage(minimap, lanesX, minimapTop, lanesWidth, minimapHeight);
   }
   const at = (time: number) => {
     const share = (time - job[0]) / (job[1] - job[0]);
@@ -118,7 +97,7 @@ export function drawMinimap(pen: Pen, head: HeadScene): void {
 }
 
 /** Draws the axis and returns the times of its ticks. */
-export function drawAxis(pen: Pen, head: HeadScene): number[] {
+export function drawAxis(pen: Pen, head: Frame): number[] {
   const { geometry, theme, view } = head;
   const { axisTop, axisHeight, lanesX, lanesWidth } = geometry;
   const bottom = axisTop + axisHeight;
@@ -139,32 +118,26 @@ export function drawAxis(pen: Pen, head: HeadScene): number[] {
   return times;
 }
 
-export function drawStrip(pen: Pen, head: HeadScene): void {
+export function drawStrip(pen: Pen, head: Frame): void {
   const { geometry, theme, scene } = head;
   const { stripTop, stripHeight, rowsTop, lanesX, lanesWidth, gutter } = geometry;
   pen.rect(0, stripTop, geometry.width, rowsTop - stripTop, theme.bg);
   if (geometry.stripRows === 0) return;
-  const names: string[] = [];
+  const rows: [name: string, draw: (pen: Pen, frame: Frame, y: number) => void][] = [];
   if (scene.steps.length > 0) {
-    names.push(scene.ranks.length > 1 && !geometry.narrow ? "steps, median rank" : "steps");
+    const ofMedian = scene.ranks.length > 1 && !geometry.narrow;
+    rows.push([ofMedian ? "steps, median rank" : "steps", drawSteps]);
   }
-  if (scene.phases.length > 0) names.push("phases");
-  if (geometry.lateRow) names.push(geometry.narrow ? "comes last" : "who comes last");
-  for (const [row, name] of names.entries()) {
-    const y = stripTop + row * 16 + 11;
-    pen.fitted(name, 12, y, gutter - 20, FONT.label, theme.ink3);
+  if (scene.phases.length > 0) rows.push(["phases", drawPhases]);
+  if (geometry.lateRow) {
+    rows.push([geometry.narrow ? "comes last" : "who comes last", drawJobRibbon]);
+  }
+  const yOf = (row: number): number => stripTop + row * SIZE.steps;
+  for (const [row, [name]] of rows.entries()) {
+    pen.fitted(name, 12, yOf(row) + 11, gutter - 20, FONT.label, theme.ink3);
   }
   pen.clipped(lanesX, stripTop, lanesWidth, stripHeight, () => {
-    let y = stripTop;
-    if (scene.steps.length > 0) {
-      drawSteps(pen, head, y);
-      y += 16;
-    }
-    if (scene.phases.length > 0) {
-      drawPhases(pen, head, y);
-      y += 16;
-    }
-    if (geometry.lateRow) drawJobRibbon(pen, head, y);
+    for (const [row, [, draw]] of rows.entries()) draw(pen, head, yOf(row));
   });
   pen.vertical(lanesX - 1, stripTop, rowsTop, theme.rule);
   if (geometry.margin === 0) return;
@@ -176,9 +149,9 @@ function inView(steps: readonly SceneStep[], view: Span): SceneStep[] {
   return steps.filter(({ start, dur }) => start < view[1] && start + dur > view[0]);
 }
 
-function drawSteps(pen: Pen, head: HeadScene, y: number): void {
+function drawSteps(pen: Pen, head: Frame, y: number): void {
   const { geometry, theme, scene, view } = head;
-  const tint = mixed(theme.kind.annotation, theme.bg, theme.annotationTint);
+  const tint = shade([theme.bg, theme.kind.annotation], theme.annotationTint);
   const left = geometry.lanesX;
   const right = left + geometry.lanesWidth;
   let lastEdge = Number.NEGATIVE_INFINITY;
@@ -207,7 +180,7 @@ function drawSteps(pen: Pen, head: HeadScene, y: number): void {
   }
 }
 
-function drawPhases(pen: Pen, head: HeadScene, y: number): void {
+function drawPhases(pen: Pen, head: Frame, y: number): void {
   const { geometry, theme, scene, view } = head;
   const left = geometry.lanesX;
   const right = left + geometry.lanesWidth;
@@ -225,7 +198,7 @@ function drawPhases(pen: Pen, head: HeadScene, y: number): void {
 }
 
 /** Vertical lines at the start of each step, through all rows. */
-export function drawStepLines(pen: Pen, head: HeadScene, bottom: number): void {
+export function drawStepLines(pen: Pen, head: Frame, bottom: number): void {
   const { geometry, theme, scene, view } = head;
   let last = Number.NEGATIVE_INFINITY;
   for (const { start } of scene.steps) {
@@ -237,18 +210,57 @@ export function drawStepLines(pen: Pen, head: HeadScene, bottom: number): void {
   }
 }
 
-export function mixed(a: string, b: string, share: number): string {
-  const { r, g, b: blue } = mix(rgb(a), rgb(b), share);
-  return `rgb(${r} ${g} ${blue})`;
+const TICK_HEIGHT = 13;
+/** A name needs more than this, CSS px. */
+const LEAST_ROOM = 5;
+/** Min strength of a tick, so that the shortest wait is visible. */
+const WEAKEST = 0.18;
+
+/** Draw the job's row: a tick and a name at each last arrival; red if others wait for that rank. */
+function drawJobRibbon(pen: Pen, scene: Frame, y: number): void {
+  const { geometry, theme, view, ribbon, lateness } = scene;
+  const { lanesX, lanesWidth } = geometry;
+  if (ribbon === null) return;
+  if (ribbon.of === 0) {
+    pen.fitted("no collectives matched", lanesX + 6, y + 11, lanesWidth, FONT.label, theme.ink3);
+    return;
+  }
+  const xs = Array.from(ribbon.jobBin, (bin) => xAtTime(geometry, view, timeOfBin(ribbon, bin)));
+  const end = lanesX + lanesWidth;
+  const inkOf = (rank: number) => (lateness?.late.has(rank) === true ? theme.late : theme.ink3);
+  const drawn = xs.flatMap((x, at) =>
+    ribbon.jobWait[at]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [at],
+  );
+  const widthOf = (at: number) =>
+    Math.min(MARK_PX, Math.max(Math.min(xs[at + 1] ?? end, end) - xs[at]!, pen.hairline));
+  for (const at of drawn) {
+    const share = WEAKEST + (1 - WEAKEST) * strength(ribbon.jobWait[at]!, ribbon.jobMost);
+    const ink = shade([theme.bg, inkOf(ribbon.jobRank[at]!)], share);
+    pen.rect(xs[at]!, y + 1, widthOf(at), TICK_HEIGHT, ink);
+  }
+  // Label the most expensive arrivals first, before or after the tick; use each gap only once.
+  const used = new Set<number>();
+  for (const at of drawn.sort((a, b) => ribbon.jobWait[b]! - ribbon.jobWait[a]! || a - b)) {
+    const rank = ribbon.jobRank[at]!;
+    if (rank < 0) continue;
+    const x = xs[at]!;
+    const words = [`rank ${rank}`, String(rank)];
+    const behind = x + widthOf(at) + 2;
+    const before = at > 0 ? xs[at - 1]! + MARK_PX : lanesX;
+    for (const [gap, edge, room, align] of [
+      [at, behind, Math.min(xs[at + 1] ?? end, end) - behind - 4, "left"],
+      [at - 1, x - 2, x - 2 - Math.max(before, lanesX) - 4, "right"],
+    ] as const) {
+      if (used.has(gap) || room < LEAST_ROOM) continue;
+      if (pen.firstFit(words, edge, y + 11, room, FONT.label, inkOf(rank), align) === 0) continue;
+      used.add(gap);
+      break;
+    }
+  }
 }
 
 function largest(start: number, end: number): number {
   return Math.max(Math.abs(start), Math.abs(end));
-}
-
-interface Ticks {
-  step: number;
-  times: number[];
 }
 
 /** The smallest step of 1, 2 or 5 times a power of ten that is at least `least`. */
@@ -269,7 +281,7 @@ export function timeTicks(
   end: number,
   width: number,
   widthOf: (label: string) => number,
-): Ticks {
+): { step: number; times: number[] } {
   const span = end - start;
   if (!(span > 0) || width <= 0) return { step: 1, times: [] };
   let step = Math.max(niceStep(span / 9), 1e-3);

@@ -1,32 +1,21 @@
 /** Find the item under a point. */
 
+import { countUpTo } from "../engine/columns";
 import { TILE_CELLS } from "../protocol/decode";
-import { arrivalAt, jobArrivalAt, type Ribbon } from "../protocol/ribbon";
-import type { Hit, Kind, Scene, Slice, Span } from "../protocol/source";
+import { arrivalAt, jobArrivalAt } from "../protocol/ribbon";
+import type { Hit, Kind, Slice } from "../protocol/source";
 import { SIZE } from "../ui/theme";
-import { type Geometry, timeAtX } from "./camera";
+import { timeAtX } from "./camera";
 import { type LaneWindow, SLOT } from "./lane_window";
-import { badgeSpot, type Fold, rowInfo } from "./rows";
-import type { LaneSpot, Sightings } from "./rows_view";
-import type { TileStore } from "./tile_store";
-
-export interface HitScene {
-  geometry: Geometry;
-  scene: Scene;
-  view: Span;
-  job: Span;
-  sight: Sightings;
-  fold: Fold;
-  ribbon: Ribbon | null;
-  store: TileStore;
-  window(lane: number): LaneWindow | null;
-}
+import type { Frame } from "./painter";
+import { badgeSpot, rowInfo } from "./rows";
+import type { LaneSpot } from "./rows_view";
 
 /** A point on a narrower mark hits its cell. */
 const SLICE_FROM_PX = 2;
 const MARK_REACH_PX = 4;
 
-function regionOf({ geometry }: HitScene, x: number, y: number): Hit["region"] {
+function regionOf({ geometry }: Frame, x: number, y: number): Hit["region"] {
   const { width, height, lanesX, lanesWidth, rowsTop, stripTop, axisTop } = geometry;
   if (x < 0 || y < 0 || x >= width || y >= height) return "none";
   if (y >= rowsTop) {
@@ -38,7 +27,7 @@ function regionOf({ geometry }: HitScene, x: number, y: number): Hit["region"] {
   return y < stripTop ? "axis" : "strip";
 }
 
-export function hitAt(scene: HitScene, x: number, y: number): Hit {
+export function hitAt(scene: Frame, x: number, y: number): Hit {
   const { geometry, view, job, sight } = scene;
   const region = regionOf(scene, x, y);
   const time =
@@ -62,7 +51,7 @@ export function hitAt(scene: HitScene, x: number, y: number): Hit {
   const placed = sight.rowAt(y);
   if (placed !== null) hit.row = rowInfo(placed.row, placed.y);
   if (region === "gutter" && hit.row?.badge !== undefined) {
-    const { left, right } = badgeSpot(scene.fold);
+    const { left, right } = badgeSpot(scene.layout.fold);
     hit.badge = x >= left && x < right;
   }
   if (region !== "lanes") return hit;
@@ -77,7 +66,7 @@ export function hitAt(scene: HitScene, x: number, y: number): Hit {
   const spot = sight.spotAt(y);
   if (spot === null) return hit;
   hit.lane = spot.band.lane;
-  const lane = scene.window(spot.band.lane);
+  const lane = scene.windows.get(spot.band.lane);
   if (lane === null || lane.empty) return hit;
   hit.slice = withWait(scene, spot, sliceAt(scene, lane, x));
   if (hit.slice === null) hit.cell = cellAt(scene, lane, spot, time);
@@ -85,23 +74,23 @@ export function hitAt(scene: HitScene, x: number, y: number): Hit {
 }
 
 /** Distance in ns within which a point hits a mark of a ribbon. */
-function reach(scene: HitScene): number {
+function reach(scene: Frame): number {
   return MARK_REACH_PX * nsPerPx(scene);
 }
 
-function nsPerPx({ geometry, view }: HitScene): number {
+function nsPerPx({ geometry, view }: Frame): number {
   return (view[1] - view[0]) / geometry.lanesWidth;
 }
 
 /** The rectangle at `x`; the one in front if several overlap. */
-function sliceAt(scene: HitScene, lane: LaneWindow, x: number): Slice | null {
+function sliceAt(scene: Frame, lane: LaneWindow, x: number): Slice | null {
   const perDevicePx = nsPerPx(scene) / scene.geometry.dpr;
   const least = SLICE_FROM_PX * perDevicePx;
   const px = Math.floor((x - scene.geometry.lanesX) * scene.geometry.dpr);
   const start = scene.view[0];
   const time = timeAtX(scene.geometry, scene.view, x);
   // Sorted by start: a slice that begins a pixel further right cannot contain the point.
-  let i = upperBound(lane.sliceStart, lane.slices, time + perDevicePx) - 1;
+  let i = begunBy(lane, time + perDevicePx) - 1;
   for (let looked = 0; i >= 0 && looked < 4096; i -= 1, looked += 1) {
     const from = lane.sliceStart[i]!;
     const dur = lane.sliceDur[i]!;
@@ -114,16 +103,12 @@ function sliceAt(scene: HitScene, lane: LaneWindow, x: number): Slice | null {
 }
 
 /** Add to a collective the part of it that is hatched as waiting, if that is loaded. */
-function withWait(
-  scene: HitScene,
-  { band: { over } }: LaneSpot,
-  slice: Slice | null,
-): Slice | null {
-  const waits = over === undefined ? null : scene.window(over.wait);
+function withWait(scene: Frame, { band: { over } }: LaneSpot, slice: Slice | null): Slice | null {
+  const waits = over === undefined ? null : scene.windows.get(over.wait);
   if (slice === null || waits === null) return slice;
   const end = slice.start + slice.dur;
   let wait = 0;
-  for (let i = upperBound(waits.sliceStart, waits.slices, end) - 1; i >= 0; i -= 1) {
+  for (let i = begunBy(waits, end) - 1; i >= 0; i -= 1) {
     const from = waits.sliceStart[i]!;
     const to = Math.min(from + waits.sliceDur[i]!, end);
     wait += Math.max(0, to - Math.max(from, slice.start));
@@ -133,11 +118,11 @@ function withWait(
   return wait > 0 ? { ...slice, wait } : slice;
 }
 
-function sliceOf({ scene, store }: HitScene, lane: LaneWindow, i: number): Slice {
+function sliceOf({ scene, windows }: Frame, lane: LaneWindow, i: number): Slice {
   return {
     lane: lane.lane,
     id: lane.sliceId[i]!,
-    name: store.names.get(lane.sliceName[i]!) ?? "",
+    name: windows.store.names.get(lane.sliceName[i]!) ?? "",
     kind: scene.kinds[lane.sliceKind[i]!] ?? "other",
     start: lane.sliceStart[i]!,
     dur: lane.sliceDur[i]!,
@@ -146,7 +131,7 @@ function sliceOf({ scene, store }: HitScene, lane: LaneWindow, i: number): Slice
 }
 
 /** Loaded slices of a lane that overlap the view, by start. */
-export function slicesIn(scene: HitScene, lane: LaneWindow): Slice[] {
+export function slicesIn(scene: Frame, lane: LaneWindow): Slice[] {
   const out: Slice[] = [];
   for (let i = 0; i < lane.slices; i += 1) {
     if (lane.sliceStart[i]! >= scene.view[1]) break;
@@ -156,7 +141,7 @@ export function slicesIn(scene: HitScene, lane: LaneWindow): Slice[] {
 }
 
 /** The cell at `time`, or the busiest of those that share its pixel. */
-function cellAt(scene: HitScene, lane: LaneWindow, spot: LaneSpot, time: number): Hit["cell"] {
+function cellAt(scene: Frame, lane: LaneWindow, spot: LaneSpot, time: number): Hit["cell"] {
   if (spot.band.form === "counter") return null;
   const half = nsPerPx(scene) / scene.geometry.dpr / 2;
   let best: Hit["cell"] = null;
@@ -167,14 +152,14 @@ function cellAt(scene: HitScene, lane: LaneWindow, spot: LaneSpot, time: number)
   return best;
 }
 
-function exactCell(scene: HitScene, lane: LaneWindow, time: number): Hit["cell"] {
+function exactCell(scene: Frame, lane: LaneWindow, time: number): Hit["cell"] {
   const index = Math.floor(time / lane.cell) - lane.first * TILE_CELLS;
   const slot = Math.floor(index / TILE_CELLS);
   if (slot < 0 || slot >= lane.last - lane.first || lane.slots[slot] === SLOT.missing) return null;
   const level = lane.levels[slot]!;
   const width = 2 ** level;
   const cell = Math.floor(time / width);
-  const tile = scene.store.get(lane.lane, level, Math.floor(cell / TILE_CELLS));
+  const tile = scene.windows.store.get(lane.lane, level, Math.floor(cell / TILE_CELLS));
   // Merged from finer tiles: the window has the sums.
   const local = cell - Math.floor(cell / TILE_CELLS) * TILE_CELLS;
   const count = tile?.count[local] ?? lane.count[index]!;
@@ -189,13 +174,7 @@ function exactCell(scene: HitScene, lane: LaneWindow, time: number): Hit["cell"]
   };
 }
 
-function upperBound(values: Float64Array, length: number, limit: number): number {
-  let low = 0;
-  let high = length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle]! <= limit) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+/** Number of slices that begin until `time`. */
+function begunBy({ sliceStart, slices }: LaneWindow, time: number): number {
+  return countUpTo(sliceStart.subarray(0, slices), time);
 }

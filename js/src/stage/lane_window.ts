@@ -52,7 +52,6 @@ export class LaneWindow {
   empty = true;
   /** Whether a tile is missing or stretched. */
   pending = true;
-  hasCounter = false;
   private version = -1;
   private added: Tile | null = null;
 
@@ -89,7 +88,6 @@ export class LaneWindow {
     this.added = null;
     this.empty = true;
     this.pending = false;
-    this.hasCounter = false;
     const tiles = last - first;
     this.reserveCells(tiles * TILE_CELLS);
     if (this.slots.length < tiles) {
@@ -107,45 +105,25 @@ export class LaneWindow {
       this.place(slot, exact);
       return;
     }
-    if (this.merge(store, slot, index) || this.stretch(store, slot, index)) return;
-    this.blank(slot);
-    this.slots[slot] = SLOT.missing;
     this.pending = true;
+    if (this.merge(store, slot, index) || this.stretch(store, slot, index)) return;
+    this.place(slot, EMPTY);
+    this.slots[slot] = SLOT.missing;
   }
 
   private place(slot: number, tile: Tile): void {
-    const at = slot * TILE_CELLS;
-    this.slots[slot] = SLOT.exact;
-    this.levels[slot] = this.level;
-    if (tile === EMPTY) {
-      this.blank(slot);
-      return;
-    }
-    this.empty = false;
-    this.busy.set(tile.busy, at);
-    this.count.set(tile.count, at);
-    this.kind.set(tile.kind, at);
-    if (tile.classes.length > 0) this.classes.set(tile.classes, at);
-    else this.classes.fill(255, at, at + TILE_CELLS);
-    if (tile.min.length > 0) {
-      this.hasCounter = true;
-      this.min.set(tile.min, at);
-      this.max.set(tile.max, at);
-    } else {
-      this.min.fill(Number.NaN, at, at + TILE_CELLS);
-    }
-    this.addSlices(tile);
-  }
-
-  private blank(slot: number): void {
     const from = slot * TILE_CELLS;
     const to = from + TILE_CELLS;
+    this.slots[slot] = SLOT.exact;
     this.levels[slot] = this.level;
-    this.busy.fill(0, from, to);
-    this.count.fill(0, from, to);
-    this.kind.fill(255, from, to);
-    this.classes.fill(255, from, to);
-    this.min.fill(Number.NaN, from, to);
+    this.busy.set(tile.busy, from);
+    this.count.set(tile.count, from);
+    this.kind.set(tile.kind, from);
+    // Tiles may lack classes, and only those of counters have values.
+    this.classes.fill(255, from, to).set(tile.classes, from);
+    this.min.fill(Number.NaN, from, to).set(tile.min, from);
+    this.max.fill(Number.NaN, from, to).set(tile.max, from);
+    this.add(tile);
   }
 
   /** Merge finer tiles, if all of them are loaded. */
@@ -157,24 +135,20 @@ export class LaneWindow {
         whole = store.has(this.lane, this.level - deeper, index * parts + part);
       }
       if (!whole) continue;
-      this.blank(slot);
+      this.place(slot, EMPTY);
       for (let part = 0; part < parts; part += 1) {
         const tile = store.get(this.lane, this.level - deeper, index * parts + part)!;
         if (tile === EMPTY) continue;
-        this.empty = false;
         this.mergeCells(tile, slot * TILE_CELLS + (part * TILE_CELLS) / parts, parts);
-        this.addSlices(tile);
+        this.add(tile);
       }
-      this.slots[slot] = SLOT.exact;
-      this.pending = true;
       return true;
     }
     return false;
   }
 
   private mergeCells(tile: Tile, at: number, parts: number): void {
-    const counter = tile.min.length > 0;
-    if (counter) this.hasCounter = true;
+    const isCounter = tile.min.length > 0;
     for (let cell = 0; cell < TILE_CELLS / parts; cell += 1) {
       let busy = 0;
       let count = 0;
@@ -189,8 +163,8 @@ export class LaneWindow {
           this.kind[at + cell] = tile.kind[k]!;
           this.classes[at + cell] = tile.classes[k] ?? 255;
         }
-        if (counter && tile.min[k]! < min) min = tile.min[k]!;
-        if (counter && tile.max[k]! > max) max = tile.max[k]!;
+        if (isCounter && tile.min[k]! < min) min = tile.min[k]!;
+        if (isCounter && tile.max[k]! > max) max = tile.max[k]!;
       }
       this.busy[at + cell] = busy / parts;
       this.count[at + cell] = Math.min(count, 65535);
@@ -202,43 +176,38 @@ export class LaneWindow {
   }
 
   private stretch(store: TileStore, slot: number, index: number): boolean {
-    const levels = store.levels(this.lane);
-    if (levels === undefined) return false;
     for (let coarser = 1; this.level + coarser <= MAX_LEVEL; coarser += 1) {
-      if (!levels.has(this.level + coarser)) continue;
       const factor = 2 ** coarser;
-      const tile = store.get(this.lane, this.level + coarser, Math.floor(index / factor));
+      const coarse = Math.floor(index / factor);
+      const tile = store.get(this.lane, this.level + coarser, coarse);
       if (tile === undefined) continue;
-      this.slots[slot] = tile === EMPTY ? SLOT.exact : SLOT.stretched;
-      this.pending = true;
-      if (tile === EMPTY) {
-        this.blank(slot);
-        return true;
-      }
-      this.empty = false;
+      this.place(slot, EMPTY);
+      if (tile === EMPTY) return true;
+      this.slots[slot] = SLOT.stretched;
       this.levels[slot] = this.level + coarser;
-      const counter = tile.min.length > 0;
-      if (counter) this.hasCounter = true;
+      const isCounter = tile.min.length > 0;
       const at = slot * TILE_CELLS;
-      const origin = (index - Math.floor(index / factor) * factor) * TILE_CELLS;
-      leftOf(tile, Math.floor(index / factor) * TILE_CELLS, this.cell * factor);
+      const origin = (index - coarse * factor) * TILE_CELLS;
+      leftOf(tile, coarse * TILE_CELLS, this.cell * factor);
       for (let cell = 0; cell < TILE_CELLS; cell += 1) {
         const from = Math.floor((origin + cell) / factor);
         this.busy[at + cell] = Math.max(0, Math.round(leftShare[from]! * 65535));
         this.count[at + cell] = Math.max(0, leftCount[from]!);
         this.kind[at + cell] = tile.kind[from]!;
         this.classes[at + cell] = tile.classes[from] ?? 255;
-        this.min[at + cell] = counter ? tile.min[from]! : Number.NaN;
-        this.max[at + cell] = counter ? tile.max[from]! : Number.NaN;
+        if (!isCounter) continue;
+        this.min[at + cell] = tile.min[from]!;
+        this.max[at + cell] = tile.max[from]!;
       }
-      this.addSlices(tile);
+      this.add(tile);
       return true;
     }
     return false;
   }
 
-  /** A slice that crosses a border of tiles is in both tiles: keep it once. */
-  private addSlices(tile: Tile): void {
+  /** Add a tile's slices. One that crosses a border of tiles is in both tiles: keep it once. */
+  private add(tile: Tile): void {
+    if (tile !== EMPTY) this.empty = false;
     const added = tile.sliceStart.length;
     // One coarse tile may occupy several slots.
     if (added === 0 || tile === this.added) return;
@@ -359,74 +328,52 @@ export function takeOut(
 
 // Remainder of a lane's cells, drawn as columns next to the rectangles of its longer events.
 
-/** Busy share and number of events by cell of the window; the next `residual` reuses the arrays. */
-interface Residual {
-  readonly share: Float32Array;
-  readonly counts: Int32Array;
-}
-
 let share = new Float32Array(0);
 let counts = new Int32Array(0);
 
-/** Mapping from the pixels of a picture to a lane's cells. */
-interface Pixels {
-  readonly cells: number;
-  /** Cells in a pixel. */
-  readonly perPx: number;
-  /** The cell at x = 0, with its fraction. */
-  readonly origin: number;
-  /** The first pixel that has cells, and the one behind the last. */
-  readonly first: number;
-  readonly last: number;
-}
-
-/** `start` is the time at x = 0, `resolution` ns per pixel. */
+/** Mapping from pixels to a lane's cells; `start` is the time at x = 0, `resolution` ns per px. */
 export function pixelsOf(
   lane: LaneWindow,
   { start, resolution }: { start: number; resolution: number },
   width: number,
-): Pixels {
+) {
   const cells = (lane.last - lane.first) * TILE_CELLS;
+  /** Cells in a pixel. */
   const perPx = resolution / lane.cell;
+  /** The cell at x = 0, with its fraction. */
   const origin = (start - lane.start) / lane.cell;
+  /** The first pixel that has cells, and the one behind the last. */
   const first = Math.max(0, Math.floor(-origin / perPx));
   const last = Math.min(width, Math.ceil((cells - origin) / perPx));
   return { cells, perPx, origin, first, last };
 }
 
-/** Cells as shares and counts, less the slices of at least `leastNs`. */
-export function residual(lane: LaneWindow, leastNs: number): Residual {
+/**
+ * Busy share and number of events of each cell, less the slices of at least `leastNs`. The next
+ * call reuses the arrays.
+ */
+export function residual(lane: LaneWindow, leastNs: number) {
   const tiles = lane.last - lane.first;
   const cells = tiles * TILE_CELLS;
   if (share.length < cells) {
     share = new Float32Array(cells);
     counts = new Int32Array(cells);
   }
-  const { busy, count } = lane;
-  for (let k = 0; k < cells; k += 1) {
+  readCells(lane, 0, cells);
+  if (lane.slices === 0) return { share, counts };
+  const { start, cell, slices } = lane;
+  takeOut(share.subarray(0, cells), counts, start, cell, lane, slices, leastNs);
+  // Stretched cells lack the time of their slices already.
+  for (let slot = 0; slot < tiles; slot += 1) {
+    if (lane.slots[slot] === SLOT.exact) continue;
+    readCells(lane, slot * TILE_CELLS, (slot + 1) * TILE_CELLS);
+  }
+  return { share, counts };
+}
+
+function readCells({ busy, count }: LaneWindow, from: number, to: number): void {
+  for (let k = from; k < to; k += 1) {
     share[k] = busy[k]! / 65535;
     counts[k] = count[k]!;
   }
-  if (lane.slices === 0) return { share, counts };
-  let slot = 0;
-  while (slot < tiles) {
-    if (lane.slots[slot] !== SLOT.exact) {
-      slot += 1;
-      continue;
-    }
-    const from = slot;
-    while (slot < tiles && lane.slots[slot] === SLOT.exact) slot += 1;
-    const a = from * TILE_CELLS;
-    const b = slot * TILE_CELLS;
-    takeOut(
-      share.subarray(a, b),
-      counts.subarray(a, b),
-      lane.start + a * lane.cell,
-      lane.cell,
-      lane,
-      lane.slices,
-      leastNs,
-    );
-  }
-  return { share, counts };
 }

@@ -36,7 +36,7 @@ async function draw(events: Given[], given: Drawing = {}) {
   const job = given.job ?? [0, 1e6];
   const shown = await shownLane(events, { ...given, view, width, job });
   const raster = new Raster(width, height);
-  raster.clear(pack(rgb(theme.bg)));
+  raster.rect(0, 0, width, height, pack(rgb(theme.bg)));
   const [dataStart, dataEnd] = given.data ?? job;
   const more = { form, y1: height, dpr, dataStart, dataEnd, coarse: given.coarse ?? false };
   const place = placeOf({ view, width, job }, more);

@@ -24,7 +24,7 @@ const place = (dpr = 1) => placeOf({ view: VIEW, width: WIDTH }, { y0: 2, y1: HE
 /** Pixels after something was drawn between the second row and the last but one. */
 async function pixels(draw: (raster: Raster) => Promise<void> | void) {
   const raster = new Raster(WIDTH, HEIGHT);
-  raster.clear(BACK);
+  raster.rect(0, 0, WIDTH, HEIGHT, BACK);
   await draw(raster);
   const px = new Uint32Array(raster.image.data.buffer);
   const at = (x: number, y: number): number => px[y * WIDTH + x]!;

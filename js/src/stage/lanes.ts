@@ -1,16 +1,15 @@
 /** Draw lanes: ground, cells, events, counters, waits, missing data. */
 
-import { TILE_CELLS } from "../protocol/decode";
 import { type Ribbon, timeOfBin } from "../protocol/ribbon";
-import type { ClassKey, Scene, SceneRank, Span, Lateness, Stats } from "../protocol/source";
-import { FONT, type Theme } from "../ui/theme";
-import { type Geometry, xAtTime } from "./camera";
+import type { SceneRank, Lateness, Stats } from "../protocol/source";
+import { FONT } from "../ui/theme";
+import { xAtTime } from "./camera";
 import { type LaneWindow, pixelsOf, residual, SLOT } from "./lane_window";
-import { mix, type Paints, rgb, STEPS } from "./paints";
+import { type Paints, STEPS } from "./paints";
+import type { Frame } from "./painter";
 import type { Pen } from "./pen";
 import type { LaneRaster } from "./raster";
 import type { Form, PlacedRow } from "./rows";
-import type { Sightings } from "./rows_view";
 import { levelOf } from "./tile_store";
 
 /** All in device px; x from the left edge of the lanes. */
@@ -201,7 +200,7 @@ function drawRects(
     }
     const edge = edgeWidth(x1 - x0, paints.edgePx[kind]!, dpr);
     const hue = hueOf !== null && kind === paints.host ? hueOf(sliceName[i]!) : -1;
-    const line = hue < 0 ? paints.edge[code]! : paints.hostEdge[hue]!;
+    const line = hue < 0 ? paints.solid[code]! : paints.hostEdge[hue]!;
     const tint = hue < 0 ? paints.tint[code]! : paints.hostTint[hue]!;
     if (from >= start) {
       raster.rect(x0, y0, Math.min(x0 + edge, right), y1, line);
@@ -222,11 +221,9 @@ function drawCounter(raster: LaneRaster, place: LanePlace, lane: LaneWindow, pai
   const [low, high] = place.valueRange ?? [0, 1];
   const floor = Math.min(0, low);
   const scale = high > floor ? (place.y1 - place.y0 - 1) / (high - floor) : 0;
-  const perPx = place.resolution / lane.cell;
-  const origin = (place.start - lane.start) / lane.cell;
-  const cells = (lane.last - lane.first) * TILE_CELLS;
+  const { cells, perPx, origin, first, last } = pixelsOf(lane, place, raster.width);
   const line = Math.max(1, Math.round(place.dpr));
-  for (let x = 0; x < raster.width; x += 1) {
+  for (let x = first; x < last; x += 1) {
     const from = origin + x * perPx;
     const a = Math.max(0, Math.floor(from));
     const b = Math.min(cells - 1, Math.ceil(from + perPx) - 1);
@@ -347,11 +344,7 @@ function eachColumn(
 // Ribbons of lateness: a mark at each arrival at a collective; later arrivals are stronger.
 
 /** Width of a mark if the next one leaves room, CSS px. */
-const MARK_PX = 2;
-/** A name needs more than this, CSS px. */
-const LEAST_ROOM = 5;
-/** Min strength of a tick in the job's row, so that the shortest wait is visible. */
-const WEAKEST = 0.18;
+export const MARK_PX = 2;
 
 /** Strength of a lateness: its root, since values differ by orders of magnitude. */
 export function strength(ns: number, most: number): number {
@@ -406,60 +399,6 @@ export function drawRibbon(
   }
 }
 
-interface JobRibbonScene {
-  geometry: Geometry;
-  theme: Theme;
-  view: Span;
-  ribbon: Ribbon | null;
-  lateness: LatenessByRank | null;
-}
-
-const TICK_HEIGHT = 13;
-
-/** Draw the job's row: a tick and a name at each last arrival; red if others wait for that rank. */
-export function drawJobRibbon(pen: Pen, scene: JobRibbonScene, y: number): void {
-  const { geometry, theme, view, ribbon, lateness } = scene;
-  const { lanesX, lanesWidth } = geometry;
-  if (ribbon === null) return;
-  if (ribbon.of === 0) {
-    pen.fitted("no collectives matched", lanesX + 6, y + 11, lanesWidth, FONT.label, theme.ink3);
-    return;
-  }
-  const ground = rgb(theme.bg);
-  const xs = Array.from(ribbon.jobBin, (bin) => xAtTime(geometry, view, timeOfBin(ribbon, bin)));
-  const end = lanesX + lanesWidth;
-  const inkOf = (rank: number) => (lateness?.late.has(rank) === true ? theme.late : theme.ink3);
-  const drawn = xs.flatMap((x, at) =>
-    ribbon.jobWait[at]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [at],
-  );
-  const widthOf = (at: number) =>
-    Math.min(MARK_PX, Math.max(Math.min(xs[at + 1] ?? end, end) - xs[at]!, pen.hairline));
-  for (const at of drawn) {
-    const share = WEAKEST + (1 - WEAKEST) * strength(ribbon.jobWait[at]!, ribbon.jobMost);
-    const { r, g, b } = mix(rgb(inkOf(ribbon.jobRank[at]!)), ground, share);
-    pen.rect(xs[at]!, y + 1, widthOf(at), TICK_HEIGHT, `rgb(${r} ${g} ${b})`);
-  }
-  // Label the most expensive arrivals first, before or after the tick; use each gap only once.
-  const used = new Set<number>();
-  for (const at of drawn.sort((a, b) => ribbon.jobWait[b]! - ribbon.jobWait[a]! || a - b)) {
-    const rank = ribbon.jobRank[at]!;
-    if (rank < 0) continue;
-    const x = xs[at]!;
-    const words = [`rank ${rank}`, String(rank)];
-    const behind = x + widthOf(at) + 2;
-    const before = at > 0 ? xs[at - 1]! + MARK_PX : lanesX;
-    for (const [gap, edge, room, align] of [
-      [at, behind, Math.min(xs[at + 1] ?? end, end) - behind - 4, "left"],
-      [at - 1, x - 2, x - 2 - Math.max(before, lanesX) - 4, "right"],
-    ] as const) {
-      if (used.has(gap) || room < LEAST_ROOM) continue;
-      if (pen.firstFit(words, edge, y + 11, room, FONT.label, inkOf(rank), align) === 0) continue;
-      used.add(gap);
-      break;
-    }
-  }
-}
-
 // Captions of the hatch: no data of the rank here, or less detail in the page than the view needs.
 
 const NO_DATA = "no data";
@@ -473,7 +412,7 @@ export function isCoarse(rank: SceneRank, resolution: number): boolean {
   return rank.overview_level !== undefined && levelOf(resolution) < rank.overview_level;
 }
 
-export function drawNoData(pen: Pen, scene: LanesScene): void {
+export function drawNoData(pen: Pen, scene: Frame): void {
   const { geometry, view, job, sight } = scene;
   const { lanesX, lanesWidth, dpr } = geometry;
   const resolution = (view[1] - view[0]) / (lanesWidth * dpr);
@@ -511,7 +450,7 @@ function areaOf(placed: PlacedRow, x0: number, x1: number): Area | null {
 
 function drawGap(
   pen: Pen,
-  scene: LanesScene,
+  scene: Frame,
   placed: PlacedRow,
   x0: number,
   x1: number,
@@ -526,7 +465,7 @@ function drawGap(
 /** Draw text on a plate, at this share of the area's width. */
 function drawWords(
   pen: Pen,
-  { theme }: LanesScene,
+  { theme }: Frame,
   { x0, x1, top, height }: Area,
   words: string,
   share: number,
@@ -541,12 +480,8 @@ function drawWords(
 
 // Ranks of MPI traces, which have no device events.
 
-interface WithSummary {
-  summary: readonly { role: string; label: string }[];
-}
-
 /** Whether a rank's rows show only MPI calls; its other time is work, not idleness. */
-export function isMpi({ summary }: WithSummary): boolean {
+export function isMpi({ summary }: Pick<SceneRank, "summary">): boolean {
   const rows = summary.filter(({ role }) => role !== "cpu");
   return rows.length > 0 && rows.every(({ label }) => label === "MPI");
 }
@@ -574,23 +509,4 @@ export function statsByRank(stats: Stats): StatsByRank {
 
 export function latenessByRank(lateness: Lateness): LatenessByRank {
   return { lateness, at: places(lateness.ranks), late: new Set(lateness.late) };
-}
-
-export interface LanesScene {
-  geometry: Geometry;
-  theme: Theme;
-  paints: Paints;
-  /** Entries of a picture's legend, if it does not show kinds. */
-  keys: readonly ClassKey[] | null;
-  scene: Scene;
-  job: Span;
-  view: Span;
-  sight: Sightings;
-  lateness: LatenessByRank | null;
-  ribbon: Ribbon | null;
-  shade: ShadeOfName | null;
-  /** See `LanePlace`. */
-  hue: ShadeOfName | null;
-  window(lane: number): LaneWindow | null;
-  nameOf(key: number): string;
 }

@@ -3,26 +3,17 @@
 import { hasDevice } from "../protocol/scene";
 import { formatShare } from "../ui/formats";
 import { FONT, type Theme } from "../ui/theme";
-import type { Geometry } from "./camera";
 import { rowGround } from "./gutter";
-import { isMpi, type LatenessByRank, type StatsByRank } from "./lanes";
+import { isMpi } from "./lanes";
+import type { Frame } from "./painter";
 import type { Pen } from "./pen";
 import type { PlacedRow } from "./rows";
 
 const PAD = 12;
 
-export interface MarginScene {
-  geometry: Geometry;
-  theme: Theme;
-  placed: readonly PlacedRow[];
-  stats: StatsByRank | null;
-  lateness: LatenessByRank | null;
-  /** Whether the figures are of an earlier view. */
-  stale: boolean;
-}
-
-export function drawMargin(pen: Pen, scene: MarginScene): void {
-  const { geometry, theme, placed } = scene;
+export function drawMargin(pen: Pen, scene: Frame): void {
+  const { geometry, theme } = scene;
+  const { placed } = scene.sight;
   if (geometry.margin === 0) return;
   const x = geometry.width - geometry.margin;
   pen.rect(x, geometry.stripTop, geometry.margin, geometry.height - geometry.stripTop, theme.bg);
@@ -35,8 +26,9 @@ export function drawMargin(pen: Pen, scene: MarginScene): void {
   pen.vertical(x, geometry.stripTop, geometry.height, theme.rule);
 }
 
-function drawTitle(pen: Pen, scene: MarginScene, x: number): void {
-  const { geometry, theme, placed } = scene;
+function drawTitle(pen: Pen, scene: Frame, x: number): void {
+  const { geometry, theme } = scene;
+  const { placed } = scene.sight;
   const room = geometry.margin - PAD - 4;
   const device = placed.some(({ row }) => hasDevice(row.rank));
   if (geometry.stripRows === 0 || !device) return;
@@ -54,7 +46,7 @@ function drawTitle(pen: Pen, scene: MarginScene, x: number): void {
   }
 }
 
-function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): void {
+function drawRow(pen: Pen, scene: Frame, placed: PlacedRow, x: number): void {
   const { geometry, theme, stats } = scene;
   const { row, y, clipTop } = placed;
   if (row.track !== null) return;
@@ -74,7 +66,7 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
   const top = compact
     ? y + Math.round((row.height - barHeight) / 2)
     : y + (row.height >= 36 ? 3 : 4);
-  pen.ctx.globalAlpha = scene.stale ? 0.4 : 1;
+  pen.ctx.globalAlpha = scene.isStale ? 0.4 : 1;
   if (whole > 0) {
     const wait = exposedWait(scene, row.rank.rank);
     let from = left;
@@ -93,7 +85,7 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
   pen.frame(left, top, width, barHeight, theme.idleLine, 1);
   pen.ctx.globalAlpha = 1;
   // Numbers of an earlier view would be wrong; a pale bar is a hint at most.
-  if (!compact && !scene.stale) {
+  if (!compact && !scene.isStale) {
     const baseline = top + barHeight + (row.height >= 36 ? 14 : 12);
     if (whole > 0) {
       const known = scene.lateness !== null;
@@ -118,7 +110,7 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
 }
 
 /** Time that a rank waits for others without computing; 0 if unknown. */
-function exposedWait({ lateness }: MarginScene, rank: number): number {
+function exposedWait({ lateness }: Frame, rank: number): number {
   const index = lateness?.at.get(rank);
   return index === undefined ? 0 : (lateness?.lateness.exposed_wait[index] ?? 0);
 }

@@ -1,12 +1,11 @@
 /** Draw the overlays of the rows: selection, hover, brush, ruler, notes, search marks, arrows. */
 
-import type { Brief, Overlay, SelectionJson, Span } from "../protocol/source";
+import type { Brief, Overlay, SelectionJson } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
-import { FONT, type Theme } from "../ui/theme";
-import { type Geometry, xAtTime } from "./camera";
-import { mixed } from "./head";
+import { FONT, shade } from "../ui/theme";
+import { xAtTime } from "./camera";
+import type { Frame } from "./painter";
 import type { Pen } from "./pen";
-import type { Sightings } from "./rows_view";
 import type { PlacedMarks } from "./tile_loader";
 
 export const NO_OVERLAY: Overlay = {
@@ -23,15 +22,10 @@ export const NO_OVERLAY: Overlay = {
   dimmed: new Set(),
 };
 
-export interface OverlayScene {
-  geometry: Geometry;
-  theme: Theme;
-  view: Span;
-  sight: Sightings;
-  overlay: Overlay;
-  searched: PlacedMarks | null;
-  chosen: PlacedMarks | null;
-}
+type OverlayScene = Pick<
+  Frame,
+  "geometry" | "theme" | "view" | "sight" | "overlay" | "searched" | "chosen"
+>;
 
 export function drawOverlay(pen: Pen, scene: OverlayScene): void {
   const { geometry, overlay } = scene;
@@ -190,7 +184,7 @@ function drawNote(pen: Pen, scene: OverlayScene, note: Overlay["notes"][number])
   const x1 = xAtTime(geometry, view, note.end);
   const colour = note.kept ? theme.focus : theme.ink2;
   const spans = note.end > note.start;
-  if (spans) pen.rect(x0, top, x1 - x0, 7, mixed(colour, theme.bg, 0.25));
+  if (spans) pen.rect(x0, top, x1 - x0, 7, shade([theme.bg, colour], 0.25));
   for (const x of spans ? [x0, x1] : [x0]) {
     if (note.kept) pen.vertical(x, top, geometry.height, colour);
     else pen.dashed(x, top, geometry.height, colour);

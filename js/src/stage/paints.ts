@@ -72,63 +72,18 @@ function onDark(theme: Theme): string {
   return theme.name === "dark" ? theme.onKind.compute : theme.ink;
 }
 
-export function shadeOf(name: string): number {
-  return fnv1a32(name) % SHADES;
+/** The shade of events by the hash of their name. */
+export function shadeOf(hash: number): number {
+  return hash % SHADES;
 }
 
-/** The hue of the theme for host calls of this name. */
-export function hueOf(name: string): number {
-  return fnv1a32(name) % THEMES.light.hostHues.length;
+/** The hue of host calls by the hash of their name. */
+export function hueOf(hash: number): number {
+  return hash % THEMES.light.hostHues.length;
 }
 
 /** Colours of columns: entry `kind · (STEPS + 1) + step`. */
 type Ramp = Uint32Array;
-
-export interface Paints {
-  readonly bg: number;
-  /** Background of the marks: a device lane has its own, to make its idle time visible. */
-  readonly ground: Readonly<Record<Form, number>>;
-  readonly rule: number;
-  readonly hatchLine: number;
-  readonly hatchGround: number;
-  readonly columns: Readonly<Record<Form, Ramp>>;
-  readonly pendingColumns: Readonly<Record<Form, Ramp>>;
-  /** Rectangles: entry `kind · 3 + shade`. */
-  readonly solid: Uint32Array;
-  readonly tint: Uint32Array;
-  readonly edge: Uint32Array;
-  /** Code of calls of the host; -1 if they have no colours by name. */
-  readonly host: number;
-  /** By hue: calls of the host by name. */
-  readonly hostTint: Uint32Array;
-  readonly hostEdge: Uint32Array;
-  /** By kind: drawn as a tint with an edge even among device events. */
-  readonly isPale: Uint8Array;
-  /** By kind: width of the edge in CSS px. */
-  readonly edgePx: Float32Array;
-  /** Text on a solid rectangle: entry `kind · 3 + shade`. */
-  readonly textOn: readonly string[];
-  readonly counterFill: number;
-  readonly counterLine: number;
-  readonly waitFill: number;
-  readonly waitLine: number;
-  /** Ramp of a ribbon, from on time to latest. */
-  readonly ribbon: Uint32Array;
-  readonly lateFill: number;
-  readonly lateLine: number;
-  /** Colours of late arrivals of a rank that the others do not wait for. */
-  readonly lastFill: number;
-  readonly lastLine: number;
-  /** Behind the row of a rank that the others wait for. */
-  readonly lateGround: number;
-  /** Whether entries are classes carried by tiles, not kinds. */
-  readonly byClass: boolean;
-  /** Class of events in tiles without classes. */
-  readonly unknownClass: number;
-  /** By class: drawn as lines over a pale ground, and that ground. */
-  readonly hatched: Uint8Array;
-  readonly hatchedGround: Uint32Array;
-}
 
 /** Number of distinct steps between two stops of a ramp. */
 const RAMP_STEPS = 8;
@@ -144,84 +99,110 @@ function rampOf(stops: readonly string[]): Uint32Array {
   return out;
 }
 
-export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlySet<Kind>): Paints {
+/** Style of a kind or a class of events. */
+interface Look {
+  /** Colours and the text on them, by shade. */
+  colours: readonly Rgb[];
+  texts: readonly string[];
+  /** Strength of columns in lanes of each form. */
+  columns: Readonly<Record<"solid" | "pale" | "bar", number>>;
+  /** Share of the colour in a tint. */
+  tint: number;
+  isPale: boolean;
+  edgePx: number;
+  hatched: boolean;
+}
+
+export type Paints = Readonly<ReturnType<typeof paintsFrom>>;
+
+/** `host` is the code of calls of the host; -1 if they have no colours by name. */
+function paintsFrom(theme: Theme, looks: readonly Look[], host: number, byClass: boolean) {
   const lane = rgb(theme.lane);
   const bg = rgb(theme.bg);
-  const colourOf = (kind: Kind, shade: number): Rgb => {
-    const colour = rgb(theme.nameShades[kind][shade]!);
-    return dimmed.has(kind) ? mix(colour, lane, DIMMED) : colour;
-  };
-  const ramp = (strength: (kind: Kind) => number, ground: Rgb, alpha: number): Ramp => {
-    const out = new Uint32Array(kinds.length * (STEPS + 1));
-    for (const [code, kind] of kinds.entries()) {
-      const full = mix(colourOf(kind, 0), ground, strength(kind) * alpha);
-      for (let step = 0; step <= STEPS; step += 1) {
-        out[code * (STEPS + 1) + step] = pack(mix(full, ground, step / STEPS));
-      }
-    }
-    return out;
-  };
-  const tintShare = (kind: Kind) => (kind === "annotation" ? theme.annotationTint : theme.cpuTint);
-  const paleKind = (kind: Kind) => kind === "cpu" || kind === "annotation";
-  const rampsAt = (alpha: number) => {
-    const solid = ramp((kind) => (paleKind(kind) ? PALE_COLUMN : 1), lane, alpha);
-    return {
-      solid,
-      pale: ramp(() => PALE_COLUMN, bg, alpha),
-      bar: ramp(() => BAR, bg, alpha),
-      counter: solid,
-    };
-  };
-  const table = (of: (kind: Kind, shade: number) => Rgb) => {
-    const out = new Uint32Array(kinds.length * SHADES);
-    for (const [code, kind] of kinds.entries()) {
-      for (let shade = 0; shade < SHADES; shade += 1) {
-        out[code * SHADES + shade] = pack(of(kind, shade));
-      }
-    }
-    return out;
-  };
   const ink = rgb(theme.ink2);
+  const ramp = (form: keyof Look["columns"], ground: Rgb, alpha: number): Ramp => {
+    const ramps = looks.map(({ colours, columns }) => {
+      const full = mix(colours[0]!, ground, columns[form] * alpha);
+      return Array.from({ length: STEPS + 1 }, (_, step) => pack(mix(full, ground, step / STEPS)));
+    });
+    return Uint32Array.from(ramps.flat());
+  };
+  const rampsAt = (alpha: number): Readonly<Record<Form, Ramp>> => {
+    const solid = ramp("solid", lane, alpha);
+    return { solid, counter: solid, pale: ramp("pale", bg, alpha), bar: ramp("bar", bg, alpha) };
+  };
+  /** Background of the marks: a device lane has its own, to make its idle time visible. */
+  const ground: Readonly<Record<Form, number>> = {
+    solid: pack(lane),
+    counter: pack(lane),
+    pale: pack(bg),
+    bar: pack(bg),
+  };
   return {
+    host,
+    /** Whether entries are classes carried by tiles, not kinds. */
+    byClass,
+    /** Class of events in tiles without classes. */
+    unknownClass: looks.length - 1,
     bg: pack(bg),
-    ground: { solid: pack(lane), counter: pack(lane), pale: pack(bg), bar: pack(bg) },
+    ground,
     rule: pack(rgb(theme.rule)),
     hatchLine: pack(mix(rgb(theme.ruleStrong), bg, 0.32)),
     hatchGround: pack(bg),
     columns: rampsAt(1),
     pendingColumns: rampsAt(PENDING),
-    solid: table(colourOf),
-    tint: table((kind, shade) => mix(colourOf(kind, shade), bg, tintShare(kind))),
-    edge: table(colourOf),
-    host: dimmed.has("cpu") ? -1 : kinds.indexOf("cpu"),
+    /** Rectangles: entry `kind · 3 + shade`. */
+    solid: Uint32Array.from(looks.flatMap(({ colours }) => colours.map(pack))),
+    tint: Uint32Array.from(
+      looks.flatMap(({ colours, tint }) => colours.map((colour) => pack(mix(colour, bg, tint)))),
+    ),
+    /** Text on a solid rectangle: entry `kind · 3 + shade`. */
+    textOn: looks.flatMap(({ texts }) => texts),
+    /** By hue: calls of the host by name. */
     hostTint: Uint32Array.from(theme.hostHues, (hue) => pack(mix(rgb(hue), bg, theme.hostTint))),
     hostEdge: Uint32Array.from(theme.hostHues, (hue) => pack(rgb(hue))),
-    isPale: Uint8Array.from(kinds, (kind) => (paleKind(kind) ? 1 : 0)),
-    edgePx: Float32Array.from(kinds, (kind) => (kind === "annotation" ? 2 : 1.5)),
-    textOn: kinds.flatMap((kind) =>
-      [0, 1, 2].map((shade) =>
-        dimmed.has(kind)
-          ? theme.ink2
-          : shade === 0
-            ? theme.onKind[kind]
-            : betterOn(rgb(theme.nameShades[kind][shade]!), ["#ffffff", onDark(theme)]),
-      ),
+    /** By kind: drawn as a tint with an edge even among device events. */
+    isPale: Uint8Array.from(looks, ({ isPale }) => (isPale ? 1 : 0)),
+    /** By kind: width of the edge in CSS px. */
+    edgePx: Float32Array.from(looks, ({ edgePx }) => edgePx),
+    /** By class: drawn as lines over a pale ground, and that ground. */
+    hatched: Uint8Array.from(looks, ({ hatched }) => (hatched ? 1 : 0)),
+    hatchedGround: Uint32Array.from(looks, ({ colours }) =>
+      pack(mix(colours[0]!, bg, HATCH_GROUND)),
     ),
+    counterFill: pack(mix(ink, lane, 0.2)),
+    counterLine: pack(mix(ink, lane, 0.8)),
     waitFill: pack(rgb(theme.waitFill)),
     waitLine: pack(rgb(theme.waitLine)),
+    /** Ramp of a ribbon, from on time to latest. */
     ribbon: rampOf(theme.waiting),
     lateFill: pack(rgb(theme.lateFill)),
     lateLine: pack(rgb(theme.late)),
+    /** Colours of late arrivals of a rank that the others do not wait for. */
     lastFill: pack(mix(rgb(theme.ink3), bg, 0.12)),
     lastLine: pack(rgb(theme.ink3)),
+    /** Behind the row of a rank that the others wait for. */
     lateGround: pack(mix(rgb(theme.late), bg, LATE_TINT)),
-    byClass: false,
-    unknownClass: 0,
-    hatched: new Uint8Array(0),
-    hatchedGround: new Uint32Array(0),
-    counterFill: pack(mix(ink, lane, 0.2)),
-    counterLine: pack(mix(ink, lane, 0.8)),
   };
+}
+
+export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlySet<Kind>): Paints {
+  const looks = kinds.map((kind): Look => {
+    const shades = theme.nameShades[kind].map(rgb);
+    const isPale = kind === "cpu" || kind === "annotation";
+    const [, ...others] = shades.map((shade) => betterOn(shade, ["#ffffff", onDark(theme)]));
+    const isDimmed = dimmed.has(kind);
+    return {
+      colours: isDimmed ? shades.map((shade) => mix(shade, rgb(theme.lane), DIMMED)) : shades,
+      texts: isDimmed ? shades.map(() => theme.ink2) : [theme.onKind[kind], ...others],
+      columns: { solid: isPale ? PALE_COLUMN : 1, pale: PALE_COLUMN, bar: BAR },
+      tint: kind === "annotation" ? theme.annotationTint : theme.cpuTint,
+      isPale,
+      edgePx: kind === "annotation" ? 2 : 1.5,
+      hatched: false,
+    };
+  });
+  return paintsFrom(theme, looks, dimmed.has("cpu") ? -1 : kinds.indexOf("cpu"), false);
 }
 
 // Colouring by class instead of kind: tiles carry a class for each event, and a class has a style.
@@ -233,55 +214,22 @@ const TINT = 0.3;
 const FAINT = 0.45;
 
 /** Paints whose entries are classes instead of kinds; the other colours are the same. */
-export function classPaints(theme: Theme, kinds: readonly Kind[], classes: Classes): Paints {
-  const looks = classes.looks(theme.name);
-  const lane = rgb(theme.lane);
-  const bg = rgb(theme.bg);
-  const full = looks.map(({ colour, faint }) =>
-    faint === true ? mix(rgb(colour), lane, FAINT) : rgb(colour),
-  );
-  const ramp = (ground: Rgb, alpha: number): Uint32Array => {
-    const out = new Uint32Array(looks.length * (STEPS + 1));
-    full.forEach((colour, at) => {
-      const top = mix(colour, ground, alpha);
-      for (let step = 0; step <= STEPS; step += 1) {
-        out[at * (STEPS + 1) + step] = pack(mix(top, ground, step / STEPS));
-      }
-    });
-    return out;
-  };
-  const ramps = (alpha: number): Paints["columns"] => ({
-    solid: ramp(lane, alpha),
-    counter: ramp(lane, alpha),
-    pale: ramp(bg, PALE_CLASS_COLUMN * alpha),
-    bar: ramp(bg, alpha),
+export function classPaints(theme: Theme, classes: Classes): Paints {
+  const looks = classes.looks(theme.name).map(({ colour, faint, hatched }): Look => {
+    const full = faint === true ? mix(rgb(colour), rgb(theme.lane), FAINT) : rgb(colour);
+    const ground = hatched ? mix(full, rgb(theme.bg), HATCH_GROUND) : full;
+    const text = betterOn(ground, ["#ffffff", onDark(theme)]);
+    return {
+      colours: Array<Rgb>(SHADES).fill(full),
+      texts: Array<string>(SHADES).fill(text),
+      columns: { solid: 1, pale: PALE_CLASS_COLUMN, bar: 1 },
+      tint: TINT,
+      isPale: false,
+      edgePx: 2,
+      hatched,
+    };
   });
-  const table = (of: (colour: Rgb) => Rgb): Uint32Array =>
-    Uint32Array.from(
-      full.flatMap((colour) => Array.from({ length: SHADES }, () => pack(of(colour)))),
-    );
-  const texts = ["#ffffff", theme.name === "dark" ? theme.onKind.compute : theme.ink] as const;
-  return {
-    ...paintsOf(theme, kinds, new Set()),
-    byClass: true,
-    host: -1,
-    unknownClass: looks.length - 1,
-    columns: ramps(1),
-    pendingColumns: ramps(PENDING),
-    solid: table((colour) => colour),
-    tint: table((colour) => mix(colour, bg, TINT)),
-    edge: table((colour) => colour),
-    isPale: new Uint8Array(looks.length),
-    edgePx: new Float32Array(looks.length).fill(2),
-    textOn: full.flatMap((colour, at) => {
-      const [light, dark] = texts;
-      const ground = looks[at]!.hatched ? mix(colour, bg, HATCH_GROUND) : colour;
-      const text = contrast(rgb(light), ground) >= contrast(rgb(dark), ground) ? light : dark;
-      return Array.from({ length: SHADES }, () => text);
-    }),
-    hatched: Uint8Array.from(looks, ({ hatched }) => (hatched ? 1 : 0)),
-    hatchedGround: Uint32Array.from(full, (colour) => pack(mix(colour, bg, HATCH_GROUND))),
-  };
+  return paintsFrom(theme, looks, -1, true);
 }
 
 // Share of each class of events in the device work of the whole job, for the minimap.

@@ -95,11 +95,9 @@ export class Pen {
   dashed(x: number, y0: number, y1: number, colour: string): void {
     this.fill(colour);
     const left = this.snap(x);
-    this.ctx.beginPath();
     for (let y = this.snap(y0); y < y1; y += 5) {
-      this.ctx.rect(left, y, this.hairline, Math.min(2, y1 - y));
+      this.ctx.fillRect(left, y, this.hairline, Math.min(2, y1 - y));
     }
-    this.ctx.fill();
   }
 
   /** Draw all of `text` with its baseline at `y`. */

@@ -21,10 +21,6 @@ export class Raster {
     this.bottom = Math.max(this.top, Math.min(bottom, this.height));
   }
 
-  clear(colour: number): void {
-    this.px.fill(colour);
-  }
-
   rect(x0: number, y0: number, x1: number, y1: number, colour: number): void {
     const left = Math.max(0, x0);
     const right = Math.min(this.width, x1);
@@ -97,7 +93,4 @@ export class Raster {
 }
 
 /** Drawing functions for lanes. */
-export type LaneRaster = Pick<
-  Raster,
-  "width" | "height" | "clip" | "clear" | "rect" | "column" | "hatch"
->;
+export type LaneRaster = Pick<Raster, "width" | "height" | "clip" | "rect" | "column" | "hatch">;

@@ -73,12 +73,6 @@ function tracksOf(rank: SceneRank): SceneTrack[] {
   return rank.tracks.filter((track) => track.events > 0 && track.lanes > 0);
 }
 
-interface Shown {
-  rank: SceneRank;
-  /** Null: the rank stays folded. */
-  tracks: SceneTrack[] | null;
-}
-
 /**
  * Whether a rank is folded away: ranks matched by the filter and pinned ranks keep their own row.
  */
@@ -93,9 +87,10 @@ function isLeftOut(rank: SceneRank, state: RowState): boolean {
   return state.only?.has(rank.rank) === false && !state.pinned.includes(rankKey(rank));
 }
 
-function shownRanks(scene: Scene, state: RowState): Shown[] {
+/** Tracks shown below the head of each rank that has a row; null: the rank stays folded. */
+function shownRanks(scene: Scene, state: RowState): Map<number, SceneTrack[] | null> {
   const test = rowTest(state.filter);
-  const shown: Shown[] = [];
+  const shown = new Map<number, SceneTrack[] | null>();
   for (const rank of scene.ranks) {
     if (isLeftOut(rank, state)) continue;
     const tracks = tracksOf(rank);
@@ -105,7 +100,7 @@ function shownRanks(scene: Scene, state: RowState): Shown[] {
       (test(`rank ${rank.rank}`) || test(rank.label) || (rank.host !== null && test(rank.host)));
     if (isFoldedAway(rank, state, named)) continue;
     if (named || test === null) {
-      shown.push({ rank, tracks: open ? tracks : null });
+      shown.set(rank.rank, open ? tracks : null);
       continue;
     }
     const matching = tracks.filter(({ process, label }) =>
@@ -113,7 +108,7 @@ function shownRanks(scene: Scene, state: RowState): Shown[] {
         test,
       ),
     );
-    if (matching.length > 0) shown.push({ rank, tracks: matching });
+    if (matching.length > 0) shown.set(rank.rank, matching);
   }
   return shown;
 }
@@ -223,19 +218,26 @@ export function layoutRows(
 ): Layout {
   const shown = shownRanks(scene, state);
   const pins = new Map(state.pinned.map((key, order) => [key, order]));
-  const anyOpen = shown.some(({ tracks }) => tracks !== null);
-  const loose = anyOpen ? 0 : pinnedTracksHeight(shown, pins);
-  const fold = foldOf(scene.ranks, shown.length, room - loose, anyOpen, ribbons);
+  const anyOpen = [...shown.values()].some((tracks) => tracks !== null);
+  const withRows = scene.ranks.filter(({ rank }) => shown.has(rank));
+  const loose = anyOpen ? 0 : pinnedTracksHeight(withRows, pins);
+  const fold = foldOf(scene.ranks, shown.size, room - loose, anyOpen, ribbons);
 
   const first: { order: number; rows: Row[] }[] = [];
   const rest: Row[] = [];
-  const ranks = new Set(shown.map(({ rank }) => rank.rank));
-  const isShown = (rank: number): boolean => ranks.has(rank) || state.only?.has(rank) === false;
-  for (const { rank, tracks } of shown) {
+  const isShown = (rank: number): boolean => shown.has(rank) || state.only?.has(rank) === false;
+  for (const rank of scene.ranks) {
+    const tracks = shown.get(rank.rank);
+    // A track stays pinned if its rank is folded away.
+    const isHidden = pins.size > 0 && state.alike?.hidden.has(rank.rank) === true;
+    if (tracks === undefined && !isHidden) continue;
     const order = pins.get(rankKey(rank));
-    const like = standsFor(state.alike, rank.rank, isShown);
-    const open = tracks !== null;
-    const rows = [headRow(rank, open, order !== undefined, fold, state.alike, like)];
+    const rows: Row[] = [];
+    if (tracks !== undefined) {
+      const like = standsFor(state.alike, rank.rank, isShown);
+      const isOpen = tracks !== null;
+      rows.push(headRow(rank, isOpen, order !== undefined, fold, state.alike, like));
+    }
     for (const track of tracksOf(rank)) {
       const trackOrder = pins.get(trackKey(rank, track));
       if (trackOrder !== undefined) {
@@ -246,14 +248,6 @@ export function layoutRows(
     }
     if (order !== undefined) first.push({ order, rows });
     else rest.push(...rows);
-  }
-  // A track stays pinned if its rank is folded away.
-  for (const rank of state.alike === undefined || state.pinned.length === 0 ? [] : scene.ranks) {
-    if (ranks.has(rank.rank) || state.alike?.hidden.has(rank.rank) !== true) continue;
-    for (const track of tracksOf(rank)) {
-      const order = pins.get(trackKey(rank, track));
-      if (order !== undefined) first.push({ order, rows: [trackRow(rank, track, true, bare)] });
-    }
   }
   first.sort((a, b) => a.order - b.order);
   const rows = [...first.flatMap((entry) => entry.rows), ...rest];
@@ -274,9 +268,12 @@ export function layoutRows(
   };
 }
 
-function pinnedTracksHeight(shown: readonly Shown[], pins: ReadonlyMap<string, number>): number {
+function pinnedTracksHeight(
+  ranks: readonly SceneRank[],
+  pins: ReadonlyMap<string, number>,
+): number {
   let height = 0;
-  for (const { rank } of shown) {
+  for (const rank of ranks) {
     for (const track of tracksOf(rank)) {
       if (pins.has(trackKey(rank, track))) height += trackHeight(track);
     }
@@ -312,11 +309,11 @@ export function placeRows(
   const bottom = rowsTop + rowsHeight;
   const edge = Math.min(bottom, rowsTop + stickyHeight);
   const placed: PlacedRow[] = [];
-  const from = Math.max(sticky, rowAt(layout, scroll + stickyHeight));
-  const head = stickyHead(layout, from, scroll + stickyHeight);
+  const top = scroll + stickyHeight;
+  const from = rows.findIndex((row, i) => i >= sticky && row.top + row.height > top);
+  const head = stickyHead(layout, from, top);
   const clipTop = head === null ? edge : Math.min(bottom, edge + head.height + head.shift);
-  for (let i = from; i < rows.length; i += 1) {
-    const row = rows[i]!;
+  for (const row of from < 0 ? [] : rows.slice(from)) {
     const y = rowsTop + row.top - scroll;
     if (y >= bottom) break;
     if (row === head?.row) continue;
@@ -325,8 +322,7 @@ export function placeRows(
   if (head !== null) {
     placed.push({ row: head.row, y: edge + head.shift, clipTop: edge, clipBottom: clipTop });
   }
-  for (let i = 0; i < sticky; i += 1) {
-    const row = rows[i]!;
+  for (const row of rows.slice(0, sticky)) {
     placed.push({ row, y: rowsTop + row.top, clipTop: rowsTop, clipBottom: edge });
   }
   return placed;
@@ -350,20 +346,6 @@ function stickyHead(
   const last = rows[end]!;
   const left = last.top + last.height - top;
   return { row, height: row.height, shift: Math.min(0, left - row.height) };
-}
-
-/** The first row that ends below `y`, in unscrolled px. */
-function rowAt(layout: Layout, y: number): number {
-  const { rows } = layout;
-  let low = 0;
-  let high = rows.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    const row = rows[middle]!;
-    if (row.top + row.height > y) high = middle;
-    else low = middle + 1;
-  }
-  return low;
 }
 
 export function rowInfo(row: Row, y: number): RowInfo {
@@ -466,25 +448,22 @@ function foldOf(
   const gpuHeight = hasGpu ? FULL.gpu : 0;
   const commHeight = hasComm ? FULL.comm + FULL.gap : 0;
 
-  if (count > MANY_RANKS && hasGpu) {
-    const height = Math.max(TWO_LINES - 2, FULL.pad + gpuHeight + commHeight + FULL.below);
-    if (each < height) return compactFold(each, hasComm);
+  const full = (cpuBars: number, ribbon = 0, least = TWO_LINES): Fold => {
+    const cpu = cpuBars > 0 ? FULL.beforeCpu + cpuBars * (BAR + 1) - 1 : 0;
+    const late = ribbon > 0 ? ribbon + FULL.gap : 0;
+    const parts = FULL.pad + gpuHeight + commHeight + late + cpu + FULL.below;
     const { pad, gpu, comm } = FULL;
-    const rich = height + RIBBON + FULL.gap;
-    const ribbon = ribbons && rich <= each ? RIBBON : 0;
-    const fold: Fold = { mode: "full", height, pad, gpu, comm, cpuBars: 0, ribbon };
-    return grown(ribbon > 0 ? { ...fold, height: rich } : fold, each);
+    return { mode: "full", height: Math.max(least, parts), pad, gpu, comm, cpuBars, ribbon };
+  };
+  if (count > MANY_RANKS && hasGpu) {
+    const plain = full(0, 0, TWO_LINES - 2);
+    if (each < plain.height) return compactFold(each, hasComm);
+    const rich = full(0, RIBBON, TWO_LINES - 2);
+    return grown(ribbons && rich.height <= each ? rich : plain, each);
   }
   if (count > MANY_RANKS) {
     return { mode: "compact", ...COMPACT, cpuBars: Math.min(threads, MOST_BARS), ribbon: 0 };
   }
-  const full = (cpuBars: number, ribbon = 0): Fold => {
-    const cpu = cpuBars > 0 ? FULL.beforeCpu + cpuBars * (BAR + 1) - 1 : 0;
-    const late = ribbon > 0 ? ribbon + FULL.gap : 0;
-    const parts = FULL.pad + gpuHeight + commHeight + late + cpu + FULL.below;
-    const height = Math.max(TWO_LINES, parts);
-    return { mode: "full", height, pad: FULL.pad, gpu: FULL.gpu, comm: FULL.comm, cpuBars, ribbon };
-  };
   const all = full(Math.min(threads, MOST_BARS));
   const bars = all.height <= each ? all.cpuBars : Math.min(threads, BARS);
   if (!ribbons) return grown(full(bars), each);
@@ -638,12 +617,7 @@ function trackBands(track: SceneTrack, name: string, bare: ReadonlySet<number>):
 
 // Similar ranks folded into one row: the groups, and the position of their badge.
 
-/** Width of the badge in the gutter, CSS px; a press within it hits the badge. */
-interface BadgeSpot {
-  left: number;
-  right: number;
-}
-
+/** Width of the badge in the gutter, CSS px. */
 export const BADGE_WIDTH = 14;
 /** Tolerance left and right of the badge, CSS px. */
 const REACH = 5;
@@ -653,7 +627,8 @@ export function badgeLeft({ mode }: Fold): number {
   return mode === "line" ? 24 : 11;
 }
 
-export function badgeSpot(fold: Fold): BadgeSpot {
+/** Where a press hits the badge. */
+export function badgeSpot(fold: Fold): { left: number; right: number } {
   const left = badgeLeft(fold);
   return {
     left: fold.mode === "line" ? left - 2 : 0,

@@ -29,13 +29,11 @@ export class RowsView {
   ribbons: readonly number[] = [];
   /** Lanes of opened ranks without events in view. */
   private bare: ReadonlySet<number> = new Set();
-  private geometry: Geometry;
 
   constructor(
     private scene: Scene,
-    geometry: Geometry,
+    private geometry: Geometry,
   ) {
-    this.geometry = geometry;
     this.layout = layoutRows(scene, this.state, geometry.rowsHeight, geometry.lateRow);
   }
 

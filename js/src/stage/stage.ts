@@ -1,10 +1,12 @@
 /** The drawn part of a timeline: size, rows, camera, data and painting. */
 
+import type { Minimap } from "../protocol/decode";
 import type {
   Classes,
   ClassParts,
   FrameStats,
   Hit,
+  Kind,
   Overlay,
   RowInfo,
   RowState,
@@ -17,16 +19,19 @@ import type {
 } from "../protocol/source";
 import { InSight, sizeOf, watchSize } from "../ui/host";
 import { react } from "../ui/react";
-import { THEMES } from "../ui/theme";
+import { type Theme, THEMES } from "../ui/theme";
 import { Camera, type Geometry, nsPerDevicePx, timeAtX, xAtTime } from "./camera";
 import { Scrollbar } from "./gutter";
-import { hitAt, type HitScene, slicesIn } from "./hit";
+import { minimapPicture } from "./head";
+import { hitAt, slicesIn } from "./hit";
 import { isCoarse } from "./lanes";
-import { EVERYTHING, FrameLoop, Painter, type Sight, StagePicture } from "./painter";
+import { NO_OVERLAY } from "./overlay";
+import { EVERYTHING, type Frame, FrameLoop, Painter, type Part } from "./painter";
+import { classPaints, paintsOf, partsAt } from "./paints";
 import { placesOf, RowsView } from "./rows_view";
-import { isEmptyIn } from "./tile_store";
-import { loadPicture, svgOf } from "./svg";
+import { loadWhole, svgOf, type Whole } from "./svg";
 import { type DataPart, StageData } from "./tile_loader";
+import { isEmptyIn } from "./tile_store";
 
 /** Time without a change of the view before empty lanes shrink: not during a gesture. */
 const REST_MS = 250;
@@ -38,7 +43,7 @@ const REST_MS = 250;
 export class Stage {
   readonly el = document.createElement("div");
   private readonly painter = new Painter();
-  private readonly camera: Camera;
+  private camera: Camera;
   private readonly ended = new AbortController();
   private readonly scrollbar: Scrollbar;
   private readonly calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -47,7 +52,17 @@ export class Stage {
   private readonly rowListeners: (() => void)[] = [];
   private resting = 0;
   private data: StageData;
-  private readonly picture: StagePicture;
+  private theme: Theme;
+  private byName = false;
+  private classes: Classes | null = null;
+  private parts: ClassParts | null = null;
+  private overlay = NO_OVERLAY;
+  private readonly paints = kept(
+    (theme: Theme, { kinds }: Scene, classes: Classes | null, dimmed: ReadonlySet<Kind>) =>
+      classes === null ? paintsOf(theme, kinds, dimmed) : classPaints(theme, classes),
+  );
+  private readonly minimap = kept(minimapOf);
+  private readonly typicalStep = kept(stepLength);
   private geometry: Geometry;
   private readonly rowsView: RowsView;
   private readonly loop = new FrameLoop((now) => this.draw(now));
@@ -67,26 +82,26 @@ export class Stage {
   ) {
     this.camera = new Camera(scene.range);
     this.data = this.openData();
-    this.picture = new StagePicture(scene, this.data, theme);
+    this.theme = THEMES[theme];
     this.geometry = placesOf(scene, 0, 0, 1);
     this.rowsView = new RowsView(scene, this.geometry);
     const { signal } = this.ended;
     this.scrollbar = new Scrollbar((scroll) => this.scrollTo(scroll), signal);
-    this.scrollbar.theme(THEMES[theme]);
+    this.scrollbar.theme(this.theme);
     this.el.className = "hta-stage";
     Object.assign(this.el.style, {
       position: "relative",
       overflow: "hidden",
       width: "100%",
       height: "100%",
-      background: THEMES[theme].bg,
+      background: this.theme.bg,
     });
     this.el.append(this.painter.base, this.painter.over, this.scrollbar.el);
     watchSize(this.el, () => this.resized(), signal);
     this.inSight = new InSight(this.el, () => this.seen(), signal);
     react(
       () => source.status,
-      () => this.loop.touch({ gutter: true, margin: true }),
+      () => this.loop.touch("gutter", "margin"),
       signal,
     );
   }
@@ -96,8 +111,7 @@ export class Stage {
     this.data.destroy();
     this.scene = scene;
     this.data = this.openData();
-    this.camera.reset(scene.range);
-    this.picture.setScene(scene, this.data);
+    this.camera = new Camera(scene.range);
     this.arrivedAt = null;
     this.measured = false;
     this.measure();
@@ -105,16 +119,16 @@ export class Stage {
 
   setTheme(name: ThemeName): void {
     const theme = THEMES[name];
-    if (this.picture.theme === theme) return;
-    this.picture.setTheme(theme, this.geometry);
+    if (this.theme === theme) return;
+    this.theme = theme;
     this.el.style.background = theme.bg;
     this.scrollbar.theme(theme);
-    this.loop.touch(EVERYTHING);
+    this.loop.touch(...EVERYTHING);
   }
 
   setColor(color: "kind" | "name"): void {
-    this.picture.byName = color === "name";
-    this.loop.touch({ lanes: true });
+    this.byName = color === "name";
+    this.loop.touch("lanes");
   }
 
   /**
@@ -123,10 +137,11 @@ export class Stage {
    * minimap; null: the minimap shows kinds.
    */
   setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void {
-    this.picture.setClasses(classes, parts, this.geometry);
+    this.classes = classes;
+    this.parts = parts;
     this.data.store.classed = classes !== null && known;
     this.request();
-    this.loop.touch({ head: true, lanes: true });
+    this.loop.touch("head", "lanes");
   }
 
   /** Leave the width to the lanes: narrow names, no totals on the right. */
@@ -180,11 +195,13 @@ export class Stage {
   }
 
   setOverlay(overlay: Partial<Overlay>): void {
-    const before = this.picture.overlay;
+    const before = this.overlay;
     const now = { ...before, ...overlay };
-    if (this.picture.setOverlay(now)) this.loop.touch({ lanes: true });
+    this.overlay = now;
     if (now.search !== before.search || now.selection !== before.selection) this.request();
-    this.loop.touch({ overlay: true, gutter: now.hits !== before.hits });
+    if (now.dimmed !== before.dimmed) this.loop.touch("lanes");
+    if (now.hits !== before.hits) this.loop.touch("gutter");
+    this.loop.touch("overlay");
   }
 
   scrollBy(pixels: number): boolean {
@@ -201,7 +218,7 @@ export class Stage {
 
   /** Coordinates relative to `el`, CSS pixels. */
   hit(x: number, y: number): Hit {
-    return hitAt(this.hitScene(), x, y);
+    return hitAt(this.frame(), x, y);
   }
 
   timeAt(x: number): number {
@@ -215,7 +232,7 @@ export class Stage {
   /** Slices of a lane that are loaded and overlap the view, by start. */
   slices(lane: number): Slice[] {
     const window = this.data.windows.get(lane);
-    return window === null ? [] : slicesIn(this.hitScene(), window);
+    return window === null ? [] : slicesIn(this.frame(), window);
   }
 
   /**
@@ -239,21 +256,15 @@ export class Stage {
    * scale around them.
    */
   async toSvg(caption: SvgCaption): Promise<string> {
-    const whole = await loadPicture(this.source, this.scene, {
-      layout: this.rowsView.layout,
-      geometry: this.geometry,
-      view: this.camera.view,
-      late: this.picture.lateness !== null,
-      classed: this.data.store.classed,
-    });
-    return svgOf(this.picture.frame(this.sight(), THEMES.light, whole), caption);
+    const whole = await loadWhole(this.source, this.frame(), this.data.store.classed);
+    return svgOf(this.frame(THEMES.light, whole), caption);
   }
 
   /** Repaint after a change that no setter covers. */
   invalidate(): void {
     this.measure();
     this.data.retry();
-    this.loop.touch(EVERYTHING);
+    this.loop.touch(...EVERYTHING);
   }
 
   destroy(): void {
@@ -271,26 +282,14 @@ export class Stage {
   }
 
   private arrived(part: DataPart): void {
-    if (part === "stats") {
-      this.picture.takeStats();
-      this.loop.touch({ gutter: true, margin: true });
-      this.request();
-    } else if (part === "lateness") {
-      const first = this.picture.lateness === null;
-      this.picture.takeLateness();
-      this.loop.touch({ gutter: true, lanes: true, margin: true });
-      if (first) this.request();
-    } else if (part === "minimap") {
-      this.picture.takeMinimap(this.geometry);
-      this.loop.touch({ head: true });
-    } else if (part === "ribbon") {
-      this.loop.touch({ head: true, lanes: true });
-    } else if (part === "marks") {
-      this.loop.touch({ overlay: true });
-    } else {
-      if (this.data.windows.pending) this.loop.touch({ lanes: true });
+    if (part === "tiles") {
+      if (this.data.windows.pending) this.loop.touch("lanes");
       this.rest();
+      return;
     }
+    this.loop.touch(...SHOWS[part]);
+    // Other requests wait for these replies.
+    if (part === "stats" || part === "lateness") this.request();
   }
 
   /** Once the view rests and its tiles are loaded, shrink the lanes that are empty in it. */
@@ -298,10 +297,10 @@ export class Stage {
     clearTimeout(this.resting);
     this.resting = window.setTimeout(() => {
       const { view } = this.camera;
-      const { scene, geometry, picture, data } = this;
+      const { scene, geometry, overlay, data } = this;
       if (geometry.lanesWidth <= 0) return;
       const sight = { view, resolution: nsPerDevicePx(geometry, view), range: scene.range };
-      const kept = (picture.overlay.hover ?? picture.overlay.selected)?.lane ?? null;
+      const kept = (overlay.hover ?? overlay.selected)?.lane ?? null;
       const changed = this.rowsView.shrink(
         (lane, rank) =>
           isCoarse(rank, sight.resolution) ? false : isEmptyIn(data.store, lane, sight),
@@ -332,9 +331,8 @@ export class Stage {
     this.geometry = placesOf(this.scene, width, height, dpr, this.slim);
     this.painter.resize(this.geometry);
     this.blank = true;
-    this.picture.takeMinimap(this.geometry);
     this.relayout();
-    this.loop.touch(EVERYTHING);
+    this.loop.touch(...EVERYTHING);
   }
 
   private relayout(): void {
@@ -353,14 +351,14 @@ export class Stage {
     this.scrollbar.update(this.geometry, this.rowsView.layout.height, this.rowsView.scroll);
     this.request();
     this.rest();
-    this.loop.touch({ gutter: true, lanes: true, margin: true, overlay: true });
+    this.loop.touch("gutter", "lanes", "margin", "overlay");
   }
 
   private moved(changed: boolean): void {
     if (changed) {
       this.request();
       this.notifyView(true);
-      this.loop.touch({ head: true, lanes: true, overlay: true });
+      this.loop.touch("head", "lanes", "overlay");
     } else if (this.camera.moving) {
       this.request();
       this.loop.schedule();
@@ -385,7 +383,7 @@ export class Stage {
     const sight = { view, resolution, lanes, nearby, range: this.scene.range };
     const bins = Math.round(lanesWidth * dpr);
     const ribbons = lateRow ? { bins, ranks: this.rowsView.ribbons } : null;
-    this.data.show(sight, over, this.camera.target, lanesWidth, this.picture.overlay, ribbons);
+    this.data.show(sight, over, this.camera.target, lanesWidth, this.overlay, ribbons);
   }
 
   private notifyView(done: boolean): void {
@@ -400,20 +398,20 @@ export class Stage {
     // A blank canvas is black, also in prints and screenshots: draw at least once.
     if (!this.inSight.now && !this.blank) return;
     if (this.camera.step(now)) {
-      this.loop.touch({ head: true, lanes: true, overlay: true });
+      this.loop.touch("head", "lanes", "overlay");
       this.request();
       this.notifyView(!this.camera.moving);
     }
     if (this.geometry.lanesWidth > 0) {
       const dirty = this.loop.take();
       const { windows } = this.data;
-      if (dirty.lanes || dirty.head) {
+      if (dirty.has("lanes") || dirty.has("head")) {
         const { view } = this.camera;
         const { lanes, over } = this.rowsView;
-        const drawn = this.picture.lateness === null ? lanes : [...lanes, ...over];
+        const drawn = this.data.lateness.value === null ? lanes : [...lanes, ...over];
         windows.update(drawn, view, nsPerDevicePx(this.geometry, view), this.scene.range);
       }
-      const lanesDrawn = this.painter.paint(this.picture.frame(this.sight()), dirty);
+      const lanesDrawn = this.painter.paint(this.frame(), dirty);
       this.blank = false;
       const stats = { lanes: lanesDrawn, pending: windows.pending };
       for (const listener of this.frameListeners) listener(stats);
@@ -421,23 +419,77 @@ export class Stage {
     if (this.camera.moving) this.loop.schedule();
   }
 
-  private sight(): Sight {
-    const { geometry, camera, rowsView: rows } = this;
-    return { geometry, camera, rows, isLive: this.source.status === "live" };
-  }
-
-  private hitScene(): HitScene {
-    const { geometry, scene, data } = this;
+  /** Input of a painter; `whole` overrides the visible part. */
+  private frame(theme = this.theme, whole: Partial<Whole> = {}): Frame {
+    const { scene, data, camera, rowsView, geometry, classes, overlay, byName } = this;
+    const { view = camera.view } = whole;
+    const stats = data.stats.value;
+    const isCurrent =
+      stats === null ||
+      this.source.status === "live" ||
+      (stats.stats.start === Math.floor(view[0]) && stats.stats.end === Math.ceil(view[1]));
     return {
       geometry,
+      theme,
+      paints: this.paints(theme, scene, classes, overlay.dimmed),
+      classes,
       scene,
-      view: this.camera.view,
-      job: this.camera.job,
-      sight: this.rowsView.sight,
-      fold: this.rowsView.layout.fold,
-      store: data.store,
+      job: camera.job,
+      view,
+      layout: rowsView.layout,
+      sight: rowsView.sight,
+      windows: data.windows,
+      stats,
+      isStale: !isCurrent,
+      lateness: data.lateness.value,
       ribbon: data.ribbon.value,
-      window: (lane) => data.windows.get(lane),
+      minimap: this.minimap(data.minimap.value, theme, geometry, classes, this.parts),
+      byName,
+      // In views shorter than a step, host calls are coloured by name.
+      hasHues: byName || view[1] - view[0] < this.typicalStep(scene),
+      overlay,
+      searched: data.searched.value,
+      chosen: data.chosen.value,
+      ...whole,
     };
   }
+}
+
+/** Parts of the stage that show a reply. */
+const SHOWS: Readonly<Record<Exclude<DataPart, "tiles">, readonly Part[]>> = {
+  stats: ["gutter", "margin"],
+  lateness: ["gutter", "lanes", "margin"],
+  minimap: ["head"],
+  ribbon: ["head", "lanes"],
+  marks: ["overlay"],
+};
+
+/** `make`, whose last result is kept until its arguments change. */
+function kept<Args extends unknown[], T>(make: (...args: Args) => T): (...args: Args) => T {
+  let last: { args: Args; value: T } | null = null;
+  return (...args) => {
+    if (last?.args.every((one, at) => one === args[at]) !== true) {
+      last = { args, value: make(...args) };
+    }
+    return last.value;
+  };
+}
+
+function minimapOf(
+  minimap: Minimap | null,
+  theme: Theme,
+  { lanesWidth, minimapHeight, dpr }: Geometry,
+  classes: Classes | null,
+  parts: ClassParts | null,
+): HTMLCanvasElement | null {
+  if (minimap === null || lanesWidth <= 0) return null;
+  const byClass = classes && parts && partsAt(parts, classes.looks(theme.name), theme);
+  const [across, down] = [Math.round(lanesWidth * dpr), Math.round(minimapHeight * dpr)];
+  return minimapPicture(minimap, theme, across, down, byClass);
+}
+
+/** The median step; without steps the whole job. */
+function stepLength({ steps, range }: Scene): number {
+  const lengths = steps.map(({ dur }) => dur).sort((a, b) => a - b);
+  return lengths[lengths.length >> 1] ?? range[1] - range[0];
 }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { shade } from "../ui/theme";
 import { attribute, escaped, Sheet } from "./svg";
 
 const RED = 'fill="#ff0000"';
@@ -34,7 +35,7 @@ describe("shapes are merged if the picture stays the same", () => {
 
 test("colours are as every reader knows them", () => {
   expect(attribute("fill", "#0b57b01f", 1)).toBe('fill="#0b57b0" fill-opacity="0.12"');
-  expect(attribute("stroke", "rgb(1 2 255)", 1)).toBe('stroke="#0102ff"');
+  expect(attribute("stroke", shade(["#0102ff", "#000000"], 0), 1)).toBe('stroke="#0102ff"');
   expect(attribute("fill", "#123456", 0.4)).toBe('fill="#123456" fill-opacity="0.4"');
 });
 

@@ -1,54 +1,34 @@
 /** Draw a timeline as SVG through a canvas-like context. */
 
+import { decodeTiles } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
-import type {
-  ClassLook,
-  Kind,
-  Scene,
-  SceneRank,
-  Source,
-  Span,
-  SvgCaption,
-} from "../protocol/source";
+import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
+import type { Kind, Scene, SceneRank, Source, SvgCaption } from "../protocol/source";
 import { formatDuration, formatShare } from "../ui/formats";
-import { FONT, FONT_FAMILY } from "../ui/theme";
-import { type Geometry, nsPerDevicePx } from "./camera";
-import { mixed, niceStep } from "./head";
-import { type Frame, paintFrame, type Whole } from "./painter";
+import { FONT, FONT_FAMILY, shade } from "../ui/theme";
+import { nsPerDevicePx } from "./camera";
+import { niceStep } from "./head";
+import { EVERYTHING, type Frame, lanesBox, paintParts } from "./painter";
 import { Pen } from "./pen";
 import type { LaneRaster } from "./raster";
-import { type Layout, placeRows } from "./rows";
+import { placeRows } from "./rows";
 import { Sightings } from "./rows_view";
-import { loadWhole, MOST_BINS } from "./tile_loader";
-
-const DEFAULTS = {
-  fillStyle: "#000000",
-  strokeStyle: "#000000",
-  lineWidth: 1,
-  lineJoin: "miter",
-  globalAlpha: 1,
-  font: `11px ${FONT_FAMILY}`,
-  textAlign: "left",
-  textBaseline: "alphabetic",
-};
-type Settings = typeof DEFAULTS;
+import { LaneWindows, MOST_BINS } from "./tile_loader";
+import { levelOf, missing, TileStore } from "./tile_store";
 
 const ANCHORS: Readonly<Record<string, string>> = { right: "end", center: "middle" };
 
-class SvgContext implements Settings {
-  fillStyle = DEFAULTS.fillStyle;
-  strokeStyle = DEFAULTS.strokeStyle;
-  lineWidth = DEFAULTS.lineWidth;
-  lineJoin = DEFAULTS.lineJoin;
-  globalAlpha = DEFAULTS.globalAlpha;
-  font = DEFAULTS.font;
-  textAlign = DEFAULTS.textAlign;
-  textBaseline = DEFAULTS.textBaseline;
-  private readonly saved: { settings: Record<string, unknown>; groups: number }[] = [];
+class SvgContext {
+  fillStyle = "#000000";
+  strokeStyle = "#000000";
+  lineWidth = 1;
+  lineJoin = "miter";
+  globalAlpha = 1;
+  font = `11px ${FONT_FAMILY}`;
+  textAlign = "left";
+  private readonly saved: { settings: object; groups: number }[] = [];
   private groups = 0;
   private data = "";
-  /** The rectangles of the current path; null if it has other shapes. */
-  private rects: [x: number, y: number, width: number, height: number][] | null = [];
   private clips = 0;
 
   constructor(
@@ -61,8 +41,8 @@ class SvgContext implements Settings {
   }
 
   save(): void {
-    const names = Object.keys(DEFAULTS) as (keyof Settings)[];
-    const settings = Object.fromEntries(names.map((name) => [name, this[name]]));
+    const { fillStyle, strokeStyle, lineWidth, lineJoin, globalAlpha, font, textAlign } = this;
+    const settings = { fillStyle, strokeStyle, lineWidth, lineJoin, globalAlpha, font, textAlign };
     this.saved.push({ settings, groups: this.groups });
     this.groups = 0;
   }
@@ -77,35 +57,33 @@ class SvgContext implements Settings {
 
   beginPath(): void {
     this.data = "";
-    this.rects = [];
   }
 
   moveTo(x: number, y: number): void {
-    this.line(`M${num(x)} ${num(y)}`);
+    this.data += `M${num(x)} ${num(y)}`;
   }
 
   lineTo(x: number, y: number): void {
-    this.line(`L${num(x)} ${num(y)}`);
+    this.data += `L${num(x)} ${num(y)}`;
   }
 
   bezierCurveTo(...places: [number, number, number, number, number, number]): void {
-    this.line(`C${places.map(num).join(" ")}`);
+    this.data += `C${places.map(num).join(" ")}`;
   }
 
   closePath(): void {
-    this.line("z");
+    this.data += "z";
   }
 
   rect(x: number, y: number, width: number, height: number): void {
-    this.rects?.push([x, y, width, height]);
-    this.data += boxPath(x, y, width, height);
+    this.data += `M${num(x)} ${num(y)}h${num(width)}v${num(height)}h${num(-width)}z`;
   }
 
   /** Whole circles only. */
   arc(x: number, y: number, radius: number): void {
     const r = num(radius);
-    this.line(`M${num(x - radius)} ${num(y)}a${r} ${r} 0 1 0 ${num(2 * radius)} 0`);
-    this.line(`a${r} ${r} 0 1 0 ${num(-2 * radius)} 0z`);
+    this.data += `M${num(x - radius)} ${num(y)}a${r} ${r} 0 1 0 ${num(2 * radius)} 0`;
+    this.data += `a${r} ${r} 0 1 0 ${num(-2 * radius)} 0z`;
   }
 
   clip(): void {
@@ -120,15 +98,15 @@ class SvgContext implements Settings {
 
   fill(): void {
     const fill = attribute("fill", this.fillStyle, this.globalAlpha);
-    if (this.rects !== null) {
-      for (const [x, y, width, height] of this.rects) {
-        this.sheet.box(x, y, x + width, y + height, fill);
-      }
-    } else this.sheet.add(`<path d="${this.data}" ${fill}/>`);
+    this.sheet.add(`<path d="${this.data}" ${fill}/>`);
   }
 
   stroke(): void {
-    this.sheet.add(`<path d="${this.data}" fill="none" ${this.pen()}/>`);
+    const { strokeStyle, globalAlpha, lineWidth, lineJoin } = this;
+    const pen = attribute("stroke", strokeStyle, globalAlpha);
+    const wide = lineWidth === 1 ? "" : ` stroke-width="${num(lineWidth)}"`;
+    const join = lineJoin === "miter" ? "" : ` stroke-linejoin="${lineJoin}"`;
+    this.sheet.add(`<path d="${this.data}" fill="none" ${pen}${wide}${join}/>`);
   }
 
   fillRect(x: number, y: number, width: number, height: number): void {
@@ -137,8 +115,9 @@ class SvgContext implements Settings {
   }
 
   strokeRect(x: number, y: number, width: number, height: number): void {
-    const data = boxPath(x, y, width, height);
-    this.sheet.add(`<path d="${data}" fill="none" ${this.pen()}/>`);
+    this.beginPath();
+    this.rect(x, y, width, height);
+    this.stroke();
   }
 
   clearRect(): void {
@@ -181,22 +160,6 @@ class SvgContext implements Settings {
       }
     }
   }
-
-  private line(data: string): void {
-    this.rects = null;
-    this.data += data;
-  }
-
-  private pen(): string {
-    const { strokeStyle, globalAlpha, lineWidth, lineJoin } = this;
-    const wide = lineWidth === 1 ? "" : ` stroke-width="${num(lineWidth)}"`;
-    const join = lineJoin === "miter" ? "" : ` stroke-linejoin="${lineJoin}"`;
-    return attribute("stroke", strokeStyle, globalAlpha) + wide + join;
-  }
-}
-
-function boxPath(x: number, y: number, width: number, height: number): string {
-  return `M${num(x)} ${num(y)}h${num(width)}v${num(height)}h${num(-width)}z`;
 }
 
 /** Record the drawing of `paint` as an SVG document. */
@@ -224,7 +187,7 @@ const FAINT = 0.45;
 const OF_DEVICE: ReadonlySet<Kind> = new Set(["compute", "communication", "memory"]);
 
 export function svgOf(frame: Frame, caption: SvgCaption): string {
-  const { width, height } = frame.lanes.geometry;
+  const { width, height } = frame.geometry;
   const above = caption.headline === "" ? 46 : 64;
   const size = { width, height: above + height + BELOW_PX };
   return recorded(size, `${caption.title}, ${caption.words}`, (context, sheet) =>
@@ -240,23 +203,16 @@ function drawPicture(
   caption: SvgCaption,
   above: number,
 ): void {
-  const { geometry, theme, view, scene } = frame.lanes;
-  const { width, dpr, lanesX, lanesWidth, rowsTop, rowsHeight } = geometry;
+  const { geometry, theme, view, scene } = frame;
+  const { width, dpr, lanesX, lanesWidth } = geometry;
   const pen = new Pen(context, dpr);
   pen.rect(0, 0, width, above + geometry.height + BELOW_PX, theme.bg);
   drawTitle(pen, frame, caption);
   drawLegend(pen, frame, above - 10);
   sheet.add(`<g transform="translate(0 ${above})">`);
-  const px = (value: number): number => Math.round(value * dpr);
-  const [left, top] = [px(lanesX), px(rowsTop)];
-  const raster = new SvgRaster(
-    sheet,
-    px(lanesX + lanesWidth) - left,
-    px(rowsTop + rowsHeight) - top,
-    dpr,
-    [left / dpr, top / dpr],
-  );
-  paintFrame(frame, pen, pen, raster);
+  const { left, top, across, down } = lanesBox(geometry);
+  const raster = new SvgRaster(sheet, across, down, dpr, [left / dpr, top / dpr]);
+  paintParts(frame, new Set(EVERYTHING), pen, pen, raster);
   sheet.add("</g>");
   const y = above + geometry.height + 15;
   pen.horizontal(above + geometry.height, 0, width, theme.rule);
@@ -272,7 +228,7 @@ function drawPicture(
 }
 
 function drawTitle(pen: Pen, frame: Frame, { title, words, headline }: SvgCaption): void {
-  const { geometry, theme } = frame.lanes;
+  const { geometry, theme } = frame;
   const room = geometry.width - 24;
   const strong = `600 14px ${FONT_FAMILY}`;
   if (headline !== "") pen.fitted(headline, 12, 20, room, strong, theme.ink);
@@ -284,35 +240,42 @@ function drawTitle(pen: Pen, frame: Frame, { title, words, headline }: SvgCaptio
 
 /** Draw the legend of the colours, as far as there is room. */
 function drawLegend(pen: Pen, frame: Frame, y: number): void {
-  const { geometry, theme } = frame.lanes;
-  const { stats, lateness } = frame.margin;
+  const { geometry, theme, stats, lateness } = frame;
   const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
   const span = stats === null ? 0 : sum(stats.stats.span);
   const waited = lateness === null ? 0 : sum(lateness.lateness.wait);
-  let x = geometry.lanesX;
-  const key = (word: string, share: number | undefined, swatch: (x: number) => void): void => {
-    const text = share === undefined ? word : `${word} ${formatShare(share)}`;
-    const width = KEY_PX + 4 + pen.width(text, FONT.label);
-    if (x + width > geometry.width - 12) return;
-    swatch(x);
-    pen.text(text, x + KEY_PX + 4, y, FONT.label, theme.ink2);
-    x += width + 14;
-  };
   const top = y - KEY_PX + 1;
-  const { keys } = frame.lanes;
-  for (const { name, looks } of keys ?? []) x = classKey(pen, frame, [x, y], name, looks);
+  let x = geometry.lanesX;
+  const key = (text: string, ...swatches: ((left: number) => void)[]): void => {
+    const words = x + swatches.length * (KEY_PX + 2) + 2;
+    const end = words + pen.width(text, FONT.label);
+    if (end > geometry.width - 12) return;
+    swatches.forEach((draw, at) => draw(x + at * (KEY_PX + 2)));
+    pen.text(text, words, y, FONT.label, theme.ink2);
+    x = end + 14;
+  };
+  const keys = frame.classes?.keys(theme.name) ?? null;
+  for (const { name, looks } of keys ?? []) {
+    const swatches = looks.map(({ colour, hatched, faint }) => (left: number) => {
+      const fill = faint === true ? shade([theme.lane, colour], FAINT) : colour;
+      if (hatched) pen.hatched(left, top, KEY_PX, KEY_PX, theme.bg, colour);
+      else pen.rect(left, top, KEY_PX, KEY_PX, fill);
+    });
+    key(name, ...swatches);
+  }
   // With classes, the legend of kinds belongs to the totals on the right.
   const kinds = kindsIn(frame).filter((kind) => keys === null || OF_DEVICE.has(kind));
   for (const kind of geometry.margin > 0 || keys === null ? kinds : []) {
     const word = { communication: "comm", cpu: "CPU" }[kind as string] ?? kind;
-    key(word, stats?.stats.kinds[kind], (left) =>
+    const share = stats?.stats.kinds[kind];
+    key(share === undefined ? word : `${word} ${formatShare(share)}`, (left) =>
       pen.rect(left, top, KEY_PX, KEY_PX, theme.kind[kind]),
     );
     if (kind !== "communication" || waited <= 0) continue;
-    key("waiting", span > 0 ? waited / span : undefined, (left) =>
+    key(span > 0 ? `waiting ${formatShare(waited / span)}` : "waiting", (left) =>
       pen.hatched(left, top, KEY_PX, KEY_PX, theme.waitFill, theme.waitLine),
     );
-    key("late", undefined, (left) => {
+    key("late", (left) => {
       const named = lateness !== null && lateness.late.size > 0;
       pen.rect(left, top, KEY_PX, KEY_PX, named ? theme.lateFill : theme.bg);
       pen.frame(left, top, KEY_PX, KEY_PX, named ? theme.late : theme.ink3, 1);
@@ -320,35 +283,11 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
   }
 }
 
-/** Draw the swatches and name of a class; returns the left edge of the next one. */
-function classKey(
-  pen: Pen,
-  { lanes: { geometry, theme } }: Frame,
-  [left, y]: readonly [number, number],
-  name: string,
-  looks: readonly ClassLook[],
-): number {
-  const words = left + looks.length * (KEY_PX + 2) + 2;
-  const end = words + pen.width(name, FONT.label);
-  if (end > geometry.width - 12) return left;
-  const top = y - KEY_PX + 1;
-  looks.forEach(({ colour, hatched, faint }, at) => {
-    const x = left + at * (KEY_PX + 2);
-    if (hatched) pen.hatched(x, top, KEY_PX, KEY_PX, theme.bg, colour);
-    else
-      pen.rect(x, top, KEY_PX, KEY_PX, faint === true ? mixed(colour, theme.lane, FAINT) : colour);
-  });
-  pen.text(name, words, y, FONT.label, theme.ink2);
-  return end + 14;
-}
-
 /** Kinds that visible rows may have, device kinds first. */
-function kindsIn({ lanes: { scene, sight } }: Frame): Kind[] {
+function kindsIn({ scene, sight }: Frame): Kind[] {
   const rows = sight.placed.map(({ row }) => row);
-  const there = kindsThere(
-    rows.map(({ rank }) => rank),
-    scene,
-  );
+  const ranks = rows.map(({ rank }) => rank);
+  const there = kindsThere(ranks, scene);
   there.sync &&= rows.some(({ track }) => track !== null);
   return (Object.keys(there) as Kind[]).filter((kind) => there[kind]);
 }
@@ -389,10 +328,6 @@ class SvgRaster implements LaneRaster {
   clip(top: number, bottom: number): void {
     this.top = Math.max(0, Math.min(top, this.height));
     this.bottom = Math.max(this.top, Math.min(bottom, this.height));
-  }
-
-  clear(colour: number): void {
-    this.rect(0, 0, this.width, this.height, colour);
   }
 
   rect(x0: number, y0: number, x1: number, y1: number, colour: number): void {
@@ -465,7 +400,6 @@ function hex(pixel: number): string {
 const REACH = 12;
 
 interface Skyline {
-  left: number;
   right: number;
   base: number;
   top: number;
@@ -480,24 +414,6 @@ interface Batch {
   top: number;
   bottom: number;
   open: Skyline | null;
-}
-
-interface Paint {
-  colour: string;
-  alpha: number;
-}
-
-/** A CSS colour in a form that every SVG reader supports: six digits, and an opacity. */
-function paintOf(css: string): Paint {
-  const channels = /^rgb\((\d+) (\d+) (\d+)\)$/.exec(css);
-  if (channels !== null) {
-    const digits = channels.slice(1).map((part) => Number(part).toString(16).padStart(2, "0"));
-    return { colour: `#${digits.join("")}`, alpha: 1 };
-  }
-  if (/^#[0-9a-f]{8}$/i.test(css)) {
-    return { colour: css.slice(0, 7), alpha: Number.parseInt(css.slice(7), 16) / 255 };
-  }
-  return { colour: css, alpha: 1 };
 }
 
 /** A coordinate with at most two decimals, without trailing zeros. */
@@ -518,12 +434,12 @@ export function escaped(text: string): string {
   );
 }
 
-/** Attributes of a fill or a stroke. */
+/** Attributes of a fill or a stroke: six digits and an opacity, which every SVG reader knows. */
 export function attribute(name: "fill" | "stroke", css: string, alpha: number): string {
-  const paint = paintOf(css);
-  const covers = paint.alpha * alpha;
+  const [, colour = css, own = "ff"] = /^(#[0-9a-f]{6})([0-9a-f]{2})$/i.exec(css) ?? [];
+  const covers = (Number.parseInt(own, 16) / 255) * alpha;
   const opacity = covers >= 0.999 ? "" : ` ${name}-opacity="${num(covers)}"`;
-  return `${name}="${paint.colour}"${opacity}`;
+  return `${name}="${colour}"${opacity}`;
 }
 
 export class Sheet {
@@ -559,7 +475,7 @@ export class Sheet {
       return;
     }
     close(batch);
-    batch.open = { left: x0, right: x1, base: y1, top: y0, data: start(x0, y1, y0) };
+    batch.open = { right: x1, base: y1, top: y0, data: start(x0, y1, y0) };
   }
 
   svg(width: number, height: number, title: string): string {
@@ -612,30 +528,40 @@ function close(batch: Batch): void {
 
 // Data for a picture of all rows, not only of the visible ones.
 
-/** Load the picture's data; with `late` and `classed` also lateness and the classes of events. */
-export async function loadPicture(
-  source: Source,
-  scene: Scene,
-  shown: { layout: Layout; geometry: Geometry; view: Span; late: boolean; classed: boolean },
-): Promise<Whole> {
-  const { layout, view, late, classed } = shown;
+/** What a picture of all rows has instead of the visible ones. */
+export type Whole = Pick<Frame, "geometry" | "sight" | "view" | "windows" | "ribbon">;
+
+/** Load the data of all rows of the shown view; with `classed` also the classes of events. */
+export async function loadWhole(source: Source, shown: Frame, classed: boolean): Promise<Whole> {
+  const { scene, layout, view, lateness } = shown;
   const { rowsTop, lateRow, lanesWidth, dpr } = shown.geometry;
-  const geometry = {
-    ...shown.geometry,
-    height: rowsTop + layout.height,
-    rowsHeight: layout.height,
-  };
-  const sight = new Sightings(placeRows(layout, 0, rowsTop, layout.height));
-  const ranks = new Set(sight.placed.map(({ row }) => row.rank.rank));
-  const bins = Math.min(MOST_BINS, Math.round(lanesWidth * dpr));
-  const whole = await loadWhole(source, scene, {
-    lanes: sight.spots.flatMap(({ band: { lane, over } }) =>
-      late && over !== undefined ? [lane, over.wait, over.late] : [lane],
-    ),
-    view,
-    resolution: nsPerDevicePx(geometry, view),
-    classed,
-    ribbons: lateRow && late ? { bins, ranks: [...ranks].sort((a, b) => a - b) } : null,
-  });
-  return { ...whole, geometry, sight, view };
+  const { height } = layout;
+  const geometry = { ...shown.geometry, height: rowsTop + height, rowsHeight: height };
+  const sight = new Sightings(placeRows(layout, 0, rowsTop, height));
+  const lanes = sight.spots.flatMap(({ band: { lane, over } }) =>
+    lateness !== null && over !== undefined ? [lane, over.wait, over.late] : [lane],
+  );
+  // Use a separate store without a limit: no tile may be evicted before it is drawn.
+  const store = new TileStore(scene.lanes, Number.POSITIVE_INFINITY);
+  store.classed = classed;
+  const resolution = nsPerDevicePx(geometry, view);
+  const level = levelOf(resolution);
+  for (;;) {
+    const request = missing(store, lanes, level, view, scene.range);
+    if (request === null) break;
+    const { parts } = request;
+    const asked = { level, parts, ...(classed ? { classed } : {}) };
+    store.add(parts, decodeTiles(await source.ask("tiles", asked)));
+  }
+  const windows = new LaneWindows(store);
+  windows.update(lanes, view, resolution, scene.range);
+  let ribbon: Ribbon | null = null;
+  if (lateRow && lateness !== null) {
+    const bins = Math.min(MOST_BINS, Math.round(lanesWidth * dpr));
+    const ranks = new Set(sight.placed.map(({ row }) => row.rank.rank));
+    const asked = { start: Math.floor(view[0]), end: Math.ceil(view[1]), bins };
+    const sorted = [...ranks].sort((a, b) => a - b);
+    ribbon = decodeRibbon(await source.ask("ribbon", { ...asked, ranks: sorted }), asked);
+  }
+  return { geometry, sight, view, windows, ribbon };
 }

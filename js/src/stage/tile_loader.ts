@@ -23,13 +23,11 @@ import type {
   SelectionJson,
   Source,
   Span,
-  Lateness,
-  Stats,
 } from "../protocol/source";
 import { LaneWindow } from "./lane_window";
+import { latenessByRank, type LatenessByRank, statsByRank, type StatsByRank } from "./lanes";
 import {
   levelOf,
-  missing,
   planAhead,
   planVisible,
   type Sight,
@@ -46,8 +44,6 @@ export const RETRY_MS = 1500;
 const MOST_BYTES = 800_000;
 
 export class TileLoader {
-  /** The last failure, null after a success. */
-  error: Error | null = null;
   private sight: Sight | null = null;
   private inFlight = false;
   private failures = 0;
@@ -72,11 +68,6 @@ export class TileLoader {
   rest(): void {
     this.sight = null;
     clearTimeout(this.idleTimer);
-  }
-
-  /** Return whether the picture lacks tiles. */
-  get pending(): boolean {
-    return this.sight !== null && planVisible(this.store, this.sight) !== null;
   }
 
   destroy(): void {
@@ -117,15 +108,13 @@ export class TileLoader {
       const reply = await unpacked(await this.source.ask("tiles", asked, this.aborter.signal));
       if (this.aborter.signal.aborted) return;
       this.store.add(answered(parts, reply.reply.left), decodeTiles(reply));
-      this.error = null;
       this.failures = 0;
       this.inFlight = false;
       this.onTiles();
       this.pump();
-    } catch (error) {
+    } catch {
       this.inFlight = false;
       if (this.aborter.signal.aborted) return;
-      this.error = error instanceof Error ? error : new Error(String(error));
       this.failures += 1;
       this.onTiles();
       this.retryTimer = window.setTimeout(() => {
@@ -175,14 +164,15 @@ export class StageData {
   readonly store: TileStore;
   readonly windows: LaneWindows;
   private readonly loader: TileLoader;
-  readonly stats: Latest<"stats", Stats>;
+  readonly stats: Latest<"stats", StatsByRank>;
   readonly minimap: Latest<"minimap", Minimap>;
   readonly searched: Latest<"marks", PlacedMarks>;
   readonly chosen: Latest<"marks", PlacedMarks>;
   /** Null until the collectives are matched. */
-  readonly lateness: Latest<"lateness", Lateness>;
+  readonly lateness: Latest<"lateness", LatenessByRank>;
   /** Late arrivals at collectives; null until they are known. */
   readonly ribbon: Latest<"ribbon", Ribbon>;
+  private readonly asks: Pick<Latest<never, never>, "retry" | "destroy">[] = [];
   private readonly hasDevice: boolean;
   private readonly hasCollectives: boolean;
 
@@ -196,9 +186,13 @@ export class StageData {
       op: Op,
       waitMs: number,
       decode: (reply: Answer<Op>, request: Requests[Op]) => T,
-    ) => new Latest(source, op, waitMs, decode, () => onChange(op));
-    this.stats = latest("stats", STATS_WAIT_MS, ({ reply }) => reply);
-    this.lateness = latest("lateness", STATS_WAIT_MS, ({ reply }) => reply);
+    ) => {
+      const made = new Latest(source, op, waitMs, decode, () => onChange(op));
+      this.asks.push(made);
+      return made;
+    };
+    this.stats = latest("stats", STATS_WAIT_MS, ({ reply }) => statsByRank(reply));
+    this.lateness = latest("lateness", STATS_WAIT_MS, ({ reply }) => latenessByRank(reply));
     this.ribbon = latest("ribbon", STATS_WAIT_MS, decodeRibbon);
     this.minimap = latest("minimap", MINIMAP_WAIT_MS, decodeMinimap);
     const marks = () =>
@@ -220,7 +214,7 @@ export class StageData {
     target: Span,
     width: number,
     overlay: Overlay,
-    ribbons: { bins: number; ranks: readonly number[] } | null = null,
+    ribbons: { bins: number; ranks: readonly number[] } | null,
   ): void {
     // Load tiles for the end of an animation, not for its path: one request instead of five.
     const lanes = this.lateness.value === null ? sight.lanes : [...sight.lanes, ...over];
@@ -261,11 +255,6 @@ export class StageData {
     this.loader.destroy();
     for (const ask of this.asks) ask.destroy();
   }
-
-  private get asks(): readonly Pick<Latest<never, never>, "retry" | "destroy">[] {
-    const { stats, minimap, searched, chosen, lateness, ribbon } = this;
-    return [stats, minimap, searched, chosen, lateness, ribbon];
-  }
 }
 
 function scaled(sight: Sight, target: Span): number {
@@ -277,61 +266,16 @@ function picksEvents(selection: SelectionJson | null): boolean {
   return selection !== null && (selection.query !== null || selection.ids !== null);
 }
 
-// Data of all rows of a view, hidden ones included, for a picture.
-
-export interface WholeRows {
-  windows: LaneWindows;
-  names: ReadonlyMap<number, string>;
-  ribbon: Ribbon | null;
-}
-
-interface Wanted {
-  lanes: readonly number[];
-  view: Span;
-  /** ns per device px. */
-  resolution: number;
-  /** With the class of each event. */
-  classed: boolean;
-  /** Ranks whose late arrivals are shown, and in how many bins; null for none. */
-  ribbons: { ranks: readonly number[]; bins: number } | null;
-}
-
-export async function loadWhole(source: Source, scene: Scene, wanted: Wanted): Promise<WholeRows> {
-  const { lanes, view, resolution, classed, ribbons } = wanted;
-  // Use a separate store without a limit: no tile may be evicted before it is drawn.
-  const store = new TileStore(scene.lanes, Number.POSITIVE_INFINITY);
-  store.classed = classed;
-  const level = levelOf(resolution);
-  for (;;) {
-    const request = missing(store, lanes, level, view, scene.range);
-    if (request === null) break;
-    const { parts } = request;
-    store.add(
-      parts,
-      decodeTiles(await source.ask("tiles", { level, parts, ...(classed ? { classed } : {}) })),
-    );
-  }
-  const windows = new LaneWindows(store);
-  windows.update(lanes, view, resolution, scene.range);
-  let ribbon: Ribbon | null = null;
-  if (ribbons !== null) {
-    const asked = { start: Math.floor(view[0]), end: Math.ceil(view[1]), bins: ribbons.bins };
-    const reply = await source.ask("ribbon", { ...asked, ranks: ribbons.ranks });
-    ribbon = decodeRibbon(reply, asked);
-  }
-  return { windows, names: store.names, ribbon };
-}
-
 // Lane windows of the visible lanes, cached while they may return.
 
 /** Number of cached windows in addition to the visible ones. */
 const SPARE = 256;
 
-class LaneWindows {
+export class LaneWindows {
   pending = false;
   private readonly windows = new Map<number, LaneWindow>();
 
-  constructor(private readonly store: TileStore) {}
+  constructor(readonly store: TileStore) {}
 
   get(lane: number): LaneWindow | null {
     return this.windows.get(lane) ?? null;

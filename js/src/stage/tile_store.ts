@@ -3,6 +3,7 @@
 import { TILE_CELLS, type TilesReply } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import type { Span } from "../protocol/source";
+import { fnv1a32 } from "./paints";
 
 /** 256 cells of one lane. Slices are in lane order. */
 export interface Tile {
@@ -67,18 +68,18 @@ export const EMPTY: Tile = {
   bytes: EMPTY_BYTES,
 };
 
-const LANES = 2 ** 40;
-
 export class TileStore {
   /** Short names by key. Kernel and page number names differently: keys are the store's own. */
   readonly names = new Map<number, string>();
+  /** Hashes of the names, for colours. */
+  readonly hashes: number[] = [];
   private readonly keys = new Map<string, number>();
   /** Incremented with each change of a lane's tiles, to invalidate data derived from them. */
   readonly versions: Uint32Array;
   /** Whether tiles without classes count as missing; they are drawn until others arrive. */
   classed = false;
-  private readonly rows = new Map<number, Map<number, Entry>>();
-  private readonly levelsOfLane = new Map<number, Set<number>>();
+  /** By lane, level and index. */
+  private readonly lanes = new Map<number, Map<number, Map<number, Entry>>>();
   private bytes = 0;
   private clock = 0;
 
@@ -104,7 +105,7 @@ export class TileStore {
   }
 
   private entry(lane: number, level: number, index: number): Entry | undefined {
-    return this.rows.get(level * LANES + lane)?.get(index);
+    return this.lanes.get(lane)?.get(level)?.get(index);
   }
 
   get(lane: number, level: number, index: number): Tile | undefined {
@@ -114,11 +115,6 @@ export class TileStore {
     return entry.tile;
   }
 
-  /** Levels at which the lane has tiles. */
-  levels(lane: number): ReadonlySet<number> | undefined {
-    return this.levelsOfLane.get(lane);
-  }
-
   /** Add the names of a reply; returns the store's key for each key in the reply. */
   private keysOf(names: TilesReply["names"]): Map<number, number> {
     const found = new Map<number, number>();
@@ -126,6 +122,7 @@ export class TileStore {
       const key = this.keys.get(name) ?? this.keys.size;
       this.keys.set(name, key);
       this.names.set(key, name);
+      this.hashes[key] ??= fnv1a32(name);
       found.set(Number(given), key);
     }
     return found;
@@ -158,27 +155,16 @@ export class TileStore {
   }
 
   private put(lane: number, level: number, index: number, tile: Tile): void {
-    const key = level * LANES + lane;
-    let row = this.rows.get(key);
-    if (row === undefined) {
-      row = new Map();
-      this.rows.set(key, row);
-      getOrMake(this.levelsOfLane, lane, () => new Set()).add(level);
-    }
-    const before = row.get(index);
-    if (before !== undefined) this.bytes -= before.tile.bytes;
+    const levels = getOrMake(this.lanes, lane, () => new Map<number, Map<number, Entry>>());
+    const row = getOrMake(levels, level, () => new Map<number, Entry>());
+    this.bytes += tile.bytes - (row.get(index)?.tile.bytes ?? 0);
     row.set(index, { tile, used: this.clock });
-    this.bytes += tile.bytes;
-    this.touch(lane);
-  }
-
-  private touch(lane: number): void {
-    if (lane < this.versions.length) this.versions[lane] = this.versions[lane]! + 1;
+    this.versions[lane]! += 1;
   }
 
   private clear(): void {
-    const stamps: number[] = [];
-    for (const row of this.rows.values()) for (const { used } of row.values()) stamps.push(used);
+    const rows = [...this.lanes.values()].flatMap((levels) => [...levels.values()]);
+    const stamps = rows.flatMap((row) => Array.from(row.values(), ({ used }) => used));
     stamps.sort((a, b) => a - b);
     // Evict all tiles of one moment: tiles read together are useless apart.
     let at = 0;
@@ -191,17 +177,16 @@ export class TileStore {
   }
 
   private dropUntil(stamp: number): void {
-    for (const [key, row] of this.rows) {
-      const lane = key % LANES;
-      for (const [index, entry] of row) {
-        if (entry.used > stamp) continue;
-        row.delete(index);
-        this.bytes -= entry.tile.bytes;
-        this.touch(lane);
+    for (const [lane, levels] of this.lanes) {
+      for (const [level, row] of levels) {
+        for (const [index, entry] of row) {
+          if (entry.used > stamp) continue;
+          row.delete(index);
+          this.bytes -= entry.tile.bytes;
+          this.versions[lane]! += 1;
+        }
+        if (row.size === 0) levels.delete(level);
       }
-      if (row.size > 0) continue;
-      this.rows.delete(key);
-      this.levelsOfLane.get(lane)?.delete((key - lane) / LANES);
     }
   }
 }
