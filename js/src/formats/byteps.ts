@@ -330,7 +330,7 @@ function chosenFiles(tables: Tables, selection: SelectionJson, format: string): 
   return new Map(own.length > 0 ? own : all);
 }
 
-/** A worker that is last this often is late by more than chance; see `byteps/workers.py`. */
+/** A worker that is last in this share, or more, is late by more than chance; see `workers.py`. */
 export const CONSISTENT_SHARE = 0.8;
 const NO_WORKERS = noteFor("no_byteps_workers");
 const NO_SERVERS = noteFor("no_byteps_servers");
@@ -552,7 +552,7 @@ export function blame(tables: Tables, selection: SelectionJson): PanelFrame {
       slack_ns: slack,
       pulls,
       pull_ns: sum,
-      straggler: shortest / pulls > CONSISTENT_SHARE,
+      straggler: shortest / pulls >= CONSISTENT_SHARE,
       job: job === "" ? null : job,
       ranks: files
         .filter((file) => file.job === job && file.worker === worker)
