@@ -43,11 +43,21 @@ export function matchedKinds(counts: readonly number[]): Record<string, number> 
   return { compute, communication, memory };
 }
 
-/** Note that names the ranks left out for lack of device work. */
-export function withoutWork(ranks: readonly number[], idle: readonly number[]): string {
-  if (idle.length === 0) return ranks.length > 0 ? "" : noteFor("no_ranks");
-  if (idle.length === ranks.length) return noteFor("no_device_work");
-  return noteFor("no_device_work_on", { ranks: listed(idle) });
+/** Notes for a lack of something on all ranks, and on the listed ranks only. */
+type Lack = readonly [Parameters<typeof noteFor>[0], Parameters<typeof noteFor>[0]];
+export const NO_WORK: Lack = ["no_device_work", "no_device_work_on"];
+export const NO_COMMUNICATION: Lack = ["no_communication", "no_communication_on"];
+export const NO_TIME: Lack = ["no_communication_time", "no_communication_time_on"];
+
+/** Note that names the ranks that lack something, empty if none does. */
+export function lackingNote(
+  ranks: readonly number[],
+  without: readonly number[],
+  [onAll, onSome]: Lack,
+): string {
+  if (without.length === 0) return ranks.length > 0 ? "" : noteFor("no_ranks");
+  if (without.length === ranks.length) return noteFor(onAll);
+  return noteFor(onSome, { ranks: listed(without) });
 }
 
 /** Note of the heatmap: the reason that it is empty, or "". */
@@ -55,13 +65,6 @@ export function heatmapNote(parts: readonly Part[], metric: Metric, values: Floa
   if (parts.length === 0) return noteFor("no_ranks");
   if (!parts.some((part) => workOf(part) > 0)) return noteFor("no_device_work");
   return values.some((value) => value !== 0) ? "" : `nothing is ${metric.replace(/_/g, " ")} here`;
-}
-
-export function withoutCommunication(ranks: readonly number[], silent: readonly number[]): string {
-  if (ranks.length === 0) return noteFor("no_ranks");
-  if (silent.length === 0) return "";
-  if (silent.length === ranks.length) return noteFor("no_communication");
-  return noteFor("no_communication_on", { ranks: listed(silent) });
 }
 
 function listed(ranks: readonly number[]): string {

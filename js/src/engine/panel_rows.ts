@@ -20,10 +20,12 @@ import {
   columnsOf,
   countsOf,
   frameOf,
+  lackingNote,
   matchedKinds,
+  NO_COMMUNICATION,
+  NO_TIME,
+  NO_WORK,
   numbersOf,
-  withoutCommunication,
-  withoutWork,
 } from "./frames";
 import { idle } from "./idle";
 import { ofAllTimes, type Part } from "./panel_rank";
@@ -60,12 +62,15 @@ export function breakdown(parts: readonly Part[]): PanelFrame {
     unmatched_exposed_ns: ({ known, times }) => (known ? timeOf(times, UNMATCHED, COMPUTE) : null),
   });
   const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
-  const notes = [withoutWork(numbersOf(parts), without), prelaunchedNote(parts)];
+  const notes = [lackingNote(numbersOf(parts), without, NO_WORK), prelaunchedNote(parts)];
   return frameOf(columns, attrs, notes.filter((note) => note !== "").join("; "));
 }
 
 export function overlapRows(parts: readonly Part[]): PanelFrame {
-  const rows = parts.map((part) => ({ rank: part.rank.number, ...overlap(part) }));
+  const rows = parts.map((part) => {
+    const [, kernels = 0] = deviceTimes(part).counts;
+    return { rank: part.rank.number, kernels, ...overlap(part) };
+  });
   const columns = columnsOf(rows, {
     rank: ({ rank }) => rank,
     communication_ns: ({ communication }) => communication,
@@ -75,8 +80,16 @@ export function overlapRows(parts: readonly Part[]): PanelFrame {
     compute_ns: ({ compute }) => compute,
   });
   const { compute, communication } = matchedKinds(countsOf(parts));
-  const silent = rows.filter((row) => row.communication === 0).map(({ rank }) => rank);
-  const note = withoutCommunication(numbersOf(parts), silent);
+  const silent = rows.filter((row) => row.communication === 0);
+  const notes = [NO_COMMUNICATION, NO_TIME].map((what) => {
+    const those = silent.filter(({ kernels }) => (kernels === 0) === (what === NO_COMMUNICATION));
+    return lackingNote(
+      numbersOf(parts),
+      those.map(({ rank }) => rank),
+      what,
+    );
+  });
+  const note = [...new Set(notes)].filter((each) => each !== "").join("; ");
   return frameOf(columns, { matched: { compute, communication } }, note);
 }
 
@@ -98,7 +111,7 @@ export function idleCauses(parts: readonly Part[]): PanelFrame {
     idle_share: ({ share }) => share,
   });
   const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
-  return frameOf(columns, attrs, withoutWork(numbersOf(parts), without));
+  return frameOf(columns, attrs, lackingNote(numbersOf(parts), without, NO_WORK));
 }
 
 export function queues(parts: readonly Part[]): PanelFrame {
