@@ -18,6 +18,7 @@ from hta_widgets.analysis.scope import (
     by_column,
     categorical,
     count_kinds,
+    host_names,
     on_hosts_note,
     over_ranks,
     parts,
@@ -293,7 +294,9 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
     return result(
         by_column(rows, f"rank stream {_COMMUNICATION}"),
         matched=count_kinds(chosen, BUSY[:2]),
-        note=() if rows else (note_for("no_communication"), on_hosts_note(traces.values())),
+        note=()
+        if rows
+        else (note_for("no_communication"), on_hosts_note(over_ranks(traces, host_names))),
     )
 
 

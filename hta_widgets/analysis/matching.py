@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.comm_events import CommEvents, GroupName, Header, comm_events, header_of
-from hta_widgets.analysis.scope import Part, Parts, over_ranks
+from hta_widgets.analysis.scope import Part, Parts, host_names, over_ranks
 from hta_widgets.readers.formats import provided
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints
 from hta_widgets.trace.memo import memoized
@@ -67,6 +67,8 @@ class Matching:
     headers: list[Header]
     #: by rank, the step of each of its events
     steps: list[Ints]
+    #: by rank, its collectives on the host by name, which are not matched
+    on_hosts: list[Counter[str]]
     executor: Any = None
 
     def __len__(self) -> int:
@@ -169,7 +171,7 @@ def recorded_shift(trace: Trace) -> int:
 @memoized
 def _matched(of: TraceSet) -> Matching:
     traces = list(of.values())
-    events, steps, headers = _communication(of)
+    events, steps, headers, on_hosts = _communication(of)
     keys, groups = identified(traces, events, headers)
     table = _events_of_all(traces, events, keys)
     is_numbered = table.groupby("lane")["sequence"].transform("min") >= 0
@@ -209,15 +211,18 @@ def _matched(of: TraceSet) -> Matching:
         lacking=lacking(traces, groups, keys),
         headers=headers,
         steps=steps,
+        on_hosts=on_hosts,
     )
 
 
-def _comm_of_rank(trace: Trace) -> tuple[CommEvents, Ints, Header]:
+def _comm_of_rank(trace: Trace) -> tuple[CommEvents, Ints, Header, Counter[str]]:
     events = comm_events(trace)
-    return events, trace.table.step[events.rows], header_of(trace)
+    return events, trace.table.step[events.rows], header_of(trace), host_names(trace)
 
 
-def _communication(traces: TraceSet) -> tuple[list[CommEvents], list[Ints], list[Header]]:
+def _communication(
+    traces: TraceSet,
+) -> tuple[list[CommEvents], list[Ints], list[Header], list[Counter[str]]]:
     """Return each rank's communication (of devices or host calls), its steps, and its header."""
     found = list(over_ranks(traces, _comm_of_rank))
     events, steps = [one[0] for one in found], [one[1] for one in found]
@@ -225,7 +230,7 @@ def _communication(traces: TraceSet) -> tuple[list[CommEvents], list[Ints], list
     for calls_of in provided("collectives"):
         for place, calls in calls_of(members).items():
             events[place], steps[place] = calls, members[place].table.step[calls.rows]
-    return events, steps, [one[2] for one in found]
+    return events, steps, [one[2] for one in found], [one[3] for one in found]
 
 
 def _events_of_all(

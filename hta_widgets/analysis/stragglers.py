@@ -30,6 +30,7 @@ from hta_widgets.analysis.scope import (
     by_column,
     count_kinds,
     narrowed,
+    on_hosts_note,
     over_ranks,
     parts,
     result,
@@ -63,6 +64,7 @@ _CAUSES = {
     "host": "launch-bound host",
     "compute": "slower kernels",
 }
+_NOT_MATCHED = "which are not matched: time in them is a wait, and who is late to them is unknown"
 _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
 
@@ -139,8 +141,9 @@ def stragglers(
 
     The cause is the part of the time between the previous collective of the group and the arrival
     that exceeds the median of the other ranks most: kernels that are slower or more numerous;
-    waits in other collectives, and communication without a partner, whose waits are unknown; time
-    in which the device idles while the host loads data; or other idle time, due to a slow host.
+    waits in other collectives, and communication without a partner or on the host (Gloo), whose
+    waits are unknown; time in which the device idles while the host loads data; or other idle
+    time, due to a slow host.
 
     Parameters
     ----------
@@ -600,12 +603,14 @@ def _kernels(trace: Trace) -> tuple[float, float, bool]:
 def _straggler_notes(work: ImposedWaits) -> list[str]:
     if len(work.match.traces) < 2:
         return ["one rank keeps no other waiting: load several"]
+    on_hosts = on_hosts_note(work.match.on_hosts, _NOT_MATCHED)
     if not len(work.match):
-        return ["no collective is found on two ranks, so none can be seen to wait for another"]
+        none = "no collective is found on two ranks, so none can be seen to wait for another"
+        return [none, on_hosts]
     if not work.kept.any():
         none = "the selection or window holds none of the collectives that are on two ranks"
-        return [f"{none}, so no late rank can be named"]
-    parts = []
+        return [f"{none}, so no late rank can be named", on_hosts]
+    parts = [on_hosts]
     if work.match.missing_ranks:
         parts.append(
             f"files of {plural(work.match.missing_ranks, 'rank')} are missing, which may be later"
