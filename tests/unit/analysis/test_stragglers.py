@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 from support.collective_job import US, collective
@@ -284,6 +285,30 @@ def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
         trace.metadata["distributedInfo"] = {"world_size": 8}
     found = judgement(traces)
     assert (found.loaded, found.of, found.stragglers) == (4, 8, [2])
+
+
+def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
+    """Rank 3 is the last of all, but its file has only its first collective."""
+    traces = job(tmp_path, [[0, 0, 1_500, 1_600]] * 6, before=computing)
+    assert judgement(traces).stragglers == [3]
+    path = Path(traces[3].path)
+    document = json.loads(path.read_text())
+    kernels = [one for one in document["traceEvents"] if one["name"].startswith("nccl")]
+    document["traceEvents"] = [one for one in document["traceEvents"] if one not in kernels[1:]]
+    path.write_text(json.dumps(document))
+    traces = hw.load(path.parent, cache=False, progress=False)
+    frame = stragglers(traces)
+    assert frame.collectives.tolist() == [6, 6, 6, 1]
+    assert not frame.is_straggler.any()
+    assert set(frame.cause) == {""}
+    # In steps 1 to 5, rank 2 keeps the two others waiting.
+    assert frame.imposed_wait_ns.tolist() == [0, 0, 5 * 2 * 1_500 * US, (2 * 1_600 + 100) * US]
+    assert frame.attrs["note"] == (
+        "5 collectives without events of some ranks, which may be later, do not count for who is a"
+        " straggler"
+    )
+    found = judgement(traces)
+    assert (found.stragglers, found.last) == ([], [])
 
 
 def gathering(rank, start, delay):
