@@ -36,8 +36,10 @@ _BYTEPS: Final = "Comm"
 MPI_CATEGORY: Final = "mpi"
 _ANNOTATIONS: Final = r"(gpu_)?user_annotation"
 
-#: Names of collectives of libraries that work on the host, and of PyTorch's calls for them.
-HOST_COLLECTIVES: Final = r"^((gloo|mpi|ucc):|c10d::)"
+#: Names of collectives of libraries that work on the host, and of PyTorch's calls of any library.
+HOST_LIBRARIES: Final = r"(gloo|mpi|ucc):"
+HOST_CALLS: Final = "c10d::"
+HOST_COLLECTIVES: Final = rf"^({HOST_LIBRARIES}|{HOST_CALLS})"
 
 _DEVICE_CATEGORY: Final = re.compile(
     rf"{_DEVICE_WORK}|{_COPIES}|{_SYNCS}|gpu_user_annotation|collective_comm", re.IGNORECASE

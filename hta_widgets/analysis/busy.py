@@ -18,6 +18,7 @@ from hta_widgets.analysis.scope import (
     by_column,
     categorical,
     count_kinds,
+    host_names,
     on_hosts_note,
     over_ranks,
     parts,
@@ -104,6 +105,7 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
 #: Keys of the notes for a lack of work on all ranks, and on the listed ranks only.
 _NO_WORK = ("no_device_work", "no_device_work_on")
 _NO_COMMUNICATION = ("no_communication", "no_communication_on")
+_NO_COMMUNICATION_TIME = ("no_communication_time", "no_communication_time_on")
 
 
 def lacking_note(
@@ -232,12 +234,12 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         - ``exposed_ns`` (int64): communicating and not computing
         - ``compute_ns`` (int64): computing at all
 
-        ``.attrs["note"]`` lists ranks without communication kernels; `hta_widgets.taxonomy.add`
-        adds rules for their names.
+        ``.attrs["note"]`` lists ranks without communication kernels (`hta_widgets.taxonomy.add`
+        adds rules for their names) and ranks whose communication kernels all last 0 ns.
     """
     chosen = parts(traces, **scope)
-    times = np.array(list(over_ranks(chosen, _overlap)), dtype=np.int64).reshape(-1, 3)
-    communicating, overlapped, computing = times.T
+    times = np.array(list(over_ranks(chosen, _overlap)), dtype=np.int64).reshape(-1, 4)
+    communicating, overlapped, computing, kernels = times.T
     ranks = np.array(chosen.ranks, dtype=np.int64)
     return result(
         {
@@ -249,13 +251,20 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             "compute_ns": computing,
         },
         matched=count_kinds(chosen, BUSY[:2]),
-        note=lacking_note(chosen.ranks, ranks[communicating > 0].tolist(), _NO_COMMUNICATION),
+        note=dict.fromkeys(
+            lacking_note(chosen.ranks, ranks[having].tolist(), notes)
+            for having, notes in (
+                (kernels > 0, _NO_COMMUNICATION),
+                ((communicating > 0) | (kernels == 0), _NO_COMMUNICATION_TIME),
+            )
+        ),
     )
 
 
-def _overlap(part: Part) -> tuple[int, int, int]:
+def _overlap(part: Part) -> tuple[int, int, int, int]:
     communication, compute = part.covered("communication"), part.covered_by_all("compute")
-    return total(communication), total(intersect(communication, compute)), total(compute)
+    kernels = int(part.kind_counts[KINDS.index("communication")])
+    return total(communication), total(intersect(communication, compute)), total(compute), kernels
 
 
 @scoped
@@ -285,7 +294,9 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
     return result(
         by_column(rows, f"rank stream {_COMMUNICATION}"),
         matched=count_kinds(chosen, BUSY[:2]),
-        note=() if rows else (note_for("no_communication"), on_hosts_note(traces.values())),
+        note=()
+        if rows
+        else (note_for("no_communication"), on_hosts_note(over_ranks(traces, host_names))),
     )
 
 

@@ -17,6 +17,7 @@ from hta_widgets.analysis.scope import (
     Scope,
     busy_rows,
     categorical,
+    host_collectives,
     narrowed,
     on_hosts_note,
     over_ranks,
@@ -239,7 +240,7 @@ def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]
 
 def _notes(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceSet) -> list[str]:
     if not matched["communication"]:
-        return ["no communication on a device is selected", on_hosts_note(traces.values())]
+        return ["no communication on a device is selected", on_hosts_note(match.on_hosts)]
     ranks = len(traces)
     parts = []
     if matched["alone"]:
@@ -261,7 +262,7 @@ def _notes(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceS
             for mine, events in zip(match.of_trace, match.events, strict=True)
         )
     )
-    return parts
+    return [*parts, on_hosts_note(match.on_hosts)]
 
 
 #: The parts of a rank's time before it arrives.
@@ -363,13 +364,16 @@ def _unmatched(match: Matching, times: Arrivals, since: Ints) -> Ints:
     # All of it counts as waiting, because the part in which the rank waited is unknown.
     found = np.zeros(len(match), dtype=np.int64)
     of_rank = zip(match.traces, match.events, match.of_trace, times.shifts_ns.tolist(), strict=True)
-    for trace, events, mine, shift in of_rank:
+    for number, (trace, events, mine, shift) in enumerate(of_rank):
+        if match.on_hosts[number]:
+            _, talking, _ = _idle(trace)
+            found[mine] = talking(times.arrival_ns[mine] - shift) - talking(since[mine] - shift)
         unknown = ~events.is_alone
         unknown[match.place[mine]] = False
         if unknown.any() and len(mine):
             pieces = union(events.start_ns[unknown], events.end_ns[unknown])
             exposed = Covered(*subtract(pieces, compute_of(trace)))
-            found[mine] = exposed(times.arrival_ns[mine] - shift) - exposed(since[mine] - shift)
+            found[mine] += exposed(times.arrival_ns[mine] - shift) - exposed(since[mine] - shift)
     return found
 
 
@@ -420,7 +424,7 @@ def _spent_by_rank(
     trace: Trace, start: Ints, arrival: Ints, last: Ints
 ) -> tuple[dict[str, Ints], Ints]:
     """Return the parts of a rank's time before it arrived, and its computing after that."""
-    loading, idle = _idle(trace)
+    loading, _, idle = _idle(trace)
     before = {
         "compute": computed_between(trace, start, arrival),
         "data_loading": loading(arrival) - loading(start),
@@ -436,8 +440,8 @@ def loads_data(name: str) -> bool:
 
 
 @memoized
-def _idle(trace: Trace) -> tuple[Covered, Covered]:
-    """Return the device's idle time while the host loads data, and its other idle time."""
+def _idle(trace: Trace) -> tuple[Covered, Covered, Covered]:
+    """Return the device's idle time while the host loads data, communicates, and the rest."""
     table = trace.table
     end = table.start_ns + table.dur_ns
     busy = busy_rows(trace)
@@ -447,4 +451,6 @@ def _idle(trace: Trace) -> tuple[Covered, Covered]:
     idle = subtract(whole, union(table.start_ns[busy], end[busy]))
     loads = of_name(trace, loads_data)
     loading = intersect(idle, union(table.start_ns[loads], end[loads]))
-    return Covered(*loading), Covered(*subtract(idle, loading))
+    calls, rest = host_collectives(trace), subtract(idle, loading)
+    talking = intersect(rest, union(table.start_ns[calls], end[calls]))
+    return Covered(*loading), Covered(*talking), Covered(*subtract(rest, talking))

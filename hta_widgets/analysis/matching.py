@@ -7,16 +7,16 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import accumulate, chain, repeat
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.comm_events import CommEvents, GroupName, Header, comm_events, header_of
-from hta_widgets.analysis.scope import Part, Parts, over_ranks
+from hta_widgets.analysis.scope import Part, Parts, host_names, over_ranks
 from hta_widgets.readers.formats import provided
-from hta_widgets.trace.arrays import Array, Bools, Ints
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -26,6 +26,10 @@ _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each oth
 _CLOSE_NS = 20_000  # most leave within this time; lengths of steps differ by more
 _MIN_AGREEING = 3  # agreeing ends needed to rule out chance
 _MAX_PAIRS = 4_000_000
+_MOST_TRIED = 1 << 20  # pairs of all shifts together, above which a sample chooses the shifts
+_SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts always tried
+_GOLDEN = 0.618033988749895
+_PRIME, _BASE = (1 << 31) - 1, 1_000_003  # of hashes of contents
 _COLUMNS = ["trace", "place", "group", "source", "target", "sequence", "content", "start", "end"]
 #: Position of an event without a match.
 MISSING = int(np.iinfo(np.int64).min)
@@ -63,6 +67,8 @@ class Matching:
     headers: list[Header]
     #: by rank, the step of each of its events
     steps: list[Ints]
+    #: by rank, its collectives on the host by name, which are not matched
+    on_hosts: list[Counter[str]]
     executor: Any = None
 
     def __len__(self) -> int:
@@ -165,7 +171,7 @@ def recorded_shift(trace: Trace) -> int:
 @memoized
 def _matched(of: TraceSet) -> Matching:
     traces = list(of.values())
-    events, steps, headers = _communication(of)
+    events, steps, headers, on_hosts = _communication(of)
     keys, groups = identified(traces, events, headers)
     table = _events_of_all(traces, events, keys)
     is_numbered = table.groupby("lane")["sequence"].transform("min") >= 0
@@ -205,15 +211,18 @@ def _matched(of: TraceSet) -> Matching:
         lacking=lacking(traces, groups, keys),
         headers=headers,
         steps=steps,
+        on_hosts=on_hosts,
     )
 
 
-def _comm_of_rank(trace: Trace) -> tuple[CommEvents, Ints, Header]:
+def _comm_of_rank(trace: Trace) -> tuple[CommEvents, Ints, Header, Counter[str]]:
     events = comm_events(trace)
-    return events, trace.table.step[events.rows], header_of(trace)
+    return events, trace.table.step[events.rows], header_of(trace), host_names(trace)
 
 
-def _communication(traces: TraceSet) -> tuple[list[CommEvents], list[Ints], list[Header]]:
+def _communication(
+    traces: TraceSet,
+) -> tuple[list[CommEvents], list[Ints], list[Header], list[Counter[str]]]:
     """Return each rank's communication (of devices or host calls), its steps, and its header."""
     found = list(over_ranks(traces, _comm_of_rank))
     events, steps = [one[0] for one in found], [one[1] for one in found]
@@ -221,7 +230,7 @@ def _communication(traces: TraceSet) -> tuple[list[CommEvents], list[Ints], list
     for calls_of in provided("collectives"):
         for place, calls in calls_of(members).items():
             events[place], steps[place] = calls, members[place].table.step[calls.rows]
-    return events, steps, [one[2] for one in found]
+    return events, steps, [one[2] for one in found], [one[3] for one in found]
 
 
 def _events_of_all(
@@ -311,24 +320,75 @@ def _best_shift(
         # If steps have equal lengths, a shift agrees as well; but ranks record the same steps.
         if (off <= _CLOSE_NS).sum() >= 0.9 * first:
             return 0, int((off <= _TOLERANCE_NS).sum())
-    need = max(1, min(first, second) // 2)
+    shorter = min(first, second)
+    need = max(1, shorter // 2)
+    shifts = _with_equal_content(content, other_content, need)
     best: tuple[float, int, int] | None = None
-    for shift in range(need - second, first - need + 1):
-        low, high = max(0, shift), min(first, shift + second)
+    for shift in _likeliest(shifts, end_ns, other_end_ns).tolist():
+        low, high = _overlap(shift, first, second)
         there = slice(low - shift, high - shift)
-        if content[low] != other_content[low - shift]:
-            continue
         if not np.array_equal(content[low:high], other_content[there]):
             continue
-        apart = other_end_ns[there] - end_ns[low:high]
-        middle = np.median(apart)
-        off = np.abs(apart - middle)
-        # A match is less likely the farther ends are apart, but clocks may differ by many steps.
-        share = (high - low) / min(first, second)
-        cost = (float(np.median(off)) + 1_000.0) / share**2 + 0.003 * abs(float(middle))
+        cost, off = _cost(other_end_ns[there] - end_ns[low:high], (high - low) / shorter)
         if best is None or cost < best[0]:
-            best = (cost, shift, int((off <= _TOLERANCE_NS).sum()))
+            best = (float(cost), shift, int((off <= _TOLERANCE_NS).sum()))
     return (None, 0) if best is None else (best[1], best[2])
+
+
+def _overlap(shift: Any, first: int, second: int) -> tuple[Any, Any]:
+    """Return the positions in the first sequence between which the shifted second one lies."""
+    return np.maximum(shift, 0), np.minimum(first, shift + second)
+
+
+def _cost(apart: Ints, share: Any) -> tuple[Any, Floats]:
+    """Return how unlikely a shift is by differences of ends (last axis), and what varies in them.
+
+    `share` is the part of the shorter sequence that has partners.
+    """
+    # A match is less likely the farther ends are apart, but clocks may differ by many steps.
+    middle = np.median(apart, axis=-1, keepdims=True)
+    off = np.abs(apart - middle)
+    return (np.median(off, axis=-1) + 1_000.0) / share**2 + 0.003 * np.abs(middle[..., 0]), off
+
+
+def _with_equal_content(content: Ints, other_content: Ints, need: int) -> Ints:
+    """Return the shifts at which at least `need` pairs meet, all of equal content, by hashes."""
+    first, second = len(content), len(other_content)
+    shifts = np.arange(need - second, first - need + 1)
+    # The sum of content[k] · base^k over a slice, times base^d, is that of the same contents
+    # d places on. Unequal contents with equal sums are rare, and excluded afterwards.
+    powers = accumulate(repeat(_BASE, max(first, second)), lambda a, b: a * b % _PRIME, initial=1)
+    power = np.fromiter(powers, np.int64)
+    sums, other_sums = (
+        np.append(0, np.cumsum((codes + 1) * power[: len(codes)] % _PRIME))
+        for codes in (content, other_content)
+    )
+    low, high = _overlap(shifts, first, second)
+    ours = (sums[high] - sums[low]) % _PRIME * power[np.maximum(-shifts, 0)] % _PRIME
+    theirs = (other_sums[high - shifts] - other_sums[low - shifts]) % _PRIME
+    found: Ints = shifts[ours == theirs * power[np.maximum(shifts, 0)] % _PRIME]
+    return found
+
+
+def _likeliest(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
+    """Return all shifts if they are few, else those that cost least by samples of their pairs."""
+    # Each round keeps a quarter of the shifts and takes four times as many pairs of each, so that
+    # time grows with the length only, not with its square.
+    first, second = len(end_ns), len(other_end_ns)
+    shorter, size = min(first, second), _SAMPLE
+    while len(shifts) > _FEW_SHIFTS and len(shifts) * shorter > _MOST_TRIED:
+        # Multiples of the golden ratio spread evenly and never repeat with the steps.
+        parts = np.arange(size) * _GOLDEN % 1.0
+        costs = []
+        for some in np.array_split(shifts[:, None], len(shifts) * size // _MOST_TRIED + 1):
+            low, high = _overlap(some, first, second)
+            place = low + (parts * (high - low)).astype(np.int64)
+            share = (high - low)[:, 0] / shorter
+            costs.append(_cost(other_end_ns[place - some] - end_ns[place], share)[0])
+        least = np.argsort(np.concatenate(costs), kind="stable")
+        shifts = np.sort(shifts[least[: max(len(shifts) // 4, _FEW_SHIFTS)]])
+        size *= 4
+    return shifts
 
 
 def _by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:

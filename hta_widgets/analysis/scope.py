@@ -33,7 +33,7 @@ from hta_widgets.trace.arrays import (
 )
 from hta_widgets.trace.columns import EventTable, Pool
 from hta_widgets.trace.intervals import Intervals, clip, union
-from hta_widgets.trace.memo import LRU, memo, walked
+from hta_widgets.trace.memo import LRU, memo, memoized, walked
 from hta_widgets.trace.selection import (
     Selection,
     chosen_ranks,
@@ -49,6 +49,7 @@ Window = tuple[Time, Time]
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_COMMUNICATION = KINDS.index("communication")
 #: Limits per rank: the number of cached selections, and their events as a multiple of the rank's.
 _MAX_PARTS = 16
 _MAX_ROWS = 3
@@ -407,22 +408,39 @@ def part_of(trace: Trace, selection: Selection) -> Part:
     )
 
 
-def on_hosts_note(traces: Iterable[Trace]) -> str:
-    """Describe communication that libraries run on the hosts, without device events."""
-    found = Counter[str]()
-    for trace in walked(list(traces)):
-        table = trace.table
-        names = enumerate(table.names.values)
-        codes = [k for k, name in names if re.match(taxonomy.HOST_COLLECTIVES, name)]
+@memoized
+def host_collectives(trace: Trace) -> Rows:
+    """Return the collectives that libraries run on a rank's host, each once.
+
+    A collective is a range of its library (``gloo:all_reduce``). PyTorch's call for it
+    (``c10d::allreduce_``) counts only if the file has no such ranges and no communication on the
+    device, which the call may have launched.
+    """
+    table = trace.table
+    for pattern in (taxonomy.HOST_LIBRARIES, taxonomy.HOST_CALLS):
+        codes = [k for k, name in enumerate(table.names.values) if re.match(pattern, name)]
         rows = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
-        found.update(table.names[code] for code in table.name[rows].tolist())
+        if len(rows) or ((table.kind == _COMMUNICATION) & (table.stream >= 0)).any():
+            return rows
+    return rows
+
+
+def host_names(trace: Trace) -> Counter[str]:
+    """Count a rank's collectives on the host by name."""
+    table = trace.table
+    return Counter(table.names[code] for code in table.name[host_collectives(trace)].tolist())
+
+
+def on_hosts_note(
+    counts: Iterable[Counter[str]],
+    meaning: str = "which are not device work and not counted here",
+) -> str:
+    """Describe communication that libraries run on the hosts, counted by `host_names`."""
+    found = sum(counts, Counter[str]())
     if not found:
         return ""
     most = max(found, key=found.__getitem__)
-    return (
-        f"the hosts have {sum(found.values())} events of communication, such as {most}, which are"
-        " not device work and not counted here"
-    )
+    return f"the hosts have {found.total()} events of communication, such as {most}, {meaning}"
 
 
 def prelaunched_note(chosen: Parts) -> str:

@@ -30,6 +30,7 @@ from hta_widgets.analysis.scope import (
     by_column,
     count_kinds,
     narrowed,
+    on_hosts_note,
     over_ranks,
     parts,
     result,
@@ -63,6 +64,7 @@ _CAUSES = {
     "host": "launch-bound host",
     "compute": "slower kernels",
 }
+_NOT_MATCHED = "which are not matched: time in them is a wait, and who is late to them is unknown"
 _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
 
@@ -135,12 +137,14 @@ def stragglers(
     straggler if it stalls them for a quarter of a step's time in some steps. Lateness that a rank
     inherits by waiting in another group, such as for its neighbour in tensor parallelism, is not
     counted against it. A rank is never a straggler if a file is missing from one of its groups,
-    because the late rank may be the missing one, or if it has fewer than four collectives.
+    because the late rank may be the missing one, or if it has fewer than four collectives with
+    events of all their ranks; others are left out of the verdict for the same reason.
 
     The cause is the part of the time between the previous collective of the group and the arrival
     that exceeds the median of the other ranks most: kernels that are slower or more numerous;
-    waits in other collectives, and communication without a partner, whose waits are unknown; time
-    in which the device idles while the host loads data; or other idle time, due to a slow host.
+    waits in other collectives, and communication without a partner or on the host (Gloo), whose
+    waits are unknown; time in which the device idles while the host loads data; or other idle
+    time, due to a slow host.
 
     Parameters
     ----------
@@ -178,11 +182,12 @@ def stragglers(
         part: work.of_ranks(np.where(work.is_charged, np.nan_to_num(values), 0.0))
         for part, values in work.late.excess_ns.items()
     }
-    shares, raw = step_shares(work)
+    # The last of a collective's recorded ranks may have waited for one without an event there.
+    shares, raw = step_shares(work, complete=True)
     pattern, likely = _patterns(shares), _patterns(shares, sure=False)
     inherited = (likely == "") & (_patterns(raw, sure=False) != "")
     # The last of the loaded ranks may have waited for one without a file.
-    unsure = np.array(match.lacking, dtype=bool) | (taken < _MIN_COLLECTIVES)
+    unsure = np.array(match.lacking, dtype=bool) | (work.complete() < _MIN_COLLECTIVES)
     pattern[unsure] = ""
     cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
     named = np.flatnonzero(pattern != "")
@@ -197,7 +202,7 @@ def stragglers(
         "imposed_wait_ns": work.of_ranks(work.imposed_ns),
         "wait_ns": work.of_ranks(np.where(kept, times.wait_ns, 0)),
         "lost_ns": work.of_ranks(work.lost_ns),
-        "lost_share": np.nan_to_num(mean_share(shares)),
+        "lost_share": np.nan_to_num(mean_share(step_shares(work)[0])),
         "is_straggler": pattern != "",
         "pattern": pattern,
         "cause": cause,
@@ -372,6 +377,10 @@ class ImposedWaits:
         totals: Array = self.sums(values).sum(axis=0)
         return totals
 
+    def complete(self) -> Ints:
+        """Return the number of each rank's collectives that have events of all their ranks."""
+        return self.of_ranks(self.kept & self.match.each(self.match.is_complete))
+
     def companions(self) -> Ints:
         """Return the number of other ranks with which each rank shares collectives, at least 1."""
         match = self.match
@@ -450,20 +459,23 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     return match.each(place * stretches // len(first)), False
 
 
-def step_shares(work: ImposedWaits) -> tuple[Floats, Floats]:
+def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, Floats]:
     """Return the cost of each rank for the others, by (step, rank), as a share of their time.
 
     The second array includes inherited lateness. NaN stands for steps that the file of the rank
-    holds only in part.
+    holds only in part. With `complete`, only collectives with events of all their ranks count.
     """
-    taken = work.sums(np.ones(len(work.match)))
+    match = work.match
+    counts = match.each(match.is_complete) if complete else np.ones(len(match), dtype=bool)
+    taken = work.sums(counts)
     stated = work.steps >= 0
-    known = stated & (work.sums(work.kept).sum(axis=1) > 0)
+    known = stated & (work.sums(work.kept & counts).sum(axis=1) > 0)
     usual = np.median(taken[stated], axis=0) if stated.any() else np.zeros(taken.shape[1])
     partial = ~known[:, None] | (taken * 2 < usual) | (taken == 0)
     scale = work.time_of_others()
     lost, raw = (
-        np.where(partial, np.nan, work.sums(cost) / scale) for cost in (work.lost_ns, work.raw_ns)
+        np.where(partial, np.nan, work.sums(np.where(counts, cost, 0)) / scale)
+        for cost in (work.lost_ns, work.raw_ns)
     )
     return lost, raw
 
@@ -516,9 +528,11 @@ def _last(traces: TraceSet, work: ImposedWaits, found: pd.DataFrame) -> list[Las
     """Return the ranks that are last at nearly all collectives and are not stragglers."""
     match = work.match
     start_ns, end_ns = traces.span_ns
-    others = work.companions().tolist()
+    others, complete = work.companions().tolist(), work.complete().tolist()
     last = []
     for place, row in enumerate(found.to_dict("records")):
+        if not match.lacking[place] and complete[place] < _NEARLY_ALWAYS * row["collectives"]:
+            continue
         always = row["collectives"] >= _MIN_COLLECTIVES and row["score"] >= _NEARLY_ALWAYS
         if row["is_straggler"] or not always:
             continue
@@ -600,12 +614,14 @@ def _kernels(trace: Trace) -> tuple[float, float, bool]:
 def _straggler_notes(work: ImposedWaits) -> list[str]:
     if len(work.match.traces) < 2:
         return ["one rank keeps no other waiting: load several"]
+    on_hosts = on_hosts_note(work.match.on_hosts, _NOT_MATCHED)
     if not len(work.match):
-        return ["no collective is found on two ranks, so none can be seen to wait for another"]
+        none = "no collective is found on two ranks, so none can be seen to wait for another"
+        return [none, on_hosts]
     if not work.kept.any():
         none = "the selection or window holds none of the collectives that are on two ranks"
-        return [f"{none}, so no late rank can be named"]
-    parts = []
+        return [f"{none}, so no late rank can be named", on_hosts]
+    parts = [on_hosts]
     if work.match.missing_ranks:
         parts.append(
             f"files of {plural(work.match.missing_ranks, 'rank')} are missing, which may be later"
@@ -613,4 +629,9 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
         )
     if work.matched["unmatched"]:
         parts.append(f"{work.matched['unmatched']} events have no partner and do not count")
+    if work.matched["partly_matched"]:
+        parts.append(
+            f"{plural(work.matched['partly_matched'], 'collective')} without events of some ranks,"
+            " which may be later, do not count for who is a straggler"
+        )
     return parts

@@ -501,8 +501,6 @@ def _around(times: RunTimes) -> list[list[Piece]]:
 
 
 def _nothing(times: RunTimes) -> list[Piece]:
-    if _span_of_run(times) < LITTLE_WORK:
-        return [f"There is hardly any {_device(times)} work in these files."]
     spent = {
         "compute": times.compute_ns,
         "exposed communication": times.exposed_ns,
@@ -510,6 +508,8 @@ def _nothing(times: RunTimes) -> list[Piece]:
         "idle": times.idle_ns,
     }
     listed = [f"{name} {share(ns / times.all_ns)}" for name, ns in spent.items() if ns > 0]
+    if not listed or _span_of_run(times) < LITTLE_WORK:
+        return [f"There is hardly any {_device(times)} work in these files."]
     return [f"No single cause stands out: {', '.join(listed)}."]
 
 

@@ -98,6 +98,14 @@ def test_collectives_on_the_host_are_no_device_work(tmp_path, paired):
     assert not pair.same(EVERYTHING, panels=["breakdown"])["breakdown"]["columns"]["rank"]
 
 
+def test_communication_without_time(tmp_path, paired):
+    brief = [small.kernel(0, 9_000), small.nccl(2_000, 2_000)]
+    pair = paired(small.load(tmp_path, brief, [small.kernel(0, 9_000)], [small.nccl(0, 4_000)]))
+    said = pair.same(EVERYTHING, panels=["overlap"])["overlap"]["attrs"]["note"]
+    assert said.endswith("on rank 1; communication kernels last 0 ns on rank 0")
+    compared(pair, "brief", 6)
+
+
 def test_a_demo_job_with_phases(tmp_path, paired):
     write_demo(tmp_path / "job", ranks=4, steps=3)
     pair = paired(load(tmp_path / "job"))

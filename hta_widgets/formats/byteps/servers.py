@@ -233,8 +233,7 @@ def byteps_worker_lag(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
           count
         - ``label`` (object): the node's ps-lite rank; the profile does not state which worker that
           is
-        - ``straggler`` (bool): ``score`` of 0.8 or more, and a median lag above 0. Chance is one
-          over the number of nodes
+        - ``straggler`` (bool): ``score`` of 0.8 or more. Chance is one over the number of nodes
         - ``job`` (object)
     """
     arrivals = byteps_arrivals(traces, **scope)
@@ -247,7 +246,7 @@ def byteps_worker_lag(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         iterations=("last", "size"),
     )
     lags["label"] = pd.Series([node_label(node) for node in lags["node"]], dtype=object)
-    lags["straggler"] = (lags["score"] >= CONSISTENT_SHARE) & (lags["median_lag_ns"] > 0)
+    lags["straggler"] = lags["score"] >= CONSISTENT_SHARE
     return job_last(lags, arrivals)
 
 

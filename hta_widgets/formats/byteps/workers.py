@@ -26,7 +26,7 @@ from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.traceset import TraceSet
 
-#: Limit for stragglers: the share of cases in which a worker is last, well above chance.
+#: Who is last in this share of cases, or more, is a straggler: well above chance.
 CONSISTENT_SHARE = 0.8
 NO_WORKERS = note_for("no_byteps_workers")
 
@@ -246,7 +246,7 @@ def byteps_pull_blame(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
         - ``worker`` (int64)
         - ``blame`` (float64): share of (partition, step) in which only it had the shortest PULL.
-          About one over the number of workers means chance; above 0.8 it is a consistent straggler
+          About one over the number of workers means chance; 0.8 or more: a consistent straggler
         - ``slack_ns`` (int64): sum of how much longer its PULLs took than the shortest: its wait
           for others
         - ``pulls`` (int64): number of (partition, step) that all workers have; others do not count
@@ -260,7 +260,7 @@ def byteps_pull_blame(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         pulls=("shortest", "size"),
         pull_ns=("dur_ns", "sum"),
     )
-    each["straggler"] = each["blame"] > CONSISTENT_SHARE
+    each["straggler"] = each["blame"] >= CONSISTENT_SHARE
     return job_last(each, pulls)
 
 

@@ -90,6 +90,16 @@ test("undo and redo go through what was brushed in different panels; Escape clea
   expect(selection(view)).toMatchObject({ ranks: [1] });
 });
 
+test("a choice of host events says why charts of GPU work are empty", async () => {
+  const view = await opened();
+  const empty = "None is on a GPU, so charts of GPU work are empty";
+  view.state.set("selection", { ...EVERYTHING, query: "name in ['aten::native_layer_norm']" });
+  await expect.poll(() => view.text(".hta-sel-words")).toContain(empty);
+  click(view.find(`[data-panel=kernels] [data-name="${NN}"]`));
+  await expect.poll(() => view.text(".hta-sel-words")).toContain("on GPUs");
+  expect(view.text(".hta-sel-words")).not.toContain(empty);
+});
+
 test("names: a click chooses, Ctrl adds, a click on the only one clears; chips take back", async () => {
   const view = await opened();
   const row = (name: string): HTMLElement =>

@@ -115,18 +115,22 @@ function wholeWords({ part, range: [start, end], events, ranks }: Scene): string
   return `${window}${plural(ranks.length, "rank")}`;
 }
 
+const NO_GPU_EVENTS =
+  " None is on a GPU, so charts of GPU work are empty: click an event, and select what it launched.";
+
 /** Number and kinds of the selected events. */
 function sumWords(sums: PanelFrame, { ranks }: Scene): string {
   const number = (name: string): number => Number(sums.columns[name]?.[0] ?? 0);
   const hasGpu = ranks.some(({ summary }) => summary.some(({ role }) => role === "gpu"));
-  const onGpus = hasGpu ? number("device_events") : 0;
+  const [events, onGpus] = [number("events"), hasGpu ? number("device_events") : 0];
   const collectives = number("collectives");
   return [
-    plural(number("events"), "event"),
+    plural(events, "event"),
     onGpus > 0 ? `, of them ${formatCount(onGpus)} on GPUs` : "",
     collectives > 0 ? `, in ${plural(collectives, "collective")}` : "",
     prefixed(", ", leftOutWords(sums)),
     ".",
+    hasGpu && events > 0 && onGpus === 0 ? NO_GPU_EVENTS : "",
   ].join("");
 }
 

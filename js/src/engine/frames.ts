@@ -1,6 +1,6 @@
 /** Frames of panels: their columns, and notes on missing data, worded as in Python. */
 
-import { noteFor } from "../facts/notes";
+import { noteFor, type NoteName } from "../facts/notes";
 import type { Metric } from "../facts/panels";
 import type { PanelFrame, Value } from "../protocol/source";
 import { deviceTimes, workOf } from "./device";
@@ -43,16 +43,19 @@ export function matchedKinds(counts: readonly number[]): Record<string, number> 
   return { compute, communication, memory };
 }
 
+/** Names of the notes that all ranks lack something, and that the listed ones do. */
+export type Lack = readonly [onAll: NoteName, onSome: NoteName];
+
 /** Note on ranks without something: that all are, or which ones; "" if none is. */
 export function noteWithout(
   ranks: readonly number[],
   without: readonly number[],
-  name: "no_device_work" | "no_communication" | "no_steps" | "no_steps_selected",
+  [onAll, onSome]: Lack,
   values: Record<string, string | number> = { ranks: listed(without) },
 ): string {
   if (ranks.length === 0) return noteFor("no_ranks");
   if (without.length === 0) return "";
-  return noteFor(without.length === ranks.length ? name : `${name}_on`, values);
+  return noteFor(without.length === ranks.length ? onAll : onSome, values);
 }
 
 function listed(ranks: readonly number[]): string {

@@ -16,12 +16,23 @@ import {
   UNMATCHED,
   WORK,
 } from "./device";
-import { columnsOf, countsOf, frameOf, matchedKinds, noteWithout, numbersOf } from "./frames";
+import {
+  columnsOf,
+  countsOf,
+  frameOf,
+  type Lack,
+  matchedKinds,
+  noteWithout,
+  numbersOf,
+} from "./frames";
 import { idle } from "./idle";
 import { ofAllTimes, type Part } from "./panel_rank";
 import { queuesIn } from "./queues";
 import { timeOf } from "./sweep";
 
+const NO_WORK: Lack = ["no_device_work", "no_device_work_on"];
+const NO_COMMUNICATION: Lack = ["no_communication", "no_communication_on"];
+const NO_TIME: Lack = ["no_communication_time", "no_communication_time_on"];
 const WORDS = ["COMPUTATION", "COMMUNICATION", "MEMORY"] as const;
 
 /** Parts whose window touches the device work, and the ranks of the others. */
@@ -52,12 +63,15 @@ export function breakdown(parts: readonly Part[]): PanelFrame {
     unmatched_exposed_ns: ({ known, times }) => (known ? timeOf(times, UNMATCHED, COMPUTE) : null),
   });
   const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
-  const notes = [noteWithout(numbersOf(parts), without, "no_device_work"), prelaunchedNote(parts)];
+  const notes = [noteWithout(numbersOf(parts), without, NO_WORK), prelaunchedNote(parts)];
   return frameOf(columns, attrs, notes.filter((note) => note !== "").join("; "));
 }
 
 export function overlapRows(parts: readonly Part[]): PanelFrame {
-  const rows = parts.map((part) => ({ rank: part.rank.number, ...overlap(part) }));
+  const rows = parts.map((part) => {
+    const [, kernels = 0] = deviceTimes(part).counts;
+    return { rank: part.rank.number, kernels, ...overlap(part) };
+  });
   const columns = columnsOf(rows, {
     rank: ({ rank }) => rank,
     communication_ns: ({ communication }) => communication,
@@ -67,8 +81,14 @@ export function overlapRows(parts: readonly Part[]): PanelFrame {
     compute_ns: ({ compute }) => compute,
   });
   const { compute, communication } = matchedKinds(countsOf(parts));
-  const silent = rows.filter((row) => row.communication === 0).map(({ rank }) => rank);
-  const note = noteWithout(numbersOf(parts), silent, "no_communication");
+  const silent = rows.filter((row) => row.communication === 0);
+  const ranksWhere = (has: boolean): number[] =>
+    silent.filter(({ kernels }) => kernels > 0 === has).map(({ rank }) => rank);
+  const notes = new Set([
+    noteWithout(numbersOf(parts), ranksWhere(false), NO_COMMUNICATION),
+    noteWithout(numbersOf(parts), ranksWhere(true), NO_TIME),
+  ]);
+  const note = [...notes].filter(Boolean).join("; ");
   return frameOf(columns, { matched: { compute, communication } }, note);
 }
 
@@ -90,7 +110,7 @@ export function idleCauses(parts: readonly Part[]): PanelFrame {
     idle_share: ({ share }) => share,
   });
   const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
-  return frameOf(columns, attrs, noteWithout(numbersOf(parts), without, "no_device_work"));
+  return frameOf(columns, attrs, noteWithout(numbersOf(parts), without, NO_WORK));
 }
 
 export function queues(parts: readonly Part[]): PanelFrame {

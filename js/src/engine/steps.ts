@@ -51,7 +51,7 @@ export function steps(parts: readonly Part[], phases: PhasesHeader): PanelFrame 
     noteWithout(
       numbersOf(parts),
       numbersOf(without),
-      unselected > 0 ? "no_steps_selected" : "no_steps",
+      unselected > 0 ? ["no_steps_selected", "no_steps_selected_on"] : ["no_steps", "no_steps_on"],
       { ranks: numbersOf(without).join(", "), steps: unselected },
     ),
     whole.every((one) => one.whole) ? "" : CUT,

@@ -19,7 +19,7 @@ import {
   unionLength,
 } from "./shared";
 
-/** A worker that is last this often is late by more than chance; see `byteps/workers.py`. */
+/** A worker that is last in this share, or more, is late by more than chance; see `workers.py`. */
 export const CONSISTENT_SHARE = 0.8;
 const NO_WORKERS = noteFor("no_byteps_workers");
 const NO_SERVERS = noteFor("no_byteps_servers");
@@ -401,7 +401,7 @@ export function blame(tables: Tables, selection: SelectionJson): PanelFrame {
     slack_ns: ({ pulls }) => sumOf(pulls, "slack"),
     pulls: ({ pulls }) => pulls.length,
     pull_ns: ({ pulls }) => sumOf(pulls, "dur"),
-    straggler: ({ share }) => share > CONSISTENT_SHARE,
+    straggler: ({ share }) => share >= CONSISTENT_SHARE,
     job: ({ job }) => job || null,
     ranks: ({ job, worker }) =>
       (rowsOf(tables.files) as readonly File[])

@@ -123,6 +123,20 @@ def test_no_communication_is_nan_with_a_note(tmp_path):
     assert frame.attrs["matched"] == {"compute": 1, "communication": 0}
 
 
+def test_communication_that_takes_no_time_is_not_called_missing(tmp_path):
+    brief = [kernel(0, 10), nccl(2, 2), nccl(5, 5)]
+    traces = load(tmp_path, brief, [kernel(0, 10)], [nccl(2, 4)])
+    frame = comm_comp_overlap(traces)
+    assert frame["communication_ns"].tolist() == [0, 0, 2]
+    assert frame.attrs["matched"] == {"compute": 2, "communication": 3}
+    assert frame.attrs["note"] == (
+        "no communication kernels matched on rank 1; communication kernels last 0 ns on rank 0"
+    )
+    frame = comm_comp_overlap(traces, ranks=[0])
+    assert frame.attrs["note"] == "communication kernels last 0 ns"
+    assert comm_comp_overlap(traces, ranks=[]).attrs["note"] == "no ranks are selected"
+
+
 def test_users_rules_decide_what_communicates(tmp_path):
     traces = load(tmp_path, [kernel(0, 10), kernel(5, 20, name="my_ring", stream=9)])
     assert np.isnan(comm_comp_overlap(traces)["overlap_share"][0])

@@ -87,6 +87,24 @@ def test_blame_by_hand(load):
     assert "two workers" in alone.attrs["note"]
 
 
+def test_both_sides_call_four_of_five_consistent(load):
+    # Worker 1's PULL is the shortest, and node 11's push the last, in 4 of 5 steps: exactly 0.8.
+    late = [True, True, True, True, False]
+    records = []
+    for step, is_late in enumerate(late):
+        for node, at in [(9, 0), (11, 5 if is_late else 0)]:
+            for phase, time in [("B", 100 * step + at), ("E", 100 * step + at + 1)]:
+                records.append(request(f"push-{node}", phase, time))
+    traces = load(
+        worker0=[stage("PULL", 100 * step, 30) for step in range(5)],
+        worker1=[stage("PULL", 100 * step, 10 if one else 30) for step, one in enumerate(late)],
+        server0=sorted(records, key=lambda record: record["ts"]),
+    )
+    blame, lag = analysis.byteps_pull_blame(traces), analysis.byteps_worker_lag(traces)
+    assert blame["blame"].tolist() == lag["score"].tolist() == [0.0, 0.8]
+    assert blame["straggler"].tolist() == lag["straggler"].tolist() == [False, True]
+
+
 def test_waits_and_lags_by_hand(load):
     spans = [("push-9", 0, 5), ("pull-9", 10, 46), ("push-11", 30, 40), ("pull-11", 50, 53)]
     spans += [("push-9", 60, 61)]

@@ -12,6 +12,7 @@ from hta_widgets.analysis import (
     collectives,
     communication_by_group,
     communication_by_stream,
+    matching,
     parallel_groups,
 )
 from hta_widgets.analysis.groups import stage_of
@@ -262,6 +263,39 @@ def test_ranks_of_equally_many_collectives_match_in_order_on_any_clock(tmp_path)
     frame = collectives(load(tmp_path, *map(rank, range(1, 5))))
     assert frame.groupby("rank").size().tolist() == [8] * 4
     assert frame.attrs["matched"]["matched"] == 8
+
+
+def test_time_without_numbers_grows_with_the_number_of_collectives(monkeypatch):
+    compared = []
+    cost = matching._cost
+    monkeypatch.setattr(
+        matching, "_cost", lambda apart, share: compared.append(apart.size) or cost(apart, share)
+    )
+
+    def pairs(count):
+        # Ends differ by up to 200 µs, clocks by 3 ms, and the second rank recorded later.
+        rng = np.random.default_rng(count)
+        end_ns = np.cumsum(rng.integers(500_000, 1_500_000, count))
+        other_ns = (end_ns + rng.integers(-100_000, 100_000, count) + 3_000_000)[37:]
+        same = np.zeros(count, dtype=np.int64)
+        compared.clear()
+        found = matching.aligned(same, end_ns, same[37:], other_ns, sure=False)
+        assert found.tolist() == list(range(37, count))
+        return sum(compared)
+
+    few, many = pairs(20_000), pairs(40_000)
+    # All shifts with all pairs would be 300 million, then four times as many.
+    assert few < 20_000 * 64 * 8
+    assert many / few < 2.5
+
+
+def test_one_content_decides_among_many_that_are_equal():
+    # The only different collective is third last, and the clocks agree a place further on.
+    content = np.zeros(5_000, dtype=np.int64)
+    content[-3] = 1
+    end_ns = np.arange(5_000) * 1_000_000
+    found = matching.aligned(content, end_ns, content[1:], end_ns[:-1] + 90_000, sure=True)
+    assert found.tolist() == list(range(1, 5_000))
 
 
 def test_args_may_stand_on_the_operator_that_launched(tmp_path):

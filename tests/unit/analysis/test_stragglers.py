@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 from support.collective_job import US, collective
@@ -284,6 +285,80 @@ def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
         trace.metadata["distributedInfo"] = {"world_size": 8}
     found = judgement(traces)
     assert (found.loaded, found.of, found.stragglers) == (4, 8, [2])
+
+
+def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
+    """Rank 3 is the last of all, but its file has only its first collective."""
+    traces = job(tmp_path, [[0, 0, 1_500, 1_600]] * 6, before=computing)
+    assert judgement(traces).stragglers == [3]
+    path = Path(traces[3].path)
+    document = json.loads(path.read_text())
+    kernels = [one for one in document["traceEvents"] if one["name"].startswith("nccl")]
+    document["traceEvents"] = [one for one in document["traceEvents"] if one not in kernels[1:]]
+    path.write_text(json.dumps(document))
+    traces = hw.load(path.parent, cache=False, progress=False)
+    frame = stragglers(traces)
+    assert frame.collectives.tolist() == [6, 6, 6, 1]
+    assert not frame.is_straggler.any()
+    assert set(frame.cause) == {""}
+    # In steps 1 to 5, rank 2 keeps the two others waiting.
+    assert frame.imposed_wait_ns.tolist() == [0, 0, 5 * 2 * 1_500 * US, (2 * 1_600 + 100) * US]
+    assert frame.attrs["note"] == (
+        "5 collectives without events of some ranks, which may be later, do not count for who is a"
+        " straggler"
+    )
+    found = judgement(traces)
+    assert (found.stragglers, found.last) == ([], [])
+
+
+def gathering(rank, start, delay):
+    """PyTorch's call of Gloo, whose root stays in it until the last rank has sent."""
+    end = start + max(delay, 20)
+    return [
+        event("cpu_op", "c10d::gather_", start * US, (start + 15) * US, pid=10),
+        event("user_annotation", "gloo:gather", (start + 2) * US, (end - 2) * US, pid=10, tid=30),
+    ]
+
+
+def test_waits_on_the_host_are_not_blamed_on_the_rank(tmp_path):
+    traces = job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=gathering)
+    frame = stragglers(traces)
+    assert not frame.is_straggler.any()
+    assert frame.cause.tolist() == ["", "", "waiting elsewhere", ""]
+    # Of rank 2's 1 500 µs before it arrives, 1 496 are in Gloo; the others arrive at once. The
+    # first collective has none before it to compare from.
+    assert frame.late_waiting_ns[2] == 4 * 1_496 * US
+    assert frame.late_host_ns[2] == 4 * 4 * US
+    # Once for each rank and step, not once more for the call.
+    said = "the hosts have 20 events of communication, such as gloo:gather, which are not"
+    assert frame.attrs["note"].startswith(f"{said} matched")
+    assert analysis.collectives(traces).attrs["note"].startswith(f"{said} device work")
+    assert judgement(traces).stragglers == []
+    # A rank that Gloo does not hold up is named as before.
+    traces = job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=lambda rank, start, delay: [
+        *gathering(rank, start, 0), *computing(rank, start, delay)
+    ])  # fmt: skip
+    assert stragglers(traces).is_straggler.tolist() == [False, False, True, False]
+
+
+def test_calls_that_launch_kernels_are_not_communication_of_the_host(tmp_path):
+    def calling(rank, start, delay):
+        return [event("cpu_op", "c10d::allreduce_", start * US, (start + 15) * US, pid=10)]
+
+    traces = job(tmp_path, [[0, 0, 0, 0]] * 2, before=calling)
+    assert "note" not in stragglers(traces).attrs
+    none = analysis.collectives(traces, selection="kind == 'compute'")
+    assert none.attrs["note"] == "no communication on a device is selected"
+
+
+def test_ranks_that_communicate_on_the_host_only(tmp_path):
+    rank = [kernel(0, 10 * US), *gathering(0, 20, 100)]
+    traces = load(tmp_path, rank, rank)
+    for frame in (stragglers(traces), analysis.collectives(traces)):
+        assert len(frame) == 0
+        assert (
+            "the hosts have 2 events of communication, such as gloo:gather" in frame.attrs["note"]
+        )
 
 
 def test_who_is_nearly_always_last_is_a_fact_from_one_per_cent_on(tmp_path):

@@ -76,6 +76,20 @@ def test_byteps(tmp_path, node, repo, packages):
     check(node, repo, workers, [Selection(), Selection(start_ns=length // 3)])
 
 
+def test_a_share_at_the_limit(tmp_path, node, repo, packages):
+    for worker, short in enumerate([(), (0, 1, 2, 3)]):
+        path = tmp_path / "job" / f"worker{worker}" / "0" / "comm.json"
+        path.parent.mkdir(parents=True)
+        pid = "Comm.byteps.w"
+        record = {"ph": "X", "pid": pid, "name": f"{pid}.PULL", "tid": "327680", "cat": "Comm"}
+        times = [{"ts": 100 * k, "dur": 10 if k in short else 30} for k in range(5)]
+        path.write_text(json.dumps({"traceEvents": [record | time for time in times]}))
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    assert "byteps_blame" in check(node, repo, traces, [Selection()])
+    blame = PanelEngine(traces).frame("byteps_blame", Selection())
+    assert blame["straggler"].tolist() == [False, True]
+
+
 def test_mpi(tmp_path, node, repo, packages):
     write_mpi_job(tmp_path / "job", ranks=5, slow_rank=3, hosts=2)
     traces = hw.load(tmp_path / "job", cache=False, progress=False)

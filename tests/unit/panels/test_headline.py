@@ -165,6 +165,11 @@ def test_a_device_without_work_at_either_end(tmp_path):
     )
 
 
+def test_device_work_that_takes_no_time(tmp_path):
+    traces = small.load(tmp_path, *[[small.nccl(10, 10)]] * 2)
+    assert said(traces).startswith("There is hardly any GPU work in these files.")
+
+
 def test_a_device_that_hardly_works(tmp_path):
     events = [small.kernel(40_000, 50_000), small.event("cpu_op", "on", 90_000, 2_000_000, pid=1)]
     assert said(small.load(tmp_path, events)).startswith(
