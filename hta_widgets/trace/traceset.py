@@ -27,7 +27,7 @@ from hta_widgets.trace.selection import (
     listed,
     overlapping,
 )
-from hta_widgets.trace.trace import Trace, events_of
+from hta_widgets.trace.trace import Trace, events_of, profile_value, totals_text
 from hta_widgets.workers import require_executor
 
 #: 2005-01-01 and 2100-01-01; a clock whose times are between them counts from the epoch.
@@ -256,8 +256,8 @@ class TraceSet(Mapping[int, Trace]):
     def summary(self) -> pd.DataFrame:
         """Return one row per rank: its file, host and contents.
 
-        Columns about jobs, workers, servers, hosts and stated ranks are displayed only if a rank
-        has a value.
+        Profiles are totals of a run: they have no events, times of -1, and seconds in MPI and
+        elapsed, ``comm_s`` and ``elapsed_s``. Columns without values are not displayed.
         """
         ranks = list(self.values())
 
@@ -278,13 +278,19 @@ class TraceSet(Mapping[int, Trace]):
                 "file": text(t.path for t in ranks),
                 "format": text(t.format for t in ranks),
                 "events": numbers(len(t) for t in ranks),
-                "start_ns": numbers(t.start_ns for t in ranks),
-                "end_ns": numbers(t.end_ns for t in ranks),
+                "start_ns": numbers(-1 if t.is_totals else t.start_ns for t in ranks),
+                "end_ns": numbers(-1 if t.is_totals else t.end_ns for t in ranks),
                 "stated_rank": numbers(
                     -1 if t.stated_rank is None else t.stated_rank for t in ranks
                 ),
+                "comm_s": np.array([profile_value(t, "comm_s") for t in ranks], np.float64),
+                "elapsed_s": np.array([profile_value(t, "elapsed_s") for t in ranks], np.float64),
             },
-            optional=("job", "worker", "local_rank", "server", "host", "stated_rank"),
+            optional=(
+                *("job", "worker", "local_rank", "server", "host", "start_ns", "end_ns"),
+                *("stated_rank", "comm_s", "elapsed_s"),
+            ),
+            hidden=("events",) if _only_totals(self) else (),
         )
 
     # --- events and parts -------------------------------------------------------------------------
@@ -634,26 +640,32 @@ def _part_text(traces: TraceSet) -> str:
 def _facts(traces: TraceSet, problems: Problems) -> str:
     """Return one line with format, ranks, events, length and problems."""
     events = sum(len(trace) for trace in traces.values())
+    start_ns, end_ns = traces.span_ns
+    contents = [f"{events:,} events", f"{(end_ns - start_ns) / 1e6:,.3f} ms"]
     notes = len(problems)
     missing = sum(not problem.is_note for problem in problems)
     amiss = plural(missing, "problem") if missing else "complete"
     if notes > missing:
         amiss += f", {plural(notes - missing, 'note')} in .problems"
-    start_ns, end_ns = traces.span_ns
     facts = [
         f"{traces.format}",
         ranks_of_job(traces) or f"{len(traces)} rank{'' if len(traces) == 1 else 's'}",
-        f"{events:,} events",
-        f"{(end_ns - start_ns) / 1e6:,.3f} ms",
+        *([totals_text(traces.values())] if _only_totals(traces) else contents),
         amiss,
     ]
     return " · ".join(facts)
 
 
+def _only_totals(traces: TraceSet) -> bool:
+    return bool(traces) and all(trace.is_totals for trace in traces.values())
+
+
 def _html(traces: TraceSet, problems: Problems) -> str:
     """Return HTML for a notebook: one line, and tables of the first ranks and problems."""
-    summary = traces.summary()
-    shown = summary[["rank", "file", "format", "events", "start_ns", "end_ns"]].head(16)
+    whole: Any = traces.summary()
+    summary = whole.displayed()
+    names = ["rank", "file", "format", "events", "start_ns", "end_ns", "comm_s", "elapsed_s"]
+    shown = summary.filter(names).head(16)
     parts = [f"<p><b>TraceSet</b> {escape(_facts(traces, problems))}</p>", _table(shown)]
     if len(summary) > len(shown):
         parts.append(f"<p>and {len(summary) - len(shown)} ranks more: .summary()</p>")

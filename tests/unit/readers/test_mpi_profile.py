@@ -195,3 +195,38 @@ def test_what_is_no_profile_is_refused(tmp_path, text):
     (tmp_path / "mpi_profile.1.0").write_text(text)
     with pytest.raises(hw.TraceError):
         load(tmp_path / "mpi_profile.1.0")
+
+
+# --- summaries ------------------------------------------------------------------------------------
+
+
+def test_summaries_of_profiles_have_what_profiles_hold(tmp_path):
+    first = OLD
+    second = first.split("Communication summary")[0].replace("rank 0", "rank 1")
+    second = second.replace("time = 1.510", "time = 1.800").replace("20480", "10240")
+    (tmp_path / "mpi_profile.0").write_text(first)
+    (tmp_path / "mpi_profile.1").write_text(second)
+    traces = load(tmp_path)
+    said = [repr(one).replace("\u202f", " ") for one in (traces, traces[1])]
+    assert "2 ranks · totals: 1.51 s to 1.80 s in MPI of 4.00 s · " in said[0]
+    assert said[1].startswith("<Trace rank 1: totals: 1.80 s in MPI of 4.00 s, ")
+    summary = traces.summary()
+    columns = ["events", "start_ns", "end_ns", "comm_s", "elapsed_s"]
+    assert summary[columns].values.tolist() == [[0, -1, -1, 1.51, 4.0], [0, -1, -1, 1.8, 4.0]]
+    shown = list(summary.displayed())
+    assert {"comm_s", "elapsed_s"} <= set(shown)
+    assert {"events", "start_ns", "end_ns"}.isdisjoint(shown)
+    for text in (repr(traces), traces._repr_html_(), repr(summary)):
+        assert "0 events" not in text
+        assert "0.000 ms" not in text
+        assert "start_ns" not in text
+
+
+def test_summaries_beside_events_have_no_times_for_profiles(job, tmp_path, write):
+    (tmp_path / "mpi_profile.90001.1").write_bytes((job / "mpi_profile.90001.1").read_bytes())
+    write([event("op", 5.0, 2.0)], "rank-0.json", distributedInfo={"rank": 0})
+    traces = load(tmp_path)
+    summary = traces.summary()
+    assert summary[["events", "start_ns", "end_ns"]].values.tolist() == [[1, 0, 2000], [0, -1, -1]]
+    assert summary.comm_s.isna().tolist() == [True, False]
+    assert "1 events · 0.002 ms" in repr(traces)
