@@ -291,6 +291,8 @@ class Trace:
     server: int = -1
     #: tables of totals, such as those of an MPI profile
     profile: Any = None
+    #: the file of `profile`, if it is not `path`
+    profile_path: str | None = None
     #: whether the file holds events of this rank that are not in `table`
     part: bool = False
     copy_table: CopyTable = field(default_factory=CopyTable)

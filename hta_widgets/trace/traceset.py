@@ -125,7 +125,7 @@ class TraceSet(Mapping[int, Trace]):
         if len(set(ranks)) != len(ranks):
             raise TraceError(f"ranks must differ: {ranks}")
         found = Problems()
-        by_file = {trace.path: trace.rank for trace in ordered}
+        by_file = {path: t.rank for t in ordered for path in (t.path, t.profile_path) if path}
         for problem in problems or ():
             found.merge([problem], by_file.get(problem.file or ""))
         self._clock: ClockName = "host" if like is None else like.clock
@@ -257,7 +257,8 @@ class TraceSet(Mapping[int, Trace]):
         """Return one row per rank: its file, host and contents.
 
         Profiles are totals of a run: they have no events, times of -1, and seconds in MPI and
-        elapsed, ``comm_s`` and ``elapsed_s``. Columns without values are not displayed.
+        elapsed, ``comm_s`` and ``elapsed_s``. ``profile`` is the file of a profile that was merged
+        with a time line. Columns without values are not displayed.
         """
         ranks = list(self.values())
 
@@ -285,10 +286,11 @@ class TraceSet(Mapping[int, Trace]):
                 ),
                 "comm_s": np.array([profile_value(t, "comm_s") for t in ranks], np.float64),
                 "elapsed_s": np.array([profile_value(t, "elapsed_s") for t in ranks], np.float64),
+                "profile": text(t.profile_path for t in ranks),
             },
             optional=(
                 *("job", "worker", "local_rank", "server", "host", "start_ns", "end_ns"),
-                *("stated_rank", "comm_s", "elapsed_s"),
+                *("stated_rank", "comm_s", "elapsed_s", "profile"),
             ),
             hidden=("events",) if _only_totals(self) else (),
         )
