@@ -469,7 +469,7 @@ def _assembled(
         problems,
         [format_named(trace.format).keyed_by_order for trace in traces] + [False] * len(stored),
         cut,
-        [(trace.format, trace.job, trace.profile is None) for trace in traces + stored],
+        traces + stored,
     )
     traces += stored
     if wanted is not None and not wanted <= set(keys):

@@ -32,6 +32,7 @@ PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 COMPLETE = frozenset({"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank"})
 
 PERHAPS_A_COPY = "perhaps a copy"
+ANOTHER_RUN = "of another run or window"
 
 
 class Overview(pd.DataFrame):
@@ -90,7 +91,8 @@ class Problem:
     @property
     def is_note(self) -> bool:
         """Whether the problem puts no data in doubt; a rank that may be loaded twice does."""
-        return self.is_harmless and PERHAPS_A_COPY not in self.detail
+        in_doubt = PERHAPS_A_COPY in self.detail or ANOTHER_RUN in self.detail
+        return self.is_harmless and not in_doubt
 
 
 class Problems:

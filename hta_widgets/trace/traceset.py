@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, fields
@@ -569,10 +570,16 @@ def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
     }
 
 
+def most_frequent(sizes: Iterable[int]) -> int:
+    """Return the world size that most files state, of several the largest; 0 if none states one."""
+    known = Counter(size for size in sizes if size > 0)
+    return max(known, key=lambda size: (known[size], size), default=0)
+
+
 def ranks_of_job(traces: TraceSet) -> str:
     """Return for example ``5 of 8 ranks``; empty if all ranks of the job are loaded."""
     stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
-    of = max([stated, *(trace.world_size for trace in traces.values())])
+    of = max(stated, most_frequent(trace.world_size for trace in traces.values()))
     loaded = len(
         {one.rank if one.stated_rank is None else one.stated_rank for one in traces.values()}
     )
@@ -590,7 +597,7 @@ def _common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | No
     filled = [trace for trace in traces if len(trace)]
     if not filled:
         return None, [0] * len(traces)
-    groups = _groups(filled)
+    groups = clock_groups(filled)
     main = max(groups, key=len)
     origin = min(trace.zero_ns for trace in main)
     shift = {id(trace): trace.zero_ns - origin for trace in main}
@@ -605,8 +612,9 @@ def _common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | No
     return origin if _is_epoch(origin) else None, shifts
 
 
-def _groups(traces: Sequence[Trace]) -> list[list[Trace]]:
-    far = max(_FAR_NS, 10 * max(trace.table.last_ns for trace in traces))
+def clock_groups(traces: Sequence[Trace]) -> list[list[Trace]]:
+    """Group traces with events by clock: groups are too far apart to be of one recording."""
+    far = max([_FAR_NS, *(10 * trace.table.last_ns for trace in traces)])
     groups: list[list[Trace]] = []
     reach = 0
     for trace in sorted(traces, key=lambda trace: trace.zero_ns):

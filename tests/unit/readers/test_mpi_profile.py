@@ -255,6 +255,17 @@ def test_profiles_of_another_job_beside_a_time_line_stay_apart(tmp_path):
         ["90001", "mpi-trace", 0], ["90001", "mpi-trace", 1],
         ["90002", "mpi-profile", 0], ["90002", "mpi-profile", 1],
     ]  # fmt: skip
+    assert traces.problems.detail.tolist() == [
+        f"states rank {rank}, as 90001.trc does, and is of job 90002, not 90001;"
+        f" kept as rank {rank + 2}"
+        for rank in range(2)
+    ]
+
+
+def test_a_profile_does_not_take_the_rank_of_a_trace_with_events(job, tmp_path, write):
+    (tmp_path / "mpi_profile.90001.0").write_bytes((job / "mpi_profile.90001.0").read_bytes())
+    write([event()], "rank-0.json", distributedInfo={"rank": 0})
+    assert [trace.format for trace in load(tmp_path).values()] == ["kineto", "mpi-profile"]
 
 
 # --- summaries ------------------------------------------------------------------------------------
@@ -290,3 +301,13 @@ def test_summaries_beside_events_have_no_times_for_profiles(job, tmp_path, write
     assert summary[["events", "start_ns", "end_ns"]].values.tolist() == [[1, 0, 2000], [0, -1, -1]]
     assert summary.comm_s.isna().tolist() == [True, False]
     assert "1 events · 0.002 ms" in repr(traces)
+
+
+def test_two_jobs_of_profiles_alone(tmp_path):
+    for job in (2, 1):
+        write_mpi_job(tmp_path / "jobs", ranks=2, steps=3, traces=False, job=job)
+    traces = load(tmp_path / "jobs")
+    assert traces.summary()[["rank", "job", "stated_rank"]].values.tolist() == [
+        [0, "1", 0], [1, "1", 1], [2, "2", 0], [3, "2", 1],
+    ]  # fmt: skip
+    assert "2 ranks" not in repr(traces)
