@@ -20,7 +20,7 @@ from hta_widgets.trace.arrays import Array, Bools, Floats, Ints
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import TraceSet, most_frequent
 
 _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
 _CLOSE_NS = 20_000  # most leave within this time; lengths of steps differ by more
@@ -517,7 +517,7 @@ def _labelled(identities: list[tuple[GroupName, int]], headers: Sequence[Header]
 
 def world_size(headers: Iterable[Header]) -> int:
     """Return the job's number of ranks as in the files' headers, -1 if unknown."""
-    return max((header.world_size for header in headers if header.world_size > 0), default=-1)
+    return most_frequent(header.world_size for header in headers) or -1
 
 
 def missing_ranks(

@@ -31,14 +31,16 @@ from hta_widgets.trace.traceset import TraceSet
 _MOST_PROBLEMS = 12
 #: Titles of columns of the rank table that are shown if any rank has a value.
 _TITLES = {
+    "comm_s": "in MPI",
+    "elapsed_s": "elapsed",
     "compute_ns": "compute",
     "exposed_communication_ns": "exposed comm",
     "exposed_wait_ns": "of it waiting",
     "idle_ns": "idle",
 }
 #: Columns of `TraceSet.summary`, of the dashboard's breakdown, and of `analysis.stragglers`.
-_FILE = ("rank", "host", "format", "file", "events", "start_ns", "end_ns")
-_SPENT = ("span_ns", *_TITLES)
+_FILE = ("rank", "host", "format", "file", "events", "start_ns", "end_ns", "comm_s", "elapsed_s")
+_SPENT = ("span_ns", "compute_ns", "exposed_communication_ns", "exposed_wait_ns", "idle_ns")
 _LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
 
 
@@ -47,6 +49,8 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
     main, late = headline(traces), judgement(traces)
     stragglers = analysis.stragglers(traces)
     ranks = traces.summary()[list(_FILE)].to_dict("records")
+    for rank in ranks:  # profiles have no events
+        rank |= {name: None for name in ("start_ns", "end_ns") if rank[name] < 0}
     parts: list[tuple[pd.DataFrame, tuple[str, ...]]] = [
         (stragglers[stragglers["collectives"] > 0], _LATE)
     ]
@@ -104,19 +108,32 @@ def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
     columns = [name for name in _TITLES if any(rank.get(name) is not None for rank in ranks)]
+    timed = ["events", "start", "duration"] if any(_is_timed(rank) for rank in ranks) else []
     last = ["last at"] if any("score" in rank for rank in ranks) else []
     titles = [_TITLES[name] for name in columns]
-    yield ["rank", "events", "start", "duration", *titles, *last, "file"]
+    yield ["rank", *timed, *titles, *last, "file"]
     for rank in ranks:
+        times = [UNKNOWN] * len(timed)
+        if _is_timed(rank):
+            start_ns, end_ns = rank["start_ns"], rank["end_ns"]
+            spans = [f"{time / 1e6:,.3f} ms" for time in (start_ns, end_ns - start_ns)]
+            times = [f"{rank['events']:,}", *spans]
         yield [
             str(rank["rank"]),
-            f"{rank['events']:,}",
-            f"{rank['start_ns'] / 1e6:,.3f} ms",
-            f"{(rank['end_ns'] - rank['start_ns']) / 1e6:,.3f} ms",
-            *(duration(rank.get(name)) for name in columns),
+            *times,
+            *(duration(_in_ns(rank, name)) for name in columns),
             *[_last_at(rank, "/") for _ in last],
             rank["file"],
         ]
+
+
+def _is_timed(rank: Mapping[str, Any]) -> bool:
+    return rank["start_ns"] is not None
+
+
+def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:
+    value = rank.get(name)
+    return value * 1e9 if value is not None and name.endswith("_s") else value
 
 
 def _last_at(rank: Mapping[str, Any], of: str) -> str:

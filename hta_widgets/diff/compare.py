@@ -73,7 +73,7 @@ class RunSide:
         Ranks without steps, if others have some.
     tabled : dict of int to Part
         Ranks that only the tables of their format compare: BytePS servers next to workers, MPI
-        profiles next to time lines.
+        profiles of one job next to time lines of another.
     """
 
     label: str
@@ -98,6 +98,11 @@ class RunSide:
     def formats(self) -> set[str]:
         """Formats of the files of all ranks."""
         return _formats_of(self.parts) | _formats_of(self.tabled)
+
+    @property
+    def is_totals(self) -> bool:
+        """Whether all its files are profiles: totals of a run, without events."""
+        return all(part.trace.is_totals for part in self.parts.values())
 
     @property
     def has_steps(self) -> bool:
@@ -190,8 +195,8 @@ def compare(
         compared, cut at its window, and the steps that are completely in the window. If one side
         has no such step, the windows themselves are compared.
     ranks : {"auto", "number", "representative"} or mapping, default "auto"
-        ``"number"``: by the number of the rank; for MPI the number that the file states, because a
-        rank's profile and time line are two files. ``"representative"``: the representatives of
+        ``"number"``: by the number of the rank; for MPI the number that the file states.
+        ``"representative"``: the representatives of
         the clusters of `hta_widgets.analysis.rank_clusters`, largest first. A mapping of before's
         to after's ranks. ``"auto"``: a single rank with a single rank, whatever their numbers, else
         by number. If the sides have different numbers of ranks, times are means over all ranks of
@@ -375,8 +380,8 @@ def _rank_pairs(
 
 def _own_numbers(parts: Parts) -> dict[int, int]:
     """Return the number by which each rank is paired."""
-    # An MPI rank's profile and time line state the same rank; in a set the second file gets a free
-    # number. Stated ranks are used if those of the compared ranks are distinct.
+    # Of several MPI jobs in a set, later ones get free numbers. Stated ranks are used if those of
+    # the compared ranks are distinct.
     numbers = {}
     for rank, part in parts.items():
         stated = part.trace.stated_rank if is_host_only(part.trace.format) else None
@@ -534,7 +539,7 @@ def _cautions(diff: Comparison) -> list[Caution]:
         having = before if stacks[0] else after
         add("stacks", f"only {having.label} holds Python functions: they are left out")
     work = [any(len(part.busy_rows()) for part in side.parts.values()) for side in diff.sides]
-    if work[0] != work[1] and not empty:
+    if work[0] != work[1] and not empty and not (before.is_totals or after.is_totals):
         lacking = after if work[0] else before
         add("device", f"{lacking.label} holds no device work")
     return found

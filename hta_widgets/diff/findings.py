@@ -214,7 +214,7 @@ def findings(diff: Comparison) -> list[Finding]:
     list of Finding
     """
     found: list[Finding] = []
-    formats = diff.before.formats & diff.after.formats
+    formats = _shared_formats(diff)
     # Some formats have a table of their own in place of `changes`.
     has_changes = not any("changes" in one.replaces for one in all_formats() if one.name in formats)
     if not is_profiles(diff):
@@ -246,9 +246,17 @@ def findings(diff: Comparison) -> list[Finding]:
     return found + cautions
 
 
+def _shared_formats(diff: Comparison) -> set[str]:
+    """Return the formats that both sides have, or that one has and the other's compare with."""
+    also = {one.name: one.compared_with for one in all_formats()}
+    sides = [side.formats for side in diff.sides]
+    every = sides[0] | sides[1]
+    return {one for one in every if all(side & {one, *also.get(one, ())} for side in sides)}
+
+
 def is_profiles(diff: Comparison) -> bool:
-    """Return whether both sides have totals only, without events."""
-    return all(not len(part.trace) for side in diff.sides for part in side.parts.values())
+    """Return whether a side has totals only, without events."""
+    return diff.before.is_totals or diff.after.is_totals
 
 
 def kind_words(diff: Comparison) -> dict[str, str]:

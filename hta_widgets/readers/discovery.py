@@ -385,7 +385,13 @@ class Copied:
             file = p.file and self._names.get(p.file, p.file)
             problems.add(p.kind, p.count, p.detail, p.rank, file)
         return TraceSet.restored(
-            [t.replace(path=self._names.get(t.path, t.path)) for t in traces.values()],
+            [
+                t.replace(
+                    path=self._names.get(t.path, t.path),
+                    profile_path=t.profile_path and self._names.get(t.profile_path, t.profile_path),
+                )
+                for t in traces.values()
+            ],
             problems,
             clock=traces.clock,
             origin_ns=traces.origin_ns,

@@ -195,6 +195,7 @@ FORMATS: tuple[Format, ...] = (
         sniff=f"{_MPI}.timelines:is_time_line",
         read=f"{_MPI}.timelines:read_time_lines",
         sources={"time line": f"{_MPI}.timelines:TimeLineRecords"},
+        profile=f"{_MPI}.model:MpiProfile",
         shared_panels=("timeline", "heatmap"),
         collectives=f"{_MPI}.timelines:mpi_calls",
         compared_with=("mpi-profile",),

@@ -469,7 +469,7 @@ def _assembled(
         problems,
         [format_named(trace.format).keyed_by_order for trace in traces] + [False] * len(stored),
         cut,
-        [(trace.format, trace.job, trace.profile is None) for trace in traces + stored],
+        traces + stored,
     )
     traces += stored
     if wanted is not None and not wanted <= set(keys):
@@ -480,7 +480,7 @@ def _assembled(
     named = [trace.replace(rank=key) for trace, key in zip(traces, keys, strict=True)]
     if wanted is None:
         return TraceSet(named, problems=problems)
-    paths = {trace.path for trace in named if trace.rank in wanted}
+    paths = {path for t in named if t.rank in wanted for path in (t.path, t.profile_path)}
     relevant = Problems()
     for problem in problems:
         if problem.file is None or problem.file in paths:
@@ -511,14 +511,14 @@ def _with_lengths(problems: Problems, traces: list[Trace], cut: Collection[str |
 def _finished(
     files: list[Found], traces: list[Trace], problems: Problems
 ) -> tuple[list[Found], list[Trace]]:
-    """Call the `finish` function of each format with all traces of the format."""
+    """Call the `finish` function of each format with its traces, and those compared with them."""
     for known in all_formats():
-        own = [trace for trace in traces if trace.format == known.name]
-        if not known.finish or not own:
+        own = [trace for trace in traces if trace.format in {known.name, *known.compared_with}]
+        if not known.finish or all(trace.format != known.name for trace in own):
             continue
         file_of = {trace.path: file for trace, file in zip(traces, files, strict=True)}
-        traces = [trace for trace in traces if trace.format != known.name]
-        traces += referred(known.finish)(own, problems)
+        others = [trace for trace in traces if trace not in own]
+        traces = others + list(referred(known.finish)(own, problems))
         files = [file_of[trace.path] for trace in traces]
     return files, traces
 

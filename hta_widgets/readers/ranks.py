@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from hta_widgets.trace.problems import PERHAPS_A_COPY, ProblemKind, Problems
+from hta_widgets.text import duration
+from hta_widgets.trace.problems import ANOTHER_RUN, PERHAPS_A_COPY, ProblemKind, Problems
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import clock_groups, most_frequent
 
 
 class Notes:
@@ -90,7 +94,7 @@ def assign_ranks(
     problems: Problems,
     by_order: Sequence[bool] = (),
     cut: Collection[str | None] = (),
-    contents: Sequence[object] = (),
+    traces: Sequence[Trace] = (),
 ) -> list[int]:
     """Assign a unique rank to every file.
 
@@ -105,17 +109,21 @@ def assign_ranks(
     by_order : sequence of bool, optional
         Whether each file is numbered after all others if it states no rank.
     cut : collection of str, optional
-        Paths of files that end early; if such a file and a whole one state the same rank, the
-        whole one gets it.
-    contents : sequence, optional
-        A description of each file's contents. If two files state the same rank and their
-        descriptions are equal, one file may be a copy of the other.
+        Paths of files that end early.
+    traces : sequence of Trace, optional
+        What the files hold. If several state the same rank, the one gets it that is of the same run
+        as most other ranks' files; of two of one run, the one that does not end early.
     """
     ordered = [place for place, counted in enumerate(by_order) if counted and stated[place] is None]
     keys: list[int | None] = list(given)
     taken = {key for key in given if key is not None}
     duplicates = []
-    for place in sorted(range(len(stated)), key=lambda place: paths[place] in cut):
+    claims: list[_Claim] = []
+    known = [rank for rank in stated if rank is not None]
+    if len(traces) == len(stated) and len(set(known)) < len(known):
+        claims = _claims(traces, stated, cut)
+    order = range(len(stated))
+    for place in sorted(order, key=lambda place: claims[place].order) if claims else order:
         rank = stated[place]
         if keys[place] is not None or rank is None:
             continue
@@ -140,8 +148,10 @@ def assign_ranks(
         taken.add(key)
         first = keys.index(stated[place])
         early = ", and ends early" if paths[place] in cut else ""
-        copy = f": {PERHAPS_A_COPY}" if contents and contents[place] == contents[first] else ""
-        detail = f"states rank {stated[place]}, as {PurePath(paths[first]).name} does{early}{copy}"
+        name, own = PurePath(paths[first]).name, PurePath(paths[place]).name
+        name = name if name != own else paths[first]
+        why = _difference(claims[place], claims[first], name) if claims else ""
+        detail = f"states rank {stated[place]}, as {name} does{early}{why}"
         problems.add("duplicate_rank", 1, f"{detail}; kept as rank {key}", key, paths[place])
     following = max(taken, default=-1) + 1
     for place in ordered:
@@ -149,6 +159,92 @@ def assign_ranks(
             keys[place] = following
             following += 1
     return [key for key in keys if key is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """The facts that show whether a file belongs with the files of other ranks."""
+
+    trace: Trace
+    job: str
+    world_size: int
+    host: str
+    #: number of the files whose times overlap, directly or through others; -1 without events
+    window: int
+    #: number of ranks of the same run, of the same run and window, of the same run and host
+    agree: tuple[int, ...]
+    #: ascending, the best claim first
+    order: tuple[Any, ...]
+
+
+def _claims(
+    traces: Sequence[Trace], stated: Sequence[int | None], cut: Collection[str | None]
+) -> list[_Claim]:
+    """Describe files. Those of one format, job, world size and clock are taken to be of one run."""
+    sizes = [one.world_size or int(getattr(one.profile, "ntasks", 0)) for one in traces]
+    usual = most_frequent(sizes)
+    timed = sorted((one for one in traces if len(one)), key=lambda one: one.zero_ns)
+    clocks = {id(one): n for n, group in enumerate(clock_groups(timed)) for one in group}
+    windows: dict[int, int] = {}
+    window, reach_ns = -1, -1
+    for one in timed:
+        window += one.zero_ns > reach_ns
+        windows[id(one)] = window
+        reach_ns = max(reach_ns, one.zero_ns + one.table.last_ns)
+    facts, keys = [], []
+    ranks: dict[Any, set[int | None]] = defaultdict(set)
+    first: dict[Any, int] = {}
+    for one, rank, size in zip(traces, stated, sizes, strict=True):
+        job = one.job or _named(one, "job_id", "run_id")
+        host = one.host or _named(one, "host_name")
+        window = windows.get(id(one), -1)
+        run = one.format, job, size or usual, clocks.get(id(one), -1)
+        facts.append((one, job, size, host, window))
+        keys.append((run, (run, window), (run, host, "host")))
+        for key in keys[-1]:
+            ranks[key].add(rank)
+            first.setdefault(key, len(first))
+    found = []
+    for place, (fact, own) in enumerate(zip(facts, keys, strict=True)):
+        agree = tuple(len(ranks[key] - {None}) for key in own)
+        fewer = tuple(-number for number in agree)
+        is_cut = fact[0].path in cut
+        order = (fact[0].is_totals, *fewer, first[own[0]], fact[4], is_cut, place)
+        found.append(_Claim(*fact, agree, order))
+    return found
+
+
+def _named(trace: Trace, *keys: str) -> str:
+    return next((str(trace.metadata[key]) for key in keys if trace.metadata.get(key)), "")
+
+
+def _difference(of: _Claim, holder: _Claim, name: str) -> str:
+    """Describe how a file differs from `name`, the file that has the rank that both state."""
+    if of.job != holder.job and of.job and holder.job:
+        return f", and is of job {of.job}, not {holder.job}"
+    if of.trace.format != holder.trace.format or of.trace.is_totals != holder.trace.is_totals:
+        return ""
+    differs = [
+        f"its {what} is {own}, not {other}"
+        for what, own, other in (
+            ("world size", of.world_size, holder.world_size),
+            ("host", of.host, holder.host),
+        )
+        if own != other and own and other
+    ]
+    if of.window != holder.window and -1 not in (of.window, holder.window):
+        apart_ns = of.trace.zero_ns - holder.trace.zero_ns
+        differs.append(
+            f"it starts {duration(abs(apart_ns))} {'later' if apart_ns > 0 else 'earlier'}"
+        )
+    if not differs:
+        return f": {PERHAPS_A_COPY}"
+    pairs = zip(of.agree, holder.agree, strict=True)
+    less, more = next((pair for pair in pairs if pair[0] != pair[1]), (0, 0))
+    which = "; it is unknown which of the two belongs with the other ranks"
+    if more:
+        which = f"; files of {more - 1} other ranks agree with {name}, of {less - 1} with it"
+    return f", and is {ANOTHER_RUN}: {', '.join(differs)}{which}"
 
 
 def _guessed(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:

@@ -50,6 +50,7 @@ class Facts(TypedDict):
 
     rank: Rank
     path: str
+    profile_path: NotRequired[str | None]  # not in older stores
     format: str
     zero_ns: Time
     shift_ns: Time

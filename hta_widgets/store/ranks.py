@@ -246,6 +246,7 @@ class StoredCopies(_Stored, CopyTable):
 _PLAIN = (
     "rank",
     "path",
+    "profile_path",
     "format",
     "zero_ns",
     "shift_ns",

@@ -339,7 +339,7 @@ def _drawn(traces: Mapping[int, Trace]) -> list[int]:
 
     MPI profiles have no events; next to traces with events their rows would be empty.
     """
-    bare = {number for number, trace in traces.items() if trace.profile and not len(trace)}
+    bare = {number for number, trace in traces.items() if trace.is_totals}
     return sorted(traces if len(bare) == len(traces) else set(traces) - bare)
 
 

@@ -32,34 +32,45 @@ PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 COMPLETE = frozenset({"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank"})
 
 PERHAPS_A_COPY = "perhaps a copy"
+ANOTHER_RUN = "of another run or window"
 
 
 class Overview(pd.DataFrame):
     """A frame whose display is short.
 
-    It leaves out `optional` columns whose values are all unknown (None or -1), and shows the text
-    `if_empty` instead of no rows.
+    It leaves out `optional` columns whose values are all unknown (None or -1) and `hidden` columns,
+    and shows the text `if_empty` instead of no rows.
     """
 
-    def __init__(self, columns: Any, *, optional: Sequence[str] = (), if_empty: str = "") -> None:
+    def __init__(
+        self,
+        columns: Any,
+        *,
+        optional: Sequence[str] = (),
+        hidden: Sequence[str] = (),
+        if_empty: str = "",
+    ) -> None:
         super().__init__(columns)  # type: ignore[call-arg] # pandas has no types
         self.attrs = {"optional": list(optional), "if_empty": if_empty}
+        if hidden:
+            self.attrs["hidden"] = list(hidden)
 
     @property
     def _sentence(self) -> str:
         return self.attrs.get("if_empty", "") if self.empty else ""
 
-    def _displayed(self) -> Any:
+    def displayed(self) -> Any:
+        """Return the columns that are displayed."""
         known = self.notna() & (self != -1)
         unknown = [name for name in self.attrs.get("optional", ()) if not known[name].any()]
-        return pd.DataFrame(self).drop(columns=unknown)
+        return pd.DataFrame(self).drop(columns=[*unknown, *self.attrs.get("hidden", ())])
 
     def __repr__(self) -> str:
-        return self._sentence or repr(self._displayed())
+        return self._sentence or repr(self.displayed())
 
     def _repr_html_(self) -> Any:
         sentence = self._sentence
-        return f"<p>{escape(sentence)}</p>" if sentence else self._displayed()._repr_html_()
+        return f"<p>{escape(sentence)}</p>" if sentence else self.displayed()._repr_html_()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,8 @@ class Problem:
     @property
     def is_note(self) -> bool:
         """Whether the problem puts no data in doubt; a rank that may be loaded twice does."""
-        return self.is_harmless and PERHAPS_A_COPY not in self.detail
+        in_doubt = PERHAPS_A_COPY in self.detail or ANOTHER_RUN in self.detail
+        return self.is_harmless and not in_doubt
 
 
 class Problems:

@@ -17,6 +17,7 @@ from hta_widgets import taxonomy
 from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import duration
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, marked
 from hta_widgets.trace.columns import (
     AsyncTable,
@@ -288,8 +289,10 @@ class Trace:
     worker: int = -1
     local_rank: int = -1
     server: int = -1
-    #: contents of a file without events, such as the tables of an MPI profile
+    #: tables of totals, such as those of an MPI profile
     profile: Any = None
+    #: the file of `profile`, if it is not `path`
+    profile_path: str | None = None
     #: whether the file holds events of this rank that are not in `table`
     part: bool = False
     copy_table: CopyTable = field(default_factory=CopyTable)
@@ -362,6 +365,11 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self._table)
+
+    @property
+    def is_totals(self) -> bool:
+        """Whether the file is a profile: totals of a run, without events."""
+        return self.profile is not None and not len(self)
 
     @property
     def start_ns(self) -> int:
@@ -562,6 +570,8 @@ class Trace:
         return {**self.__dict__, "_frame": None, "memo": {}, "_rules_version": rules}
 
     def __repr__(self) -> str:
+        if self.is_totals:
+            return f"<Trace rank {self.rank}: {totals_text([self])}, {self.path}>"
         return (
             f"<Trace rank {self.rank}: {len(self):,} events on {len(self.tracks)} tracks, "
             f"{(self.end_ns - self.start_ns) / 1e6:,.3f} ms, {self.path}>"
@@ -569,3 +579,23 @@ class Trace:
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"
+
+
+def profile_value(trace: Trace, name: str) -> float:
+    """Return a number of the profile; NaN without a profile, or if it lacks the number."""
+    return float(getattr(trace.profile, name, np.nan))
+
+
+def totals_text(traces: Iterable[Trace]) -> str:
+    """Return the times of profiles, for example ``totals: 790 ms to 2.68 s in MPI of 3.16 s``.
+
+    The time elapsed is the longest. Profiles left over by other runs do not count.
+    """
+    used = [one for one in traces if not getattr(one.profile, "stale", False)]
+    comm, elapsed = ([profile_value(t, n) * 1e9 for t in used] for n in ("comm_s", "elapsed_s"))
+    known = sorted(time for time in comm if time >= 0)
+    texts = list(dict.fromkeys(map(duration, known[:1] + known[-1:])))
+    longest = max((time for time in elapsed if time >= 0), default=None)
+    if not texts:
+        return "totals without events"
+    return f"totals: {' to '.join(texts)} in MPI" + (f" of {duration(longest)}" if longest else "")

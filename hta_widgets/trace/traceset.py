@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, fields
@@ -27,7 +28,7 @@ from hta_widgets.trace.selection import (
     listed,
     overlapping,
 )
-from hta_widgets.trace.trace import Trace, events_of
+from hta_widgets.trace.trace import Trace, events_of, profile_value, totals_text
 from hta_widgets.workers import require_executor
 
 #: 2005-01-01 and 2100-01-01; a clock whose times are between them counts from the epoch.
@@ -125,7 +126,7 @@ class TraceSet(Mapping[int, Trace]):
         if len(set(ranks)) != len(ranks):
             raise TraceError(f"ranks must differ: {ranks}")
         found = Problems()
-        by_file = {trace.path: trace.rank for trace in ordered}
+        by_file = {path: t.rank for t in ordered for path in (t.path, t.profile_path) if path}
         for problem in problems or ():
             found.merge([problem], by_file.get(problem.file or ""))
         self._clock: ClockName = "host" if like is None else like.clock
@@ -256,8 +257,9 @@ class TraceSet(Mapping[int, Trace]):
     def summary(self) -> pd.DataFrame:
         """Return one row per rank: its file, host and contents.
 
-        Columns about jobs, workers, servers, hosts and stated ranks are displayed only if a rank
-        has a value.
+        Profiles are totals of a run: they have no events, times of -1, and seconds in MPI and
+        elapsed, ``comm_s`` and ``elapsed_s``. ``profile`` is the file of a profile that was merged
+        with a time line. Columns without values are not displayed.
         """
         ranks = list(self.values())
 
@@ -278,13 +280,20 @@ class TraceSet(Mapping[int, Trace]):
                 "file": text(t.path for t in ranks),
                 "format": text(t.format for t in ranks),
                 "events": numbers(len(t) for t in ranks),
-                "start_ns": numbers(t.start_ns for t in ranks),
-                "end_ns": numbers(t.end_ns for t in ranks),
+                "start_ns": numbers(-1 if t.is_totals else t.start_ns for t in ranks),
+                "end_ns": numbers(-1 if t.is_totals else t.end_ns for t in ranks),
                 "stated_rank": numbers(
                     -1 if t.stated_rank is None else t.stated_rank for t in ranks
                 ),
+                "comm_s": np.array([profile_value(t, "comm_s") for t in ranks], np.float64),
+                "elapsed_s": np.array([profile_value(t, "elapsed_s") for t in ranks], np.float64),
+                "profile": text(t.profile_path for t in ranks),
             },
-            optional=("job", "worker", "local_rank", "server", "host", "stated_rank"),
+            optional=(
+                *("job", "worker", "local_rank", "server", "host", "start_ns", "end_ns"),
+                *("stated_rank", "comm_s", "elapsed_s", "profile"),
+            ),
+            hidden=("events",) if _only_totals(self) else (),
         )
 
     # --- events and parts -------------------------------------------------------------------------
@@ -561,10 +570,16 @@ def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
     }
 
 
+def most_frequent(sizes: Iterable[int]) -> int:
+    """Return the world size that most files state, of several the largest; 0 if none states one."""
+    known = Counter(size for size in sizes if size > 0)
+    return max(known, key=lambda size: (known[size], size), default=0)
+
+
 def ranks_of_job(traces: TraceSet) -> str:
     """Return for example ``5 of 8 ranks``; empty if all ranks of the job are loaded."""
     stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
-    of = max([stated, *(trace.world_size for trace in traces.values())])
+    of = max(stated, most_frequent(trace.world_size for trace in traces.values()))
     loaded = len(
         {one.rank if one.stated_rank is None else one.stated_rank for one in traces.values()}
     )
@@ -582,7 +597,7 @@ def _common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | No
     filled = [trace for trace in traces if len(trace)]
     if not filled:
         return None, [0] * len(traces)
-    groups = _groups(filled)
+    groups = clock_groups(filled)
     main = max(groups, key=len)
     origin = min(trace.zero_ns for trace in main)
     shift = {id(trace): trace.zero_ns - origin for trace in main}
@@ -597,8 +612,9 @@ def _common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | No
     return origin if _is_epoch(origin) else None, shifts
 
 
-def _groups(traces: Sequence[Trace]) -> list[list[Trace]]:
-    far = max(_FAR_NS, 10 * max(trace.table.last_ns for trace in traces))
+def clock_groups(traces: Sequence[Trace]) -> list[list[Trace]]:
+    """Group traces with events by clock: groups are too far apart to be of one recording."""
+    far = max([_FAR_NS, *(10 * trace.table.last_ns for trace in traces)])
     groups: list[list[Trace]] = []
     reach = 0
     for trace in sorted(traces, key=lambda trace: trace.zero_ns):
@@ -634,26 +650,32 @@ def _part_text(traces: TraceSet) -> str:
 def _facts(traces: TraceSet, problems: Problems) -> str:
     """Return one line with format, ranks, events, length and problems."""
     events = sum(len(trace) for trace in traces.values())
+    start_ns, end_ns = traces.span_ns
+    contents = [f"{events:,} events", f"{(end_ns - start_ns) / 1e6:,.3f} ms"]
     notes = len(problems)
     missing = sum(not problem.is_note for problem in problems)
     amiss = plural(missing, "problem") if missing else "complete"
     if notes > missing:
         amiss += f", {plural(notes - missing, 'note')} in .problems"
-    start_ns, end_ns = traces.span_ns
     facts = [
         f"{traces.format}",
         ranks_of_job(traces) or f"{len(traces)} rank{'' if len(traces) == 1 else 's'}",
-        f"{events:,} events",
-        f"{(end_ns - start_ns) / 1e6:,.3f} ms",
+        *([totals_text(traces.values())] if _only_totals(traces) else contents),
         amiss,
     ]
     return " · ".join(facts)
 
 
+def _only_totals(traces: TraceSet) -> bool:
+    return bool(traces) and all(trace.is_totals for trace in traces.values())
+
+
 def _html(traces: TraceSet, problems: Problems) -> str:
     """Return HTML for a notebook: one line, and tables of the first ranks and problems."""
-    summary = traces.summary()
-    shown = summary[["rank", "file", "format", "events", "start_ns", "end_ns"]].head(16)
+    whole: Any = traces.summary()
+    summary = whole.displayed()
+    names = ["rank", "file", "format", "events", "start_ns", "end_ns", "comm_s", "elapsed_s"]
+    shown = summary.filter(names).head(16)
     parts = [f"<p><b>TraceSet</b> {escape(_facts(traces, problems))}</p>", _table(shown)]
     if len(summary) > len(shown):
         parts.append(f"<p>and {len(summary) - len(shown)} ranks more: .summary()</p>")

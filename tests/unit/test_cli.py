@@ -119,6 +119,15 @@ def test_summary_of_profiles_names_a_straggler_without_a_contradiction(tmp_path,
     out = capsys.readouterr().out
     assert "is a straggler: it spends least time in MPI" in out
     assert "none can be seen to wait" not in out
+    # Profiles have no events: what they hold is shown, and no zeros.
+    titles = next(line for line in out.splitlines() if line.startswith("rank "))
+    assert titles.split("  ") == ["rank", " in MPI", "elapsed", "file"]
+    assert " 0 events" not in out
+    assert "0.000 ms" not in out
+    assert cli.main(["summary", str(tmp_path / "job/mpi_profile.*"), "--json"]) == 0
+    rank = json.loads(capsys.readouterr().out)["ranks"][0]
+    assert rank["start_ns"] is None
+    assert 0 < rank["comm_s"] < rank["elapsed_s"]
 
 
 def test_summary_tells_problems(tmp_path, capsys):

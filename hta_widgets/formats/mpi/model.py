@@ -266,7 +266,7 @@ _ROUNDING = 0.0056
 
 @dataclass(frozen=True, slots=True)
 class MpiJob:
-    """The profiles and time lines of one run."""
+    """The profiles and time lines of one run; a rank may have both in one trace."""
 
     name: str
     profiles: tuple[Trace, ...]
@@ -310,7 +310,7 @@ def mpi_jobs(traces: Iterable[Trace]) -> list[MpiJob]:
             MpiJob(
                 job if seen[job] == 1 else f"{PurePath(folder).name}/{job}",
                 tuple(trace for trace in members if trace.profile is not None),
-                tuple(trace for trace in members if trace.profile is None),
+                tuple(trace for trace in members if trace.format != "mpi-profile"),
             )
         )
     return jobs

@@ -513,21 +513,28 @@ def _no_events() -> RankColumns:
 
 
 def finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
-    """Set the hosts of ranks from rank 0's table, and mark files of earlier runs."""
-    changed: dict[int, Trace] = {}
+    """Set the hosts of ranks from rank 0's table, and mark files of earlier runs.
+
+    The profile of a rank whose time line is of the same run becomes part of the time line's trace.
+    """
+    changed: dict[int, Trace | None] = {}
     for job in mpi_jobs(traces):
         head = job.head
-        if head is None or head.summary is None:
-            continue
-        hosts = {row.rank: row.host or None for row in head.summary.ranks}
+        ranks = () if head is None or head.summary is None else head.summary.ranks
+        hosts = {row.rank: row.host or None for row in ranks}
+        lines = {trace.stated_rank: trace for trace in reversed(job.lines)}
         for trace in job.profiles:
-            stale = is_stale(trace.profile, head)
+            stale = "" if head is None else is_stale(trace.profile, head)
             if stale:
                 problems.add(
                     "stale", 1, f"left over by another run of the job: {stale}", file=trace.path
                 )
-            changed[id(trace)] = trace.replace(
+            line = lines.pop(trace.stated_rank, None)
+            changed[id(trace)] = None
+            changed[id(line or trace)] = (line or trace).replace(
                 host=None if stale else hosts.get(trace.profile.rank),
                 profile=replace(trace.profile, stale=bool(stale)),
+                profile_path=line and trace.path,
             )
-    return [changed.get(id(trace), trace) for trace in traces]
+    found = [changed.get(id(trace), trace) for trace in traces]
+    return [trace for trace in found if trace is not None]

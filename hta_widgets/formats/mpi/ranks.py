@@ -331,7 +331,7 @@ def late_ranks(traces: TraceSet) -> list[int]:
     named = mpi_stragglers(traces)
     found: list[int] = []
     for job in mpi_jobs(traces.values()) if named else ():
-        # If a rank has both a profile and a time line, its key is that of the time line.
+        # If a rank has files of both kinds, its key is that of the time line.
         files = {one.stated_rank: one.rank for one in job.profiles + job.lines}
         found += [key for rank, key in files.items() if (job.name, rank) in named]
     return found

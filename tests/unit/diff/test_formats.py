@@ -1,5 +1,7 @@
 """BytePS and MPI runs side by side: made-up jobs whose truth is known, one of them changed."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -145,7 +147,8 @@ def test_a_rank_that_computes_longer_is_found_out(job, lines):
     if lines:
         # No device: names of what runs on the host.
         assert "MPI_Allreduce" in set(hd.names(diff)["name"])
-        assert (diff.before.ranks, diff.before.table_ranks) == ([0, 1, 2, 3], list(range(8)))
+        # Profile and time line of a rank are one rank.
+        assert diff.before.ranks == diff.before.table_ranks == [0, 1, 2, 3]
         adds_up(diff)
         waits = found["mpi_waits"].set_index("name").loc["MPI_Allreduce"]
         # All of it is waiting; what is moved is the same.
@@ -193,22 +196,34 @@ def test_other_mpi_ranks_stand_beside_each_other_in_order(job, lines):
 
 def test_mpi_ranks_find_each_other_whatever_else_their_folders_hold(job):
     profiles = mpi(job, traces=False)
-    both = mpi(job, seed=2)
-    # Time lines come first by their name, so the profiles of ranks 0 to 3 are kept as 4 to 7.
-    kept = [rank for rank in both if both[rank].format == "mpi-profile"]
-    assert [both[rank].stated_rank for rank in kept] == [0, 1, 2, 3]
-    assert kept == [4, 5, 6, 7]
-    for mine in (both, both.subset(ranks=[7, 5, 6, 4])):
+    folders = [Path(mpi(job, seed=seed, traces=False)[0].path).parent for seed in (2, 3)]
+    both = hw.load(folders, cache=False, progress=False)
+    # Of two jobs, the ranks of the second are kept as 4 to 7.
+    assert [both[rank].stated_rank for rank in (4, 5, 6, 7)] == [0, 1, 2, 3]
+    for mine in (both.subset(ranks=[4, 5, 6, 7]), both.subset(ranks=[7, 5, 6, 4])):
         diff = hd.compare(profiles, mine)
         assert sorted(diff.rank_pairs) == [(0, 4), (1, 5), (2, 6), (3, 7)]
         [caution] = [one.text for one in diff.cautions if one.kind == "rank"]
         assert caution.startswith("the same ranks under other numbers")
         assert caution.endswith("0 → 4, 1 → 5, 2 → 6, 3 → 7")
     # A rank alone finds its own among more, and others are still called others.
-    fewer = hd.compare(profiles.select(ranks=[2]), both, ranks="number")
+    second = both.subset(ranks=[4, 5, 6, 7])
+    fewer = hd.compare(profiles.select(ranks=[2]), second, ranks="number")
     assert fewer.rank_pairs == [(2, 6)]
     apart = hd.compare(profiles.select(ranks=[0]), both.select(ranks=[5]))
     assert [one.text for one in apart.cautions if one.kind == "rank"] == ["different rank: 0 → 5"]
+
+
+def test_a_run_of_profiles_and_one_with_time_lines_compare_by_their_profiles(job):
+    profiles, both = mpi(job, traces=False), mpi(job, slow_rank=2)
+    diff = hd.compare(profiles, both)
+    assert diff.rank_pairs == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert [one.kind for one in diff.cautions] == ["format"]
+    alone = hd.compare(profiles, mpi(job, slow_rank=2, traces=False))
+    assert said(diff)[:-1] == said(alone)
+    assert said(diff)[-1][0] == "caution"
+    for name, table in hd.tables(alone).items():
+        assert hd.tables(diff)[name].equals(table)
 
 
 # --- different and similar runs -------------------------------------------------------------------

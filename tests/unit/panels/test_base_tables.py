@@ -92,10 +92,15 @@ def test_a_share_at_the_limit(tmp_path, node, repo, packages):
 
 def test_mpi(tmp_path, node, repo, packages):
     write_mpi_job(tmp_path / "job", ranks=5, slow_rank=3, hosts=2)
+    # Rank 1 has a time line only, and another job profiles only.
+    (tmp_path / "job" / "mpi_profile.90001.1").unlink()
+    write_mpi_job(tmp_path / "job", ranks=4, slow_rank=1, hosts=1, traces=False, job=90002)
     traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    assert traces.ranks == list(range(9))
     brushes = [
         Selection(),
         Selection(ranks=(0, 3)),
+        Selection(ranks=(1, 3)),
         Selection(ranks=(5, 8)),
         Selection(start_ns=0, end_ns=1_000_000),
         Selection(query="name in ['MPI_Bcast']"),

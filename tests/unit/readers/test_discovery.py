@@ -120,6 +120,106 @@ def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
     assert TileEngine(traces).scene()["truth"]["level"] == "warn"
 
 
+def recorded(rank, start_s=0.0, events=10, **top):
+    """Return a trace of `events` µs that starts at `start_s`, of a job of 4 ranks."""
+    info = {"rank": rank, "world_size": top.pop("world_size", 4)}
+    records = [event(f"op {rank}", start_s * 1e6 + place) for place in range(events)]
+    return json.dumps({"distributedInfo": info, **top, "traceEvents": records})
+
+
+def files_of(traces):
+    return {rank: trace.path.rsplit("/", 1)[1] for rank, trace in traces.items()}
+
+
+MONTH_S = 30 * 86_400
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"world_size": 16}, "its world size is 16, not 4"),
+        ({"start_s": MONTH_S}, "it starts 2 592 000 s later"),
+        ({"start_s": 5}, "it starts 5.00 s later"),
+        ({"host_name": "b"}, "its host is b, not a"),
+        (
+            {"world_size": 16, "start_s": MONTH_S},
+            "its world size is 16, not 4, it starts 2 592 000 s later",
+        ),
+    ],
+)
+@pytest.mark.parametrize("name", ["0.json", "z.json"])
+def test_a_file_of_another_run_does_not_take_a_rank(write, tmp_path, other, why, name):
+    for rank in range(4):
+        write(recorded(rank, host_name="a"), f"rank-{rank}.json")
+    write(recorded(2, **{"host_name": "a", **other}), name)
+    traces = hw.load(tmp_path)
+    assert files_of(traces) == {**{rank: f"rank-{rank}.json" for rank in range(4)}, 4: name}
+    (problem,) = problems_of(traces, "duplicate_rank").itertuples()
+    assert (problem.rank, problem.file) == (4, str(tmp_path / name))
+    assert problem.detail.replace("\u202f", " ") == (
+        f"states rank 2, as rank-2.json does, and is of another run or window: {why};"
+        " files of 3 other ranks agree with rank-2.json, of 0 with it; kept as rank 4"
+    )
+    # A clock that is far off is a problem of its own.
+    assert ("2 problems" if other.get("start_s") == MONTH_S else "1 problem") in repr(traces)
+    assert "of 16 ranks" not in repr(traces)
+    assert hw.load(tmp_path, ranks=[2])[2].path.endswith("rank-2.json")
+
+
+@pytest.mark.parametrize("key", ["job_id", "run_id"])
+def test_a_file_of_another_job_by_its_own_word_does_not_take_a_rank(write, tmp_path, key):
+    for rank in range(3):
+        write(recorded(rank, **{key: "new"}), f"rank-{rank}.json")
+    write(recorded(1, **{key: "old"}), "a.json")
+    traces = hw.load(tmp_path)
+    assert files_of(traces)[3] == "a.json"
+    assert problems_of(traces, "duplicate_rank")["detail"].item() == (
+        "states rank 1, as rank-1.json does, and is of job old, not new; kept as rank 3"
+    )
+
+
+def test_a_whole_leftover_does_not_take_the_rank_of_a_cut_file(write, tmp_path):
+    for rank in range(3):
+        text = recorded(rank, events=100)
+        write(text[: len(text) // 2] if rank == 1 else text, f"rank-{rank}.json")
+    write(recorded(1, MONTH_S), "a.json")
+    traces = hw.load(tmp_path)
+    assert files_of(traces) == {0: "rank-0.json", 1: "rank-1.json", 2: "rank-2.json", 3: "a.json"}
+
+
+@pytest.mark.parametrize("apart_s", [5, MONTH_S])
+def test_of_two_complete_runs_all_ranks_of_one_keep_their_numbers(write, tmp_path, apart_s):
+    # Names that alternate between the runs; the second window of rank 0 is cut.
+    for rank in range(4):
+        for number in range(2):
+            text = recorded(rank, number * apart_s, events=50)
+            cut = rank == 0 and number == 0
+            write(text[: len(text) // 2] if cut else text, f"{rank * 2 + (number ^ rank % 2)}.json")
+    traces = hw.load(tmp_path)
+    assert traces.ranks == list(range(8))
+    starts = [trace.zero_ns // 1_000_000_000 for trace in traces.values()]
+    assert starts == [0] * 4 + [apart_s] * 4
+    assert [trace.stated_rank for trace in traces.values()] == [0, 1, 2, 3] * 2
+    details = problems_of(traces, "duplicate_rank")["detail"]
+    assert len(details) == 4
+    for detail in details:
+        assert "it is unknown which of the two belongs with the other ranks" in detail
+    assert "ranks stated twice" in TileEngine(traces).scene()["truth"]["text"]
+
+
+def test_the_larger_run_keeps_its_ranks(write, tmp_path):
+    for rank in range(3):
+        write(recorded(rank, MONTH_S), f"old/rank-{rank}.json")
+    for rank in range(4):
+        write(recorded(rank), f"run/rank-{rank}.json")
+    traces = hw.load(tmp_path)
+    assert [trace.path.split("/")[-2] for trace in traces.values()] == ["run"] * 4 + ["old"] * 3
+    first = problems_of(traces, "duplicate_rank")["detail"].iloc[0]
+    assert f"as {tmp_path}/run/rank-0.json does" in first
+    assert "files of 3 other ranks agree with " in first
+    assert "of 2 with it" in first
+
+
 @pytest.mark.parametrize(
     ("names", "ranks"),
     [

@@ -195,3 +195,119 @@ def test_what_is_no_profile_is_refused(tmp_path, text):
     (tmp_path / "mpi_profile.1.0").write_text(text)
     with pytest.raises(hw.TraceError):
         load(tmp_path / "mpi_profile.1.0")
+
+
+# --- with a time line -----------------------------------------------------------------------------
+
+
+def test_profile_and_time_line_of_a_rank_are_one_rank(tmp_path):
+    folder = tmp_path / "job"
+    truth = write_mpi_job(folder, ranks=4, steps=3, hosts=2)
+    traces = load(folder)
+    assert traces.ranks == [0, 1, 2, 3]
+    assert traces.problems.empty
+    assert repr(traces).startswith("<TraceSet mpi-trace · 4 ranks · ")
+    alone = load(folder / "90001.trc")
+    assert traces.events().equals(alone.events())
+    summary = traces.summary()
+    assert [path.rsplit("/", 1)[1] for path in summary.file] == ["90001.trc"] * 4
+    assert [path.rsplit("/", 1)[1] for path in summary.profile] == [
+        f"mpi_profile.90001.{rank}" for rank in range(4)
+    ]
+    assert summary.host.tolist() == ["node01", "node01", "node02", "node02"]
+    assert summary.comm_s.tolist() == pytest.approx(truth["comm_s"], abs=0.0005)
+    # Calls count once, from profiles, as of the profiles alone; of a window, from the time line.
+    profiles = load(sorted(folder.glob("mpi_profile*")))
+    assert (
+        mpi_routines(traces).drop(columns="key").equals(mpi_routines(profiles).drop(columns="key"))
+    )
+    window = (0, traces.end_ns // 2)
+    assert mpi_routines(traces, window=window).equals(mpi_routines(alone, window=window))
+    assert mpi_ranks(traces).key.tolist() == [0, 1, 2, 3]
+    # Some ranks have both files too, and so has what a store holds.
+    for again in (load(folder, ranks=[2]), load(traces.save(tmp_path / "store"))):
+        assert again[2].profile.routines.equals(traces[2].profile.routines)
+        assert again[2].profile_path == str(folder / "mpi_profile.90001.2")
+
+
+def test_problems_of_a_profile_beside_a_time_line_are_its_ranks(tmp_path):
+    folder = tmp_path / "job"
+    write_mpi_job(folder, ranks=4, steps=3)
+    cut, left = folder / "mpi_profile.90001.1", folder / "mpi_profile.90001.2"
+    cut.write_text(cut.read_text()[:700])
+    write_mpi_job(tmp_path / "other", ranks=4, steps=9)
+    left.write_bytes((tmp_path / "other" / left.name).read_bytes())
+    traces = load(folder)
+    assert traces.ranks == [0, 1, 2, 3]
+    found = {(row.rank, row.kind, row.file) for row in traces.problems.itertuples()}
+    assert found == {(1, "truncated", str(cut)), (2, "stale", str(left))}
+    # What another run left over is not used, but the time line beside it is.
+    sources = mpi_routines(traces).groupby("key").source.first()
+    assert sources.tolist() == ["profile", "profile", "trace", "profile"]
+    assert set(load(folder, ranks=[2]).problems.kind) == {"stale"}
+
+
+def test_profiles_of_another_job_beside_a_time_line_stay_apart(tmp_path):
+    write_mpi_job(tmp_path / "job", ranks=2, steps=3)
+    write_mpi_job(tmp_path / "job", ranks=2, steps=3, traces=False, job=90002)
+    traces = load(tmp_path / "job")
+    assert traces.summary()[["job", "format", "stated_rank"]].values.tolist() == [
+        ["90001", "mpi-trace", 0], ["90001", "mpi-trace", 1],
+        ["90002", "mpi-profile", 0], ["90002", "mpi-profile", 1],
+    ]  # fmt: skip
+    assert traces.problems.detail.tolist() == [
+        f"states rank {rank}, as 90001.trc does, and is of job 90002, not 90001;"
+        f" kept as rank {rank + 2}"
+        for rank in range(2)
+    ]
+
+
+def test_a_profile_does_not_take_the_rank_of_a_trace_with_events(job, tmp_path, write):
+    (tmp_path / "mpi_profile.90001.0").write_bytes((job / "mpi_profile.90001.0").read_bytes())
+    write([event()], "rank-0.json", distributedInfo={"rank": 0})
+    assert [trace.format for trace in load(tmp_path).values()] == ["kineto", "mpi-profile"]
+
+
+# --- summaries ------------------------------------------------------------------------------------
+
+
+def test_summaries_of_profiles_have_what_profiles_hold(tmp_path):
+    first = OLD
+    second = first.split("Communication summary")[0].replace("rank 0", "rank 1")
+    second = second.replace("time = 1.510", "time = 1.800").replace("20480", "10240")
+    (tmp_path / "mpi_profile.0").write_text(first)
+    (tmp_path / "mpi_profile.1").write_text(second)
+    traces = load(tmp_path)
+    said = [repr(one).replace("\u202f", " ") for one in (traces, traces[1])]
+    assert "2 ranks · totals: 1.51 s to 1.80 s in MPI of 4.00 s · " in said[0]
+    assert said[1].startswith("<Trace rank 1: totals: 1.80 s in MPI of 4.00 s, ")
+    summary = traces.summary()
+    columns = ["events", "start_ns", "end_ns", "comm_s", "elapsed_s"]
+    assert summary[columns].values.tolist() == [[0, -1, -1, 1.51, 4.0], [0, -1, -1, 1.8, 4.0]]
+    shown = list(summary.displayed())
+    assert {"comm_s", "elapsed_s"} <= set(shown)
+    assert {"events", "start_ns", "end_ns", "profile"}.isdisjoint(shown)
+    for text in (repr(traces), traces._repr_html_(), repr(summary)):
+        assert "0 events" not in text
+        assert "0.000 ms" not in text
+        assert "start_ns" not in text
+
+
+def test_summaries_beside_events_have_no_times_for_profiles(job, tmp_path, write):
+    (tmp_path / "mpi_profile.90001.1").write_bytes((job / "mpi_profile.90001.1").read_bytes())
+    write([event("op", 5.0, 2.0)], "rank-0.json", distributedInfo={"rank": 0})
+    traces = load(tmp_path)
+    summary = traces.summary()
+    assert summary[["events", "start_ns", "end_ns"]].values.tolist() == [[1, 0, 2000], [0, -1, -1]]
+    assert summary.comm_s.isna().tolist() == [True, False]
+    assert "1 events · 0.002 ms" in repr(traces)
+
+
+def test_two_jobs_of_profiles_alone(tmp_path):
+    for job in (2, 1):
+        write_mpi_job(tmp_path / "jobs", ranks=2, steps=3, traces=False, job=job)
+    traces = load(tmp_path / "jobs")
+    assert traces.summary()[["rank", "job", "stated_rank"]].values.tolist() == [
+        [0, "1", 0], [1, "1", 1], [2, "2", 0], [3, "2", 1],
+    ]  # fmt: skip
+    assert "2 ranks" not in repr(traces)

@@ -205,7 +205,7 @@ def test_small_words():
 def test_calls_are_communication_and_profiles_beside_them_have_no_rows(tmp_path):
     truth = write_mpi_job(tmp_path / "job", ranks=4, steps=3, slow_rank=2)
     traces = hw.load(tmp_path / "job", cache=False, progress=False)
-    assert len(traces) == 8
+    assert len(traces) == 4
     engine = TileEngine(traces)
     scene = engine.scene()
     assert [rank["rank"] for rank in scene["ranks"]] == [0, 1, 2, 3]
@@ -230,6 +230,11 @@ def test_calls_are_communication_and_profiles_beside_them_have_no_rows(tmp_path)
     alone = TileEngine(texts).scene()
     assert len(alone["ranks"]) == 4
     assert alone["events"] == 0
+    # Profiles of another job are ranks of their own.
+    write_mpi_job(tmp_path / "job", ranks=4, steps=3, traces=False, job=90002)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    assert len(traces) == 8
+    assert [rank["rank"] for rank in TileEngine(traces).scene()["ranks"]] == [0, 1, 2, 3]
 
 
 def frame(rows, note=""):
