@@ -400,7 +400,7 @@ def _either(a: Intervals, b: Intervals) -> Intervals:
 
 
 def _within(start: Ints, end: Ints, windows: Ints) -> tuple[Rows, Rows, Ints, Ints]:
-    """Intersect disjoint pieces with windows, which may overlap.
+    """Intersect disjoint pieces with disjoint windows, which may be in any order.
 
     Returns the piece, the window, the start and the end of each intersection.
     """

@@ -150,8 +150,10 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
 
     Every moment of a step counts once: as compute if any compute kernel runs, else as
     communication, else as copies, else as idle. It counts for the step whose range on the host
-    contains it, whichever step launched the work. So the rows add up to the step times, and their
-    differences to the difference of the step times, to the nanosecond.
+    contains it, whichever step launched the work; if ranges overlap, for the one that began last.
+    So the rows add up to the step times, and their differences to the difference of the step times,
+    to the nanosecond. Work outside of the compared steps does not count, even if they launched it;
+    a caution reports it if it differs by 1 % of the steps' time. `names` has whole durations.
 
     A BytePS step of a GPU lasts from its first synchronisation to that of the next step. Stages of
     the partition that ends last in it count as communication or copies, queues before them as idle,

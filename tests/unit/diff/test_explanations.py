@@ -91,6 +91,46 @@ def test_idle_time_has_the_causes_that_the_analysis_has(tmp_path):
     assert text.endswith("idle time while the host loads data grows by 80.0\u202fµs.")
 
 
+def test_time_counts_once_where_steps_overlap(tmp_path):
+    def side(*steps):
+        ranges = [
+            event("user_annotation", f"ProfilerStep#{place + 1}", *bounds, pid=10, tid=place + 1)
+            for place, bounds in enumerate(steps)
+        ]
+        work = [kernel(20, 60, launch=1), kernel(80, 120, launch=2), kernel(180, 240, launch=3)]
+        calls = [call(10, 15, launch=1), call(50, 55, launch=2), call(150, 155, launch=3)]
+        return load(tmp_path, [*ranges, *calls, *work])
+
+    apart, overlapping = side((0, 100), (100, 200)), side((0, 120), (80, 200))
+    diff = hd.compare(apart, overlapping)
+    # 20..60, 80..120 and 180..200, on both sides.
+    expected = {"compute": (100, 100), "idle": (100, 100)}
+    assert times(hd.waterfall(diff)) == expected
+    assert times(hd.waterfall(diff, "kernel"), "name")["gemm"] == (100, 100)
+    assert not hd.waterfall(diff, "kernel")["diff_ns"].any()
+    # The overlap, 80..120, is the second step's.
+    lengths = hd.steps(diff)[["before_ns", "after_ns", "compute_diff_ns"]]
+    assert lengths.to_numpy().tolist() == [[100, 80, -20], [100, 120, 20]]
+    texts = [one.text.replace("\u202f", " ") for one in diff.cautions]
+    assert [text.partition(" overlap ")[2] for text in texts] == [
+        "by 40 ns: that time counts for the later step only"
+    ]
+    assert hd.findings(diff) == []
+    # A step within another: the rest of the outer one follows the inner one, and is its.
+    within = hd.compare(apart, side((0, 200), (50, 100)))
+    assert times(hd.waterfall(within)) == expected
+    assert hd.steps(within)["after_ns"].tolist() == [50, 150]
+    # A step has the same time if it is compared alone.
+    alone = hd.compare(apart, overlapping, steps={1: 1})
+    assert hd.steps(alone)["after_ns"].tolist() == [80]
+    # 200..240 is work of the last step, but in no step until that ends later.
+    later = hd.compare(apart, side((0, 100), (100, 250)))
+    assert times(hd.waterfall(later)) == {"compute": (100, 140), "idle": (100, 110)}
+    assert [one.text.replace("\u202f", " ") for one in later.cautions] == [
+        "device work that runs outside of the compared steps counts in none: 40 ns → 0 ns"
+    ]
+
+
 def test_work_by_operator_and_by_kernel(pair):
     by_kernel = times(hd.waterfall(pair, "kernel"), "name")
     # The kernel of the other stream has the moments in which no other computes.
