@@ -21,7 +21,7 @@ from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import duration, plural
+from hta_widgets.text import duration, number_runs, plural, run_text
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.host_stack import of_category
 from hta_widgets.trace.intervals import subtract, total, union
@@ -138,7 +138,7 @@ class Comparison:
         Ranks whose events are matched and whose timelines are shown together.
     by_rank_means : bool
         Whether times are means over all ranks of each side, not only the paired ones, because the
-        sides have different numbers of ranks.
+        sides have different numbers of ranks. Times of matched calls are means over the pairs.
     before_alone, after_alone : array of int
         Numbers of the steps without a partner.
     matched_by : {"number", "order", "whole"}
@@ -201,7 +201,8 @@ def compare(
         the clusters of `hta_widgets.analysis.rank_clusters`, largest first. A mapping of before's
         to after's ranks. ``"auto"``: a single rank with a single rank, whatever their numbers, else
         by number. If the sides have different numbers of ranks, times are means over all ranks of
-        each side, and events are matched between ranks with the same number.
+        each side, and events are matched between ranks with the same number, whose means `changes`,
+        `icicle` and `operators_diff` have.
     steps : {"auto", "number", "order"} or mapping, default "auto"
         Pair ``ProfilerStep#n`` by number, by order, or by a mapping of before's to after's numbers.
         ``"auto"``: by number if the sides have a number in common, else by order.
@@ -278,6 +279,15 @@ def conditions(diff: Comparison) -> str:
     """Return the differences of GPU, vendor and world size as a sentence, "" if there are none."""
     texts = [one.text for one in diff.cautions if one.kind in CONDITIONS]
     return f"The runs are not alike: {'; '.join(texts)}." if texts else ""
+
+
+def paired_ranks(diff: Comparison) -> str:
+    """Return words for the ranks on which calls are matched: ``ranks 0–3``."""
+    numbers = sorted(before for before, _ in diff.rank_pairs)
+    words = ", ".join(map(run_text, number_runs(numbers)))
+    if any(before != after for before, after in diff.rank_pairs):
+        words = _listed(diff.rank_pairs)
+    return f"rank{'s' * (len(numbers) > 1)} {words}"
 
 
 def _formats_of(parts: Parts) -> set[str]:
@@ -522,7 +532,9 @@ def _cautions(diff: Comparison) -> list[Caution]:
     differ("world_size", "world size", _world_size(before), _world_size(after))
     if diff.by_rank_means:
         ranks = f"{plural(len(before.ranks), 'rank')} against {len(after.ranks)}"
-        add("ranks", f"{ranks}: times are means over ranks")
+        calls = any(len(part.rows) for side in diff.sides for part in side.parts.values())
+        times = f"{ranks}: times are means over all ranks of each side"
+        add("ranks", f"{times}, and calls are matched on {paired_ranks(diff)}" if calls else times)
     for side in diff.sides:
         if side.left_out:
             some = f"{plural(len(side.left_out), 'rank')} of {side.label}"

@@ -181,7 +181,7 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         One row per kind, cause, operator or kernel, by size of the difference: ``kind``
         (category: ``compute, communication, memory, idle``, and ``cpu`` for ranks without device
         work); ``cause`` (category); ``name`` (str) by operator or kernel, empty for idle; int64
-        ``before_ns, after_ns, diff_ns``: sums over the compared steps, means over the ranks,
+        ``before_ns, after_ns, diff_ns``: sums over the compared steps, means over a side's ranks,
         rounded so that they add up; ``change_share`` (float64): the difference as a share of
         before, NaN if that is 0.
 

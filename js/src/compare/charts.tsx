@@ -215,7 +215,7 @@ export class Charts {
       const { frame, of } = await this.told("changes");
       if (stale()) return;
       this.toldOf.changes = of;
-      const whose = this.ofWhom(of);
+      const whose = this.ofCalls(of);
       if (whose !== this.changes.shown.value?.whose) this.changes.chosen.value = null;
       this.changes.show({ frame: turnedIf(frame, swapped()), whose });
     };
@@ -230,7 +230,7 @@ export class Charts {
       const { frame, of } = await this.told("icicle");
       if (stale()) return;
       this.toldOf.tree = of;
-      this.icicle.show({ frame: turnedIf(frame, swapped()), whose: this.ofWhom(of) });
+      this.icicle.show({ frame: turnedIf(frame, swapped()), whose: this.ofCalls(of) });
     };
     await Promise.all([
       this.loadChosen(),
@@ -281,6 +281,12 @@ export class Charts {
     return told === null ? "of all ranks" : `on ${this.whose()}`;
   }
 
+  /** The same for frames of matched calls, which are never of ranks without a partner. */
+  private ofCalls(told: number | null): string {
+    const lone = told === null && this.ways.about.by_rank_means;
+    return lone ? this.whose(null) : this.ofWhom(told);
+  }
+
   /** Send requests in advance, so that the kernel does not idle between replies. */
   private askAhead(names: readonly string[]): void {
     for (const name of names) void this.ways.frames.get(name).catch(() => undefined);
@@ -294,14 +300,13 @@ export class Charts {
     return this.ofPair(this.step === null ? name : `${name}:${this.step}`);
   }
 
-  private whose(): string {
+  private whose(pair = this.pair): string {
     const { rank_pairs: pairs } = this.ways.about;
-    const one = this.pair === null ? (pairs.length === 1 ? pairs[0] : undefined) : pairs[this.pair];
+    const one = pair === null ? (pairs.length === 1 ? pairs[0] : undefined) : pairs[pair];
     if (one !== undefined) {
       const [before, after] = this.ways.swapped() ? [one[1], one[0]] : one;
       return before === after ? `rank ${before}` : `rank ${before} → ${after}`;
     }
-    if (this.ways.about.by_rank_means) return "means over ranks";
     return `mean of ${plural(pairs.length, "pair")} of ranks`;
   }
 

@@ -41,13 +41,13 @@ class Kernel implements Source {
   }
 }
 
-async function mounted(...broken: string[]) {
+async function mounted(broken: string[] = [], about = ABOUT) {
   const kernel = new Kernel();
   for (const name of broken) kernel.broken.add(name);
   const headline = document.createElement("div");
   const charts = new Charts({
     frames: new Frames(kernel, new AbortController().signal),
-    about: ABOUT,
+    about,
     swapped: () => false,
     showStep: vi.fn(),
     markNames: vi.fn(),
@@ -74,7 +74,7 @@ function press(el: HTMLElement): void {
 }
 
 test("one frame that fails leaves the others drawn, and is requested again alone", async () => {
-  const { kernel, charts, headline, drawn, textOf } = await mounted("lanes", "names");
+  const { kernel, charts, headline, drawn, textOf } = await mounted(["lanes", "names"]);
   expect(textOf("strip")).toContain("The steps could not be drawn");
   expect(textOf("names")).toContain("Names could not be drawn");
   expect(textOf("names")).toContain("no names");
@@ -92,9 +92,9 @@ test("one frame that fails leaves the others drawn, and is requested again alone
 });
 
 test("if nothing can be had, every place states it", async () => {
-  const { headline, kernel, drawn, textOf } = await mounted(
+  const { headline, kernel, drawn, textOf } = await mounted([
     ..."waterfall:kind steps names changes findings icicle".split(" "),
-  );
+  ]);
   for (const name of ["strip", "waterfall", "changes", "names", "icicle"] as const) {
     expect(textOf(name)).toContain("could not be drawn");
   }
@@ -107,7 +107,7 @@ test("if nothing can be had, every place states it", async () => {
 });
 
 test("parts of a kind that cannot be had say so below the kinds", async () => {
-  const { charts, kernel, textOf } = await mounted("waterfall:operator");
+  const { charts, kernel, textOf } = await mounted(["waterfall:operator"]);
   await vi.waitFor(() => expect(textOf("waterfall")).toContain("The parts could not be drawn"));
   expect(textOf("waterfall")).toContain("Where the 1.00");
   kernel.broken.clear();
@@ -128,4 +128,15 @@ test("the legend does not wait for calls that could not be matched", () => {
   expect(el.textContent).toContain("calls could not be matched");
   press(el);
   expect(again).toHaveBeenCalledTimes(1);
+});
+
+test("titles state the ranks of matched calls, if one side has more ranks", async () => {
+  const same = await mounted();
+  expect(same.textOf("changes")).not.toContain("ranks");
+  const rank_pairs: About["rank_pairs"] = [
+    [0, 0],
+    [1, 1],
+  ];
+  const { textOf } = await mounted([], { ...ABOUT, rank_pairs, by_rank_means: true });
+  expect(textOf("changes")).toContain("What changed, mean of 2 pairs of ranks");
 });

@@ -165,6 +165,59 @@ def test_waiting_for_other_ranks_is_parted_from_transfer(tmp_path):
     assert times(hd.waterfall(diff))["communication"] == (250, 350)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_ranks_that_only_one_side_has(tmp_path, turned):
+    def side(*arrivals):
+        """Ranks of three steps, which compute until they arrive at the first of two collectives."""
+        ranks, last = [], max(arrivals)
+        for arrival in arrivals:
+            records = []
+            for number, now in enumerate(range(0, 3_000_000, 1_000_000)):
+                launch = 3 * number + 1
+                records += [
+                    step(number, now, now + 1_000_000), op("aten::mm", now + 10, now + 50),
+                    call(now + 20, now + 40, launch=launch),
+                    kernel(now + 1000, now + arrival, launch=launch),
+                    op("nccl:all_reduce", now + 60, now + 200),
+                    call(now + 70, now + 90, launch=launch + 1),
+                    nccl(now + arrival, now + last + 1000, launch=launch + 1),
+                    call(now + 100, now + 120, launch=launch + 2),
+                    nccl(now + last + 2000, now + last + 3000, launch=launch + 2),
+                ]  # fmt: skip
+            ranks.append(records)
+        return load(tmp_path, *ranks)
+
+    # Rank 3 computes 350 µs more than the others, and the others 50 µs more than before.
+    two, four = side(101_000, 101_000), side(151_000, 151_000, 151_000, 501_000)
+    sides, labels = ((four, two), ("four", "two")) if turned else ((two, four), ("two", "four"))
+    diff = hd.compare(*sides, labels=labels)
+    texts = {one.kind: one.text.replace("\u202f", " ") for one in hd.findings(diff)}
+    # The three others wait 350 µs in each of three steps.
+    assert texts["straggler"] == (
+        "Rank 3, which only four has, keeps the others waiting there: slower kernels; "
+        "the others wait 1.05 ms on average over 3 steps."
+    )
+    late = next(one for one in hd.findings(diff) if one.kind == "straggler")
+    assert late.diff_ns == (-1_050_000 if turned else 1_050_000)
+    word, times = ("faster", "150 µs → 100 µs") if turned else ("slower", "100 µs → 150 µs")
+    share = "−33 %" if turned else "+50 %"
+    assert texts[word] == (
+        f"aten::mm is {word} on the device: {times} a step, {share} (mean over ranks 0, 1)."
+    )
+    # 3 · 100 µs on each of two ranks; 3 · 150 µs on three and 3 · 500 µs on one.
+    kinds = hd.waterfall(diff).set_index("cause")
+    columns = ["after_ns", "before_ns"] if turned else ["before_ns", "after_ns"]
+    assert kinds.loc["compute", columns].tolist() == [300_000, 712_500]
+    ranks = "4 ranks against 2" if turned else "2 ranks against 4"
+    assert texts["caution"].startswith(f"{ranks}: times are means over all ranks of each side")
+    # Compared on ranks 0 and 1 alone, which wait for rank 3, too.
+    some = hd.compare(*sides, ranks="number", labels=labels)
+    assert texts["straggler"] in [one.text.replace("\u202f", " ") for one in hd.findings(some)]
+    # The job itself without the rank: it is late on both sides.
+    itself = hd.findings(hd.compare(four, four.select(ranks=[0, 1, 2])))
+    assert "straggler" not in [one.kind for one in itself]
+
+
 def test_a_host_without_a_device(tmp_path):
     traces = load(tmp_path, [step(1, 0, 500), op("aten::mm", 10, 100)])
     longer = load(tmp_path, [step(1, 0, 700), op("aten::mm", 10, 100)])

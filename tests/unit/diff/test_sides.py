@@ -62,7 +62,9 @@ def test_other_numbers_of_ranks_give_means_and_say_so(tmp_path):
     assert diff.by_rank_means
     assert diff.rank_pairs == [(0, 0), (1, 1)]
     assert diff.before.ranks == [0, 1, 2, 3]
-    assert [one.text for one in diff.cautions] == ["4 ranks against 2: times are means over ranks"]
+    expected = "4 ranks against 2: times are means over all ranks of each side"
+    calls = "and calls are matched on ranks 0, 1"
+    assert [one.text for one in diff.cautions] == [f"{expected}, {calls}"]
     assert hd.compare(job(tmp_path, 0), two).cautions[0].text.startswith("1 rank against 2: ")
     # Kernels of 1, 2, 3 and 4 ns in three steps: 30 / 4 and 9 / 2 ns. With the idle rest of each
     # that makes 300; of two halves the first is rounded up.
