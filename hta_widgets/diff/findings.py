@@ -76,7 +76,7 @@ _CAUSE_WORDS = _KIND_WORDS | {
     "stream_wait": "idle time behind other streams",
     "blocked": "idle time while launched work does not start",
     "unknown": "idle time of unknown cause",
-    "nothing_launched": "idle time after the last work",
+    "nothing_launched": "idle time with no more work",
 }
 
 

@@ -224,6 +224,15 @@ def test_a_host_without_a_device(tmp_path):
     diff = hd.compare(traces, longer)
     assert times(hd.waterfall(diff)) == {"host": (500, 700)}
     assert hd.steps(diff)["cpu_diff_ns"].tolist() == [200]
+    # If a rank has device work, the device of one without is idle, not its host longer at work.
+    records = [step(1, 0, 500), call(20, 40, launch=1), kernel(100, 300, launch=1)]
+    mixed = hd.compare(load(tmp_path, records), traces)
+    assert times(hd.waterfall(mixed)) == {"compute": (200, 0), "idle": (300, 500)}
+    texts = [one.text.replace("\u202f", " ") for one in hd.findings(mixed)]
+    assert texts[0] == (
+        "The step takes as long, but compute shrinks by 200 ns (−100 %) and idle time of the "
+        "device grows by 200 ns (+67 %)."
+    )
 
 
 def test_steps_and_their_kinds(tmp_path):
