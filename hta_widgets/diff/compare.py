@@ -571,6 +571,13 @@ def _about_steps(diff: Comparison) -> Iterator[str]:
     if max(steps) > diff.step_count:
         verb = "is" if diff.step_count == 1 else "are"
         yield f"{plural(steps[0], 'step')} against {steps[1]}: {diff.step_count} {verb} compared"
+    having = [
+        side
+        for side in diff.sides
+        if any((part.table.step[part.rows] >= 0).any() for part in side.parts.values())
+    ]
+    if len(having) == 1 and not any(map(_is_empty, diff.sides)):
+        yield f"only {having[0].label} has steps: each side is compared as a whole"
     if diff.matched_by == "order":
         yield "steps have other numbers: they are matched in their order"
     for side in diff.sides:

@@ -111,6 +111,15 @@ def test_two_steps_of_a_rank_and_two_windows(tmp_path):
     assert hd.steps(diff)[["before_ns", "after_ns"]].to_numpy().tolist() == [[70, 282]]
 
 
+def test_steps_of_one_side_only_are_not_compared_and_said(tmp_path):
+    without = load(tmp_path, [event("cpu_op", "aten::mm", 10, 90, pid=10)])
+    diff = hd.compare(job(tmp_path, 0), without, labels=("a", "b"))
+    assert (diff.matched_by, diff.step_count) == ("whole", 1)
+    texts = [one.text for one in diff.cautions]
+    assert "only a has steps: each side is compared as a whole" in texts
+    assert not any("has steps" in one.text for one in hd.compare(without, without).cautions)
+
+
 def test_what_must_be_known_is_said(tmp_path):
     def one(name, world, *records):
         path = tmp_path / f"{name}.json"
