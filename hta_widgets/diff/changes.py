@@ -213,7 +213,7 @@ def _with_launched(tree: RankTree, times: NodeTimes) -> Ints:
 
 
 class _Change(NamedTuple):
-    """One row of `changes`; times and counts per step, means over steps and ranks."""
+    """One row of `changes`; times and counts per step, means over steps and paired ranks."""
 
     change: str
     measure: str
@@ -259,7 +259,7 @@ def changes(diff: Comparison) -> pd.DataFrame:
     -------
     DataFrame
         One row per change and name, by time in a step. Times and counts are per step and rank,
-        means over steps and ranks:
+        means over steps and the paired ranks:
 
         - ``change`` (category): ``slower, faster, added, removed, moved, replaced``
         - ``measure`` (str): ``device``, ``host`` or ``device and host`` for ``slower, faster``;

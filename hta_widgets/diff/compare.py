@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +21,10 @@ from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import plural
+from hta_widgets.text import duration, number_runs, plural, run_text
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.host_stack import of_category
+from hta_widgets.trace.intervals import subtract, total, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -40,6 +41,7 @@ _VENDORS = (
     ("MTIA", ("artemis", "mtia")),
 )
 _OTHER = KINDS.index("other")
+_LEAST_OUTSIDE = 0.01  # of the steps' time; smaller differences are not reported
 
 
 class Caution(NamedTuple):
@@ -68,12 +70,15 @@ class RunSide:
         Numbers of the steps that all these ranks have and that the selection holds completely; a
         single -1 if there are none and the whole selection is compared.
     windows : dict of int to array
-        By rank, start and end of each step, (steps, 2), with the clock's shift.
+        By rank, start and end of each step, (steps, 2), with the clock's shift. They do not
+        overlap: a step ends where the next one begins.
     left_out : tuple of int
         Ranks without steps, if others have some.
     tabled : dict of int to Part
         Ranks that only the tables of their format compare: BytePS servers next to workers, MPI
         profiles of one job next to time lines of another.
+    overlap_ns : int
+        Longest time by which the steps of a rank overlapped.
     """
 
     label: str
@@ -83,6 +88,7 @@ class RunSide:
     windows: dict[int, Ints]
     left_out: tuple[int, ...] = ()
     tabled: Parts = field(default_factory=dict)
+    overlap_ns: int = 0
 
     @property
     def ranks(self) -> list[int]:
@@ -137,7 +143,7 @@ class Comparison:
         Ranks whose events are matched and whose timelines are shown together.
     by_rank_means : bool
         Whether times are means over all ranks of each side, not only the paired ones, because the
-        sides have different numbers of ranks.
+        sides have different numbers of ranks. Times of matched calls are means over the pairs.
     before_alone, after_alone : array of int
         Numbers of the steps without a partner.
     matched_by : {"number", "order", "whole"}
@@ -200,7 +206,8 @@ def compare(
         the clusters of `hta_widgets.analysis.rank_clusters`, largest first. A mapping of before's
         to after's ranks. ``"auto"``: a single rank with a single rank, whatever their numbers, else
         by number. If the sides have different numbers of ranks, times are means over all ranks of
-        each side, and events are matched between ranks with the same number.
+        each side, and events are matched between ranks with the same number, whose means `changes`,
+        `icicle` and `operators_diff` have.
     steps : {"auto", "number", "order"} or mapping, default "auto"
         Pair ``ProfilerStep#n`` by number, by order, or by a mapping of before's to after's numbers.
         ``"auto"``: by number if the sides have a number in common, else by order.
@@ -277,6 +284,15 @@ def conditions(diff: Comparison) -> str:
     """Return the differences of GPU, vendor and world size as a sentence, "" if there are none."""
     texts = [one.text for one in diff.cautions if one.kind in CONDITIONS]
     return f"The runs are not alike: {'; '.join(texts)}." if texts else ""
+
+
+def paired_ranks(diff: Comparison) -> str:
+    """Return words for the ranks on which calls are matched: ``ranks 0–3``."""
+    numbers = sorted(before for before, _ in diff.rank_pairs)
+    words = ", ".join(map(run_text, number_runs(numbers)))
+    if any(before != after for before, after in diff.rank_pairs):
+        words = _listed(diff.rank_pairs)
+    return f"rank{'s' * (len(numbers) > 1)} {words}"
 
 
 def _formats_of(parts: Parts) -> set[str]:
@@ -406,16 +422,18 @@ def _side(label: str, traces: TraceSet, parts: Parts) -> RunSide:
     left_out = tuple(rank for rank in parts if rank not in having)
     parts = {rank: part for rank, part in parts.items() if rank in having}
     common = next(iter(having.values()))[0]
-    for numbers, _ in having.values():
+    for numbers, *_ in having.values():
         common = np.intersect1d(common, numbers)
     if not len(common):
         return _whole_side(label, traces, parts)
     windows = {
-        rank: bounds[np.searchsorted(numbers, common)] for rank, (numbers, bounds) in having.items()
+        rank: bounds[np.searchsorted(numbers, common)]
+        for rank, (numbers, bounds, _) in having.items()
     }
     order = np.argsort(next(iter(windows.values()))[:, 0], kind="stable")
     windows = {rank: bounds[order] for rank, bounds in windows.items()}
-    return RunSide(label, traces, parts, common[order], windows, left_out)
+    overlap_ns = max(overlap_ns for *_, overlap_ns in having.values())
+    return RunSide(label, traces, parts, common[order], windows, left_out, overlap_ns=overlap_ns)
 
 
 def _whole_side(label: str, traces: TraceSet, parts: Parts) -> RunSide:
@@ -423,8 +441,12 @@ def _whole_side(label: str, traces: TraceSet, parts: Parts) -> RunSide:
     return RunSide(label, traces, parts, np.array([-1], dtype=np.int64), windows)
 
 
-def _steps_within(part: Part) -> tuple[Ints, Ints]:
-    """Return numbers and bounds of the steps that the selection holds completely."""
+def _steps_within(part: Part) -> tuple[Ints, Ints, int]:
+    """Return numbers and bounds of the steps that the selection holds completely.
+
+    The bounds do not overlap, so that no time counts twice: a step ends where the next one begins.
+    Also returns the time by which the steps overlapped.
+    """
     table = part.table
     steps_of = provided("steps", {part.trace.format})
     if steps_of:
@@ -437,8 +459,13 @@ def _steps_within(part: Part) -> tuple[Ints, Ints]:
         kept &= start >= part.low
     if part.high is not None:
         kept &= end <= part.high
+    order = np.argsort(start, kind="stable")
+    last = np.maximum.accumulate(end[order])
+    until = np.minimum(last, np.append(start[order][1:], last[-1:]))
+    overlap_ns = int((end - start).sum() - (until - start[order]).sum())
+    end = until[np.argsort(order)]
     bounds = np.stack([start, end], axis=1) + part.trace.shift_ns
-    return numbers[kept], bounds[kept]
+    return numbers[kept], bounds[kept], overlap_ns
 
 
 def _whole(part: Part) -> Ints:
@@ -510,7 +537,9 @@ def _cautions(diff: Comparison) -> list[Caution]:
     differ("world_size", "world size", _world_size(before), _world_size(after))
     if diff.by_rank_means:
         ranks = f"{plural(len(before.ranks), 'rank')} against {len(after.ranks)}"
-        add("ranks", f"{ranks}: times are means over ranks")
+        calls = any(len(part.rows) for side in diff.sides for part in side.parts.values())
+        times = f"{ranks}: times are means over all ranks of each side"
+        add("ranks", f"{times}, and calls are matched on {paired_ranks(diff)}" if calls else times)
     for side in diff.sides:
         if side.left_out:
             some = f"{plural(len(side.left_out), 'rank')} of {side.label}"
@@ -526,11 +555,7 @@ def _cautions(diff: Comparison) -> list[Caution]:
     if renamed:
         reason = "the same ranks under other numbers, as several files of a run state one rank"
         add("rank", f"{reason}: {_listed(renamed)}")
-    steps = [diff.step_count + len(alone) for alone in (diff.before_alone, diff.after_alone)]
-    if max(steps) > diff.step_count:
-        add("steps", f"{steps[0]} steps against {steps[1]}: {diff.step_count} are compared")
-    if diff.matched_by == "order":
-        add("steps", "steps have other numbers: they are matched in their order")
+    found += [Caution("steps", text) for text in _about_steps(diff)]
     differ("clock", "different clocks:", before.traces.clock, after.traces.clock)
     finest = [max(p.trace.resolution_ns for p in side.parts.values()) for side in diff.sides]
     differ("resolution", "times are as fine as", f"{finest[0]} ns", f"{finest[1]} ns")
@@ -545,9 +570,51 @@ def _cautions(diff: Comparison) -> list[Caution]:
     return found
 
 
+def _about_steps(diff: Comparison) -> Iterator[str]:
+    """Yield what limits the comparison of steps."""
+    steps = [diff.step_count + len(alone) for alone in (diff.before_alone, diff.after_alone)]
+    if max(steps) > diff.step_count:
+        verb = "is" if diff.step_count == 1 else "are"
+        yield f"{plural(steps[0], 'step')} against {steps[1]}: {diff.step_count} {verb} compared"
+    having = [
+        side
+        for side in diff.sides
+        if any((part.table.step[part.rows] >= 0).any() for part in side.parts.values())
+    ]
+    if len(having) == 1 and not any(map(_is_empty, diff.sides)):
+        yield f"only {having[0].label} has steps: each side is compared as a whole"
+    if diff.matched_by == "order":
+        yield "steps have other numbers: they are matched in their order"
+    for side in diff.sides:
+        if side.overlap_ns:
+            shared = f"steps of {side.label} overlap by {duration(side.overlap_ns)}"
+            yield f"{shared}: that time counts for the later step only"
+    outside = [_outside_ns(side) for side in diff.sides]
+    least = _LEAST_OUTSIDE * max(map(_length_ns, diff.sides))
+    if abs(outside[1] - outside[0]) >= max(least, 1):
+        times = " → ".join(duration(round(time)) for time in outside)
+        yield f"device work that runs outside of the compared steps counts in none: {times}"
+
+
 def _is_empty(side: RunSide) -> bool:
     """Return whether a side has neither events nor profiles, which have totals instead."""
     return not any(len(part.rows) or part.trace.profile is not None for part in side.parts.values())
+
+
+def _length_ns(side: RunSide) -> float:
+    """Return the time of all steps, the mean over ranks."""
+    return float(np.mean([(bounds[:, 1] - bounds[:, 0]).sum() for bounds in side.windows.values()]))
+
+
+def _outside_ns(side: RunSide) -> float:
+    """Return the time of work that steps launched and that runs outside, the mean over ranks."""
+    found = []
+    for rank, part in side.parts.items() if side.has_steps else ():
+        rows = part.busy_rows()
+        rows = rows[(part.table.stream[rows] >= 0) & np.isin(part.table.step[rows], side.steps)]
+        steps = union(*(side.windows[rank] - part.trace.shift_ns).T)
+        found.append(total(subtract(union(*part.clipped(rows)), steps)))
+    return float(np.mean(found or [0]))
 
 
 def _listed(pairs: Sequence[tuple[int, int]]) -> str:

@@ -12,7 +12,13 @@ from hta_widgets.analysis.stragglers import stragglers
 from hta_widgets.arguments import checked
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, libraries, shifted_kinds
-from hta_widgets.diff.compare import CONDITIONS, Comparison, conditions, is_host_only
+from hta_widgets.diff.compare import (
+    CONDITIONS,
+    Comparison,
+    conditions,
+    is_host_only,
+    paired_ranks,
+)
 from hta_widgets.diff.pairs import KIND_OF, moments, splits_communication
 from hta_widgets.diff.tables import names, rows_of
 from hta_widgets.diff.waterfall import waterfall
@@ -70,21 +76,24 @@ _CAUSE_WORDS = _KIND_WORDS | {
     "stream_wait": "idle time behind other streams",
     "blocked": "idle time while launched work does not start",
     "unknown": "idle time of unknown cause",
-    "nothing_launched": "idle time after the last work",
+    "nothing_launched": "idle time with no more work",
 }
 
 
 class LateRank(NamedTuple):
-    """A rank that keeps the others waiting on one side only."""
+    """A rank that keeps the others waiting on one side only; `only` is the side that has it."""
 
     rank: int
     appears: bool
     text: str
     diff_ns: float
+    only: str = ""
 
     @property
     def clause(self) -> str:
         """The change as a clause without a full stop."""
+        if self.only:
+            return f"rank {self.rank}, which only {self.only} has, keeps the others waiting there"
         verb = "now keeps" if self.appears else "no longer keeps"
         return f"rank {self.rank} {verb} the others waiting"
 
@@ -94,30 +103,42 @@ def late_ranks(diff: Comparison) -> list[LateRank]:
     """Return the ranks that keep the others waiting on one side only, the most costly first.
 
     `hta_widgets.analysis.stragglers` judges the compared steps of each side. A rank is returned if
-    its cost at least halves or doubles and it has the same number on both sides. With a single step
-    on each side the result is empty.
+    its cost at least halves or doubles and it has the same number on both sides, or if only one
+    side has it or is compared with it. With a single step on each side the result is empty.
     """
     shared = [before for before, after in diff.rank_pairs if before == after]
-    alone = diff.before.has_steps and diff.step_count == 1
+    lone = set(diff.before.traces) ^ set(diff.after.traces)
+    lone |= set(diff.before.ranks) ^ set(diff.after.ranks)
+    single = diff.before.has_steps and diff.step_count == 1
     formats = diff.before.formats | diff.after.formats
-    if alone or formats != {"kineto"} or not shared or not splits_communication(diff):
+    if single or formats != {"kineto"} or not splits_communication(diff):
         return []
     judged = []
     for side in diff.sides:
         low, high = side.envelope()
         window = int(low.min()), int(high.max())
-        judged.append(stragglers(side.traces, window=window, ranks=side.ranks).set_index("rank"))
+        judged.append(stragglers(side.traces, window=window).set_index("rank"))
     own, waits = _own_changes(diff, shared)
+    others = "the others on both sides" if lone else "the others"
     found = []
-    for place, rank in enumerate(shared):
-        if not all(rank in frame.index for frame in judged):
+    for place, rank in enumerate([*shared, *sorted(lone)]):
+        if place < len(shared) and not all(rank in frame.index for frame in judged):
             continue
-        was, now = (bool(frame["is_straggler"][rank]) for frame in judged)
-        lost = [float(frame["lost_share"][rank]) for frame in judged]
+        was, now = (bool(frame["is_straggler"].get(rank, False)) for frame in judged)
+        lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in judged]
         if was is now or abs(lost[1] - lost[0]) < _LOST * max(lost):
             continue
-        text, gap = _describe(place, shared, own, waits, appears=now)
-        found.append((max(lost), LateRank(rank, now, text, gap)))
+        if place < len(shared):
+            text, gap = _describe(place, shared, own, waits, appears=now)
+            late = LateRank(rank, now, text.replace("the others", others), gap)
+        else:
+            one, other = diff.sides[::-1] if now else diff.sides
+            frame = judged[now]
+            gap = float(frame["lost_ns"][rank]) / (len(frame) - 1)
+            text = f"{frame['cause'][rank]}; the others wait {duration(round(gap))} on average"
+            only = "" if rank in other.traces else one.label
+            late = LateRank(rank, now, text, gap if now else -gap, only)
+        found.append((max(lost), late))
     return [late for _, late in sorted(found, key=lambda one: (-one[0], one[1].rank))]
 
 
@@ -175,7 +196,8 @@ class Finding(NamedTuple):
     ``kind`` is ``headline, slight, straggler, kinds, name, steps, composition, pace, more,
     caution``, a change of `changes`, or for BytePS and MPI ``stage, routine, calls, waiting``;
     ``text`` is a sentence; ``diff_ns`` its difference: over all steps for the first seven, in one
-    step for changes.
+    step for changes. For a straggler it is that of its own time, or if only one side has the rank,
+    what it costs each of the others on average.
     """
 
     kind: str
@@ -190,7 +212,7 @@ def findings(diff: Comparison) -> list[Finding]:
     1. How much longer the steps take, with the largest cause of `waterfall`.
     2. The differences of GPU, vendor and world size.
     3. Each rank that keeps the others waiting on one side only, by
-       `hta_widgets.analysis.stragglers`.
+       `hta_widgets.analysis.stragglers`, also if the other side has no such rank.
     4. The kinds of time that make up the difference, the name of device work whose number of calls
        differs, and how the difference is spread over the steps.
     5. The changes with most time (see `changes`): many operators that changed by one factor as one
@@ -306,15 +328,18 @@ def _of_changes(diff: Comparison, *, leads: bool) -> list[Finding]:
         found.append(Finding("composition", text, 0.0))
     unit = " a step" if diff.before.has_steps else ""
     even = _even_pace(table)
-    if even.any():
-        found.append(_pace(table[even], unit))
+    listed = [_pace(table[even], unit)] if even.any() else []
     table = table[~even]
     is_mpi = any(map(is_host_only, diff.before.formats))
     shown = table.head(_MOST_CHANGES)
-    found += [
+    listed += [
         _change(row, unit, where, is_mpi=is_mpi)
         for row, where in zip(rows_of(shown), _places(shown), strict=True)
     ]
+    if diff.by_rank_means:
+        mean = f"{'mean over ' * (len(diff.rank_pairs) > 1)}{paired_ranks(diff)}"
+        listed = [one._replace(text=f"{one.text[:-1]} ({mean}).") for one in listed]
+    found += listed
     left = len(table) - _MOST_CHANGES
     if left > 0:
         found.append(Finding("more", f"{plural(left, 'more change')} in the table.", 0.0))

@@ -339,10 +339,13 @@ def moments(diff: Comparison, side: RunSide) -> dict[int, dict[str, Ints]]:
     Over all causes the times add up to the steps' lengths, to the nanosecond.
     """
     split, pieces = splits_communication(diff), chains(diff, side)
+    every = [part for one in diff.sides for part in one.parts.values()]
+    # If any rank has device work, the devices of ranks without it are idle.
+    device = any(len(_work(part, kind)) for part in every for kind in _WORK)
     return {
         rank: _of_chain(side, rank, pieces[rank])
         if rank in pieces
-        else _of_rank(side, rank, split=split)
+        else _of_rank(side, rank, split=split, device=device)
         for rank in side.parts
     }
 
@@ -400,7 +403,7 @@ def _either(a: Intervals, b: Intervals) -> Intervals:
 
 
 def _within(start: Ints, end: Ints, windows: Ints) -> tuple[Rows, Rows, Ints, Ints]:
-    """Intersect disjoint pieces with windows, which may overlap.
+    """Intersect disjoint pieces with disjoint windows, which may be in any order.
 
     Returns the piece, the window, the start and the end of each intersection.
     """
@@ -431,14 +434,15 @@ def _per_step(pieces: Intervals, windows: Ints) -> Ints:
     return covered(windows[:, 1]) - covered(windows[:, 0])
 
 
-def _of_rank(side: RunSide, rank: int, *, split: bool) -> dict[str, Ints]:
+def _of_rank(side: RunSide, rank: int, *, split: bool, device: bool) -> dict[str, Ints]:
     part = side.parts[rank]
     windows = side.windows[rank] - part.trace.shift_ns
     found = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
     compute, communication, copies = (union(*part.clipped(_work(part, kind))) for kind in _WORK)
     busy = _either(_either(compute, communication), copies)
     if not len(busy.start):
-        found["host"] = windows[:, 1] - windows[:, 0]
+        on_host = is_host_only(part.trace.format) or not device
+        found["host" if on_host else "nothing_launched"] = windows[:, 1] - windows[:, 0]
         return found
     exposed = subtract(communication, compute)
     pieces = {"compute": compute, "communication": exposed}

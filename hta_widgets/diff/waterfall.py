@@ -150,8 +150,10 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
 
     Every moment of a step counts once: as compute if any compute kernel runs, else as
     communication, else as copies, else as idle. It counts for the step whose range on the host
-    contains it, whichever step launched the work. So the rows add up to the step times, and their
-    differences to the difference of the step times, to the nanosecond.
+    contains it, whichever step launched the work; if ranges overlap, for the one that began last.
+    So the rows add up to the step times, and their differences to the difference of the step times,
+    to the nanosecond. Work outside of the compared steps does not count, even if they launched it;
+    a caution reports it if it differs by 1 % of the steps' time. `names` has whole durations.
 
     A BytePS step of a GPU lasts from its first synchronisation to that of the next step. Stages of
     the partition that ends last in it count as communication or copies, queues before them as idle,
@@ -164,9 +166,10 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         - ``"kind"``: compute, exposed communication, exposed copies, idle
         - ``"cause"``: idle time by what the device waited for, as in
           `hta_widgets.analysis.device_idle_breakdown` (``nothing_launched``: after the rank's last
-          work); exposed communication as waiting for other ranks and transfer, if both sides have
-          the waits; for BytePS also the queue before a stage (``stage_queue``, ``root_wait``), the
-          signal to other GPUs (``coordination``) and the return to the framework (``tail``)
+          work, or all time of a rank without any); exposed communication as waiting for other ranks
+          and transfer, if both sides have the waits; for BytePS also the queue before a stage
+          (``stage_queue``, ``root_wait``), the signal to other GPUs (``coordination``) and the
+          return to the framework (``tail``)
         - ``"operator"``, ``"kernel"``: work by the innermost operator that launched it, or by its
           own name; if several pieces of a kind run at the same time, the time belongs to the first
           of them. For BytePS by stage, with the queues before it; for MPI by routine
@@ -177,9 +180,9 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
     -------
     DataFrame
         One row per kind, cause, operator or kernel, by size of the difference: ``kind``
-        (category: ``compute, communication, memory, idle``, and ``cpu`` for ranks without device
+        (category: ``compute, communication, memory, idle``, and ``cpu`` if no rank has device
         work); ``cause`` (category); ``name`` (str) by operator or kernel, empty for idle; int64
-        ``before_ns, after_ns, diff_ns``: sums over the compared steps, means over the ranks,
+        ``before_ns, after_ns, diff_ns``: sums over the compared steps, means over a side's ranks,
         rounded so that they add up; ``change_share`` (float64): the difference as a share of
         before, NaN if that is 0.
 

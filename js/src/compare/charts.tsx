@@ -161,8 +161,11 @@ export class Charts {
         if (isAbort(error)) throw error;
       }
     }
-    const whose = pair === null ? "" : "of all ranks";
-    return { frame: await ctx.framed(name), of: null, whose };
+    const frame = await ctx.framed(name);
+    // Calls of ranks without a partner are not matched.
+    const isOfPairs = ctx.about.by_rank_means && ["changes", "icicle"].includes(name);
+    if (isOfPairs) return { frame, of: null, whose: this.whose(null) };
+    return { frame, of: null, whose: pair === null ? "" : "of all ranks" };
   }
 
   private ofPair(name: string): string {
@@ -175,14 +178,14 @@ export class Charts {
     return this.ofPair(step === null ? name : `${name}:${step}`);
   }
 
-  private whose(): string {
-    const { rank_pairs: pairs, by_rank_means: areMeans } = this.ctx.about;
-    const one = pairs[this.ctx.pair.value ?? (pairs.length === 1 ? 0 : -1)];
+  private whose(pair = this.ctx.pair.value): string {
+    const { rank_pairs: pairs } = this.ctx.about;
+    const one = pairs[pair ?? (pairs.length === 1 ? 0 : -1)];
     if (one !== undefined) {
       const [before, after] = this.ctx.inOrder(one);
       return before === after ? `rank ${before}` : `rank ${before} → ${after}`;
     }
-    return areMeans ? "means over ranks" : `mean of ${plural(pairs.length, "pair")} of ranks`;
+    return `mean of ${plural(pairs.length, "pair")} of ranks`;
   }
 
   private choose(step: number | null): void {

@@ -4,6 +4,7 @@ import { h, render } from "preact";
 import { expect, test, vi } from "vitest";
 import { contextOf, frame, FrameSource } from "../../test/two_runs";
 import { Charts } from "./charts";
+import type { About } from "./frames";
 import type { Link } from "./link";
 import { Headline } from "./pane";
 import { ColourLegend } from "./toolbar";
@@ -18,13 +19,13 @@ const kinds = frame(
 /** The headline without findings. */
 const TOLD = "Nothing changed beyond the noise.";
 
-async function mounted(...broken: string[]) {
+async function mounted(broken: string[] = [], about: Partial<About> = {}) {
   const lacks = new Set(broken);
   const kernel = new FrameSource((name) => {
     if (lacks.has(name)) return undefined;
     return name === "waterfall:kind" ? kinds : nothing;
   });
-  const ctx = contextOf({ steps: 1 }, kernel);
+  const ctx = contextOf({ steps: 1, ...about }, kernel);
   const part = new Headline(ctx);
   const charts = new Charts(ctx, part, {} as Link);
   const load = vi.fn(() => charts.load());
@@ -44,7 +45,7 @@ function press(el: HTMLElement): void {
 }
 
 test("one frame that fails leaves the others drawn, and is requested again alone", async () => {
-  const { kernel, lacks, charts, headline, load, textOf } = await mounted("lanes", "names");
+  const { kernel, lacks, charts, headline, load, textOf } = await mounted(["lanes", "names"]);
   expect(textOf("strip")).toContain("The steps could not be drawn");
   expect(textOf("names")).toContain("Names could not be drawn");
   expect(textOf("names")).toContain("no names");
@@ -62,9 +63,9 @@ test("one frame that fails leaves the others drawn, and is requested again alone
 });
 
 test("if nothing can be had, every place states it", async () => {
-  const { headline, lacks, load, textOf } = await mounted(
+  const { headline, lacks, load, textOf } = await mounted([
     ..."waterfall:kind steps names changes findings icicle".split(" "),
-  );
+  ]);
   for (const name of ["strip", "waterfall", "changes", "names", "icicle"] as const) {
     expect(textOf(name)).toContain("could not be drawn");
   }
@@ -77,7 +78,7 @@ test("if nothing can be had, every place states it", async () => {
 });
 
 test("parts of a kind that cannot be had say so below the kinds", async () => {
-  const { charts, lacks, textOf } = await mounted("waterfall:operator");
+  const { charts, lacks, textOf } = await mounted(["waterfall:operator"]);
   await vi.waitFor(() => expect(textOf("waterfall")).toContain("The parts could not be drawn"));
   expect(textOf("waterfall")).toContain("Where the 1.00");
   lacks.clear();
@@ -98,4 +99,15 @@ test("the legend does not wait for calls that could not be matched", () => {
   expect(el.textContent).toContain("calls could not be matched");
   press(el);
   expect(again).toHaveBeenCalledTimes(1);
+});
+
+test("titles state the ranks of matched calls, if one side has more ranks", async () => {
+  const same = await mounted();
+  expect(same.textOf("changes")).not.toContain("ranks");
+  const rank_pairs: About["rank_pairs"] = [
+    [0, 0],
+    [1, 1],
+  ];
+  const { textOf } = await mounted([], { rank_pairs, by_rank_means: true });
+  expect(textOf("changes")).toContain("What changed, mean of 2 pairs of ranks");
 });

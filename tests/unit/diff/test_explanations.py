@@ -91,6 +91,46 @@ def test_idle_time_has_the_causes_that_the_analysis_has(tmp_path):
     assert text.endswith("idle time while the host loads data grows by 80.0\u202fµs.")
 
 
+def test_time_counts_once_where_steps_overlap(tmp_path):
+    def side(*steps):
+        ranges = [
+            event("user_annotation", f"ProfilerStep#{place + 1}", *bounds, pid=10, tid=place + 1)
+            for place, bounds in enumerate(steps)
+        ]
+        work = [kernel(20, 60, launch=1), kernel(80, 120, launch=2), kernel(180, 240, launch=3)]
+        calls = [call(10, 15, launch=1), call(50, 55, launch=2), call(150, 155, launch=3)]
+        return load(tmp_path, [*ranges, *calls, *work])
+
+    apart, overlapping = side((0, 100), (100, 200)), side((0, 120), (80, 200))
+    diff = hd.compare(apart, overlapping)
+    # 20..60, 80..120 and 180..200, on both sides.
+    expected = {"compute": (100, 100), "idle": (100, 100)}
+    assert times(hd.waterfall(diff)) == expected
+    assert times(hd.waterfall(diff, "kernel"), "name")["gemm"] == (100, 100)
+    assert not hd.waterfall(diff, "kernel")["diff_ns"].any()
+    # The overlap, 80..120, is the second step's.
+    lengths = hd.steps(diff)[["before_ns", "after_ns", "compute_diff_ns"]]
+    assert lengths.to_numpy().tolist() == [[100, 80, -20], [100, 120, 20]]
+    texts = [one.text.replace("\u202f", " ") for one in diff.cautions]
+    assert [text.partition(" overlap ")[2] for text in texts] == [
+        "by 40 ns: that time counts for the later step only"
+    ]
+    assert hd.findings(diff) == []
+    # A step within another: the rest of the outer one follows the inner one, and is its.
+    within = hd.compare(apart, side((0, 200), (50, 100)))
+    assert times(hd.waterfall(within)) == expected
+    assert hd.steps(within)["after_ns"].tolist() == [50, 150]
+    # A step has the same time if it is compared alone.
+    alone = hd.compare(apart, overlapping, steps={1: 1})
+    assert hd.steps(alone)["after_ns"].tolist() == [80]
+    # 200..240 is work of the last step, but in no step until that ends later.
+    later = hd.compare(apart, side((0, 100), (100, 250)))
+    assert times(hd.waterfall(later)) == {"compute": (100, 140), "idle": (100, 110)}
+    assert [one.text.replace("\u202f", " ") for one in later.cautions] == [
+        "device work that runs outside of the compared steps counts in none: 40 ns → 0 ns"
+    ]
+
+
 def test_work_by_operator_and_by_kernel(pair):
     by_kernel = times(hd.waterfall(pair, "kernel"), "name")
     # The kernel of the other stream has the moments in which no other computes.
@@ -125,12 +165,74 @@ def test_waiting_for_other_ranks_is_parted_from_transfer(tmp_path):
     assert times(hd.waterfall(diff))["communication"] == (250, 350)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_ranks_that_only_one_side_has(tmp_path, turned):
+    def side(*arrivals):
+        """Ranks of three steps, which compute until they arrive at the first of two collectives."""
+        ranks, last = [], max(arrivals)
+        for arrival in arrivals:
+            records = []
+            for number, now in enumerate(range(0, 3_000_000, 1_000_000)):
+                launch = 3 * number + 1
+                records += [
+                    step(number, now, now + 1_000_000), op("aten::mm", now + 10, now + 50),
+                    call(now + 20, now + 40, launch=launch),
+                    kernel(now + 1000, now + arrival, launch=launch),
+                    op("nccl:all_reduce", now + 60, now + 200),
+                    call(now + 70, now + 90, launch=launch + 1),
+                    nccl(now + arrival, now + last + 1000, launch=launch + 1),
+                    call(now + 100, now + 120, launch=launch + 2),
+                    nccl(now + last + 2000, now + last + 3000, launch=launch + 2),
+                ]  # fmt: skip
+            ranks.append(records)
+        return load(tmp_path, *ranks)
+
+    # Rank 3 computes 350 µs more than the others, and the others 50 µs more than before.
+    two, four = side(101_000, 101_000), side(151_000, 151_000, 151_000, 501_000)
+    sides, labels = ((four, two), ("four", "two")) if turned else ((two, four), ("two", "four"))
+    diff = hd.compare(*sides, labels=labels)
+    texts = {one.kind: one.text.replace("\u202f", " ") for one in hd.findings(diff)}
+    # The three others wait 350 µs in each of three steps.
+    assert texts["straggler"] == (
+        "Rank 3, which only four has, keeps the others waiting there: slower kernels; "
+        "the others wait 1.05 ms on average over 3 steps."
+    )
+    late = next(one for one in hd.findings(diff) if one.kind == "straggler")
+    assert late.diff_ns == (-1_050_000 if turned else 1_050_000)
+    word, times = ("faster", "150 µs → 100 µs") if turned else ("slower", "100 µs → 150 µs")
+    share = "−33 %" if turned else "+50 %"
+    assert texts[word] == (
+        f"aten::mm is {word} on the device: {times} a step, {share} (mean over ranks 0, 1)."
+    )
+    # 3 · 100 µs on each of two ranks; 3 · 150 µs on three and 3 · 500 µs on one.
+    kinds = hd.waterfall(diff).set_index("cause")
+    columns = ["after_ns", "before_ns"] if turned else ["before_ns", "after_ns"]
+    assert kinds.loc["compute", columns].tolist() == [300_000, 712_500]
+    ranks = "4 ranks against 2" if turned else "2 ranks against 4"
+    assert texts["caution"].startswith(f"{ranks}: times are means over all ranks of each side")
+    # Compared on ranks 0 and 1 alone, which wait for rank 3, too.
+    some = hd.compare(*sides, ranks="number", labels=labels)
+    assert texts["straggler"] in [one.text.replace("\u202f", " ") for one in hd.findings(some)]
+    # The job itself without the rank: it is late on both sides.
+    itself = hd.findings(hd.compare(four, four.select(ranks=[0, 1, 2])))
+    assert "straggler" not in [one.kind for one in itself]
+
+
 def test_a_host_without_a_device(tmp_path):
     traces = load(tmp_path, [step(1, 0, 500), op("aten::mm", 10, 100)])
     longer = load(tmp_path, [step(1, 0, 700), op("aten::mm", 10, 100)])
     diff = hd.compare(traces, longer)
     assert times(hd.waterfall(diff)) == {"host": (500, 700)}
     assert hd.steps(diff)["cpu_diff_ns"].tolist() == [200]
+    # If a rank has device work, the device of one without is idle, not its host longer at work.
+    records = [step(1, 0, 500), call(20, 40, launch=1), kernel(100, 300, launch=1)]
+    mixed = hd.compare(load(tmp_path, records), traces)
+    assert times(hd.waterfall(mixed)) == {"compute": (200, 0), "idle": (300, 500)}
+    texts = [one.text.replace("\u202f", " ") for one in hd.findings(mixed)]
+    assert texts[0] == (
+        "The step takes as long, but compute shrinks by 200 ns (−100 %) and idle time of the "
+        "device grows by 200 ns (+67 %)."
+    )
 
 
 def test_steps_and_their_kinds(tmp_path):

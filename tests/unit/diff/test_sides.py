@@ -62,7 +62,9 @@ def test_other_numbers_of_ranks_give_means_and_say_so(tmp_path):
     assert diff.by_rank_means
     assert diff.rank_pairs == [(0, 0), (1, 1)]
     assert diff.before.ranks == [0, 1, 2, 3]
-    assert [one.text for one in diff.cautions] == ["4 ranks against 2: times are means over ranks"]
+    expected = "4 ranks against 2: times are means over all ranks of each side"
+    calls = "and calls are matched on ranks 0, 1"
+    assert [one.text for one in diff.cautions] == [f"{expected}, {calls}"]
     assert hd.compare(job(tmp_path, 0), two).cautions[0].text.startswith("1 rank against 2: ")
     # Kernels of 1, 2, 3 and 4 ns in three steps: 30 / 4 and 9 / 2 ns. With the idle rest of each
     # that makes 300; of two halves the first is rounded up.
@@ -107,6 +109,15 @@ def test_two_steps_of_a_rank_and_two_windows(tmp_path):
     diff = hd.compare(*windows)
     assert (diff.matched_by, diff.step_count) == ("whole", 1)
     assert hd.steps(diff)[["before_ns", "after_ns"]].to_numpy().tolist() == [[70, 282]]
+
+
+def test_steps_of_one_side_only_are_not_compared_and_said(tmp_path):
+    without = load(tmp_path, [event("cpu_op", "aten::mm", 10, 90, pid=10)])
+    diff = hd.compare(job(tmp_path, 0), without, labels=("a", "b"))
+    assert (diff.matched_by, diff.step_count) == ("whole", 1)
+    texts = [one.text for one in diff.cautions]
+    assert "only a has steps: each side is compared as a whole" in texts
+    assert not any("has steps" in one.text for one in hd.compare(without, without).cautions)
 
 
 def test_what_must_be_known_is_said(tmp_path):
