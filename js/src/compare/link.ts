@@ -59,9 +59,9 @@ export class Linking {
     const to = other(side);
     const key = slice === null ? "" : `${side}/${slice.lane}/${slice.id}`;
     this.hovering = key;
-    const rank = slice === null ? null : (apps?.[side].led.rankOf(slice.lane) ?? null);
+    const rank = slice === null ? null : (apps?.[side].ctx.lanes.at(slice.lane)?.rank.rank ?? null);
     if (slice === null || rank === null) {
-      apps?.[to].led.outline(null);
+      apps?.[to].outline(null);
       this.ways.lines.hover(null);
       return;
     }
@@ -72,7 +72,8 @@ export class Linking {
       if (this.hovering !== key) return;
       const partner = pair.events[this.ways.swapped() ? other(to) : to];
       const isEvent = partner !== null && partner.lane >= 0;
-      apps?.[to].led.outline(isEvent ? partner : null, apps[side].led.isSummary(slice.lane));
+      const inSummary = apps?.[side].ctx.lanes.at(slice.lane)?.track === null;
+      apps?.[to].outline(isEvent ? partner : null, inSummary);
       this.ways.lines.hover(pair);
     } catch {
       // Lanes without events, such as waits, have no partners.
@@ -119,7 +120,7 @@ export class Linking {
       return;
     }
     const side: 0 | 1 = this.ways.swapped() ? 1 : 0;
-    const [start, end] = apps[side].led.stage.view();
+    const [start, end] = apps[side].ctx.stage.view();
     const request = { of: side, start: Math.floor(start), end: Math.ceil(end), most: MOST_TIES };
     const { reply } = await this.ways.source.ask("ties", request, this.ways.signal);
     const { ties } = reply;
@@ -134,8 +135,8 @@ export class Linking {
   lanes(): [number, number] {
     const app = this.ways.apps()?.[this.ways.swapped() ? 1 : 0];
     if (app === undefined) return [0, 0];
-    const [start, end] = app.led.stage.view();
-    return [app.led.stage.xOf(start), app.led.stage.xOf(end)];
+    const [start, end] = app.ctx.stage.view();
+    return [app.ctx.stage.xOf(start), app.ctx.stage.xOf(end)];
   }
 
   markNames(names: string[] | null, turn: () => void): void {
@@ -531,14 +532,14 @@ export class Coupling {
 
   /** Change values of one side without its partner following. */
   write(side: 0 | 1, patch: Patch): void {
-    this.quietly(() => this.sides[side].app.led.shared.follow(patch));
+    this.quietly(() => this.sides[side].app.ctx.shared.follow(patch));
   }
 
   /** Change both sides in one act; neither leads the other. */
   together(act: () => void): void {
     this.quietly(() => {
       act();
-      for (const { app } of this.sides) app.led.showState();
+      for (const { app } of this.sides) app.nav.showState();
     });
     this.ways.moved();
   }
@@ -556,7 +557,7 @@ export class Coupling {
   put(patches: readonly [Patch, Patch]): void {
     const name = `${Date.now()}/${Math.random()}`;
     this.together(() =>
-      this.sides.forEach(({ app }, side) => app.led.put(patches[side as 0 | 1], name)),
+      this.sides.forEach(({ app }, side) => app.ctx.shared.put(patches[side as 0 | 1], name)),
     );
   }
 
@@ -600,9 +601,9 @@ export class Coupling {
     if (line === null || this.quiet || !this.ways.coupled()) return;
     const to = other(side);
     const { app } = this.sides[to];
-    const [start, end] = partnerView(line, side, this.sides[side].app.led.stage.view());
+    const [start, end] = partnerView(line, side, this.sides[side].app.ctx.stage.view());
     const view: Span = [Math.floor(start), Math.max(Math.ceil(end), Math.floor(start) + 1)];
-    this.quietly(() => app.led.showView(view));
+    this.quietly(() => app.nav.follow(view, false));
     this.write(to, { view: [...view] });
   }
 

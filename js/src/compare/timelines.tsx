@@ -10,6 +10,7 @@ import { kernelSays } from "../timeline/status";
 import { TimelineApp } from "../timeline/view";
 import { Choice } from "../ui/controls";
 import { h, mount } from "../ui/dom";
+import { react } from "../ui/react";
 import type { Line } from "./align";
 import { type About, type Frames, type Row, SideSource } from "./frames";
 import { Coupling, Linking, other, PairLines, Partners, type Patch } from "./link";
@@ -71,13 +72,13 @@ export class Timelines {
     this.sources = [new SideSource(source, 0), new SideSource(source, 1)];
     this.theme = signal(ways.theme);
     this.lines = new PairLines({
-      xOf: (place, time) => this.apps?.[this.sideAt(place)].led.stage.xOf(time) ?? 0,
+      xOf: (place, time) => this.apps?.[this.sideAt(place)].ctx.stage.xOf(time) ?? 0,
       lanes: () => this.linking.lanes(),
       setTies: () => void this.linking.loadTies(),
     });
     this.linking = this.makeLinking();
     this.history = new PairHistory(
-      (side, way) => this.apps?.[side].led.shared[way]() ?? false,
+      (side, way) => this.apps?.[side].ctx.shared[way]() ?? false,
       (walk) => this.coupling?.together(walk),
     );
     this.places = [h("div", { class: "hta-diff-side" }), h("div", { class: "hta-diff-side" })];
@@ -150,7 +151,7 @@ export class Timelines {
     this.arranged.value = { chosen, why };
     this.el.classList.toggle("hta-diff-beside", beside);
     this.lines.setFlat(beside);
-    for (const app of this.apps ?? []) app.led.stage.setSlim(beside);
+    for (const app of this.apps ?? []) app.ctx.stage.setSlim(beside);
     return beside;
   }
 
@@ -179,11 +180,11 @@ export class Timelines {
   }
 
   openExport(side: Side, anchor: HTMLElement): void {
-    this.apps?.[side].openExport(anchor);
+    this.apps?.[side].panels.openExport(anchor);
   }
 
   sayAside(words: string): void {
-    for (const app of this.apps ?? []) app.sayAside(words);
+    for (const app of this.apps ?? []) app.status.aside.value = words;
   }
 
   /** Apply the order of the sides: before above, or after. */
@@ -204,7 +205,7 @@ export class Timelines {
     this.el.classList.toggle("hta-diff-by-change", byChange);
     const classes = byChange ? eventClasses(swapped) : null;
     for (const side of [0, 1] as const) {
-      this.apps?.[side].led.stage.setClasses(classes, this.classed, this.parts[side]);
+      this.apps?.[side].ctx.stage.setClasses(classes, this.classed, this.parts[side]);
     }
     if (byChange) return;
     for (const side of [0, 1] as const) {
@@ -268,14 +269,14 @@ export class Timelines {
   }
 
   walk(way: "undo" | "redo"): boolean {
-    for (const app of this.apps ?? []) app.settle();
+    for (const app of this.apps ?? []) app.ctx.shared.flush();
     return this.history[way]();
   }
 
   /** Record a choice outside the timelines, with its changes on both, as one entry. */
   private choose(patches: readonly [Patch, Patch], turn: () => void): void {
     // End an unfinished gesture: it is an entry before this one.
-    for (const app of this.apps ?? []) app.settle();
+    for (const app of this.apps ?? []) app.ctx.shared.flush();
     this.history.one(() => this.coupling?.put(patches), turn);
     this.ways.historyChanged();
   }
@@ -325,7 +326,7 @@ export class Timelines {
       },
     });
     this.places[side].append(status);
-    app.led.onHover((slice) => void this.linking.hover(side, slice));
+    react(app.hover.hovered, (slice) => void this.linking.hover(side, slice), signal);
     return app;
   }
 

@@ -19,7 +19,7 @@ import {
   type Source,
   type Span,
 } from "../protocol/source";
-import type { FoldingNow } from "../timeline/view";
+import type { FoldingNow } from "../timeline/rows";
 import { Failure } from "../ui/controls";
 import { MenuButton, type MenuItem } from "../ui/menu";
 import { noteOf, sentence } from "../ui/text";

@@ -12,7 +12,7 @@ import { hasDevice, hasLateness } from "../protocol/scene";
 import type { PanelFrame, Scene, Source, Span } from "../protocol/source";
 import { debounce } from "../timeline/context";
 import { type ProblemLine, problemLines } from "../timeline/panels/problems";
-import type { FoldingNow } from "../timeline/view";
+import type { FoldingNow } from "../timeline/rows";
 import { Button } from "../ui/controls";
 import { h, mount } from "../ui/dom";
 import { formatCount, rangesText } from "../ui/formats";

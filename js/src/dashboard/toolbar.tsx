@@ -4,7 +4,7 @@ import { type ReadonlySignal, useSignal } from "@preact/signals";
 import { PANELS } from "../facts/panels";
 import { asError, isAbort, type Requests, type Scene, type Source } from "../protocol/source";
 import { problemLines } from "../timeline/panels/problems";
-import type { FoldingNow } from "../timeline/view";
+import type { FoldingNow } from "../timeline/rows";
 import { Button, CutName, Icon, UndoRedo } from "../ui/controls";
 import { formatBytes, formatDuration, plural } from "../ui/formats";
 import { MenuButton, type MenuItem, Opener, Toolbar } from "../ui/menu";

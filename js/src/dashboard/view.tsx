@@ -11,8 +11,9 @@ import { roomAround } from "../protocol/selection";
 import type { Scene, SharedState, Source, Span, ThemeName } from "../protocol/source";
 import { throttle } from "../timeline/context";
 import { match } from "../timeline/keys";
+import type { FoldingNow } from "../timeline/rows";
 import { kernelSays, progressWords } from "../timeline/status";
-import { type FoldingNow, TimelineApp } from "../timeline/view";
+import { TimelineApp } from "../timeline/view";
 import { copyWords } from "../ui/controls";
 import { h, isTextEntry, mount } from "../ui/dom";
 import { react } from "../ui/react";
@@ -92,8 +93,8 @@ export class DashApp {
 
     const ways = {
       view: () => this.view,
-      settle: () => this.timeline.settle(),
-      say: (text: string) => this.timeline.flash([text]),
+      settle: () => this.timeline.ctx.shared.flush(),
+      say: (text: string) => this.timeline.status.flash([text]),
     };
     this.choosing = new Choosing(options.state, this.scene, ways, ended);
     this.charts = new ChartSlots(
@@ -107,8 +108,8 @@ export class DashApp {
         title: this.scene.value.title,
         source,
         signal: ended,
-        openTrace: () => this.timeline.openExport(this.button("exporting")),
-        timelineSvg: () => this.timeline.toSvg(headlineText(traits.headline.value)),
+        openTrace: () => this.timeline.panels.openExport(this.button("exporting")),
+        timelineSvg: () => this.timeline.panels.svg(headlineText(traits.headline.value)),
         copy: (text, what) => void this.copy(text, what),
         fail: (title, error) => this.fail(title, error),
       }),
@@ -146,14 +147,17 @@ export class DashApp {
       given: () => traits.height.value,
       isCalm: () => this.choosing.selection.value === null,
     });
-    this.timeline.onFolding((now) => {
-      // Charts are drawn again only if other ranks share rows.
-      if (!same(now, this.folding.peek())) this.folding.value = now;
-    });
+    react(
+      this.timeline.folding.now,
+      (now) => {
+        // Charts are drawn again only if other ranks share rows.
+        if (!same(now, this.folding.peek())) this.folding.value = now;
+      },
+      ended,
+    );
     // A hidden timeline sends no requests, so prepare folding after the panels have their numbers.
     options.source.onReply((op) => {
-      if (op === "panels" && !this.shown.peek().includes("timeline"))
-        this.timeline.prepareFolding();
+      if (op === "panels" && !this.shown.peek().includes("timeline")) this.timeline.folding.ready();
     });
     const moved = throttle(VIEW_MS, ended, () => this.panes.refresh());
     this.timeline.onView((view) => {
@@ -187,8 +191,8 @@ export class DashApp {
     const above = h("div", { class: "hta-dash-above" });
     const below = h("div", {});
     root.append(above, this.board.el, below);
-    const help = (anchor: HTMLElement): void => this.timeline.openHelp(anchor);
-    const openProblems = (anchor: HTMLElement): void => this.timeline.openProblems(anchor);
+    const help = (anchor: HTMLElement): void => this.timeline.help.toggle(anchor);
+    const openProblems = (anchor: HTMLElement): void => this.timeline.panels.openProblems(anchor);
     const showPanel = (id: string, on: boolean): void => this.showPanel(id, on);
     const showAdded = (): void => this.showAdded();
     const Above = () => (
@@ -201,7 +205,7 @@ export class DashApp {
           offered={traits.offered}
           full={this.full}
           folding={this.folding}
-          fold={() => this.timeline.toggleFolding()}
+          fold={() => this.timeline.commands.run("fold")}
           showPanel={showPanel}
           showAdded={showAdded}
           exports={() => takeAway.all(this.shown.value)}
@@ -238,7 +242,7 @@ export class DashApp {
         findings={traits.headline.value?.findings?.slice(0, MOST_OFFERS) ?? []}
         choose={(finding) => this.choose(finding)}
         copy={(text, what) => void this.copy(text, what)}
-        openExport={(anchor) => this.timeline.openExport(anchor)}
+        openExport={(anchor) => this.timeline.panels.openExport(anchor)}
         shortName={this.shortName}
       />
     );
@@ -300,8 +304,8 @@ export class DashApp {
       redo: () => this.choosing.redo(),
       clear: () => this.choosing.select(null),
       isEmpty: () => this.choosing.isEmpty,
-      help: () => this.timeline.openHelp(this.button("help-button")),
-      fold: () => this.timeline.toggleFolding(),
+      help: () => this.timeline.help.toggle(this.button("help-button")),
+      fold: () => this.timeline.commands.run("fold"),
       full: this.full,
     };
     listenToDashKeys(root, ended, keys, options.live === null);
@@ -313,7 +317,7 @@ export class DashApp {
     const { signal: ended } = options;
     react(traits.choice, () => this.arrange(), ended);
     react(traits.height, () => this.fit.fit(true), ended);
-    react(traits.folded, (folded) => this.timeline.setFolded(folded === true), ended);
+    react(traits.folded, (folded) => this.timeline.folding.set(folded === true, false), ended);
     react(
       () => [choosing.chosen.value, choosing.scope.value, traits.metric.value],
       () => panes.refresh(),
@@ -321,7 +325,7 @@ export class DashApp {
     );
     react(
       () => this.selectionWords(),
-      (words) => this.timeline.saySelection(words),
+      (words) => this.timeline.status.say("area", words),
       ended,
     );
   }
@@ -400,7 +404,8 @@ export class DashApp {
     const { live, signal: ended } = this.options;
     if (live === null || this.fetches || ended.aborted) return;
     this.fetches = true;
-    react(live.offline.progress, (now) => this.timeline.sayAside(progressWords(now)), ended);
+    const { aside } = this.timeline.status;
+    react(live.offline.progress, (now) => (aside.value = progressWords(now)), ended);
     live.offline.start();
   }
 
@@ -415,7 +420,7 @@ export class DashApp {
 
   private async copy(text: string, what: string): Promise<void> {
     const words = await copyWords(text, what, this.root);
-    if (!this.options.signal.aborted) this.timeline.flash([words]);
+    if (!this.options.signal.aborted) this.timeline.status.flash([words]);
   }
 
   /** Show an error in the widget. */
@@ -453,7 +458,7 @@ class TimelineFit {
     const { timeline, board, given, isCalm } = this.ways;
     if (!anew && this.fitted && !isCalm()) return;
     this.fitted = true;
-    const needed = Math.min(Math.max(timeline.naturalHeight, LEAST_PX), MOST_PX);
+    const needed = Math.min(Math.max(timeline.ctx.stage.contentHeight(), LEAST_PX), MOST_PX);
     const most = Math.max(needed * STRETCH, ROOMY_PX);
     const all = board.roomInFull("timeline", this.heightOf);
     const room = timeline.height + board.roomBeside("timeline", this.heightOf);

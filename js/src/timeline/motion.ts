@@ -1,8 +1,8 @@
 /** Arithmetic of gestures: drags, pinches, wheels, held keys. */
 
 import type { Slice, Span } from "../protocol/source";
-import { axisWidth, type Context } from "./context";
-import type { Navigation } from "./navigation";
+import { focused } from "../ui/dom";
+import type { TimelineApp } from "./view";
 
 /** A press that moves less than this is a click. */
 export const DRAG_PX = 4;
@@ -64,27 +64,18 @@ export function pinchedSpan(
   return [start, start + perPixel * width];
 }
 
-interface Edge {
-  time: number;
-  distance: number;
-}
-
 /** The event edge nearest to a time, within a tolerance. */
 export function nearestEdge(
   time: number,
   slices: readonly Pick<Slice, "start" | "dur">[],
   tolerance: number,
 ): number | null {
-  let best: Edge | null = null;
-  for (const slice of slices) {
-    for (const edge of [slice.start, slice.start + slice.dur]) {
-      const distance = Math.abs(edge - time);
-      if (distance <= tolerance && (best === null || distance < best.distance)) {
-        best = { time: edge, distance };
-      }
-    }
-  }
-  return best?.time ?? null;
+  const distance = (edge: number): number => Math.abs(edge - time);
+  const [nearest = null] = slices
+    .flatMap(({ start, dur }) => [start, start + dur])
+    .filter((edge) => distance(edge) <= tolerance)
+    .sort((a, b) => distance(a) - distance(b));
+  return nearest;
 }
 
 /** Return the edge of a window that is within reach of an x position. */
@@ -110,16 +101,10 @@ export function ordered(a: number, b: number): Span {
 const END_MS = 140;
 const HINTS = 3;
 
-interface WheelParts {
-  ctx: Context;
-  nav: Navigation;
-  hasFocus(): boolean;
-  /** Show how to zoom, after a plain turn of the wheel that went to the page. */
-  hint(): void;
-}
+type WheelParts = Pick<TimelineApp, "ctx" | "nav" | "status">;
 
-export function listenToWheel(parts: WheelParts): void {
-  const { ctx, nav } = parts;
+export function listenToWheel({ ctx, nav, status }: WheelParts): void {
+  const { root, stage, signal } = ctx;
   let turning = 0;
   let hints = HINTS;
   const keepTurning = (): void => {
@@ -130,39 +115,39 @@ export function listenToWheel(parts: WheelParts): void {
       nav.end();
     }, END_MS);
   };
-  ctx.signal.addEventListener("abort", () => clearTimeout(turning), { once: true });
+  signal.addEventListener("abort", () => clearTimeout(turning), { once: true });
 
   const turn = (event: WheelEvent): boolean => {
     const action: WheelAction = wheelAction(event);
     if (action.do === "rows") {
       // At the end of the rows the page scrolls.
-      if (parts.hasFocus() && ctx.stage.scrollBy(action.pixels)) return true;
+      if (root.contains(focused(root)) && stage.scrollBy(action.pixels)) return true;
       if (action.pixels !== 0 && hints > 0) {
         hints -= 1;
-        parts.hint();
+        status.flash([{ key: "Ctrl" }, " + scroll to zoom"]);
       }
       return false;
     }
     keepTurning();
     if (action.do === "zoom") {
-      const x = event.clientX - ctx.stage.el.getBoundingClientRect().left;
+      const x = event.clientX - stage.el.getBoundingClientRect().left;
       const [start, end] = nav.view();
-      nav.zoomBy(action.factor, Math.min(Math.max(ctx.stage.timeAt(x), start), end));
+      nav.zoomBy(action.factor, Math.min(Math.max(stage.timeAt(x), start), end));
     } else {
-      nav.panBy(action.pixels / Math.max(axisWidth(ctx), 1));
+      nav.panBy(action.pixels / ctx.axisWidth);
     }
     hints = 0;
     return true;
   };
 
-  ctx.stage.el.addEventListener(
+  stage.el.addEventListener(
     "wheel",
     (event) => {
       if (!turn(event)) return;
       event.preventDefault();
       event.stopPropagation();
     },
-    { signal: ctx.signal, passive: false },
+    { signal, passive: false },
   );
 }
 

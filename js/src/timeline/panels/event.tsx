@@ -37,36 +37,21 @@ import {
   formatValue,
   plural,
 } from "../../ui/formats";
-import type { Picked } from "../selected_event";
-import { eventCode, lastOf, waitsWords } from "../text";
+import { cutWords, eventCode, lastOf, waitsWords } from "../text";
+import type { PanelControl } from "./panels";
 
 /** Arrows listed one by one; a graph launch has thousands. */
 const FLOWS_SHOWN = 4;
 const PARENTS_SHOWN = 2;
 
-interface EventLook {
-  picked: Picked;
-  /** Process and track, as the rows name them. */
-  place: string;
-  /** Parts of the event that the window of an export kept. */
-  cut: string;
-  /** Switch to the selected window; null if there is none. */
-  showArea: (() => void) | null;
-  close(): void;
-  go(brief: Brief): void;
-  /** Show an event given by rank and id. */
-  goTo(rank: number, id: number): void;
-  zoom(): void;
-  selectName(): void;
-  selectIds(rank: number, ids: readonly number[]): void;
-  exportWindow(anchor: HTMLElement): void;
-  retry(): void;
-  copy: Copy;
+interface Look {
+  panels: PanelControl;
 }
 
-export function EventPanel(look: EventLook) {
-  const { picked, showArea, copy } = look;
-  const { brief, detail, collective, error } = picked;
+export function EventPanel({ panels }: Look) {
+  const { picking } = panels.app;
+  const { copy, hasArea } = panels;
+  const { brief, detail, collective, error } = picking.now.value;
   const name = detail?.event.name ?? brief?.name ?? "";
   return (
     <div class="hta-panel hta-details">
@@ -76,11 +61,11 @@ export function EventPanel(look: EventLook) {
           <h3 class="hta-short" title={brief?.name}>
             {brief?.short ?? "Event"}
           </h3>
-          {showArea !== null && <Tabs current="event" other={showArea} />}
-          <CloseButton close={look.close} words={showArea === null ? "selected" : ""} />
+          {hasArea && <Tabs current="event" other={() => panels.show("area")} />}
+          <CloseButton close={() => panels.close()} words={hasArea ? "" : "selected"} />
         </div>
         {error !== null ? (
-          <Failure title="The event cannot be shown" error={error} retry={look.retry} />
+          <Failure title="The event cannot be shown" error={error} retry={() => picking.retry()} />
         ) : brief === null ? (
           <p class="hta-note">Loading the event…</p>
         ) : (
@@ -89,13 +74,17 @@ export function EventPanel(look: EventLook) {
               <code title={name}>{name}</code>
               <CopyButton copy={copy} text={() => name} what="the full name" />
             </div>
-            <EventFacts {...look} brief={brief} />
+            <EventFacts panels={panels} brief={brief} />
           </>
         )}
       </div>
       <div class="hta-column hta-compare">
         {brief === null ? null : collective !== null ? (
-          <CollectivePanel collective={collective} own={brief.rank} go={look.goTo} />
+          <CollectivePanel
+            collective={collective}
+            own={brief.rank}
+            go={(rank, id) => picking.pick({ rank, table: "events", id }, null)}
+          />
         ) : detail !== null ? (
           <Histogram detail={detail} />
         ) : (
@@ -109,21 +98,24 @@ export function EventPanel(look: EventLook) {
       </div>
       <div class="hta-column hta-rest">
         <Arguments detail={detail} copy={copy} />
-        {brief !== null && <Actions {...look} brief={brief} count={detail?.same?.count} />}
+        {brief !== null && <Actions panels={panels} brief={brief} />}
       </div>
     </div>
   );
 }
 
-function EventFacts(look: EventLook & { brief: Brief }) {
-  const { brief, place, cut, go, picked } = look;
-  const { detail } = picked;
+function EventFacts({ panels, brief }: Look & { brief: Brief }) {
+  const { ctx, picking } = panels.app;
+  const { detail, collective } = picking.now.value;
+  const go = (other: Brief): void => picking.go(other);
   const event = detail?.event ?? brief;
   /** Lists of an event that are shown in full. */
   const all = useSignal({ of: "", flows: false, parents: false });
   const of = `${brief.rank}/${brief.table}/${brief.id}`;
   const open = all.value.of === of ? all.value : { of, flows: false, parents: false };
-  const where = `rank ${event.rank}${place === "" ? "" : ` · ${place}`}`;
+  const track = ctx.lanes.at(brief.lane)?.track;
+  const where = [`rank ${event.rank}`, track?.process, track?.label].filter(Boolean).join(" · ");
+  const cut = cutWords(brief, ctx.scene);
   const rows: Fact[] = [
     { name: "Start", value: formatTime(event.start), title: formatExact(event.start) },
     { name: "Duration", value: formatDuration(event.dur), title: formatExact(event.dur) },
@@ -159,11 +151,11 @@ function EventFacts(look: EventLook & { brief: Brief }) {
     chain("Module", modules);
     chain("Python", frames);
   }
-  rows.push(...callRows(rank, picked.collective));
+  rows.push(...callRows(rank, collective));
   if (kernels !== null) {
     const { count, dur, delay, ids } = kernels;
     const figures = `${plural(count, "event")} on the device, ${formatDuration(dur)} in all, median launch delay ${formatDuration(delay)}`;
-    const select = (): void => look.selectIds(rank, ids ?? []);
+    const select = (): void => picking.selectIds(rank, ids ?? []);
     const link = <Link text="select" title="Select the events on the device" press={select} />;
     const value = [figures, ids !== null && [" · ", link]];
     rows.push({ name: "Launched", value, title: figures, look: "wrapped" });
@@ -255,18 +247,19 @@ function Arguments({ detail, copy }: { detail: EventDetail | null; copy: Copy })
   );
 }
 
-function Actions(look: EventLook & { brief: Brief; count: number | undefined }) {
-  const { brief, count } = look;
+function Actions({ panels, brief }: Look & { brief: Brief }) {
+  const { nav, picking } = panels.app;
+  const count = picking.detail?.same?.count;
   const all = count === undefined ? "All of this name" : `All ${formatCount(count)} of this name`;
   return (
     <div class="hta-doings">
-      <Button text="Zoom to it" keys="F" showKey press={look.zoom} />
-      <Button text={all} press={look.selectName} />
-      <Button text="Copy as Python" press={() => look.copy(eventCode(brief), "Python")} />
+      <Button text="Zoom to it" keys="F" showKey press={() => nav.toggleZoom(picking.target())} />
+      <Button text={all} press={() => picking.selectName()} />
+      <Button text="Copy as Python" press={() => panels.copy(eventCode(brief), "Python")} />
       <Button
         text="Export window…"
         keys="X"
-        press={({ currentTarget }) => look.exportWindow(currentTarget as HTMLElement)}
+        press={({ currentTarget }) => panels.openExport(currentTarget as HTMLElement)}
       />
     </div>
   );
