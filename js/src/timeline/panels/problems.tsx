@@ -15,7 +15,9 @@ export function ProblemsPanel({ scene, close }: { scene: Scene; close(): void })
       </div>
       <div class="hta-scroll" tabIndex={0} role="group" aria-label="Problems">
         {lines.length === 0 ? (
-          <p>Nothing was skipped, repaired or guessed: every event of the files is here.</p>
+          <p class="hta-pad">
+            Nothing was skipped, repaired or guessed: every event of the files is here.
+          </p>
         ) : (
           <ProblemTable lines={lines} />
         )}
