@@ -138,7 +138,7 @@ export class Commands {
   /** Fold or unfold the group of the row under the pointer, else of the selected event's row. */
   private foldGroup(): boolean {
     const { folding, hover, picking, rows, status } = this.app;
-    if (rows.alike === null) return false;
+    if (rows.alike.value === null) return false;
     const rank = hover.row?.rank ?? picking.brief?.rank ?? null;
     if (rank === null || !folding.toggleGroup(rank)) {
       status.flash([

@@ -203,7 +203,8 @@ export class Hover {
   }
 
   private rowLines(row: RowInfo): TipLine[] {
-    const { alike, roomy } = this.app.rows;
+    const { value: alike } = this.app.rows.alike;
+    const { value: roomy } = this.app.rows.roomy;
     const rank = this.app.ctx.lanes.rank(row.rank);
     if (row.track !== null) {
       const { track } = row;

@@ -242,7 +242,7 @@ export class Pointer {
       if (hit.badge === true && hit.row !== null && folding.toggleGroup(hit.row.rank)) return;
       if (hit.row === null) return;
       if (hit.row.track === null) rows.toggle(hit.row.rank);
-      else if (hit.row.thin !== undefined || rows.roomy) rows.toggleRoomy();
+      else if (hit.row.thin !== undefined || rows.roomy.value) rows.toggleRoomy();
       return;
     }
     if (hit.region === "minimap") {

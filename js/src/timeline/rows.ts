@@ -30,21 +30,38 @@ export class Rows {
   readonly now = signal<readonly RowInfo[]>([]);
   /** Text of the filter while it is typed; the last valid one filters. */
   readonly typed = signal("");
-  open: ReadonlySet<number>;
   /** Groups of similar ranks folded into rows; null if none are folded. */
-  alike: Alike | null = null;
-  /** Ranks that were chosen elsewhere; null shows all. */
-  only: ReadonlySet<number> | null = null;
+  readonly alike = signal<Alike | null>(null);
   /** Lanes without events in view keep their height. */
-  roomy = false;
+  readonly roomy = signal(false);
+  private readonly open;
+  /** Ranks that were chosen elsewhere; null shows all. */
+  private readonly only = signal<ReadonlySet<number> | null>(null);
   private readonly valid = signal("");
   private openedAlone: number | null = null;
 
   constructor(private readonly ctx: Context) {
-    const only = ctx.scene.ranks.length === 1 ? ctx.scene.ranks[0] : undefined;
-    this.open = new Set(only === undefined ? [] : [only.rank]);
-    this.push();
-    ctx.stage.onRows(() => (this.now.value = ctx.stage.rows()));
+    const { stage, shared, scene } = ctx;
+    const only = scene.ranks.length === 1 ? [scene.ranks[0]!.rank] : [];
+    this.open = signal<ReadonlySet<number>>(new Set(only));
+    const pinned = computed(() => shared.now.value.pinned);
+    const follow = (): void => void (this.now.value = stage.rows());
+    react(
+      () => ({
+        open: this.open.value,
+        pinned: pinned.value,
+        filter: this.filter,
+        alike: this.alike.value,
+        only: this.only.value,
+        roomy: this.roomy.value,
+      }),
+      (state) => {
+        stage.setRows(state);
+        follow();
+      },
+      ctx.signal,
+    );
+    stage.onRows(follow);
   }
 
   get filter(): string {
@@ -58,50 +75,32 @@ export class Rows {
 
   /** Give empty lanes their full height, or make them thin. */
   toggleRoomy(): void {
-    this.roomy = !this.roomy;
-    this.push();
+    this.roomy.value = !this.roomy.value;
   }
 
   /** Ranks that have a row, or are folded into one; null for all of the job. */
   get shown(): readonly number[] | null {
+    const only = this.only.value;
     const ranks = this.now.value.flatMap(({ rank, like = [rank] }) => like);
-    const shown = new Set(ranks.filter((rank) => this.only?.has(rank) !== false));
+    const shown = new Set(ranks.filter((rank) => only?.has(rank) !== false));
     if (shown.size === 0 || shown.size >= this.ctx.scene.ranks.length) return null;
     return [...shown].sort((a, b) => a - b);
   }
 
-  /** Pass the state to the stage. */
-  push(): void {
-    const { stage, shared } = this.ctx;
-    stage.setRows({
-      open: this.open,
-      pinned: shared.state.pinned,
-      filter: this.filter,
-      alike: this.alike,
-      only: this.only,
-      roomy: this.roomy,
-    });
-    this.now.value = stage.rows();
-  }
-
-  fold(alike: Alike | null): void {
-    if (alike === null && this.alike === null) return;
-    this.alike = alike;
-    this.push();
-  }
-
   /** Show only these ranks. */
   showOnly(ranks: readonly number[] | null): void {
-    if (same(ranks, this.only === null ? null : [...this.only])) return;
-    this.only = ranks === null ? null : new Set(ranks);
-    const open = new Set(this.open);
+    const { only } = this;
+    if (same(ranks, only.value && [...only.value])) return;
+    const open = new Set(this.open.value);
     if (this.openedAlone !== null) open.delete(this.openedAlone);
     // A single rank has room to show its tracks.
     const alone = ranks?.length === 1 ? ranks[0]! : null;
-    this.openedAlone = alone === null || this.open.has(alone) ? null : alone;
+    this.openedAlone = alone === null || this.open.value.has(alone) ? null : alone;
     if (alone !== null) open.add(alone);
-    this.open = open;
-    this.push();
+    batch(() => {
+      only.value = ranks && new Set(ranks);
+      this.open.value = open;
+    });
   }
 
   isOpen(rank: number): boolean {
@@ -109,24 +108,22 @@ export class Rows {
   }
 
   toggle(rank: number): void {
-    this.open = toggled(this.open, rank);
-    this.push();
+    this.open.value = toggled(this.open.value, rank);
   }
 
   /** Open all ranks, or close all if all are open. */
   toggleAll(): void {
+    const { open, alike } = this;
     const ranks = this.ctx.scene.ranks
       .map(({ rank }) => rank)
-      .filter((rank) => this.alike?.hidden.has(rank) !== true);
-    this.open = ranks.every((rank) => this.open.has(rank)) ? new Set() : new Set(ranks);
-    this.push();
+      .filter((rank) => alike.value?.hidden.has(rank) !== true);
+    open.value = new Set(ranks.every((rank) => open.value.has(rank)) ? [] : ranks);
   }
 
   setFilter(text: string): void {
     this.typed.value = text;
     if (text === this.filter || filterError(text) !== null) return;
     this.valid.value = text;
-    this.push();
   }
 
   togglePin(row: Pick<RowInfo, "rank" | "track">): boolean {
@@ -134,7 +131,6 @@ export class Rows {
     const pinned = this.ctx.shared.state.pinned;
     const on = !pinned.includes(name);
     this.ctx.shared.set({ pinned: on ? [...pinned, name] : pinned.filter((one) => one !== name) });
-    this.push();
     return on;
   }
 
@@ -148,7 +144,7 @@ export class Rows {
     const folded = this.ctx.foldedLane(lane);
     if (folded !== null && stage.reveal(folded)) return true;
     const rank = lanes.at(lane)?.rank.rank;
-    if (rank === undefined || this.open.has(rank)) return false;
+    if (rank === undefined || this.open.value.has(rank)) return false;
     this.toggle(rank);
     return stage.reveal(lane);
   }
@@ -163,8 +159,7 @@ export class Rows {
   /** Drop ranks that the new scene lacks. */
   renew(): void {
     const known = new Set(this.ctx.scene.ranks.map((rank) => rank.rank));
-    this.open = new Set([...this.open].filter((rank) => known.has(rank)));
-    this.push();
+    this.open.value = new Set([...this.open.value].filter((rank) => known.has(rank)));
   }
 }
 
@@ -261,7 +256,7 @@ export class Folding {
     ctx.source.onReply((op) => {
       if (op === "stats") this.ready();
     });
-    react(this.alike, (alike) => rows.fold(alike), ctx.signal);
+    react(this.alike, (alike) => (rows.alike.value = alike), ctx.signal);
   }
 
   /** Whether the reply had no groups of similar ranks. */

@@ -156,27 +156,17 @@ export function SearchBox({ search, narrow }: { search: Search; narrow: Readonly
   return (
     <div class="hta-search-place">
       {narrow.value ? (
-        <SearchOpener search={search} />
+        <Opener
+          icon="search"
+          name="Search names"
+          keys="/"
+          class={search.typed.value === "" ? "" : "hta-on"}
+          content={(close) => <SearchField search={search} close={close} isWide />}
+        />
       ) : (
         <SearchField search={search} close={() => undefined} />
       )}
     </div>
-  );
-}
-
-function SearchOpener({ search }: { search: Search }) {
-  return (
-    <Opener
-      icon="search"
-      name="Search names"
-      keys="/"
-      class={search.typed.value === "" ? "" : "hta-on"}
-      content={(close) => (
-        <div class="hta-search-sheet">
-          <SearchField search={search} close={close} isWide />
-        </div>
-      )}
-    />
   );
 }
 

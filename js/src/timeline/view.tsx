@@ -275,7 +275,6 @@ export class TimelineApp {
   /** Show the shared state. */
   private show(keys: ReadonlySet<Key>, animate: boolean): void {
     if (keys.has("view")) this.nav.follow(this.ctx.shared.state.view, animate);
-    if (keys.has("pinned")) this.rows.push();
     if (keys.has("search")) this.search.follow();
     if (keys.has("selected_event")) this.picking.follow();
   }
