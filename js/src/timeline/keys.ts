@@ -146,15 +146,11 @@ const BINDINGS = [
 
 export type Command = (typeof BINDINGS)[number]["command"] | "bookmark-go" | "bookmark-set";
 
-export interface KeyPress {
-  key: string;
-  code: string;
-  ctrlKey: boolean;
-  metaKey: boolean;
-  altKey: boolean;
-  shiftKey: boolean;
-  getModifierState?(name: string): boolean;
-}
+export type KeyPress = Pick<
+  KeyboardEvent,
+  "key" | "code" | "ctrlKey" | "metaKey" | "altKey" | "shiftKey"
+> &
+  Partial<Pick<KeyboardEvent, "getModifierState">>;
 
 export interface Match {
   command: Command;

@@ -10,25 +10,19 @@ export const SNAP_PX = 15;
 /** Distance to an edge of a selection or of the minimap's frame at which the pointer grabs it. */
 export const EDGE_PX = 5;
 
-export interface WheelTurn {
-  deltaX: number;
-  deltaY: number;
-  /** 0 pixels, 1 lines, 2 pages. */
-  deltaMode: number;
-  ctrlKey: boolean;
-  metaKey: boolean;
-  shiftKey: boolean;
-}
+export type WheelTurn = Pick<
+  WheelEvent,
+  "deltaX" | "deltaY" | "deltaMode" | "ctrlKey" | "metaKey" | "shiftKey"
+>;
 
-type WheelAction =
-  { do: "zoom"; factor: number } | { do: "pan"; pixels: number } | { do: "rows"; pixels: number };
+type WheelAction = { do: "zoom"; factor: number } | { do: "pan" | "rows"; pixels: number };
 
-const LINE_PX = 16;
-const PAGE_PX = 240;
+/** Length of the wheel's units by `deltaMode`: pixels, lines, pages. */
+const UNIT_PX: readonly number[] = [1, 16, 240];
 
 /** `factor` above 1 zooms in. */
 export function wheelAction(turn: WheelTurn): WheelAction {
-  const unit = turn.deltaMode === 1 ? LINE_PX : turn.deltaMode === 2 ? PAGE_PX : 1;
+  const unit = UNIT_PX[turn.deltaMode] ?? 1;
   const x = turn.deltaX * unit;
   const y = turn.deltaY * unit;
   if (turn.ctrlKey || turn.metaKey) {
@@ -37,9 +31,8 @@ export function wheelAction(turn: WheelTurn): WheelAction {
     const power = Math.min(Math.max(-y * gain, -0.7), 0.7);
     return { do: "zoom", factor: Math.exp(power) };
   }
-  if (turn.shiftKey) return { do: "pan", pixels: Math.abs(x) > Math.abs(y) ? x : y };
   if (Math.abs(x) > Math.abs(y)) return { do: "pan", pixels: x };
-  return { do: "rows", pixels: y };
+  return { do: turn.shiftKey ? "pan" : "rows", pixels: y };
 }
 
 /** The window after it was dragged by `pixels` to the right. */
@@ -56,8 +49,8 @@ export function pinchedSpan(
   to: readonly [number, number],
 ): Span {
   const scale = (span[1] - span[0]) / Math.max(width, 1);
-  const [left, right] = from[0] <= from[1] ? from : [from[1], from[0]];
-  const [newLeft, newRight] = to[0] <= to[1] ? to : [to[1], to[0]];
+  const [left, right] = ordered(...from);
+  const [newLeft, newRight] = ordered(...to);
   const times = Math.max(right - left, 8) * scale;
   const perPixel = times / Math.max(newRight - newLeft, 8);
   const start = span[0] + left * scale - newLeft * perPixel;

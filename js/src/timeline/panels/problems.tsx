@@ -90,11 +90,6 @@ export function problemLines(scene: Scene): ProblemLine[] {
 }
 
 function filesText(files: readonly string[]): string {
-  const only = files.length === 1 ? files[0] : undefined;
-  if (only !== undefined) return lastPart(only);
-  return files.length === 0 ? "–" : plural(files.length, "file");
-}
-
-function lastPart(path: string): string {
-  return path.split(/[\\/]/).at(-1) ?? path;
+  const [only = "–", ...others] = files;
+  return others.length === 0 ? only.split(/[\\/]/).at(-1)! : plural(files.length, "file");
 }
