@@ -1,6 +1,6 @@
 /** The status line and the state of the connection. */
 
-import { computed, type ReadonlySignal, signal, useSignal } from "@preact/signals";
+import { computed, signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { HybridSource, Progress } from "../connection/answering";
 import { same } from "../connection/store";
@@ -74,8 +74,6 @@ export function clockWords(
 
 export type Clock = "recorded" | "fitted";
 
-const SILENT: Words = [];
-
 export class StatusLine {
   /** Text for work in the background. */
   readonly aside = signal("");
@@ -92,7 +90,7 @@ export class StatusLine {
   private readonly said = signal<Partial<Record<Layer, Words>>>({});
   private readonly layer = computed(() => LAYERS.find((one) => one in this.said.value));
   /** The most urgent message. */
-  readonly words = computed(() => this.said.value[this.layer.value ?? "view"] ?? SILENT);
+  readonly words = computed(() => this.said.value[this.layer.value ?? "view"] ?? []);
   readonly hasHint = computed(
     () => this.hinting.value && this.layer.value !== "flash" && this.layer.value !== "brush",
   );
@@ -141,7 +139,7 @@ export function Status({ line }: { line: StatusLine }) {
       <div class="hta-hidden" role="status" aria-live="polite">
         {line.spoken}
       </div>
-      <Aside text={line.aside} />
+      {line.aside.value !== "" && <span class="hta-note">{line.aside}</span>}
       <RanksShown line={line} />
       <ClockBadge line={line} />
       <TruthBadge line={line} />
@@ -160,10 +158,6 @@ function Message({ line }: { line: StatusLine }) {
       {line.hasHint.value && <Hint key={text} />}
     </div>
   );
-}
-
-function Aside({ text }: { text: ReadonlySignal<string> }) {
-  return text.value === "" ? null : <span class="hta-note">{text}</span>;
 }
 
 /** The longest hint that does not truncate the message before it; the shortest one always. */
@@ -272,27 +266,19 @@ function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
 
 // Origin of replies as text: the kernel, or the data stored in the page.
 
-export function kernelSays(source: HybridSource): KernelSays | null {
-  const { status, holds, words } = source;
-  const { who, badge, free, again } = words;
+export function kernelSays({ status, holds, words }: HybridSource): KernelSays | null {
   if (status === "live") return null;
+  const { who, badge, free, again } = words;
   const isGone = status === "none";
+  const state = isGone ? "gone" : "busy";
   if (isGone ? holds === "nothing" : holds !== "all") {
-    return {
-      badge: `${badge} ${isGone ? "gone" : "busy"}`,
-      words: isGone
-        ? [`${who} is gone, and the page holds no data yet. ${again}`]
-        : [`Zoom and pan work; detail follows when ${free}.`],
-      isWarning: true,
-    };
+    const text = isGone
+      ? `${who} is gone, and the page holds no data yet. ${again}`
+      : `Zoom and pan work; detail follows when ${free}.`;
+    return { badge: `${badge} ${state}`, words: [text], isWarning: true };
   }
-  return {
-    badge: `${badge} ${isGone ? "gone" : "busy"} · page data`,
-    words: [
-      `${who} is ${isGone ? "gone" : "busy"}. The page answers from what it holds.${isGone ? ` ${again}` : ""}`,
-    ],
-    isWarning: !isGone,
-  };
+  const text = `${who} is ${state}. The page answers from what it holds.${isGone ? ` ${again}` : ""}`;
+  return { badge: `${badge} ${state} · page data`, words: [text], isWarning: !isGone };
 }
 
 /** Progress of fetching the page's offline data; "" if there is nothing to report. */

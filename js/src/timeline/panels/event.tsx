@@ -297,37 +297,30 @@ function stepWords(step: number, category: string | null): string {
 export function alongBins(edges: readonly number[], value: number): number {
   const bins = edges.length - 1;
   if (bins < 1) return 0;
-  for (let bin = 0; bin < bins; bin += 1) {
-    const low = edges[bin] ?? 0;
-    const high = edges[bin + 1] ?? 0;
-    if (value > high && bin < bins - 1) continue;
-    const within = high > low ? (value - low) / (high - low) : 0.5;
-    return (bin + Math.min(Math.max(within, 0), 1)) / bins;
-  }
-  return 1;
+  const ends = edges.slice(1, -1).findIndex((end) => value <= end);
+  const bin = ends < 0 ? bins - 1 : ends;
+  const [low, high] = [edges[bin]!, edges[bin + 1]!];
+  const within = high > low ? (value - low) / (high - low) : 0.5;
+  return (bin + Math.min(Math.max(within, 0), 1)) / bins;
 }
 
 /** The finding as text. */
 export function histogramWords(same: SameName, dur: number): string {
-  const range =
-    same.min === same.max
-      ? `all ${formatDuration(same.min)}`
-      : `${formatRange(same.min, same.max)}, median ${formatDuration(same.median)}`;
-  const ratio = same.median > 0 ? dur / same.median : 1;
+  const { min, max, median } = same;
+  const events = plural(same.count, "event");
+  if (min === max) return `${events}, all ${formatDuration(min)}`;
+  const ratio = median > 0 ? dur / median : 1;
   const against =
     ratio >= 2
-      ? `; this one ${formatValue(Number(ratio.toPrecision(2)))}× the median`
-      : `; this one ${formatShareDelta(ratio - 1)}`;
-  return `${plural(same.count, "event")}, ${range}${same.min === same.max ? "" : against}`;
+      ? `${formatValue(Number(ratio.toPrecision(2)))}× the median`
+      : formatShareDelta(ratio - 1);
+  return `${events}, ${formatRange(min, max)}, median ${formatDuration(median)}; this one ${against}`;
 }
 
 function Histogram({ detail: { event, same } }: { detail: EventDetail }) {
-  const words =
-    same === null || same.count === 0
-      ? "Not known."
-      : same.count === 1
-        ? `The only event of this name on rank ${event.rank}.`
-        : histogramWords(same, event.dur);
+  let words = "Not known.";
+  if (same?.count === 1) words = `The only event of this name on rank ${event.rank}.`;
+  else if (same !== null && same.count > 1) words = histogramWords(same, event.dur);
   return (
     <div class="hta-histogram">
       <h3>{`This name on rank ${event.rank}`}</h3>
