@@ -6,6 +6,7 @@ import type { Brief, PairEvents, SelectionJson, SharedState, Slice } from "../pr
 import { throttle } from "../timeline/context";
 import type { TimelineApp } from "../timeline/view";
 import { plural } from "../ui/formats";
+import { react } from "../ui/react";
 import { noteOf } from "../ui/text";
 import { type Line, partnerView, piecesOf, toCommon, toOwn } from "./align";
 import type { Context } from "./context";
@@ -35,7 +36,7 @@ const FOLLOWED = ["search", "color"] as const;
 
 export class Link {
   readonly history = new PairHistory(
-    (side, way) => this.apps[side].led.shared[way](),
+    (side, way) => this.apps[side].ctx.shared[way](),
     (walk) => this.together(walk),
   );
   private leader: Side = 0;
@@ -65,7 +66,7 @@ export class Link {
 
   private watch(side: Side): void {
     const { states, signal } = this.ctx.options;
-    const { led } = this.apps[side];
+    const app = this.apps[side];
     const model = states[side];
     const listen = (key: string, listener: () => void): void =>
       listenTo(model, `change:${key}`, listener, signal);
@@ -73,8 +74,8 @@ export class Link {
       listen(key, () => {
         if (!this.quiet) listener();
       });
-    led.onHover((slice) => void this.hover(side, slice));
-    this.apps[side].onView(() => {
+    react(app.hover.hovered, (slice) => void this.hover(side, slice), signal);
+    app.onView(() => {
       if (!this.quiet && this.leader === side) this.follow(side);
       this.moved();
     });
@@ -86,7 +87,7 @@ export class Link {
     unlessQuiet("selected_event", () => void this.pick(side));
     for (const key of FOLLOWED) {
       unlessQuiet(key, () => {
-        if (this.ctx.coupled.value) this.write(other(side), { [key]: led.shared.state[key] });
+        if (this.ctx.coupled.value) this.write(other(side), { [key]: app.ctx.shared.state[key] });
       });
     }
     let last = readHistory(model.get("_history"));
@@ -128,12 +129,12 @@ export class Link {
     const { line } = this;
     if (line === null || this.quiet || !this.ctx.coupled.value) return;
     const to = other(side);
-    const [start, end] = partnerView(line, side, this.apps[side].led.stage.view());
+    const [start, end] = partnerView(line, side, this.apps[side].ctx.stage.view());
     const view: [number, number] = [
       Math.floor(start),
       Math.max(Math.ceil(end), Math.floor(start) + 1),
     ];
-    this.quietly(() => this.apps[to].led.showView(view));
+    this.quietly(() => this.apps[to].nav.follow(view, false));
     this.write(to, { view });
   }
 
@@ -144,14 +145,14 @@ export class Link {
 
   /** Change values of one side without its partner following. */
   write(side: Side, patch: Patch): void {
-    this.quietly(() => this.apps[side].led.shared.follow(patch));
+    this.quietly(() => this.apps[side].ctx.shared.follow(patch));
   }
 
   /** Change both sides in one act; neither leads the other. */
   private together(act: () => void): void {
     this.quietly(() => {
       act();
-      for (const { led } of this.apps) led.showView(led.shared.state.view);
+      for (const { nav } of this.apps) nav.showState();
     });
     this.moved();
   }
@@ -175,7 +176,7 @@ export class Link {
 
   /** End an unfinished gesture: it is an entry before the next one. */
   private settle(): void {
-    for (const app of this.apps) app.settle();
+    for (const { ctx } of this.apps) ctx.shared.flush();
   }
 
   /** Record a choice outside the timelines, with its changes on both, as one entry. */
@@ -183,7 +184,7 @@ export class Link {
     this.settle();
     const name = `${Date.now()}/${Math.random()}`;
     const put = (): void =>
-      this.apps.forEach(({ led }, side) => led.shared.put(patches[side as Side], name));
+      this.apps.forEach(({ ctx }, side) => ctx.shared.put(patches[side as Side], name));
     this.history.one(() => this.together(put), turn);
   }
 
@@ -265,7 +266,7 @@ export class Link {
   private select(side: Side): void {
     if (!this.ctx.coupled.value) return;
     const { line } = this;
-    const { selection: given } = this.apps[side].led.shared.state;
+    const { selection: given } = this.apps[side].ctx.shared.state;
     const to = other(side);
     if (given === null || line === null) {
       this.write(to, { selection: null });
@@ -287,13 +288,13 @@ export class Link {
 
   /** Outline the partner of the event under the pointer, and describe the pair. */
   private async hover(side: Side, slice: Slice | null): Promise<void> {
-    const { led } = this.apps[side];
-    const { led: to } = this.apps[other(side)];
+    const { lanes } = this.apps[side].ctx;
+    const to = this.apps[other(side)];
     const { hovered } = this.lines;
     const key = slice === null ? "" : `${side}/${slice.lane}/${slice.id}`;
     this.hovering = key;
-    const rank = slice === null ? null : led.rankOf(slice.lane);
-    if (slice === null || rank === null) {
+    const place = slice === null ? null : lanes.at(slice.lane);
+    if (slice === null || place === null) {
       to.outline(null);
       hovered.value = null;
       return;
@@ -301,9 +302,12 @@ export class Link {
     await new Promise((done) => setTimeout(done, HOVER_MS));
     if (this.hovering !== key) return;
     try {
-      const { partner, pair } = await this.partnerOf(side, briefOf(slice, rank, "events"));
+      const { partner, pair } = await this.partnerOf(
+        side,
+        briefOf(slice, place.rank.rank, "events"),
+      );
       if (this.hovering !== key) return;
-      to.outline(partner, led.isSummary(slice.lane));
+      to.outline(partner, place.track === null);
       hovered.value = pair;
     } catch {
       // Lanes without events, such as waits, have no partners.
@@ -314,7 +318,7 @@ export class Link {
   /** Select the partner of the selected event, and align both. */
   private async pick(side: Side): Promise<void> {
     const { ctx, lines } = this;
-    const event = this.apps[side].led.shared.state.selected_event;
+    const event = this.apps[side].ctx.shared.state.selected_event;
     const to = other(side);
     if (event === null) {
       lines.selected.value = null;
@@ -383,7 +387,7 @@ export class Link {
       return;
     }
     const side: Side = ctx.swapped.value ? 1 : 0;
-    const [start, end] = this.apps[side].led.stage.view();
+    const [start, end] = this.apps[side].ctx.stage.view();
     const request = { of: side, start: Math.floor(start), end: Math.ceil(end), most: MOST_TIES };
     const { reply } = await ctx.options.source.ask("ties", request, ctx.options.signal);
     const { ties } = reply;

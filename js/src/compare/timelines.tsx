@@ -37,7 +37,7 @@ export class Timelines {
     this.apps = [this.makeTimeline(0), this.makeTimeline(1)];
     this.lines = new PairLines(
       ctx,
-      (place) => this.apps[this.sideAt(place)].led.stage,
+      (place) => this.apps[this.sideAt(place)].ctx.stage,
       () => void this.link.loadTies(),
     );
     this.link = new Link(ctx, this.apps, this.lines);
@@ -125,7 +125,7 @@ export class Timelines {
     this.why.value = why;
     this.el.classList.toggle("hta-diff-beside", beside);
     this.lines.flat.value = beside;
-    for (const { led } of this.apps) led.stage.setSlim(beside);
+    for (const { ctx } of this.apps) ctx.stage.setSlim(beside);
     return beside;
   }
 
@@ -136,11 +136,11 @@ export class Timelines {
   }
 
   openExport(side: Side, anchor: HTMLElement): void {
-    this.apps[side].openExport(anchor);
+    this.apps[side].panels.openExport(anchor);
   }
 
   sayAside(words: string): void {
-    for (const app of this.apps) app.sayAside(words);
+    for (const { status } of this.apps) status.aside.value = words;
   }
 
   private showOrder(): void {
@@ -158,7 +158,7 @@ export class Timelines {
     this.el.classList.toggle("hta-diff-by-change", byChange);
     const classes = byChange ? eventClasses(swapped.value) : null;
     for (const side of SIDES) {
-      const { stage, shared } = this.apps[side].led;
+      const { stage, shared } = this.apps[side].ctx;
       stage.setClasses(classes, this.counts.value !== null, this.parts.value?.[side] ?? null);
       if (colour.value !== "change" && shared.state.color !== colour.value) {
         this.link.write(side, { color: colour.value });
@@ -171,7 +171,7 @@ export class Timelines {
     const { states, signal: ended } = this.ctx.options;
     const take = (): void => {
       const chosen = this.ctx.colour.value;
-      const { color } = this.apps[side].led.shared.state;
+      const { color } = this.apps[side].ctx.shared.state;
       if (chosen === color || (chosen === "change" && color === "kind")) return;
       this.ctx.keep("color", color);
     };

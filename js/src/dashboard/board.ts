@@ -63,7 +63,7 @@ export class Board {
       const height = this.el.firstElementChild?.clientHeight ?? 0;
       timeline.height = Math.max(timeline.height + height - this.heightOf(own), LEAST_PX);
     } else {
-      const needed = Math.min(Math.max(timeline.naturalHeight, LEAST_PX), MOST_PX);
+      const needed = Math.min(Math.max(timeline.ctx.stage.contentHeight(), LEAST_PX), MOST_PX);
       const most = Math.max(needed * STRETCH, ROOMY_PX);
       const room = timeline.height + this.roomBeside("timeline");
       timeline.height = given.value ?? Math.max(needed, Math.min(room, most));

@@ -10,7 +10,8 @@ import { withTables } from "../formats/source";
 import { getOrMake } from "../protocol/maps";
 import { hasLateness } from "../protocol/scene";
 import type { PanelFrame, Scene, SelectionJson, Source, Span, ThemeName } from "../protocol/source";
-import type { FoldingNow, TimelineApp } from "../timeline/view";
+import type { FoldingNow } from "../timeline/rows";
+import type { TimelineApp } from "../timeline/view";
 import { copyWords } from "../ui/controls";
 import { detectTheme } from "../ui/host";
 import type { HeadlineFacts } from "./headline";
@@ -158,6 +159,6 @@ export class Context {
 
   async copy(text: string, what: string): Promise<void> {
     const words = await copyWords(text, what, this.root);
-    if (!this.signal.aborted) this.timeline.flash([words]);
+    if (!this.signal.aborted) this.timeline.status.flash([words]);
   }
 }

@@ -47,11 +47,11 @@ export function panelExports(ctx: Context, id: string): MenuItem[] {
 export function allExports(ctx: Context): MenuItem[] {
   const { timeline, headline, shown } = ctx;
   const svg = async (): Promise<Blob> =>
-    new Blob([await timeline.toSvg(headlineText(headline.value))], { type: "image/svg+xml" });
+    new Blob([await timeline.panels.svg(headlineText(headline.value))], { type: "image/svg+xml" });
   return [
     {
       text: "The selection as a trace…",
-      press: () => timeline.openExport(ctx.button("exporting")),
+      press: () => timeline.panels.openExport(ctx.button("exporting")),
     },
     { text: "Timeline: SVG of this view", press: () => save(ctx, "timeline.svg", svg()) },
     ...shown.value

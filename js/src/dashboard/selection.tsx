@@ -102,7 +102,9 @@ export function SelectionPanel({ ctx }: { ctx: Context }) {
           text="Export…"
           name="Export the selection as a trace"
           keys="X"
-          press={({ currentTarget }) => ctx.timeline.openExport(currentTarget as HTMLElement)}
+          press={({ currentTarget }) =>
+            ctx.timeline.panels.openExport(currentTarget as HTMLElement)
+          }
         />
       </div>
     </div>
@@ -213,17 +215,17 @@ export class Choosing {
   }
 
   undo(): void {
-    this.ctx.timeline.settle();
-    if (!this.shared.undo()) this.ctx.timeline.flash(["Nothing to undo."]);
+    this.ctx.timeline.ctx.shared.flush();
+    if (!this.shared.undo()) this.ctx.timeline.status.flash(["Nothing to undo."]);
   }
 
   redo(): void {
-    this.ctx.timeline.settle();
-    if (!this.shared.redo()) this.ctx.timeline.flash(["Nothing to redo."]);
+    this.ctx.timeline.ctx.shared.flush();
+    if (!this.shared.redo()) this.ctx.timeline.status.flash(["Nothing to redo."]);
   }
 
   private set(patch: Partial<SharedState>): void {
-    this.ctx.timeline.settle();
+    this.ctx.timeline.ctx.shared.flush();
     this.shared.set(patch);
     this.shared.flush();
   }

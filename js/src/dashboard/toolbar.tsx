@@ -76,7 +76,7 @@ export function DashToolbar({ ctx, full }: { ctx: Context; full: FullWindow }) {
             type="button"
             class={`hta-badge hta-problem-badge ${warn ? "hta-warn" : ""}`}
             title={truth.text}
-            onClick={({ currentTarget }) => ctx.timeline.openProblems(currentTarget)}
+            onClick={({ currentTarget }) => ctx.timeline.panels.openProblems(currentTarget)}
           >
             {warn && <Icon name="warn" />}
             <span>{plural(kinds, warn ? "problem" : "note")}</span>
@@ -91,7 +91,7 @@ export function DashToolbar({ ctx, full }: { ctx: Context; full: FullWindow }) {
           keys="U"
           class="hta-fold"
           on={folding.value.isOn}
-          press={() => ctx.timeline.toggleFolding()}
+          press={() => ctx.timeline.commands.run("fold")}
         />
       )}
       <MenuButton text={of} name={`Figures are of: ${of}`} items={scopes}>
@@ -122,7 +122,7 @@ export function DashToolbar({ ctx, full }: { ctx: Context; full: FullWindow }) {
         text="?"
         name="Keys and gestures"
         class="hta-help-button"
-        press={({ currentTarget }) => ctx.timeline.openHelp(currentTarget as HTMLElement)}
+        press={({ currentTarget }) => ctx.timeline.help.toggle(currentTarget as HTMLElement)}
       />
     </Toolbar>
   );

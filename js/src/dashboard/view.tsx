@@ -116,13 +116,17 @@ export class DashApp {
   private listen(): void {
     const { ctx, panes, board } = this;
     const { root, timeline, signal: ended } = ctx;
-    timeline.onFolding((now) => {
-      // Charts are drawn again only if other ranks share rows.
-      if (!same(now, ctx.folding.peek())) ctx.folding.value = now;
-    });
+    react(
+      timeline.folding.now,
+      (now) => {
+        // Charts are drawn again only if other ranks share rows.
+        if (!same(now, ctx.folding.peek())) ctx.folding.value = now;
+      },
+      ended,
+    );
     // A hidden timeline sends no requests, so prepare folding after the panels have their numbers.
     ctx.source.onReply((op) => {
-      if (op === "panels" && !ctx.shown.peek().includes("timeline")) timeline.prepareFolding();
+      if (op === "panels" && !ctx.shown.peek().includes("timeline")) timeline.folding.ready();
     });
     const moved = throttle(VIEW_MS, ended, () => panes.refresh());
     timeline.onView((view) => {
@@ -158,7 +162,7 @@ export class DashApp {
     );
     react(ctx.choice, () => this.arrange(), ended);
     react(ctx.height, () => board.fit(true), ended);
-    react(ctx.folded, (folded) => timeline.setFolded(folded === true), ended);
+    react(ctx.folded, (folded) => timeline.folding.set(folded === true, false), ended);
     react(
       () => [choosing.chosen.value, choosing.scope.value, ctx.metric.value],
       () => panes.refresh(),
@@ -166,7 +170,7 @@ export class DashApp {
     );
     react(
       () => selectionWords(ctx),
-      (words) => timeline.saySelection(words),
+      (words) => timeline.status.say("area", words),
       ended,
     );
   }
@@ -199,7 +203,8 @@ export class DashApp {
     if (headline.value === null) source.ask("headline", {}, ended).catch(() => undefined);
     if (live === null || this.fetches) return;
     this.fetches = true;
-    react(live.offline.progress, (now) => timeline.sayAside(progressWords(now)), ended);
+    const { aside } = timeline.status;
+    react(live.offline.progress, (now) => (aside.value = progressWords(now)), ended);
     live.offline.start();
   }
 }
@@ -219,8 +224,8 @@ function listenToDashKeys(ctx: Context, full: FullWindow): void {
     }
     if (command === "undo" && (event.ctrlKey || event.metaKey)) choosing.undo();
     else if (command === "redo") choosing.redo();
-    else if (command === "help") timeline.openHelp(ctx.button("help-button"));
-    else if (command === "fold") timeline.toggleFolding();
+    else if (command === "help") timeline.help.toggle(ctx.button("help-button"));
+    else if (command === "fold") timeline.commands.run("fold");
     else if (command === "full-window") full.toggle();
     else return false;
     return true;

@@ -33,7 +33,7 @@ async function render(props: RenderProps<Traits>): Promise<void> {
       keepFolded: (folded) => keep("folded", folded),
       keepHeight: (height) => keep("height", height),
     });
-    const fold = (): void => app.setFolded(model.get("folded") === true);
+    const fold = (): void => app.folding.set(model.get("folded") === true, false);
     const resize = (): void => {
       app.height = model.get("height");
     };

@@ -2,37 +2,13 @@
 
 import { selectionSpan } from "../protocol/selection";
 import type { Span } from "../protocol/source";
-import type { FullWindow } from "../ui/placing";
 import type { Words } from "../ui/text";
-import { Bookmarks, calm, type Context, marked, type Note, unmarked } from "./context";
-import type { Hover } from "./hover";
-import { type Command, HELD, type Match } from "./keys";
+import { marked, type Note, unmarked } from "./context";
+import type { Command, Match } from "./keys";
 import { Motion, type Push } from "./motion";
-import type { Navigation } from "./navigation";
-import type { Pointer } from "./pointer";
-import type { Folding, Rows } from "./rows";
-import type { Search } from "./search";
-import type { Picking } from "./selected_event";
-import type { StatusLine } from "./status";
+import type { TimelineApp } from "./view";
 
-interface CommandParts {
-  ctx: Context;
-  nav: Navigation;
-  rows: Rows;
-  folding: Folding;
-  picking: Picking;
-  search: Search;
-  pointer: Pointer;
-  hover: Hover;
-  status: StatusLine;
-  /** Null in a panel of a dashboard: the dashboard fills the window. */
-  full: FullWindow | null;
-  openHelp(): void;
-  openExport(): void;
-  closePanel(): boolean;
-  fail(title: string, error: unknown): void;
-}
-
+/** Commands that repeat while their key is held. */
 const PUSHES: Partial<Record<Command, Omit<Push, "fast">>> = {
   "zoom-in": { axis: "zoom", direction: 1 },
   "zoom-out": { axis: "zoom", direction: -1 },
@@ -47,21 +23,20 @@ type Acts = Partial<Record<Command, () => unknown>>;
 export class Commands {
   readonly motion: Motion;
   private notes: readonly Note[] = [];
-  private readonly bookmarks = new Bookmarks();
-  private moving = false;
+  private readonly bookmarks = new Map<number, Span>();
   private readonly acts: Acts;
 
-  constructor(private readonly parts: CommandParts) {
-    const { nav, pointer, ctx } = parts;
-    this.acts = this.actsOf(parts);
+  constructor(private readonly app: TimelineApp) {
+    const { nav, pointer, ctx } = app;
+    this.acts = this.actsOf(app);
     this.motion = new Motion(
       (axis, amount) => {
         if (axis === "zoom") nav.zoomBy(Math.exp(amount), pointer.focusTime());
         else if (axis === "pan") nav.panBy(amount);
         else ctx.stage.scrollBy(amount);
       },
-      () => this.moved(),
-      calm,
+      () => nav.end(),
+      () => matchMedia("(prefers-reduced-motion: reduce)").matches,
     );
     ctx.signal.addEventListener("abort", () => this.motion.stop(), { once: true });
   }
@@ -70,14 +45,11 @@ export class Commands {
   press(match: Match, id: string): boolean {
     const { command } = match;
     const arrowPans =
-      (command === "previous" || command === "next") && this.parts.picking.brief === null;
+      (command === "previous" || command === "next") && this.app.picking.brief === null;
     const held = arrowPans ? (command === "previous" ? "pan-left" : "pan-right") : command;
-    const push = HELD.has(held) ? PUSHES[held] : undefined;
+    const push = PUSHES[held];
     if (push !== undefined) {
-      if (!this.moving) {
-        this.moving = true;
-        this.parts.nav.begin();
-      }
+      if (!this.motion.active) this.app.nav.begin();
       this.motion.press(id, { ...push, fast: match.fast }, performance.now());
       return true;
     }
@@ -89,8 +61,8 @@ export class Commands {
   }
 
   /** What each command does; false if there was nothing to do. */
-  private actsOf(parts: CommandParts): Acts {
-    const { nav, rows, picking, search, status, full, ctx } = parts;
+  private actsOf(app: TimelineApp): Acts {
+    const { nav, rows, picking, search, status, full, ctx } = app;
     const { shared } = ctx;
     return {
       previous: () => this.step(-1),
@@ -120,8 +92,8 @@ export class Commands {
       fold: () => this.fold(),
       "fold-group": () => this.foldGroup(),
       roomy: () => rows.toggleRoomy(),
-      export: () => parts.openExport(),
-      help: () => parts.openHelp(),
+      export: () => app.panels.openExport(),
+      help: () => app.help.toggle(ctx.button("help")),
       "full-window": () => full !== null && full.toggle(),
       leave: () => this.leave(),
     };
@@ -135,7 +107,7 @@ export class Commands {
 
   /** Pin the row under the pointer, else the selected event's. */
   private pin(): void {
-    const { hover, picking, rows, status, ctx } = this.parts;
+    const { hover, picking, rows, status, ctx } = this.app;
     const brief = picking.brief;
     const row =
       hover.row ??
@@ -155,17 +127,18 @@ export class Commands {
   }
 
   private fold(): boolean {
-    const { folding, status } = this.parts;
-    if (!folding.offered) return false;
+    const { folding, status } = this.app;
+    const { isOffered, isOn } = folding.now.value;
+    if (!isOffered) return false;
     if (folding.isVain) status.flash([folding.note || "There are no similar ranks to fold."]);
-    folding.set(!folding.on);
+    folding.set(!isOn);
     return true;
   }
 
   /** Fold or unfold the group of the row under the pointer, else of the selected event's row. */
   private foldGroup(): boolean {
-    const { folding, hover, picking, rows, status } = this.parts;
-    if (rows.alike === null) return false;
+    const { folding, hover, picking, rows, status } = this.app;
+    if (rows.alike.value === null) return false;
     const rank = hover.row?.rank ?? picking.brief?.rank ?? null;
     if (rank === null || !folding.toggleGroup(rank)) {
       status.flash([
@@ -177,14 +150,8 @@ export class Commands {
     return true;
   }
 
-  private moved(): void {
-    if (!this.moving) return;
-    this.moving = false;
-    this.parts.nav.end();
-  }
-
   private step(direction: 1 | -1): void {
-    const { picking, status } = this.parts;
+    const { ctx, picking, status } = this.app;
     if (picking.brief === null) {
       status.flash(["Select an event first."], 1500);
       return;
@@ -195,17 +162,17 @@ export class Commands {
         if (!found)
           status.flash([`No ${direction > 0 ? "later" : "earlier"} event on this lane.`], 1500);
       })
-      .catch((error: unknown) => this.parts.fail("The neighbour cannot be found", error));
+      .catch((error: unknown) => ctx.fail("The neighbour cannot be found", error));
   }
 
   private noFlow(where: string): void {
-    const { picking, status } = this.parts;
+    const { picking, status } = this.app;
     if (picking.brief === null) status.flash(["Select an event first."], 1500);
     else if (picking.detail !== null) status.flash([`No arrow leads ${where} this event.`], 1500);
   }
 
   private mark(kept: boolean): void {
-    const { picking, pointer, status, ctx } = this.parts;
+    const { picking, pointer, status, ctx } = this.app;
     const { brief } = picking;
     const span: Span =
       brief !== null
@@ -219,43 +186,43 @@ export class Commands {
   }
 
   private unmark(): void {
-    const { pointer, status } = this.parts;
+    const { pointer, status } = this.app;
     if (this.notes.length === 0) status.flash(["No mark to remove."], 1500);
     this.setNotes(unmarked(this.notes, pointer.focusTime()));
   }
 
   private setNotes(notes: Note[]): void {
     this.notes = notes;
-    this.parts.ctx.stage.setOverlay({ notes });
+    this.app.ctx.stage.setOverlay({ notes });
   }
 
   private bookmark(command: "bookmark-set" | "bookmark-go", digit: number): void {
-    const { nav, status } = this.parts;
+    const { nav, status } = this.app;
     if (command === "bookmark-set") {
       this.bookmarks.set(digit, nav.view());
       status.flash(["View saved: ", { key: String(digit) }, " comes back to it."]);
       return;
     }
     const view = this.bookmarks.get(digit);
-    if (view !== null) nav.zoomTo(view);
+    if (view !== undefined) nav.zoomTo(view);
     else status.flash(["No view saved here. ", { key: `Ctrl+${digit}` }, " saves this one."]);
   }
 
   /** On Escape, leave one thing at a time, the nearest first. */
   private leave(): boolean {
-    const { pointer, picking, full, ctx, status } = this.parts;
+    const { pointer, picking, panels, full, ctx, status } = this.app;
     if (pointer.cancel()) return true;
     const ask = new Event("hta-escape", { bubbles: true, cancelable: true });
     ctx.root.dispatchEvent(ask);
     if (ask.defaultPrevented) return true;
-    if (this.parts.closePanel()) return true;
+    if (panels.close()) return true;
     status.say("search", null);
     if (picking.active || picking.window !== null) {
       picking.clearAll();
       return true;
     }
     if (full?.leave() === true) return true;
-    ctx.root.focus({ preventScroll: true });
+    ctx.focus();
     ctx.root.blur();
     return true;
   }

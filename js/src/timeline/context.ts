@@ -1,29 +1,34 @@
-/** State shared by the parts of a timeline: context, events, marks, bookmarks. */
+/** State shared by the parts of a timeline: context, events, requests, marks. */
 
-import { computed, Signal } from "@preact/signals";
+import { computed, signal, Signal } from "@preact/signals";
 import type { ObservedSource } from "../connection/answering";
 import type { Shared } from "../connection/store";
 import { LaneIndex } from "../protocol/scene";
-import type { Overlay, Scene, Span } from "../protocol/source";
+import { asError, isAbort, type Overlay, type Scene, type Span } from "../protocol/source";
 import type { Stage } from "../stage/stage";
+import type { Message } from "./messages";
 
 /** An event and its listeners. */
-export class Emitter<T = void> {
-  private readonly listeners: ((value: T) => void)[] = [];
+export class Emitter {
+  private readonly listeners: (() => void)[] = [];
 
-  on(listener: (value: T) => void): void {
+  on(listener: () => void): void {
     this.listeners.push(listener);
   }
 
-  emit(value: T): void {
-    for (const listener of this.listeners) listener(value);
+  emit(): void {
+    for (const listener of this.listeners) listener();
   }
 }
 
 /** State that the parts of a timeline share. */
 export class Context {
-  private readonly job: Signal<Scene>;
-  private readonly index = computed(() => new LaneIndex(this.job.value));
+  /** The last failure that has no other place. */
+  readonly failure = signal<Message | null>(null);
+  /** Emitted when the user repeats the requests that failed. */
+  readonly retried = new Emitter();
+  private readonly job;
+  private readonly index = computed(() => new LaneIndex(this.scene));
 
   constructor(
     scene: Scene,
@@ -51,11 +56,80 @@ export class Context {
   get lanes(): LaneIndex {
     return this.index.value;
   }
+
+  /** The lane of its rank's folded row that draws the events of a stream's lane; else null. */
+  foldedLane(lane: number): number | null {
+    const place = this.lanes.at(lane);
+    if (place?.track?.role !== "stream") return null;
+    const role = place.track.communication ? "comm" : "gpu";
+    return place.rank.summary.find((summary) => summary.role === role)?.lane ?? null;
+  }
+
+  /** Width of the time axis in px. */
+  get axisWidth(): number {
+    const [start, end] = this.stage.view();
+    return Math.max(this.stage.xOf(end) - this.stage.xOf(start), 1);
+  }
+
+  /** A button of the toolbar. */
+  button(name: "export" | "help"): HTMLElement {
+    return this.root.querySelector<HTMLElement>(`.hta-${name}-button`)!;
+  }
+
+  focus(): void {
+    this.root.focus({ preventScroll: true });
+  }
+
+  /** Show an error in the widget. */
+  fail(title: string, error: unknown): void {
+    if (isAbort(error) || this.signal.aborted) return;
+    const retry = (): void => {
+      this.failure.value = null;
+      this.source.forget();
+      this.stage.invalidate();
+      this.retried.emit();
+    };
+    const buttons = [{ text: "Try again", press: retry }];
+    this.failure.value = { title, text: asError(error).message, buttons };
+  }
 }
 
-/** Whether the user prefers reduced motion. */
-export function calm(): boolean {
-  return window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+/** Requests of which only the newest counts: each aborts the one before. */
+export class Newest {
+  readonly isPending = signal(false);
+  private asked = new AbortController();
+
+  constructor(private readonly ended: AbortSignal) {
+    ended.addEventListener("abort", () => this.cancel(), { once: true });
+  }
+
+  cancel(): void {
+    this.asked.abort();
+    this.isPending.value = false;
+  }
+
+  /** Send a request; unless it is aborted, pass on its reply or its failure. */
+  ask<T>(
+    send: (signal: AbortSignal) => Promise<T>,
+    show: (reply: T) => void,
+    fail: (error: Error) => void = () => undefined,
+  ): void {
+    this.cancel();
+    if (this.ended.aborted) return;
+    this.asked = new AbortController();
+    const { signal: gone } = this.asked;
+    this.isPending.value = true;
+    send(gone)
+      .then((reply) => {
+        if (!gone.aborted) show(reply);
+      })
+      .catch((error: unknown) => {
+        if (!gone.aborted && !isAbort(error)) fail(asError(error));
+      })
+      .finally(() => {
+        if (!gone.aborted) this.isPending.value = false;
+      });
+  }
 }
 
 /** Call at most once per `ms`, the last time included. */
@@ -81,23 +155,16 @@ export function debounce(
   call: () => void,
 ): (() => void) & { cancel(): void } {
   let timer = 0;
-  const cancel = (): void => {
-    clearTimeout(timer);
-    timer = 0;
-  };
+  const cancel = (): void => clearTimeout(timer);
   signal.addEventListener("abort", cancel, { once: true });
   const later = (): void => {
-    if (signal.aborted) return;
-    clearTimeout(timer);
-    timer = window.setTimeout(() => {
-      timer = 0;
-      call();
-    }, ms);
+    cancel();
+    if (!signal.aborted) timer = window.setTimeout(call, ms);
   };
   return Object.assign(later, { cancel });
 }
 
-// Marks over the lanes, set with M; view bookmarks on the digits.
+// Marks over the lanes, set with M.
 
 export type Note = Overlay["notes"][number];
 
@@ -110,34 +177,9 @@ export function marked(notes: readonly Note[], span: Span, kept: boolean): Note[
   return [...others, { start, end, kept }];
 }
 
-/** The list without the mark nearest to a time. */
+/** The list without the mark nearest to a time; of several, without the last. */
 export function unmarked(notes: readonly Note[], time: number): Note[] {
-  let nearest = -1;
-  let best = Infinity;
-  notes.forEach((note, at) => {
-    const distance = Math.max(note.start - time, time - note.end, 0);
-    if (distance <= best) {
-      best = distance;
-      nearest = at;
-    }
-  });
+  const distances = notes.map(({ start, end }) => Math.max(start - time, time - end, 0));
+  const nearest = distances.lastIndexOf(Math.min(...distances));
   return notes.filter((_, at) => at !== nearest);
-}
-
-export class Bookmarks {
-  private readonly views = new Map<number, Span>();
-
-  set(digit: number, view: Span): void {
-    this.views.set(digit, view);
-  }
-
-  get(digit: number): Span | null {
-    return this.views.get(digit) ?? null;
-  }
-}
-
-/** Width of the time axis in px. */
-export function axisWidth(ctx: Context): number {
-  const [start, end] = ctx.stage.view();
-  return ctx.stage.xOf(end) - ctx.stage.xOf(start);
 }

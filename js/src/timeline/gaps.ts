@@ -2,68 +2,63 @@
 
 import { signal } from "@preact/signals";
 import { EVERYTHING, roomAround } from "../protocol/selection";
-import { type Gap, isAbort, type SelectionJson } from "../protocol/source";
+import type { Gap, SelectionJson } from "../protocol/source";
 import { react } from "../ui/react";
-import type { Context } from "./context";
-import type { Navigation } from "./navigation";
-import type { Picking } from "./selected_event";
+import { Newest } from "./context";
+import type { TimelineApp } from "./view";
 
 const MARGIN = 0.1;
 
 export class Gaps {
   readonly gap = signal<Gap | null>(null);
-  private asked = new AbortController();
+  private readonly newest: Newest;
 
-  constructor(
-    private readonly ctx: Context,
-    private readonly nav: Navigation,
-    private readonly picking: Picking,
-  ) {
-    ctx.signal.addEventListener("abort", () => this.asked.abort(), { once: true });
+  constructor(private readonly app: Pick<TimelineApp, "ctx" | "nav" | "picking">) {
+    const { ctx, picking } = app;
+    this.newest = new Newest(ctx.signal);
     react(picking.chosen, (window) => this.follow(window), ctx.signal);
   }
 
   /** Whether a lane shows work of a device. */
   isDevice(lane: number | null): boolean {
-    const place = lane === null ? null : this.ctx.lanes.at(lane);
+    const place = lane === null ? null : this.app.ctx.lanes.at(lane);
     if (place === null) return false;
     return place.track === null ? place.summary?.role !== "cpu" : place.track.role === "stream";
   }
 
-  async at(rank: number, time: number, signal: AbortSignal = this.ctx.signal): Promise<Gap | null> {
-    const { reply } = await this.ctx.source.ask("gap", { rank, time: Math.floor(time) }, signal);
+  async at(rank: number, time: number, signal: AbortSignal): Promise<Gap | null> {
+    const { source } = this.app.ctx;
+    const { reply } = await source.ask("gap", { rank, time: Math.floor(time) }, signal);
     return reply.gap;
   }
 
   /** Select the gap at an instant and zoom to it; false if the device works then. */
   async select(rank: number, time: number): Promise<boolean> {
-    const gap = await this.at(rank, time);
+    const { ctx, nav, picking } = this.app;
+    const gap = await this.at(rank, time, ctx.signal);
     if (gap === null) return false;
     const { start, end } = gap;
-    this.picking.clearEvent();
-    this.picking.setSelection({ ...EVERYTHING, start_ns: start, end_ns: end, ranks: [rank] });
-    this.nav.zoomTo(roomAround(start, end - start, MARGIN));
+    picking.clearEvent();
+    picking.setSelection({ ...EVERYTHING, start_ns: start, end_ns: end, ranks: [rank] });
+    nav.zoomTo(roomAround(start, end - start, MARGIN));
     return true;
   }
 
   /** Show a window of one rank as a gap if it is one, however it was selected. */
   private follow(window: SelectionJson | null): void {
-    this.asked.abort();
-    this.asked = new AbortController();
+    this.newest.cancel();
     const edges = gapEdges(window);
     if (edges === null) {
       this.gap.value = null;
       return;
     }
     const { rank, start, end } = edges;
-    this.at(rank, start, this.asked.signal)
-      .then((gap) => {
-        this.gap.value = gap?.start === start && gap.end === end ? gap : null;
-      })
-      .catch((error: unknown) => {
-        // The selection itself is still shown.
-        if (!isAbort(error)) this.gap.value = null;
-      });
+    this.newest.ask(
+      (signal) => this.at(rank, start, signal),
+      (gap) => (this.gap.value = gap?.start === start && gap.end === end ? gap : null),
+      // The selection itself is still shown.
+      () => (this.gap.value = null),
+    );
   }
 }
 

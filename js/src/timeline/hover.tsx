@@ -1,16 +1,7 @@
 /** Outline the event under the pointer and show its tooltip. */
 
-import {
-  type Alike,
-  asError,
-  type Gap,
-  type Hit,
-  isAbort,
-  type RowInfo,
-  type SceneTrack,
-  type Slice,
-  type Cell,
-} from "../protocol/source";
+import { signal } from "@preact/signals";
+import type { Alike, Cell, Gap, Hit, RowInfo, SceneTrack, Slice } from "../protocol/source";
 import { kindName } from "../ui/controls";
 import {
   formatCount,
@@ -20,13 +11,13 @@ import {
   plural,
   rangesText,
 } from "../ui/formats";
-import type { TipLine, Tooltip } from "../ui/tooltip";
-import { type Context, debounce, Emitter } from "./context";
-import type { Gaps } from "./gaps";
+import { react } from "../ui/react";
+import { type TipLine, Tooltip } from "../ui/tooltip";
+import { debounce, Newest } from "./context";
 import { LaunchArrows } from "./launches";
 import { gapLines } from "./panels/gap";
-import type { Rows } from "./rows";
 import { arrivalWords, cutWords } from "./text";
+import type { TimelineApp } from "./view";
 
 /** After resting this long on a cell, the pointer requests its exact figures. */
 const DWELL_MS = 140;
@@ -65,34 +56,30 @@ function foldLines({ rank, like }: RowInfo, alike: Alike | null): TipLine[] {
 export class Hover {
   /** The row under the pointer, for pinning. */
   row: RowInfo | null = null;
-  /** Emitted when the event under the pointer changes. */
-  readonly hovered = new Emitter<Slice | null>();
+  /** The event under the pointer. */
+  readonly hovered = signal<Slice | null>(null);
+  readonly tip = new Tooltip();
   private point: { x: number; y: number } | null = null;
   private frame = 0;
   private outlined = "";
-  private readonly again: (() => void) & { cancel(): void };
+  private readonly again;
   private extent: { lane: number; top: number; bottom: number } | null = null;
-  private cellKey = "";
+  /** Names what the exact figures are requested for. */
+  private watched = "";
   private exact: Cell | null = null;
   private gap: Gap | null = null;
   private cellError: string | null = null;
   private dwell = 0;
   private readonly arrows: LaunchArrows;
-  private asked: AbortController | null = null;
+  private readonly newest: Newest;
 
-  constructor(
-    private readonly ctx: Context,
-    private readonly tip: Tooltip,
-    private readonly rows: Rows,
-    private readonly gaps: Gaps,
-    /** Report the row under the pointer; the point is set only in the gutter. */
-    private readonly rowChanged: (
-      row: RowInfo | null,
-      inGutter: { x: number; y: number } | null,
-    ) => void,
-  ) {
+  constructor(private readonly app: Pick<TimelineApp, "ctx" | "rows" | "gaps" | "pin">) {
+    const { ctx, rows } = app;
     this.again = debounce(REST_MS, ctx.signal, () => this.refresh());
     this.arrows = new LaunchArrows(ctx, () => this.refresh());
+    this.newest = new Newest(ctx.signal);
+    ctx.stage.onView(() => this.moved());
+    react(rows.now, () => this.moved(), ctx.signal);
     ctx.signal.addEventListener("abort", () => this.leave(), { once: true });
     // Scroll events of inner elements do not bubble.
     const scrolled = (): void => this.leave();
@@ -112,14 +99,14 @@ export class Hover {
     this.again.cancel();
     cancelAnimationFrame(this.frame);
     this.frame = 0;
-    this.forgetCell();
+    this.forget();
     this.tip.hide();
     this.outline(null);
     this.setRow(null, null);
   }
 
   /** Clear the tooltip: the view moves under a resting pointer, so its text is out of date. */
-  moved(): void {
+  private moved(): void {
     this.extent = null;
     if (this.point === null) return;
     this.tip.hide();
@@ -135,17 +122,10 @@ export class Hover {
   private print(): void {
     const { point } = this;
     if (point === null) return;
-    const hit = this.ctx.stage.hit(point.x, point.y);
+    const hit = this.app.ctx.stage.hit(point.x, point.y);
     this.setRow(hit.row, hit.region === "gutter" ? point : null);
-    const slice = hit.region === "lanes" ? hit.slice : null;
-    this.outline(slice);
-    const counter = slice === null && this.counterOf(hit) !== null;
-    if (slice === null && hit.cell !== null && hit.cell.count > 0)
-      this.watchCell(hit.lane, hit.cell);
-    else if (counter) this.watchCell(hit.lane, this.pixelAt(point.x));
-    else if (slice === null && hit.region === "lanes" && this.gaps.isDevice(hit.lane))
-      this.watchGap(hit);
-    else this.forgetCell();
+    this.outline(hit.slice);
+    this.watch(point.x, hit);
     const lines = this.lines(hit);
     if (lines.length === 0) this.tip.hide();
     else this.tip.show(point, this.markExtent(point, hit), lines);
@@ -157,7 +137,7 @@ export class Hover {
       return [[<b>{head}</b>], [more]];
     }
     if (hit.region === "lanes")
-      return hit.slice === null ? this.cellLines(hit) : this.sliceLines(hit);
+      return hit.slice === null ? this.cellLines(hit) : this.sliceLines(hit.slice);
     if (hit.region === "strip" && hit.step !== null) {
       const { name, dur, start } = hit.step;
       return [[<b>{name}</b>], [`${formatDuration(dur)} from ${formatTime(start)}`]];
@@ -167,20 +147,16 @@ export class Hover {
     return [];
   }
 
-  private sliceLines(hit: Hit): TipLine[] {
-    const { slice, row } = hit;
-    if (slice === null) return [];
-    const rank = this.ctx.lanes.at(slice.lane)?.rank.rank ?? row?.rank;
-    const waiting =
-      slice.wait === undefined || slice.wait <= 0
-        ? ""
-        : `, of it ${formatDuration(slice.wait)} waiting`;
+  private sliceLines(slice: Slice): TipLine[] {
+    const { lanes, scene } = this.app.ctx;
+    const { lane, name, dur, wait = 0 } = slice;
+    const waiting = wait > 0 ? `, of it ${formatDuration(wait)} waiting` : "";
     const lines: TipLine[] = [
-      [<b>{slice.name}</b>],
-      [`rank ${rank ?? "?"} · ${formatDuration(slice.dur)}${waiting}`],
+      [<b>{name}</b>],
+      [`rank ${lanes.at(lane)!.rank.rank} · ${formatDuration(dur)}${waiting}`],
     ];
     if (this.arrows.words !== "") lines.push(note(this.arrows.words));
-    const cut = cutWords(slice, this.ctx.scene);
+    const cut = cutWords(slice, scene);
     if (cut !== "") lines.push(note(cut));
     if ((slice.flags & 2) !== 0) lines.push(note("overlaps its neighbours: own lane"));
     return lines;
@@ -212,7 +188,7 @@ export class Hover {
     const count = exact?.count ?? cell.count;
     const share = exact === null ? cell.busy : exact.busy / Math.max(cell.end - cell.start, 1);
     const more = typeof exact?.count !== "number" && cell.count === 65535 ? " or more" : "";
-    const place = this.ctx.lanes.at(lane);
+    const place = this.app.ctx.lanes.at(lane);
     const head = `${plural(count, "event")}${more}, ${busyText(share)} busy`;
     const lines: TipLine[] = [[<b>{head}</b>]];
     if (exact?.longest) {
@@ -227,7 +203,9 @@ export class Hover {
   }
 
   private rowLines(row: RowInfo): TipLine[] {
-    const rank = this.ctx.lanes.rank(row.rank);
+    const { value: alike } = this.app.rows.alike;
+    const { value: roomy } = this.app.rows.roomy;
+    const rank = this.app.ctx.lanes.rank(row.rank);
     if (row.track !== null) {
       const { track } = row;
       const lines: TipLine[] = [[<b>{`rank ${row.rank} · ${track.label}`}</b>]];
@@ -243,15 +221,15 @@ export class Hover {
         const what = row.thin === track.lanes ? "of it is in view" : "are empty in view";
         lines.push(note(`${which} ${what}: drawn thin`));
       }
-      if (row.thin !== undefined || this.rows.roomy) {
-        const what = this.rows.roomy ? "make empty lanes thin" : "give empty lanes their height";
+      if (row.thin !== undefined || roomy) {
+        const what = roomy ? "make empty lanes thin" : "give empty lanes their height";
         lines.push(note(`Click to ${what}`));
       }
       return lines;
     }
     if (rank === null) return [];
     const lines: TipLine[] = [
-      ...foldLines(row, this.rows.alike),
+      ...foldLines(row, alike),
       [<b>{`rank ${rank.rank}`}</b>, rank.host === null ? "" : ` on ${rank.host}`],
       [`${formatCount(rank.events)} events · ${rank.file.split(/[\\/]/).at(-1) ?? ""}`],
     ];
@@ -271,91 +249,88 @@ export class Hover {
     if (key === this.outlined) return;
     this.outlined = key;
     const hover = slice === null ? null : { lane: slice.lane, start: slice.start, dur: slice.dur };
-    this.ctx.stage.setOverlay({ hover });
+    this.app.ctx.stage.setOverlay({ hover });
     this.arrows.show(slice);
-    this.hovered.emit(slice);
+    this.hovered.value = slice;
   }
 
   private setRow(row: RowInfo | null, inGutter: { x: number; y: number } | null): void {
     this.row = row;
-    this.rowChanged(row, inGutter);
+    this.app.pin.show(row, inGutter);
   }
 
-  private counterOf(hit: Hit): SceneTrack | null {
-    if (hit.region !== "lanes" || hit.lane === null) return null;
-    const track = this.ctx.lanes.at(hit.lane)?.track ?? null;
+  private counterOf({ lane }: Hit): SceneTrack | null {
+    const track = lane === null ? null : (this.app.ctx.lanes.at(lane)?.track ?? null);
     return track?.role === "counter" ? track : null;
-  }
-
-  private pixelAt(x: number): { start: number; end: number } {
-    const { stage } = this.ctx;
-    const start = Math.floor(stage.timeAt(Math.floor(x)));
-    return { start, end: Math.max(Math.ceil(stage.timeAt(Math.floor(x) + 1)), start + 1) };
-  }
-
-  private watchCell(lane: number | null, cell: { start: number; end: number }): void {
-    if (lane === null) return;
-    const key = `${lane}/${cell.start}/${cell.end}`;
-    if (key === this.cellKey) return;
-    this.forgetCell();
-    this.cellKey = key;
-    this.dwell = window.setTimeout(() => this.askCell(lane, cell.start, cell.end, key), DWELL_MS);
   }
 
   /** The gap under the pointer, once it is known. */
   private gapUnder({ lane, time }: Hit): Gap | null {
-    const { gap } = this;
-    if (gap === null || lane === null || !this.gaps.isDevice(lane)) return null;
-    const isHere = this.ctx.lanes.at(lane)?.rank.rank === gap.rank;
+    const { gap, app } = this;
+    if (gap === null || lane === null || !app.gaps.isDevice(lane)) return null;
+    const isHere = app.ctx.lanes.at(lane)?.rank.rank === gap.rank;
     return isHere && gap.start <= time && time < gap.end ? gap : null;
   }
 
-  private watchGap(hit: Hit): void {
-    const rank = hit.lane === null ? undefined : this.ctx.lanes.at(hit.lane)?.rank.rank;
-    const key = `gap ${rank}/${Math.floor(hit.time)}`;
-    if (rank === undefined || key === this.cellKey || this.gapUnder(hit) !== null) return;
-    this.forgetCell();
-    this.cellKey = key;
-    const asked = new AbortController();
-    this.asked = asked;
-    const ask = (): void => {
-      this.gaps
-        .at(rank, hit.time, asked.signal)
-        .then((gap) => {
-          if (this.cellKey !== key) return;
+  /** Request the exact figures at a point once the pointer rests there; of events they are known. */
+  private watch(x: number, hit: Hit): void {
+    const { slice, cell, lane } = hit;
+    if (slice !== null || lane === null) this.forget();
+    else if (cell !== null && cell.count > 0) this.watchCell(lane, cell.start, cell.end);
+    else if (this.counterOf(hit) !== null) {
+      const { stage } = this.app.ctx;
+      const start = Math.floor(stage.timeAt(Math.floor(x)));
+      const end = Math.max(Math.ceil(stage.timeAt(Math.floor(x) + 1)), start + 1);
+      this.watchCell(lane, start, end);
+    } else if (this.app.gaps.isDevice(lane)) this.watchGap(lane, hit);
+    else this.forget();
+  }
+
+  private watchCell(lane: number, start: number, end: number): void {
+    this.askLater(`${lane}/${start}/${end}`, () =>
+      this.newest.ask(
+        (signal) => this.app.ctx.source.ask("cell", { lane, start, end }, signal),
+        ({ reply }) => {
+          this.exact = reply;
+          this.refresh();
+        },
+        ({ message }) => {
+          this.cellError = message;
+          this.refresh();
+        },
+      ),
+    );
+  }
+
+  private watchGap(lane: number, hit: Hit): void {
+    const { ctx, gaps } = this.app;
+    const rank = ctx.lanes.at(lane)?.rank.rank;
+    if (rank === undefined || this.gapUnder(hit) !== null) return;
+    this.askLater(`gap ${rank}/${Math.floor(hit.time)}`, () =>
+      this.newest.ask(
+        (signal) => gaps.at(rank, hit.time, signal),
+        // A click shows a failure.
+        (gap) => {
           this.gap = gap;
           this.refresh();
-        })
-        // A click shows the failure.
-        .catch(() => undefined);
-    };
+        },
+      ),
+    );
+  }
+
+  private askLater(key: string, ask: () => void): void {
+    if (key === this.watched) return;
+    this.forget();
+    this.watched = key;
     this.dwell = window.setTimeout(ask, DWELL_MS);
   }
 
-  private forgetCell(): void {
+  private forget(): void {
     clearTimeout(this.dwell);
-    this.asked?.abort();
-    this.asked = null;
-    this.cellKey = "";
+    this.newest.cancel();
+    this.watched = "";
     this.exact = null;
     this.cellError = null;
-  }
-
-  private askCell(lane: number, start: number, end: number, key: string): void {
-    const asked = new AbortController();
-    this.asked = asked;
-    this.ctx.source
-      .ask("cell", { lane, start, end }, asked.signal)
-      .then(({ reply }) => {
-        if (this.cellKey !== key) return;
-        this.exact = reply;
-        this.refresh();
-      })
-      .catch((error: unknown) => {
-        if (isAbort(error) || this.cellKey !== key) return;
-        this.cellError = asError(error).message;
-        this.refresh();
-      });
   }
 
   /** Top and bottom of the mark at the pointer, found by probing upwards and downwards. */
@@ -367,7 +342,7 @@ export class Hover {
     const { extent } = this;
     if (extent?.lane === hit.lane && point.y >= extent.top && point.y <= extent.bottom)
       return extent;
-    const same = (y: number): boolean => this.ctx.stage.hit(point.x, y).lane === hit.lane;
+    const same = (y: number): boolean => this.app.ctx.stage.hit(point.x, y).lane === hit.lane;
     let top = point.y;
     let bottom = point.y;
     while (point.y - top < MARK_REACH_PX && same(top - 1)) top -= 1;

@@ -4,37 +4,28 @@
  */
 
 import { isTextEntry } from "../ui/dom";
+import type { TimelineApp } from "./view";
 
-interface KeyboardParts {
-  root: HTMLElement;
-  signal: AbortSignal;
-  /** True if the key was used. */
-  press(match: Match, id: string): boolean;
-  release(id: string): void;
-  releaseAll(): void;
-  setSpace(held: boolean): void;
-  anyKey(): void;
-  /** Called when the focus enters or leaves the widget. */
-  focus(inside: boolean): void;
-}
+type KeyboardParts = Pick<TimelineApp, "ctx" | "commands" | "pointer" | "status">;
 
 export function listenToKeys(parts: KeyboardParts): void {
-  const { root, signal } = parts;
+  const { ctx, commands, pointer, status } = parts;
+  const { root, signal } = ctx;
   root.addEventListener("keydown", (event) => onDown(parts, event), { signal });
   root.addEventListener("keyup", (event) => onUp(parts, event), { signal });
   const stop = (): void => {
-    parts.releaseAll();
-    parts.setSpace(false);
+    commands.motion.releaseAll();
+    pointer.space = false;
   };
   const stays = ({ relatedTarget: other }: FocusEvent): boolean =>
     other instanceof Node && root.contains(other);
   const enter = (event: FocusEvent): void => {
-    if (!stays(event)) parts.focus(true);
+    if (!stays(event)) status.hinting.value = true;
   };
   const leave = (event: FocusEvent): void => {
     if (stays(event)) return;
     stop();
-    parts.focus(false);
+    status.hinting.value = false;
   };
   root.addEventListener("focusin", enter, { signal });
   root.addEventListener("focusout", leave, { signal });
@@ -66,17 +57,13 @@ function onDown(parts: KeyboardParts, event: KeyboardEvent): void {
     else if (plainKey || /^[azcvxy]$/i.test(event.key)) event.stopPropagation();
     return;
   }
-  parts.anyKey();
-  if (event.key === "Tab") {
-    event.stopPropagation();
-    return;
-  }
-  if (belongsToControl(event)) {
+  parts.status.hinting.value = false;
+  if (event.key === "Tab" || belongsToControl(event)) {
     event.stopPropagation();
     return;
   }
   if (event.key === " " && plainKey) {
-    parts.setSpace(true);
+    parts.pointer.space = true;
     event.preventDefault();
     event.stopPropagation();
     return;
@@ -88,16 +75,16 @@ function onDown(parts: KeyboardParts, event: KeyboardEvent): void {
 
 function use(parts: KeyboardParts, event: KeyboardEvent): boolean {
   const found = match(event);
-  if (found === null || !parts.press(found, event.code)) return false;
+  if (found === null || !parts.commands.press(found, event.code)) return false;
   event.preventDefault();
   event.stopPropagation();
   return true;
 }
 
-function onUp(parts: KeyboardParts, event: KeyboardEvent): void {
-  if (event.key === " ") parts.setSpace(false);
-  if (/^(Control|Meta|Alt)/.test(event.key)) parts.releaseAll();
-  parts.release(event.code);
+function onUp({ commands, pointer }: KeyboardParts, event: KeyboardEvent): void {
+  if (event.key === " ") pointer.space = false;
+  if (/^(Control|Meta|Alt)/.test(event.key)) commands.motion.releaseAll();
+  commands.motion.release(event.code);
   if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
 }
 
@@ -159,25 +146,11 @@ const BINDINGS = [
 
 export type Command = (typeof BINDINGS)[number]["command"] | "bookmark-go" | "bookmark-set";
 
-/** Commands that repeat while their key is held. */
-export const HELD: ReadonlySet<Command> = new Set([
-  "zoom-in",
-  "zoom-out",
-  "pan-left",
-  "pan-right",
-  "rows-up",
-  "rows-down",
-]);
-
-export interface KeyPress {
-  key: string;
-  code: string;
-  ctrlKey: boolean;
-  metaKey: boolean;
-  altKey: boolean;
-  shiftKey: boolean;
-  getModifierState?(name: string): boolean;
-}
+export type KeyPress = Pick<
+  KeyboardEvent,
+  "key" | "code" | "ctrlKey" | "metaKey" | "altKey" | "shiftKey"
+> &
+  Partial<Pick<KeyboardEvent, "getModifierState">>;
 
 export interface Match {
   command: Command;

@@ -10,8 +10,9 @@ const scene = recordedScene();
 const source = new Watched();
 const setOverlay = vi.fn<(overlay: Partial<Overlay>) => void>();
 const changed = vi.fn();
+const { signal } = new AbortController();
 const arrows = new LaunchArrows(
-  { source, lanes: new LaneIndex(scene), stage: { setOverlay } } as unknown as Context,
+  { source, lanes: new LaneIndex(scene), stage: { setOverlay }, signal } as unknown as Context,
   changed,
 );
 const sliceOf = (brief: Brief): Slice => ({ ...brief, flags: 0 });

@@ -3,7 +3,7 @@
 import type { Launches, Overlay, Slice } from "../protocol/source";
 import { briefOf } from "../protocol/selection";
 import { formatDuration, plural } from "../ui/formats";
-import type { Context } from "./context";
+import { type Context, Newest } from "./context";
 
 /** The pointer rests this long on an event before its arrows are requested. */
 const DWELL_MS = 120;
@@ -13,12 +13,14 @@ export class LaunchArrows {
   words = "";
   private key = "";
   private timer = 0;
-  private asked: AbortController | null = null;
+  private readonly newest: Newest;
 
   constructor(
     private readonly ctx: Context,
     private readonly changed: () => void,
-  ) {}
+  ) {
+    this.newest = new Newest(ctx.signal);
+  }
 
   /** Draw the arrows of another event, or of none. */
   show(slice: Slice | null): void {
@@ -29,21 +31,17 @@ export class LaunchArrows {
     if (key === this.key) return;
     this.key = key;
     clearTimeout(this.timer);
-    this.asked?.abort();
+    this.newest.cancel();
     if (this.words !== "") ctx.stage.setOverlay({ launches: [] });
     this.words = "";
     if (!isEvent || rank === undefined) return;
-    const asked = new AbortController();
-    this.asked = asked;
-    this.timer = window.setTimeout(() => {
-      ctx.source
-        .ask("launches", { rank, id: slice.id }, asked.signal)
-        .then(({ reply }) => {
-          if (!asked.signal.aborted) this.draw(slice, rank, reply);
-        })
-        // The event's details show the failure.
-        .catch(() => undefined);
-    }, DWELL_MS);
+    const ask = (): void =>
+      this.newest.ask(
+        (signal) => ctx.source.ask("launches", { rank, id: slice.id }, signal),
+        // The event's details show a failure.
+        ({ reply }) => this.draw(slice, rank, reply),
+      );
+    this.timer = window.setTimeout(ask, DWELL_MS);
   }
 
   private draw(slice: Slice, rank: number, { call, kernels, count }: Launches): void {

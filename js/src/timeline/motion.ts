@@ -1,8 +1,8 @@
 /** Arithmetic of gestures: drags, pinches, wheels, held keys. */
 
 import type { Slice, Span } from "../protocol/source";
-import { axisWidth, type Context } from "./context";
-import type { Navigation } from "./navigation";
+import { focused } from "../ui/dom";
+import type { TimelineApp } from "./view";
 
 /** A press that moves less than this is a click. */
 export const DRAG_PX = 4;
@@ -10,25 +10,19 @@ export const SNAP_PX = 15;
 /** Distance to an edge of a selection or of the minimap's frame at which the pointer grabs it. */
 export const EDGE_PX = 5;
 
-export interface WheelTurn {
-  deltaX: number;
-  deltaY: number;
-  /** 0 pixels, 1 lines, 2 pages. */
-  deltaMode: number;
-  ctrlKey: boolean;
-  metaKey: boolean;
-  shiftKey: boolean;
-}
+export type WheelTurn = Pick<
+  WheelEvent,
+  "deltaX" | "deltaY" | "deltaMode" | "ctrlKey" | "metaKey" | "shiftKey"
+>;
 
-type WheelAction =
-  { do: "zoom"; factor: number } | { do: "pan"; pixels: number } | { do: "rows"; pixels: number };
+type WheelAction = { do: "zoom"; factor: number } | { do: "pan" | "rows"; pixels: number };
 
-const LINE_PX = 16;
-const PAGE_PX = 240;
+/** Length of the wheel's units by `deltaMode`: pixels, lines, pages. */
+const UNIT_PX: readonly number[] = [1, 16, 240];
 
 /** `factor` above 1 zooms in. */
 export function wheelAction(turn: WheelTurn): WheelAction {
-  const unit = turn.deltaMode === 1 ? LINE_PX : turn.deltaMode === 2 ? PAGE_PX : 1;
+  const unit = UNIT_PX[turn.deltaMode] ?? 1;
   const x = turn.deltaX * unit;
   const y = turn.deltaY * unit;
   if (turn.ctrlKey || turn.metaKey) {
@@ -37,9 +31,8 @@ export function wheelAction(turn: WheelTurn): WheelAction {
     const power = Math.min(Math.max(-y * gain, -0.7), 0.7);
     return { do: "zoom", factor: Math.exp(power) };
   }
-  if (turn.shiftKey) return { do: "pan", pixels: Math.abs(x) > Math.abs(y) ? x : y };
   if (Math.abs(x) > Math.abs(y)) return { do: "pan", pixels: x };
-  return { do: "rows", pixels: y };
+  return { do: turn.shiftKey ? "pan" : "rows", pixels: y };
 }
 
 /** The window after it was dragged by `pixels` to the right. */
@@ -56,17 +49,12 @@ export function pinchedSpan(
   to: readonly [number, number],
 ): Span {
   const scale = (span[1] - span[0]) / Math.max(width, 1);
-  const [left, right] = from[0] <= from[1] ? from : [from[1], from[0]];
-  const [newLeft, newRight] = to[0] <= to[1] ? to : [to[1], to[0]];
+  const [left, right] = ordered(...from);
+  const [newLeft, newRight] = ordered(...to);
   const times = Math.max(right - left, 8) * scale;
   const perPixel = times / Math.max(newRight - newLeft, 8);
   const start = span[0] + left * scale - newLeft * perPixel;
   return [start, start + perPixel * width];
-}
-
-interface Edge {
-  time: number;
-  distance: number;
 }
 
 /** The event edge nearest to a time, within a tolerance. */
@@ -75,16 +63,12 @@ export function nearestEdge(
   slices: readonly Pick<Slice, "start" | "dur">[],
   tolerance: number,
 ): number | null {
-  let best: Edge | null = null;
-  for (const slice of slices) {
-    for (const edge of [slice.start, slice.start + slice.dur]) {
-      const distance = Math.abs(edge - time);
-      if (distance <= tolerance && (best === null || distance < best.distance)) {
-        best = { time: edge, distance };
-      }
-    }
-  }
-  return best?.time ?? null;
+  const distance = (edge: number): number => Math.abs(edge - time);
+  const [nearest = null] = slices
+    .flatMap(({ start, dur }) => [start, start + dur])
+    .filter((edge) => distance(edge) <= tolerance)
+    .sort((a, b) => distance(a) - distance(b));
+  return nearest;
 }
 
 /** Return the edge of a window that is within reach of an x position. */
@@ -110,16 +94,10 @@ export function ordered(a: number, b: number): Span {
 const END_MS = 140;
 const HINTS = 3;
 
-interface WheelParts {
-  ctx: Context;
-  nav: Navigation;
-  hasFocus(): boolean;
-  /** Show how to zoom, after a plain turn of the wheel that went to the page. */
-  hint(): void;
-}
+type WheelParts = Pick<TimelineApp, "ctx" | "nav" | "status">;
 
-export function listenToWheel(parts: WheelParts): void {
-  const { ctx, nav } = parts;
+export function listenToWheel({ ctx, nav, status }: WheelParts): void {
+  const { root, stage, signal } = ctx;
   let turning = 0;
   let hints = HINTS;
   const keepTurning = (): void => {
@@ -130,39 +108,39 @@ export function listenToWheel(parts: WheelParts): void {
       nav.end();
     }, END_MS);
   };
-  ctx.signal.addEventListener("abort", () => clearTimeout(turning), { once: true });
+  signal.addEventListener("abort", () => clearTimeout(turning), { once: true });
 
   const turn = (event: WheelEvent): boolean => {
     const action: WheelAction = wheelAction(event);
     if (action.do === "rows") {
       // At the end of the rows the page scrolls.
-      if (parts.hasFocus() && ctx.stage.scrollBy(action.pixels)) return true;
+      if (root.contains(focused(root)) && stage.scrollBy(action.pixels)) return true;
       if (action.pixels !== 0 && hints > 0) {
         hints -= 1;
-        parts.hint();
+        status.flash([{ key: "Ctrl" }, " + scroll to zoom"]);
       }
       return false;
     }
     keepTurning();
     if (action.do === "zoom") {
-      const x = event.clientX - ctx.stage.el.getBoundingClientRect().left;
+      const x = event.clientX - stage.el.getBoundingClientRect().left;
       const [start, end] = nav.view();
-      nav.zoomBy(action.factor, Math.min(Math.max(ctx.stage.timeAt(x), start), end));
+      nav.zoomBy(action.factor, Math.min(Math.max(stage.timeAt(x), start), end));
     } else {
-      nav.panBy(action.pixels / Math.max(axisWidth(ctx), 1));
+      nav.panBy(action.pixels / ctx.axisWidth);
     }
     hints = 0;
     return true;
   };
 
-  ctx.stage.el.addEventListener(
+  stage.el.addEventListener(
     "wheel",
     (event) => {
       if (!turn(event)) return;
       event.preventDefault();
       event.stopPropagation();
     },
-    { signal: ctx.signal, passive: false },
+    { signal, passive: false },
   );
 }
 

@@ -1,30 +1,25 @@
 /** Move the view and keep the shared state in step. */
 
 import { wholeSpan } from "../connection/answering";
-import type { Shared } from "../connection/store";
 import { nearlySame } from "../protocol/selection";
-import type { Brief, Slice, Span } from "../protocol/source";
-import type { Stage } from "../stage/stage";
+import type { Span } from "../protocol/source";
 import { MOTION } from "../ui/theme";
-import { calm, type Context, debounce, Emitter } from "./context";
-import type { Hover } from "./hover";
+import { type Context, debounce, Emitter } from "./context";
 
 const SETTLE_MS = 120;
 
 export class Navigation {
-  /** Emitted in every frame in which the shown view changes. */
-  readonly moved = new Emitter<Span>();
   /** Emitted when the view has come to rest. */
-  readonly settled = new Emitter<Span>();
+  readonly settled = new Emitter();
   /** Whether the user moves this view, so that it writes the shared state. */
   private mine = false;
   private gestures = 0;
-  private readonly settle: (() => void) & { cancel(): void };
+  private readonly settle: () => void;
 
   constructor(private readonly ctx: Context) {
     this.settle = debounce(SETTLE_MS, ctx.signal, () => {
       this.agree();
-      this.settled.emit(ctx.stage.view());
+      this.settled.emit();
     });
     ctx.stage.onView((view, done) => this.onView(view, done));
   }
@@ -46,12 +41,12 @@ export class Navigation {
   /** Zoom by the user, immediately or in `ms`. */
   zoomTo(span: Span, ms: number = MOTION.zoomFit): void {
     this.take();
-    this.ctx.stage.setView(span, calm() ? 0 : ms);
+    this.ctx.stage.setView(span, ms);
   }
 
   zoomBy(factor: number, atTime: number, ms = 0): void {
     this.take();
-    this.ctx.stage.zoomBy(factor, atTime, calm() ? 0 : ms);
+    this.ctx.stage.zoomBy(factor, atTime, ms);
   }
 
   panBy(fraction: number): void {
@@ -85,7 +80,12 @@ export class Navigation {
     this.mine = false;
     const target = view ?? this.ctx.scene.range;
     if (target[0] === this.view()[0] && target[1] === this.view()[1]) return;
-    this.ctx.stage.setView(target, animate && !calm() ? MOTION.zoomFit : 0);
+    this.ctx.stage.setView(target, animate ? MOTION.zoomFit : 0);
+  }
+
+  /** Show the window of the state, immediately. */
+  showState(): void {
+    this.follow(this.ctx.shared.state.view, false);
   }
 
   private onView(view: Span, done: boolean): void {
@@ -94,7 +94,6 @@ export class Navigation {
       this.ctx.shared.set({ view: [start, end] }, true);
       if (done && this.gestures === 0) this.rest();
     }
-    this.moved.emit(view);
     this.settle();
   }
 
@@ -119,57 +118,5 @@ export class Navigation {
   private rest(): void {
     this.mine = false;
     this.ctx.shared.rest();
-  }
-}
-
-// Control of a timeline from outside, for linked timelines.
-
-export class Led {
-  readonly stage: Stage;
-  readonly shared: Shared;
-
-  constructor(
-    private readonly ctx: Context,
-    private readonly nav: Navigation,
-    private readonly hover: Hover,
-  ) {
-    this.stage = ctx.stage;
-    this.shared = ctx.shared;
-  }
-
-  /** Show a window, null for the whole job: immediately, and not as a change by the user. */
-  showView(view: Span | null): void {
-    this.nav.follow(view, false);
-  }
-
-  /** Called with the event under the pointer, or null. */
-  onHover(listener: (slice: Slice | null) => void): void {
-    this.hover.hovered.on(listener);
-  }
-
-  /** Outline an event as if the pointer were on it, on its rank's first rows or on its own lane. */
-  outline(event: Brief | null, inSummary = false): void {
-    const { stage, lanes } = this.ctx;
-    if (event === null) {
-      stage.setOverlay({ hover: null });
-      return;
-    }
-    const place = lanes.at(event.lane);
-    const isOpen = stage.rows().some(({ rank, open }) => rank === event.rank && open);
-    const role = place?.track?.communication === true ? "comm" : "gpu";
-    const folded = place?.rank.summary.find((summary) => summary.role === role);
-    const own = folded === undefined || place?.track?.role !== "stream";
-    const lane = own || (isOpen && !inSummary) ? event.lane : folded.lane;
-    stage.setOverlay({ hover: { lane, start: event.start, dur: event.dur } });
-  }
-
-  /** Whether a lane summarises other lanes. */
-  isSummary(lane: number): boolean {
-    return this.ctx.lanes.at(lane)?.rank.summary.some((one) => one.lane === lane) === true;
-  }
-
-  /** Return the rank of a lane. */
-  rankOf(lane: number): number | null {
-    return this.ctx.lanes.at(lane)?.rank.rank ?? null;
   }
 }

@@ -3,8 +3,8 @@
 import { signal } from "@preact/signals";
 import type { RowInfo } from "../protocol/source";
 import { Icon } from "../ui/controls";
-import type { Context } from "./context";
-import { pinName, type Rows } from "./rows";
+import { pinName } from "./rows";
+import type { TimelineApp } from "./view";
 
 const WIDTH = 24;
 const PROBES = 400;
@@ -12,14 +12,11 @@ const PROBES = 400;
 export class Pin {
   readonly at = signal<{ row: RowInfo; left: number; top: number } | null>(null);
 
-  constructor(
-    private readonly ctx: Context,
-    private readonly rows: Rows,
-  ) {}
+  constructor(private readonly app: Pick<TimelineApp, "ctx" | "rows">) {}
 
   /** Show the pin at this row, next to this point of the gutter; hide it for null. */
   show(row: RowInfo | null, point: { x: number; y: number } | null): void {
-    const { stage } = this.ctx;
+    const { stage } = this.app.ctx;
     const shown = this.at.value?.row;
     if (row === null || point === null) this.at.value = null;
     else if (shown === undefined || pinName(shown) !== pinName(row)) {
@@ -32,7 +29,7 @@ export class Pin {
   private top(row: RowInfo, point: { x: number; y: number }): number {
     let y = point.y;
     for (let probe = 0; probe < PROBES && y > 0; probe += 1) {
-      const above = this.ctx.stage.hit(point.x, y - 1).row;
+      const above = this.app.ctx.stage.hit(point.x, y - 1).row;
       if (above === null || above.rank !== row.rank || above.track?.key !== row.track?.key) break;
       y -= 1;
     }
@@ -40,11 +37,11 @@ export class Pin {
   }
 
   isPinned(row: RowInfo): boolean {
-    return this.ctx.shared.state.pinned.includes(pinName(row));
+    return this.app.ctx.shared.state.pinned.includes(pinName(row));
   }
 
   toggle(): void {
-    if (this.at.value !== null) this.rows.togglePin(this.at.value.row);
+    if (this.at.value !== null) this.app.rows.togglePin(this.at.value.row);
     this.at.value = null;
   }
 }

@@ -1,12 +1,10 @@
 /** Mouse, pen and touch on the stage. */
 
-import { type RowChoice, rowsChoice, selectionSpan } from "../protocol/selection";
+import { type RowChoice, rowsChoice, selectionSpan, windowSelection } from "../protocol/selection";
 import type { Hit, RowInfo, SelectionJson, Span } from "../protocol/source";
 import { formatCount } from "../ui/formats";
 import { MOTION } from "../ui/theme";
-import { axisWidth, type Context } from "./context";
-import type { Gaps } from "./gaps";
-import type { Hover } from "./hover";
+import type { Context } from "./context";
 import {
   DRAG_PX,
   draggedSpan,
@@ -17,34 +15,16 @@ import {
   pinchedSpan,
   SNAP_PX,
 } from "./motion";
-import type { Navigation } from "./navigation";
-import type { Folding, Rows } from "./rows";
-import type { Picking } from "./selected_event";
-import type { StatusLine } from "./status";
 import { brushWords } from "./text";
-
-interface PointerParts extends DragParts {
-  rows: Rows;
-  folding: Folding;
-  hover: Hover;
-  gaps: Gaps;
-  focus(): void;
-  /** Whether the pointer counts as on the stage although it is over this element. */
-  stays(node: Node | null): boolean;
-  /** Called when a request that a click started has failed. */
-  failed(error: unknown): void;
-}
+import type { TimelineApp } from "./view";
 
 /** Zoom factor of a double-click on a cell without a single event to zoom to. */
 const CELL_ZOOM = 8;
 
 interface Press {
-  id: number;
+  event: PointerEvent;
   point: Point;
   hit: Hit;
-  button: number;
-  shift: boolean;
-  touch: boolean;
 }
 
 export class Pointer {
@@ -54,11 +34,11 @@ export class Pointer {
   at: Point | null = null;
   private press: Press | null = null;
   private drag: Drag | null = null;
-  private pinch: Pinch | null = null;
+  private pinch: Drag | null = null;
   private readonly fingers = new Map<number, Point>();
 
-  constructor(private readonly parts: PointerParts) {
-    const { stage, signal } = parts.ctx;
+  constructor(private readonly app: TimelineApp) {
+    const { stage, signal } = app.ctx;
     const on = <K extends keyof HTMLElementEventMap>(
       type: K,
       listener: (event: HTMLElementEventMap[K]) => void,
@@ -75,13 +55,13 @@ export class Pointer {
 
   /** The time that keyboard zoom keeps in place: under the pointer, else the middle. */
   focusTime(): number {
-    const [start, end] = this.parts.ctx.stage.view();
-    const time = this.at === null ? Number.NaN : this.parts.ctx.stage.timeAt(this.at.x);
+    const [start, end] = this.app.ctx.stage.view();
+    const time = this.at === null ? Number.NaN : this.app.ctx.stage.timeAt(this.at.x);
     return time >= start && time <= end ? time : (start + end) / 2;
   }
 
   hit(): Hit | null {
-    return this.at === null ? null : this.parts.ctx.stage.hit(this.at.x, this.at.y);
+    return this.at === null ? null : this.app.ctx.stage.hit(this.at.x, this.at.y);
   }
 
   /** Cancel the current drag; false if there is none. */
@@ -93,39 +73,34 @@ export class Pointer {
   }
 
   private point(event: MouseEvent): Point {
-    const box = this.parts.ctx.stage.el.getBoundingClientRect();
+    const box = this.app.ctx.stage.el.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top, alt: event.altKey };
   }
 
   private down(event: PointerEvent): void {
-    const { ctx } = this.parts;
+    const { ctx, hover } = this.app;
     if (event.button !== 0 && event.button !== 1) return;
-    this.parts.focus();
+    ctx.focus();
     const point = this.point(event);
-    const touch = event.pointerType === "touch";
-    this.parts.hover.leave();
+    hover.leave();
     try {
       ctx.stage.el.setPointerCapture(event.pointerId);
     } catch {
       // The pointer is gone already.
     }
-    if (touch) {
+    if (event.pointerType === "touch") {
       this.fingers.set(event.pointerId, point);
       if (this.fingers.size === 2) {
         this.cancel();
         this.press = null;
-        this.pinch = new Pinch(this.parts, this.pair());
+        const from = this.fingerPlaces();
+        this.pinch = viewDrag(this.app, "", (before) =>
+          pinchedSpan(before, ctx.axisWidth, from, this.fingerPlaces()),
+        );
         return;
       }
     }
-    this.press = {
-      id: event.pointerId,
-      point,
-      hit: ctx.stage.hit(point.x, point.y),
-      button: event.button,
-      shift: event.shiftKey,
-      touch,
-    };
+    this.press = { event, point, hit: ctx.stage.hit(point.x, point.y) };
   }
 
   private move(event: PointerEvent): void {
@@ -133,13 +108,13 @@ export class Pointer {
     this.at = point;
     if (this.fingers.has(event.pointerId)) this.fingers.set(event.pointerId, point);
     if (this.pinch !== null) {
-      if (this.fingers.size === 2) this.pinch.move(this.pair());
+      if (this.fingers.size === 2) this.pinch.move(point);
       return;
     }
     const { press } = this;
-    if (press === null || press.id !== event.pointerId) {
-      this.parts.hover.move(point);
-      this.parts.ctx.stage.el.style.cursor = this.cursorAt(point, event.shiftKey);
+    if (press?.event.pointerId !== event.pointerId) {
+      this.app.hover.move(point);
+      this.app.ctx.stage.el.style.cursor = this.cursorAt(point, event.shiftKey);
       return;
     }
     if (this.drag === null) {
@@ -147,7 +122,7 @@ export class Pointer {
       if (far < DRAG_PX) return;
       this.drag = this.begin(press);
       if (this.drag === null) return;
-      this.parts.ctx.stage.el.style.cursor = this.drag.cursor;
+      this.app.ctx.stage.el.style.cursor = this.drag.cursor;
     }
     this.drag.move(point);
   }
@@ -163,11 +138,11 @@ export class Pointer {
       return;
     }
     const { press, drag } = this;
-    if (press === null || press.id !== event.pointerId) return;
+    if (press?.event.pointerId !== event.pointerId) return;
     if (drag !== null) {
       drag.move(this.point(event));
       drag.end();
-    } else if (press.button === 0) {
+    } else if (press.event.button === 0) {
       this.click(press.hit, event);
     }
     this.finish();
@@ -184,49 +159,53 @@ export class Pointer {
   private finish(): void {
     this.drag = null;
     this.press = null;
-    this.parts.ctx.stage.el.style.cursor = "";
+    this.app.ctx.stage.el.style.cursor = "";
   }
 
   private leave(event: PointerEvent): void {
-    if (this.press !== null || this.parts.stays(event.relatedTarget as Node | null)) return;
+    const { relatedTarget: over } = event;
+    const isOnPin = over instanceof Element && over.closest(".hta-pin") !== null;
+    if (this.press !== null || isOnPin) return;
     this.at = null;
-    this.parts.hover.leave();
+    this.app.hover.leave();
   }
 
-  private pair(): [number, number] {
+  /** Places of two fingers along the time axis, px. */
+  private fingerPlaces(): [number, number] {
+    const { stage } = this.app.ctx;
+    const left = stage.xOf(stage.view()[0]);
     const [first, second] = [...this.fingers.values()];
-    return [first?.x ?? 0, second?.x ?? 0];
+    return [first!.x - left, second!.x - left];
   }
 
   /** Return the drag that a press starts once it moves. */
   private begin(press: Press): Drag | null {
-    const { parts } = this;
-    const { hit, point } = press;
-    const { stage } = parts.ctx;
+    const { app } = this;
+    const { hit, point, event } = press;
+    const { stage } = app.ctx;
     if (hit.region === "minimap") return this.minimapDrag(press);
     const axis = hit.region === "axis" || hit.region === "strip";
     const view = stage.view();
     const inside = (at: Point): number => Math.min(Math.max(stage.timeAt(at.x), view[0]), view[1]);
-    if (this.space || press.shift || (press.touch && !axis)) return new PanDrag(parts, point);
-    if (axis) return new ZoomDrag(parts, inside(point), inside);
+    const isTouch = event.pointerType === "touch";
+    if (this.space || event.shiftKey || (isTouch && !axis)) return panDrag(app, point);
+    if (axis) return zoomDrag(app, inside(point), inside);
     if (hit.region !== "lanes") return null;
-    if (press.button === 1) return new ZoomDrag(parts, snappedTime(parts.ctx, point), inside);
-    const edge = this.edgeAt(point, hit);
-    if (edge !== null) return edge;
-    return new SelectDrag(parts, point);
+    if (event.button === 1) return zoomDrag(app, snappedTime(app.ctx, point), inside);
+    return this.edgeAt(point, hit) ?? selectDrag(app, point);
   }
 
   private minimapDrag(press: Press): Drag {
     const timeOf = (point: Point): number => this.minimapTime(point.x, press.point.y);
     const from = press.hit.time;
     const part = this.framePart(press.point);
-    if (part === null) return new ZoomDrag(this.parts, from, timeOf);
-    return new FrameDrag(this.parts, part, from, timeOf);
+    if (part === null) return zoomDrag(this.app, from, timeOf);
+    return frameDrag(this.app, part, from, timeOf);
   }
 
   /** Time at the pointer in the minimap; beyond its ends, the nearest end. */
   private minimapTime(x: number, y: number): number {
-    const { stage } = this.parts.ctx;
+    const { stage } = this.app.ctx;
     const [start, end] = stage.view();
     const [left, right] = [stage.xOf(start), stage.xOf(end) - 1];
     return stage.hit(Math.min(Math.max(x, left), right), y).time;
@@ -234,37 +213,36 @@ export class Pointer {
 
   /** Handle or body of the minimap's frame; null outside it, or while it spans everything. */
   private framePart(point: Point): "start" | "end" | "frame" | null {
-    const { stage, scene } = this.parts.ctx;
+    const { stage, scene } = this.app.ctx;
     const [start, end] = stage.view();
     const time = this.minimapTime(point.x, point.y);
     const left = this.minimapTime(0, point.y);
     const right = this.minimapTime(Number.MAX_SAFE_INTEGER, point.y);
-    const reach = ((right - left) / Math.max(axisWidth(this.parts.ctx), 1)) * (EDGE_PX + 1);
+    const reach = ((right - left) / this.app.ctx.axisWidth) * (EDGE_PX + 1);
     const edge = edgeAt(time, start, end, reach);
     if (edge !== null) return edge;
     const whole = start <= scene.range[0] && end >= scene.range[1];
     return !whole && time > start && time < end ? "frame" : null;
   }
 
-  private edgeAt(point: Point, hit: Hit): EdgeDrag | null {
-    const { ctx, picking } = this.parts;
+  private edgeAt(point: Point, hit: Hit): Drag | null {
+    const { ctx, picking } = this.app;
     const selection = picking.window;
     const span = selectionSpan(selection, ctx.scene);
     if (selection === null || span === null || hit.row === null) return null;
     if (selection.ranks !== null && !selection.ranks.includes(hit.row.rank)) return null;
     const edge = edgeAt(point.x, ctx.stage.xOf(span[0]), ctx.stage.xOf(span[1]));
     if (edge === null) return null;
-    const [fixed, moving]: Span = edge === "start" ? [span[1], span[0]] : span;
-    return new EdgeDrag(this.parts, selection, fixed, moving);
+    return edgeDrag(this.app, selection, span[edge === "start" ? 1 : 0]);
   }
 
   private click(hit: Hit, event: MouseEvent): void {
-    const { picking, rows, folding, nav, ctx } = this.parts;
+    const { picking, rows, folding, nav, ctx } = this.app;
     if (hit.region === "gutter") {
       if (hit.badge === true && hit.row !== null && folding.toggleGroup(hit.row.rank)) return;
       if (hit.row === null) return;
       if (hit.row.track === null) rows.toggle(hit.row.rank);
-      else if (hit.row.thin !== undefined || rows.roomy) rows.toggleRoomy();
+      else if (hit.row.thin !== undefined || rows.roomy.value) rows.toggleRoomy();
       return;
     }
     if (hit.region === "minimap") {
@@ -300,7 +278,7 @@ export class Pointer {
 
   /** Select the gap of a device, if there is one. */
   private clickEmpty({ lane, time }: Hit): void {
-    const { picking, gaps, ctx, failed } = this.parts;
+    const { picking, gaps, ctx } = this.app;
     const rank = lane === null ? undefined : ctx.lanes.at(lane)?.rank.rank;
     if (rank === undefined || !gaps.isDevice(lane)) {
       picking.clearOwn();
@@ -309,13 +287,13 @@ export class Pointer {
     gaps
       .select(rank, time)
       .then((found) => found || picking.clearOwn())
-      .catch(failed);
+      .catch(this.failed);
   }
 
   /** Select the longest event at a click if marks are finer than pixels. */
   private clickCell({ cell, lane }: Hit, add: boolean): void {
     if (cell === null || lane === null) return;
-    const { picking, status, failed } = this.parts;
+    const { picking, status } = this.app;
     picking
       .longestIn({ lane, start: cell.start, end: cell.end })
       .then((brief) => {
@@ -326,11 +304,14 @@ export class Pointer {
           status.flash([`The longest of ${formatCount(cell.count)} events in this pixel.`], 2500);
         }
       })
-      .catch(failed);
+      .catch(this.failed);
   }
 
+  private readonly failed = (error: unknown): void =>
+    this.app.ctx.fail("The event cannot be found", error);
+
   private double(event: MouseEvent): void {
-    const { picking, nav, ctx } = this.parts;
+    const { picking, nav, ctx } = this.app;
     const point = this.point(event);
     const hit = ctx.stage.hit(point.x, point.y);
     if (hit.region === "strip" && hit.step !== null) {
@@ -350,7 +331,7 @@ export class Pointer {
   }
 
   private cursorAt(point: Point, shift: boolean): string {
-    const hit = this.parts.ctx.stage.hit(point.x, point.y);
+    const hit = this.app.ctx.stage.hit(point.x, point.y);
     if (hit.region === "gutter") return hit.row?.track === null ? "pointer" : "";
     if (hit.region === "minimap") {
       const part = this.framePart(point);
@@ -365,7 +346,7 @@ export class Pointer {
   }
 }
 
-// Drags, one class per kind. Coordinates are CSS px relative to the stage.
+// Drags. Coordinates are CSS px relative to the stage.
 
 interface Point {
   x: number;
@@ -381,12 +362,7 @@ interface Drag {
   cancel(): void;
 }
 
-interface DragParts {
-  ctx: Context;
-  nav: Navigation;
-  picking: Picking;
-  status: StatusLine;
-}
+type DragParts = Pick<TimelineApp, "ctx" | "nav" | "picking" | "status">;
 
 /** The time under a point, pulled to an event edge of the lane there. */
 function snappedTime(ctx: Context, point: Point): number {
@@ -396,7 +372,7 @@ function snappedTime(ctx: Context, point: Point): number {
   if (point.alt) return time;
   const lane = stage.hit(point.x, point.y).lane;
   if (lane === null) return time;
-  const tolerance = (SNAP_PX * (end - start)) / Math.max(axisWidth(ctx), 1);
+  const tolerance = (SNAP_PX * (end - start)) / ctx.axisWidth;
   return nearestEdge(time, stage.slices(lane), tolerance) ?? time;
 }
 
@@ -430,187 +406,125 @@ function rowAt(ctx: Context, x: number, y: number): RowInfo | null {
 }
 
 /** A drag from one time to another, drawn as a brush. */
-abstract class BrushDrag {
-  protected span: Span;
-
-  constructor(
-    protected readonly parts: DragParts,
-    private readonly from: number,
-    to = from,
-  ) {
-    this.span = ordered(from, to);
-  }
-
-  /** Draw the brush up to a time, with a ruler at the height `y`. */
-  protected draw(to: number, rows: RowChoice, y: number | null, ...hint: string[]): void {
-    this.span = ordered(this.from, to);
-    const [start, end] = this.span;
-    const ruler = y === null ? null : { start, end, y };
-    this.parts.ctx.stage.setOverlay({ brush: { start, end, ...rows }, ruler });
-    this.parts.status.say("brush", [...brushWords(this.span), ...hint]);
-  }
-
-  cancel(): void {
-    this.parts.ctx.stage.setOverlay({ brush: null, ruler: null });
-    this.parts.status.say("brush", null);
-  }
+interface Brush {
+  cursor: string;
+  from: number;
+  timeOf(point: Point): number;
+  /** The rows that the brush covers up to a point. */
+  rowsTo(point: Point): RowChoice;
+  /** Text after the length of the brush; without one, a ruler shows the length as well. */
+  hint?: string;
+  done(span: Span): unknown;
 }
 
-class SelectDrag extends BrushDrag implements Drag {
-  readonly cursor = "crosshair";
-  private readonly fromRow: RowInfo | null;
-  private rows: RowInfo[];
+function brushDrag({ ctx, status }: DragParts, brush: Brush): Drag {
+  let span: Span = [brush.from, brush.from];
+  const clear = (): void => {
+    ctx.stage.setOverlay({ brush: null, ruler: null });
+    status.say("brush", null);
+  };
+  return {
+    cursor: brush.cursor,
+    move(point) {
+      const { hint } = brush;
+      span = ordered(brush.from, brush.timeOf(point));
+      const [start, end] = span;
+      const ruler = hint === undefined ? { start, end, y: point.y } : null;
+      ctx.stage.setOverlay({ brush: { start, end, ...brush.rowsTo(point) }, ruler });
+      status.say("brush", [...brushWords(span), ...(hint === undefined ? [] : [hint])]);
+    },
+    end() {
+      clear();
+      brush.done(span);
+    },
+    cancel: clear,
+  };
+}
 
-  constructor(parts: DragParts, start: Point) {
-    super(parts, snappedTime(parts.ctx, start));
-    this.fromRow = rowAt(parts.ctx, start.x, start.y);
-    this.rows = rowsBetween(parts.ctx, this.fromRow, this.fromRow);
-  }
-
-  move(point: Point): void {
-    const { ctx } = this.parts;
-    this.rows = rowsBetween(ctx, this.fromRow, rowAt(ctx, point.x, point.y));
-    this.draw(snappedTime(ctx, point), rowsChoice(this.rows, ctx.scene), point.y);
-  }
-
-  end(): void {
-    this.cancel();
-    if (this.span[1] > this.span[0]) this.parts.picking.selectRows(this.span, this.rows);
-  }
+/** Select a window of time in the rows between two points. */
+function selectDrag(parts: DragParts, start: Point): Drag {
+  const { ctx, picking } = parts;
+  const fromRow = rowAt(ctx, start.x, start.y);
+  let rows: RowInfo[] = [];
+  return brushDrag(parts, {
+    cursor: "crosshair",
+    from: snappedTime(ctx, start),
+    timeOf: (point) => snappedTime(ctx, point),
+    rowsTo: (point) => {
+      rows = rowsBetween(ctx, fromRow, rowAt(ctx, point.x, point.y));
+      return rowsChoice(rows, ctx.scene);
+    },
+    done: (span) => span[1] > span[0] && picking.selectRows(span, rows),
+  });
 }
 
 /** One edge of the selected window follows the pointer, the other stays. */
-class EdgeDrag extends BrushDrag implements Drag {
-  readonly cursor = "ew-resize";
-
-  constructor(
-    parts: DragParts,
-    private readonly selection: SelectionJson,
-    fixed: number,
-    moving: number,
-  ) {
-    super(parts, fixed, moving);
-  }
-
-  move(point: Point): void {
-    const { ranks, tracks } = this.selection;
-    this.draw(snappedTime(this.parts.ctx, point), { ranks, tracks }, point.y);
-  }
-
-  end(): void {
-    this.cancel();
-    const start = Math.round(this.span[0]);
-    const end = Math.max(Math.round(this.span[1]), start + 1);
-    this.parts.picking.setSelection({ ...this.selection, start_ns: start, end_ns: end });
-  }
-}
-
-/** A gesture that moves the view; cancelled, the view goes back. */
-abstract class ViewDrag {
-  protected readonly before: Span;
-
-  constructor(protected readonly parts: DragParts) {
-    this.before = parts.ctx.stage.view();
-    parts.nav.begin();
-  }
-
-  end(): void {
-    this.parts.nav.end();
-  }
-
-  cancel(): void {
-    this.parts.nav.zoomTo(this.before, 0);
-    this.parts.nav.end();
-  }
-}
-
-class PanDrag extends ViewDrag implements Drag {
-  readonly cursor = "grabbing";
-  private lastY: number;
-
-  constructor(
-    parts: DragParts,
-    private readonly start: Point,
-  ) {
-    super(parts);
-    this.lastY = start.y;
-  }
-
-  move(point: Point): void {
-    const { ctx, nav } = this.parts;
-    nav.zoomTo(draggedSpan(this.before, point.x - this.start.x, axisWidth(ctx)), 0);
-    ctx.stage.scrollBy(this.lastY - point.y);
-    this.lastY = point.y;
-  }
+function edgeDrag(parts: DragParts, selection: SelectionJson, fixed: number): Drag {
+  const { ranks, tracks } = selection;
+  return brushDrag(parts, {
+    cursor: "ew-resize",
+    from: fixed,
+    timeOf: (point) => snappedTime(parts.ctx, point),
+    rowsTo: () => ({ ranks, tracks }),
+    done: (span) => {
+      const { start_ns, end_ns } = windowSelection(span, { ranks, tracks });
+      parts.picking.setSelection({ ...selection, start_ns, end_ns });
+    },
+  });
 }
 
 /** Drag along the axis or over the minimap: the range becomes the view. */
-class ZoomDrag extends BrushDrag implements Drag {
-  readonly cursor = "col-resize";
+function zoomDrag(parts: DragParts, from: number, timeOf: Brush["timeOf"]): Drag {
+  return brushDrag(parts, {
+    cursor: "col-resize",
+    from,
+    timeOf,
+    rowsTo: () => ({ ranks: null, tracks: null }),
+    hint: ": release to zoom",
+    done: (span) => span[1] > span[0] && parts.nav.zoomTo(span),
+  });
+}
 
-  constructor(
-    parts: DragParts,
-    from: number,
-    private readonly timeOf: (point: Point) => number,
-  ) {
-    super(parts, from);
-  }
+/** A gesture that moves the view; cancelled, the view goes back. */
+function viewDrag(
+  { ctx, nav }: DragParts,
+  cursor: string,
+  viewAt: (before: Span, point: Point) => Span,
+): Drag {
+  const before = ctx.stage.view();
+  nav.begin();
+  return {
+    cursor,
+    move: (point) => nav.zoomTo(viewAt(before, point), 0),
+    end: () => nav.end(),
+    cancel() {
+      nav.zoomTo(before, 0);
+      nav.end();
+    },
+  };
+}
 
-  move(point: Point): void {
-    this.draw(this.timeOf(point), { ranks: null, tracks: null }, null, ": release to zoom");
-  }
-
-  end(): void {
-    this.cancel();
-    if (this.span[1] > this.span[0]) this.parts.nav.zoomTo(this.span);
-  }
+function panDrag(parts: DragParts, start: Point): Drag {
+  const { ctx } = parts;
+  let { y } = start;
+  return viewDrag(parts, "grabbing", (before, point) => {
+    ctx.stage.scrollBy(y - point.y);
+    y = point.y;
+    return draggedSpan(before, point.x - start.x, ctx.axisWidth);
+  });
 }
 
 /** The minimap's frame, or one of its handles, follows the pointer. */
-class FrameDrag extends ViewDrag implements Drag {
-  readonly cursor: string;
-
-  constructor(
-    parts: DragParts,
-    private readonly part: "start" | "end" | "frame",
-    private readonly from: number,
-    private readonly timeOf: (point: Point) => number,
-  ) {
-    super(parts);
-    this.cursor = part === "frame" ? "grabbing" : "ew-resize";
-  }
-
-  move(point: Point): void {
-    const time = this.timeOf(point);
-    const [start, end] = this.before;
-    const shift = time - this.from;
-    const to: Record<typeof this.part, Span> = {
-      frame: [start + shift, end + shift],
-      start: ordered(time, end),
-      end: ordered(start, time),
-    };
-    this.parts.nav.zoomTo(to[this.part], 0);
-  }
-}
-
-/** Two fingers: the times under them stay under them. */
-class Pinch extends ViewDrag {
-  private readonly left: number;
-
-  constructor(
-    parts: DragParts,
-    private readonly from: readonly [number, number],
-  ) {
-    super(parts);
-    this.left = parts.ctx.stage.xOf(this.before[0]);
-  }
-
-  move(to: readonly [number, number]): void {
-    const local = (pair: readonly [number, number]): [number, number] => [
-      pair[0] - this.left,
-      pair[1] - this.left,
-    ];
-    const width = axisWidth(this.parts.ctx);
-    this.parts.nav.zoomTo(pinchedSpan(this.before, width, local(this.from), local(to)), 0);
-  }
+function frameDrag(
+  parts: DragParts,
+  part: "start" | "end" | "frame",
+  from: number,
+  timeOf: Brush["timeOf"],
+): Drag {
+  return viewDrag(parts, part === "frame" ? "grabbing" : "ew-resize", ([start, end], point) => {
+    const time = timeOf(point);
+    if (part === "start") return ordered(time, end);
+    if (part === "end") return ordered(start, time);
+    return [start + time - from, end + time - from];
+  });
 }

@@ -23,12 +23,12 @@ const said = (view: View): string => view.text(".hta-said");
 test("the widget may fold as well, and the line below states the search for similar ranks", async () => {
   const view = await opened();
   view.source.held = [];
-  view.app.setFolded(true);
+  view.app.folding.set(true, false);
   await expect.poll(() => said(view)).toContain("Finding similar ranks");
   expect(rows(view)).toHaveLength(3);
   view.source.release();
   await expect.poll(() => said(view)).toContain("2 of 3 ranks shown");
-  view.app.setFolded(false);
+  view.app.folding.set(false, false);
   await expect.poll(() => rows(view)).toHaveLength(3);
 });
 

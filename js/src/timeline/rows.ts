@@ -1,18 +1,14 @@
 /** Rows of the timeline: which ranks are open, pinned, filtered or folded. */
 
-import { signal } from "@preact/signals";
+import { batch, computed, signal } from "@preact/signals";
 import { same } from "../connection/store";
 import { Regular } from "../expressions/regular";
 import { getOrMake } from "../protocol/maps";
-import {
-  type Alike,
-  isAbort,
-  type RowInfo,
-  type SelectionJson,
-  type Clusters,
-} from "../protocol/source";
-import { type Context, Emitter } from "./context";
+import type { Alike, Clusters, RowInfo, SelectionJson } from "../protocol/source";
+import { react } from "../ui/react";
+import { type Context, Newest } from "./context";
 import { foldedWords } from "./text";
+import type { AppOptions, TimelineApp } from "./view";
 
 /** The name of a row in the shared list of pins. */
 export function pinName(row: Pick<RowInfo, "rank" | "track">): string {
@@ -30,26 +26,42 @@ export function filterError(text: string): string | null {
 }
 
 export class Rows {
-  readonly changed = new Emitter();
   /** The rows as they are drawn. */
   readonly now = signal<readonly RowInfo[]>([]);
   /** Text of the filter while it is typed; the last valid one filters. */
   readonly typed = signal("");
-  open: ReadonlySet<number>;
   /** Groups of similar ranks folded into rows; null if none are folded. */
-  alike: Alike | null = null;
-  /** Ranks that were chosen elsewhere; null shows all. */
-  only: ReadonlySet<number> | null = null;
+  readonly alike = signal<Alike | null>(null);
   /** Lanes without events in view keep their height. */
-  roomy = false;
+  readonly roomy = signal(false);
+  private readonly open;
+  /** Ranks that were chosen elsewhere; null shows all. */
+  private readonly only = signal<ReadonlySet<number> | null>(null);
   private readonly valid = signal("");
   private openedAlone: number | null = null;
 
   constructor(private readonly ctx: Context) {
-    const only = ctx.scene.ranks.length === 1 ? ctx.scene.ranks[0] : undefined;
-    this.open = new Set(only === undefined ? [] : [only.rank]);
-    this.push();
-    ctx.stage.onRows(() => this.tell());
+    const { stage, shared, scene } = ctx;
+    const only = scene.ranks.length === 1 ? [scene.ranks[0]!.rank] : [];
+    this.open = signal<ReadonlySet<number>>(new Set(only));
+    const pinned = computed(() => shared.now.value.pinned);
+    const follow = (): void => void (this.now.value = stage.rows());
+    react(
+      () => ({
+        open: this.open.value,
+        pinned: pinned.value,
+        filter: this.filter,
+        alike: this.alike.value,
+        only: this.only.value,
+        roomy: this.roomy.value,
+      }),
+      (state) => {
+        stage.setRows(state);
+        follow();
+      },
+      ctx.signal,
+    );
+    stage.onRows(follow);
   }
 
   get filter(): string {
@@ -58,94 +70,60 @@ export class Rows {
 
   /** Number of lanes that are thin because they are empty in view. */
   get thin(): number {
-    return this.ctx.stage.rows().reduce((sum, { thin = 0 }) => sum + thin, 0);
+    return this.now.value.reduce((sum, { thin = 0 }) => sum + thin, 0);
   }
 
   /** Give empty lanes their full height, or make them thin. */
   toggleRoomy(): void {
-    this.roomy = !this.roomy;
-    this.push();
+    this.roomy.value = !this.roomy.value;
   }
 
   /** Ranks that have a row, or are folded into one; null for all of the job. */
   get shown(): readonly number[] | null {
-    const { stage, scene } = this.ctx;
-    const shown = new Set<number>();
-    for (const { rank, like = [rank] } of stage.rows()) {
-      for (const one of like) if (this.only?.has(one) !== false) shown.add(one);
-    }
-    if (shown.size === 0 || shown.size >= scene.ranks.length) return null;
+    const only = this.only.value;
+    const ranks = this.now.value.flatMap(({ rank, like = [rank] }) => like);
+    const shown = new Set(ranks.filter((rank) => only?.has(rank) !== false));
+    if (shown.size === 0 || shown.size >= this.ctx.scene.ranks.length) return null;
     return [...shown].sort((a, b) => a - b);
-  }
-
-  /** Pass the state to the stage. */
-  push(): void {
-    this.ctx.stage.setRows({
-      open: this.open,
-      pinned: this.ctx.shared.state.pinned,
-      filter: this.filter,
-      alike: this.alike,
-      only: this.only,
-      roomy: this.roomy,
-    });
-    this.tell();
-  }
-
-  private tell(): void {
-    this.now.value = this.ctx.stage.rows();
-    this.changed.emit();
-  }
-
-  /** Ranks that share a row, for charts next to the timeline. */
-  get folded(): readonly (readonly number[])[] {
-    const rows = new Map<number, number[]>();
-    for (const [rank, stands] of this.alike?.hidden ?? []) {
-      getOrMake(rows, stands, () => [stands]).push(rank);
-    }
-    return [...rows.values()];
-  }
-
-  fold(alike: Alike | null): void {
-    if (alike === null && this.alike === null) return;
-    this.alike = alike;
-    this.push();
   }
 
   /** Show only these ranks. */
   showOnly(ranks: readonly number[] | null): void {
-    if (same(ranks, this.only === null ? null : [...this.only])) return;
-    this.only = ranks === null ? null : new Set(ranks);
-    const open = new Set(this.open);
+    const { only } = this;
+    if (same(ranks, only.value && [...only.value])) return;
+    const open = new Set(this.open.value);
     if (this.openedAlone !== null) open.delete(this.openedAlone);
     // A single rank has room to show its tracks.
     const alone = ranks?.length === 1 ? ranks[0]! : null;
-    this.openedAlone = alone === null || this.open.has(alone) ? null : alone;
+    this.openedAlone = alone === null || this.open.value.has(alone) ? null : alone;
     if (alone !== null) open.add(alone);
-    this.open = open;
-    this.push();
+    batch(() => {
+      only.value = ranks && new Set(ranks);
+      this.open.value = open;
+    });
+  }
+
+  isOpen(rank: number): boolean {
+    return this.now.value.some((row) => row.rank === rank && row.open);
   }
 
   toggle(rank: number): void {
-    const open = new Set(this.open);
-    if (!open.delete(rank)) open.add(rank);
-    this.open = open;
-    this.push();
+    this.open.value = toggled(this.open.value, rank);
   }
 
   /** Open all ranks, or close all if all are open. */
   toggleAll(): void {
+    const { open, alike } = this;
     const ranks = this.ctx.scene.ranks
       .map(({ rank }) => rank)
-      .filter((rank) => this.alike?.hidden.has(rank) !== true);
-    this.open = ranks.every((rank) => this.open.has(rank)) ? new Set() : new Set(ranks);
-    this.push();
+      .filter((rank) => alike.value?.hidden.has(rank) !== true);
+    open.value = new Set(ranks.every((rank) => open.value.has(rank)) ? [] : ranks);
   }
 
   setFilter(text: string): void {
     this.typed.value = text;
     if (text === this.filter || filterError(text) !== null) return;
     this.valid.value = text;
-    this.push();
   }
 
   togglePin(row: Pick<RowInfo, "rank" | "track">): boolean {
@@ -153,7 +131,6 @@ export class Rows {
     const pinned = this.ctx.shared.state.pinned;
     const on = !pinned.includes(name);
     this.ctx.shared.set({ pinned: on ? [...pinned, name] : pinned.filter((one) => one !== name) });
-    this.push();
     return on;
   }
 
@@ -164,19 +141,12 @@ export class Rows {
   show(lane: number): boolean {
     const { stage, lanes } = this.ctx;
     if (stage.reveal(lane)) return true;
-    const place = lanes.at(lane);
-    if (place === null) return false;
-    const folded = place.rank.summary.find((summary) =>
-      place.track?.role === "stream"
-        ? summary.role === (place.track.communication ? "comm" : "gpu")
-        : false,
-    );
-    if (folded !== undefined && stage.reveal(folded.lane)) return true;
-    if (!this.open.has(place.rank.rank)) {
-      this.toggle(place.rank.rank);
-      return stage.reveal(lane);
-    }
-    return false;
+    const folded = this.ctx.foldedLane(lane);
+    if (folded !== null && stage.reveal(folded)) return true;
+    const rank = lanes.at(lane)?.rank.rank;
+    if (rank === undefined || this.open.value.has(rank)) return false;
+    this.toggle(rank);
+    return stage.reveal(lane);
   }
 
   /** Scroll to the row of a rank: to its communication if it has any. */
@@ -189,8 +159,7 @@ export class Rows {
   /** Drop ranks that the new scene lacks. */
   renew(): void {
     const known = new Set(this.ctx.scene.ranks.map((rank) => rank.rank));
-    this.open = new Set([...this.open].filter((rank) => known.has(rank)));
-    this.push();
+    this.open.value = new Set([...this.open.value].filter((rank) => known.has(rank)));
   }
 }
 
@@ -243,148 +212,134 @@ export function partlyNamed(
   });
 }
 
+export interface FoldingNow {
+  /** A kernel supports folding; a saved page has to report it first. */
+  isOffered: boolean;
+  isOn: boolean;
+  /** The ranks that share a row. */
+  groups: readonly (readonly number[])[];
+}
+
 export class Folding {
-  /** Emitted when folding, or its availability, has changed. */
-  readonly changed = new Emitter();
-  readonly state = signal({ isOffered: false, isOn: false });
-  on: boolean;
-  private clusters: Clusters | null = null;
-  private refused = false;
-  private unfolded: ReadonlySet<number> = new Set();
-  private event: number | null = null;
-  private selection: SelectionJson | null = null;
-  private asked: AbortController | null = null;
+  private readonly on;
+  private readonly clusters = signal<Clusters | null>(null);
+  private readonly refused = signal(false);
+  private readonly unfolded = signal<ReadonlySet<number>>(new Set());
+  private readonly newest: Newest;
+  /** Rank of the selected event, which has a row of its own, so that the event is visible. */
+  private readonly held = computed(() => this.app.picking.now.value.key?.rank ?? null);
+  private readonly alike = computed((): Alike | null => {
+    const clusters = this.clusters.value;
+    if (!this.on.value || clusters === null) return null;
+    const selected = partlyNamed(clusters, this.app.picking.chosen.value);
+    const held = this.held.value === null ? selected : [this.held.value, ...selected];
+    return alikeOf(clusters, this.unfolded.value, new Set(held));
+  });
+  readonly now = computed((): FoldingNow => {
+    const { scene, source } = this.app.ctx;
+    const isKnown = this.clusters.value !== null || source.status !== "none";
+    return {
+      isOffered: scene.ranks.length >= LEAST_RANKS && !this.refused.value && isKnown,
+      isOn: this.on.value,
+      groups: this.groups,
+    };
+  });
 
   constructor(
-    private readonly ctx: Context,
-    private readonly rows: Rows,
-    folded: boolean | null,
-    /** Store the setting. */
-    private readonly keep: (folded: boolean) => void,
-    private readonly failed: (error: unknown) => void,
+    private readonly app: Pick<TimelineApp, "ctx" | "rows" | "picking">,
+    private readonly options: Pick<AppOptions, "folded" | "keepFolded">,
   ) {
-    this.on = folded ?? ctx.scene.ranks.length > MOST_UNFOLDED;
-    ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
+    const { ctx, rows } = app;
+    this.on = signal(options.folded ?? ctx.scene.ranks.length > MOST_UNFOLDED);
+    this.newest = new Newest(ctx.signal);
     // Finding similar ranks takes longer than the requests of the first picture.
     ctx.source.onReply((op) => {
       if (op === "stats") this.ready();
     });
-    this.tell();
-  }
-
-  /** Whether folding is available. A kernel supports it; a saved page has to report it first. */
-  get offered(): boolean {
-    const { scene, source } = this.ctx;
-    if (scene.ranks.length < LEAST_RANKS || this.refused) return false;
-    return this.clusters !== null || source.status !== "none";
+    react(this.alike, (alike) => (rows.alike.value = alike), ctx.signal);
   }
 
   /** Whether the reply had no groups of similar ranks. */
   get isVain(): boolean {
-    return this.clusters?.clusters.every(({ ranks }) => ranks.length < 2) ?? false;
+    return this.clusters.value?.clusters.every(({ ranks }) => ranks.length < 2) ?? false;
   }
 
   /** Reason why there is nothing to fold, if the analysis gives one. */
   get note(): string {
-    return this.clusters?.note ?? "";
+    return this.clusters.value?.note ?? "";
   }
 
   /** Number of ranks shown while some are folded, or a note that the request is running. */
   get words(): string {
-    if (this.on && this.asked !== null) return " Finding similar ranks …";
-    const hidden = this.rows.alike?.hidden.size ?? 0;
-    const all = this.ctx.scene.ranks.length;
+    if (this.on.value && this.newest.isPending.value) return " Finding similar ranks …";
+    const hidden = this.alike.value?.hidden.size ?? 0;
+    const all = this.app.ctx.scene.ranks.length;
     return hidden === 0 ? "" : foldedWords({ shown: all - hidden, all });
+  }
+
+  private get groups(): number[][] {
+    const groups = new Map<number, number[]>();
+    for (const [rank, stands] of this.alike.value?.hidden ?? []) {
+      getOrMake(groups, stands, () => [stands]).push(rank);
+    }
+    return [...groups.values()];
   }
 
   /** Fold similar ranks, or show all. */
   set(on: boolean, byHand = true): void {
-    if (on === this.on) return;
-    this.on = on;
-    this.unfolded = new Set();
-    if (byHand) this.keep(on);
+    if (on === this.on.value) return;
+    batch(() => {
+      this.on.value = on;
+      this.unfolded.value = new Set();
+    });
+    if (byHand) this.options.keepFolded?.(on);
     if (on) this.ask();
-    this.apply();
   }
 
   /** Show the ranks that a row represents, or fold them again. False if the row does not exist. */
   toggleGroup(rank: number): boolean {
-    const { alike } = this.rows;
-    if (alike === null) return false;
-    const stands = alike.groups.has(rank) ? rank : this.representativeOf(rank);
-    if (stands === null) return false;
-    const unfolded = new Set(this.unfolded);
-    if (!unfolded.delete(stands)) unfolded.add(stands);
-    this.unfolded = unfolded;
-    this.apply();
+    if (this.alike.value === null) return false;
+    const group = this.clusters.value?.clusters.find(({ ranks }) => ranks.includes(rank));
+    if (group === undefined || group.ranks.length < 2) return false;
+    this.unfolded.value = toggled(this.unfolded.value, group.representative);
     return true;
-  }
-
-  /** Show the rank of the selected event in a row of its own, so that the event is visible. */
-  hold(event: number | null, selection: SelectionJson | null): void {
-    if (event === this.event && selection === this.selection) return;
-    this.event = event;
-    this.selection = selection;
-    if (this.on && this.clusters !== null) this.apply();
   }
 
   /** Reset for a new scene. */
   renew(): void {
-    this.asked?.abort();
-    this.asked = null;
-    this.clusters = null;
-    this.refused = false;
-    this.unfolded = new Set();
-    this.apply();
-  }
-
-  private representativeOf(rank: number): number | null {
-    const group = this.clusters?.clusters.find(({ ranks }) => ranks.includes(rank));
-    return group === undefined || group.ranks.length < 2 ? null : group.representative;
+    this.newest.cancel();
+    batch(() => {
+      this.clusters.value = null;
+      this.refused.value = false;
+      this.unfolded.value = new Set();
+    });
   }
 
   /** Called after the first replies: find similar ranks if they are to be folded. */
   ready(): void {
     // Without a kernel, folding is offered only if the page has the reply.
-    if (this.on || this.ctx.source.status === "none") this.ask();
+    if (this.on.value || this.app.ctx.source.status === "none") this.ask();
   }
 
   private ask(): void {
-    const { scene, source } = this.ctx;
-    const known = this.clusters !== null || this.asked !== null || this.refused;
-    if (known || scene.ranks.length < LEAST_RANKS) return;
-    const asked = new AbortController();
-    this.asked = asked;
-    this.tell();
-    source
-      .ask("clusters", {}, asked.signal)
-      .then((reply) => {
-        if (asked.signal.aborted) return;
-        this.clusters = reply.reply;
-      })
-      .catch((error: unknown) => {
-        if (asked.signal.aborted || isAbort(error)) return;
-        this.refused = true;
+    const { ctx } = this.app;
+    const isKnown = this.clusters.value !== null || this.newest.isPending.value;
+    if (isKnown || this.refused.value || ctx.scene.ranks.length < LEAST_RANKS) return;
+    this.newest.ask(
+      (signal) => ctx.source.ask("clusters", {}, signal),
+      ({ reply }) => (this.clusters.value = reply),
+      (error) => {
+        this.refused.value = true;
         // A page without data on similar ranks only does not offer to fold them.
-        if (source.status !== "none") this.failed(error);
-      })
-      .finally(() => {
-        if (asked.signal.aborted) return;
-        this.asked = null;
-        this.apply();
-      });
+        if (ctx.source.status !== "none") ctx.fail("Similar ranks cannot be found", error);
+      },
+    );
   }
+}
 
-  private apply(): void {
-    const { clusters } = this;
-    const held = new Set(this.event === null ? [] : [this.event]);
-    if (clusters !== null) for (const one of partlyNamed(clusters, this.selection)) held.add(one);
-    this.rows.fold(this.on && clusters !== null ? alikeOf(clusters, this.unfolded, held) : null);
-    this.tell();
-  }
-
-  private tell(): void {
-    this.state.value = { isOffered: this.offered, isOn: this.on };
-    this.changed.emit();
-  }
+/** The set with a member more, or without it. */
+export function toggled<T>(set: ReadonlySet<T>, member: T): ReadonlySet<T> {
+  const next = new Set(set);
+  if (!next.delete(member)) next.add(member);
+  return next;
 }

@@ -5,9 +5,9 @@ import { asError, type Brief, isAbort } from "../protocol/source";
 import { Button, Icon, Kbd } from "../ui/controls";
 import { formatCount } from "../ui/formats";
 import { Opener } from "../ui/menu";
-import { type Context, debounce } from "./context";
-import type { Picking } from "./selected_event";
+import { debounce, Newest } from "./context";
 import { type HitCount, isWhole } from "./text";
+import type { TimelineApp } from "./view";
 
 const TYPE_MS = 160;
 
@@ -25,19 +25,16 @@ export class Search {
   readonly found = signal<Found>(NOTHING);
   /** Text of the field: searched for once the user stops typing. */
   readonly typed = signal("");
-  private asked: AbortController | null = null;
-  private readonly later: (() => void) & { cancel(): void };
+  readonly ctx;
+  private readonly newest: Newest;
+  private readonly later;
   private at: Brief | null = null;
 
-  constructor(
-    private readonly ctx: Context,
-    private readonly picking: Picking,
-    readonly failed: (error: unknown) => void,
-    /** Give the focus back to the timeline. */
-    readonly leave: () => void,
-  ) {
+  constructor(private readonly app: Pick<TimelineApp, "ctx" | "picking">) {
+    const { ctx } = app;
+    this.ctx = ctx;
+    this.newest = new Newest(ctx.signal);
     this.later = debounce(TYPE_MS, ctx.signal, () => this.commit());
-    ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
     ctx.source.onReply((op, request, reply) => {
       const { hits } = this.found.value;
       if (op !== "marks" || hits === null || request.text !== hits.text) return;
@@ -91,17 +88,14 @@ export class Search {
   }
 
   /** Go to the next or previous hit of the text in the field. */
-  step(direction: 1 | -1): void {
-    this.find(direction).catch(this.failed);
-  }
-
-  private async find(direction: 1 | -1): Promise<void> {
+  async step(direction: 1 | -1): Promise<void> {
     this.commit();
     const text = this.text;
     if (text === "") return;
     this.set({ isPending: true });
     try {
-      const from = this.picking.brief ?? this.at ?? this.viewStart();
+      const { picking } = this.app;
+      const from = picking.brief ?? this.at ?? this.viewStart();
       const reply = await this.ctx.source.ask("find", { text, from, direction }, this.ctx.signal);
       if (text !== this.text) return;
       const { brief, total, index, error } = reply.reply;
@@ -109,7 +103,7 @@ export class Search {
       this.set({ hits: { text, index, total, inView }, error });
       if (brief !== null) {
         this.at = brief;
-        this.picking.go(brief);
+        picking.go(brief);
       }
     } catch (error) {
       if (!isAbort(error)) this.set({ error: asError(error).message });
@@ -138,27 +132,22 @@ export class Search {
   }
 
   private load(): void {
-    this.asked?.abort();
+    this.newest.cancel();
+    const { stage, source } = this.ctx;
     const text = this.text;
     this.at = null;
-    this.ctx.stage.setOverlay({ search: text, hits: new Map() });
+    stage.setOverlay({ search: text, hits: new Map() });
     this.found.value = { ...NOTHING, isPending: text !== "" };
     if (text === "") return;
-    const asked = new AbortController();
-    this.asked = asked;
-    this.ctx.source
-      .ask("search", { text }, asked.signal)
-      .then((reply) => {
-        if (asked.signal.aborted) return;
-        const { total, ranks, error } = reply.reply;
+    this.newest.ask(
+      (signal) => source.ask("search", { text }, signal),
+      ({ reply: { total, ranks, error } }) => {
         const hits = error === null ? { text, index: 0, total, inView: null } : null;
-        this.ctx.stage.setOverlay({ hits: new Map(ranks) });
+        stage.setOverlay({ hits: new Map(ranks) });
         this.found.value = { hits, error, isPending: false };
-      })
-      .catch((error: unknown) => {
-        if (asked.signal.aborted || isAbort(error)) return;
-        this.found.value = { ...NOTHING, error: asError(error).message };
-      });
+      },
+      ({ message: error }) => (this.found.value = { ...NOTHING, error }),
+    );
   }
 }
 
@@ -167,27 +156,17 @@ export function SearchBox({ search, narrow }: { search: Search; narrow: Readonly
   return (
     <div class="hta-search-place">
       {narrow.value ? (
-        <SearchOpener search={search} />
+        <Opener
+          icon="search"
+          name="Search names"
+          keys="/"
+          class={search.typed.value === "" ? "" : "hta-on"}
+          content={(close) => <SearchField search={search} close={close} isWide />}
+        />
       ) : (
         <SearchField search={search} close={() => undefined} />
       )}
     </div>
-  );
-}
-
-function SearchOpener({ search }: { search: Search }) {
-  return (
-    <Opener
-      icon="search"
-      name="Search names"
-      keys="/"
-      class={search.typed.value === "" ? "" : "hta-on"}
-      content={(close) => (
-        <div class="hta-search-sheet">
-          <SearchField search={search} close={close} isWide />
-        </div>
-      )}
-    />
   );
 }
 
@@ -200,12 +179,12 @@ function SearchField(look: { search: Search; close(): void; isWide?: boolean }) 
   const press = (event: KeyboardEvent): void => {
     if (event.key === "Enter") {
       event.preventDefault();
-      search.step(event.shiftKey ? -1 : 1);
+      void search.step(event.shiftKey ? -1 : 1);
     } else if (event.key === "Escape") {
       event.preventDefault();
       event.stopPropagation();
       close();
-      search.leave();
+      search.ctx.focus();
     }
   };
   const looks = `${isWide ? " hta-search-wide" : ""}${active ? " hta-active" : ""}`;
@@ -230,8 +209,13 @@ function SearchField(look: { search: Search; close(): void; isWide?: boolean }) 
       </span>
       {active ? (
         <span class="hta-steps">
-          <Button icon="up" name="Previous hit" keys="Shift+Enter" press={() => search.step(-1)} />
-          <Button icon="down" name="Next hit" keys="Enter" press={() => search.step(1)} />
+          <Button
+            icon="up"
+            name="Previous hit"
+            keys="Shift+Enter"
+            press={() => void search.step(-1)}
+          />
+          <Button icon="down" name="Next hit" keys="Enter" press={() => void search.step(1)} />
           <Button icon="close" name="Clear the search" press={() => search.clear()} />
         </span>
       ) : (

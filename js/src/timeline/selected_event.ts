@@ -17,22 +17,20 @@ import {
 } from "../protocol/selection";
 import {
   arrows,
-  asError,
   type Brief,
   type Collective,
   type EventDetail,
-  isAbort,
   type Overlay,
+  type RowInfo,
   type SelectionJson,
   type SharedState,
   type Slice,
   type Span,
 } from "../protocol/source";
 import { react } from "../ui/react";
-import type { Context } from "./context";
-import type { Navigation } from "./navigation";
-import type { Rows } from "./rows";
+import { Newest } from "./context";
 import { lastOf, nameQuery } from "./text";
+import type { TimelineApp } from "./view";
 
 export interface Picked {
   key: EventKey | null;
@@ -55,17 +53,15 @@ export class Picking {
   });
   /** The window or set of events. */
   readonly chosen: ReadonlySignal<SelectionJson | null>;
-  private asked: AbortController | null = null;
+  private readonly newest: Newest;
+  private readonly ctx;
   private readonly met = new Map<string, Brief>();
 
-  constructor(
-    private readonly ctx: Context,
-    private readonly nav: Navigation,
-    private readonly rows: Rows,
-  ) {
-    const { shared, signal: ended } = ctx;
+  constructor(private readonly app: Pick<TimelineApp, "ctx" | "nav" | "rows">) {
+    this.ctx = app.ctx;
+    const { shared, signal: ended } = app.ctx;
+    this.newest = new Newest(ended);
     this.chosen = computed(() => shared.now.value.selection);
-    ended.addEventListener("abort", () => this.asked?.abort(), { once: true });
     react(
       () => [shared.now.value.ranks_from, this.chosen.value],
       () => this.showSelection(),
@@ -115,8 +111,7 @@ export class Picking {
 
   /** Select an event and request its details. */
   pick(key: EventKey, known: Brief | null): void {
-    const shared = key.table === "events" ? ([key.rank, key.id] as [number, number]) : null;
-    this.ctx.shared.set({ selected_event: shared });
+    this.ctx.shared.set({ selected_event: key.table === "events" ? [key.rank, key.id] : null });
     this.load(key, known);
   }
 
@@ -130,8 +125,8 @@ export class Picking {
   /** Select an event that may not be visible, and go there. */
   go(brief: Brief): void {
     this.pick(brief, brief);
-    this.nav.show(brief.start, brief.start + brief.dur);
-    this.rows.show(brief.lane);
+    this.app.nav.show(brief.start, brief.start + brief.dur);
+    this.app.rows.show(brief.lane);
   }
 
   clearEvent(): void {
@@ -220,17 +215,15 @@ export class Picking {
 
   /** Select the window in view on all ranks; if it is selected, the whole job. */
   selectAll(): void {
-    const [start, end] = selectionSpan(this.window, this.ctx.scene) ?? this.nav.view();
-    const wide = windowSelection([start, end], { ranks: null, tracks: null });
-    const again = JSON.stringify(wide) === JSON.stringify(this.window);
-    this.setSelection(
-      again ? windowSelection(this.ctx.scene.range, { ranks: null, tracks: null }) : wide,
-    );
+    const { scene } = this.ctx;
+    const all = { ranks: null, tracks: null };
+    const wide = windowSelection(selectionSpan(this.window, scene) ?? this.app.nav.view(), all);
+    const isChosen = same(wide, this.window);
+    this.setSelection(isChosen ? windowSelection(scene.range, all) : wide);
   }
 
-  selectRows(span: Span, rows: Parameters<typeof rowsChoice>[0]): void {
-    this.ctx.shared.set({ selected_event: null });
-    this.unload();
+  selectRows(span: Span, rows: readonly RowInfo[]): void {
+    this.clearEvent();
     const selection = windowSelection(span, rowsChoice(rows, this.ctx.scene));
     const query = this.ctx.isPart ? (this.window?.query ?? null) : null;
     this.setSelection({ ...selection, query });
@@ -240,12 +233,9 @@ export class Picking {
   async step(direction: 1 | -1): Promise<boolean> {
     const { key: from } = this.now.value;
     if (from === null) return false;
-    const reply = await this.ctx.source.ask(
-      "neighbor",
-      { rank: from.rank, table: from.table, id: from.id, direction },
-      this.ctx.signal,
-    );
-    const { brief } = reply.reply;
+    const { source, signal: ended } = this.ctx;
+    const { reply } = await source.ask("neighbor", { ...from, direction }, ended);
+    const { brief } = reply;
     if (brief !== null && from === this.now.value.key) this.go(brief);
     return brief !== null;
   }
@@ -293,46 +283,40 @@ export class Picking {
   }
 
   private load({ rank, table, id }: EventKey, known: Brief | null): void {
-    this.asked?.abort();
-    const asked = new AbortController();
-    this.asked = asked;
+    const { stage, source } = this.ctx;
     const key = { rank, table, id };
     this.now.value = { ...NONE, key, brief: known };
-    this.ctx.stage.setOverlay({ selected: known, flows: [], collective: null });
-    this.ctx.source
-      .ask("event", key, asked.signal)
-      .then((reply) => {
-        if (asked.signal.aborted) return;
-        const detail = reply.reply;
+    stage.setOverlay({ selected: known, flows: [], collective: null });
+    this.newest.ask(
+      (signal) => source.ask("event", key, signal),
+      ({ reply: detail }) => {
         const { event } = detail;
         this.met.set(`${event.rank}/${event.id}`, event);
-        this.ctx.stage.setOverlay({ selected: event, flows: arrows(detail) });
+        stage.setOverlay({ selected: event, flows: arrows(detail) });
         this.now.value = { ...NONE, key, brief: event, detail };
-        this.askCollective(event, asked.signal);
-      })
-      .catch((error: unknown) => {
-        if (asked.signal.aborted || isAbort(error)) return;
-        this.now.value = { ...this.now.value, error: asError(error) };
-      });
+        this.askCollective(event);
+      },
+      (error) => (this.now.value = { ...this.now.value, error }),
+    );
   }
 
   /** Request the collective; a failure leaves the details as they are. */
-  private askCollective(event: Brief, signal: AbortSignal): void {
-    if (!hasLateness(this.ctx.scene) || event.kind !== "communication" || event.table !== "events")
-      return;
-    this.ctx.source
-      .ask("collective", { rank: event.rank, id: event.id }, signal)
-      .then(({ reply: { collective } }) => {
-        if (signal.aborted) return;
+  private askCollective(event: Brief): void {
+    const { source, scene, stage } = this.ctx;
+    const { rank, id, kind, table } = event;
+    if (!hasLateness(scene) || kind !== "communication" || table !== "events") return;
+    this.newest.ask(
+      (signal) => source.ask("collective", { rank, id }, signal),
+      ({ reply: { collective } }) => {
         this.now.value = { ...this.now.value, collective };
-        this.ctx.stage.setOverlay({ collective: arrivalOf(collective, event) });
-      })
-      .catch(() => undefined);
+        stage.setOverlay({ collective: arrivalOf(collective, event) });
+      },
+    );
   }
 
   private unload(): void {
     if (!this.active) return;
-    this.asked?.abort();
+    this.newest.cancel();
     this.now.value = NONE;
     this.ctx.stage.setOverlay({ selected: null, flows: [], collective: null });
   }

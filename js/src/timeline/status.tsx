@@ -1,6 +1,6 @@
 /** The status line and the state of the connection. */
 
-import { computed, type ReadonlySignal, signal, useSignal } from "@preact/signals";
+import { computed, signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { HybridSource, Progress } from "../connection/answering";
 import { same } from "../connection/store";
@@ -9,8 +9,9 @@ import { Icon, Sentence } from "../ui/controls";
 import { react } from "../ui/react";
 import { formatBytes, formatCount, formatDuration, plural } from "../ui/formats";
 import type { Words } from "../ui/text";
-import { type Context, throttle } from "./context";
+import { throttle } from "./context";
 import { plain } from "./text";
+import type { AppOptions, TimelineApp } from "./view";
 
 /** Sources of messages, the most urgent first. */
 const LAYERS = ["flash", "brush", "kernel", "area", "search", "event", "view"] as const;
@@ -71,18 +72,7 @@ export function clockWords(
   };
 }
 
-interface StatusWays {
-  openProblems(anchor: HTMLElement): void;
-  /** Draw times on this clock; null if the clock cannot be changed. */
-  setClock: ((clock: Clock) => void) | null;
-  showAllRanks(): void;
-  /** Describe the source's status; null for the default text. */
-  kernelSays(): KernelSays | null;
-}
-
 export type Clock = "recorded" | "fitted";
-
-const SILENT: Words = [];
 
 export class StatusLine {
   /** Text for work in the background. */
@@ -100,23 +90,24 @@ export class StatusLine {
   private readonly said = signal<Partial<Record<Layer, Words>>>({});
   private readonly layer = computed(() => LAYERS.find((one) => one in this.said.value));
   /** The most urgent message. */
-  readonly words = computed(() => this.said.value[this.layer.value ?? "view"] ?? SILENT);
+  readonly words = computed(() => this.said.value[this.layer.value ?? "view"] ?? []);
   readonly hasHint = computed(
     () => this.hinting.value && this.layer.value !== "flash" && this.layer.value !== "brush",
   );
   private flashTimer = 0;
 
   constructor(
-    readonly ctx: Context,
-    readonly ways: StatusWays,
+    readonly app: Pick<TimelineApp, "ctx" | "panels">,
+    readonly options: Pick<AppOptions, "setClock" | "part">,
   ) {
-    const { signal: ended, source, root } = ctx;
+    const { signal: ended, source, root } = app.ctx;
     const speak = throttle(SPOKEN_MS, ended, () => (this.spoken.value = plain(this.words.value)));
     react(() => this.words.value, speak, ended);
     react(this.hinting, (on) => root.classList.toggle("hta-hinting", on), ended);
     ended.addEventListener("abort", () => clearTimeout(this.flashTimer), { once: true });
     react(
-      () => (source.status === "live" ? null : (ways.kernelSays() ?? KERNEL[source.status])),
+      () =>
+        source.status === "live" ? null : (options.part?.kernelSays() ?? KERNEL[source.status]),
       (says) => {
         this.kernel.value = says;
         // The badge of a saved view shows that it is saved, so the line is free for other texts.
@@ -148,7 +139,7 @@ export function Status({ line }: { line: StatusLine }) {
       <div class="hta-hidden" role="status" aria-live="polite">
         {line.spoken}
       </div>
-      <Aside text={line.aside} />
+      {line.aside.value !== "" && <span class="hta-note">{line.aside}</span>}
       <RanksShown line={line} />
       <ClockBadge line={line} />
       <TruthBadge line={line} />
@@ -167,10 +158,6 @@ function Message({ line }: { line: StatusLine }) {
       {line.hasHint.value && <Hint key={text} />}
     </div>
   );
-}
-
-function Aside({ text }: { text: ReadonlySignal<string> }) {
-  return text.value === "" ? null : <span class="hta-note">{text}</span>;
 }
 
 /** The longest hint that does not truncate the message before it; the shortest one always. */
@@ -192,7 +179,7 @@ function Hint() {
 function KernelBadge({ line }: { line: StatusLine }) {
   const says = line.kernel.value;
   if (says === null) return null;
-  const { ctx } = line;
+  const { ctx } = line.app;
   const { embedded } = ctx.scene;
   const title = embedded === undefined ? plain(says.words) : `${says.badge}. ${embedded.text}`;
   return (
@@ -211,7 +198,7 @@ function KernelBadge({ line }: { line: StatusLine }) {
   );
 }
 
-function RanksShown({ line: { ranks, ways } }: { line: StatusLine }) {
+function RanksShown({ line: { ranks, app } }: { line: StatusLine }) {
   const [shown, all] = ranks.value;
   if (shown === all) return null;
   return (
@@ -219,7 +206,7 @@ function RanksShown({ line: { ranks, ways } }: { line: StatusLine }) {
       type="button"
       class="hta-ranks-shown"
       title="Show the rows of all ranks; what is selected stays selected"
-      onClick={ways.showAllRanks}
+      onClick={() => app.ctx.shared.set({ ranks_from: "timeline" })}
     >
       {`${formatCount(shown)} of ${plural(all, "rank")} shown · `}
       <b>Show all</b>
@@ -231,15 +218,15 @@ function RanksShown({ line: { ranks, ways } }: { line: StatusLine }) {
 function ClockBadge({ line }: { line: StatusLine }) {
   const clocks = line.clocks.value;
   if (clocks === null || !(clocks.is_off || clocks.is_fitted)) return null;
-  const { ctx, ways } = line;
-  const { badge, title } = clockWords(clocks, ways.setClock !== null);
+  const { setClock } = line.options;
+  const { badge, title } = clockWords(clocks, setClock !== undefined);
   const change = (): void => {
-    if (ways.setClock === null || ctx.source.status === "none") {
+    if (setClock === undefined || line.app.ctx.source.status === "none") {
       line.flash([clockWords(clocks, false).title], 5000);
       return;
     }
     const other = clocks.is_fitted ? "recorded" : "fitted";
-    ways.setClock(other);
+    setClock(other);
     line.flash([`Laying out the ${other} clock …`]);
   };
   return (
@@ -256,10 +243,11 @@ function ClockBadge({ line }: { line: StatusLine }) {
   );
 }
 
-function TruthBadge({ line: { ctx, kernel, ways } }: { line: StatusLine }) {
-  const { truth } = ctx.scene;
+function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
+  const { scene, source } = app.ctx;
+  const { truth } = scene;
   // The drawing may lack events, so the badge could be wrong.
-  if (kernel.value?.isWarning === true && ctx.source.status === "none") return null;
+  if (kernel.value?.isWarning === true && source.status === "none") return null;
   const ok = truth.level === "ok";
   const text = truth.text.replace(/^[✓⚠]\s*/u, "");
   return (
@@ -267,7 +255,7 @@ function TruthBadge({ line: { ctx, kernel, ways } }: { line: StatusLine }) {
       type="button"
       class={`hta-badge ${ok ? "hta-ok" : "hta-warn"}`}
       title={`${truth.text}. Click for what was skipped, repaired or guessed.`}
-      onClick={({ currentTarget }) => ways.openProblems(currentTarget)}
+      onClick={({ currentTarget }) => app.panels.openProblems(currentTarget)}
     >
       <Icon name={ok ? "check" : "warn"} />
       <span class="hta-if-wide">{text}</span>
@@ -278,27 +266,19 @@ function TruthBadge({ line: { ctx, kernel, ways } }: { line: StatusLine }) {
 
 // Origin of replies as text: the kernel, or the data stored in the page.
 
-export function kernelSays(source: HybridSource): KernelSays | null {
-  const { status, holds, words } = source;
-  const { who, badge, free, again } = words;
+export function kernelSays({ status, holds, words }: HybridSource): KernelSays | null {
   if (status === "live") return null;
+  const { who, badge, free, again } = words;
   const isGone = status === "none";
+  const state = isGone ? "gone" : "busy";
   if (isGone ? holds === "nothing" : holds !== "all") {
-    return {
-      badge: `${badge} ${isGone ? "gone" : "busy"}`,
-      words: isGone
-        ? [`${who} is gone, and the page holds no data yet. ${again}`]
-        : [`Zoom and pan work; detail follows when ${free}.`],
-      isWarning: true,
-    };
+    const text = isGone
+      ? `${who} is gone, and the page holds no data yet. ${again}`
+      : `Zoom and pan work; detail follows when ${free}.`;
+    return { badge: `${badge} ${state}`, words: [text], isWarning: true };
   }
-  return {
-    badge: `${badge} ${isGone ? "gone" : "busy"} · page data`,
-    words: [
-      `${who} is ${isGone ? "gone" : "busy"}. The page answers from what it holds.${isGone ? ` ${again}` : ""}`,
-    ],
-    isWarning: !isGone,
-  };
+  const text = `${who} is ${state}. The page answers from what it holds.${isGone ? ` ${again}` : ""}`;
+  return { badge: `${badge} ${state} · page data`, words: [text], isWarning: !isGone };
 }
 
 /** Progress of fetching the page's offline data; "" if there is nothing to report. */

@@ -27,18 +27,19 @@ import {
 } from "../ui/formats";
 import type { Piece, Words } from "../ui/text";
 
+/** Name, length in ns, and most decimals. */
+const UNITS = [
+  ["s", 1e9, 9],
+  ["ms", 1e6, 6],
+  ["µs", 1e3, 3],
+  ["ns", 1, 0],
+] as const;
+
 /** `451.32–453.36 ms`: as many decimals as the length needs, one unit for both ends. */
 export function spanText(span: Span): string {
   const [start, end] = span;
   const far = Math.max(Math.abs(start), Math.abs(end));
-  const [unit, scale, most] =
-    far >= 1e9
-      ? (["s", 1e9, 9] as const)
-      : far >= 1e6
-        ? (["ms", 1e6, 6] as const)
-        : far >= 1e3
-          ? (["µs", 1e3, 3] as const)
-          : (["ns", 1, 0] as const);
+  const [unit, scale, most] = UNITS.find(([, ns]) => far >= ns) ?? UNITS[3];
   const step = Math.max(end - start, 1) / 100;
   const decimals = Math.min(Math.max(Math.ceil(-Math.log10(step / scale) - 1e-9), 0), most);
   const text = (ns: number): string => {
@@ -134,10 +135,6 @@ function deviceWord(scene: Scene): string {
   return "GPU";
 }
 
-function who(device: string, ranks: number): string {
-  return ranks === 1 ? `The ${device} computes` : `${device}s compute`;
-}
-
 /** A rank that waits less than this share of the view for another is not counted as waiting. */
 const LEAST_WAIT = 0.02;
 
@@ -186,52 +183,50 @@ export function viewWords(
   const words: Words = [head(view, scene)];
   if (folded !== "") words.push(folded);
   if (stats === null) return words;
-  if (view[1] <= scene.range[0] || view[0] >= scene.range[1]) {
-    words.push(` Outside the job: it ends at ${formatDuration(scene.range[1])}.`);
-    return words;
-  }
+  if (view[1] <= scene.range[0] || view[0] >= scene.range[1])
+    return [...words, ` Outside the job: it ends at ${formatDuration(scene.range[1])}.`];
   const shares = deviceShares(scene, stats);
-  if (shares === null) {
-    const device = scene.ranks.filter(hasDevice);
-    // Files of BytePS and MPI never have GPU events.
-    const mayHave = scene.ranks.some(({ tracks }) => tracks.some(({ role }) => role === "thread"));
-    if (device.length === 0 && mayHave) words.push(" No GPU events in these files.");
-    else if (device.length === 0) return words;
-    else if (device.every((rank) => rank.truncated !== null))
-      words.push(" The files end early: what the GPUs compute later is not known, nor idle time.");
-    else if (stats.data.some((ns) => ns > 0))
-      words.push(
-        ` No ${deviceWord(scene)} works here: it is before the first or after the last work.`,
-      );
-    else words.push(" No rank has data here.");
-    return words;
-  }
+  if (shares === null) return [...words, withoutShares(scene, stats)];
   // The line is short: the rank that keeps the others waiting comes before the time shares.
   const mpi = scene.ranks.every(isMpi);
   words.push(...(lateWords(lateness, stats, mpi ? "in MPI" : "on the stream") ?? []));
   const one = shares.ranks === 1;
+  const communication = formatShare(shares.communication);
+  const idle = formatShare(shares.idle);
   if (mpi) {
-    const elsewhere = formatShare(shares.idle);
-    const inMpi = `${one ? "The rank is" : "Ranks are"} in MPI ${formatShare(shares.communication)}`;
-    words.push(` ${inMpi} and elsewhere ${elsewhere} of the time.`);
-    return words;
-  }
-  words.push(` ${who(deviceWord(scene), shares.ranks)} ${formatShare(shares.compute)}`);
-  if (shares.communication > 0) {
-    const exposed = `${formatShare(shares.exposed)} exposed`;
-    words.push(
-      `, ${one ? "communicates" : "communicate"} ${formatShare(shares.communication)} (${exposed})`,
-    );
+    const who = one ? "The rank is" : "Ranks are";
+    return [...words, ` ${who} in MPI ${communication} and elsewhere ${idle} of the time.`];
   }
   const device = deviceWord(scene);
+  const compute = formatShare(shares.compute);
+  words.push(one ? ` The ${device} computes ${compute}` : ` ${device}s compute ${compute}`);
+  if (shares.communication > 0) {
+    const exposed = `${formatShare(shares.exposed)} exposed`;
+    words.push(`, ${one ? "communicates" : "communicate"} ${communication} (${exposed})`);
+  }
   const whole = one ? `the ${device} span` : `each ${device} span`;
-  words.push(` and ${one ? "idles" : "idle"} ${formatShare(shares.idle)} of ${whole}.`);
+  words.push(` and ${one ? "idles" : "idle"} ${idle} of ${whole}.`);
   const cut = scene.ranks.filter((rank) => rank.truncated !== null && hasDevice(rank));
   if (cut.length === 1) words.push(` Without rank ${cut[0]!.rank}: its file ends early.`);
   if (cut.length > 1) {
     words.push(` Without ${formatCount(cut.length)} ranks: their files end early.`);
   }
   return words;
+}
+
+/** Why there are no shares of devices; "" for files that never have them. */
+function withoutShares(scene: Scene, stats: Stats): string {
+  const device = scene.ranks.filter(hasDevice);
+  if (device.length === 0) {
+    // Files of BytePS and MPI never have GPU events.
+    const mayHave = scene.ranks.some(({ tracks }) => tracks.some(({ role }) => role === "thread"));
+    return mayHave ? " No GPU events in these files." : "";
+  }
+  if (device.every((rank) => rank.truncated !== null))
+    return " The files end early: what the GPUs compute later is not known, nor idle time.";
+  return stats.data.some((ns) => ns > 0)
+    ? ` No ${deviceWord(scene)} works here: it is before the first or after the last work.`
+    : " No rank has data here.";
 }
 
 /** Describe a mark of an arrival strip: `1.2 ms after the median rank`, and the call. */
@@ -280,14 +275,11 @@ export function eventWords(
 export function rowsWords(selection: SelectionJson, scene: Scene): string {
   const all = scene.ranks.length;
   const ranks = selection.ranks;
-  const whose =
-    ranks === null || ranks.length === all
-      ? all === 1
-        ? `rank ${scene.ranks[0]?.rank ?? 0}`
-        : `all ${formatCount(all)} ranks`
-      : ranks.length === 0
-        ? "no rank"
-        : `${ranks.length === 1 ? "rank" : "ranks"} ${rangesText(ranks)}`;
+  let whose = `all ${formatCount(all)} ranks`;
+  if (all === 1 && ranks?.length !== 0) whose = `rank ${scene.ranks[0]!.rank}`;
+  else if (ranks?.length === 0) whose = "no rank";
+  else if (ranks !== null && ranks.length !== all)
+    whose = `${ranks.length === 1 ? "rank" : "ranks"} ${rangesText(ranks)}`;
   if (selection.tracks === null) return whose;
   const only = selection.tracks.length === 1 ? selection.tracks[0] : undefined;
   return `${whose}, ${only ?? plural(selection.tracks.length, "track")}`;

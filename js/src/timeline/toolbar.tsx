@@ -4,51 +4,46 @@ import { type ReadonlySignal, useComputed } from "@preact/signals";
 import { Button, CutName, UndoRedo } from "../ui/controls";
 import { formatCount, plural } from "../ui/formats";
 import { Opener, Toolbar } from "../ui/menu";
-import { FullButton, type FullWindow } from "../ui/placing";
-import type { Context } from "./context";
-import type { Command } from "./keys";
-import { Chips, type Legend } from "./legend";
-import { filterError, type Folding, type Rows } from "./rows";
-import { type Search, SearchBox } from "./search";
+import { FullButton } from "../ui/placing";
+import { Chips } from "./legend";
+import { filterError } from "./rows";
+import { SearchBox } from "./search";
+import type { TimelineApp } from "./view";
 
-interface ToolbarLook {
-  ctx: Context;
+interface Look {
+  app: TimelineApp;
+}
+
+interface ToolbarLook extends Look {
   /** Default: the title of the job. */
   title: string | undefined;
   narrow: ReadonlySignal<boolean>;
-  legend: Legend;
-  search: Search;
-  rows: Rows;
-  folding: Folding;
-  /** Null in a panel of a dashboard: the dashboard fills the window. */
-  full: FullWindow | null;
-  run(command: Command): void;
 }
 
-export function TimelineToolbar(look: ToolbarLook) {
-  const { ctx, narrow, legend, search, rows, folding, full, run } = look;
+export function TimelineToolbar({ app, title, narrow }: ToolbarLook) {
+  const { legend, search, full, commands } = app;
   return (
     <Toolbar name="Timeline">
-      <Name ctx={ctx} title={look.title} />
+      <Name app={app} title={title} />
       <Chips legend={legend} narrow={narrow} />
       <SearchBox search={search} narrow={narrow} />
-      <History ctx={ctx} run={run} />
+      <History app={app} />
       <Button
         text="Fit"
         name="Zoom to the selection, or to everything"
         keys="F"
         showKey
-        press={() => run("zoom-selection")}
+        press={() => commands.run("zoom-selection")}
       />
-      <ColourButton ctx={ctx} run={run} />
-      <FoldButton folding={folding} run={run} />
-      <FilterButton ctx={ctx} rows={rows} />
+      <ColourButton app={app} />
+      <FoldButton app={app} />
+      <FilterButton app={app} />
       <Button
         text="Export…"
         name="Export a window as a trace"
         keys="X"
         class="hta-export-button"
-        press={() => run("export")}
+        press={() => commands.run("export")}
       />
       {full !== null && <FullButton full={full} />}
       <Button
@@ -56,20 +51,14 @@ export function TimelineToolbar(look: ToolbarLook) {
         name="Keys and gestures"
         keys="?"
         class="hta-help-button"
-        press={() => run("help")}
+        press={() => commands.run("help")}
       />
     </Toolbar>
   );
 }
 
-function Name({
-  ctx: { scene },
-  title = scene.title,
-}: {
-  ctx: Context;
-  title: string | undefined;
-}) {
-  const { ranks, ranks_of_job: ofJob = "", events } = scene;
+function Name({ app, title = app.ctx.scene.title }: Pick<ToolbarLook, "app" | "title">) {
+  const { ranks, ranks_of_job: ofJob = "", events } = app.ctx.scene;
   return (
     <div class="hta-name">
       <b class="hta-title" title={title}>
@@ -83,12 +72,13 @@ function Name({
   );
 }
 
-function History({ ctx, run }: Pick<ToolbarLook, "ctx" | "run">) {
+function History({ app: { ctx, commands } }: Look) {
   const { value: steps } = ctx.shared.steps;
-  return <UndoRedo {...steps} undo={() => run("undo")} redo={() => run("redo")} />;
+  const [undo, redo] = [() => void commands.run("undo"), () => void commands.run("redo")];
+  return <UndoRedo {...steps} undo={undo} redo={redo} />;
 }
 
-function ColourButton({ ctx, run }: Pick<ToolbarLook, "ctx" | "run">) {
+function ColourButton({ app: { ctx, commands } }: Look) {
   const color = useComputed(() => ctx.shared.now.value.color).value;
   return (
     <Button
@@ -98,13 +88,13 @@ function ColourButton({ ctx, run }: Pick<ToolbarLook, "ctx" | "run">) {
       keys="C"
       class="hta-color"
       on={color === "name"}
-      press={() => run("color")}
+      press={() => commands.run("color")}
     />
   );
 }
 
-function FoldButton({ folding, run }: Pick<ToolbarLook, "folding" | "run">) {
-  const { isOffered, isOn } = folding.state.value;
+function FoldButton({ app: { folding, commands } }: Look) {
+  const { isOffered, isOn } = folding.now.value;
   return (
     <Button
       icon="fold"
@@ -113,24 +103,25 @@ function FoldButton({ folding, run }: Pick<ToolbarLook, "folding" | "run">) {
       class={`hta-fold${isOn ? " hta-on" : ""}`}
       on={isOn}
       hidden={!isOffered}
-      press={() => run("fold")}
+      press={() => commands.run("fold")}
     />
   );
 }
 
 /** Filter of the shown tracks by a regular expression. */
-function FilterButton({ ctx, rows }: Pick<ToolbarLook, "ctx" | "rows">) {
+function FilterButton({ app }: Look) {
   return (
     <Opener
       icon="filter"
       name="Filter tracks"
-      class={rows.filter === "" ? "" : "hta-on"}
-      content={(close) => <FilterForm ctx={ctx} rows={rows} close={close} />}
+      class={app.rows.filter === "" ? "" : "hta-on"}
+      content={(close) => <FilterForm app={app} close={close} />}
     />
   );
 }
 
-function FilterForm({ ctx, rows, close }: { ctx: Context; rows: Rows; close(): void }) {
+function FilterForm({ app, close }: Look & { close(): void }) {
+  const { rows } = app;
   const text = rows.typed.value;
   const error = filterError(text);
   return (
@@ -152,13 +143,13 @@ function FilterForm({ ctx, rows, close }: { ctx: Context; rows: Rows; close(): v
         <Button text="Show all" press={() => rows.setFilter("")} />
       </div>
       <div class="hta-note" aria-live="polite">
-        {error ?? filterWords(ctx, rows)}
+        {error ?? filterWords(app)}
       </div>
     </div>
   );
 }
 
-function filterWords({ scene }: Context, { filter, now }: Rows): string {
+function filterWords({ ctx: { scene }, rows: { filter, now } }: TimelineApp): string {
   const rows = now.value;
   if (filter === "") {
     return "A regular expression over rank, process, track, host, and rank with track (“rank 5 stream 7”). Ignores case.";

@@ -5,29 +5,13 @@ import { wholeSpan } from "../connection/answering";
 import { same } from "../connection/store";
 import { isAbort, type Lateness, type Stats } from "../protocol/source";
 import { formatTime, plural, rangesText, wholeName } from "../ui/formats";
-import { type Context, throttle } from "./context";
-import type { Legend } from "./legend";
+import { react } from "../ui/react";
+import { throttle } from "./context";
 import type { Message } from "./messages";
-import type { Navigation } from "./navigation";
-import type { Folding, Rows } from "./rows";
-import type { StatusLine } from "./status";
 import { isWhole, spanText, viewWords } from "./text";
+import type { TimelineApp } from "./view";
 
 const SAY_MS = 100;
-
-interface ViewParts {
-  ctx: Context;
-  nav: Navigation;
-  rows: Rows;
-  folding: Folding;
-  status: StatusLine;
-  legend: Legend;
-}
-
-interface WaysOut {
-  showAllRows(): void;
-  back(): void;
-}
 
 export class ViewFacts {
   readonly card = signal<Message | null>(null);
@@ -37,83 +21,91 @@ export class ViewFacts {
   private shown: readonly number[] | null = null;
 
   constructor(
-    private readonly parts: ViewParts,
-    private readonly ways: WaysOut,
+    private readonly app: Pick<
+      TimelineApp,
+      "ctx" | "nav" | "rows" | "folding" | "status" | "legend" | "commands"
+    >,
   ) {
-    const { ctx, nav, rows, folding, legend } = parts;
+    const { ctx, nav, rows, folding, status, legend } = app;
     const say = throttle(SAY_MS, ctx.signal, () => this.say());
-    nav.moved.on(() => {
+    ctx.stage.onView(() => {
       legend.isPending.value = true;
       this.card.value = null;
       say();
     });
     nav.settled.on(() => this.ask());
+    ctx.retried.on(() => this.renew());
     // The stage sends the requests.
     ctx.source.onReply((op, _request, reply) => {
       if (op !== "lateness") return;
       this.lateness = reply.reply as Lateness;
-      this.parts.status.clocks.value = this.lateness.clock;
+      status.clocks.value = this.lateness.clock;
       this.printWaits();
       this.say();
     });
-    rows.changed.on(() => {
-      this.printCard();
-      this.say();
-      if (!same(rows.shown, this.shown)) this.askShares();
-    });
-    folding.changed.on(() => this.say());
+    react(
+      rows.now,
+      () => {
+        this.printCard();
+        this.say();
+        if (!same(rows.shown, this.shown)) this.askShares();
+      },
+      ctx.signal,
+    );
+    react(
+      () => folding.words,
+      () => this.say(),
+      ctx.signal,
+    );
   }
 
   /** Reset for a new scene, or retry. */
   renew(): void {
+    const { status, legend } = this.app;
     this.stats = null;
     this.lateness = null;
-    this.parts.status.clocks.value = null;
-    this.parts.legend.setStats(null);
+    status.clocks.value = null;
+    legend.setStats(null);
     this.say();
     this.printCard();
     this.ask();
   }
 
   private ask(): void {
-    const { ctx, legend } = this.parts;
-    const { source, stage, signal } = ctx;
-    const span = wholeSpan(stage.view());
     this.askShares();
-    source
-      .ask("stats", span, signal)
-      .then((reply) => {
-        const now = wholeSpan(stage.view());
-        if (now.start !== span.start || now.end !== span.end) return;
-        this.stats = reply.reply;
-        this.printWaits();
-        this.say();
-        this.printCard();
-      })
-      .catch((error: unknown) => {
-        // Listeners of the source show the failure itself.
-        if (!isAbort(error)) legend.setStats(null);
-      });
+    this.askStats(null, (stats) => {
+      this.stats = stats;
+      this.printWaits();
+      this.say();
+      this.printCard();
+    });
   }
 
   /** Request the shares of the legend for the ranks that have rows. */
   private askShares(): void {
-    const { ctx, legend, rows } = this.parts;
-    const { source, stage, signal } = ctx;
+    const { legend, rows } = this.app;
     const { shown } = rows;
-    const span = wholeSpan(stage.view());
     this.shown = shown;
     legend.isPending.value = true;
-    source
-      .ask("stats", shown === null ? span : { ...span, ranks: shown }, signal)
-      .then((reply) => {
-        const now = wholeSpan(stage.view());
-        if (now.start !== span.start || now.end !== span.end || shown !== this.shown) return;
-        legend.isPending.value = false;
-        legend.setStats(reply.reply, this.shownWords());
-        this.printWaits();
+    this.askStats(shown, (stats) => {
+      if (shown !== this.shown) return;
+      legend.isPending.value = false;
+      legend.setStats(stats, this.shownWords());
+      this.printWaits();
+    });
+  }
+
+  /** Request figures of the window in view; `show` them if it is still in view. */
+  private askStats(ranks: readonly number[] | null, show: (stats: Stats) => void): void {
+    const { ctx, legend } = this.app;
+    const span = wholeSpan(ctx.stage.view());
+    ctx.source
+      .ask("stats", ranks === null ? span : { ...span, ranks }, ctx.signal)
+      .then(({ reply }) => {
+        if (same(wholeSpan(ctx.stage.view()), span)) show(reply);
       })
       .catch((error: unknown) => {
+        // Listeners of the source show the failure itself.
         if (!isAbort(error)) legend.setStats(null);
       });
   }
@@ -122,12 +114,12 @@ export class ViewFacts {
   private printWaits(): void {
     const { lateness, stats, shown } = this;
     const isOne = lateness?.start === stats?.start && lateness?.end === stats?.end;
-    this.parts.legend.setLateness(lateness, isOne ? stats : null, shown);
+    this.app.legend.setLateness(lateness, isOne ? stats : null, shown);
   }
 
   /** `of rank 5 in view, 12.3–18.9 ms`. */
   private shownWords(): string {
-    const { stage, scene } = this.parts.ctx;
+    const { stage, scene } = this.app.ctx;
     const { shown } = this;
     const all = plural(scene.ranks.length, "rank");
     const ranks =
@@ -139,16 +131,16 @@ export class ViewFacts {
   }
 
   private say(): void {
-    const { stage, scene } = this.parts.ctx;
-    const view = stage.view();
+    const { ctx, rows, folding, status } = this.app;
+    const view = ctx.stage.view();
     const { start, end } = wholeSpan(view);
-    const known = this.stats?.start === start && this.stats.end === end ? this.stats : null;
-    const { lateness } = this;
-    const late = lateness?.start === start && lateness.end === end ? lateness : null;
-    const words = viewWords(view, scene, known, late, this.parts.folding.words);
-    const { thin } = this.parts.rows;
+    const inView = <T extends Lateness | Stats>(known: T | null): T | null =>
+      known?.start === start && known.end === end ? known : null;
+    const [stats, lateness] = [inView(this.stats), inView(this.lateness)];
+    const words = viewWords(view, ctx.scene, stats, lateness, folding.words);
+    const { thin } = rows;
     if (thin > 0) words.push(` ${plural(thin, "empty lane")} drawn thin: `, { key: "E" });
-    this.parts.status.say("view", words);
+    status.say("view", words);
   }
 
   private printCard(): void {
@@ -156,13 +148,13 @@ export class ViewFacts {
   }
 
   private message(): Message | null {
-    const { stage, scene } = this.parts.ctx;
-    const { filter } = this.parts.rows;
-    if (filter !== "" && stage.rows().length === 0) {
+    const { ctx, nav, rows, commands } = this.app;
+    const { stage, scene } = ctx;
+    if (rows.filter !== "" && rows.now.value.length === 0) {
       return {
         title: "No track matches",
-        text: `No rank, process, track or host matches ${filter}.`,
-        buttons: [{ text: "Show all", press: () => this.ways.showAllRows() }],
+        text: `No rank, process, track or host matches ${rows.filter}.`,
+        buttons: [{ text: "Show all", press: () => rows.setFilter("") }],
       };
     }
     const view = stage.view();
@@ -179,8 +171,8 @@ export class ViewFacts {
       title: "No events in this window",
       text: `${spanText(view)}: the traces end at ${formatTime(scene.range[1])}.`,
       buttons: [
-        { text: "Fit all", keys: "Z", press: () => this.parts.nav.fit() },
-        { text: "Back", keys: "Backspace", press: () => this.ways.back() },
+        { text: "Fit all", keys: "Z", press: () => nav.fit() },
+        { text: "Back", keys: "Backspace", press: () => void commands.run("undo") },
       ],
     };
   }

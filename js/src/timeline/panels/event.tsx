@@ -37,36 +37,21 @@ import {
   formatValue,
   plural,
 } from "../../ui/formats";
-import type { Picked } from "../selected_event";
-import { eventCode, lastOf, waitsWords } from "../text";
+import { cutWords, eventCode, lastOf, waitsWords } from "../text";
+import type { PanelControl } from "./panels";
 
 /** Arrows listed one by one; a graph launch has thousands. */
 const FLOWS_SHOWN = 4;
 const PARENTS_SHOWN = 2;
 
-interface EventLook {
-  picked: Picked;
-  /** Process and track, as the rows name them. */
-  place: string;
-  /** Parts of the event that the window of an export kept. */
-  cut: string;
-  /** Switch to the selected window; null if there is none. */
-  showArea: (() => void) | null;
-  close(): void;
-  go(brief: Brief): void;
-  /** Show an event given by rank and id. */
-  goTo(rank: number, id: number): void;
-  zoom(): void;
-  selectName(): void;
-  selectIds(rank: number, ids: readonly number[]): void;
-  exportWindow(anchor: HTMLElement): void;
-  retry(): void;
-  copy: Copy;
+interface Look {
+  panels: PanelControl;
 }
 
-export function EventPanel(look: EventLook) {
-  const { picked, showArea, copy } = look;
-  const { brief, detail, collective, error } = picked;
+export function EventPanel({ panels }: Look) {
+  const { picking } = panels.app;
+  const { copy, hasArea } = panels;
+  const { brief, detail, collective, error } = picking.now.value;
   const name = detail?.event.name ?? brief?.name ?? "";
   return (
     <div class="hta-panel hta-details">
@@ -76,11 +61,11 @@ export function EventPanel(look: EventLook) {
           <h3 class="hta-short" title={brief?.name}>
             {brief?.short ?? "Event"}
           </h3>
-          {showArea !== null && <Tabs current="event" other={showArea} />}
-          <CloseButton close={look.close} words={showArea === null ? "selected" : ""} />
+          {hasArea && <Tabs current="event" other={() => panels.show("area")} />}
+          <CloseButton close={() => panels.close()} words={hasArea ? "" : "selected"} />
         </div>
         {error !== null ? (
-          <Failure title="The event cannot be shown" error={error} retry={look.retry} />
+          <Failure title="The event cannot be shown" error={error} retry={() => picking.retry()} />
         ) : brief === null ? (
           <p class="hta-note">Loading the event…</p>
         ) : (
@@ -89,13 +74,17 @@ export function EventPanel(look: EventLook) {
               <code title={name}>{name}</code>
               <CopyButton copy={copy} text={() => name} what="the full name" />
             </div>
-            <EventFacts {...look} brief={brief} />
+            <EventFacts panels={panels} brief={brief} />
           </>
         )}
       </div>
       <div class="hta-column hta-compare">
         {brief === null ? null : collective !== null ? (
-          <CollectivePanel collective={collective} own={brief.rank} go={look.goTo} />
+          <CollectivePanel
+            collective={collective}
+            own={brief.rank}
+            go={(rank, id) => picking.pick({ rank, table: "events", id }, null)}
+          />
         ) : detail !== null ? (
           <Histogram detail={detail} />
         ) : (
@@ -109,21 +98,24 @@ export function EventPanel(look: EventLook) {
       </div>
       <div class="hta-column hta-rest">
         <Arguments detail={detail} copy={copy} />
-        {brief !== null && <Actions {...look} brief={brief} count={detail?.same?.count} />}
+        {brief !== null && <Actions panels={panels} brief={brief} />}
       </div>
     </div>
   );
 }
 
-function EventFacts(look: EventLook & { brief: Brief }) {
-  const { brief, place, cut, go, picked } = look;
-  const { detail } = picked;
+function EventFacts({ panels, brief }: Look & { brief: Brief }) {
+  const { ctx, picking } = panels.app;
+  const { detail, collective } = picking.now.value;
+  const go = (other: Brief): void => picking.go(other);
   const event = detail?.event ?? brief;
   /** Lists of an event that are shown in full. */
   const all = useSignal({ of: "", flows: false, parents: false });
   const of = `${brief.rank}/${brief.table}/${brief.id}`;
   const open = all.value.of === of ? all.value : { of, flows: false, parents: false };
-  const where = `rank ${event.rank}${place === "" ? "" : ` · ${place}`}`;
+  const track = ctx.lanes.at(brief.lane)?.track;
+  const where = [`rank ${event.rank}`, track?.process, track?.label].filter(Boolean).join(" · ");
+  const cut = cutWords(brief, ctx.scene);
   const rows: Fact[] = [
     { name: "Start", value: formatTime(event.start), title: formatExact(event.start) },
     { name: "Duration", value: formatDuration(event.dur), title: formatExact(event.dur) },
@@ -159,11 +151,11 @@ function EventFacts(look: EventLook & { brief: Brief }) {
     chain("Module", modules);
     chain("Python", frames);
   }
-  rows.push(...callRows(rank, picked.collective));
+  rows.push(...callRows(rank, collective));
   if (kernels !== null) {
     const { count, dur, delay, ids } = kernels;
     const figures = `${plural(count, "event")} on the device, ${formatDuration(dur)} in all, median launch delay ${formatDuration(delay)}`;
-    const select = (): void => look.selectIds(rank, ids ?? []);
+    const select = (): void => picking.selectIds(rank, ids ?? []);
     const link = <Link text="select" title="Select the events on the device" press={select} />;
     const value = [figures, ids !== null && [" · ", link]];
     rows.push({ name: "Launched", value, title: figures, look: "wrapped" });
@@ -255,18 +247,19 @@ function Arguments({ detail, copy }: { detail: EventDetail | null; copy: Copy })
   );
 }
 
-function Actions(look: EventLook & { brief: Brief; count: number | undefined }) {
-  const { brief, count } = look;
+function Actions({ panels, brief }: Look & { brief: Brief }) {
+  const { nav, picking } = panels.app;
+  const count = picking.detail?.same?.count;
   const all = count === undefined ? "All of this name" : `All ${formatCount(count)} of this name`;
   return (
     <div class="hta-doings">
-      <Button text="Zoom to it" keys="F" showKey press={look.zoom} />
-      <Button text={all} press={look.selectName} />
-      <Button text="Copy as Python" press={() => look.copy(eventCode(brief), "Python")} />
+      <Button text="Zoom to it" keys="F" showKey press={() => nav.toggleZoom(picking.target())} />
+      <Button text={all} press={() => picking.selectName()} />
+      <Button text="Copy as Python" press={() => panels.copy(eventCode(brief), "Python")} />
       <Button
         text="Export window…"
         keys="X"
-        press={({ currentTarget }) => look.exportWindow(currentTarget as HTMLElement)}
+        press={({ currentTarget }) => panels.openExport(currentTarget as HTMLElement)}
       />
     </div>
   );
@@ -304,37 +297,30 @@ function stepWords(step: number, category: string | null): string {
 export function alongBins(edges: readonly number[], value: number): number {
   const bins = edges.length - 1;
   if (bins < 1) return 0;
-  for (let bin = 0; bin < bins; bin += 1) {
-    const low = edges[bin] ?? 0;
-    const high = edges[bin + 1] ?? 0;
-    if (value > high && bin < bins - 1) continue;
-    const within = high > low ? (value - low) / (high - low) : 0.5;
-    return (bin + Math.min(Math.max(within, 0), 1)) / bins;
-  }
-  return 1;
+  const ends = edges.slice(1, -1).findIndex((end) => value <= end);
+  const bin = ends < 0 ? bins - 1 : ends;
+  const [low, high] = [edges[bin]!, edges[bin + 1]!];
+  const within = high > low ? (value - low) / (high - low) : 0.5;
+  return (bin + Math.min(Math.max(within, 0), 1)) / bins;
 }
 
 /** The finding as text. */
 export function histogramWords(same: SameName, dur: number): string {
-  const range =
-    same.min === same.max
-      ? `all ${formatDuration(same.min)}`
-      : `${formatRange(same.min, same.max)}, median ${formatDuration(same.median)}`;
-  const ratio = same.median > 0 ? dur / same.median : 1;
+  const { min, max, median } = same;
+  const events = plural(same.count, "event");
+  if (min === max) return `${events}, all ${formatDuration(min)}`;
+  const ratio = median > 0 ? dur / median : 1;
   const against =
     ratio >= 2
-      ? `; this one ${formatValue(Number(ratio.toPrecision(2)))}× the median`
-      : `; this one ${formatShareDelta(ratio - 1)}`;
-  return `${plural(same.count, "event")}, ${range}${same.min === same.max ? "" : against}`;
+      ? `${formatValue(Number(ratio.toPrecision(2)))}× the median`
+      : formatShareDelta(ratio - 1);
+  return `${events}, ${formatRange(min, max)}, median ${formatDuration(median)}; this one ${against}`;
 }
 
 function Histogram({ detail: { event, same } }: { detail: EventDetail }) {
-  const words =
-    same === null || same.count === 0
-      ? "Not known."
-      : same.count === 1
-        ? `The only event of this name on rank ${event.rank}.`
-        : histogramWords(same, event.dur);
+  let words = "Not known.";
+  if (same?.count === 1) words = `The only event of this name on rank ${event.rank}.`;
+  else if (same !== null && same.count > 1) words = histogramWords(same, event.dur);
   return (
     <div class="hta-histogram">
       <h3>{`This name on rank ${event.rank}`}</h3>

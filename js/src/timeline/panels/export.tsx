@@ -11,18 +11,12 @@ import {
   isAbort,
   type Scene,
   type SelectionJson,
-  type Source,
   type Span,
 } from "../../protocol/source";
-import { Button, Checkbox, CloseButton, type Copy } from "../../ui/controls";
+import { Button, Checkbox, CloseButton } from "../../ui/controls";
 import { formatBytes, formatCount, formatDuration, plural } from "../../ui/formats";
 import { type ExportChoice, exportCode, rowsWords, selectionHead, spanText } from "../text";
-
-interface ExportActions {
-  copy: Copy;
-  /** The view as an SVG picture. */
-  svg(): Promise<string>;
-}
+import type { PanelControl } from "./panels";
 
 interface Exportable {
   scene: Scene;
@@ -61,11 +55,7 @@ export class ExportForm {
   readonly result = signal<VNode | null>(null);
   readonly group = `hta-export-${(groups += 1)}`;
 
-  constructor(
-    private readonly source: Source,
-    readonly actions: ExportActions,
-    private readonly signal: AbortSignal,
-  ) {}
+  constructor(readonly panels: PanelControl) {}
 
   /** Offer the selection first if there is one. */
   open(selection: SelectionJson | null): void {
@@ -97,18 +87,17 @@ export class ExportForm {
     }
     this.isBusy.value = true;
     this.say("hta-note", "Writing…");
-    this.source
-      .ask("export", { ...choice, selection: choice.selection ?? EVERYTHING }, this.signal)
+    const { source, signal: ended } = this.panels.app.ctx;
+    source
+      .ask("export", { ...choice, selection: choice.selection ?? EVERYTHING }, ended)
       .then(({ reply }) => this.report(reply))
       .catch((error: unknown) => this.fail(error))
-      .finally(() => {
-        this.isBusy.value = false;
-      });
+      .finally(() => (this.isBusy.value = false));
   }
 
   savePicture(scene: Scene): void {
     const name = `${fileName(scene.title)}.svg`;
-    this.actions
+    this.panels
       .svg()
       .then((text) => {
         const file = new Blob([text], { type: "image/svg+xml" });
@@ -211,7 +200,7 @@ export function ExportPanel(look: { form: ExportForm; of: Exportable; close(): v
           <Button text="Write file" class="hta-primary" off={form.isBusy.value} press={write} />
           <Button
             text="Copy as Python"
-            press={() => form.actions.copy(exportCode(form.choice(of), of.scene.clock), "Python")}
+            press={() => form.panels.copy(exportCode(form.choice(of), of.scene.clock), "Python")}
           />
           <Button text="SVG of this view" press={() => form.savePicture(scene)} />
           <div class="hta-result" role="status" aria-live="polite">

@@ -13,17 +13,7 @@ import {
   plural,
 } from "../../ui/formats";
 import { sentence } from "../../ui/text";
-
-interface GapLook {
-  gap: Gap;
-  close(): void;
-  go(brief: Brief): void;
-  zoom(): void;
-  /** Show what the window contains; null if other panels show it. */
-  showArea: (() => void) | null;
-  /** Track of a lane, as the rows name it. */
-  trackOf(lane: number): string;
-}
+import type { PanelControl } from "./panels";
 
 /** `the host loads data, 72 % of it`. */
 export function causeWords({ causes, start, end }: Gap): string {
@@ -32,8 +22,12 @@ export function causeWords({ causes, start, end }: Gap): string {
   return `${CAUSE_FACTS[first.cause]?.meaning ?? first.cause}, ${formatShare(first.time / (end - start))} of it`;
 }
 
-export function GapPanel(look: GapLook) {
-  const { gap, go } = look;
+export function GapPanel({ panels }: { panels: PanelControl }) {
+  const { ctx, nav, picking, gaps } = panels.app;
+  const { value: gap } = gaps.gap;
+  if (gap === null) return null;
+  const go = (brief: Brief): void => picking.go(brief);
+  const zoom = (): void => nav.toggleZoom(picking.windowTarget());
   const { start, end, causes, host, host_time: recorded } = gap;
   const said = causeWords(gap);
   const [cause] = causes;
@@ -45,11 +39,11 @@ export function GapPanel(look: GapLook) {
       <div class="hta-column hta-what">
         <div class="hta-head">
           <h3 class="hta-short">{`GPU idle ${formatDuration(end - start)}`}</h3>
-          <Button text="Zoom" name="Zoom to the gap" keys="F" showKey press={look.zoom} />
-          {look.showArea !== null && (
-            <Button text="Totals" name="Totals of the window" press={look.showArea} />
+          <Button text="Zoom" name="Zoom to the gap" keys="F" showKey press={zoom} />
+          {panels.hasArea && (
+            <Button text="Totals" name="Totals of the window" press={() => panels.show("area")} />
           )}
-          <CloseButton close={look.close} />
+          <CloseButton close={() => panels.close()} />
         </div>
         <p class="hta-gap-words">
           {cause !== undefined && <b>{`${sentence(said)} `}</b>}
@@ -62,7 +56,7 @@ export function GapPanel(look: GapLook) {
           <h3>The host meanwhile</h3>
           {first !== undefined && (
             <span class="hta-note hta-grow">
-              {`${look.trackOf(first.longest.lane)} · own time`}
+              {`${ctx.lanes.at(first.longest.lane)?.track?.label ?? ""} · own time`}
             </span>
           )}
         </div>

@@ -3,8 +3,7 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { EVERYTHING } from "../../protocol/selection";
-import { asError, isAbort, type Totals } from "../../protocol/source";
+import type { Totals } from "../../protocol/source";
 import { copyWords } from "../../ui/controls";
 import { focused } from "../../ui/dom";
 import { react } from "../../ui/react";
@@ -12,13 +11,9 @@ import { formatCount, plural } from "../../ui/formats";
 import { Sheet } from "../../ui/menu";
 import { outermost, visibleBox } from "../../ui/placing";
 import type { Words } from "../../ui/text";
-import { type Context, debounce, throttle } from "../context";
-import type { Gaps } from "../gaps";
-import type { Navigation } from "../navigation";
-import type { Search } from "../search";
-import type { Picking } from "../selected_event";
-import type { StatusLine } from "../status";
-import { cutWords, eventWords, selectionWords, spanText } from "../text";
+import { debounce, Newest, throttle } from "../context";
+import { eventWords, selectionWords, spanText } from "../text";
+import type { TimelineApp } from "../view";
 import { EventPanel } from "./event";
 import { ExportForm, ExportPanel } from "./export";
 import { GapPanel } from "./gap";
@@ -29,40 +24,33 @@ import { AreaPanel, AreaTables } from "./selection";
 const TOTALS_MS = 60;
 const SAY_MS = 100;
 
-type PanelId = "event" | "area" | "gap";
-
-const NAMES: Record<PanelId, string> = {
-  event: "Selected event",
-  area: "Selection",
-  gap: "Idle time",
+const PANELS = {
+  event: { name: "Selected event", Panel: EventPanel },
+  area: { name: "Selection", Panel: AreaPanel },
+  gap: { name: "Idle time", Panel: GapPanel },
 };
+
+type PanelId = keyof typeof PANELS;
 
 const UNKNOWN: { totals: Totals | null; error: Error | null } = { totals: null, error: null };
 
 export class PanelControl {
   /** The panel below the lanes; null if there is none. */
   readonly shown = signal<PanelId | null>(null);
-  private readonly sums = signal(UNKNOWN);
-  private readonly tables = new AreaTables();
-  private readonly form: ExportForm;
+  readonly sums = signal(UNKNOWN);
+  readonly tables = new AreaTables();
+  private readonly form = new ExportForm(this);
   private readonly exportSheet: Sheet;
   private readonly problemSheet: Sheet;
-  private asked: AbortController | null = null;
+  private readonly newest: Newest;
 
   constructor(
-    private readonly ctx: Context,
-    private readonly nav: Navigation,
-    private readonly picking: Picking,
-    private readonly gaps: Gaps,
-    private readonly search: Search,
-    private readonly status: StatusLine,
-    /** The button at which the export form opens if a key opens it. */
-    private readonly exportButton: () => HTMLElement,
+    readonly app: Pick<TimelineApp, "ctx" | "nav" | "picking" | "gaps" | "search" | "status">,
   ) {
-    const { signal: ended, source } = ctx;
-    this.form = new ExportForm(source, { copy: this.copy, svg: () => this.svg() }, ended);
+    const { ctx, nav } = app;
+    this.newest = new Newest(ctx.signal);
     const sheet = (name: string, content: () => VNode): Sheet =>
-      new Sheet(() => outermost(ctx.root), name, content, ended);
+      new Sheet(() => outermost(ctx.root), name, content, ctx.signal);
     this.problemSheet = sheet("Problems", () => (
       <ProblemsPanel scene={ctx.scene} close={() => void this.problemSheet.close()} />
     ));
@@ -73,18 +61,21 @@ export class PanelControl {
         close={() => void this.exportSheet.close()}
       />
     ));
-    ended.addEventListener("abort", () => this.asked?.abort(), { once: true });
     this.follow();
   }
 
-  openExport(anchor: HTMLElement = this.exportButton()): void {
-    this.form.open(this.ctx.shared.state.selection);
+  show(id: PanelId): void {
+    this.shown.value = id;
+  }
+
+  openExport(anchor: HTMLElement = this.app.ctx.button("export")): void {
+    this.form.open(this.app.ctx.shared.state.selection);
     this.exportSheet.open(anchor);
   }
 
   /** The view as a picture, with a sentence above it. */
   svg(headline = ""): Promise<string> {
-    const { stage, scene } = this.ctx;
+    const { stage, scene } = this.app.ctx;
     const shown = new Set(stage.rows().flatMap(({ rank, like }) => like ?? [rank]));
     const all = plural(scene.ranks.length, "rank");
     const ranks = shown.size < scene.ranks.length ? `${formatCount(shown.size)} of ${all}` : all;
@@ -104,16 +95,17 @@ export class PanelControl {
   }
 
   /** In a dashboard, other panels show the selection and its totals. */
-  private get hasArea(): boolean {
-    return this.picking.window !== null && !this.ctx.isPart;
+  get hasArea(): boolean {
+    return this.app.picking.window !== null && !this.app.ctx.isPart;
   }
 
   /** Open and close panels, and describe their content, when the selection changes. */
   private follow(): void {
-    const { ctx, picking, gaps, status, nav, shown } = this;
+    const { shown } = this;
+    const { ctx, picking, gaps, status } = this.app;
     const { signal: ended } = ctx;
     const show = (id: PanelId, isThere: boolean): void => {
-      if (isThere) shown.value = id;
+      if (isThere) this.show(id);
       else if (shown.value === id) {
         shown.value = picking.active ? "event" : this.hasArea ? "area" : null;
       }
@@ -125,14 +117,14 @@ export class PanelControl {
       ended,
     );
     const sayLater = throttle(SAY_MS, ended, () => status.say("event", this.eventWords()));
-    nav.moved.on(() => picking.active && sayLater());
+    ctx.stage.onView(() => picking.active && sayLater());
     react(gaps.gap, (gap) => show("gap", gap !== null), ended);
     if (ctx.isPart) return;
     const askLater = debounce(TOTALS_MS, ended, () => this.askTotals());
     react(
       () => [picking.chosen.value, ctx.scene],
       () => {
-        this.asked?.abort();
+        this.newest.cancel();
         this.sums.value = UNKNOWN;
         if (picking.window !== null) askLater();
       },
@@ -150,97 +142,31 @@ export class PanelControl {
   }
 
   private eventWords(): Words | null {
-    const { brief, collective } = this.picking.now.value;
+    const { ctx, nav, picking } = this.app;
+    const { brief, collective } = picking.now.value;
     if (brief === null) return null;
-    const place = this.ctx.lanes.at(brief.lane);
+    const place = ctx.lanes.at(brief.lane);
     const where = place?.track?.label ?? place?.summary?.label ?? null;
-    return eventWords(brief, where, this.nav.view(), collective);
+    return eventWords(brief, where, nav.view(), collective);
   }
 
-  private askTotals(): void {
-    const selection = this.picking.window;
+  askTotals(): void {
+    const { ctx, picking } = this.app;
+    const selection = picking.window;
     if (selection === null) return;
-    this.asked?.abort();
-    const asked = new AbortController();
-    this.asked = asked;
     this.sums.value = UNKNOWN;
-    this.ctx.source
-      .ask("totals", { selection: { ...EVERYTHING, ...selection } }, asked.signal)
-      .then(({ reply }) => {
-        if (!asked.signal.aborted) this.sums.value = { totals: reply, error: null };
-      })
-      .catch((error: unknown) => {
-        if (asked.signal.aborted || isAbort(error)) return;
-        this.sums.value = { totals: null, error: asError(error) };
-      });
+    this.newest.ask(
+      (signal) => ctx.source.ask("totals", { selection }, signal),
+      ({ reply: totals }) => (this.sums.value = { totals, error: null }),
+      (error) => (this.sums.value = { totals: null, error }),
+    );
   }
 
-  private readonly copy = (text: string, what: string): void => {
-    const { root, signal: ended } = this.ctx;
-    void copyWords(text, what, root).then((words) => {
-      if (!ended.aborted) this.status.flash([words], 1500);
+  readonly copy = (text: string, what: string): void => {
+    const { ctx, status } = this.app;
+    void copyWords(text, what, ctx.root).then((words) => {
+      if (!ctx.signal.aborted) status.flash([words], 1500);
     });
-  };
-
-  private readonly panels: Record<PanelId, () => VNode | null> = {
-    event: () => {
-      const { ctx, picking, nav } = this;
-      const { brief } = picking.now.value;
-      const track = brief === null ? null : (ctx.lanes.at(brief.lane)?.track ?? null);
-      return (
-        <EventPanel
-          picked={picking.now.value}
-          place={[track?.process ?? "", track?.label ?? ""].filter(Boolean).join(" · ")}
-          cut={brief === null ? "" : cutWords(brief, ctx.scene)}
-          showArea={this.hasArea ? () => (this.shown.value = "area") : null}
-          close={() => this.close()}
-          go={(other) => picking.go(other)}
-          goTo={(rank, id) => picking.pick({ rank, table: "events", id }, null)}
-          zoom={() => nav.toggleZoom(picking.target())}
-          selectName={() => picking.selectName()}
-          selectIds={(rank, ids) => picking.selectIds(rank, ids)}
-          exportWindow={(anchor) => this.openExport(anchor)}
-          retry={() => picking.retry()}
-          copy={this.copy}
-        />
-      );
-    },
-    area: () => {
-      const { ctx, picking, nav } = this;
-      const { value: selection } = picking.chosen;
-      if (selection === null) return null;
-      return (
-        <AreaPanel
-          {...this.sums.value}
-          selection={selection}
-          scene={ctx.scene}
-          tables={this.tables}
-          showEvent={picking.active ? () => (this.shown.value = "event") : null}
-          close={() => this.close()}
-          zoom={() => nav.toggleZoom(picking.windowTarget() ?? picking.target())}
-          clear={() => picking.clearAll()}
-          exportSelection={(anchor) => this.openExport(anchor)}
-          search={(name) => this.search.search(name)}
-          retry={() => this.askTotals()}
-          copy={this.copy}
-        />
-      );
-    },
-    gap: () => {
-      const { ctx, picking, nav, gaps } = this;
-      const { value: gap } = gaps.gap;
-      if (gap === null) return null;
-      return (
-        <GapPanel
-          gap={gap}
-          close={() => this.close()}
-          zoom={() => nav.toggleZoom(picking.windowTarget())}
-          go={(event) => picking.go(event)}
-          showArea={ctx.isPart ? null : () => (this.shown.value = "area")}
-          trackOf={(lane) => ctx.lanes.at(lane)?.track?.label ?? ""}
-        />
-      );
-    },
   };
 
   /**
@@ -248,7 +174,8 @@ export class PanelControl {
    * panel moves up over the lanes.
    */
   readonly Dock = (): VNode => {
-    const { ctx, picking, shown } = this;
+    const { shown } = this;
+    const { ctx, picking } = this.app;
     const id = shown.value;
     const place = useRef<HTMLElement>(null);
     const before = useRef<PanelId | null>(null);
@@ -259,7 +186,7 @@ export class PanelControl {
       const el = place.current!;
       before.current = id;
       // If the focused element was removed, focus the root: keys must not reach the page.
-      if (had && !el.contains(focused(el))) ctx.root.focus({ preventScroll: true });
+      if (had && !el.contains(focused(el))) ctx.focus();
       if (id !== null) putInSight(el, picking.rowExtent);
     });
     useEffect(() => {
@@ -275,16 +202,16 @@ export class PanelControl {
       cut.observe(el);
       return () => cut.disconnect();
     }, []);
-    const Panel = id === null ? null : this.panels[id];
+    const { name, Panel } = id === null ? { Panel: null } : PANELS[id];
     return (
       <section
         ref={place}
         class={`hta-dock${isOpening ? " hta-opening" : ""}`}
         hidden={id === null}
-        aria-label={id === null ? undefined : NAMES[id]}
+        aria-label={name}
         data-panel={id}
       >
-        {Panel !== null && <Panel />}
+        {Panel !== null && <Panel panels={this} />}
       </section>
     );
   };

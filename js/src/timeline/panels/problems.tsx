@@ -15,7 +15,9 @@ export function ProblemsPanel({ scene, close }: { scene: Scene; close(): void })
       </div>
       <div class="hta-scroll" tabIndex={0} role="group" aria-label="Problems">
         {lines.length === 0 ? (
-          <p>Nothing was skipped, repaired or guessed: every event of the files is here.</p>
+          <p class="hta-pad">
+            Nothing was skipped, repaired or guessed: every event of the files is here.
+          </p>
         ) : (
           <ProblemTable lines={lines} />
         )}
@@ -88,11 +90,6 @@ export function problemLines(scene: Scene): ProblemLine[] {
 }
 
 function filesText(files: readonly string[]): string {
-  const only = files.length === 1 ? files[0] : undefined;
-  if (only !== undefined) return lastPart(only);
-  return files.length === 0 ? "–" : plural(files.length, "file");
-}
-
-function lastPart(path: string): string {
-  return path.split(/[\\/]/).at(-1) ?? path;
+  const [only = "–", ...others] = files;
+  return others.length === 0 ? only.split(/[\\/]/).at(-1)! : plural(files.length, "file");
 }

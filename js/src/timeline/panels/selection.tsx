@@ -8,8 +8,6 @@ import {
   type Column,
   type NameSums,
   type Order,
-  type Scene,
-  type SelectionJson,
   sorted,
   type Sums,
   type Totals,
@@ -17,7 +15,6 @@ import {
 import {
   Button,
   CloseButton,
-  type Copy,
   CopyButton,
   CutName,
   Failure,
@@ -28,23 +25,7 @@ import {
 import { formatCount, formatDuration, formatExact, plural } from "../../ui/formats";
 import { csvOf, Filter } from "../../ui/table";
 import { rowsWords, selectionCode, selectionHead } from "../text";
-
-interface AreaLook {
-  selection: SelectionJson;
-  scene: Scene;
-  totals: Totals | null;
-  error: Error | null;
-  tables: AreaTables;
-  /** Switch to the selected event; null if there is none. */
-  showEvent: (() => void) | null;
-  close(): void;
-  zoom(): void;
-  clear(): void;
-  exportSelection(anchor: HTMLElement): void;
-  search(name: string): void;
-  retry(): void;
-  copy: Copy;
-}
+import type { PanelControl } from "./panels";
 
 const HEADS: readonly [Column, string, string][] = [
   ["sum", "total", "sum of durations"],
@@ -70,8 +51,13 @@ export class AreaTables {
   }
 }
 
-export function AreaPanel(look: AreaLook) {
-  const { selection, scene, totals, showEvent } = look;
+export function AreaPanel({ panels }: { panels: PanelControl }) {
+  const { ctx, nav, picking } = panels.app;
+  const { value: selection } = picking.chosen;
+  if (selection === null) return null;
+  const { scene } = ctx;
+  const { totals } = panels.sums.value;
+  const zoom = (): void => nav.toggleZoom(picking.windowTarget() ?? picking.target());
   const { query } = selection;
   const windowed = selection.start_ns !== null || selection.end_ns !== null;
   const about = [
@@ -87,32 +73,35 @@ export function AreaPanel(look: AreaLook) {
           {about.filter((part) => part !== "").join(" · ")}
           {query !== null && <code title={query}>{` ${query}`}</code>}
         </span>
-        {showEvent !== null && <Tabs current="area" other={showEvent} />}
-        <Button text="Zoom" keys="F" showKey press={look.zoom} />
+        {picking.active && <Tabs current="area" other={() => panels.show("event")} />}
+        <Button text="Zoom" keys="F" showKey press={zoom} />
         <Button
           text="Copy as Python"
-          press={() => look.copy(selectionCode(selection, scene.clock), "Python")}
+          press={() => panels.copy(selectionCode(selection, scene.clock), "Python")}
         />
         <Button
           text="Export selection…"
           keys="X"
-          press={({ currentTarget }) => look.exportSelection(currentTarget as HTMLElement)}
+          press={({ currentTarget }) => panels.openExport(currentTarget as HTMLElement)}
         />
-        <Button text="Clear" press={look.clear} />
-        <CloseButton close={look.close} />
+        <Button text="Clear" press={() => picking.clearAll()} />
+        <CloseButton close={() => panels.close()} />
       </div>
       {/* Another selection is shown from its top. */}
       <div key={JSON.stringify(selection)} class="hta-tables">
-        <Body {...look} />
+        <Body panels={panels} />
       </div>
     </div>
   );
 }
 
-function Body(look: AreaLook) {
-  const { totals, error, tables, search } = look;
-  if (error !== null)
-    return <Failure title="The totals cannot be shown" error={error} retry={look.retry} />;
+function Body({ panels }: { panels: PanelControl }) {
+  const { tables, app } = panels;
+  const { totals, error } = panels.sums.value;
+  if (error !== null) {
+    const retry = (): void => panels.askTotals();
+    return <Failure title="The totals cannot be shown" error={error} retry={retry} />;
+  }
   if (totals === null) return <p class="hta-note hta-pad">Adding up…</p>;
   if (totals.events === 0) {
     return (
@@ -148,7 +137,7 @@ function Body(look: AreaLook) {
               set={(text) => (tables.filter.value = text)}
             />
             <CopyButton
-              copy={look.copy}
+              copy={panels.copy}
               text={() => csvOfNames(tables.shown(totals))}
               what="the table as CSV"
             />
@@ -167,7 +156,7 @@ function Body(look: AreaLook) {
               type="button"
               class="hta-link"
               title={`${row.name}\nSearch this name`}
-              onClick={() => search(row.name)}
+              onClick={() => app.search.search(row.name)}
             >
               <CutName text={row.short} />
             </button>
