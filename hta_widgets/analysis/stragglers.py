@@ -632,6 +632,6 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
     if work.matched["partly_matched"]:
         parts.append(
             f"{plural(work.matched['partly_matched'], 'collective')} without events of some ranks,"
-            " which may be later, do not count for who is a straggler"
+            " which may be later, do not count for the verdict"
         )
     return parts
