@@ -394,10 +394,10 @@ export function drawRibbon(
   let next = raster.width;
   // From the right: each mark ends at the next one.
   for (let at = part.last - 1; at >= part.first; at -= 1) {
-    const x = Math.floor((timeOfBin(ribbon, ribbon.bin[at]!) - start) / resolution);
+    const x = Math.floor((timeOfBin(ribbon, ribbon.late.bin[at]!) - start) / resolution);
     if (x >= raster.width) continue;
     if (x + width <= 0) break;
-    const share = strength(ribbon.late[at]!, ribbon.most);
+    const share = strength(ribbon.late.ns[at]!, ribbon.most);
     if (share > 0) {
       const colour = paints.ribbon[step(share, paints.ribbon.length)]!;
       raster.rect(x, y0, Math.max(x + 1, Math.min(x + width, next)), y1, colour);
@@ -426,23 +426,23 @@ export function drawJobRibbon(pen: Pen, scene: JobRibbonScene, y: number): void 
     return;
   }
   const ground = rgb(theme.bg);
-  const xs = Array.from(ribbon.jobBin, (bin) => xAtTime(geometry, view, timeOfBin(ribbon, bin)));
+  const xs = Array.from(ribbon.job.bin, (bin) => xAtTime(geometry, view, timeOfBin(ribbon, bin)));
   const end = lanesX + lanesWidth;
   const inkOf = (rank: number) => (lateness?.late.has(rank) === true ? theme.late : theme.ink3);
   const drawn = xs.flatMap((x, at) =>
-    ribbon.jobWait[at]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [at],
+    ribbon.job.ns[at]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [at],
   );
   const widthOf = (at: number) =>
     Math.min(MARK_PX, Math.max(Math.min(xs[at + 1] ?? end, end) - xs[at]!, pen.hairline));
   for (const at of drawn) {
-    const share = WEAKEST + (1 - WEAKEST) * strength(ribbon.jobWait[at]!, ribbon.jobMost);
-    const { r, g, b } = mix(rgb(inkOf(ribbon.jobRank[at]!)), ground, share);
+    const share = WEAKEST + (1 - WEAKEST) * strength(ribbon.job.ns[at]!, ribbon.jobMost);
+    const { r, g, b } = mix(rgb(inkOf(ribbon.job.rank[at]!)), ground, share);
     pen.rect(xs[at]!, y + 1, widthOf(at), TICK_HEIGHT, `rgb(${r} ${g} ${b})`);
   }
   // Label the most expensive arrivals first, before or after the tick; use each gap only once.
   const used = new Set<number>();
-  for (const at of drawn.sort((a, b) => ribbon.jobWait[b]! - ribbon.jobWait[a]! || a - b)) {
-    const rank = ribbon.jobRank[at]!;
+  for (const at of drawn.sort((a, b) => ribbon.job.ns[b]! - ribbon.job.ns[a]! || a - b)) {
+    const rank = ribbon.job.rank[at]!;
     if (rank < 0) continue;
     const x = xs[at]!;
     const words = [`rank ${rank}`, String(rank)];
