@@ -84,8 +84,7 @@ function Name({
 }
 
 function History({ ctx, run }: Pick<ToolbarLook, "ctx" | "run">) {
-  const { value: steps } = ctx.shared.steps;
-  return <UndoRedo {...steps} undo={() => run("undo")} redo={() => run("redo")} />;
+  return <UndoRedo {...ctx.shared.steps} undo={() => run("undo")} redo={() => run("redo")} />;
 }
 
 function ColourButton({ ctx, run }: Pick<ToolbarLook, "ctx" | "run">) {
