@@ -15,7 +15,7 @@ import { Stage } from "../stage/stage";
 import { aria, focused, h, mount } from "../ui/dom";
 import { react } from "../ui/react";
 import { detectTheme, markWidth, NARROW_PX, watchBoxes, watchTheme } from "../ui/host";
-import { Sheet } from "../ui/menu";
+import { Popover } from "../ui/menu";
 import { FullWindow, outermost } from "../ui/placing";
 import type { Words } from "../ui/text";
 import { applyTheme } from "../ui/theme";
@@ -412,7 +412,7 @@ function makeParts(ctx: Context, ways: AssemblyWays) {
   const button = (name: string): HTMLElement =>
     ctx.root.querySelector<HTMLElement>(`.hta-${name}-button`)!;
   const full = ctx.isPart ? null : new FullWindow(ctx.root);
-  const help: Sheet = new Sheet(
+  const help: Popover = new Popover(
     () => outermost(ctx.root),
     "Keys and gestures",
     () => <Help more={ctx.isPart ? [PANEL_HELP] : []} close={() => void help.close()} />,

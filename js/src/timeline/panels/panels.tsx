@@ -9,7 +9,7 @@ import { copyWords } from "../../ui/controls";
 import { focused } from "../../ui/dom";
 import { react } from "../../ui/react";
 import { formatCount, plural } from "../../ui/formats";
-import { Sheet } from "../../ui/menu";
+import { Popover } from "../../ui/menu";
 import { outermost, visibleBox } from "../../ui/placing";
 import type { Words } from "../../ui/text";
 import { type Context, debounce, throttle } from "../context";
@@ -45,8 +45,8 @@ export class PanelControl {
   private readonly sums = signal(UNKNOWN);
   private readonly tables = new AreaTables();
   private readonly form: ExportForm;
-  private readonly exportSheet: Sheet;
-  private readonly problemSheet: Sheet;
+  private readonly exportSheet: Popover;
+  private readonly problemSheet: Popover;
   private asked: AbortController | null = null;
 
   constructor(
@@ -61,8 +61,8 @@ export class PanelControl {
   ) {
     const { signal: ended, source } = ctx;
     this.form = new ExportForm(source, { copy: this.copy, svg: () => this.svg() }, ended);
-    const sheet = (name: string, content: () => VNode): Sheet =>
-      new Sheet(() => outermost(ctx.root), name, content, ended);
+    const sheet = (name: string, content: () => VNode): Popover =>
+      new Popover(() => outermost(ctx.root), name, content, ended);
     this.problemSheet = sheet("Problems", () => (
       <ProblemsPanel scene={ctx.scene} close={() => void this.problemSheet.close()} />
     ));
