@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { Button } from "./controls";
-import { h } from "./dom";
+import { h, parentOf } from "./dom";
 
 interface Box {
   left: number;
@@ -39,10 +39,6 @@ export function visibleBox(el: HTMLElement): Box {
     if (node.classList.contains(FULL)) break;
   }
   return box;
-}
-
-function parentOf(node: Node): Node | null {
-  return node instanceof ShadowRoot ? node.host : node.parentNode;
 }
 
 /** Lets a widget fill the window, over everything that its host draws. */
