@@ -116,29 +116,18 @@ export class WidgetPage extends ManagerBase {
 
   /** Make a model from a module's source (`import source from "…?raw"`) and its traits. */
   async make(id: string, esm: string, state: Record<string, unknown>): Promise<Live> {
-    const module = "anywidget";
-    const version = "0.11.0";
-    const names = { model_name: "AnyModel", view_name: "AnyView" };
+    const classes = {
+      model_name: "AnyModel",
+      model_module: "anywidget",
+      model_module_version: "0.11.0",
+      view_name: "AnyView",
+      view_module: "anywidget",
+      view_module_version: "0.11.0",
+    };
+    const traits = Object.entries(classes).map(([name, value]) => [`_${name}`, value]);
     const model = await this.new_widget(
-      {
-        ...names,
-        model_module: module,
-        model_module_version: version,
-        view_module: module,
-        view_module_version: version,
-        model_id: id,
-      },
-      {
-        _model_name: names.model_name,
-        _model_module: module,
-        _model_module_version: version,
-        _view_name: names.view_name,
-        _view_module: module,
-        _view_module_version: version,
-        _anywidget_id: `test.${id}`,
-        _esm: esm,
-        ...state,
-      },
+      { ...classes, model_id: id },
+      { ...Object.fromEntries(traits), _anywidget_id: `test.${id}`, _esm: esm, ...state },
     );
     return {
       model,
