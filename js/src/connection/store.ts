@@ -2,7 +2,7 @@
 
 import { batch, computed, type ReadonlySignal, signal } from "@preact/signals";
 import type { RenderProps } from "@anywidget/types";
-import { readSelection } from "../protocol/selection";
+import { orNothing, readSelection } from "../protocol/selection";
 import { readScene } from "../protocol/scene";
 import { asError, type Scene, type SelectionJson, type SharedState } from "../protocol/source";
 import { brokenPanel } from "../ui/controls";
@@ -73,8 +73,7 @@ function normal(key: Key, value: unknown): unknown {
 
 function normalSelection(value: unknown): SelectionJson | null {
   if (value === null || typeof value !== "object") return null;
-  const selection = readSelection(value);
-  return Object.values(selection).every((part) => part === null) ? null : selection;
+  return orNothing(readSelection(value));
 }
 
 export class Shared {

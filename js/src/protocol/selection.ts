@@ -91,15 +91,11 @@ export function withoutOwn(
   return { ...EVERYTHING, ranks, query: selection.query };
 }
 
-/** The same selection on all ranks; null if it has no other restriction. */
-export function withoutRanks(selection: SelectionJson | null): SelectionJson | null {
-  if (selection === null) return null;
-  const rest = { ...selection, ranks: null };
-  return Object.values(rest).every((part) => part === null) ? null : rest;
-}
-
 /** The window of a selection; open ends are taken from the job. Null if it has no window. */
-export function selectionSpan(selection: SelectionJson | null, scene: Scene): Span | null {
+export function selectionSpan(
+  selection: SelectionJson | null,
+  scene: Scene,
+): [number, number] | null {
   if (selection === null) return null;
   if (selection.start_ns === null && selection.end_ns === null) return null;
   return [selection.start_ns ?? scene.range[0], selection.end_ns ?? scene.range[1]];
@@ -287,10 +283,7 @@ const NONE_CHOSEN: Chosen = { ranks: null, names: null, kinds: null, window: nul
 export function chosenOf(selection: SelectionJson | null, scene: Scene): Chosen {
   if (selection === null) return NONE_CHOSEN;
   const { names, kinds } = readClauses(selection.query);
-  const { start_ns: start, end_ns: end, ranks } = selection;
-  const window: [number, number] | null =
-    start === null && end === null ? null : [start ?? scene.range[0], end ?? scene.range[1]];
-  return { ranks, names, kinds, window };
+  return { ranks: selection.ranks, names, kinds, window: selectionSpan(selection, scene) };
 }
 
 /** Apply a brush to a selection; null selects everything. */
@@ -322,12 +315,16 @@ export function brushed(
 /** Dimensions of a selection that can be cleared separately. */
 export type Part = "window" | "ranks" | "tracks" | "ids" | "names" | "kinds" | "rest";
 
+/** A selection without a dimension; null if nothing else restricts it. */
 export function without(selection: SelectionJson | null, part: Part): SelectionJson | null {
   if (selection === null) return null;
   const left: SelectionJson = { ...selection };
   if (part === "window") left.start_ns = left.end_ns = null;
   else if (part === "ranks" || part === "tracks" || part === "ids") left[part] = null;
-  else left.query = writeClauses({ ...readClauses(left.query), [part]: null });
+  else {
+    const clauses = readClauses(left.query);
+    if (clauses[part] !== null) left.query = writeClauses({ ...clauses, [part]: null });
+  }
   return orNothing(left);
 }
 
@@ -344,6 +341,7 @@ function someOf(values: readonly string[] | null): string[] | null {
   return values === null || values.length === 0 ? null : [...new Set(values)];
 }
 
-function orNothing(selection: SelectionJson): SelectionJson | null {
+/** Null instead of a selection that restricts nothing. */
+export function orNothing(selection: SelectionJson): SelectionJson | null {
   return Object.values(selection).every((part) => part === null) ? null : selection;
 }
