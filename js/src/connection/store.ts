@@ -5,7 +5,7 @@ import type { RenderProps } from "@anywidget/types";
 import { orNothing, readSelection } from "../protocol/selection";
 import { readScene } from "../protocol/scene";
 import { asError, type Scene, type SelectionJson, type SharedState } from "../protocol/source";
-import { brokenPanel } from "../ui/controls";
+import { showBroken } from "../ui/controls";
 
 /** Members of an anywidget model that are used here. */
 export interface Model {
@@ -64,16 +64,11 @@ function normal(key: Key, value: unknown): unknown {
   if (key === "view" || key === "selected_event") {
     return Array.isArray(value) && value.length === 2 ? [Number(value[0]), Number(value[1])] : null;
   }
-  if (key === "selection") return normalSelection(value);
+  if (key === "selection") return orNothing(readSelection(value as Partial<SelectionJson> | null));
   if (key === "search" || key === "ranks_from") return typeof value === "string" ? value : "";
   if (key === "scope") return value === "view" ? "view" : "selection";
   if (key === "color") return value === "name" ? "name" : "kind";
   return Array.isArray(value) ? value.map(String) : [];
-}
-
-function normalSelection(value: unknown): SelectionJson | null {
-  if (value === null || typeof value !== "object") return null;
-  return orNothing(readSelection(value));
 }
 
 export class Shared {
@@ -396,8 +391,6 @@ export async function showFollowing<T extends FollowedTraits>(
     listenTo(model, "change:state", attach, signal);
     listenTo(model, "change:_scene", setScene, signal);
   } catch (error) {
-    if (signal.aborted) return;
-    el.replaceChildren(brokenPanel(failed, asError(error)));
-    signal.addEventListener("abort", () => el.replaceChildren(), { once: true });
+    showBroken(el, failed, asError(error), signal);
   }
 }

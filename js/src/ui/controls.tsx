@@ -329,14 +329,16 @@ export function CopyButton(look: { copy: Copy; text: () => string; what: string 
   );
 }
 
-/** A panel in place of a widget that failed, with the reason. */
-export function brokenPanel(title: string, error: Error): HTMLElement {
-  const panel = h(
-    "div",
-    { class: "hta-broken", role: "alert" },
-    h("b", {}, title),
-    h("div", { class: "hta-broken-text" }, error.message),
+/** Show the reason in place of a widget that failed, until the signal aborts. */
+export function showBroken(el: Element, title: string, error: Error, signal: AbortSignal): void {
+  if (signal.aborted) return;
+  const panel = made(
+    <div class="hta-broken" role="alert">
+      <b>{title}</b>
+      <div class="hta-broken-text">{error.message}</div>
+    </div>,
   );
   applyTheme(panel, "light");
-  return panel;
+  el.replaceChildren(panel);
+  signal.addEventListener("abort", () => el.replaceChildren(), { once: true });
 }
