@@ -71,13 +71,14 @@ function coversAll(tracks: readonly string[], ranks: readonly number[], scene: S
 }
 
 export function windowSelection(span: Span, rows: RowChoice): SelectionJson {
-  return {
-    ...EVERYTHING,
-    start_ns: Math.round(span[0]),
-    end_ns: Math.max(Math.round(span[1]), Math.round(span[0]) + 1),
-    ranks: rows.ranks,
-    tracks: rows.tracks,
-  };
+  const [start, end] = rounded(span);
+  return { ...EVERYTHING, start_ns: start, end_ns: end, ...rows };
+}
+
+/** A window in whole ns, which is not empty. */
+function rounded([start, end]: Span): [number, number] {
+  const from = Math.round(start);
+  return [from, Math.max(Math.round(end), from + 1)];
 }
 
 /** Selection of the linked panels, without the dimensions that a timeline selects itself. */
@@ -104,17 +105,12 @@ export function selectionSpan(
 /** Add an event to a set of events, or remove it. */
 export function toggledEvent(
   selection: SelectionJson | null,
-  before: readonly [number, number] | null,
+  before: [number, number] | null,
   event: Brief,
 ): SelectionJson | null {
-  const ids: [number, number][] = selection?.ids
-    ? selection.ids.map(([rank, id]) => [rank, id])
-    : before
-      ? [[before[0], before[1]]]
-      : [];
-  const at = ids.findIndex(([rank, id]) => rank === event.rank && id === event.id);
-  if (at < 0) ids.push([event.rank, event.id]);
-  else ids.splice(at, 1);
+  const known = selection?.ids ?? (before === null ? [] : [before]);
+  const ids = known.filter(([rank, id]) => rank !== event.rank || id !== event.id);
+  if (ids.length === known.length) ids.push([event.rank, event.id]);
   return ids.length === 0 ? null : { ...EVERYTHING, ids };
 }
 
@@ -298,10 +294,9 @@ export function brushed(
     selection.ranks = ranks.length === 0 || ranks.length === allRanks ? null : ranks;
   }
   if (brush.window !== undefined) {
-    const [start, end] = brush.window ?? [null, null];
-    selection.start_ns = start === null ? null : Math.round(start);
-    selection.end_ns =
-      start === null || end === null ? null : Math.max(Math.round(end), Math.round(start) + 1);
+    const [start, end] = brush.window === null ? [null, null] : rounded(brush.window);
+    selection.start_ns = start;
+    selection.end_ns = end;
   }
   if (brush.names !== undefined || brush.kinds !== undefined) {
     const clauses = readClauses(selection.query);
