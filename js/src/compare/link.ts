@@ -336,10 +336,10 @@ export class PairLines {
         class: "hta-button hta-diff-ties",
         "aria-pressed": "false",
         title: "Draw lines between device work and its partner",
-        on: { click: () => this.toggle() },
       },
       "Lines",
     );
+    this.button.addEventListener("click", () => this.toggle());
     this.el.append(h("div", { class: "hta-diff-said" }, this.button, this.said), this.canvas);
     this.say();
   }
