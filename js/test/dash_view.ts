@@ -25,7 +25,6 @@ export class FakeChart implements ChartPanel {
   readonly el = document.createElement("div");
   frame: PanelFrame | null = null;
   chosen: Chosen | null = null;
-  theme = "";
   ended = false;
 
   constructor(
@@ -42,9 +41,7 @@ export class FakeChart implements ChartPanel {
     this.chosen = chosen;
   }
 
-  setTheme(theme: string): void {
-    this.theme = theme;
-  }
+  setTheme(): void {}
 
   toPng = (): Promise<Blob> => Promise.resolve(new Blob());
   toSvg = (): Promise<Blob> => Promise.resolve(new Blob());
