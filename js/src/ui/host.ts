@@ -113,11 +113,10 @@ const MARGIN = "100% 0px";
 
 export class InSight {
   /** Null until the browser reports it. */
-  private near: boolean | null;
+  private near: boolean | null = null;
 
   /** `onChange` is called when the element becomes visible or hidden. */
   constructor(el: Element, onChange: () => void, signal: AbortSignal) {
-    this.near = typeof IntersectionObserver === "undefined" ? true : null;
     let before = this.now;
     const look = (): void => {
       if (this.now === before) return;
@@ -125,7 +124,6 @@ export class InSight {
       onChange();
     };
     document.addEventListener("visibilitychange", look, { signal });
-    if (this.near === true) return;
     const observer = new IntersectionObserver(
       (entries) => {
         this.near = entries.at(-1)?.isIntersecting ?? this.near;

@@ -12,7 +12,6 @@ interface Box {
 }
 
 const FULL = "hta-full";
-const FULL_WINDOW = "Full window";
 
 /** The outermost widget around `root`: for a linked panel, the view that contains it. */
 export function outermost(root: HTMLElement): HTMLElement {
@@ -93,7 +92,7 @@ export function FullButton({ full }: { full: FullWindow }) {
   return (
     <Button
       icon="full"
-      name={FULL_WINDOW}
+      name="Full window"
       keys="Shift+F"
       class="hta-full-button"
       on={full.isOn}
