@@ -18,11 +18,7 @@ interface PanelKind {
   added?: string;
 }
 
-const KINDS: readonly PanelKind[] = Object.entries(panels).map(([id, one]) => ({
-  id,
-  ...one,
-  own: one.own as Part[],
-}));
+const KINDS = Object.entries(panels).map(([id, one]) => ({ id, ...one })) as readonly PanelKind[];
 
 /** In the order of the list from which users choose. */
 export const PANELS = KINDS.filter(({ id }) => id !== "summary");
