@@ -8,7 +8,6 @@ export interface Widget {
   id: string;
   readonly node: HTMLElement;
   readonly title: { label: string; caption: string; icon: unknown };
-  readonly isDisposed: boolean;
   readonly disposed: Signal<void>;
   addClass(name: string): void;
 }
@@ -52,7 +51,6 @@ export interface Kernel {
 
 export interface Session {
   readonly kernel: Kernel | null;
-  readonly isDisposed: boolean;
   dispose(): void;
   shutdown(): Promise<void>;
 }

@@ -47,7 +47,7 @@ export class TraceView {
     this.place = new ViewPlace({ cancel: () => this.cancel(), again: () => this.start() });
     const { bar, el: place, card } = this.place;
     this.widget.node.append(bar, place);
-    for (const el of [bar, card.el]) {
+    for (const el of [bar, card]) {
       applyTheme(el, detectTheme(this.widget.node));
       watchTheme(this.widget.node, this.closed.signal, (theme) => applyTheme(el, theme));
     }

@@ -1,12 +1,12 @@
 /** A whole view in a real browser on the recorded job, and hands to use it; for tests. */
 
-import { afterEach, beforeEach, expect } from "vitest";
+import { expect } from "vitest";
 import { type Locator, page } from "vitest/browser";
 import type { PageDocument } from "../src/engine/document";
 import type { Scene, Span } from "../src/protocol/source";
 import { TimelineApp } from "../src/timeline/view";
 import "../src/entries/timeline.css";
-import { type Finding, findingIn } from "./finding";
+import { type Finding, findingIn, placed } from "./finding";
 import { freshState, type LooseModel } from "./model";
 import { named, openPage, recordedPage } from "./recorded";
 import { Watched } from "./watched";
@@ -24,31 +24,18 @@ export interface View extends Finding {
   press(key: string, more?: KeyboardEventInit): KeyboardEvent;
 }
 
-let ends: AbortController[] = [];
-beforeEach(() => {
-  ends = [];
-});
-afterEach(() => {
-  for (const end of ends) end.abort();
-  document.body.replaceChildren();
-});
-
 const CODES: Record<string, string> = { "/": "Slash", " ": "Space" };
 
 export function mount(
   change: (page: PageDocument, source: Watched) => void = () => {},
-  place: ParentNode = document.body,
+  place?: ParentNode,
 ): View {
   const recorded = recordedPage();
   const { scene } = recorded;
   const source = new Watched(openPage(recorded));
   change(recorded, source);
   const state = freshState();
-  const end = new AbortController();
-  ends.push(end);
-  const box = document.createElement("div");
-  box.style.width = "1100px";
-  place.append(box);
+  const { box, end } = placed(1100, place);
   const app = new TimelineApp(box, { scene, source, state, height: 400, signal: end.signal });
   const root = box.firstElementChild as HTMLElement;
   const finding = findingIn(root);

@@ -1,6 +1,6 @@
 /** A whole dashboard in a real browser on the recorded job; for tests. */
 
-import { afterEach, beforeEach, expect } from "vitest";
+import { beforeEach, expect } from "vitest";
 import type { MakeChart } from "../src/charts/chart";
 import { DashApp } from "../src/dashboard/view";
 import { PANELS } from "../src/facts/panels";
@@ -14,7 +14,7 @@ import type {
   SelectionJson,
 } from "../src/protocol/source";
 import "../src/entries/dashboard.css";
-import { type Finding, findingIn } from "./finding";
+import { type Finding, findingIn, placed } from "./finding";
 import { freshState, LooseModel } from "./model";
 import { openPage, recordedPage } from "./recorded";
 import { Watched } from "./watched";
@@ -48,7 +48,7 @@ export class FakeChart implements ChartPanel {
   }
 }
 
-export const fakeChart: MakeChart = (id, brush) => new FakeChart(id, brush);
+const fakeChart: MakeChart = (id, brush) => new FakeChart(id, brush);
 
 export interface DashView extends Finding {
   root: HTMLElement;
@@ -63,14 +63,8 @@ export interface DashView extends Finding {
   questions(): SelectionJson[];
 }
 
-let ends: AbortController[] = [];
 beforeEach(() => {
-  ends = [];
   FakeChart.all = [];
-});
-afterEach(() => {
-  for (const end of ends) end.abort();
-  document.body.replaceChildren();
 });
 
 export function mountDash(
@@ -92,11 +86,7 @@ export function mountDash(
     _headline: null,
     ...traits,
   });
-  const end = new AbortController();
-  ends.push(end);
-  const box = document.createElement("div");
-  box.style.width = `${width}px`;
-  document.body.append(box);
+  const { box, end } = placed(width);
   const app = new DashApp(box, {
     scene,
     source,

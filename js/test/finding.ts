@@ -1,5 +1,6 @@
-/** Queries of the elements below a view's root; for tests. */
+/** A place for a view in a real browser, and queries of the elements below its root; for tests. */
 
+import { afterEach } from "vitest";
 import { plain } from "./plain";
 
 export interface Finding {
@@ -20,4 +21,23 @@ export function findingIn(root: HTMLElement): Finding {
     },
     text: (selector) => plain(all(selector)[0]?.textContent),
   };
+}
+
+const ends: AbortController[] = [];
+afterEach(() => {
+  for (const end of ends.splice(0)) end.abort();
+  document.body.replaceChildren();
+});
+
+/** A box of this width; `end` aborts after the test. */
+export function placed(
+  width: number,
+  place: ParentNode = document.body,
+): { box: HTMLElement; end: AbortController } {
+  const end = new AbortController();
+  ends.push(end);
+  const box = document.createElement("div");
+  box.style.width = `${width}px`;
+  place.append(box);
+  return { box, end };
 }

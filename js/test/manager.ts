@@ -28,17 +28,6 @@ async function loadAnywidget(): Promise<Record<string, unknown>> {
 
 const anywidget = loadAnywidget();
 
-export interface Sent {
-  model: string;
-  content: Record<string, unknown>;
-  buffers: ArrayBuffer[];
-}
-
-export interface Saved {
-  model: string;
-  state: Record<string, unknown>;
-}
-
 type WireMessage =
   | { method: "custom"; content: Record<string, unknown> }
   | { method: "update"; state: Record<string, unknown> };
@@ -50,7 +39,7 @@ class LoopComm {
 
   constructor(
     readonly comm_id: string,
-    private readonly log: (message: WireMessage, buffers: ArrayBuffer[]) => void,
+    private readonly log: (message: WireMessage) => void,
   ) {}
 
   on_open(): void {}
@@ -64,8 +53,8 @@ class LoopComm {
   close(): string {
     return "";
   }
-  send(data: unknown, callbacks?: base.ICallbacks, _metadata?: unknown, buffers: unknown = []) {
-    this.log(data as WireMessage, buffers as ArrayBuffer[]);
+  send(data: unknown, callbacks?: base.ICallbacks) {
+    this.log(data as WireMessage);
     // The kernel reports idle after each message; without it the model holds back the next one.
     queueMicrotask(() =>
       callbacks?.iopub?.status?.({ content: { execution_state: "idle" } } as never),
@@ -88,9 +77,9 @@ export interface Live {
 /** A page with widgets; `sent` and `saved` collect what they tell the kernel. */
 export class WidgetPage extends ManagerBase {
   /** Custom messages. */
-  readonly sent: Sent[] = [];
+  readonly sent: { content: Record<string, unknown> }[] = [];
   /** Changed traits, by `save_changes`. */
-  readonly saved: Saved[] = [];
+  readonly saved: { model: string; state: Record<string, unknown> }[] = [];
   private readonly comms = new Map<string, LoopComm>();
 
   protected override async loadClass(className: string, moduleName: string): Promise<never> {
@@ -99,12 +88,9 @@ export class WidgetPage extends ManagerBase {
   }
 
   protected override async _create_comm(_target: string, id: string): Promise<never> {
-    const comm = new LoopComm(id, (message, buffers) => {
-      if (message.method === "custom") {
-        this.sent.push({ model: id, content: message.content, buffers });
-      } else {
-        this.saved.push({ model: id, state: message.state });
-      }
+    const comm = new LoopComm(id, (message) => {
+      if (message.method === "custom") this.sent.push({ content: message.content });
+      else this.saved.push({ model: id, state: message.state });
     });
     this.comms.set(id, comm);
     return comm as never;
@@ -116,29 +102,18 @@ export class WidgetPage extends ManagerBase {
 
   /** Make a model from a module's source (`import source from "…?raw"`) and its traits. */
   async make(id: string, esm: string, state: Record<string, unknown>): Promise<Live> {
-    const module = "anywidget";
-    const version = "0.11.0";
-    const names = { model_name: "AnyModel", view_name: "AnyView" };
+    const classes = {
+      model_name: "AnyModel",
+      model_module: "anywidget",
+      model_module_version: "0.11.0",
+      view_name: "AnyView",
+      view_module: "anywidget",
+      view_module_version: "0.11.0",
+    };
+    const traits = Object.entries(classes).map(([name, value]) => [`_${name}`, value]);
     const model = await this.new_widget(
-      {
-        ...names,
-        model_module: module,
-        model_module_version: version,
-        view_module: module,
-        view_module_version: version,
-        model_id: id,
-      },
-      {
-        _model_name: names.model_name,
-        _model_module: module,
-        _model_module_version: version,
-        _view_name: names.view_name,
-        _view_module: module,
-        _view_module_version: version,
-        _anywidget_id: `test.${id}`,
-        _esm: esm,
-        ...state,
-      },
+      { ...classes, model_id: id },
+      { ...Object.fromEntries(traits), _anywidget_id: `test.${id}`, _esm: esm, ...state },
     );
     return {
       model,

@@ -1,6 +1,7 @@
 /** A model of plain values that notifies its listeners as a widget manager does; for tests. */
 
 import { type Model, NOTHING } from "../src/connection/store";
+import { getOrMake } from "../src/protocol/maps";
 
 export class LooseModel implements Model {
   saves = 0;
@@ -19,9 +20,7 @@ export class LooseModel implements Model {
   }
 
   on(event: string, listener: () => void): void {
-    const set = this.listeners.get(event) ?? new Set();
-    set.add(listener);
-    this.listeners.set(event, set);
+    getOrMake(this.listeners, event, () => new Set()).add(listener);
   }
 
   off(event: string, listener: () => void): void {

@@ -82,7 +82,7 @@ describe("without data in the page", () => {
 });
 
 describe("a page that holds all of the job", () => {
-  beforeEach(() => source.hold(page));
+  beforeEach(() => (source.held.value = page));
 
   test("answers alone", async () => {
     expect((await source.ask("stats", {} as never)).reply).toEqual(FROM_PAGE);
@@ -107,7 +107,7 @@ describe("a page that holds all of the job", () => {
   });
 
   test("no longer answers when the job changes", async () => {
-    source.hold(null);
+    source.held.value = null;
     const asked = source.ask("stats", {} as never);
     kernel.asked[0]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
@@ -121,7 +121,7 @@ describe("a page that holds all of the job", () => {
   test("notices a kernel that ended unasked", async () => {
     const look = vi.fn();
     source = new HybridSource(Object.assign(kernel, { look }));
-    source.hold(page);
+    source.held.value = page;
     await source.ask("stats", {} as never);
     expect(look).toHaveBeenCalled();
   });
@@ -130,7 +130,7 @@ describe("a page that holds all of the job", () => {
 describe("a page that holds a part of the job", () => {
   beforeEach(() => {
     page.isWhole = false;
-    source.hold(page);
+    source.held.value = page;
   });
 
   test("leaves all to the kernel", async () => {
@@ -158,7 +158,7 @@ test("views receive the kernel's state and the page's data", () => {
   const heard: string[] = [];
   const end = effect(() => void heard.push(`${source.status} ${source.holds}`));
   kernel.now.value = "busy";
-  source.hold(page);
+  source.held.value = page;
   kernel.now.value = "none";
   expect(heard).toEqual(["live nothing", "busy nothing", "busy all", "none all"]);
   end();

@@ -1,4 +1,5 @@
 import { gzipSync } from "node:zlib";
+import { type Signal, signal } from "@preact/signals";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { HeldSource } from "../engine/source";
 import type { Source } from "../protocol/source";
@@ -44,15 +45,15 @@ class Kernel implements Source {
 let kernel: Kernel;
 let owner: AbortController;
 let offline: OfflineData;
-let page: HeldSource | null;
+let page: Signal<HeldSource | null>;
 let told: Progress[];
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   kernel = new Kernel();
   owner = new AbortController();
-  page = null;
-  offline = new OfflineData(kernel, (held) => (page = held), owner.signal);
+  page = signal(null);
+  offline = new OfflineData(kernel, page, owner.signal);
   told = [];
   react(offline.progress, (progress) => told.push(progress), owner.signal);
 });
@@ -73,13 +74,13 @@ async function settled(): Promise<void> {
 
 test("data that the kernel sends in chunks gives the replies of a page", async () => {
   offline.start();
-  expect(page).toBeNull();
+  expect(page.value).toBeNull();
   await settled();
   expect(offline.progress.value).toMatchObject({ state: "ready", bytes: CONTENT.length });
   expect(kernel.asked).toEqual([...Array(3).fill("offline"), ...Array(CHUNKS).keys()]);
   const bytes = told.map((progress) => progress.bytes);
   expect(bytes).toEqual([...bytes].sort((a, b) => a - b));
-  expect((await page!.ask("clusters", {})).reply).toEqual(DOCUMENT.alike);
+  expect((await page.value!.ask("clusters", {})).reply).toEqual(DOCUMENT.alike);
 });
 
 test("no request is sent before the page has had time to draw, nor once the view is gone", async () => {
@@ -97,5 +98,5 @@ test("no data is held if the kernel cannot make any", async () => {
   offline.start();
   await settled();
   expect(offline.progress.value).toMatchObject({ state: "failed", message });
-  expect(page).toBeNull();
+  expect(page.value).toBeNull();
 });

@@ -1,6 +1,6 @@
 /** Route the requests of a view to its kernel, or to the data of the job that the page fetched. */
 
-import { signal } from "@preact/signals";
+import { type Signal, signal } from "@preact/signals";
 import { type Blocks, canGunzip, readBlock } from "../engine/columns";
 import type { PageDocument } from "../engine/document";
 import { download } from "../engine/export";
@@ -31,7 +31,8 @@ import {
  * that the page cannot answer go to the kernel; without one, the page's partial data is used.
  */
 export class HybridSource implements Source {
-  private readonly held = signal<HeldSource | null>(null);
+  /** What the page holds, and answers from. */
+  readonly held = signal<HeldSource | null>(null);
 
   constructor(
     private readonly kernel: Source & { look?(): void },
@@ -46,11 +47,6 @@ export class HybridSource implements Source {
   get holds(): "all" | "part" | "nothing" {
     const held = this.held.value;
     return held === null ? "nothing" : held.isWhole ? "all" : "part";
-  }
-
-  /** Answer from this source from now on; null: the kernel answers. */
-  hold(held: HeldSource | null): void {
-    this.held.value = held;
   }
 
   ask: Source["ask"] = (op, request, signal) =>
@@ -114,10 +110,10 @@ export class OfflineData {
   readonly progress = signal(NOTHING);
   private round = new AbortController();
 
-  /** `open` makes a source of the data that the kernel sent, and passes it to `hold`. */
+  /** `open` makes the source that is `held` from the data that the kernel sent. */
   constructor(
     private readonly kernel: Source,
-    private readonly hold: (held: HeldSource | null) => void,
+    private readonly held: Signal<HeldSource | null>,
     private readonly signal: AbortSignal,
     private readonly open: (held: Blocks) => Promise<HeldSource> = openJob,
   ) {
@@ -129,7 +125,7 @@ export class OfflineData {
     this.round.abort();
     if (this.signal.aborted) return;
     this.round = new AbortController();
-    this.hold(null);
+    this.held.value = null;
     this.progress.value = NOTHING;
     const { signal } = this.round;
     this.fetch(signal).catch((error: unknown) => {
@@ -143,8 +139,7 @@ export class OfflineData {
     if (!canGunzip()) throw new Error("This browser cannot unpack data: no DecompressionStream.");
     await sleep(REST_MS, signal);
     await idle(signal);
-    const said = await this.readiness(signal);
-    const { bytes = 0, chunks = 0, blocks = {} } = said;
+    const { bytes = 0, chunks = 0, blocks = {} } = await this.readiness(signal);
     const content = new Uint8Array(bytes);
     let at = 0;
     for (let chunk = 0; chunk < chunks; chunk += 1) {
@@ -158,7 +153,7 @@ export class OfflineData {
     if (at !== bytes) throw new Error(`The kernel sent ${at} bytes of ${bytes}.`);
     const held = await this.open(heldIn(content, blocks));
     signal.throwIfAborted();
-    this.hold(held);
+    this.held.value = held;
     this.progress.value = { state: "ready", bytes, of: bytes, message: "" };
   }
 
@@ -188,11 +183,11 @@ export interface LiveSource {
 export function liveSource(
   model: MessageModel,
   signal: AbortSignal,
-  open: (held: Blocks) => Promise<HeldSource> = openJob,
+  open?: (held: Blocks) => Promise<HeldSource>,
 ): LiveSource {
   const kernel = new KernelSource(model, signal);
   const source = new HybridSource(kernel, kernel.words);
-  return { source, offline: new OfflineData(kernel, (held) => source.hold(held), signal, open) };
+  return { source, offline: new OfflineData(kernel, source.held, signal, open) };
 }
 
 async function openJob(held: Blocks): Promise<HeldSource> {
@@ -240,17 +235,15 @@ const GRADUAL = new Set([
   "table",
 ]);
 
+type Watcher = (op: string, request: Record<string, unknown>, reply: Reply) => void;
+
 /**
  * A source that sends identical requests for the same window once. The stage and the toolbar both
  * need the shares of the view; the first caller starts the request.
  */
 export class ObservedSource implements Source {
   private readonly memo = new Lru<string, Promise<Answer<"stats">>>(KEPT);
-  private readonly watchers: ((
-    op: string,
-    request: Record<string, unknown>,
-    reply: Reply,
-  ) => void)[] = [];
+  private readonly watchers: Watcher[] = [];
   private readonly failures: ((op: string, error: Error) => void)[] = [];
 
   constructor(private readonly inner: Source) {}
@@ -260,7 +253,7 @@ export class ObservedSource implements Source {
   }
 
   /** Receive every reply, also to other callers. */
-  onReply(listener: (op: string, request: Record<string, unknown>, reply: Reply) => void): void {
+  onReply(listener: Watcher): void {
     this.watchers.push(listener);
   }
 

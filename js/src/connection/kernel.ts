@@ -1,7 +1,14 @@
 /** Send requests to the kernel over the widget's custom messages. */
 
 import { signal } from "@preact/signals";
-import type { Operation, Reply, Requests, Source, Answer } from "../protocol/source";
+import {
+  type Answer,
+  type Operation,
+  type Reply,
+  type Requests,
+  type Source,
+  WRITES,
+} from "../protocol/source";
 
 type Hear = (content: unknown, buffers: DataView[]) => void;
 
@@ -250,9 +257,6 @@ const EXISTS = "Write it again to replace it.";
 export const INTERRUPTED = "Interrupted.";
 /** Pauses before each retry; if the last retry is interrupted, the request fails. */
 export const PAUSES_MS: readonly number[] = [300, 600, 1200, 2400, 4800];
-
-/** Operations that write files; they must not be repeated. */
-const WRITES = new Set(["export", "export_pair", "export_table", "save_html"]);
 
 /** The reply, after as many retries as needed; any other failure is reported immediately. */
 export async function askAgain<T>(

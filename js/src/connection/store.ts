@@ -1,11 +1,11 @@
 /** Bind a view to the shared model: echo guard, throttled saving, undo history. */
 
-import { batch, type ReadonlySignal, signal } from "@preact/signals";
+import { batch, computed, type ReadonlySignal, signal } from "@preact/signals";
 import type { RenderProps } from "@anywidget/types";
-import { readSelection } from "../protocol/selection";
+import { orNothing, readSelection } from "../protocol/selection";
 import { readScene } from "../protocol/scene";
 import { asError, type Scene, type SelectionJson, type SharedState } from "../protocol/source";
-import { brokenPanel } from "../ui/controls";
+import { showBroken } from "../ui/controls";
 
 /** Members of an anywidget model that are used here. */
 export interface Model {
@@ -64,17 +64,11 @@ function normal(key: Key, value: unknown): unknown {
   if (key === "view" || key === "selected_event") {
     return Array.isArray(value) && value.length === 2 ? [Number(value[0]), Number(value[1])] : null;
   }
-  if (key === "selection") return normalSelection(value);
+  if (key === "selection") return orNothing(readSelection(value as Partial<SelectionJson> | null));
   if (key === "search" || key === "ranks_from") return typeof value === "string" ? value : "";
   if (key === "scope") return value === "view" ? "view" : "selection";
   if (key === "color") return value === "name" ? "name" : "kind";
   return Array.isArray(value) ? value.map(String) : [];
-}
-
-function normalSelection(value: unknown): SelectionJson | null {
-  if (value === null || typeof value !== "object") return null;
-  const selection = readSelection(value);
-  return Object.values(selection).every((part) => part === null) ? null : selection;
 }
 
 export class Shared {
@@ -82,10 +76,17 @@ export class Shared {
   private subscription: AbortController | null = null;
   /** The state, for views that follow it. */
   readonly now = signal<Readonly<SharedState>>(NOTHING);
-  /** Whether there are steps to undo and redo, for views that follow it. */
-  readonly steps = signal({ canUndo: false, canRedo: false });
+  private readonly history = signal(readHistory(null));
   /** The state at the last entry of the history, to which the next entry returns. */
-  private settled: Readonly<SharedState> = NOTHING;
+  private readonly settled = signal<Readonly<SharedState>>(NOTHING);
+  /** Compared value by value: unchanged values are the same objects, and a set may be large. */
+  private readonly isSettled = computed(() =>
+    KEYS.every((key) => same(this.now.value[key], this.settled.value[key])),
+  );
+  private readonly canUndo = computed(
+    () => this.history.value.past.length > 0 || !this.isSettled.value,
+  );
+  private readonly canRedo = computed(() => this.history.value.future.length > 0);
   private moving = false;
   /** Views that were saved last; the host may send echoes of them. */
   private sent: string[] = [];
@@ -99,6 +100,11 @@ export class Shared {
 
   get state(): Readonly<SharedState> {
     return this.now.peek();
+  }
+
+  /** Whether there are steps to undo and redo; components follow it. */
+  get steps(): { canUndo: boolean; canRedo: boolean } {
+    return { canUndo: this.canUndo.value, canRedo: this.canRedo.value };
   }
 
   /** Called with changes from elsewhere or by undo: show them, without writing them back. */
@@ -118,7 +124,11 @@ export class Shared {
       listenTo(model, event, listener, subscription.signal);
     };
     for (const key of KEYS) listen(`change:${key}`, () => this.hear(key));
-    listen("change:_history", () => this.tellHistory());
+    const followHistory = (): void => {
+      this.history.value = readHistory(model.get("_history"));
+    };
+    listen("change:_history", followHistory);
+    followHistory();
     const changed = new Set<Key>();
     for (const key of KEYS) {
       const value = normal(key, model.get(key));
@@ -126,9 +136,8 @@ export class Shared {
       changed.add(key);
       this.keep(key, value);
     }
-    this.settled = this.state;
+    this.settled.value = this.state;
     this.tell(changed);
-    this.tellHistory();
   }
 
   /**
@@ -147,7 +156,7 @@ export class Shared {
   follow(patch: Partial<SharedState>): void {
     this.commit();
     const changed = this.write(patch);
-    this.settled = this.state;
+    this.settled.value = this.state;
     if ("view" in patch) this.saveLater();
     else this.save();
     this.tell(changed);
@@ -162,11 +171,9 @@ export class Shared {
     const before = this.state;
     const changed = this.write(patch);
     if (changed.size === 0) return;
-    this.writeHistory({ ...pushed(this.history(), before), together });
-    this.settled = this.state;
+    this.enter({ ...pushed(this.history.peek(), before), together });
     this.save();
     this.tell(changed);
-    this.tellHistory();
   }
 
   /** End the gesture: send its last values to the kernel. */
@@ -191,26 +198,13 @@ export class Shared {
 
   private step(walk: typeof undone): boolean {
     this.flush();
-    const step = walk(this.history(), this.state);
+    const step = walk(this.history.peek(), this.state);
     if (step === null || this.model === null) return false;
-    const target = { ...NOTHING };
-    for (const key of KEYS) Object.assign(target, { [key]: normal(key, step.state[key]) });
-    const changed = this.write(target);
-    this.writeHistory(step.history);
-    this.settled = this.state;
+    const changed = this.write(Object.fromEntries(KEYS.map((key) => [key, step.state[key]])));
+    this.enter(step.history);
     this.save();
     this.tell(changed);
-    this.tellHistory();
     return true;
-  }
-
-  /** Compared value by value: unchanged values are the same objects, and a set may be large. */
-  private get isSettled(): boolean {
-    return KEYS.every((key) => same(this.state[key], this.settled[key]));
-  }
-
-  private history(): History {
-    return readHistory(this.model?.get("_history"));
   }
 
   private write(patch: Partial<SharedState>): Set<Key> {
@@ -233,7 +227,12 @@ export class Shared {
     this.now.value = { ...this.state, [key]: value };
   }
 
-  private writeHistory(history: History): void {
+  /** Write a history whose last entry the current state follows. */
+  private enter(history: History): void {
+    batch(() => {
+      this.history.value = history;
+      this.settled.value = this.state;
+    });
     this.model?.set("_history", history);
   }
 
@@ -246,25 +245,22 @@ export class Shared {
     if (key === "view" && isMoving && this.sent.includes(JSON.stringify(value))) return;
     this.commit();
     this.keep(key, value);
-    this.settled = { ...this.settled, [key]: value };
+    this.settled.value = { ...this.settled.peek(), [key]: value };
     this.tell(new Set([key]));
   }
 
   private commitLater(): void {
     clearTimeout(this.commitTimer);
     this.commitTimer = window.setTimeout(() => this.commit(), COMMIT_MS);
-    this.tellHistory();
   }
 
   private commit(): void {
     if (!this.commitTimer) return;
     clearTimeout(this.commitTimer);
     this.commitTimer = 0;
-    if (this.isSettled) return;
-    this.writeHistory(pushed(this.history(), this.settled));
-    this.settled = this.state;
+    if (this.isSettled.peek()) return;
+    this.enter(pushed(this.history.peek(), this.settled.peek()));
     if (!this.moving) this.save();
-    this.tellHistory();
   }
 
   private saveLater(): void {
@@ -284,13 +280,6 @@ export class Shared {
   private tell(changed: ReadonlySet<Key>): void {
     if (changed.size === 0) return;
     for (const listener of this.listeners) listener(changed);
-  }
-
-  private tellHistory(): void {
-    const { past, future } = this.history();
-    const canUndo = past.length > 0 || !this.isSettled;
-    const canRedo = future.length > 0;
-    if (!same({ canUndo, canRedo }, this.steps.peek())) this.steps.value = { canUndo, canRedo };
   }
 
   private close(): void {
@@ -322,22 +311,16 @@ export function pushed(history: History, before: SharedState): History {
   return { past: [...history.past, before].slice(-HISTORY_CAP), future: [] };
 }
 
-export function undone(history: History, now: SharedState): Step | null {
-  const state = history.past.at(-1);
+export function undone({ past, future }: History, now: SharedState): Step | null {
+  const state = past.at(-1);
   if (state === undefined) return null;
-  return {
-    state,
-    history: { past: history.past.slice(0, -1), future: [...history.future, now] },
-  };
+  return { state, history: { past: past.slice(0, -1), future: [...future, now] } };
 }
 
-export function redone(history: History, now: SharedState): Step | null {
-  const state = history.future.at(-1);
+export function redone({ past, future }: History, now: SharedState): Step | null {
+  const state = future.at(-1);
   if (state === undefined) return null;
-  return {
-    state,
-    history: { past: [...history.past, now], future: history.future.slice(0, -1) },
-  };
+  return { state, history: { past: [...past, now], future: future.slice(0, -1) } };
 }
 
 /** A history from the model's value; hosts may pass null or incomplete values. */
@@ -408,8 +391,6 @@ export async function showFollowing<T extends FollowedTraits>(
     listenTo(model, "change:state", attach, signal);
     listenTo(model, "change:_scene", setScene, signal);
   } catch (error) {
-    if (signal.aborted) return;
-    el.replaceChildren(brokenPanel(failed, asError(error)));
-    signal.addEventListener("abort", () => el.replaceChildren(), { once: true });
+    showBroken(el, failed, asError(error), signal);
   }
 }

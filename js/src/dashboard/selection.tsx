@@ -154,7 +154,7 @@ export class Choosing {
 
   /** Whether there are steps to undo and redo. */
   get steps(): { canUndo: boolean; canRedo: boolean } {
-    return this.shared.steps.value;
+    return this.shared.steps;
   }
 
   get ranksFrom(): string {

@@ -59,7 +59,7 @@ describe.each(cases)("$name", ({ ranks, reply: wanted, windows }) => {
       Array.from(new FORMATS[format](answer.buffer!, offset, length)),
     ]);
     expect(Object.fromEntries(found)).toEqual(columns);
-    expect(Array.from(decodeRibbon(answer, request).jobCall)).toEqual(columns.job_call);
+    expect(Array.from(decodeRibbon(answer, request).job.call)).toEqual(columns.job_call);
   });
 });
 

@@ -9,7 +9,7 @@ import { findPageSource } from "../engine/job";
 import { openHeld } from "../engine/pairs";
 import { readScene } from "../protocol/scene";
 import { asError } from "../protocol/source";
-import { brokenPanel } from "../ui/controls";
+import { showBroken } from "../ui/controls";
 import "./diff.css";
 
 interface Traits {
@@ -39,9 +39,7 @@ async function render({ model, el, host, signal }: RenderProps<Traits>): Promise
       signal,
     });
   } catch (error) {
-    if (signal.aborted) return;
-    el.replaceChildren(brokenPanel("The comparison cannot be shown", asError(error)));
-    signal.addEventListener("abort", () => el.replaceChildren(), { once: true });
+    showBroken(el, "The comparison cannot be shown", asError(error), signal);
   }
 }
 

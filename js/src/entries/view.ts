@@ -74,18 +74,14 @@ class ViewPage {
     else if (message.type === "failed") this.fail(message);
     else if (message.type === "opened") {
       this.show(String(message.model)).catch((error: unknown) =>
-        this.fail({ type: "failed", message: String(error) }),
+        this.fail({ message: String(error) }),
       );
     }
   }
 
   private greet(hello: Hello): void {
     if (hello.protocol !== PROTOCOL) {
-      this.fail({
-        type: "failed",
-        message: "this page is of another version",
-        remedy: "Reload it.",
-      });
+      this.fail({ message: "this page is of another version", remedy: "Reload it." });
       return;
     }
     if (this.hello === null) {
@@ -139,7 +135,7 @@ class ViewPage {
     this.shown = null;
   }
 
-  private fail(message: Message): void {
+  private fail(message: Omit<Message, "type">): void {
     this.leave();
     this.place.failed(message);
   }
@@ -227,7 +223,7 @@ class ViewPage {
     this.host?.end();
     const again = this.hello?.again ?? "hta-widgets view";
     if (this.shown === null) {
-      this.fail({ type: "failed", message: "Python has ended", remedy: `Run “${again}” again.` });
+      this.fail({ message: "Python has ended", remedy: `Run “${again}” again.` });
     }
     const said = h("span", {}, "Copy the command");
     const copy = button({

@@ -57,8 +57,12 @@ function compile(node: Expression, columnOf: ColumnOf): Evaluate {
         ? (row) => parts.every((part) => truth(part(row)))
         : (row) => parts.some((part) => truth(part(row)));
     }
-    case "compare":
-      return chain(node.first, node.rest, columnOf);
+    case "compare": {
+      const operands = [node.first, ...node.rest.map(([, of]) => of)];
+      const values = operands.map((operand) => compile(operand, columnOf));
+      const tests = node.rest.map(([sign]) => COMPARISONS[sign]!);
+      return (row) => tests.every((test, i) => test(values[i]!(row), values[i + 1]!(row)));
+    }
     case "arithmetic": {
       const [left, right] = [compile(node.left, columnOf), compile(node.right, columnOf)];
       const work = ARITHMETIC[node.sign]!;
@@ -81,16 +85,6 @@ const ARITHMETIC: Record<string, (a: number, b: number) => number> = {
   "**": (a, b) => a ** b,
 };
 
-function chain(
-  first: Expression,
-  rest: readonly (readonly [sign: string, of: Expression])[],
-  columnOf: ColumnOf,
-): Evaluate {
-  const operands = [first, ...rest.map(([, of]) => of)].map((one) => compile(one, columnOf));
-  const tests = rest.map(([sign]) => COMPARISONS[sign]!);
-  return (row) => tests.every((test, i) => test(operands[i]!(row), operands[i + 1]!(row)));
-}
-
 const COMPARISONS: Record<string, (a: Value, b: Value) => boolean> = {
   "==": equal,
   "!=": (a, b) => !equal(a, b),
@@ -98,7 +92,7 @@ const COMPARISONS: Record<string, (a: Value, b: Value) => boolean> = {
   "<=": (a, b) => number(a) <= number(b),
   ">": (a, b) => number(a) > number(b),
   ">=": (a, b) => number(a) >= number(b),
-  in: (a, b) => isIn(a, b),
+  in: isIn,
   "not in": (a, b) => !isIn(a, b),
 };
 
@@ -193,10 +187,8 @@ function plainCall(method: string, of: Evaluate, constant: Constant): Evaluate {
       return (row) => isIn(of(row), list);
     }
     case "between": {
-      const [low, high] = [
-        number(constant(0, "left") ?? null),
-        number(constant(1, "right") ?? null),
-      ];
+      const low = number(constant(0, "left") ?? null);
+      const high = number(constant(1, "right") ?? null);
       return (row) => number(of(row)) >= low && number(of(row)) <= high;
     }
     case "abs":

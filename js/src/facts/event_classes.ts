@@ -116,11 +116,7 @@ export function countOf(
   swapped: boolean,
 ): number | null {
   if (counts === null) return null;
-  const codes = CLASSES.map((name, code) =>
-    group.classes.includes(shownClass(name, swapped)) ? code : -1,
-  ).filter((code) => code >= 0);
-  return counts.reduce(
-    (sum, side) => sum + codes.reduce((total, code) => total + (side[code] ?? 0), 0),
-    0,
-  );
+  const isIn = CLASSES.map((name) => group.classes.includes(shownClass(name, swapped)));
+  const counted = counts.flatMap((side) => side.filter((_, code) => isIn[code]));
+  return counted.reduce((sum, count) => sum + count, 0);
 }

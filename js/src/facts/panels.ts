@@ -3,7 +3,7 @@
 import causes from "../../../hta_widgets/facts/causes.json";
 import METRICS from "../../../hta_widgets/facts/metrics.json";
 import panels from "../../../hta_widgets/facts/panels.json";
-import { EVERYTHING, readClauses, writeClauses } from "../protocol/selection";
+import { EVERYTHING, type Part, without } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 
 interface PanelKind {
@@ -12,13 +12,13 @@ interface PanelKind {
   /** One-line description. */
   about: string;
   /** Dimensions that do not filter it: ranks, names, kinds, window. */
-  own: readonly string[];
+  own: readonly Part[];
   look: string;
   /** Only for panels that users add: whether frames are of the selection or of the whole job. */
   added?: string;
 }
 
-const KINDS: readonly PanelKind[] = Object.entries(panels).map(([id, one]) => ({ id, ...one }));
+const KINDS = Object.entries(panels).map(([id, one]) => ({ id, ...one })) as readonly PanelKind[];
 
 /** In the order of the list from which users choose. */
 export const PANELS = KINDS.filter(({ id }) => id !== "summary");
@@ -34,19 +34,9 @@ export function panelKind(id: string): PanelKind {
 
 /** The selection that filters a panel: without the dimensions that the panel itself writes. */
 export function withoutOwn(id: string, selection: SelectionJson): SelectionJson {
-  const { own } = panelKind(id);
-  const rest: SelectionJson = { ...EVERYTHING, ...selection };
-  if (own.includes("ranks")) rest.ranks = null;
-  if (own.includes("window")) rest.start_ns = rest.end_ns = null;
-  if (rest.query !== null && (own.includes("names") || own.includes("kinds"))) {
-    const clauses = readClauses(rest.query);
-    const names = own.includes("names") ? null : clauses.names;
-    const kinds = own.includes("kinds") ? null : clauses.kinds;
-    if (names !== clauses.names || kinds !== clauses.kinds) {
-      rest.query = writeClauses({ ...clauses, names, kinds });
-    }
-  }
-  return rest;
+  let rest: SelectionJson | null = { ...EVERYTHING, ...selection };
+  for (const part of panelKind(id).own) rest = without(rest, part);
+  return rest ?? EVERYTHING;
 }
 
 /** Whether a panel is drawn on its own canvas. */

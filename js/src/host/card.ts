@@ -23,60 +23,19 @@ export interface Stage {
   of?: number;
 }
 
-interface CardWays {
-  cancel(): void;
-  again(): void;
-}
-
-class LoadCard {
-  readonly el = h("div", { class: "hta-root hta-host-page hta-host-card" });
-  private readonly text = h("p", { role: "status" });
-  private readonly bar = h("progress", { "aria-label": "Progress of loading" });
-  private readonly cancel: HTMLElement;
-
-  constructor(private readonly ways: CardWays) {
-    this.cancel = button({ text: "Cancel", press: () => ways.cancel() });
-  }
-
-  progress({ stage, done = 0, of = 0 }: Stage): void {
-    const word = STAGES[stage] ?? stage;
-    this.text.textContent = of > 0 ? `${word} ${formatBytes(done)} of ${formatBytes(of)}` : word;
-    if (of > 0) Object.assign(this.bar, { max: of, value: done });
-    else this.bar.removeAttribute("value");
-    // Replacing the button would lose a click in progress.
-    if (this.bar.parentNode !== this.el) fill(this.el, this.text, this.bar, this.cancel);
-  }
-
-  /** Show a failure; `more` are buttons in front of the retry button. */
-  failed(
-    { message, path, place, remedy, cancelled }: Message,
-    more: readonly HTMLElement[] = [],
-  ): void {
-    const again = button({
-      text: cancelled === true ? "Load" : "Try again",
-      press: () => this.ways.again(),
-    });
-    const where = [path, place].filter((part) => typeof part === "string").join(", ");
-    fill(
-      this.el,
-      where !== "" && h("p", { class: "hta-host-path" }, where),
-      h("p", { role: cancelled === true ? "status" : "alert" }, sentence(String(message))),
-      typeof remedy === "string" && h("p", { class: "hta-note" }, remedy),
-      more.length === 0 ? again : h("div", { class: "hta-host-pair" }, ...more, again),
-    );
-  }
-}
-
 /** One view in a tab of a host that can start it again. */
 export class ViewPlace {
   readonly bar = h("div", { class: "hta-root hta-host-bar" });
   readonly el = h("div", { class: "hta-host-view" });
-  readonly card: LoadCard;
+  readonly card = h("div", { class: "hta-root hta-host-page hta-host-card" });
+  private readonly text = h("p", { role: "status" });
+  private readonly progressBar = h("progress", { "aria-label": "Progress of loading" });
+  private readonly cancel: HTMLElement;
   /** Ends the view that is shown. */
   private shown: AbortController | null = null;
 
-  constructor(private readonly ways: CardWays) {
-    this.card = new LoadCard(ways);
+  constructor(private readonly ways: { cancel(): void; again(): void }) {
+    this.cancel = button({ text: "Cancel", press: () => ways.cancel() });
     this.bar.hidden = true;
   }
 
@@ -90,16 +49,36 @@ export class ViewPlace {
     this.bar.hidden = true;
   }
 
-  progress(stage: Stage): void {
+  progress({ stage, done = 0, of = 0 }: Stage): void {
     if (this.isShown) return;
-    this.card.progress(stage);
-    if (this.card.el.parentNode !== this.el) fill(this.el, this.card.el);
+    const word = STAGES[stage] ?? stage;
+    this.text.textContent = of > 0 ? `${word} ${formatBytes(done)} of ${formatBytes(of)}` : word;
+    if (of > 0) Object.assign(this.progressBar, { max: of, value: done });
+    else this.progressBar.removeAttribute("value");
+    // Replacing the button would lose a click in progress.
+    if (!this.card.contains(this.cancel)) {
+      fill(this.card, this.text, this.progressBar, this.cancel);
+    }
+    if (this.card.parentNode !== this.el) fill(this.el, this.card);
   }
 
-  failed(said: Omit<Message, "type">, more: readonly HTMLElement[] = []): void {
+  /** Show a failure; `more` are buttons in front of the retry button. */
+  failed(
+    { message, path, place, remedy, cancelled }: Omit<Message, "type">,
+    more: readonly HTMLElement[] = [],
+  ): void {
     this.leave();
-    this.card.failed({ type: "failed", ...said }, more);
-    fill(this.el, this.card.el);
+    const text = cancelled === true ? "Load" : "Try again";
+    const again = button({ text, press: () => this.ways.again() });
+    const where = [path, place].filter((part) => typeof part === "string").join(", ");
+    fill(
+      this.card,
+      where !== "" && h("p", { class: "hta-host-path" }, where),
+      h("p", { role: cancelled === true ? "status" : "alert" }, sentence(String(message))),
+      typeof remedy === "string" && h("p", { class: "hta-note" }, remedy),
+      more.length === 0 ? again : h("div", { class: "hta-host-pair" }, ...more, again),
+    );
+    fill(this.el, this.card);
   }
 
   async show(host: WidgetHost, model: string): Promise<void> {

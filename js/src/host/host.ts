@@ -83,8 +83,10 @@ export class WidgetHost {
       model.receive(data as Record<string, unknown>, buffers);
     } else if (type === "comm_open") {
       const state = stateOf(data as Record<string, unknown>, buffers);
-      const post = (own: Record<string, unknown>, sent: readonly ArrayBuffer[]): void =>
-        this.post(id, own, sent);
+      const post = (own: Record<string, unknown>, sent: readonly Bytes[]): void => {
+        if (this.manager.kernel.status === "dead") throw new Error("Python has ended.");
+        this.transport.post({ type: "comm_msg", comm: id, data: own }, sent);
+      };
       const made = new RemoteModel(state, post, this.manager);
       this.models.set(id, made);
       for (const found of this.awaited.get(id) ?? []) found(made);
@@ -123,11 +125,6 @@ export class WidgetHost {
     if (this.manager.kernel.status === "dead") return;
     this.manager.kernel.status = "dead";
     for (const model of this.models.values()) model.emit("comm:close");
-  }
-
-  private post(id: string, data: Record<string, unknown>, buffers: readonly Bytes[]): void {
-    if (this.manager.kernel.status === "dead") throw new Error("Python has ended.");
-    this.transport.post({ type: "comm_msg", comm: id, data }, buffers);
   }
 
   /** The widget of a model. Its module is loaded on first access. */

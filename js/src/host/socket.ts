@@ -1,5 +1,6 @@
 /** The WebSocket of a page to its host; it reconnects after a sleep or a broken tunnel. */
 
+import { WRITES } from "../protocol/source";
 import { type Bytes, type Message, pack, unpack } from "./wire";
 
 /** A host that cannot be reached for this long has ended. */
@@ -7,8 +8,6 @@ const GRACE_MS = 10_000;
 const DIAL_EVERY_MS = 500;
 /** Code with which a host closes the connection when it ends normally. */
 const GOING_AWAY = 1001;
-/** Operations that are not sent again: they could write a file twice. */
-const WRITES = new Set(["export", "export_pair", "export_table", "save_html"]);
 
 interface Content {
   rpc?: string;

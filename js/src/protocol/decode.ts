@@ -100,7 +100,8 @@ export function decodeTiles({ reply, buffer }: Reply): TilesReply {
     counterMin: get("counter_min", "f32"),
     counterMax: get("counter_max", "f32"),
     names: (reply.names ?? {}) as Record<string, string>,
-    ...classesOf(reply, buffer),
+    classes: has("class") ? get("class", "u8") : new Uint8Array(0),
+    sliceClass: has("class") ? get("slice_class", "u8") : new Uint8Array(0),
   };
   const { tileLane, busy, counterLane, counterMin } = tiles;
   if (
@@ -111,18 +112,6 @@ export function decodeTiles({ reply, buffer }: Reply): TilesReply {
     throw new ProtocolError("The columns of the tiles do not agree in length.");
   }
   return tiles;
-}
-
-function classesOf(
-  reply: Record<string, unknown>,
-  buffer: ArrayBuffer | null,
-): Pick<TilesReply, "classes" | "sliceClass"> {
-  const there = (reply.columns as Record<string, unknown> | undefined)?.class !== undefined;
-  if (!there) return { classes: new Uint8Array(0), sliceClass: new Uint8Array(0) };
-  return {
-    classes: column(reply, buffer, "class", "u8"),
-    sliceClass: column(reply, buffer, "slice_class", "u8"),
-  };
 }
 
 /** Whole numbers of a column; a compact reply may use a narrower type. */

@@ -3,6 +3,19 @@
 import { column, ProtocolError } from "./decode";
 import type { Arrival, Reply } from "./source";
 
+/** Arrivals as columns. */
+interface Arrivals {
+  bin: Uint32Array;
+  /** ns after the median rank; of the job, ns that the others waited, mean. */
+  ns: Float64Array;
+  /** -1: several together. */
+  rank: Int32Array;
+  call: Uint32Array;
+  name: Uint32Array;
+  /** Events. */
+  id: Uint32Array;
+}
+
 /** Arrivals of one rank: positions in the columns, by bin. */
 interface RibbonPart {
   first: number;
@@ -13,28 +26,14 @@ export interface Ribbon {
   start: number;
   end: number;
   bins: number;
-  bin: Uint32Array;
-  /** ns after the median rank. */
-  late: Float64Array;
-  call: Uint32Array;
-  name: Uint32Array;
-  /** Events. */
-  id: Uint32Array;
+  late: Arrivals;
   byRank: ReadonlyMap<number, RibbonPart>;
-  jobBin: Uint32Array;
-  /** Arrival time of the last rank. */
-  jobTime: Float64Array;
-  /** ns that the others waited, mean. */
-  jobWait: Float64Array;
-  /** -1: several together. */
-  jobRank: Int32Array;
-  jobCall: Uint32Array;
-  jobName: Uint32Array;
-  jobId: Uint32Array;
+  /** The last arrival at each collective. */
+  job: Arrivals;
   names: readonly string[];
   /** Number of matched collectives. */
   of: number;
-  /** The largest `late` and `jobWait` of the whole job. */
+  /** The largest `ns` of the whole job. */
   most: number;
   jobMost: number;
 }
@@ -43,9 +42,24 @@ export function decodeRibbon(
   { reply, buffer }: Reply,
   { start, end, bins }: { start: number; end: number; bins: number },
 ): Ribbon {
-  const get = <D extends "u32" | "i32" | "f64">(name: string, dtype: D) =>
-    column(reply, buffer, name, dtype);
-  const rank = get("rank", "i32");
+  const arrivals = (prefix: string, ns: string): Arrivals => {
+    const get = <D extends "u32" | "i32" | "f64">(name: string, dtype: D) =>
+      column(reply, buffer, prefix + name, dtype);
+    const found = {
+      bin: get("bin", "u32"),
+      ns: get(ns, "f64"),
+      rank: get("rank", "i32"),
+      call: get("call", "u32"),
+      name: get("name", "u32"),
+      id: get("id", "u32"),
+    };
+    if (Object.values(found).some(({ length }) => length !== found.bin.length)) {
+      throw new ProtocolError("The columns of the ribbon do not agree in length.");
+    }
+    return found;
+  };
+  const late = arrivals("", "late");
+  const { rank } = late;
   const byRank = new Map<number, RibbonPart>();
   for (let first = 0; first < rank.length;) {
     let last = first + 1;
@@ -53,32 +67,18 @@ export function decodeRibbon(
     byRank.set(rank[first]!, { first, last });
     first = last;
   }
-  const ribbon: Ribbon = {
+  return {
     start,
     end,
     bins,
-    bin: get("bin", "u32"),
-    late: get("late", "f64"),
-    call: get("call", "u32"),
-    name: get("name", "u32"),
-    id: get("id", "u32"),
+    late,
     byRank,
-    jobBin: get("job_bin", "u32"),
-    jobTime: get("job_time", "f64"),
-    jobWait: get("job_wait", "f64"),
-    jobRank: get("job_rank", "i32"),
-    jobCall: get("job_call", "u32"),
-    jobName: get("job_name", "u32"),
-    jobId: get("job_id", "u32"),
+    job: arrivals("job_", "wait"),
     names: (reply.names ?? []) as string[],
     of: Number(reply.of ?? 0),
     most: Number(reply.most ?? 0),
     jobMost: Number(reply.job_most ?? 0),
   };
-  if (ribbon.late.length !== rank.length || ribbon.jobWait.length !== ribbon.jobBin.length) {
-    throw new ProtocolError("The columns of the ribbon do not agree in length.");
-  }
-  return ribbon;
 }
 
 /** The middle of a bin. */
@@ -86,40 +86,40 @@ export function timeOfBin({ start, end, bins }: Ribbon, bin: number): number {
   return start + ((bin + 0.5) / bins) * (end - start);
 }
 
-/** The mark nearest to `time` within `reach`; ties go to the later arrival. */
+/** The arrival nearest to `time` within `reach`; ties go to the later one. */
 function nearest(
   ribbon: Ribbon,
-  bin: Uint32Array,
+  arrivals: Arrivals,
   { first, last }: RibbonPart,
   time: number,
   reach: number,
-): number | null {
-  let best: number | null = null;
-  let distance = reach;
-  for (let at = lowerBound(ribbon, bin, first, last, time - reach); at < last; at += 1) {
-    const away = Math.abs(timeOfBin(ribbon, bin[at]!) - time);
-    if (away <= distance) {
-      best = at;
-      distance = away;
-    } else if (timeOfBin(ribbon, bin[at]!) > time) break;
-  }
-  return best;
-}
-
-function lowerBound(
-  ribbon: Ribbon,
-  bin: Uint32Array,
-  first: number,
-  last: number,
-  time: number,
-): number {
+): Arrival | null {
+  const timeAt = (at: number): number => timeOfBin(ribbon, arrivals.bin[at]!);
   let [low, high] = [first, last];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (timeOfBin(ribbon, bin[middle]!) < time) low = middle + 1;
+    if (timeAt(middle) < time - reach) low = middle + 1;
     else high = middle;
   }
-  return low;
+  let best: number | null = null;
+  let distance = reach;
+  for (let at = low; at < last; at += 1) {
+    const away = Math.abs(timeAt(at) - time);
+    if (away <= distance) {
+      best = at;
+      distance = away;
+    } else if (timeAt(at) > time) break;
+  }
+  if (best === null) return null;
+  return {
+    name: ribbon.names[arrivals.name[best]!] ?? "",
+    call: arrivals.call[best]!,
+    of: ribbon.of,
+    rank: arrivals.rank[best]!,
+    id: arrivals.id[best]!,
+    ns: arrivals.ns[best]!,
+    ofJob: arrivals === ribbon.job,
+  };
 }
 
 /** A rank's arrival within `reach` of a time. */
@@ -130,26 +130,11 @@ export function arrivalAt(
   reach: number,
 ): Arrival | null {
   const part = ribbon.byRank.get(rank);
-  const at = part === undefined ? null : nearest(ribbon, ribbon.bin, part, time, reach);
-  if (at === null) return null;
-  const name = ribbon.names[ribbon.name[at]!] ?? "";
-  return {
-    name,
-    call: ribbon.call[at]!,
-    of: ribbon.of,
-    rank,
-    id: ribbon.id[at]!,
-    ns: ribbon.late[at]!,
-    ofJob: false,
-  };
+  return part === undefined ? null : nearest(ribbon, ribbon.late, part, time, reach);
 }
 
 /** The job's mark at a time: the last arrival at a collective. */
 export function jobArrivalAt(ribbon: Ribbon, time: number, reach: number): Arrival | null {
-  const { jobBin } = ribbon;
-  const at = nearest(ribbon, jobBin, { first: 0, last: jobBin.length }, time, reach);
-  if (at === null) return null;
-  const name = ribbon.names[ribbon.jobName[at]!] ?? "";
-  const [call, rank, ns] = [ribbon.jobCall[at]!, ribbon.jobRank[at]!, ribbon.jobWait[at]!];
-  return { name, call, of: ribbon.of, rank, id: ribbon.jobId[at]!, ns, ofJob: true };
+  const all = { first: 0, last: ribbon.job.bin.length };
+  return nearest(ribbon, ribbon.job, all, time, reach);
 }

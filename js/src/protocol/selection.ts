@@ -71,13 +71,14 @@ function coversAll(tracks: readonly string[], ranks: readonly number[], scene: S
 }
 
 export function windowSelection(span: Span, rows: RowChoice): SelectionJson {
-  return {
-    ...EVERYTHING,
-    start_ns: Math.round(span[0]),
-    end_ns: Math.max(Math.round(span[1]), Math.round(span[0]) + 1),
-    ranks: rows.ranks,
-    tracks: rows.tracks,
-  };
+  const [start, end] = rounded(span);
+  return { ...EVERYTHING, start_ns: start, end_ns: end, ...rows };
+}
+
+/** A window in whole ns, which is not empty. */
+function rounded([start, end]: Span): [number, number] {
+  const from = Math.round(start);
+  return [from, Math.max(Math.round(end), from + 1)];
 }
 
 /** Selection of the linked panels, without the dimensions that a timeline selects itself. */
@@ -91,15 +92,11 @@ export function withoutOwn(
   return { ...EVERYTHING, ranks, query: selection.query };
 }
 
-/** The same selection on all ranks; null if it has no other restriction. */
-export function withoutRanks(selection: SelectionJson | null): SelectionJson | null {
-  if (selection === null) return null;
-  const rest = { ...selection, ranks: null };
-  return Object.values(rest).every((part) => part === null) ? null : rest;
-}
-
 /** The window of a selection; open ends are taken from the job. Null if it has no window. */
-export function selectionSpan(selection: SelectionJson | null, scene: Scene): Span | null {
+export function selectionSpan(
+  selection: SelectionJson | null,
+  scene: Scene,
+): [number, number] | null {
   if (selection === null) return null;
   if (selection.start_ns === null && selection.end_ns === null) return null;
   return [selection.start_ns ?? scene.range[0], selection.end_ns ?? scene.range[1]];
@@ -108,17 +105,12 @@ export function selectionSpan(selection: SelectionJson | null, scene: Scene): Sp
 /** Add an event to a set of events, or remove it. */
 export function toggledEvent(
   selection: SelectionJson | null,
-  before: readonly [number, number] | null,
+  before: [number, number] | null,
   event: Brief,
 ): SelectionJson | null {
-  const ids: [number, number][] = selection?.ids
-    ? selection.ids.map(([rank, id]) => [rank, id])
-    : before
-      ? [[before[0], before[1]]]
-      : [];
-  const at = ids.findIndex(([rank, id]) => rank === event.rank && id === event.id);
-  if (at < 0) ids.push([event.rank, event.id]);
-  else ids.splice(at, 1);
+  const known = selection?.ids ?? (before === null ? [] : [before]);
+  const ids = known.filter(([rank, id]) => rank !== event.rank || id !== event.id);
+  if (ids.length === known.length) ids.push([event.rank, event.id]);
   return ids.length === 0 ? null : { ...EVERYTHING, ids };
 }
 
@@ -287,10 +279,7 @@ const NONE_CHOSEN: Chosen = { ranks: null, names: null, kinds: null, window: nul
 export function chosenOf(selection: SelectionJson | null, scene: Scene): Chosen {
   if (selection === null) return NONE_CHOSEN;
   const { names, kinds } = readClauses(selection.query);
-  const { start_ns: start, end_ns: end, ranks } = selection;
-  const window: [number, number] | null =
-    start === null && end === null ? null : [start ?? scene.range[0], end ?? scene.range[1]];
-  return { ranks, names, kinds, window };
+  return { ranks: selection.ranks, names, kinds, window: selectionSpan(selection, scene) };
 }
 
 /** Apply a brush to a selection; null selects everything. */
@@ -305,10 +294,9 @@ export function brushed(
     selection.ranks = ranks.length === 0 || ranks.length === allRanks ? null : ranks;
   }
   if (brush.window !== undefined) {
-    const [start, end] = brush.window ?? [null, null];
-    selection.start_ns = start === null ? null : Math.round(start);
-    selection.end_ns =
-      start === null || end === null ? null : Math.max(Math.round(end), Math.round(start) + 1);
+    const [start, end] = brush.window === null ? [null, null] : rounded(brush.window);
+    selection.start_ns = start;
+    selection.end_ns = end;
   }
   if (brush.names !== undefined || brush.kinds !== undefined) {
     const clauses = readClauses(selection.query);
@@ -322,12 +310,16 @@ export function brushed(
 /** Dimensions of a selection that can be cleared separately. */
 export type Part = "window" | "ranks" | "tracks" | "ids" | "names" | "kinds" | "rest";
 
+/** A selection without a dimension; null if nothing else restricts it. */
 export function without(selection: SelectionJson | null, part: Part): SelectionJson | null {
   if (selection === null) return null;
   const left: SelectionJson = { ...selection };
   if (part === "window") left.start_ns = left.end_ns = null;
   else if (part === "ranks" || part === "tracks" || part === "ids") left[part] = null;
-  else left.query = writeClauses({ ...readClauses(left.query), [part]: null });
+  else {
+    const clauses = readClauses(left.query);
+    if (clauses[part] !== null) left.query = writeClauses({ ...clauses, [part]: null });
+  }
   return orNothing(left);
 }
 
@@ -344,6 +336,7 @@ function someOf(values: readonly string[] | null): string[] | null {
   return values === null || values.length === 0 ? null : [...new Set(values)];
 }
 
-function orNothing(selection: SelectionJson): SelectionJson | null {
+/** Null instead of a selection that restricts nothing. */
+export function orNothing(selection: SelectionJson): SelectionJson | null {
   return Object.values(selection).every((part) => part === null) ? null : selection;
 }

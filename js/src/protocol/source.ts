@@ -148,6 +148,9 @@ export type Answer<Op extends Operation> = Reply<
 
 export type Operation = keyof Requests;
 
+/** Operations that write files; they must not be repeated. */
+export const WRITES = new Set(["export", "export_pair", "export_table", "save_html"]);
+
 /** Handler of requests: the kernel, or data embedded in the page. */
 export interface Source {
   /** Rejects with an Error whose message can be shown; aborts by signal. */

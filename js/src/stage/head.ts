@@ -225,23 +225,23 @@ function drawJobRibbon(pen: Pen, scene: Frame, y: number): void {
     pen.fitted("no collectives matched", lanesX + 6, y + 11, lanesWidth, FONT.label, theme.ink3);
     return;
   }
-  const xs = Array.from(ribbon.jobBin, (bin) => xAtTime(geometry, view, timeOfBin(ribbon, bin)));
+  const xs = Array.from(ribbon.job.bin, (bin) => xAtTime(geometry, view, timeOfBin(ribbon, bin)));
   const end = lanesX + lanesWidth;
   const inkOf = (rank: number) => (lateness?.late.has(rank) === true ? theme.late : theme.ink3);
   const drawn = xs.flatMap((x, at) =>
-    ribbon.jobWait[at]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [at],
+    ribbon.job.ns[at]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [at],
   );
   const widthOf = (at: number) =>
     Math.min(MARK_PX, Math.max(Math.min(xs[at + 1] ?? end, end) - xs[at]!, pen.hairline));
   for (const at of drawn) {
-    const share = WEAKEST + (1 - WEAKEST) * strength(ribbon.jobWait[at]!, ribbon.jobMost);
-    const ink = shade([theme.bg, inkOf(ribbon.jobRank[at]!)], share);
+    const share = WEAKEST + (1 - WEAKEST) * strength(ribbon.job.ns[at]!, ribbon.jobMost);
+    const ink = shade([theme.bg, inkOf(ribbon.job.rank[at]!)], share);
     pen.rect(xs[at]!, y + 1, widthOf(at), TICK_HEIGHT, ink);
   }
   // Label the most expensive arrivals first, before or after the tick; use each gap only once.
   const used = new Set<number>();
-  for (const at of drawn.sort((a, b) => ribbon.jobWait[b]! - ribbon.jobWait[a]! || a - b)) {
-    const rank = ribbon.jobRank[at]!;
+  for (const at of drawn.sort((a, b) => ribbon.job.ns[b]! - ribbon.job.ns[a]! || a - b)) {
+    const rank = ribbon.job.rank[at]!;
     if (rank < 0) continue;
     const x = xs[at]!;
     const words = [`rank ${rank}`, String(rank)];

@@ -387,10 +387,10 @@ export function drawRibbon(
   let next = raster.width;
   // From the right: each mark ends at the next one.
   for (let at = part.last - 1; at >= part.first; at -= 1) {
-    const x = Math.floor((timeOfBin(ribbon, ribbon.bin[at]!) - start) / resolution);
+    const x = Math.floor((timeOfBin(ribbon, ribbon.late.bin[at]!) - start) / resolution);
     if (x >= raster.width) continue;
     if (x + width <= 0) break;
-    const share = strength(ribbon.late[at]!, ribbon.most);
+    const share = strength(ribbon.late.ns[at]!, ribbon.most);
     if (share > 0) {
       const colour = paints.ribbon[step(share, paints.ribbon.length)]!;
       raster.rect(x, y0, Math.max(x + 1, Math.min(x + width, next)), y1, colour);

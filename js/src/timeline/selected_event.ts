@@ -12,8 +12,8 @@ import {
   selectionSpan,
   toggledEvent,
   windowSelection,
+  without,
   withoutOwn,
-  withoutRanks,
 } from "../protocol/selection";
 import {
   arrows,
@@ -324,7 +324,7 @@ export class Picking {
   private showSelection(): void {
     const { ranks_from: from } = this.ctx.shared.state;
     // If only these ranks have rows, marking all of them adds nothing.
-    const all = this.ctx.isPart && from !== "timeline" && withoutRanks(this.window) === null;
+    const all = this.ctx.isPart && from !== "timeline" && without(this.window, "ranks") === null;
     this.ctx.stage.setOverlay({ selection: all ? null : this.window });
   }
 }

@@ -73,9 +73,8 @@ function Name({ app, title = app.ctx.scene.title }: Pick<ToolbarLook, "app" | "t
 }
 
 function History({ app: { ctx, commands } }: Look) {
-  const { value: steps } = ctx.shared.steps;
   const [undo, redo] = [() => void commands.run("undo"), () => void commands.run("redo")];
-  return <UndoRedo {...steps} undo={undo} redo={redo} />;
+  return <UndoRedo {...ctx.shared.steps} undo={undo} redo={redo} />;
 }
 
 function ColourButton({ app: { ctx, commands } }: Look) {

@@ -9,7 +9,7 @@ import { Stage } from "../stage/stage";
 import { aria, h, mount } from "../ui/dom";
 import { react } from "../ui/react";
 import { detectTheme, markWidth, NARROW_PX, watchBoxes, watchTheme } from "../ui/host";
-import { Sheet } from "../ui/menu";
+import { Popover } from "../ui/menu";
 import { FullWindow, outermost } from "../ui/placing";
 import { applyTheme } from "../ui/theme";
 import { Tip } from "../ui/tooltip";
@@ -78,7 +78,7 @@ export class TimelineApp {
   readonly search: Search;
   readonly status: StatusLine;
   readonly panels: PanelControl;
-  readonly help: Sheet;
+  readonly help: Popover;
   readonly pin: Pin;
   readonly hover: Hover;
   readonly legend: Legend;
@@ -116,7 +116,7 @@ export class TimelineApp {
     const help = (): VNode => (
       <Help more={isPart ? [PANEL_HELP] : []} close={() => void this.help.close()} />
     );
-    this.help = new Sheet(() => outermost(root), "Keys and gestures", help, ended);
+    this.help = new Popover(() => outermost(root), "Keys and gestures", help, ended);
     this.nav = new Navigation(ctx);
     this.rows = new Rows(ctx);
     this.picking = new Picking(this);

@@ -3,7 +3,7 @@
 import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import type { Brief, Kind } from "../protocol/source";
-import { h, made } from "./dom";
+import { focused, h, made } from "./dom";
 import type { Words } from "./text";
 import { applyTheme } from "./theme";
 
@@ -222,35 +222,28 @@ export async function copyWords(text: string, what: string, inside: HTMLElement)
 
 async function copyText(text: string, inside: HTMLElement): Promise<boolean> {
   try {
-    if (navigator.clipboard !== undefined && window.isSecureContext) {
-      await navigator.clipboard.writeText(text);
-      return true;
-    }
+    await navigator.clipboard.writeText(text);
+    return true;
   } catch {
-    // Refused: the older way may still be allowed.
+    // Refused, or plain http, which has no clipboard: the older way may still be allowed.
+    return copyBySelection(text, inside);
   }
-  return copyBySelection(text, inside);
 }
 
 function copyBySelection(text: string, inside: HTMLElement): boolean {
-  const root = inside.getRootNode();
-  const before = root instanceof ShadowRoot || root instanceof Document ? root.activeElement : null;
+  const before = focused(inside);
   const field = h("textarea", { class: "hta-hidden", "aria-hidden": "true", tabindex: -1 });
   field.value = text;
   inside.append(field);
   field.select();
-  const copied = copySelected();
-  field.remove();
-  if (before instanceof HTMLElement) before.focus({ preventScroll: true });
-  return copied;
-}
-
-function copySelected(): boolean {
   try {
     // eslint-disable-next-line @typescript-eslint/no-deprecated -- the only way on plain http
     return document.execCommand("copy");
   } catch {
     return false;
+  } finally {
+    field.remove();
+    if (before instanceof HTMLElement) before.focus({ preventScroll: true });
   }
 }
 
@@ -336,14 +329,16 @@ export function CopyButton(look: { copy: Copy; text: () => string; what: string 
   );
 }
 
-/** A panel in place of a widget that failed, with the reason. */
-export function brokenPanel(title: string, error: Error): HTMLElement {
-  const panel = h(
-    "div",
-    { class: "hta-broken", role: "alert" },
-    h("b", {}, title),
-    h("div", { class: "hta-broken-text" }, error.message),
+/** Show the reason in place of a widget that failed, until the signal aborts. */
+export function showBroken(el: Element, title: string, error: Error, signal: AbortSignal): void {
+  if (signal.aborted) return;
+  const panel = made(
+    <div class="hta-broken" role="alert">
+      <b>{title}</b>
+      <div class="hta-broken-text">{error.message}</div>
+    </div>,
   );
   applyTheme(panel, "light");
-  return panel;
+  el.replaceChildren(panel);
+  signal.addEventListener("abort", () => el.replaceChildren(), { once: true });
 }

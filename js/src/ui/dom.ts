@@ -4,28 +4,15 @@ import { type ComponentChild, render } from "preact";
 
 type Child = Node | string | null | undefined | false;
 
-type Listeners = Record<string, (event: never) => void>;
-
-interface Attributes {
-  on?: Listeners;
-  [name: string]: string | number | boolean | null | undefined | Listeners;
-}
-
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
-  attributes: Attributes = {},
+  attributes: Record<string, string | number | boolean | null | undefined> = {},
   ...children: Child[]
 ): HTMLElementTagNameMap[K] {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
-    if (typeof value === "object") {
-      for (const [type, listener] of Object.entries(value)) {
-        node.addEventListener(type, listener as EventListener);
-      }
-    } else {
-      node.setAttribute(name, value === true ? "" : String(value));
-    }
+    node.setAttribute(name, value === true ? "" : String(value));
   }
   fill(node, ...children);
   return node;
@@ -33,10 +20,8 @@ export function h<K extends keyof HTMLElementTagNameMap>(
 
 /** Replace everything inside; null, undefined and false are skipped. */
 export function fill(node: Element, ...children: Child[]): void {
-  node.replaceChildren();
-  for (const child of children) {
-    if (child !== null && child !== undefined && child !== false) node.append(child);
-  }
+  const shown = children.filter((child) => child !== null && child !== undefined);
+  node.replaceChildren(...shown.filter((child) => child !== false));
 }
 
 /** Set a state for screen readers as `true` or `false`; null removes the attribute. */
@@ -49,6 +34,11 @@ export function aria(node: Element, name: string, value: string | boolean | numb
 export function focused(node: Node): Element | null {
   const root = node.getRootNode();
   return root instanceof ShadowRoot || root instanceof Document ? root.activeElement : null;
+}
+
+/** The parent of a node, also out of a shadow root. */
+export function parentOf(node: Node): Node | null {
+  return node instanceof ShadowRoot ? node.host : node.parentNode;
 }
 
 /** Whether keys write text in this element. */

@@ -1,6 +1,7 @@
 /** Theme, size and visibility of a widget within its host. */
 
 import type { ThemeName } from "../protocol/source";
+import { parentOf } from "./dom";
 
 const DARK_WORD = /(^|[-_\s])dark($|[-_\s])/;
 const LIGHT_WORD = /(^|[-_\s])light($|[-_\s])/;
@@ -10,10 +11,7 @@ function said(node: HTMLElement): ThemeName | null {
   const jupyter = node.dataset.jpThemeLight;
   if (jupyter !== undefined) return jupyter === "false" ? "dark" : "light";
   const code = node.dataset.vscodeThemeKind;
-  if (code !== undefined) {
-    if (code.endsWith("light")) return "light";
-    return "dark";
-  }
+  if (code !== undefined) return code.endsWith("light") ? "light" : "dark";
   const words = [
     node.dataset.theme ?? "",
     node.dataset.colorScheme ?? "",
@@ -21,7 +19,6 @@ function said(node: HTMLElement): ThemeName | null {
     node.className,
   ];
   for (const word of words) {
-    if (typeof word !== "string") continue;
     if (DARK_WORD.test(word)) return "dark";
     if (LIGHT_WORD.test(word)) return "light";
   }
@@ -29,15 +26,11 @@ function said(node: HTMLElement): ThemeName | null {
 }
 
 export function detectTheme(el: HTMLElement): ThemeName {
-  for (let node: Node | null = el.parentNode; node !== null; node = up(node)) {
+  for (let node: Node | null = el.parentNode; node !== null; node = parentOf(node)) {
     const theme = node instanceof HTMLElement ? said(node) : null;
     if (theme !== null) return theme;
   }
   return window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-}
-
-function up(node: Node): Node | null {
-  return node instanceof ShadowRoot ? node.host : node.parentNode;
 }
 
 /** Calls back on every change of the host's theme until the signal aborts. */
@@ -120,11 +113,10 @@ const MARGIN = "100% 0px";
 
 export class InSight {
   /** Null until the browser reports it. */
-  private near: boolean | null;
+  private near: boolean | null = null;
 
   /** `onChange` is called when the element becomes visible or hidden. */
   constructor(el: Element, onChange: () => void, signal: AbortSignal) {
-    this.near = typeof IntersectionObserver === "undefined" ? true : null;
     let before = this.now;
     const look = (): void => {
       if (this.now === before) return;
@@ -132,7 +124,6 @@ export class InSight {
       onChange();
     };
     document.addEventListener("visibilitychange", look, { signal });
-    if (this.near === true) return;
     const observer = new IntersectionObserver(
       (entries) => {
         this.near = entries.at(-1)?.isIntersecting ?? this.near;

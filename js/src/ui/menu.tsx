@@ -9,14 +9,21 @@ import { visibleBox } from "./placing";
 const GAP_PX = 4;
 const EDGE_PX = 8;
 
+interface Opened {
+  root: HTMLElement;
+  anchor: HTMLElement;
+  /** What had the focus before. */
+  before: Element | null;
+  shut: AbortController;
+}
+
+/** A layer with content at a button, which may be another one each time. */
 export class Popover {
-  readonly el: HTMLElement;
-  private shut: AbortController | null = null;
-  private before: Element | null = null;
+  private readonly el: HTMLElement;
+  private opened: Opened | null = null;
 
   constructor(
-    private readonly root: HTMLElement,
-    private readonly anchor: HTMLElement,
+    private readonly root: () => HTMLElement,
     name: string,
     /** Drawn each time the popover opens. */
     private readonly content: () => VNode,
@@ -24,59 +31,58 @@ export class Popover {
     private readonly role: "dialog" | "menu" = "dialog",
   ) {
     this.el = h("div", { class: "hta-popover", role, "aria-label": name });
-    aria(anchor, "haspopup", role);
-    aria(anchor, "expanded", false);
   }
 
-  get isOpen(): boolean {
-    return this.shut !== null;
+  toggle(anchor: HTMLElement): void {
+    if (!this.close()) this.open(anchor);
   }
 
-  toggle(): void {
-    if (this.isOpen) this.close();
-    else this.open();
-  }
-
-  open(): void {
-    if (this.isOpen || this.signal.aborted) return;
+  open(anchor: HTMLElement): void {
+    this.close(false);
+    if (this.signal.aborted) return;
+    const { el } = this;
+    const root = this.root();
     const shut = new AbortController();
-    this.shut = shut;
-    this.before = focused(this.root);
-    this.root.append(this.el);
-    render(this.content(), this.el);
-    this.place();
-    aria(this.anchor, "expanded", true);
+    this.opened = { root, anchor, before: focused(root), shut };
+    root.append(el);
+    render(this.content(), el);
+    placeAt(anchor, el, root);
+    aria(anchor, "haspopup", this.role);
+    aria(anchor, "expanded", true);
     const outside = (event: Event): void => {
       const path = event.composedPath();
-      if (!path.includes(this.el) && !path.includes(this.anchor)) this.close(false);
+      if (!path.includes(el) && !path.includes(anchor)) this.close(false);
     };
     const { signal } = shut;
     this.signal.addEventListener("abort", () => this.close(false), { signal });
-    this.root.addEventListener("pointerdown", outside, { signal, capture: true });
+    root.addEventListener("pointerdown", outside, { signal, capture: true });
     document.addEventListener("pointerdown", outside, { signal, capture: true });
-    this.root.addEventListener("hta-escape", (event) => this.onEscape(event), { signal });
-    for (const el of [this.el, this.anchor]) {
-      el.addEventListener("keydown", (event) => this.onKey(event), { signal });
+    root.addEventListener("hta-escape", (event) => this.onEscape(event), { signal });
+    for (const one of [el, anchor]) {
+      one.addEventListener("keydown", (event) => this.onKey(event), { signal });
     }
     const first =
-      this.el.querySelector<HTMLElement>("[data-first]") ??
-      this.el.querySelector<HTMLElement>("input, button");
+      el.querySelector<HTMLElement>("[data-first]") ??
+      el.querySelector<HTMLElement>("input, button");
     first?.focus({ preventScroll: true });
   }
 
-  close(giveFocusBack = true): void {
-    if (this.shut === null) return;
-    const inside = this.el.contains(focused(this.el));
-    this.shut.abort();
-    this.shut = null;
-    this.el.remove();
-    render(null, this.el);
-    aria(this.anchor, "expanded", false);
-    if (!inside || !giveFocusBack) return;
-    const { before, root, anchor } = this;
+  /** False if it was not open. */
+  close(giveFocusBack = true): boolean {
+    const { el, opened } = this;
+    if (opened === null) return false;
+    const { root, anchor, before, shut } = opened;
+    const inside = el.contains(focused(el));
+    shut.abort();
+    this.opened = null;
+    el.remove();
+    render(null, el);
+    aria(anchor, "expanded", false);
+    if (!inside || !giveFocusBack) return true;
     // Not every browser focuses a button when it is clicked.
     const back = before instanceof HTMLElement && root.contains(before) ? before : anchor;
     back.focus({ preventScroll: true });
+    return true;
   }
 
   private onKey(event: KeyboardEvent): void {
@@ -94,64 +100,30 @@ export class Popover {
     event.stopImmediatePropagation();
     this.close();
   }
+}
 
-  /** Below the anchor, or above it if there is more room; always visible. */
-  private place(): void {
-    const { el, root } = this;
-    const seen = visibleBox(root);
-    const frame = root.getBoundingClientRect();
-    // An anchor without a size is hidden: use the corner of the visible part of the page.
-    const shown = this.anchor.getBoundingClientRect();
-    const box =
-      shown.width > 0 ? shown : { left: seen.right, top: seen.top + 40, bottom: seen.top + 40 };
-    const below = seen.bottom - EDGE_PX - (box.bottom + GAP_PX);
-    const above = box.top - GAP_PX - (seen.top + EDGE_PX);
-    el.style.maxHeight = `${seen.bottom - seen.top - 2 * EDGE_PX}px`;
-    const { offsetWidth: width, offsetHeight: height } = el;
-    const wanted =
-      height <= below || below >= above ? box.bottom + GAP_PX : box.top - GAP_PX - height;
-    const top = clamp(wanted, seen.top + EDGE_PX, seen.bottom - EDGE_PX - height);
-    const left = clamp(box.left, seen.left + EDGE_PX, seen.right - EDGE_PX - width);
-    el.style.left = `${left - frame.left - root.clientLeft}px`;
-    el.style.top = `${top - frame.top - root.clientTop}px`;
-  }
+/** Place a popover below its anchor, or above it if there is more room; always visible. */
+function placeAt(anchor: HTMLElement, el: HTMLElement, root: HTMLElement): void {
+  const seen = visibleBox(root);
+  const frame = root.getBoundingClientRect();
+  // An anchor without a size is hidden: use the corner of the visible part of the page.
+  const shown = anchor.getBoundingClientRect();
+  const box =
+    shown.width > 0 ? shown : { left: seen.right, top: seen.top + 40, bottom: seen.top + 40 };
+  const below = seen.bottom - EDGE_PX - (box.bottom + GAP_PX);
+  const above = box.top - GAP_PX - (seen.top + EDGE_PX);
+  el.style.maxHeight = `${seen.bottom - seen.top - 2 * EDGE_PX}px`;
+  const { offsetWidth: width, offsetHeight: height } = el;
+  const wanted =
+    height <= below || below >= above ? box.bottom + GAP_PX : box.top - GAP_PX - height;
+  const top = clamp(wanted, seen.top + EDGE_PX, seen.bottom - EDGE_PX - height);
+  const left = clamp(box.left, seen.left + EDGE_PX, seen.right - EDGE_PX - width);
+  el.style.left = `${left - frame.left - root.clientLeft}px`;
+  el.style.top = `${top - frame.top - root.clientTop}px`;
 }
 
 function clamp(value: number, least: number, most: number): number {
   return Math.max(least, Math.min(value, most));
-}
-
-/** One content that opens at different buttons. */
-export class Sheet {
-  private popover: Popover | null = null;
-
-  constructor(
-    private readonly root: () => HTMLElement,
-    private readonly name: string,
-    private readonly content: () => VNode,
-    private readonly signal: AbortSignal,
-  ) {}
-
-  get isOpen(): boolean {
-    return this.popover?.isOpen === true;
-  }
-
-  open(anchor: HTMLElement): void {
-    this.popover?.close(false);
-    this.popover = new Popover(this.root(), anchor, this.name, this.content, this.signal);
-    this.popover.open();
-  }
-
-  /** False if it was not open. */
-  close(): boolean {
-    const { isOpen } = this;
-    this.popover?.close();
-    return isOpen;
-  }
-
-  toggle(anchor: HTMLElement): void {
-    if (!this.close()) this.open(anchor);
-  }
 }
 
 /** Move the focus among `stops` by arrows, Home and End. */
@@ -180,16 +152,15 @@ export function Opener({
   useLayoutEffect(() => () => ended.current.abort(), []);
   const press = ({ currentTarget }: MouseEvent): void => {
     const anchor = currentTarget as HTMLElement;
-    const close = (): void => open.current?.close();
+    const close = (): void => void open.current?.close();
     open.current ??= new Popover(
-      anchor.closest<HTMLElement>(".hta-root")!,
-      anchor,
+      () => anchor.closest<HTMLElement>(".hta-root")!,
       look.name ?? look.text ?? "",
       () => latest.current(close, anchor),
       ended.current.signal,
       role,
     );
-    open.current.toggle();
+    open.current.toggle(anchor);
   };
   return <Button {...look} press={press} />;
 }

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { Button } from "./controls";
-import { h } from "./dom";
+import { h, parentOf } from "./dom";
 
 interface Box {
   left: number;
@@ -12,7 +12,6 @@ interface Box {
 }
 
 const FULL = "hta-full";
-const FULL_WINDOW = "Full window";
 
 /** The outermost widget around `root`: for a linked panel, the view that contains it. */
 export function outermost(root: HTMLElement): HTMLElement {
@@ -39,10 +38,6 @@ export function visibleBox(el: HTMLElement): Box {
     if (node.classList.contains(FULL)) break;
   }
   return box;
-}
-
-function parentOf(node: Node): Node | null {
-  return node instanceof ShadowRoot ? node.host : node.parentNode;
 }
 
 /** Lets a widget fill the window, over everything that its host draws. */
@@ -97,7 +92,7 @@ export function FullButton({ full }: { full: FullWindow }) {
   return (
     <Button
       icon="full"
-      name={FULL_WINDOW}
+      name="Full window"
       keys="Shift+F"
       class="hta-full-button"
       on={full.isOn}

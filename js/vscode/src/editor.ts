@@ -95,11 +95,9 @@ export class TraceEditor {
     const size = sizes.reduce((sum, one) => sum + one, 0) / MEGABYTE;
     if (limit === 0 || size <= limit) return this.start();
     const shown = size < 1000 ? `${size.toFixed(0)} MB` : `${(size / 1000).toFixed(1)} GB`;
-    this.report({
-      message: `There are ${shown} to read`,
-      remedy: `You are asked above ${limit} MB (setting hta.askAboveMB).`,
-      load: "Load",
-    });
+    const message = `There are ${shown} to read`;
+    const remedy = `You are asked above ${limit} MB (setting hta.askAboveMB).`;
+    this.post({ type: "problem", problem: { message, remedy, load: "Load" } });
   }
 
   private async start(): Promise<void> {
@@ -126,7 +124,7 @@ export class TraceEditor {
 
   private async act(action: Action): Promise<void> {
     if (action === "choose") {
-      const own = vscode.workspace.getConfiguration("hta", this.uri).get<string>("python", "");
+      const own = this.setting<string>("python", "");
       const hasPython = vscode.extensions.getExtension("ms-python.python") !== undefined;
       if (hasPython && own === "") await vscode.commands.executeCommand("python.setInterpreter");
       else await vscode.commands.executeCommand("workbench.action.openSettings", "hta.python");
@@ -185,10 +183,6 @@ export class TraceEditor {
   private showLoading(text: string | null): void {
     this.isLoading = text !== null;
     this.shared.loading(this, text);
-  }
-
-  private report(problem: Problem): void {
-    this.post({ type: "problem", problem });
   }
 
   private sendColors(): void {

@@ -30,13 +30,8 @@ afterAll(() => rmSync(folder, { recursive: true }));
 beforeEach(() => {
   process.env.PYTHONPATH = REPO;
   panels = [];
+  fake.reset();
   fake.settings = { python: PYTHON };
-  fake.extensions = {};
-  fake.tabs = [];
-  fake.panels = [];
-  fake.executed = [];
-  fake.copied = [];
-  fake.tasks = [];
   activate(context);
 });
 afterEach(() => {
@@ -285,7 +280,6 @@ test("several files are one job; two are compared, the selected one first", () =
 });
 
 test("a notebook loads the trace", async () => {
-  fake.notebooks = [];
   await fake.commands["hta.newNotebook"]!(new Uri('/a "b".trc'));
   const [{ cells }] = fake.notebooks;
   expect(cells[0].value).toContain('hw.load("/a \\"b\\".trc")');
@@ -295,7 +289,6 @@ test("a notebook loads the trace", async () => {
 test("files of a page go to the dialog's path, or nowhere", async () => {
   const panel = edit(trace);
   const name = "chosen.json.gz";
-  fake.saveTo = undefined;
   panel.say({ type: "save", name, file: "/tmp/written" });
   fake.saveTo = new Uri("/home/me/x.json.gz");
   panel.say({ type: "save", name, file: "/tmp/written" });

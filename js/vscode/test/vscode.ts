@@ -62,7 +62,7 @@ const tabsChanged = new Emitter();
 const tasksEnded = new Emitter();
 
 /** Values that a test sets and checks. */
-export const fake = {
+const fresh = () => ({
   settings: {} as Record<string, unknown>,
   extensions: {} as Record<string, unknown>,
   providers: {} as Record<string, any>,
@@ -77,13 +77,16 @@ export const fake = {
   copied: [] as unknown[],
   said: [] as string[],
   notebooks: [] as any[],
-  status: { text: "", shown: false, show: () => {}, hide: () => {} } as Record<string, any>,
-  tabsChanged,
-};
+  status: {
+    text: "",
+    shown: false,
+    show: () => (fake.status.shown = true),
+    hide: () => (fake.status.shown = false),
+    dispose: () => {},
+  },
+});
 
-fake.status.show = () => (fake.status.shown = true);
-fake.status.hide = () => (fake.status.shown = false);
-fake.status.dispose = () => {};
+export const fake = { ...fresh(), tabsChanged, reset: () => Object.assign(fake, fresh()) };
 
 export const window = {
   createOutputChannel: () => ({ append: (text: string) => fake.said.push(text), dispose() {} }),

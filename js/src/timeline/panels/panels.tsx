@@ -8,7 +8,7 @@ import { copyWords } from "../../ui/controls";
 import { focused } from "../../ui/dom";
 import { react } from "../../ui/react";
 import { formatCount, plural } from "../../ui/formats";
-import { Sheet } from "../../ui/menu";
+import { Popover } from "../../ui/menu";
 import { outermost, visibleBox } from "../../ui/placing";
 import type { Words } from "../../ui/text";
 import { debounce, Newest, throttle } from "../context";
@@ -40,8 +40,8 @@ export class PanelControl {
   readonly sums = signal(UNKNOWN);
   readonly tables = new AreaTables();
   private readonly form = new ExportForm(this);
-  private readonly exportSheet: Sheet;
-  private readonly problemSheet: Sheet;
+  private readonly exportSheet: Popover;
+  private readonly problemSheet: Popover;
   private readonly newest: Newest;
 
   constructor(
@@ -49,8 +49,8 @@ export class PanelControl {
   ) {
     const { ctx, nav } = app;
     this.newest = new Newest(ctx.signal);
-    const sheet = (name: string, content: () => VNode): Sheet =>
-      new Sheet(() => outermost(ctx.root), name, content, ctx.signal);
+    const sheet = (name: string, content: () => VNode): Popover =>
+      new Popover(() => outermost(ctx.root), name, content, ctx.signal);
     this.problemSheet = sheet("Problems", () => (
       <ProblemsPanel scene={ctx.scene} close={() => void this.problemSheet.close()} />
     ));
