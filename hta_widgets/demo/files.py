@@ -12,6 +12,7 @@ import numpy as np
 
 from hta_widgets.demo.program import (
     AUTOGRAD,
+    CALLBACKS,
     COMPUTE,
     COPY,
     DEVICE,
@@ -94,11 +95,8 @@ def header(rank: int, ranks: int, groups: list[dict[str, Any]], seed: int) -> st
     return "{\n" + ",\n".join(lines)
 
 
-def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int, int]:
-    """Return the names of processes and threads, the profiler's span and the file's end.
-
-    The other two results are the number of records, and the number of complete events.
-    """
+def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
+    """Return the names, the profiler's span and the file's end, and the number of records."""
     threads = thread_ids(rank)
     pid, device = threads[MAIN], rank % RANKS_A_HOST
     ts = micros(start_ns)
@@ -142,7 +140,7 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int, int]:
         f'    "pid": "", "tid": "", "ts": {micros(end_ns)}\n  }}'
     )
     end = f'\n  ],\n  "traceName": "/home/trainer/runs/demo/rank-{rank}.json"\n}}\n'
-    return ",\n".join(records) + end, len(records), 1
+    return ",\n".join(records) + end, len(records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +306,8 @@ class StepTemplate:
 class _Writer:
     """Writes records, and collects the holes of each in the order of its text."""
 
-    def __init__(self, program: Program, nodes: int, first_step: int) -> None:
-        self.program, self.nodes, self.first_step = program, nodes, first_step
+    def __init__(self, program: Program, nodes: int) -> None:
+        self.program, self.nodes = program, nodes
         self.records: list[str] = []
         self.holes: list[list[tuple[int, int, int, int]]] = [[]]
         self.starts = len(program.costs) + len(program.side_costs)  # ticks of the device's events
@@ -338,7 +336,7 @@ class _Writer:
         """Escape text for ``%`` and turn its numbered marks into holes."""
         raw = raw.replace("%", "%%")
         raw = re.sub(r"@SEQ(\d+)@", lambda m: self.number(int(m[1]), self.nodes), raw)
-        return re.sub("@STEP@", lambda _: self.number(self.first_step, 1), raw)
+        return re.sub("@STEP@", lambda _: self.number(0, 1), raw)
 
     def collective(self, what: Collective) -> str:
         stride = self.program.sequences[what.partition]
@@ -373,7 +371,7 @@ class _Writer:
         name, span = self.text(event.name), self.span(event.start, event.end)
         args = f'"External id": {self.external(event.external)}, '
         if event.category == "cuda_runtime":
-            args += f'"cbid": {event.callback}, "correlation": '
+            args += f'"cbid": {CALLBACKS[event.name]}, "correlation": '
             args += self.correlation(event.correlation)
         else:
             extra = self.collective(event.collective) if event.collective else ""
@@ -388,9 +386,9 @@ class _Writer:
         span = self.span(self.starts + index, self.ends + index)
         queued = ' "queued": 0,' if work.category == "kernel" else ""
         args = (
-            f'"External id": {self.external(event.external)},{queued} '
+            f'"External id": {self.external(event.call.external)},{queued} '
             f'"device": @DEV@, "context": 1, "stream": {event.stream}, '
-            f'"correlation": {self.correlation(event.correlation)},\n'
+            f'"correlation": {self.correlation(event.call.correlation)},\n'
             f"      {self.text(work.details)}"
         )
         if event.graph_node >= 0:
@@ -398,7 +396,7 @@ class _Writer:
         if index in self.program.collectives:
             args += f",\n      {self.collective(self.program.collectives[index])}"
         self.complete(work.category, name, place, span, args)
-        number = self.correlation(event.correlation)
+        number = self.correlation(event.call.correlation)
         self.flow("f", "ac2g", number, place, self.time(self.starts + index))
 
     def annotation(self, note: Annotation) -> None:
@@ -441,10 +439,10 @@ def _device(stream: int) -> str:
     return f'"pid": @DEV@, "tid": {stream}'
 
 
-def step_template(program: Program, nodes: int, first_step: int = 0) -> StepTemplate:
+def step_template(program: Program, nodes: int) -> StepTemplate:
     """Write the records of a step's program, in the order in which Kineto lists them."""
-    writer = _Writer(program, nodes, first_step)
-    launched = {event.correlation for event in program.device}
+    writer = _Writer(program, nodes)
+    launched = {event.call.correlation for event in program.device}
     flows = {source: (n, "s") for n, (source, _) in enumerate(program.flows)}
     flows |= {target: (n, "f") for n, (_, target) in enumerate(program.flows)}
     for index, event in enumerate(program.host):
