@@ -307,13 +307,8 @@ class ParserConfig:
         min_supported_version: YamlVersion = DEFAULT_PARSE_VERSION,
     ) -> AttributeSpec:
         """Return the column of an arg, with the type of `value`."""
-        kind: tuple[ValueType, Any] = (ValueType.Object, None)
-        if isinstance(value, int):
-            kind = ValueType.Int, 0
-        elif isinstance(value, float):
-            kind = ValueType.Float, 0.0
-        elif isinstance(value, str):
-            kind = ValueType.String, ""
+        kinds = {int: _COUNT, float: _FLOAT, str: _TEXT, object: (ValueType.Object, None)}
+        kind = next(kind for type_, kind in kinds.items() if isinstance(value, type_))
         name = cls.transform_arg_name(raw_name)
         return AttributeSpec(name, raw_name, *kind, min_supported_version)
 
