@@ -102,35 +102,30 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
     ts = micros(start_ns)
     records: list[str] = []
 
-    def named(record: str, pid: int | str, tid: int, key: str, value: int | str) -> None:
-        records.append(
-            f'  {{\n    "name": "{record}", "ph": "M", "ts": {ts}, "pid": {json.dumps(pid)}, '
-            f'"tid": {tid},\n    "args": {{\n      "{key}": {json.dumps(value)}\n    }}\n  }}'
-        )
+    def named(kind: str, pid: int | str, tid: int, **values: int | str) -> None:
+        for key, value in values.items():
+            records.append(
+                f'  {{\n    "name": "{kind}_{key}", "ph": "M", "ts": {ts}, '
+                f'"pid": {json.dumps(pid)}, "tid": {tid},\n'
+                f'    "args": {{\n      "{key}": {json.dumps(value)}\n    }}\n  }}'
+            )
 
-    def process(number: int, label: str, sort_index: int) -> None:
-        named("process_name", number, 0, "name", "python3.11")
-        named("process_labels", number, 0, "labels", label)
-        named("process_sort_index", number, 0, "sort_index", sort_index)
-
-    def thread(number: int, tid: int, name: str, sort_index: int) -> None:
-        named("thread_name", number, tid, "name", name)
-        named("thread_sort_index", number, tid, "sort_index", sort_index)
-
-    process(pid, "CPU", pid)
-    process(device, f"GPU {device}", 16_777_216 + device)
-    thread(device, DEVICE, f"Device {device}", DEVICE)
+    processes = (pid, "CPU", pid), (device, f"GPU {device}", 16_777_216 + device)
+    for number, label, place in processes:
+        named("process", number, 0, name="python3.11", labels=label, sort_index=place)
+    named("thread", device, DEVICE, name=f"Device {device}", sort_index=DEVICE)
     for stream in (COMPUTE, GRADIENTS, COPY, TENSORS):
-        thread(device, stream, f"stream {stream} ", stream)
+        named("thread", device, stream, name=f"stream {stream} ", sort_index=stream)
     names = {MAIN: "pt_main_thread", AUTOGRAD: "pt_autograd_0", PINNER: "pt_data_pin"}
     for which, name in names.items():
-        thread(pid, threads[which], f"thread {threads[which]} ({name})", threads[which])
+        tid = threads[which]
+        named("thread", pid, tid, name=f"thread {tid} ({name})", sort_index=tid)
     records.append(
         f'  {{\n    "ph": "X", "cat": "Trace", "ts": {ts}, "dur": {micros(end_ns - start_ns)},\n'
         '    "pid": "Spans", "tid": "PyTorch Profiler",\n    "name": "PyTorch Profiler (0)",\n'
         '    "args": {\n      "Op count": 0\n    }\n  }'
     )
-    named("process_sort_index", "Spans", 0, "sort_index", 536_870_912)
+    named("process", "Spans", 0, sort_index=536_870_912)
     records.append(
         '  {\n    "name": "Iteration Start: PyTorch Profiler", "ph": "i", "s": "g",\n'
         f'    "pid": "Traces", "tid": "Trace PyTorch Profiler", "ts": {ts}\n  }}'
@@ -150,16 +145,6 @@ class Group:
     name: str
     description: str
     ranks: tuple[int, ...]
-
-    def config(self) -> dict[str, Any]:
-        """Return the group's entry in ``distributedInfo.pg_config``."""
-        return {
-            "pg_name": self.name,
-            "pg_desc": self.description,
-            "backend_config": "cuda:nccl",
-            "pg_size": len(self.ranks),
-            "ranks": list(self.ranks),
-        }
 
 
 class Plan:
@@ -227,10 +212,19 @@ class Plan:
         }
 
     def configs_of(self, rank: int) -> list[dict[str, Any]]:
-        """Return ``pg_config`` of a rank."""
+        """Return ``distributedInfo.pg_config`` of a rank."""
         groups = {"0": Group("0", "default_pg", tuple(range(self.ranks)))}
         groups |= {group.name: group for group in self.groups_of(rank).values()}
-        return [group.config() for group in groups.values()]
+        return [
+            {
+                "pg_name": group.name,
+                "pg_desc": group.description,
+                "backend_config": "cuda:nccl",
+                "pg_size": len(group.ranks),
+                "ranks": list(group.ranks),
+            }
+            for group in groups.values()
+        ]
 
     def names_of(self, rank: int) -> dict[str, str]:
         """Return the values of a template's marks for a rank."""
