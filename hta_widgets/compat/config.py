@@ -449,15 +449,13 @@ class OperationOutcome:
 
 def is_valid_directory(path_to_directory: str, must_be_writable: bool = False) -> OperationOutcome:
     """Check that a folder exists, is readable and, on request, writable."""
-    path, reason = Path(path_to_directory), ""
-    if not path_to_directory:
-        reason = "the folder must be a non-empty string"
-    elif not path.exists():
-        reason = f"{path} does not exist"
-    elif not path.is_dir():
-        reason = f"{path} is not a directory"
-    elif not os.access(path, os.R_OK):
-        reason = f"{path} is not readable"
-    elif must_be_writable and not os.access(path, os.W_OK):
-        reason = f"{path} is not writable"
+    path = Path(path_to_directory)
+    reasons = {
+        "the folder must be a non-empty string": not path_to_directory,
+        f"{path} does not exist": not path.exists(),
+        f"{path} is not a directory": not path.is_dir(),
+        f"{path} is not readable": not os.access(path, os.R_OK),
+        f"{path} is not writable": must_be_writable and not os.access(path, os.W_OK),
+    }
+    reason = next((reason for reason, fails in reasons.items() if fails), "")
     return OperationOutcome(not reason, reason)
