@@ -227,41 +227,32 @@ class _Nodes(Mapping[int, CallStackNode]):
 
     def __init__(self, forest: _Forest, columns: Mapping[str, Any], roots: list[int]) -> None:
         self._forest, self._columns = forest, columns
-        below = np.flatnonzero(forest.parent >= 0)
-        self._below = below[np.argsort(forest.parent[below], kind="stable")]
-        rows = np.arange(len(forest.parent) + 1)
-        self._first = np.searchsorted(forest.parent[self._below], rows)
         members = np.flatnonzero(forest.member)
-        self._row = dict(zip(forest.index[members].tolist(), members.tolist(), strict=True))
-        self._tops = {
-            root: np.flatnonzero(forest.member & (columns["parent"] == root)) for root in roots
-        }
+        self._below = members[np.argsort(columns["parent"][members], kind="stable")]
+        self._parents = columns["parent"][self._below]
+        self._row = dict.fromkeys(roots, -1)  # a root has no row
+        self._row.update(zip(forest.index[members].tolist(), members.tolist(), strict=True))
 
     def __getitem__(self, index: int) -> CallStackNode:
-        forest, columns = self._forest, self._columns
-        if index in self._tops:
-            rows = self._tops[index]
+        forest, columns, row = self._forest, self._columns, self._row[index]
+        first, after = np.searchsorted(self._parents, (index, index + 1))
+        rows = self._below[first:after]
+        children: list[int] = forest.index[rows].tolist()
+        if row < 0:
             height = 1 + int(columns["height"][rows].max(initial=0))
-            return CallStackNode(height=height, children=forest.index[rows].tolist())
-        row = self._row[index]
-        rows = self._below[self._first[row] : self._first[row + 1]]
-        return CallStackNode(
-            int(columns["parent"][row]),
-            int(columns["depth"][row]),
-            int(columns["height"][row]),
-            DeviceType.GPU if forest.device[row] else DeviceType.CPU,
-            forest.index[rows].tolist(),
-        )
+            return CallStackNode(height=height, children=children)
+        parent, depth, height = (int(columns[name][row]) for name in ("parent", "depth", "height"))
+        device = DeviceType.GPU if forest.device[row] else DeviceType.CPU
+        return CallStackNode(parent, depth, height, device, children)
 
     def __iter__(self) -> Iterator[int]:
-        yield from self._tops
-        yield from self._row
+        return iter(self._row)
 
     def __len__(self) -> int:
-        return len(self._tops) + len(self._row)
+        return len(self._row)
 
     def __contains__(self, index: object) -> bool:
-        return index in self._tops or index in self._row
+        return index in self._row
 
 
 class CallStackGraph:

@@ -307,13 +307,8 @@ class ParserConfig:
         min_supported_version: YamlVersion = DEFAULT_PARSE_VERSION,
     ) -> AttributeSpec:
         """Return the column of an arg, with the type of `value`."""
-        kind: tuple[ValueType, Any] = (ValueType.Object, None)
-        if isinstance(value, int):
-            kind = ValueType.Int, 0
-        elif isinstance(value, float):
-            kind = ValueType.Float, 0.0
-        elif isinstance(value, str):
-            kind = ValueType.String, ""
+        kinds = {int: _COUNT, float: _FLOAT, str: _TEXT, object: (ValueType.Object, None)}
+        kind = next(kind for type_, kind in kinds.items() if isinstance(value, type_))
         name = cls.transform_arg_name(raw_name)
         return AttributeSpec(name, raw_name, *kind, min_supported_version)
 
@@ -454,15 +449,13 @@ class OperationOutcome:
 
 def is_valid_directory(path_to_directory: str, must_be_writable: bool = False) -> OperationOutcome:
     """Check that a folder exists, is readable and, on request, writable."""
-    path, reason = Path(path_to_directory), ""
-    if not path_to_directory:
-        reason = "the folder must be a non-empty string"
-    elif not path.exists():
-        reason = f"{path} does not exist"
-    elif not path.is_dir():
-        reason = f"{path} is not a directory"
-    elif not os.access(path, os.R_OK):
-        reason = f"{path} is not readable"
-    elif must_be_writable and not os.access(path, os.W_OK):
-        reason = f"{path} is not writable"
+    path = Path(path_to_directory)
+    reasons = {
+        "the folder must be a non-empty string": not path_to_directory,
+        f"{path} does not exist": not path.exists(),
+        f"{path} is not a directory": not path.is_dir(),
+        f"{path} is not readable": not os.access(path, os.R_OK),
+        f"{path} is not writable": must_be_writable and not os.access(path, os.W_OK),
+    }
+    reason = next((reason for reason, fails in reasons.items() if fails), "")
     return OperationOutcome(not reason, reason)

@@ -248,10 +248,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         self.data_load_events = list(path.rules.data_loading) or None
         self._zero_ns = zero_ns - path.trace.shift_ns
         self._asked = asked
-        if symbols is None:
-            table = path.trace.table
-            symbols = TraceSymbolTable(symbols_of(table))
-        self.symbol_table = symbols
+        self.symbol_table = symbols or TraceSymbolTable(symbols_of(path.trace.table))
         self._take_path()
 
     def __repr__(self) -> str:
@@ -325,19 +322,20 @@ class CPGraph(_Base):  # type: ignore[misc]
         kind = edges.type[on_path]
         named = self._has_event[on_path]
         rows = np.where(named, edges.event[on_path], 0)
-        used, place = np.unique(rows, return_inverse=True)
-        frame = hta_frame(self.path.trace, used, self.symbol_table, zero_ns=0)
-        codes, of_name = np.unique(table.name[used], return_inverse=True)
+        codes, of_name = np.unique(table.name[rows], return_inverse=True)
         short = np.array([shorten_name(table.names[code]) for code in codes.tolist()], object)
         bounds = [_IN_HTA.get(bound, bound) for bound in BOUNDS]
+        events = hta_frame(self.path.trace, rows, self.symbol_table, zero_ns=0).reset_index(
+            drop=True
+        )
         columns: dict[str, Any] = {
             "event_idx": np.where(named, table.record[rows], np.nan),
             "duration": in_us(edges.weight_ns[on_path]).astype(np.float64),
             "type": ["critical_path_" + EDGE_TYPES[code] for code in kind.tolist()],
-            "s_name": pd.Series(short[of_name][place], dtype=object).where(named),
+            "s_name": pd.Series(short[of_name], dtype=object).where(named),
         }
         for column in ("cat", "pid", "tid", "stream", "index"):
-            columns[column] = pd.Series(frame[column].to_numpy()[place]).where(named)
+            columns[column] = events[column].where(named)
         columns["bound_by"] = [bounds[code] for code in self.path.bound_by(on_path).tolist()]
         return pd.DataFrame(columns)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hta_widgets.compat.config import logger
 from hta_widgets.compat.frames import (
     TraceSymbolTable,
-    compiled,
+    begin_with,
     find_op_occurrence,
     get_symbol_column_names,
 )
@@ -141,8 +141,7 @@ class NameStringColumnFilter(Filter):
         if not column:
             logger.warning("the frame has no names as text")
             return df
-        is_match: pd.Series[bool] = df[column].str.match(compiled(self.name_pattern).pattern)
-        return df[is_match]
+        return df[begin_with(df[column], self.name_pattern)]
 
 
 @dataclass(eq=False)
@@ -155,10 +154,7 @@ class NameIdColumnFilter(Filter):
         if symbols is None:
             logger.warning("names as numbers need a symbol table")
             return df
-        numbers = symbols.get_sym_index_series()
-        return df[
-            df["name"].isin(numbers[numbers.index.str.match(compiled(self.name_pattern).pattern)])
-        ]
+        return df[begin_with(df["name"], self.name_pattern, symbols)]
 
 
 @dataclass(eq=False)

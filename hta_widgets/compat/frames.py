@@ -400,23 +400,30 @@ def find_op_occurrence(
     return True, occurrences.iloc[position]
 
 
+def begin_with(
+    names: pd.Series[Any], pattern: str, symbols: TraceSymbolTable | None = None
+) -> pd.Series[bool]:
+    """Return a mask of the names, as text or as numbers of symbols, that start with a match."""
+    expression = compiled(pattern).pattern
+    if symbols is None:
+        is_match: pd.Series[bool] = names.str.match(expression)
+        return is_match
+    numbers = symbols.get_sym_index_series()
+    return names.isin(numbers[numbers.index.str.match(expression)])
+
+
 def find_events_by_name_patterns_using_symbol_table(
     df: pd.DataFrame, list_name_patterns: Iterable[str], symbol_table: TraceSymbolTable
 ) -> pd.Series[Any]:
     """Return the ``index`` of events whose names start with a match of any pattern."""
-    numbers = symbol_table.get_sym_index_series()
-    matched = numbers[numbers.index.str.match(compiled(_any_of(list_name_patterns)).pattern)]
-    indices: pd.Series[Any] = df.loc[df["name"].isin(matched), "index"]
-    return indices
+    return df["index"][begin_with(df["name"], _any_of(list_name_patterns), symbol_table)]
 
 
 def find_events_by_name_patterns_using_decoded_names(
     df: pd.DataFrame, list_name_patterns: Iterable[str], name_column: str = "s_name"
 ) -> pd.Series[Any]:
     """Return the ``index`` of events whose names start with a match of any pattern."""
-    matched = df[name_column].str.match(compiled(_any_of(list_name_patterns)).pattern)
-    indices: pd.Series[Any] = df.loc[matched, "index"]
-    return indices
+    return df["index"][begin_with(df[name_column], _any_of(list_name_patterns))]
 
 
 def _any_of(patterns: Iterable[str]) -> str:

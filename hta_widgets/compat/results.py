@@ -20,6 +20,7 @@ from hta_widgets.compat.frames import (
     find_events_by_name_patterns_using_decoded_names,
     find_events_by_name_patterns_using_symbol_table,
     get_symbol_column_names,
+    hta_rows,
     in_us,
     is_comm_kernel,
     symbol_numbers,
@@ -421,14 +422,11 @@ def _selection_of(events: pd.DataFrame, trace: Trace) -> Selection:
 def _ids(events: pd.DataFrame, trace: Trace, rank: int) -> list[tuple[int, int]] | None:
     """Return the ids of events; None if the rank lacks one with this file position and name."""
     table = trace[rank].table
-    order = np.argsort(table.record, kind="stable")
-    place = events["index"].to_numpy(dtype=np.int64)
-    at = np.searchsorted(table.record[order], place)
-    if len(place) and at.max() >= len(order):
+    shown = hta_rows(table)
+    at = pd.Index(table.record[shown]).get_indexer(pd.Index(events["index"]))
+    if (at < 0).any():
         return None
-    rows = order[at]
-    if not np.array_equal(table.record[rows], place):
-        return None
+    rows = shown[at]
     if events["name"].dtype.kind == "i":
         numbers = symbol_numbers(trace.symbol_table, table.names.values)[table.name[rows]]
         if not np.array_equal(numbers, events["name"].to_numpy()):

@@ -410,14 +410,12 @@ def _device_type(metadata: Mapping[str, Any], symbols: Mapping[str, int]) -> str
     backend = metadata.get("distributedInfo")
     if "mtia:hccl" in str(backend.get("backend") if isinstance(backend, dict) else ""):
         return "MTIA"
-    for launch, device in (
-        ("cudaLaunchKernel", "NVIDIA GPU"),
-        ("hipLaunchKernel", "AMD GPU"),
-        ("runFunction - job_prep_and_submit_for_execution", "MTIA"),
-    ):
-        if launch in symbols:
-            return device
-    return "UNKNOWN GPU"
+    devices = {
+        "cudaLaunchKernel": "NVIDIA GPU",
+        "hipLaunchKernel": "AMD GPU",
+        "runFunction - job_prep_and_submit_for_execution": "MTIA",
+    }
+    return next((device for launch, device in devices.items() if launch in symbols), "UNKNOWN GPU")
 
 
 class _Frames(UserDict[int, Any]):

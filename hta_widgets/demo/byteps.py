@@ -399,10 +399,8 @@ def _truth(job: _Job) -> dict[str, Any]:
     """Return the ground truth as JSON values."""
     stages: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
     for (worker, gpu, _, stage), spans in job.stages.items():
-        waited = job.queues[worker, gpu, stage]
-        own = stages[f"w{worker}g{gpu}"].setdefault(
-            stage, {"count": 0, "sum_us": 0, "queue_us": waited}
-        )
+        none = {"count": 0, "sum_us": 0, "queue_us": job.queues[worker, gpu, stage]}
+        own = stages[f"w{worker}g{gpu}"].setdefault(stage, none)
         own["count"] += len(spans)
         own["sum_us"] += sum(dur for _, dur in spans)
     totals: dict[str, int] = defaultdict(int)

@@ -12,6 +12,7 @@ import numpy as np
 
 from hta_widgets.demo.program import (
     AUTOGRAD,
+    CALLBACKS,
     COMPUTE,
     COPY,
     DEVICE,
@@ -94,45 +95,37 @@ def header(rank: int, ranks: int, groups: list[dict[str, Any]], seed: int) -> st
     return "{\n" + ",\n".join(lines)
 
 
-def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int, int]:
-    """Return the names of processes and threads, the profiler's span and the file's end.
-
-    The other two results are the number of records, and the number of complete events.
-    """
+def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
+    """Return the names, the profiler's span and the file's end, and the number of records."""
     threads = thread_ids(rank)
     pid, device = threads[MAIN], rank % RANKS_A_HOST
     ts = micros(start_ns)
     records: list[str] = []
 
-    def named(record: str, pid: int | str, tid: int, key: str, value: int | str) -> None:
-        records.append(
-            f'  {{\n    "name": "{record}", "ph": "M", "ts": {ts}, "pid": {json.dumps(pid)}, '
-            f'"tid": {tid},\n    "args": {{\n      "{key}": {json.dumps(value)}\n    }}\n  }}'
-        )
+    def named(kind: str, pid: int | str, tid: int, **values: int | str) -> None:
+        for key, value in values.items():
+            records.append(
+                f'  {{\n    "name": "{kind}_{key}", "ph": "M", "ts": {ts}, '
+                f'"pid": {json.dumps(pid)}, "tid": {tid},\n'
+                f'    "args": {{\n      "{key}": {json.dumps(value)}\n    }}\n  }}'
+            )
 
-    def process(number: int, label: str, sort_index: int) -> None:
-        named("process_name", number, 0, "name", "python3.11")
-        named("process_labels", number, 0, "labels", label)
-        named("process_sort_index", number, 0, "sort_index", sort_index)
-
-    def thread(number: int, tid: int, name: str, sort_index: int) -> None:
-        named("thread_name", number, tid, "name", name)
-        named("thread_sort_index", number, tid, "sort_index", sort_index)
-
-    process(pid, "CPU", pid)
-    process(device, f"GPU {device}", 16_777_216 + device)
-    thread(device, DEVICE, f"Device {device}", DEVICE)
+    processes = (pid, "CPU", pid), (device, f"GPU {device}", 16_777_216 + device)
+    for number, label, place in processes:
+        named("process", number, 0, name="python3.11", labels=label, sort_index=place)
+    named("thread", device, DEVICE, name=f"Device {device}", sort_index=DEVICE)
     for stream in (COMPUTE, GRADIENTS, COPY, TENSORS):
-        thread(device, stream, f"stream {stream} ", stream)
+        named("thread", device, stream, name=f"stream {stream} ", sort_index=stream)
     names = {MAIN: "pt_main_thread", AUTOGRAD: "pt_autograd_0", PINNER: "pt_data_pin"}
     for which, name in names.items():
-        thread(pid, threads[which], f"thread {threads[which]} ({name})", threads[which])
+        tid = threads[which]
+        named("thread", pid, tid, name=f"thread {tid} ({name})", sort_index=tid)
     records.append(
         f'  {{\n    "ph": "X", "cat": "Trace", "ts": {ts}, "dur": {micros(end_ns - start_ns)},\n'
         '    "pid": "Spans", "tid": "PyTorch Profiler",\n    "name": "PyTorch Profiler (0)",\n'
         '    "args": {\n      "Op count": 0\n    }\n  }'
     )
-    named("process_sort_index", "Spans", 0, "sort_index", 536_870_912)
+    named("process", "Spans", 0, sort_index=536_870_912)
     records.append(
         '  {\n    "name": "Iteration Start: PyTorch Profiler", "ph": "i", "s": "g",\n'
         f'    "pid": "Traces", "tid": "Trace PyTorch Profiler", "ts": {ts}\n  }}'
@@ -142,7 +135,7 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int, int]:
         f'    "pid": "", "tid": "", "ts": {micros(end_ns)}\n  }}'
     )
     end = f'\n  ],\n  "traceName": "/home/trainer/runs/demo/rank-{rank}.json"\n}}\n'
-    return ",\n".join(records) + end, len(records), 1
+    return ",\n".join(records) + end, len(records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,16 +145,6 @@ class Group:
     name: str
     description: str
     ranks: tuple[int, ...]
-
-    def config(self) -> dict[str, Any]:
-        """Return the group's entry in ``distributedInfo.pg_config``."""
-        return {
-            "pg_name": self.name,
-            "pg_desc": self.description,
-            "backend_config": "cuda:nccl",
-            "pg_size": len(self.ranks),
-            "ranks": list(self.ranks),
-        }
 
 
 class Plan:
@@ -229,10 +212,19 @@ class Plan:
         }
 
     def configs_of(self, rank: int) -> list[dict[str, Any]]:
-        """Return ``pg_config`` of a rank."""
+        """Return ``distributedInfo.pg_config`` of a rank."""
         groups = {"0": Group("0", "default_pg", tuple(range(self.ranks)))}
         groups |= {group.name: group for group in self.groups_of(rank).values()}
-        return [group.config() for group in groups.values()]
+        return [
+            {
+                "pg_name": group.name,
+                "pg_desc": group.description,
+                "backend_config": "cuda:nccl",
+                "pg_size": len(group.ranks),
+                "ranks": list(group.ranks),
+            }
+            for group in groups.values()
+        ]
 
     def names_of(self, rank: int) -> dict[str, str]:
         """Return the values of a template's marks for a rank."""
@@ -308,8 +300,8 @@ class StepTemplate:
 class _Writer:
     """Writes records, and collects the holes of each in the order of its text."""
 
-    def __init__(self, program: Program, nodes: int, first_step: int) -> None:
-        self.program, self.nodes, self.first_step = program, nodes, first_step
+    def __init__(self, program: Program, nodes: int) -> None:
+        self.program, self.nodes = program, nodes
         self.records: list[str] = []
         self.holes: list[list[tuple[int, int, int, int]]] = [[]]
         self.starts = len(program.costs) + len(program.side_costs)  # ticks of the device's events
@@ -338,7 +330,7 @@ class _Writer:
         """Escape text for ``%`` and turn its numbered marks into holes."""
         raw = raw.replace("%", "%%")
         raw = re.sub(r"@SEQ(\d+)@", lambda m: self.number(int(m[1]), self.nodes), raw)
-        return re.sub("@STEP@", lambda _: self.number(self.first_step, 1), raw)
+        return re.sub("@STEP@", lambda _: self.number(0, 1), raw)
 
     def collective(self, what: Collective) -> str:
         stride = self.program.sequences[what.partition]
@@ -373,7 +365,7 @@ class _Writer:
         name, span = self.text(event.name), self.span(event.start, event.end)
         args = f'"External id": {self.external(event.external)}, '
         if event.category == "cuda_runtime":
-            args += f'"cbid": {event.callback}, "correlation": '
+            args += f'"cbid": {CALLBACKS[event.name]}, "correlation": '
             args += self.correlation(event.correlation)
         else:
             extra = self.collective(event.collective) if event.collective else ""
@@ -388,9 +380,9 @@ class _Writer:
         span = self.span(self.starts + index, self.ends + index)
         queued = ' "queued": 0,' if work.category == "kernel" else ""
         args = (
-            f'"External id": {self.external(event.external)},{queued} '
+            f'"External id": {self.external(event.call.external)},{queued} '
             f'"device": @DEV@, "context": 1, "stream": {event.stream}, '
-            f'"correlation": {self.correlation(event.correlation)},\n'
+            f'"correlation": {self.correlation(event.call.correlation)},\n'
             f"      {self.text(work.details)}"
         )
         if event.graph_node >= 0:
@@ -398,7 +390,7 @@ class _Writer:
         if index in self.program.collectives:
             args += f",\n      {self.collective(self.program.collectives[index])}"
         self.complete(work.category, name, place, span, args)
-        number = self.correlation(event.correlation)
+        number = self.correlation(event.call.correlation)
         self.flow("f", "ac2g", number, place, self.time(self.starts + index))
 
     def annotation(self, note: Annotation) -> None:
@@ -441,10 +433,10 @@ def _device(stream: int) -> str:
     return f'"pid": @DEV@, "tid": {stream}'
 
 
-def step_template(program: Program, nodes: int, first_step: int = 0) -> StepTemplate:
+def step_template(program: Program, nodes: int) -> StepTemplate:
     """Write the records of a step's program, in the order in which Kineto lists them."""
-    writer = _Writer(program, nodes, first_step)
-    launched = {event.correlation for event in program.device}
+    writer = _Writer(program, nodes)
+    launched = {event.call.correlation for event in program.device}
     flows = {source: (n, "s") for n, (source, _) in enumerate(program.flows)}
     flows |= {target: (n, "f") for n, (_, target) in enumerate(program.flows)}
     for index, event in enumerate(program.host):

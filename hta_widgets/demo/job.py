@@ -182,14 +182,14 @@ def _write(
                 if now.min() < plan.record_from_ns[rank]:
                     records = records.since(now, plan.record_from_ns[rank])
                 file.write(records.fill(now + own_ns[rank], step))
-                truth.count(rank, len(records.records), int(records.complete.sum()))
+                truth.counts[:, rank] += len(records.records), records.complete.sum()
         ends_ns = times.times_ns[:, len(program.costs) - 1]
         for rank, file in out.items():
             start_ns = own_ns[rank] + plan.record_from_ns[rank] - _MARGIN_NS
             end_ns = own_ns[rank] + ends_ns[rank] + _MARGIN_NS
-            tail, records_left, events = document.footer(rank, int(start_ns), int(end_ns))
+            tail, records_left = document.footer(rank, int(start_ns), int(end_ns))
             file.write(tail.encode())
-            truth.count(rank, records_left, events)
+            truth.counts[:, rank] += records_left, 1  # the complete event is the profiler's span
 
 
 @contextmanager
@@ -296,56 +296,24 @@ class StepTimes:
         self.ticks[:, tick:] += (reached - self.ticks[:, tick])[:, None]
 
 
-class _Totals:
-    """Sums of waits and last arrivals by rank."""
-
-    def __init__(self, ranks: int) -> None:
-        self.wait_ns = np.zeros(ranks, np.int64)
-        self.imposed_ns = np.zeros(ranks, np.int64)
-        self.last = np.zeros(ranks, np.int64)
-        self.collectives = 0
-
-    def add(self, members: Ints, arrival_ns: Ints) -> None:
-        if len(members) < 2:
-            return
-        last = int(arrival_ns.argmax())
-        wait_ns = arrival_ns[last] - arrival_ns
-        self.wait_ns[members] += wait_ns
-        self.imposed_ns[members[last]] += wait_ns.sum()
-        self.last[members[last]] += 1
-        self.collectives += 1
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "collectives": self.collectives,
-            "wait_us_total": (self.wait_ns / 1000).tolist(),
-            "imposed_wait_us": (self.imposed_ns / 1000).tolist(),
-            "last_arrivals": self.last.tolist(),
-        }
-
-
 class Truth:
     """Ground truth of a job, collected while it runs."""
 
     def __init__(self, plan: Plan, program: Program) -> None:
         self.plan, self.program = plan, program
-        self.all, self.observed = _Totals(plan.ranks), _Totals(plan.ranks)
         self.collectives: list[dict[str, Any]] = []
-        self.records = np.zeros(plan.ranks, np.int64)
-        self.events = np.zeros(plan.ranks, np.int64)
-        self.written = np.isin(np.arange(plan.ranks), plan.written)
+        #: numbers of records, and of complete events, by rank
+        self.counts = np.zeros((2, plan.ranks), np.int64)
 
     def add(self, step: int, times: StepTimes) -> None:
         """Add the collectives of one step."""
+        written = np.isin(np.arange(self.plan.ranks), self.plan.written)
         for position, device in enumerate(times.collectives):
             what = self.program.collectives[device]
             arrival_ns = times.arrival_ns[position]
-            seen = self.written & (arrival_ns >= self.plan.record_from_ns)
+            seen = written & (arrival_ns >= self.plan.record_from_ns)
             for group in self.plan.groups[what.partition]:
                 members = np.array(group.ranks)
-                self.all.add(members, arrival_ns[members])
-                present = members[seen[members]]
-                self.observed.add(present, arrival_ns[present])
                 self.collectives.append(
                     {
                         "step": step,
@@ -355,21 +323,36 @@ class Truth:
                         "in_bytes": what.in_elements * what.element_bytes,
                         "out_bytes": what.out_elements * what.element_bytes,
                         "ranks": list(group.ranks),
-                        "in_files": present.tolist(),
+                        "in_files": members[seen[members]].tolist(),
                         "arrival_ns": arrival_ns[members].tolist(),
                         "end_ns": int(times.end_ns[position][members[0]]),
                         "last_rank": int(members[arrival_ns[members].argmax()]),
                     }
                 )
 
-    def count(self, rank: int, records: int, events: int) -> None:
-        """Count the records of a rank's file, and the complete events among them."""
-        self.records[rank] += records
-        self.events[rank] += events
+    def _totals(self, members: Literal["ranks", "in_files"]) -> dict[str, Any]:
+        """Return sums of waits and last arrivals by rank, over collectives of two or more."""
+        wait_ns, imposed_ns, last = np.zeros((3, self.plan.ranks), np.int64)
+        meetings = [each for each in self.collectives if len(each[members]) > 1]
+        for each in meetings:
+            ranks = np.array(each[members])
+            arrival_ns = np.array(each["arrival_ns"])[np.isin(each["ranks"], ranks)]
+            latest = ranks[arrival_ns.argmax()]
+            waits_ns = arrival_ns.max() - arrival_ns
+            wait_ns[ranks] += waits_ns
+            imposed_ns[latest] += waits_ns.sum()
+            last[latest] += 1
+        return {
+            "collectives": len(meetings),
+            "wait_us_total": (wait_ns / 1000).tolist(),
+            "imposed_wait_us": (imposed_ns / 1000).tolist(),
+            "last_arrivals": last.tolist(),
+        }
 
     def as_dict(self, zero_ns: int, files: dict[int, str]) -> dict[str, Any]:
         """Return the truth as JSON values."""
         plan = self.plan
+        records, events = self.counts.tolist()
         return {
             "ranks": plan.ranks,
             "steps": plan.steps,
@@ -386,10 +369,10 @@ class Truth:
                 for groups in plan.groups.values()
                 for group in groups
             },
-            **self.all.as_dict(),
-            "observed": self.observed.as_dict(),
-            "records": self.records.tolist(),
-            "events": self.events.tolist(),
+            **self._totals("ranks"),
+            "observed": self._totals("in_files"),
+            "records": records,
+            "events": events,
             "files": {str(rank): name for rank, name in files.items()},
             "collective_list": self.collectives,
         }

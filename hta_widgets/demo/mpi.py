@@ -138,6 +138,8 @@ def write_mpi_job(
     spent_s = end_s - begin_s
     comm_s, elapsed_s = spent_s.sum(axis=0), (end_ns - zero_ns) / 1e9
     columns = (
+        np.arange(ranks),
+        np.array(host),
         np.arange(ranks) % per_host,
         comm_s,
         elapsed_s,
@@ -146,8 +148,7 @@ def write_mpi_job(
         rss_mib,
         switches,
     )
-    values = zip(*(column.tolist() for column in columns), strict=True)
-    rows = [RankRow(rank, host[rank], *row) for rank, row in enumerate(values)]
+    rows = [RankRow(*row) for row in zip(*(each.tolist() for each in columns), strict=True)]
     profiles = _profiles(calls, spent_s, rows, str(job))
 
     folder = new_folder(directory).resolve()

@@ -169,7 +169,8 @@ MAIN, AUTOGRAD, PINNER = 0, 1, 2  #: host threads
 COMPUTE, GRADIENTS, COPY, TENSORS = 7, 20, 24, 28  #: device streams
 DEVICE = -1  #: the row of waits that no single stream owns
 
-_CALLBACK = {
+#: Kineto's numbers of runtime calls.
+CALLBACKS = {
     "cudaLaunchKernel": 211,
     "cudaLaunchKernelExC": 430,
     "cudaMemcpyAsync": 41,
@@ -206,7 +207,6 @@ class HostEvent:
     end: int
     external: int  # External id within the step
     correlation: int = -1  # within the step; runtime calls only
-    callback: int = -1
     details: str = ""  # further members of args, as JSON
     collective: Collective | None = None
 
@@ -217,9 +217,8 @@ class DeviceEvent:
 
     work: Work
     stream: int
-    launch: int  # tick at which the launching call returns
-    external: int
-    correlation: int
+    call: HostEvent
+    launch: int  # tick at which the call hands the work over
     graph_node: int = -1
 
 
@@ -320,11 +319,9 @@ class Program:
     ) -> Iterator[int]:
         """Open a host event around the block."""
         self.externals += 1
-        index = len(self.host)
-        event = HostEvent(
-            name, category, self.thread, self.spend(400), -1, self.externals, details=details
-        )
-        event.collective = collective
+        index, start = len(self.host), self.spend(400)
+        event = HostEvent(name, category, self.thread, start, -1, self.externals)
+        event.details, event.collective = details, collective
         self.host.append(event)
         self._open.append(index)
         self.spend(before)
@@ -361,10 +358,9 @@ class Program:
     def _call(self, name: str, cost_ns: float) -> HostEvent:
         """Add a runtime call with a correlation of its own."""
         self.correlations += 1
-        start = self.spend(500)
+        times = self.spend(500), self.spend(cost_ns)
         external = self.host[self._open[-1]].external if self._open else 0
-        event = HostEvent(name, "cuda_runtime", self.thread, start, self.spend(cost_ns), external)
-        event.correlation, event.callback = self.correlations, _CALLBACK[name]
+        event = HostEvent(name, "cuda_runtime", self.thread, *times, external, self.correlations)
         self.host.append(event)
         return event
 
@@ -398,8 +394,7 @@ class Program:
         self, kind: str, work: Work, stream: int, call: HostEvent, graph_node: int = -1
     ) -> None:
         self.items.append(Item(kind, stream, len(self.device)))
-        launch = DeviceEvent(work, stream, call.end, call.external, call.correlation, graph_node)
-        self.device.append(launch)
+        self.device.append(DeviceEvent(work, stream, call, call.end, graph_node))
 
     def collective(self, work: Work, what: Collective, stream: int, annotation: str) -> None:
         """Run a collective on a communication stream, after the queue of `COMPUTE`."""
@@ -551,8 +546,7 @@ class Operators:
     def embedding(self) -> None:
         """Look the tokens up."""
         p, m = self.program, self.model
-        work = elementwise(CAST, m.rows * m.width * 4)
-        work = Work(_LOOK_UP, work.category, work.base_ns, work.details)
+        work = replace(elementwise(CAST, m.rows * m.width * 4), name=_LOOK_UP)
         shapes = _dims([m.words, m.width], [m.batch, m.tokens])
         with p.op("aten::embedding", details=shapes) as op:
             self.remember("EmbeddingBackward0", op, self._embedding_backward)
