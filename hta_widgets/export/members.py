@@ -329,11 +329,8 @@ def records_of(members: Members) -> Iterator[bytes]:
     base_ns = members.written_zero_ns
     for row in members.rows.tolist():
         track = table.tracks[table.track[row]]
-        args = {}
-        if table.stream[row] >= 0:
-            args["stream"] = int(table.stream[row])
-        if table.correlation[row] >= 0:
-            args["correlation"] = int(table.correlation[row])
+        numbers = {"stream": int(table.stream[row]), "correlation": int(table.correlation[row])}
+        args = {name: number for name, number in numbers.items() if number >= 0}
         fields = {
             "ph": b'"X"',
             "cat": json_text(table.categories[table.category[row]]),

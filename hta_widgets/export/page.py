@@ -285,23 +285,18 @@ class _Plan:
             if full and not whole and cells < _SCREEN_CELLS:
                 return {}
             last = (cells, whole) == _LADDER[-1]
-            make = self._overview(cells, whole=whole)
             # The largest rank is tried first, to avoid computing overviews that do not fit.
-            if make(largest).size_bytes * len(ranks) > 1.5 * room and not (last and not full):
+            size_bytes = self._overview(largest, cells, whole=whole).size_bytes * len(ranks)
+            if size_bytes > 1.5 * room and not (last and not full):
                 continue
-            made = {rank: make(rank) for rank in ranks}
+            made = {rank: self._overview(rank, cells, whole=whole) for rank in ranks}
             if _size(made.values()) <= room:
                 return made
         return {} if full else made
 
-    def _overview(self, cells: int, *, whole: bool) -> Callable[[int], Part]:
-        return lambda rank: overview(
-            self.indices[rank],
-            self.names,
-            cells,
-            whole=whole,
-            exposed_wait=self.collectives.exposed_wait(rank),
-        )
+    def _overview(self, rank: int, cells: int, *, whole: bool) -> Part:
+        wait = self.collectives.exposed_wait(rank)
+        return overview(self.indices[rank], self.names, cells, whole=whole, exposed_wait=wait)
 
     def _args(self, full: dict[int, Part], room: float) -> dict[int, Part]:
         found: dict[int, Part] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -127,8 +128,8 @@ def lay_rows(
         opened = {rank["rank"] for rank in ranks} if len(ranks) == 1 else set()
     ribbons = has_waits(scene)
     fold = _fold(scene["ranks"], len(ranks), room, any_open=bool(opened), ribbons=ribbons)
-    first: list[tuple[int, list[Row]]] = []
-    rest: list[Row] = []
+    #: rows that stay together, with the position of their pin
+    blocks: list[tuple[float, list[Row]]] = []
     for rank in ranks:
         number = rank["rank"]
         tracks = [track for track in rank["tracks"] if track["events"] and track["lanes"]]
@@ -139,20 +140,15 @@ def lay_rows(
             key = f"{number}/{track['key']}"
             if key in pinned:
                 name = f"rank {number} · {track['label']}"
-                first.append((pinned.index(key), [_track(rank, track, name)]))
+                blocks.append((pinned.index(key), [_track(rank, track, name)]))
             elif is_open:
                 rows.append(_track(rank, track, _track_name(rank, track)))
-        if str(number) in pinned:
-            first.append((pinned.index(str(number)), rows))
-        else:
-            rest += rows
-    first.sort(key=lambda entry: entry[0])
-    placed: list[Row] = []
-    top = 0.0
-    for row in [*(row for _, rows in first for row in rows), *rest]:
-        placed.append(replace(row, top=top))
-        top += row.height
-    return placed
+        own = str(number)
+        blocks.append((pinned.index(own) if own in pinned else math.inf, rows))
+    blocks.sort(key=lambda block: block[0])
+    in_order = [row for _, rows in blocks for row in rows]
+    tops = accumulate((row.height for row in in_order), initial=0.0)
+    return [replace(row, top=top) for row, top in zip(in_order, tops, strict=False)]
 
 
 def has_waits(scene: Mapping[str, Any]) -> bool:
