@@ -19,7 +19,7 @@ from hta_widgets.export.scrub import Scrub
 from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS
 from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.arrays import Bools, Codes, Ints
-from hta_widgets.trace.columns import Fields, decode_fields, encode_fields
+from hta_widgets.trace.columns import decode_fields, encode_fields
 from hta_widgets.trace.names import ExportPart
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -53,9 +53,9 @@ class Members:
     rows: Ints  # events
     fate: Codes  # by record
     whole: bool  # everything of the rank is selected
-    start_ns: int | None  # window
-    end_ns: int | None
-    flows: int
+    start_ns: int | None = None  # window
+    end_ns: int | None = None
+    flows: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     threads: frozenset[tuple[str, str]] | None = None  # of the events written
     asyncs: dict[tuple[str, str, str], list[tuple[int, int]]] = field(default_factory=dict)
@@ -69,6 +69,10 @@ class Members:
     clip: bool = False
     #: removes private data from records
     scrub: Scrub | None = None
+    #: of a side of a pair: its title, the ns added to its base time, and keys added to its metadata
+    title: str = ""
+    side_move_ns: int = 0
+    stated: dict[str, Any] = field(default_factory=dict)
     #: the part of the job that the file is marked to contain; None for all of it
     part: ExportPart | None = None
 
@@ -119,7 +123,13 @@ class Members:
 
 
 def members_of(
-    trace: Trace, selection: Selection, *, keep_parents: bool, counters: bool
+    trace: Trace,
+    selection: Selection,
+    *,
+    keep_parents: bool,
+    counters: bool,
+    clip: bool,
+    scrub: bool,
 ) -> Members | None:
     """Choose the records of a rank to write; None if none of its events is selected."""
     table = trace.table
@@ -135,7 +145,9 @@ def members_of(
     rows = np.flatnonzero(chosen)
     start_ns, end_ns = _window(trace, selection, rows)
     fate = np.full(records, ASK, np.uint8)
-    members = Members(trace, rows, fate, whole, start_ns, end_ns, 0, counters=counters)
+    members = Members(trace, rows, fate, whole, start_ns, end_ns, counters=counters, clip=clip)
+    if scrub:
+        members.scrub = Scrub(trace.metadata, trace.host)
     if selection.tracks is not None:
         members.threads = frozenset(
             (table.tracks[code].pid, table.tracks[code].tid)
@@ -192,17 +204,13 @@ def _flows(members: Members, chosen: Bools) -> None:
     stated = (flows.source_record >= 0) & (flows.target_record >= 0)
     both = chosen[flows.source] & chosen[flows.target]
     one = chosen[flows.source] | chosen[flows.target]
-    everything = np.concatenate([flows.source_record[stated], flows.target_record[stated]])
-    if members.whole:
-        fate[everything] = KEEP
-        members.flows = int(stated.sum())
-        return
-    fate[everything] = DROP
-    kept = stated & both
-    fate[flows.source_record[kept]] = KEEP
-    fate[flows.target_record[kept]] = KEEP
-    cut = stated & one & ~both
+    kept = stated if members.whole else stated & both
+    for records in (flows.source_record, flows.target_record):
+        fate[records[stated]] = DROP
+    for records in (flows.source_record, flows.target_record):
+        fate[records[kept]] = KEEP
     members.flows = int(kept.sum())
+    cut = stated & one & ~kept
     if cut.any():
         members.left_out["flows"] = int(cut.sum())
 
@@ -321,11 +329,8 @@ def records_of(members: Members) -> Iterator[bytes]:
     base_ns = members.written_zero_ns
     for row in members.rows.tolist():
         track = table.tracks[table.track[row]]
-        args = {}
-        if table.stream[row] >= 0:
-            args["stream"] = int(table.stream[row])
-        if table.correlation[row] >= 0:
-            args["correlation"] = int(table.correlation[row])
+        numbers = {"stream": int(table.stream[row]), "correlation": int(table.correlation[row])}
+        args = {name: number for name, number in numbers.items() if number >= 0}
         fields = {
             "ph": b'"X"',
             "cat": json_text(table.categories[table.category[row]]),
@@ -366,48 +371,36 @@ class Clip:
         rows = members.rows
         start_ns, end_ns = trace.table.start_ns[rows], trace.table.end_ns[rows]
         out = (start_ns < self._low) | (end_ns > self._high)
-        cut = rows[out]
-        records = trace.table.record[cut].tolist()
-        self._complete = dict(zip(records, cut.tolist(), strict=True))
-        self._table = trace.table
-        ends = trace.table.end_record
-        self._ends = {ends[row]: row for row in cut.tolist() if row in ends}
+        table, cut = trace.table, rows[out].tolist()
+        #: start and end of the event whose begin, or end, a record is; and that record's own time
+        self._cut: dict[int, tuple[int, int, int]] = {}
+        for row, start, end in zip(cut, start_ns[out].tolist(), end_ns[out].tolist(), strict=True):
+            self._cut[int(table.record[row])] = start, end, start
+            if row in table.end_record and end > self._high:
+                self._cut[table.end_record[row]] = start, end, end
         self._moved = _moved(members, self._low, self._high)
 
     def __call__(self, number: int, text: bytes) -> bytes:
         """Return the record, cut if it crosses an edge."""
-        if number in self._complete:
-            return self._cut(text, self._complete[number])
-        if number in self._ends:
-            return self._cut_end(text, self._ends[number])
-        return self.settle(text) if number in self._moved else text
-
-    def _cut(self, text: bytes, row: int) -> bytes:
+        if number not in self._cut:
+            return self.settle(text) if number in self._moved else text
         fields = decode_fields(text)
         if fields is None:
             return text
-        start_ns = int(self._table.start_ns[row])
-        end_ns = start_ns + int(self._table.dur_ns[row])
+        start_ns, end_ns, own_ns = self._cut[number]
         first, last = max(start_ns, self._low), min(end_ns, self._high)
+        inside_ns = first if own_ns == start_ns else last
         was = {}
-        if first != start_ns:
+        if inside_ns != own_ns:
             was["ts"] = fields["ts"]
-            fields["ts"] = micros(first + self._base_ns)
+            fields["ts"] = micros(inside_ns + self._base_ns)
         if "dur" in fields:
             was["dur"] = fields["dur"]
             fields["dur"] = micros(last - first)
-        if was:
-            _mark(fields, was)
-        return encode_fields(fields)
-
-    def _cut_end(self, text: bytes, row: int) -> bytes:
-        fields = decode_fields(text)
-        end_ns = int(self._table.start_ns[row] + self._table.dur_ns[row])
-        if fields is None or end_ns <= self._high:
-            return text
-        was = {"ts": fields["ts"]}
-        fields["ts"] = micros(self._high + self._base_ns)
-        _mark(fields, was)
+        args = decode_fields(fields.get("args", b"{}"))
+        if was and args is not None:
+            args[CLIPPED] = encode_fields(was)
+            fields["args"] = encode_fields(args)
         return encode_fields(fields)
 
     def settle(self, text: bytes) -> bytes:
@@ -425,27 +418,21 @@ class Clip:
         return encode_fields(fields)
 
 
-def _mark(fields: Fields, was: dict[str, bytes]) -> None:
-    args = decode_fields(fields.get("args", b"{}"))
-    if args is not None:
-        args[CLIPPED] = encode_fields(was)
-        fields["args"] = encode_fields(args)
-
-
 def _moved(members: Members, low: int, high: int) -> frozenset[int]:
     """Return the flow records and async records whose time may be outside of the window."""
-    trace = members.trace
-    flows, table = trace.flow_table, trace.table
-    moved: list[Ints] = []
-    for rows, records in (
-        (flows.source, flows.source_record),
-        (flows.target, flows.target_record),
-    ):
-        out = (table.start_ns[rows] < low) | (table.end_ns[rows] > high)
-        moved.append(records[out & (records >= 0)])
-    asyncs = trace.async_table
-    moved.append(asyncs.record[(asyncs.start_ns < low) & (asyncs.record >= 0)])
-    return frozenset(np.concatenate(moved).tolist())
+    table, asyncs = members.trace.table, members.trace.async_table
+    rows, records = _flow_ends(members.trace)
+    out = (table.start_ns[rows] < low) | (table.end_ns[rows] > high)
+    early = asyncs.record[(asyncs.start_ns < low) & (asyncs.record >= 0)]
+    return frozenset([*records[out].tolist(), *early.tolist()])
+
+
+def _flow_ends(trace: Trace) -> tuple[Ints, Ints]:
+    """Return event and record of both ends of all flows, of those that have a record."""
+    flows = trace.flow_table
+    rows = np.concatenate([flows.source, flows.target])
+    records = np.concatenate([flows.source_record, flows.target_record])
+    return rows[records >= 0], records[records >= 0]
 
 
 _THREAD = ("pid", "tid")
@@ -455,21 +442,16 @@ class FlowThreads:
     """Writes process and thread ids of flow records in the form that their events have."""
 
     def __init__(self, members: Members) -> None:
-        trace, fate = members.trace, members.fate
-        flows, table = trace.flow_table, trace.table
+        trace, table = members.trace, members.trace.table
         self._track: dict[int, int] = {}
         self._own: dict[int, dict[str, bytes]] = {}
         if trace.source is None or not members.flows:
             return
-        for rows, records in (
-            (flows.source, flows.source_record),
-            (flows.target, flows.target_record),
-        ):
-            kept = records >= 0
-            kept[kept] = fate[records[kept]] == KEEP
-            self._track.update(
-                zip(records[kept].tolist(), table.track[rows[kept]].tolist(), strict=True)
-            )
+        rows, records = _flow_ends(trace)
+        kept = members.fate[records] == KEEP
+        self._track = dict(
+            zip(records[kept].tolist(), table.track[rows[kept]].tolist(), strict=True)
+        )
         tracks, first = np.unique(table.track[members.rows], return_index=True)
         examples = table.record[members.rows[first]]
         track_of = dict(zip(examples.tolist(), tracks.tolist(), strict=True))

@@ -213,7 +213,7 @@ class _Overlay:
         # Without a file, records are made from the columns, names first and then row by row.
         rows = np.arange(len(trace), dtype=np.int64)
         nothing = np.empty(0, dtype=np.uint8)
-        made = records_of(Members(trace, rows, nothing, True, None, None, 0))
+        made = records_of(Members(trace, rows, nothing, True))
         names = 2 * len(trace.tracks)
         record = trace.table.record.tolist()
         for place, text in enumerate(made):

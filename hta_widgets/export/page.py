@@ -238,7 +238,6 @@ class _Plan:
             del full[list(full)[-1]]
         args = self._args(full, self.limit - _size(full.values()) - _size(overviews.values()))
         made = [full.get(rank) or overviews[rank] for rank in self.indices]
-        args_blocks = [block for one in args.values() for block in one.blocks]
         scene = _with_coverage(self.scene, list(full), args, overviews)
         return Content(
             document={
@@ -251,8 +250,7 @@ class _Plan:
             },
             blocks=[
                 *self.collectives.blocks,
-                *(block for one in made for block in one.blocks),
-                *args_blocks,
+                *(block for one in (*made, *args.values()) for block in one.blocks),
             ],
             sizes=[
                 ("events", _size(full.values())),
@@ -287,23 +285,18 @@ class _Plan:
             if full and not whole and cells < _SCREEN_CELLS:
                 return {}
             last = (cells, whole) == _LADDER[-1]
-            make = self._overview(cells, whole=whole)
             # The largest rank is tried first, to avoid computing overviews that do not fit.
-            if make(largest).size_bytes * len(ranks) > 1.5 * room and not (last and not full):
+            size_bytes = self._overview(largest, cells, whole=whole).size_bytes * len(ranks)
+            if size_bytes > 1.5 * room and not (last and not full):
                 continue
-            made = {rank: make(rank) for rank in ranks}
+            made = {rank: self._overview(rank, cells, whole=whole) for rank in ranks}
             if _size(made.values()) <= room:
                 return made
         return {} if full else made
 
-    def _overview(self, cells: int, *, whole: bool) -> Callable[[int], Part]:
-        return lambda rank: overview(
-            self.indices[rank],
-            self.names,
-            cells,
-            whole=whole,
-            exposed_wait=self.collectives.exposed_wait(rank),
-        )
+    def _overview(self, rank: int, cells: int, *, whole: bool) -> Part:
+        wait = self.collectives.exposed_wait(rank)
+        return overview(self.indices[rank], self.names, cells, whole=whole, exposed_wait=wait)
 
     def _args(self, full: dict[int, Part], room: float) -> dict[int, Part]:
         found: dict[int, Part] = {}
@@ -315,7 +308,7 @@ class _Plan:
         return found
 
 
-def _size(parts: Iterable[Part]) -> int:
+def _size(parts: Iterable[Part | Block]) -> int:
     return sum(part.size_bytes for part in parts)
 
 
@@ -354,7 +347,14 @@ def _with_coverage(
     args: dict[int, Part],
     overviews: dict[int, Part],
 ) -> dict[str, Any]:
-    ranks = [_rank_with_coverage(rank, overviews.get(rank["rank"])) for rank in scene["ranks"]]
+    ranks = []
+    for rank in scene["ranks"]:
+        limits = {}
+        if (brief := overviews.get(rank["rank"])) is not None:
+            # Rows without data would look idle.
+            tracks = rank["tracks"] if brief.whole else []
+            limits = {"tracks": tracks, "overview_level": brief.header["level"]}
+        ranks.append({**rank, **limits})
     with_args = [
         rank for rank, one in args.items() if one.header["state"] in {"embedded", "absent"}
     ]
@@ -368,14 +368,6 @@ def _with_coverage(
             "ranks_args": sorted(with_args),
         },
     }
-
-
-def _rank_with_coverage(rank: dict[str, Any], brief: Part | None) -> dict[str, Any]:
-    if brief is None:
-        return rank
-    # Rows without data would look idle.
-    tracks = rank["tracks"] if brief.whole else []
-    return {**rank, "tracks": tracks, "overview_level": brief.header["level"]}
 
 
 def _coverage_text(full: list[int], args: list[int], overviews: dict[int, Part]) -> str:
@@ -466,23 +458,23 @@ def held(
             "statuses": answers.pair_table.statuses,
             **answers.pair_table.classes.counts(),
         }
-    fixed = sum(block.size_bytes for block in own)
+    fixed = _size(own)
     steps = HeldSteps(answers, (limit_bytes - fixed) * _STEPS_SHARE)
     pairs = HeldPairs(answers, (limit_bytes - fixed) * _PAIRS_SHARE)
     fixed += steps.size_bytes + pairs.size_bytes
-    document["traits"]["_about"] = {**traits["_about"], **steps.about(), **pairs.about()}
+    document["traits"]["_about"] = {**traits["_about"], **steps.about, **pairs.about}
     sizes: list[tuple[str, int]] = []
     words: list[str] = []
     blocks: list[Block] = []
     for place, (side, word) in enumerate(zip(sides, _SIDES, strict=True)):
-        left = limit_bytes - fixed - sum(block.size_bytes for block in blocks)
+        left = limit_bytes - fixed - _size(blocks)
         made = embed(*side, left / (len(sides) - place), saved_at, widget="timeline")
         of_side = [packed("document", ascii_json(made.document)), *made.blocks]
         blocks += [replace(block, name=f"{word}-{block.name}") for block in of_side]
         sizes += [(f"{word}: {name}", size) for name, size in made.sizes]
         words.append(f"{word.capitalize()}: {made.words}")
     sizes += [
-        ("frames and pairs", sum(block.size_bytes for block in own)),
+        ("frames and pairs", _size(own)),
         ("single steps", steps.size_bytes),
         ("single pairs of ranks", pairs.size_bytes),
     ]
@@ -492,21 +484,24 @@ def held(
 
 
 def _frame_names(answers: DiffAnswers) -> list[str]:
-    names = [f"table:{name}" for name in answers.about()["tables"]]
-    names += ["findings", "findings:swapped"]
-    if not answers.has_events:
-        return names
-    names += [f"{what}:{base}" for base in BASES for what in ("slots", "segments")]
-    names += ["lanes", *(f"waterfall:{level}" for level in LEVELS)]
-    names += ["names", "steps", "changes", "icicle", "overview"]
+    tables = [f"table:{name}" for name in answers.about()["tables"]]
+    names = [*tables, "findings", "findings:swapped"]
+    if answers.has_events:
+        names += [f"{what}:{base}" for base in BASES for what in ("slots", "segments")]
+        names += ["lanes", *(f"waterfall:{level}" for level in LEVELS)]
+        names += ["names", "steps", "changes", "icicle", "overview"]
     return names
 
 
 class HeldBlocks:
     """Blocks of frames, called ``word-N``, packed in the order of `frames` while all fit.
 
-    `numbers` has the number of each block, ascending.
+    `numbers` has the number of each block, ascending. `words` is a text on what is left out of the
+    page, empty if nothing is. `about` has the document's entries.
     """
+
+    words = ""
+    about: Mapping[str, Any] = {}
 
     def __init__(
         self, limit_bytes: float, word: str, frames: Iterable[tuple[int, dict[str, Any]]]
@@ -529,69 +524,50 @@ class HeldPairs(HeldBlocks):
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         count = len(answers.both.rank_pairs)
-        self.of = count if answers.has_events and count > 1 else 0
-        frames = ((pair, _frames(answers, pair)) for pair in range(min(self.of, _MOST_PAIRS)))
+        whole = count if answers.has_events and count > 1 else 0
+        more = ("slots:steps", "steps", "lanes")
+        pairs = range(min(whole, _MOST_PAIRS))
+        frames = ((pair, _frames_drawn(answers, f"@{pair}", more)) for pair in pairs)
         super().__init__(limit_bytes, "pair", frames)
-
-    @property
-    def words(self) -> str:
-        """Text on the pairs that are left out; empty if there are none."""
         held = len(self.numbers)
-        if held == self.of:
-            return ""
-        return f"{held} of {plural(self.of, 'pair')} of ranks can be chosen in this page."
-
-    def about(self) -> dict[str, Any]:
-        """Return the document's entry for the pairs of ranks that can be chosen."""
-        return {"held_pairs": self.numbers} if self.of else {}
-
-
-def _frames(answers: DiffAnswers, pair: int) -> dict[str, Any]:
-    frames = _frames_drawn(answers, f"@{pair}")
-    for name in ("slots:steps", "steps", "lanes"):
-        frames[f"{name}@{pair}"] = answers.frame(f"{name}@{pair}")
-    return frames
+        if whole:
+            self.about = {"held_pairs": self.numbers}
+        if held < whole:
+            self.words = f"{held} of {plural(whole, 'pair')} of ranks can be chosen in this page."
 
 
 class HeldSteps(HeldBlocks):
     """The steps whose own waterfall and names a page holds, those that changed most first."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
-        self.of = answers.both.step_count if answers.has_events else 0
-        steps = _most_changed(answers) if self.of else []
+        whole = answers.both.step_count if answers.has_events else 0
+        change = diff.steps(answers.both)["diff_ns"].abs().to_numpy() if whole else np.empty(0)
+        steps = np.argsort(-change, kind="stable")[:_MOST_STEPS].tolist()
         frames = ((step, _frames_drawn(answers, f":{step}")) for step in steps)
         super().__init__(limit_bytes, "step", frames)
-
-    @property
-    def words(self) -> str:
-        """Text on the steps that are left out; empty if there are none."""
         held = len(self.numbers)
-        if held == self.of:
-            return ""
-        if held == 0:
-            return "No step can be chosen in this page: there was no room for their own figures."
-        return (
-            f"{held} of {plural(self.of, 'step')} can be chosen in this page, "
+        if held == whole:
+            return
+        self.words = (
+            f"{held} of {plural(whole, 'step')} can be chosen in this page, "
             "those that changed most."
+            if held
+            else "No step can be chosen in this page: there was no room for their own figures."
         )
-
-    def about(self) -> dict[str, Any]:
-        """Return the document's entries for the steps that can be chosen."""
-        return {"held_steps": self.numbers, "held_words": self.words} if self.words else {}
+        self.about = {"held_steps": self.numbers, "held_words": self.words}
 
 
-def _most_changed(answers: DiffAnswers) -> list[int]:
-    change = np.abs(diff.steps(answers.both)["diff_ns"].to_numpy())
-    return [int(step) for step in np.argsort(-change, kind="stable")[:_MOST_STEPS]]
+def _frames_drawn(answers: DiffAnswers, of: str, more: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the frames of one part, ``:step`` or ``@pair``.
 
-
-def _frames_drawn(answers: DiffAnswers, of: str) -> dict[str, Any]:
-    """Return the waterfalls and names of one part, ``:step`` or ``@pair``, as a page draws them."""
+    Waterfalls and names are as a page draws them, `more` are the names of whole frames.
+    """
     frames = {
         f"waterfall:{level}{of}": _parts_drawn(answers.frame(f"waterfall:{level}{of}"))
         for level in LEVELS
     }
-    return {**frames, f"names{of}": _names_drawn(answers.frame(f"names{of}"))}
+    frames[f"names{of}"] = _names_drawn(answers.frame(f"names{of}"))
+    return frames | {f"{name}{of}": answers.frame(f"{name}{of}") for name in more}
 
 
 def _names_drawn(frame: dict[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,13 +26,13 @@ from hta_widgets.tiles.cells import NO_KIND, measure
 from hta_widgets.tiles.details import args_of_record
 from hta_widgets.tiles.lanes import CounterLane, Lane, RankIndex
 from hta_widgets.tiles.lateness import Lateness
-from hta_widgets.tiles.layout import Job, LaneRef, Rank
+from hta_widgets.tiles.layout import Job, LaneRef, Rank, TrackRow
 from hta_widgets.tiles.scene import device_range
-from hta_widgets.trace.arrays import Array, Floats, Ints, Rows
+from hta_widgets.trace.arrays import Array, Ints, Rows
+from hta_widgets.trace.columns import RecordSource
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import Covered, Spans, spans_of
 from hta_widgets.trace.selection import device_index_of
-from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 #: Minimum number of ranks for folding.
@@ -76,18 +77,18 @@ def _args(state: str, reason: str = "", blocks: Sequence[Block] = (), columns: A
 
 def embed_args(rank: Rank, limit_bytes: float) -> Part:
     """Return a rank's arguments, all of them or, if they need more than `limit_bytes`, none."""
-    trace = rank.trace
-    if trace.source is None:
+    source = rank.trace.source
+    if source is None:
         return _args("absent")
     records, places = _records(rank)
     if not len(records):
         return _args("absent")
     sample = records[:_SAMPLE]
     try:
-        text = b"".join(text for _, text in _texts(trace, sample))
+        text = b"".join(text for _, text in _texts(source, sample))
         if packed("", text).size_bytes * len(records) / len(sample) > 2 * limit_bytes:
             return _args("left out")
-        return _written(rank, records, places, limit_bytes)
+        return _written(rank, _texts(source, records), places, limit_bytes)
     except (OSError, ValueError, LookupError, RecursionError) as error:
         return _args("unreadable", str(error) or type(error).__name__)
 
@@ -107,19 +108,14 @@ def _records(rank: Rank) -> tuple[Ints, Ints]:
     return records[known][order].astype(np.int64), places[known][order].astype(np.int64)
 
 
-def _texts(trace: Trace, records: Ints) -> Iterator[tuple[int, bytes]]:
+def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
     """Yield position in `records` and text of the args, of records that have some."""
-    if trace.source is None:
-        return
     wanted, first, times = np.unique(records, return_index=True, return_counts=True)
-    repeated = set(first[times > 1].tolist())
-    for at, (_, record) in zip(first.tolist(), trace.source.records(wanted), strict=True):
-        text = _args_of(record)
-        if not text:
-            continue
-        yield at, text
-        if at in repeated:
-            yield from ((at + k, text) for k in range(1, int(times[first == at][0])))
+    found = zip(first.tolist(), times.tolist(), source.records(wanted), strict=True)
+    for at, count, (_, record) in found:
+        if text := _args_of(record):
+            for place in range(at, at + count):
+                yield place, text
 
 
 def _args_of(record: bytes) -> bytes:
@@ -147,54 +143,54 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=True)
 
 
-def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> Part:
-    trace = rank.trace
+def _batches(texts: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield the texts in lists of `_BLOCK_BYTES` or, the last one, fewer."""
+    some, size = [], 0
+    for entry in texts:
+        some.append(entry)
+        size += len(entry[1])
+        if size >= _BLOCK_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _written(
+    rank: Rank, texts: Iterator[tuple[int, bytes]], places: Ints, limit_bytes: float
+) -> Part:
     blocks: list[Block] = []
-    rows: list[int] = []
+    at: list[int] = []
     sizes: list[int] = []
     counts: list[int] = []
-    waiting: list[bytes] = []
-    bytes_waiting = used = 0
-
-    def close() -> None:
-        nonlocal used, bytes_waiting
-        block = packed(f"args-{trace.rank}-{len(counts)}", b"".join(waiting))
+    used = 0
+    for some in _batches(texts):
+        block = packed(f"args-{rank.rank}-{len(counts)}", b"".join(text for _, text in some))
         blocks.append(block)
+        at += [place for place, _ in some]
+        sizes += [len(text) for _, text in some]
+        counts.append(len(some))
         used += block.size_bytes
-        counts.append(len(waiting))
-        waiting.clear()
-        bytes_waiting = 0
-
-    place_of = places.tolist()
-    for at, text in _texts(trace, records):
-        rows.append(place_of[at])
-        sizes.append(len(text))
-        waiting.append(text)
-        bytes_waiting += len(text)
-        if bytes_waiting >= _BLOCK_BYTES:
-            close()
-            if used > limit_bytes:
-                return _args("left out")
-    if waiting:
-        close()
+        if used > limit_bytes:
+            return _args("left out")
     if not counts:
         return _args("absent")
     writer = ColumnWriter()
-    writer.ints("row", rows, delta=True)
+    writer.ints("row", places[at], delta=True)
     writer.ints("size", sizes)
     writer.ints("block", counts)
     # The args of a begin event precede its end's, whatever their order in the file.
     table = rank.table
     swapped = [row for row, end in table.end_record.items() if end < table.record[row]]
     writer.ints("swapped", sorted(swapped), delta=True)
-    blocks.append(writer.block(f"args-{trace.rank}-0-directory"))
+    blocks.append(writer.block(f"args-{rank.rank}-0-directory"))
     made = _args("embedded", "", blocks, writer.specs)
     return made if made.size_bytes <= limit_bytes else _args("left out")
 
 
 #: Maximum of numbers whose differences are integers that are exact in JavaScript.
 _WIDE = 1 << 50
-_SIDE_ROLES = {"counter", "async", "instant"}
+_TRACK_FIELDS = ("key", "process", "role", "lane0", "lanes", "nested", "stream")
 
 
 def full_rank(
@@ -204,9 +200,9 @@ def full_rank(
     rank = index.rank
     types = Types(index, names)
     writer = ColumnWriter()
-    _events(writer, rank, types)
-    _asyncs(writer, index, types)
-    _instants(writer, index, types)
+    _events(writer, index, types)
+    _rows(writer, index, types, "asyncs")
+    _rows(writer, index, types, "instants")
     _flows(writer, rank)
     series = _counters(writer, rank)
     if phases is not None:
@@ -273,8 +269,15 @@ def rank_header(rank: Rank) -> dict[str, Any]:
             }
             for row in rank.summary
         ],
-        "tracks": [_track(rank, at) for at in range(len(rank.tracks))],
-        "overlays": [_overlay(rank, ref) for ref in rank.overlays],
+        "tracks": [_track(rank, row) for row in rank.tracks],
+        # Track -1 stands for all tracks.
+        "overlays": [
+            {
+                "role": ref.role,
+                "track": place_of_track(rank, ref.sources[0]) if ref.sources else -1,
+            }
+            for ref in rank.overlays
+        ],
     }
 
 
@@ -284,46 +287,34 @@ def place_of_track(rank: Rank, track: int) -> int:
     return next(at for at, row in enumerate(rank.tracks) if row.lane0 == lane0)
 
 
-def _overlay(rank: Rank, ref: LaneRef) -> dict[str, Any]:
-    """Return the contents of an overlay lane as JSON values; track -1 stands for all tracks."""
-    return {
-        "role": ref.role,
-        "track": place_of_track(rank, ref.sources[0]) if ref.sources else -1,
-    }
-
-
-def _track(rank: Rank, at: int) -> dict[str, Any]:
-    row = rank.tracks[at]
-    header = {
-        "key": row.key,
-        "process": row.process,
-        "role": row.role,
-        "lane0": row.lane0,
-        "lanes": row.lanes,
-        "nested": row.nested,
-        "stream": row.stream,
-        "pid": "",
-        "tid": "",
-        "label": row.label,
-        "counter_name": "",
-        "counter_series": "",
-    }
-    if row.role not in _SIDE_ROLES:
-        track = rank.table.tracks[row.source]
-        return {**header, "pid": track.pid, "tid": track.tid, "label": track.label}
+def _track(rank: Rank, row: TrackRow) -> dict[str, Any]:
+    pid, tid, label, name, series = "", "", row.label, "", ""
     if row.role == "counter":
         pid, name, series = rank.trace.counter_table.series[row.source]
-        return {**header, "pid": pid, "counter_name": name, "counter_series": series}
-    return header
+    elif row.role not in {"async", "instant"}:
+        track = rank.table.tracks[row.source]
+        pid, tid, label = track.pid, track.tid, track.label
+    own = {"pid": pid, "tid": tid, "label": label, "counter_name": name, "counter_series": series}
+    return {field: getattr(row, field) for field in _TRACK_FIELDS} | own
 
 
-def _events(writer: ColumnWriter, rank: Rank, types: Types) -> None:
-    table = rank.table
-    lane = rank.track_lane0[table.track] + table.depth
-    writer.ints("events_start", table.start_ns + rank.shift_ns, delta=True)
-    writer.ints("events_dur", table.dur_ns)
-    writer.ints("events_type", types.codes["events"])
-    writer.ints("events_lane", lane - rank.lane0)
+def _rows(writer: ColumnWriter, index: RankIndex, types: Types, name: str) -> None:
+    """Write the columns that events, asyncs and instants have in common."""
+    rows, rank = index.rows(name), index.rank
+    if name == "events":
+        lane = rank.track_lane0[rank.table.track] + rank.table.depth
+    else:
+        lane = index.side_lanes(name)
+    writer.ints(f"{name}_start", rows.start_ns + rank.shift_ns, delta=True)
+    if name != "instants":
+        writer.ints(f"{name}_dur", rows.dur_ns)
+    writer.ints(f"{name}_type", types.codes[name])
+    writer.ints(f"{name}_lane", lane - rank.lane0)
+
+
+def _events(writer: ColumnWriter, index: RankIndex, types: Types) -> None:
+    rank, table = index.rank, index.rank.table
+    _rows(writer, index, types, "events")
     writer.ints("parent", np.where(table.parent < 0, 0, np.arange(len(table)) - table.parent))
     writer.ints("stream", table.stream)
     writer.ints("step", _by_track(table.step, table.track))
@@ -353,21 +344,6 @@ def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = No
     return out
 
 
-def _asyncs(writer: ColumnWriter, index: RankIndex, types: Types) -> None:
-    rows, rank = index.asyncs, index.rank
-    writer.ints("asyncs_start", rows.start_ns + rank.shift_ns, delta=True)
-    writer.ints("asyncs_dur", rows.dur_ns)
-    writer.ints("asyncs_type", types.codes["asyncs"])
-    writer.ints("asyncs_lane", index.side_lanes("asyncs") - rank.lane0)
-
-
-def _instants(writer: ColumnWriter, index: RankIndex, types: Types) -> None:
-    rows, rank = index.instants, index.rank
-    writer.ints("instants_start", rows.start_ns + rank.shift_ns, delta=True)
-    writer.ints("instants_type", types.codes["instants"])
-    writer.ints("instants_lane", index.side_lanes("instants") - rank.lane0)
-
-
 def _flows(writer: ColumnWriter, rank: Rank) -> None:
     flows = rank.trace.flow_table
     stated = (flows.source_record >= 0) & (flows.target_record >= 0)
@@ -389,7 +365,7 @@ def _counters(writer: ColumnWriter, rank: Rank) -> list[int]:
     first = np.searchsorted(table.series_id, np.arange(len(table.series) + 1))
     sources = [row.source for row in rank.tracks if row.role == "counter"]
     rows = [np.arange(first[at], first[at + 1]) for at in sources]
-    chosen = np.concatenate(rows) if rows else np.empty(0, np.int64)
+    chosen = joined(rows)
     writer.ints("counter_time", table.time_ns[chosen] + rank.shift_ns, delta=True)
     writer.floats("counter_value", table.value[chosen])
     return [len(part) for part in rows]
@@ -531,11 +507,11 @@ class Grid:
     @classmethod
     def over(cls, start_ns: int, end_ns: int, most_cells: int) -> Grid:
         """Return the finest grid of at most `cells` cells over a range."""
-        level = 0
-        while (max(end_ns - 1, start_ns) >> level) - (start_ns >> level) >= most_cells:
+        level, last_ns = 0, max(end_ns - 1, start_ns)
+        while (last_ns >> level) - (start_ns >> level) >= most_cells:
             level += 1
         first = start_ns >> level
-        return cls(level, first, (max(end_ns - 1, start_ns) >> level) - first + 1)
+        return cls(level, first, (last_ns >> level) - first + 1)
 
     @property
     def edges(self) -> Ints:
@@ -543,28 +519,18 @@ class Grid:
         return (self.first + np.arange(self.cells + 1, dtype=np.int64)) << self.level
 
 
-@dataclass(slots=True)
-class _Columns:
-    """The columns of all lanes."""
+#: The columns of all lanes by name; those of instants and of slices are rows of one array each.
+_Columns = defaultdict[str, list[Array]]
 
-    covered: list[Ints] = field(default_factory=list)
-    count: list[Ints] = field(default_factory=list)
-    starts: list[Ints] = field(default_factory=list)
-    low: list[Floats] = field(default_factory=list)
-    high: list[Floats] = field(default_factory=list)
-    instants: list[Ints] = field(default_factory=list)
-    slices: list[Ints] = field(default_factory=list)
 
-    def add(self, spans: Spans, edges: Ints) -> tuple[Ints, Ints]:
-        """Add one set of events; return its time and number of events per cell."""
-        covered, count = spans.measure(edges)
-        begun = np.diff(spans.begins.searchsorted(edges))
-        if len(spans.points):
-            begun = begun + np.diff(spans.points.searchsorted(edges))
-        self.covered.append(covered)
-        self.count.append(count)
-        self.starts.append(begun)
-        return covered, count
+def _add(columns: _Columns, spans: Spans, edges: Ints) -> tuple[Ints, Ints]:
+    """Add one set of events; return its time and number of events per cell."""
+    covered, count = spans.measure(edges)
+    begun = np.diff(spans.begins.searchsorted(edges)) + np.diff(spans.points.searchsorted(edges))
+    columns["covered"].append(covered)
+    columns["count"].append(count)
+    columns["starts"].append(begun)
+    return covered, count
 
 
 def overview(
@@ -581,17 +547,17 @@ def overview(
     lanes = list(_lanes(index, whole=whole))
     grid = _grid(index, [lane for _, _, lane in lanes], most_cells)
     edges = grid.edges - rank.shift_ns
-    columns, kept = _Columns(), []
+    columns, kept = _Columns(list), []
     for at, (number, ref, lane) in enumerate(lanes):
+        kinds: list[int] = []
         if isinstance(lane, CounterLane):
             smallest, largest = lane.measure(edges)
-            columns.low.append(smallest)
-            columns.high.append(largest)
-            kept.append({"lane": number, "kinds": [], "counter": True})
+            columns["low"].append(smallest)
+            columns["high"].append(largest)
         else:
             kinds = _add_lane(columns, index, ref, lane, at, edges)
-            kept.append({"lane": number, "kinds": kinds, "counter": False})
-            _add_slices(columns, index, types, ref, lane, at, grid)
+            columns["slice"].append(_slices(index, types, ref, lane, at, grid))
+        kept.append({"lane": number, "kinds": kinds, "counter": isinstance(lane, CounterLane)})
     writer = ColumnWriter()
     _write(writer, columns)
     _write_device(writer, index, edges)
@@ -642,7 +608,7 @@ def _add_lane(
     columns: _Columns, index: RankIndex, ref: LaneRef, lane: Lane, at: int, edges: Ints
 ) -> list[int]:
     """Add the whole of a lane, then each of its kinds if there are several; return the kinds."""
-    columns.add(lane.spans, edges)
+    _add(columns, lane.spans, edges)
     if lane.kinds is None:
         return [lane.kind]
     table, rows = index.table_of(ref), index.members(ref)
@@ -652,59 +618,47 @@ def _add_lane(
     lowest = np.full(len(edges) - 1, NO_KIND, np.int64)
     for code in codes:
         of_kind = rows[kind == code]
-        part, count = columns.add(spans_of(table.start_ns[of_kind], table.dur_ns[of_kind]), edges)
+        spans = spans_of(table.start_ns[of_kind], table.dur_ns[of_kind])
+        part, count = _add(columns, spans, edges)
         np.maximum(covered, part, out=covered)
         lowest[(count > 0) & (lowest == NO_KIND)] = code
     # With instants only, the first one decides; its kind need not be the lowest.
     first = measure(lane, edges).kind
     odd = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
-    columns.instants.append(np.stack([np.full(len(odd), at), odd, first[odd]]))
+    columns["instant"].append(np.stack([np.full(len(odd), at), odd, first[odd]]))
     return codes
 
 
-def _add_slices(
-    columns: _Columns,
-    index: RankIndex,
-    types: Types,
-    ref: LaneRef,
-    lane: Lane,
-    at: int,
-    grid: Grid,
-) -> None:
-    if lane.rows is None or not len(lane.spans):
-        return
-    low, high = lane.spans.extent
-    positions = lane.long_events(low, high, 2 << grid.level)
+def _slices(index: RankIndex, types: Types, ref: LaneRef, lane: Lane, at: int, grid: Grid) -> Ints:
+    """Return the columns of the events that are longer than two cells."""
+    positions = lane.long_events(*lane.spans.extent, 2 << grid.level)
     if not len(positions):
-        return
+        return np.empty((6, 0), np.int64)
     table, rows = index.table_of(ref), lane.rows_of(positions)
     flags = lane.overlapped(positions).astype(np.int64) * _TRIMMED
-    columns.slices.append(
-        np.stack(
-            [
-                np.full(len(rows), at, np.int64),
-                table.start_ns[rows] + index.rank.shift_ns,
-                table.dur_ns[rows],
-                rows.astype(np.int64),
-                types.codes[table.table][rows],
-                flags | (_SPILLED if ref.spilled else 0),
-            ]
-        )
+    return np.stack(
+        [
+            np.full(len(rows), at, np.int64),
+            table.start_ns[rows] + index.rank.shift_ns,
+            table.dur_ns[rows],
+            rows.astype(np.int64),
+            types.codes[table.table][rows],
+            flags | (_SPILLED if ref.spilled else 0),
+        ]
     )
 
 
 def _write(writer: ColumnWriter, columns: _Columns) -> None:
     for name in ("covered", "count", "starts"):
-        parts = getattr(columns, name)
-        writer.ints(name, np.concatenate(parts) if parts else ())
+        writer.ints(name, joined(columns[name]))
     for name in ("low", "high"):
-        parts = getattr(columns, name)
-        writer.floats(name, np.concatenate(parts) if parts else np.empty(0), "<f4")
-    for prefix, fields, parts in (
-        ("instant", ("lane", "cell", "kind"), columns.instants),
-        ("slice", ("lane", "start", "dur", "id", "type", "flags"), columns.slices),
+        writer.floats(name, joined(columns[name], np.float64), "<f4")
+    for prefix, fields in (
+        ("instant", ("lane", "cell", "kind")),
+        ("slice", ("lane", "start", "dur", "id", "type", "flags")),
     ):
-        whole = np.concatenate(parts, axis=1) if parts else np.empty((len(fields), 0), np.int64)
+        none = np.empty((len(fields), 0), np.int64)
+        whole = np.concatenate([none, *columns[prefix]], axis=1)
         for name, values in zip(fields, whole, strict=True):
             writer.ints(f"{prefix}_{name}", values, delta=name in {"start", "id", "lane", "cell"})
 

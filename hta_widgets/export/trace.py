@@ -35,7 +35,6 @@ from hta_widgets.export.members import (
     records_of,
     samples_of,
 )
-from hta_widgets.export.scrub import Scrub
 from hta_widgets.files import Output, Target
 from hta_widgets.formats.kineto.times import later
 from hta_widgets.trace import selection as selections
@@ -178,14 +177,9 @@ def export_trace(
     if counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
     target = Target.of(path)
-    ranks = _ranks(
-        traces.values(),
-        selection,
-        keep_parents=keep_parents,
-        counters=bool(counters),
-        clip=clip,
-        scrub=scrub,
-    )
+    options = {"keep_parents": keep_parents, "counters": bool(counters)}
+    options |= {"clip": clip, "scrub": scrub}
+    ranks = _ranks(traces.values(), selection, options)
     for members in ranks:
         members.fitted = bool(moves_ns)
         members.move_ns = moves_ns.get(members.trace.rank, 0)
@@ -206,10 +200,9 @@ def export_trace(
             if len(ranks) == 1:
                 _write_rank(out, ranks[0])
             else:
-                entries = [_MergedRank(one, base_time(one.trace)) for one in ranks]
                 # Files of one job usually share their base; otherwise the earliest is used for all.
-                base_ns = min((one.base_ns for one in entries if one.base_ns), default=0)
-                _write_merged(out, entries, base_ns)
+                bases = [base for one in ranks if (base := base_time(one.trace))]
+                _write_merged(out, ranks, min(bases, default=0))
     return _report(target, ranks, "fitted" if moves_ns else "recorded")
 
 
@@ -241,10 +234,10 @@ def export_pair(
     options = {"keep_parents": True, "counters": counters, "clip": clip, "scrub": scrub}
     first = _side_ranks("before", diff.before.label, before, 0, moves[0], options)
     second = _side_ranks("after", diff.after.label, after, _offset(before), moves[1], options)
-    base_ns = max(0, min(base_time(one.members.trace) for one in first))
+    base_ns = max(0, min(base_time(one.trace) for one in first))
     with target.file() as out:
         _write_merged(out, [*first, *second], base_ns)
-    return _report(target, [one.members for one in (*first, *second)], "recorded")
+    return _report(target, [*first, *second], "recorded")
 
 
 def refuse_unfitted(traces: TraceSet) -> None:
@@ -338,14 +331,10 @@ def _moved_record(text: bytes, move_ns: int) -> bytes:
 
 
 def _ranks(
-    traces: Iterable[Trace], selection: Selection, *, clip: bool, scrub: bool, **which: bool
+    traces: Iterable[Trace], selection: Selection, options: Mapping[str, bool]
 ) -> list[Members]:
     """Return the records to write of each rank that has any."""
-    found = [members for trace in traces if (members := members_of(trace, selection, **which))]
-    for members in found:
-        members.clip = clip
-        members.scrub = Scrub(members.trace.metadata, members.trace.host) if scrub else None
-    return found
+    return [members for trace in traces if (members := members_of(trace, selection, **options))]
 
 
 def _part(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
@@ -453,41 +442,25 @@ def _edited_records(members: Members) -> Iterator[bytes]:
     threads = None if members.whole else FlowThreads(members)
     fate, move_ns = members.fate, members.move_ns
     for number, text in trace.source.records(np.flatnonzero(fate != DROP)):
-        record = text
-        if fate[number] == ASK:
-            if not members.wants(record):
-                continue
-            if move_ns:
-                record = _moved_record(record, move_ns)
-            if clip is not None:
-                record = clip.settle(record)
-        else:
-            if threads is not None:
-                record = threads(number, record)
-            if move_ns:
-                record = _moved_record(record, move_ns)
-            if clip is not None:
-                record = clip(number, record)
+        record, is_asked = text, fate[number] == ASK
+        if is_asked and not members.wants(record):
+            continue
+        if threads is not None and not is_asked:
+            record = threads(number, record)
+        if move_ns:
+            record = _moved_record(record, move_ns)
+        if clip is not None:
+            record = clip.settle(record) if is_asked else clip(number, record)
         yield record
 
 
-@dataclass(frozen=True, slots=True)
-class _MergedRank:
-    """A rank of a merged file: its records, the base of their times, and its title."""
-
-    members: Members
-    base_ns: int
-    title: str | None = None
-    #: the rank's metadata except the keys of its file
-    stated: dict[str, Any] = field(default_factory=dict)
-
-
-def _write_merged(out: Output, ranks: Sequence[_MergedRank], base_ns: int) -> None:
+def _write_merged(out: Output, ranks: Sequence[Members], base_ns: int) -> None:
     """Write ranks as one file with times relative to `base_ns` (docs/merged-format.md)."""
     head: dict[str, Any] = {"merged": 1, "ranks": []}
     scopes: list[Iterator[bytes]] = []
-    for position, one in enumerate(ranks):
-        members, trace, shift_ns = one.members, one.members.trace, one.base_ns - base_ns
+    for position, members in enumerate(ranks):
+        trace = members.trace
+        shift_ns = base_time(trace) + members.side_move_ns - base_ns
         texts = _top_level(members, state_rank=False)
         head["ranks"].append(
             {
@@ -495,49 +468,34 @@ def _write_merged(out: Output, ranks: Sequence[_MergedRank], base_ns: int) -> No
                 "file": f"rank-{trace.rank}" if members.scrub else Path(trace.path).name,
                 "shift_ns": shift_ns,
                 "format": trace.format,
-                "metadata": {key: _decoded(raw) for key, raw in texts.items()} | one.stated,
+                "metadata": {key: _decoded(raw) for key, raw in texts.items()} | members.stated,
             }
         )
-        scopes.append(_scoped(members, position, shift_ns, one.title))
+        scopes.append(_scoped(members, position, shift_ns))
     keys = {MARK: json_text(head), "schemaVersion": b"1", "displayTimeUnit": b'"ms"'}
     if base_ns:
         keys[_BASE] = str(base_ns).encode()
     write_file(out, keys, *scopes)
 
 
-def _scoped(members: Members, position: int, shift_ns: int, title: str | None) -> Iterator[bytes]:
+def _scoped(members: Members, position: int, shift_ns: int) -> Iterator[bytes]:
     """Yield the records of a rank in the form of a merged file."""
-    metadata: list[bytes] = []
-    if (source := members.trace.source) is not None:
-        asked = source.records(np.flatnonzero(members.fate == ASK))
-        metadata = [text for _, text in asked if b'"M"' in text]
-        if members.scrub:
-            metadata = list(map(members.scrub.record, metadata))
-    scope = _Scope(members.trace.rank, position, metadata, shift_ns, title)
-    yield from map(scope, _records_of_members(members))
+    yield from map(_Scope(members, position, shift_ns), _records_of_members(members))
 
 
 class _Scope:
     """Rewrites the records of one rank for a merged file; processes and ids are unique to the rank.
 
-    `position` is that of the rank in the file. `metadata` are its metadata records, which name and
-    order its processes. `shift_ns` is added to its times. `title` is part of process names.
+    `position` is that of the rank in the file. `shift_ns` is added to its times.
     """
 
-    def __init__(
-        self,
-        rank: int,
-        position: int,
-        metadata: Iterable[bytes],
-        shift_ns: int,
-        title: str | None,
-    ) -> None:
-        self.rank, self.shift_ns = rank, shift_ns
-        self._whose = title or f"rank {rank}"
+    def __init__(self, members: Members, position: int, shift_ns: int) -> None:
+        self.rank, self.shift_ns = members.trace.rank, shift_ns
+        self._whose = members.title or f"rank {self.rank}"
         self._first_sort = 1000 * position
         self._pids: dict[bytes, bytes] = {}
         self._numbers: dict[str | None, int] = {}
-        self._names, self._labels, order = _processes(metadata)
+        self._names, self._labels, order = _processes(members)
         ordered = sorted(order, key=lambda key: (order[key], key or ""))
         self._sorts = {key: place for place, key in enumerate(ordered)}
 
@@ -614,14 +572,17 @@ class _Scope:
 
 
 def _processes(
-    metadata: Iterable[bytes],
+    members: Members,
 ) -> tuple[set[str | None], dict[str | None, str], dict[str | None, float]]:
     """Return the processes that have a name, the labels of processes, and their sort indices."""
     named: set[str | None] = set()
     labels: dict[str | None, str] = {}
     order: dict[str | None, float] = {}
-    for text in metadata:
-        fields = decode_fields(text)
+    source, scrub = members.trace.source, members.scrub
+    for _, text in () if source is None else source.records(np.flatnonzero(members.fate == ASK)):
+        if b'"M"' not in text:
+            continue
+        fields = decode_fields(scrub.record(text) if scrub else text)
         args = None if fields is None else decode_fields(fields.get("args", b""))
         if fields is None or args is None:
             continue
@@ -697,22 +658,19 @@ def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
 
 def _side_ranks(
     side: str, label: str, source: Side, offset: int, move_ns: int, options: dict[str, bool]
-) -> list[_MergedRank]:
+) -> list[Members]:
     """Return the ranks of one side of a pair, numbered from `offset` on and moved in time."""
-    traces, selection = _traces(source)
     whose = side if label == side else f"{side} {label}"
-    found = []
-    for members in _ranks(traces, selection, **options):
+    found = _ranks(*_traces(source), options)
+    for members in found:
         trace = members.trace
         base_ns = base_time(trace) + move_ns
-        stated: dict[str, Any] = {
-            MARK: {"side": side, "label": label, "rank": trace.rank, "moved_ns": move_ns}
-        }
+        note = {"side": side, "label": label, "rank": trace.rank, "moved_ns": move_ns}
+        members.stated[MARK] = note
         if base_ns or _BASE in trace.metadata:
-            stated[_BASE] = base_ns
+            members.stated[_BASE] = base_ns
         members.trace = trace.replace(rank=trace.rank + offset)
-        title = f"{whose} · rank {trace.rank}"
-        found.append(_MergedRank(members, base_ns, title, stated))
+        members.title, members.side_move_ns = f"{whose} · rank {trace.rank}", move_ns
     if not found:
         raise TraceError(f"nothing to export: no events {side}", remedy="Widen what is selected.")
     return found

@@ -371,7 +371,7 @@ def hatch(name: str, ground: str, line: str) -> str:
 
 def luminance(colour: str) -> float:
     """Return the relative luminance of WCAG, 0 … 1."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    parts = [channel / 255 for channel in _channels(colour)]
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -414,12 +414,8 @@ class Classed:
 
 def classed(answers: DiffAnswers, side: int, theme: str) -> Classed:
     """Return the classes of change of a side's events."""
-    classes = answers.pair_table.classes
-    there = {code for side_ in classes.counts()["counts"] for code, n in enumerate(side_) if n}
-    groups = [
-        (name, [code for code in map(CLASSES.index, names) if code in there])
-        for name, names in _GROUPS
-    ]
+    there = np.any(answers.pair_table.classes.counts()["counts"], axis=0)
+    groups = [(name, [code for code in codes if there[code]]) for name, codes in _GROUPS]
     return Classed(
         partial(answers.classes_of, side),
         looks(theme),
@@ -436,10 +432,10 @@ def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
     word = ("before", "after")[side]
     if f"{word}_start_ns" not in overview.attrs:
         return None
-    order = [CLASSES.index(name) for _, names in _GROUPS for name in names]
     times = {
         code: overview[f"{word}_{code}"].to_numpy(np.float64)
-        for code in order
+        for _, codes in _GROUPS
+        for code in codes
         if f"{word}_{code}" in overview
     }
     whole = sum(times.values(), np.zeros(BINS))
@@ -451,9 +447,10 @@ def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
     return ClassParts(*span, shares)
 
 
-#: Groups of the legend, the most important first.
-_GROUPS: list[tuple[str, list[str]]] = [
-    (one["name"], one["classes"]) for one in facts("event_classes")["groups"]
+#: Groups of the legend and the codes of their classes, the most important first.
+_GROUPS: list[tuple[str, list[int]]] = [
+    (one["name"], list(map(CLASSES.index, one["classes"])))
+    for one in facts("event_classes")["groups"]
 ]
 
 
@@ -508,19 +505,24 @@ class Place:
         return self.start + whole * at + rest * at // cells
 
 
+@dataclass
 class Painter:
     """Base of the classes that draw parts of one picture."""
 
-    def __init__(self, drawing: Drawing, place: Place, colours: Colours) -> None:
-        self.drawing, self.place, self.colours = drawing, place, colours
-        self.theme = colours.theme
+    drawing: Drawing
+    place: Place
+    colours: Colours
+
+    def __post_init__(self) -> None:
+        self.theme = self.colours.theme
 
 
 _GAP_PX = 12
 #: Minimum width of two pictures side by side; narrower ones have no room for lanes.
 LEAST_BESIDE_PX = 900
 _SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"')
-_ID = re.compile(r'\bid="([^"]+)"')
+#: What precedes the name of a pattern where it is defined, or used.
+_ID = re.compile(r'(\bid="|url\(#)(?=hta-)')
 
 
 def side_width(width: float) -> float:
@@ -530,33 +532,19 @@ def side_width(width: float) -> float:
 
 def stacked_svg(pictures: Sequence[str], *, beside: bool = False) -> str:
     """Combine SVG pictures into one, one above the other or `beside` each other."""
-    sizes = [[float(one) for one in _size_of(text)] for text in pictures]
+    sizes = [
+        [float(one) for one in found.groups()] for text in pictures if (found := _SIZE.search(text))
+    ]
     along = 0 if beside else 1
     whole = [max(lengths) for lengths in zip(*sizes, strict=True)]
     whole[along] = sum(size[along] for size in sizes) + _GAP_PX * (len(sizes) - 1)
     width, height = whole
     parts, at = [], 0.0
     for number, (text, size) in enumerate(zip(pictures, sizes, strict=True)):
-        inner = _with_prefixed_ids(text[text.index("<svg") :], f"p{number}-")
+        inner = _ID.sub(rf"\g<1>p{number}-", text[text.index("<svg") :])
         parts.append(inner.replace("<svg", f'<svg {"xy"[along]}="{at:g}"', 1))
         at += size[along] + _GAP_PX
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
         f'viewBox="0 0 {width:g} {height:g}">{"".join(parts)}</svg>'
     )
-
-
-def _size_of(text: str) -> tuple[str, str]:
-    found = _SIZE.search(text)
-    if found is None:
-        raise ValueError("a picture without width and height")
-    return found[1], found[2]
-
-
-def _with_prefixed_ids(text: str, prefix: str) -> str:
-    """Return the text with a prefix on ids and on references to them."""
-    for name in set(_ID.findall(text)):
-        text = text.replace(f'id="{name}"', f'id="{prefix}{name}"')
-        text = text.replace(f"url(#{name})", f"url(#{prefix}{name})")
-        text = text.replace(f'href="#{name}"', f'href="#{prefix}{name}"')
-    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from hta_widgets.export.svg.drawing import (
     number,
     text_width,
 )
-from hta_widgets.export.svg.rows import Band, Lanes, Row, lay_rows
+from hta_widgets.export.svg.rows import Band, Lanes, Row, has_waits, lay_rows
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import axis_time, count, duration, plural, share, value
 from hta_widgets.tiles.cells import unpack
@@ -40,6 +40,8 @@ _SCALE_PX = 120
 _BEFORE, _AFTER = "\u2039", "\u203a"
 
 Step = Mapping[str, Any]
+#: A reply of the engine and its columns.
+Answered = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
 def nice_step(least: float) -> float:
@@ -62,20 +64,12 @@ def ticks(place: Place) -> tuple[list[float], float]:
     return [at * step for at in range(first, last + 1)], step
 
 
+@dataclass
 class Head(Painter):
     """Draws axis, minimap and strip above the rows."""
 
-    def __init__(
-        self,
-        drawing: Drawing,
-        place: Place,
-        colours: Colours,
-        scene: Mapping[str, Any],
-        late: frozenset[int],
-    ) -> None:
-        super().__init__(drawing, place, colours)
-        self.scene = scene
-        self.late = late
+    scene: Mapping[str, Any]
+    late: frozenset[int]
 
     def minimap(
         self,
@@ -109,12 +103,8 @@ class Head(Painter):
             layers = self._class_layers(total, (start, end), classed.parts)
         for heights, colour in reversed(layers):
             drawing.path(_steps(x, np.round(heights * (_MINIMAP - 2)), y + _MINIMAP), colour)
-
-        def at(time: float) -> float:
-            share = float((time - start) / max(end - start, 1))
-            return place.left + min(1.0, max(0.0, share)) * place.across
-
-        x0, x1 = at(place.start), at(place.end)
+        job = Place(place.width, start, max(end, start + 1))
+        x0, x1 = job.x(place.start), job.x(place.end)
         if x1 - x0 > place.across - 1:
             return
         veil = f'{theme.bg}" fill-opacity="0.72'
@@ -150,8 +140,8 @@ class Head(Painter):
                 drawing.text(x + 4, y - 7, label, theme.ink2)
         return found
 
-    def strip(self, ribbon: tuple[Mapping[str, Any], Mapping[str, Any]] | None, y: float) -> float:
-        """Draw steps, phases and the ribbon of late ranks; return the y below them."""
+    def strip(self, ribbon: Answered | None, y: float) -> None:
+        """Draw steps, phases and the ribbon of late ranks."""
         scene, place, theme = self.scene, self.place, self.theme
         rows: list[str] = []
         if scene["steps"]:
@@ -167,7 +157,6 @@ class Head(Painter):
         for at, name in enumerate(rows):
             room = place.left - 20
             self.drawing.text(12, y + 16 * at + 11, fitted(name, room), theme.ink3)
-        return y + 16 * len(rows) + 2
 
     def lines(self, found: Sequence[float], top: float, bottom: float) -> None:
         """Draw ticks and beginnings of steps through all rows."""
@@ -198,27 +187,27 @@ class Head(Painter):
 
     # --- rows of the strip ------------------------------------------------------------------------
 
-    def _in_view(self, steps: Sequence[Step]) -> list[Step]:
+    def _in_view(self, steps: Sequence[Step]) -> Iterator[tuple[Step, float, float, bool, str]]:
+        """Yield steps or phases with both ends' x, whether they have begun before, and the name."""
         place = self.place
-        return [
-            step
-            for step in steps
-            if step["start"] < place.end and step["start"] + step["dur"] > place.start
-        ]
+        for step in steps:
+            start, end = step["start"], step["start"] + step["dur"]
+            if start < place.end and end > place.start:
+                begun = start < place.start
+                name = f"{_BEFORE} {step['name']}" if begun else step["name"]
+                yield step, place.x(start), place.x(end), begun, name
 
     def _steps(self, y: float) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
         dark = theme.name == "dark"
         tint = mixed(theme.kind["annotation"], theme.bg, 0.2 if dark else 0.1)
         last = -math.inf
-        for step in self._in_view(self.scene["steps"]):
-            x0, x1 = place.x(step["start"]), place.x(step["start"] + step["dur"])
-            begun, goes_on = step["start"] < place.start, step["start"] + step["dur"] > place.end
+        for step, x0, x1, begun, name in self._in_view(self.scene["steps"]):
+            goes_on = step["start"] + step["dur"] > place.end
             drawing.rect(x0, y, max(x1 - x0 - (0 if goes_on else 1), 1), 15, tint)
             if not begun and x0 - last >= 4:
                 drawing.rect(x0, y, 2, 15, theme.kind["annotation"])
                 last = x0
-            name = f"{_BEFORE} {step['name']}" if begun else step["name"]
             brief = "#" + name.rpartition("#")[2] if "#" in name else name
             label = first_fit([name, brief], x1 - x0 - 10, bold=True)
             if not label:
@@ -230,17 +219,14 @@ class Head(Painter):
                 drawing.text(x1 - 6, y + 11, end, theme.ink2, anchor="end")
 
     def _phases(self, y: float) -> None:
-        place, theme, drawing = self.place, self.theme, self.drawing
+        theme, drawing = self.theme, self.drawing
         reached = -math.inf
-        for phase in self._in_view(self.scene["phases"]):
-            x0, x1 = place.x(phase["start"]), place.x(phase["start"] + phase["dur"])
-            begun = phase["start"] < place.start
+        for _, x0, x1, begun, name in self._in_view(self.scene["phases"]):
             if x1 - reached < 3:
                 continue
             if not begun:
                 drawing.vertical(round(x0), y, y + 14, theme.rule_strong)
             left = max(x0, reached)
-            name = f"{_BEFORE} {phase['name']}" if begun else phase["name"]
             if x1 - left >= 26:
                 drawing.text(left + 5, y + 11, fitted(name, x1 - left - 9), theme.ink2)
             reached = x1
@@ -303,17 +289,8 @@ class Figures:
     """Totals of the window by rank: the engine's ``stats`` and ``lateness``."""
 
     stats: Mapping[int, Mapping[str, int]]
-    lateness: Mapping[int, Mapping[str, int]] | None
-    late: frozenset[int]
-
-    @classmethod
-    def of(cls, stats: Mapping[str, Any], lateness: Mapping[str, Any] | None) -> Figures:
-        """Return the figures in the replies to ``stats`` and ``lateness``."""
-        return cls(
-            _by_rank(stats),
-            None if lateness is None else _by_rank(lateness),
-            frozenset(() if lateness is None else lateness["late"]),
-        )
+    lateness: Mapping[int, Mapping[str, int]] | None = None
+    late: frozenset[int] = frozenset()
 
     def exposed_wait(self, rank: int) -> int:
         """Return a rank's exposed wait in ns; 0 if unknown."""
@@ -321,15 +298,14 @@ class Figures:
 
 
 def _by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
-    ranks = reply["ranks"]
     columns = {
         name: values
         for name, values in reply.items()
-        if isinstance(values, list) and len(values) == len(ranks) and name != "late"
+        if isinstance(values, list) and name not in {"late", "approximate"}
     }
     return {
         rank: {name: values[at] for name, values in columns.items()}
-        for at, rank in enumerate(ranks)
+        for at, rank in enumerate(reply["ranks"])
     }
 
 
@@ -341,14 +317,13 @@ class _Fact:
     look: Literal["plain", "warn", "late"] = "plain"
 
 
+@dataclass
 class Sides(Painter):
     """Draws the columns of a picture."""
 
-    def __init__(self, drawing: Drawing, place: Place, colours: Colours, figures: Figures) -> None:
-        super().__init__(drawing, place, colours)
-        self.figures = figures
-        #: whether the title of the totals names the two numbers below each
-        self._is_named = False
+    figures: Figures
+    #: whether the title of the totals names the two numbers below each
+    is_named: bool = False
 
     # --- names ------------------------------------------------------------------------------------
 
@@ -441,7 +416,7 @@ class Sides(Painter):
                 return _Fact(texts, "late")
             came, of = lateness["last"], lateness["collectives"]
             if of >= _LEAST_COLLECTIVES and 2 * came > of:
-                return _fact("last", share(came / of))
+                return _Fact((f"last {share(came / of)}",))
             if lateness["wait"] > 0:
                 time = duration(lateness["wait"])
                 # The margin shows the exposed part of the wait.
@@ -452,10 +427,10 @@ class Sides(Painter):
         if stats["data"] <= 0:
             return _Fact(("no data here",))
         if not self.place.margin:
-            return _fact("idle", share(stats["idle"] / max(stats["span"], 1)))
+            return _Fact((f"idle {share(stats['idle'] / max(stats['span'], 1))}",))
         if stats["exposed"] > 0:
-            return _fact("exposed", duration(stats["exposed"]))
-        return _fact("busy", duration(stats["span"] - stats["idle"]))
+            return _Fact((f"exposed {duration(stats['exposed'])}",))
+        return _Fact((f"busy {duration(stats['span'] - stats['idle'])}",))
 
     # --- totals -----------------------------------------------------------------------------------
 
@@ -464,7 +439,7 @@ class Sides(Painter):
         device = any(part["role"] != "cpu" for row in rows for part in row.rank["summary"])
         if not self.place.margin or not lines or not device:
             return
-        self._is_named = lines > 1
+        self.is_named = lines > 1
         x = self.place.right + _PAD
         room = self.place.margin - _PAD - 4
         mpi = all(_is_mpi(row.rank) for row in rows)
@@ -534,7 +509,7 @@ class Sides(Painter):
     def _pair(self, x: float, y: float, width: float, exposed: str, rest: str, idle: str) -> None:
         """Write `exposed` left, `rest` and `idle` right; shorten them if `width` is too small."""
         bare, both = exposed.partition(" ")[2], f"{rest} {idle}"
-        forms = [(bare, both), (bare, idle)] if self._is_named else [(exposed, "")]
+        forms = [(bare, both), (bare, idle)] if self.is_named else [(exposed, "")]
         for left, right in ((exposed, both), *forms):
             if text_width(left) + text_width(right) + 8 <= width:
                 self.drawing.text(x, y, left, self.theme.ink2)
@@ -547,10 +522,6 @@ def _is_mpi(rank: Mapping[str, Any]) -> bool:
     """Return whether the rank has MPI calls instead of device work."""
     rows = [row for row in rank["summary"] if row["role"] != "cpu"]
     return bool(rows) and all(row["label"] == "MPI" for row in rows)
-
-
-def _fact(word: str, number: str) -> _Fact:
-    return _Fact((f"{word} {number}",))
 
 
 def _name_baseline(band: Band, row_height: float) -> float:
@@ -572,8 +543,6 @@ _LEAST_WIDTH = 320
 _LANE_BYTES = 256 << 20
 #: Heights above the rows on a screen: minimap and axis, and a row of the strip.
 _SCREEN_HEAD, _STRIP_ROW = 58, 16
-
-Answered = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
 def timeline_svg(
@@ -617,39 +586,33 @@ def timeline_svg(
         only=only,
         clusters=clusters,
     )
-    return _Picture(engine, scene, state, place, colours, rows, classed).draw(headline)
+    picture = _Picture(Drawing(), place, colours, engine, scene, state, rows, classed)
+    return picture.draw(headline)
 
 
 def _strip_rows(scene: Mapping[str, Any]) -> int:
-    return bool(scene["steps"]) + bool(scene["phases"]) + _has_waits(scene)
+    return bool(scene["steps"]) + bool(scene["phases"]) + has_waits(scene)
 
 
-def _has_waits(scene: Mapping[str, Any]) -> bool:
-    return any("wait" in row for rank in scene["ranks"] for row in rank["summary"])
-
-
+@dataclass
 class _Picture(Painter):
-    def __init__(
-        self,
-        engine: TileEngine,
-        scene: Mapping[str, Any],
-        state: Mapping[str, Any],
-        place: Place,
-        colours: Colours,
-        rows: list[Row],
-        classed: Classed | None,
-    ) -> None:
-        super().__init__(Drawing(), place, colours)
-        self.engine, self.scene, self.state = engine, scene, state
-        self.rows, self.classed = rows, classed
-        self.has_waits = _has_waits(scene)
-        window = {"start": place.start, "end": place.end}
-        stats = engine.answer({"op": "stats", **window})[0]
-        lateness = engine.answer({"op": "lateness", **window})[0] if self.has_waits else None
-        self.shares: dict[str, float] = dict(stats.get("kinds") or {})
-        if lateness is not None and sum(stats["span"]):
-            self.shares["wait"] = sum(lateness["wait"]) / sum(stats["span"])
-        self.figures = Figures.of(stats, lateness)
+    engine: TileEngine
+    scene: Mapping[str, Any]
+    state: Mapping[str, Any]
+    rows: list[Row]
+    classed: Classed | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.window = {"start": self.place.start, "end": self.place.end}
+        stats = self.engine.answer({"op": "stats", **self.window})[0]
+        self.shares: dict[str, float] = stats["kinds"]
+        self.figures = Figures(_by_rank(stats))
+        if has_waits(self.scene):
+            lateness = self.engine.answer({"op": "lateness", **self.window})[0]
+            self.figures = Figures(_by_rank(stats), _by_rank(lateness), frozenset(lateness["late"]))
+            if whole := sum(stats["span"]):
+                self.shares = {**self.shares, "wait": sum(lateness["wait"]) / whole}
 
     def draw(self, headline: str) -> str:
         place, theme, drawing = self.place, self.theme, self.drawing
@@ -665,10 +628,13 @@ class _Picture(Painter):
         drawing.rect(0, 0, place.width, height, theme.bg)
         self._title(headline)
         self._legend(top - 10)
-        head.minimap(*self._minimap(), top, self.classed)
+        bins = min(max(2, int(place.across)), 4096)
+        head.minimap(*self._answered("minimap", bins=bins), top, self.classed)
         drawing.horizontal(top + 32, 0, place.width, theme.rule)
         found = head.axis(axis)
-        ribbon = self._ribbon() if self.has_waits else None
+        ribbon = None
+        if self.figures.lateness is not None:
+            ribbon = self._answered("ribbon", **self.window, bins=max(2, int(place.across)))
         head.strip(ribbon, axis)
         sides.title(self.rows, axis, strip_rows)
         self._lanes(first, ribbon)
@@ -683,16 +649,22 @@ class _Picture(Painter):
         drawing.horizontal(bottom, 0, place.width, theme.rule)
         self._selection(first)
         head.scale_bar(bottom + 15)
-        self._note(bottom + 20)
+        note = self.scene["truth"]["text"]
+        room = place.across - 220
+        drawing.text(place.right, bottom + 20, fitted(note, room), theme.ink3, anchor="end")
         return drawing.svg(
             place.width,
             height,
             title=f"{self.scene['title']}, {self._words()}",
-            description=headline or self.scene["truth"]["text"],
+            description=headline or note,
             patterns=self.colours.patterns,
         )
 
-    # --- title, legend, note ----------------------------------------------------------------------
+    def _answered(self, op: str, **request: int) -> Answered:
+        reply, buffer = self.engine.answer({"op": op, **request})
+        return {**reply, **request}, unpack(reply["columns"], buffer or b"")
+
+    # --- title and legend -------------------------------------------------------------------------
 
     def _words(self) -> str:
         place = self.place
@@ -728,21 +700,16 @@ class _Picture(Painter):
         """Draw the legend of colours, as far as there is room."""
         drawing, theme = self.drawing, self.theme
         x = self._class_keys(y) if self.classed is not None else self.place.left
-        for kind, pattern in self._keys():
+        for kind, fill, line in self._keys():
             known = self.shares.get(kind)
             word = {"cpu": "CPU", "communication": "comm", "wait": "waiting"}.get(kind, kind)
             label = word if known is None else f"{word} {share(known)}"
             label = first_fit([label, word], self.place.width - x - 14 - 12)
             if not label:
                 return
-            if pattern == "late":
-                late = bool(self.figures.late)
-                drawing.rect(x, y - 9, 10, 10, theme.late_fill if late else theme.bg)
-                drawing.frame(x, y - 9, 10, 10, theme.late if late else theme.ink3)
-            else:
-                drawing.rect(x, y - 9, 10, 10, pattern)
-                if kind == "wait":
-                    drawing.frame(x, y - 9, 10, 10, theme.wait_line)
+            drawing.rect(x, y - 9, 10, 10, fill)
+            if line:
+                drawing.frame(x, y - 9, 10, 10, line)
             drawing.text(x + 14, y, label, theme.ink2)
             x += 14 + text_width(label) + 14
 
@@ -757,7 +724,9 @@ class _Picture(Painter):
             x += 2 + text_width(name) + 14
         return x
 
-    def _keys(self) -> list[tuple[str, str]]:
+    def _keys(self) -> list[tuple[str, str, str]]:
+        """Return kind, fill and border of the keys."""
+        theme = self.theme
         summaries = {part["role"] for row in self.rows for part in row.rank["summary"]}
         roles = {track["role"] for row in self.rows for track in row.rank["tracks"]}
         host = "thread" in roles
@@ -772,7 +741,7 @@ class _Picture(Painter):
         }
         without_device = self.scene["host_kinds"]
         keys = [
-            (kind, self.theme.kind[kind])
+            (kind, theme.kind[kind], "")
             for kind, shown in there.items()
             if shown or kind in without_device
         ]
@@ -781,30 +750,25 @@ class _Picture(Painter):
             device = ("compute", "communication", "memory") if self.place.margin else ()
             keys = [key for key in keys if key[0] in device]
         if self.figures.lateness and any(o["wait"] > 0 for o in self.figures.lateness.values()):
-            at = next((n for n, (kind, _) in enumerate(keys, 1) if kind == "communication"), 0)
-            keys[at:at] = [("wait", self.colours.wait_pattern), ("late", "late")]
+            at = next((n for n, key in enumerate(keys, 1) if key[0] == "communication"), 0)
+            late = (theme.late_fill, theme.late) if self.figures.late else (theme.bg, theme.ink3)
+            keys[at:at] = [("wait", self.colours.wait_pattern, theme.wait_line), ("late", *late)]
         return keys
-
-    def _note(self, y: float) -> None:
-        text = self.scene["truth"]["text"]
-        room = self.place.across - 220
-        drawing = self.drawing
-        drawing.text(self.place.right, y, fitted(text, room), self.theme.ink3, anchor="end")
 
     # --- rows -------------------------------------------------------------------------------------
 
     def _lanes(self, first: float, ribbon: Answered | None) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
-        by_name = self.state.get("color") == "name"
         lengths = sorted(step["dur"] for step in self.scene["steps"])
         start, end = self.scene["range"]
         lanes = Lanes(
             drawing,
             place,
             self.colours,
-            by_name=by_name,
+            by_name=self.state.get("color") == "name",
             step_ns=lengths[len(lengths) // 2] if lengths else end - start,
             classed=self.classed,
+            waits=self.figures.lateness is not None,
         )
         budget = Budget(_LANE_BYTES)
         wanted = {row.rank["rank"] for row in self.rows}
@@ -824,8 +788,7 @@ class _Picture(Painter):
             if row.ribbon is not None and ribbon is not None:
                 self._row_ribbon(row, ribbon, y)
             for band in row.bands:
-                waits = self.figures.lateness is not None
-                lanes.draw(index, band, y + band.top, waits=waits, named=named)
+                lanes.draw(index, band, y + band.top, named=named)
 
     def _row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
         """Draw a rank's lateness at collectives."""
@@ -891,19 +854,6 @@ class _Picture(Painter):
         for top, low in stretches:
             self.drawing.rect(x0, top, x1 - x0, low - top, f'{line}" fill-opacity="0.12')
             self.drawing.frame(x0, top, x1 - x0, low - top, line, 2 if ranks is None else 1.5)
-
-    # --- requests ---------------------------------------------------------------------------------
-
-    def _minimap(self) -> Answered:
-        bins = max(2, min(int(self.place.across), 4096))
-        reply, buffer = self.engine.answer({"op": "minimap", "bins": bins})
-        return reply, unpack(reply["columns"], buffer or b"")
-
-    def _ribbon(self) -> Answered:
-        window = {"start": self.place.start, "end": self.place.end}
-        bins = max(2, int(self.place.across))
-        reply, buffer = self.engine.answer({"op": "ribbon", **window, "bins": bins})
-        return {**reply, "bins": bins}, unpack(reply["columns"], buffer or b"")
 
 
 def whole_name(scene: Mapping[str, Any]) -> str:

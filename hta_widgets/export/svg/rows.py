@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.export.svg.drawing import (
     Classed,
-    Colours,
-    Drawing,
     Form,
     Painter,
-    Place,
     fitted,
     mixed,
     number,
@@ -38,16 +36,15 @@ _MANY_RANKS, _RIBBON_FIRST = 40, 16
 _RIBBON = 5
 _TWO_LINES = 36
 
-_PITCH = {"thread": 17, "stream": 21, "annotation": 16, "async": 17, "instant": 12, "counter": 30}
-_TRACK_BELOW = {
-    "thread": 4,
-    "stream": 4,
-    "annotation": 2,
-    "async": 4,
-    "instant": 3,
-    "counter": 4,
+#: Of tracks by role: the height of a lane, the space below all lanes, and the form of marks.
+_TRACKS: Mapping[str, tuple[int, int, Form]] = {
+    "thread": (17, 4, "pale"),
+    "stream": (21, 4, "solid"),
+    "annotation": (16, 2, "pale"),
+    "async": (17, 4, "solid"),
+    "instant": (12, 3, "solid"),
+    "counter": (30, 4, "counter"),
 }
-
 
 _CPU = KINDS.index("cpu")
 
@@ -106,18 +103,6 @@ class _Fold:
     ribbon: float = 0
 
 
-@dataclass
-class _Alike:
-    """Ranks that represent others, and the reasons of ranks that differ."""
-
-    like: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    why: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def hidden(self) -> set[int]:
-        return {rank for stands, ranks in self.like.items() for rank in ranks if rank != stands}
-
-
 def lay_rows(
     scene: Mapping[str, Any],
     room: float,
@@ -128,56 +113,47 @@ def lay_rows(
     clusters: Mapping[str, Any] | None = None,
 ) -> list[Row]:
     """Return the rows from the top; `room` is the height that folded ranks may use to grow."""
-    alike = _alike(clusters)
+    groups = [] if clusters is None else clusters["clusters"]
+    like = {one["representative"]: one["ranks"] for one in groups if len(one["ranks"]) > 1}
+    why = {one["rank"]: one["why"] for one in clusters["outliers"]} if clusters and like else {}
+    hidden = {number for stands, ranks in like.items() for number in ranks if number != stands}
     ranks = [
         rank
         for rank in scene["ranks"]
         if (only is None or rank["rank"] in only)
-        and (rank["rank"] not in alike.hidden or str(rank["rank"]) in pinned)
+        and (rank["rank"] not in hidden or str(rank["rank"]) in pinned)
     ]
     if opened is None:
         # A folded row would look lost if it is the only one.
         opened = {rank["rank"] for rank in ranks} if len(ranks) == 1 else set()
-    ribbons = any("wait" in row for rank in scene["ranks"] for row in rank["summary"])
+    ribbons = has_waits(scene)
     fold = _fold(scene["ranks"], len(ranks), room, any_open=bool(opened), ribbons=ribbons)
-    first: list[tuple[int, list[Row]]] = []
-    rest: list[Row] = []
+    #: rows that stay together, with the position of their pin
+    blocks: list[tuple[float, list[Row]]] = []
     for rank in ranks:
         number = rank["rank"]
         tracks = [track for track in rank["tracks"] if track["events"] and track["lanes"]]
         is_open = number in opened and bool(tracks)
-        rows = [_head(rank, fold, alike, is_open=is_open)]
+        same = tuple(like.get(number, (number,)))
+        rows = [_head(rank, fold, same, why.get(number, ""), is_open=is_open)]
         for track in tracks:
             key = f"{number}/{track['key']}"
             if key in pinned:
                 name = f"rank {number} · {track['label']}"
-                first.append((pinned.index(key), [_track(rank, track, name)]))
+                blocks.append((pinned.index(key), [_track(rank, track, name)]))
             elif is_open:
                 rows.append(_track(rank, track, _track_name(rank, track)))
-        if str(number) in pinned:
-            first.append((pinned.index(str(number)), rows))
-        else:
-            rest += rows
-    first.sort(key=lambda entry: entry[0])
-    placed: list[Row] = []
-    top = 0.0
-    for row in [*(row for _, rows in first for row in rows), *rest]:
-        placed.append(replace(row, top=top))
-        top += row.height
-    return placed
+        own = str(number)
+        blocks.append((pinned.index(own) if own in pinned else math.inf, rows))
+    blocks.sort(key=lambda block: block[0])
+    in_order = [row for _, rows in blocks for row in rows]
+    tops = accumulate((row.height for row in in_order), initial=0.0)
+    return [replace(row, top=top) for row, top in zip(in_order, tops, strict=False)]
 
 
-def _alike(clusters: Mapping[str, Any] | None) -> _Alike:
-    if clusters is None:
-        return _Alike()
-    like = {
-        group["representative"]: tuple(group["ranks"])
-        for group in clusters["clusters"]
-        if len(group["ranks"]) > 1
-    }
-    if not like:
-        return _Alike()
-    return _Alike(like, {one["rank"]: one["why"] for one in clusters["outliers"]})
+def has_waits(scene: Mapping[str, Any]) -> bool:
+    """Return whether waits at collectives are drawn."""
+    return any("wait" in row for rank in scene["ranks"] for row in rank["summary"])
 
 
 # --- folded ranks ---------------------------------------------------------------------------------
@@ -197,31 +173,26 @@ def _fold(
     threads = max((len(_of_role(rank, "cpu")) for rank in ranks), default=0)
     each = room // count if count else room
     device = (_GPU if has_gpu else 0) + (_COMM + _GAP if has_comm else 0)
-    if count > _MANY_RANKS and has_gpu:
-        height = max(_TWO_LINES - 2, _PAD + device + _BELOW)
-        if each < height:
-            return _compact(each, has_comm=has_comm)
-        rich = height + _RIBBON + _GAP
-        ribbon = _RIBBON if ribbons and rich <= each else 0
-        plain = _Fold("full", rich if ribbon else height, _PAD, _GPU, _COMM, 0, ribbon)
-        return _grown(plain, each)
-    if count > _MANY_RANKS:
+    is_many = count > _MANY_RANKS
+    if is_many and not has_gpu:
         return _Fold("compact", 18, 2, 8, 6, min(threads, _MOST_BARS))
 
     def full(bars: int, ribbon: int = 0) -> _Fold:
         cpu = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
         late = ribbon + _GAP if ribbon else 0
-        height = max(_TWO_LINES, _PAD + device + late + cpu + _BELOW)
+        least = _TWO_LINES - 2 if is_many else _TWO_LINES
+        height = max(least, _PAD + device + late + cpu + _BELOW)
         return _Fold("full", height, _PAD, _GPU, _COMM, bars, ribbon)
 
-    most = full(min(threads, _MOST_BARS))
-    bars = most.bars if most.height <= each else min(threads, _BARS)
-    if not ribbons:
-        return _grown(full(bars), each)
-    rich_fold = full(bars, _RIBBON)
-    if rich_fold.height <= each:
-        return _grown(rich_fold, each)
-    return _grown(full(0, _RIBBON) if count > _RIBBON_FIRST else full(bars), each)
+    bars = 0 if is_many else min(threads, _MOST_BARS)
+    if full(bars).height > each:
+        if is_many:
+            return _compact(each, has_comm=has_comm)
+        bars = min(threads, _BARS)
+    fold = full(bars, _RIBBON if ribbons else 0)
+    if ribbons and fold.height > each:
+        fold = full(0, _RIBBON) if _RIBBON_FIRST < count <= _MANY_RANKS else full(bars)
+    return _grown(fold, each)
 
 
 def _compact(each: float, *, has_comm: bool) -> _Fold:
@@ -244,8 +215,7 @@ def _grown(fold: _Fold, each: float) -> _Fold:
     )
 
 
-def _head(rank: RankScene, fold: _Fold, alike: _Alike, *, is_open: bool) -> Row:
-    like = alike.like.get(rank["rank"], (rank["rank"],))
+def _head(rank: RankScene, fold: _Fold, like: tuple[int, ...], why: str, *, is_open: bool) -> Row:
     own = rank["label"] or f"rank {rank['rank']}"
     names = _group_names(rank["rank"], like) if len(like) > 1 else (own,)
     if own.startswith("worker ") and len(like) == 1:
@@ -255,7 +225,6 @@ def _head(rank: RankScene, fold: _Fold, alike: _Alike, *, is_open: bool) -> Row:
     ribbon = None
     if fold.ribbon and over is not None:
         ribbon = (over.top + over.height + _GAP, fold.ribbon)
-    why = alike.why.get(rank["rank"], "")
     return Row(rank, None, names, fold.height, bands, is_open, like, why, ribbon)
 
 
@@ -329,15 +298,10 @@ def _host_bands(rank: RankScene, threads: list[Mapping[str, Any]], fold: _Fold) 
 
 
 def _track(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
-    size = "thread" if track["role"] == "other" else track["role"]
-    pitch = _PITCH[size]
-    form: Form = "solid"
-    if size == "counter":
-        form = "counter"
-    elif size in {"thread", "annotation"}:
-        form = "pale"
-    spills = track["lanes"] if size == "counter" else max(1, track["nested"])
-    whole = size == "stream" and track["lanes"] == 1
+    role = track["role"]
+    pitch, below, form = _TRACKS["thread" if role == "other" else role]
+    spills = track["lanes"] if role == "counter" else max(1, track["nested"])
+    whole = role == "stream" and track["lanes"] == 1
     bands = tuple(
         Band(
             track["lane0"] + depth,
@@ -351,7 +315,7 @@ def _track(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
         )
         for depth in range(track["lanes"])
     )
-    height = pitch * max(1, track["lanes"]) + _TRACK_BELOW[size]
+    height = pitch * max(1, track["lanes"]) + below
     return Row(rank, track, (name,), height, bands, open=True, like=(rank["rank"],))
 
 
@@ -382,57 +346,49 @@ class _Slices:
     def end(self) -> Ints:
         return self.start + self.dur
 
+    def measure(self, edges: Ints) -> tuple[Ints, Ints]:
+        return spans_of(self.start, self.dur).measure(edges)
 
+
+@dataclass(kw_only=True)
 class Lanes(Painter):
-    """Draws lanes, from the rank's events themselves."""
+    """Draws lanes, from the rank's events themselves; `waits`: with their lanes of waits."""
 
-    def __init__(
-        self,
-        drawing: Drawing,
-        place: Place,
-        colours: Colours,
-        *,
-        by_name: bool,
-        step_ns: int = 0,
-        classed: Classed | None = None,
-    ) -> None:
-        super().__init__(drawing, place, colours)
-        self.by_name = by_name and classed is None
+    by_name: bool
+    step_ns: int
+    classed: Classed | None
+    waits: bool
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         # In windows shorter than a step, host calls are coloured by name.
-        self.hosts_by_name = classed is None and (by_name or place.span < step_ns)
-        self.classed = classed
-        self.edges = place.edges
-        self.x = place.xs(self.edges)
+        self.hosts_by_name = self.classed is None and (
+            self.by_name or self.place.span < self.step_ns
+        )
+        self.by_name = self.by_name and self.classed is None
+        self.edges = self.place.edges
+        self.x = self.place.xs(self.edges)
 
-    def draw(self, index: RankIndex, band: Band, y: float, *, waits: bool, named: bool) -> None:
-        """Draw one lane with its background.
-
-        `waits`: also draw the lane of waits over it; `named`: others wait for this rank.
-        """
-        self._ground(index, band.form, y, band.height)
+    def draw(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
+        """Draw one lane with its background; `named`: others wait for this rank."""
+        low, high = map(self.place.x, index.rank.range_ns)
+        self.drawing.rect(low, y, high - low, band.height, self.colours.ground(band.form))
         ref, lane = index.lane(band.lane)
         if isinstance(lane, CounterLane):
             self._counter(lane, index.rank.shift_ns, band, y)
             return
-        over = waits and band.wait >= 0
+        over = self.waits and band.wait >= 0
         if over:
             self._late(index, band, y, named=named)
         slices = self._slices(lane, index.rank.shift_ns)
         cells = self._cells(index, band.lane, lane)
-        self._columns(cells, slices, index.rank.shift_ns, band, y)
+        self._columns(cells, slices, band, y)
         table = index.table_of(ref)
-        codes = self._codes(index, ref.role, table, slices.row)
-        self._rects(slices, codes, table, band, y, disjoint=lane.spans.disjoint)
+        codes = self._codes(index, ref.role, band.form, table, slices.row)
+        self._rects(slices, codes, band, y, disjoint=lane.spans.disjoint)
         waiting = self._waits(index, band.wait, y, band.height) if over else None
         if band.height >= _LABEL_FROM_HEIGHT and band.form in {"solid", "pale"}:
             self._labels(slices, codes, waiting, table, band, y)
-
-    # --- background -------------------------------------------------------------------------------
-
-    def _ground(self, index: RankIndex, form: Form, y: float, height: float) -> None:
-        low, high = index.rank.range_ns
-        x0, x1 = self.place.x(low), self.place.x(high)
-        self.drawing.rect(x0, y, x1 - x0, height, self.colours.ground(form))
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -458,24 +414,25 @@ class Lanes(Painter):
         return replace(cells, kind=np.where(cells.kind == NO_KIND, cells.kind, unknown))
 
     def _codes(
-        self, index: RankIndex, role: str, table: Table, rows: npt.NDArray[np.int32]
+        self, index: RankIndex, role: str, form: Form, table: Table, rows: npt.NDArray[np.int32]
     ) -> Ints:
-        """Return the kind of each rectangle, or the class."""
-        if self.classed is None:
-            return table.kind[rows].astype(np.int64)
-        classes = self.classed.classes_of(index.rank.rank)
-        if classes is None or role not in OF_EVENTS:
-            return np.full(len(rows), len(self.classed.looks) - 1, np.int64)
-        return classes[rows].astype(np.int64)
+        """Return the kind of each rectangle, or the class, times 16, plus the shade."""
+        if self.classed is not None:
+            classes = self.classed.classes_of(index.rank.rank)
+            if classes is None or role not in OF_EVENTS:
+                return np.full(len(rows), (len(self.classed.looks) - 1) * 16, np.int64)
+            return classes[rows].astype(np.int64) * 16
+        kinds = table.kind[rows].astype(np.int64)
+        shades = self._shades(table, rows) if self.by_name else np.zeros(len(rows), np.int64)
+        if self.hosts_by_name and form == "pale":
+            shades = np.where(kinds == _CPU, self._shades(table, rows, host=True), shades)
+        return kinds * 16 + shades
 
-    def _columns(self, cells: Cells, slices: _Slices, shift: int, band: Band, y: float) -> None:
+    def _columns(self, cells: Cells, slices: _Slices, band: Band, y: float) -> None:
         """Draw events too short for a rectangle as columns, as high as their share of time."""
-        edges = self.edges - shift
-        covered, count = cells.covered, cells.count
-        if len(slices.start):
-            long, longs = spans_of(slices.start - shift, slices.dur).measure(edges)
-            covered, count = covered - long, count - longs
-        size = covered / np.diff(edges) * band.height
+        long, longs = slices.measure(self.edges)
+        count = cells.count - longs
+        size = (cells.covered - long) / np.diff(self.edges) * band.height
         size = np.where((count > 0) & (size < 1), min(1.0, band.height), size)
         size = np.round(np.minimum(size, band.height) * _STEPS) / _STEPS
         size[(count <= 0) | (cells.kind == NO_KIND)] = 0
@@ -490,42 +447,23 @@ class Lanes(Painter):
         steps = np.flatnonzero(np.diff(size, prepend=-1.0))
         ends = np.append(steps[1:], len(size))
         foot = number(base)
+        heights = [0.0, *size[steps].tolist(), 0.0]
         parts: list[str] = []
-        within = False
-        for first, last in zip(steps.tolist(), ends.tolist(), strict=True):
-            height = float(size[first])
-            if height <= 0:
-                parts.append("z" if within else "")
-                within = False
+        for at, (first, last) in enumerate(zip(steps.tolist(), ends.tolist(), strict=True), 1):
+            if heights[at] <= 0:
                 continue
-            if not within:
+            if heights[at - 1] <= 0:
                 parts.append(f"M{number(self.x[first])} {foot}")
-            parts.append(f"V{number(base - height)}H{number(self.x[last])}")
-            # Close the outline before an empty column and at the end.
-            if last == len(size) or size[last] <= 0:
-                parts.append(f"V{foot}")
-            within = True
-        return "".join(parts) + ("z" if within else "")
+            parts.append(f"V{number(base - heights[at])}H{number(self.x[last])}")
+            if heights[at + 1] <= 0:
+                parts.append(f"V{foot}z")
+        return "".join(parts)
 
-    def _rects(
-        self,
-        slices: _Slices,
-        kinds: Ints,
-        table: Table,
-        band: Band,
-        y: float,
-        *,
-        disjoint: bool,
-    ) -> None:
+    def _rects(self, slices: _Slices, codes: Ints, band: Band, y: float, *, disjoint: bool) -> None:
         if not len(slices.start):
             return
         left, right = self.place.xs(slices.start), self.place.xs(slices.end)
         shown = np.where(right - left >= _GAP_FROM_PX, right - 1, right)
-        shades = self._shades(slices, table) if self.by_name else np.zeros(len(kinds), np.int64)
-        if self.hosts_by_name and band.form == "pale":
-            calls = kinds == _CPU
-            shades = np.where(calls, self._shades(slices, table, host=True), shades)
-        codes = kinds * 16 + shades
         for code, at in _runs(codes, whole=disjoint):
             paint = self.colours.paint(*divmod(code, 16))
             if band.form != "pale" and not paint.pale:
@@ -538,8 +476,8 @@ class Lanes(Painter):
             left_edge, right_edge = left[at][~begun], inner[~begun]
             self.drawing.rects(left_edge, right_edge, y, band.height, paint.fill)
 
-    def _shades(self, slices: _Slices, table: Table, *, host: bool = False) -> Ints:
-        codes, inverse = np.unique(table.name[slices.row], return_inverse=True)
+    def _shades(self, table: Table, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
+        codes, inverse = np.unique(table.name[rows], return_inverse=True)
         names = [short_name(table.names[int(code)]) for code in codes]
         shades = [self.colours.shade(name, host=host) for name in names]
         return np.array(shades, np.int64)[inverse]
@@ -547,7 +485,7 @@ class Lanes(Painter):
     def _labels(
         self,
         slices: _Slices,
-        kinds: Ints,
+        codes: Ints,
         waits: _Slices | None,
         table: Table,
         band: Band,
@@ -568,8 +506,7 @@ class Lanes(Painter):
                 continue
             row = int(slices.row[at])
             name = short_name(table.names[int(table.name[row])])
-            shade = self.colours.shade(name) if self.by_name else 0
-            paint = self.colours.paint(int(kinds[at]), shade)
+            paint = self.colours.paint(*divmod(int(codes[at]), 16))
             pale = band.form == "pale" or paint.pale
             label = fitted(name, x1 - x0 - 8)
             colour = self.theme.ink if pale else paint.text
@@ -577,26 +514,20 @@ class Lanes(Painter):
 
     # --- waits and late arrivals ------------------------------------------------------------------
 
-    def _over(self, index: RankIndex, number_: int, height: float) -> tuple[_Slices, Floats]:
-        """Return the rectangles of a lane of waits, and column heights of the shorter waits."""
-        lane = index.lane(number_)[1]
-        shift = index.rank.shift_ns
-        if isinstance(lane, CounterLane) or not len(lane.spans):
-            none = np.empty(0, np.int64)
-            return _Slices(none, none, np.empty(0, np.int32)), np.empty(0)
-        slices = self._slices(lane, shift)
-        edges = self.edges - shift
-        covered = lane.spans.measure(edges)[0]
-        if len(slices.start):
-            covered = covered - spans_of(slices.start - shift, slices.dur).measure(edges)[0]
-        size = np.minimum(covered / np.diff(edges), 1) * height
-        return slices, np.round(size)
+    def _over(
+        self, index: RankIndex, number_: int, y: float, height: float, fill: str
+    ) -> tuple[_Slices, Floats, Floats]:
+        """Draw the short waits of a lane; return the others, with the x of both ends."""
+        lane = cast("Lane", index.lane(number_)[1])
+        slices = self._slices(lane, index.rank.shift_ns)
+        covered = lane.spans.measure(self.edges - index.rank.shift_ns)[0]
+        size = (covered - slices.measure(self.edges)[0]) / np.diff(self.edges)
+        columns = np.round(np.minimum(size, 1) * height)
+        self.drawing.path(self._skyline(columns, y + height), fill)
+        return slices, self.place.xs(slices.start), self.place.xs(slices.end)
 
     def _waits(self, index: RankIndex, lane: int, y: float, height: float) -> _Slices:
-        slices, columns = self._over(index, lane, height)
-        if len(columns):
-            self.drawing.path(self._skyline(columns, y + height), self.colours.wait_pattern)
-        left, right = self.place.xs(slices.start), self.place.xs(slices.end)
+        slices, left, right = self._over(index, lane, y, height, self.colours.wait_pattern)
         self.drawing.rects(left, right, y, height, self.colours.wait_pattern)
         self.drawing.frames(left, right, y, height, self.theme.wait_line)
         return slices
@@ -605,10 +536,7 @@ class Lanes(Painter):
         theme, height = self.theme, band.height
         line = theme.late if named else theme.ink3
         fill = theme.late_fill if named else mixed(theme.ink3, theme.bg, _LAST_TINT)
-        slices, columns = self._over(index, band.late, height)
-        if len(columns):
-            self.drawing.path(self._skyline(columns, y + height), line)
-        left, right = self.place.xs(slices.start), self.place.xs(slices.end)
+        _, left, right = self._over(index, band.late, y, height, line)
         filled = right - left >= _LATE_FILLED_FROM_PX
         self.drawing.rects(left[filled], right[filled], y, height, fill)
         self.drawing.frames(left, right, y, height, line)

@@ -173,7 +173,7 @@ def test_another_step_has_its_own_frames(shown):
 def test_a_page_holds_each_step_by_itself(shown):
     held = HeldSteps(shown._answers, 1e6)
     assert held.numbers == [0, 1, 2]
-    assert (held.words, held.about()) == ("", {})
+    assert (held.words, held.about) == ("", {})
     for block in held.blocks:
         step = int(block.name.removeprefix("step-"))
         frames = json.loads(gzip.decompress(base64.b64decode(block.text)))
@@ -197,9 +197,9 @@ def test_a_page_without_room_holds_the_steps_that_changed_most(shown):
     held = HeldSteps(shown._answers, whole.size_bytes - 1)
     assert held.size_bytes < whole.size_bytes
     assert sorted(held.numbers) == sorted(change.nlargest(2).index)
-    assert held.about()["held_words"].startswith("2 of 3 steps can be chosen in this page")
+    assert held.about["held_words"].startswith("2 of 3 steps can be chosen in this page")
     none = HeldSteps(shown._answers, -1)
-    assert none.about()["held_steps"] == []
+    assert none.about["held_steps"] == []
     assert none.words.startswith("No step can be chosen")
 
 
