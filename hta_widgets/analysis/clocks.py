@@ -78,11 +78,11 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     DataFrame
         One row per rank. ``rank``; ``offset_ns`` (int64), to be subtracted from the rank's
         recorded times, 0 for the lowest rank of each part; ``residual_ns`` (int64), the median
-        distance of the rank's ends from the others' after that, -1 if unknown;
+        distance of the rank's ends from the median of the others' after that, -1 if unknown;
         ``recorded_residual_ns`` (int64), the same on the recorded clock; ``collectives`` (int64),
         how many were used; ``part`` (int64); ``drift_ppm`` (float64), by how much the clock runs
-        faster than the others (NaN if the trace is shorter than a second or has few collectives);
-        drift is reported but not corrected.
+        faster than the median of the others (NaN if the trace is shorter than a second or has few
+        collectives); drift is reported but not corrected.
 
     See Also
     --------
@@ -176,11 +176,15 @@ def _usable(match: Matching) -> Bools:
 
 def _from_peer_median(collective: Ints, end: Ints) -> Floats:
     """Return the distance of each end from the median end of the collective's other entries."""
-    ends = pd.Series(end.astype(np.float64)).groupby(collective)
-    size = ends.transform("size").to_numpy()
-    # The median includes the rank's own end, which draws it closer, most of all with two ranks.
-    weight = size / np.maximum(size - 1, 1)
-    apart: Floats = (end - ends.transform("median").to_numpy()) * weight
+    order = np.lexsort((end, collective))
+    ends, number = end[order], collective[order]
+    first, after = (np.searchsorted(number, number, side=side) for side in ("left", "right"))
+    place, last = np.arange(len(number)), after - 1
+    # The middle two of the others, between which the entry itself is skipped.
+    low, high = (first + last - 1) // 2, (first + last) // 2
+    low, high = (np.clip(one + (one >= place), first, last) for one in (low, high))
+    apart = np.empty(len(number))
+    apart[order] = (2 * ends - ends[low] - ends[high]) / 2
     return apart
 
 

@@ -100,6 +100,35 @@ def test_drift_of_long_traces_is_stated(tmp_path):
     assert clock_offsets(traces).drift_ppm.tolist() == pytest.approx([-20, 20], rel=0.01)
 
 
+# Each rank is compared with the median of the others: of three ranks, of which one is off, the
+# other two are compared with the middle between a right clock and that one.
+@pytest.mark.parametrize(
+    ("off", "apart"),
+    [
+        ([0, 1], [-1, 1]),
+        ([0, 0, 1], [-0.5, -0.5, 1]),
+        ([0, 0, 0, 1], [0, 0, 0, 1]),
+        ([0, 0, 1, 1], [-1, -1, 1, 1]),
+        ([0, 1, 0, 0, 0, 0, -1, 0], [0, 1, 0, 0, 0, 0, -1, 0]),
+    ],
+)
+def test_each_rank_is_compared_with_the_median_of_the_others(tmp_path, off, apart):
+    skewed = clock_offsets(job(tmp_path, [list(range(len(off)))], [400 * one for one in off]))
+    assert skewed.offset_ns.tolist() == [400 * US * one for one in off]
+    assert skewed.recorded_residual_ns.tolist() == [400 * US * abs(one) for one in apart]
+    assert skewed.residual_ns.tolist() == [0] * len(off)
+    ends = np.arange(1, 41) * 100_000_000  # over four seconds
+    ranks = [
+        [
+            collective(end - 5_000, end, ranks=tuple(range(len(off))), seq=k)
+            for k, end in enumerate((ends + one * ends // 50_000).tolist())  # 20 ppm
+        ]
+        for one in off
+    ]
+    drifting = clock_offsets(load(tmp_path, *ranks))
+    assert drifting.drift_ppm.tolist() == pytest.approx([20 * one for one in apart], rel=0.001)
+
+
 def test_with_clock_moves_ranks_and_back(tmp_path):
     skew = [0, 250, -180, 40]
     traces = job(tmp_path, [[0, 1, 2, 3]], skew)
