@@ -74,7 +74,8 @@ def collectives(
     DataFrame
         Sorted by collective, then rank. ``collective`` (int64), from 0 in order of time; ``name``
         (categorical), as the file has it; ``operation`` (categorical), such as ``all_reduce``;
-        ``group`` (categorical), the process group's name, with its ranks where names repeat;
+        ``group`` (categorical), the process group's name, with its ranks where names repeat, or the
+        stream's, with the ranks of the listed group that it serves if times decide it;
         ``size_bytes`` (int64, -1 unknown); ``rank``, ``id`` and ``step`` (int64) of the device
         event; ``arrival_ns`` and ``end_ns`` (int64), its start and end; ``wait_ns`` (int64), last
         arrival less own arrival; ``transfer_ns`` (int64), own end less last arrival, negative if
