@@ -87,8 +87,8 @@ def collectives(
 
         ``.attrs["matched"]`` counts selected ``communication`` events, the collectives that are
         ``matched`` on all their ranks or ``partly_matched``, and the events that are ``unmatched``
-        or of a group of one rank (``alone``); the note names missing ranks and unknown types of
-        elements.
+        or of a group of one rank (``alone``); the note names missing ranks, unknown types of
+        elements, and a drift of clocks, which the fitted clock does not correct.
         ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
         by how they were matched.
     """
@@ -96,6 +96,7 @@ def collectives(
     match = matching(traces)
     name = traces.clock if clock is None else clock
     times = arrivals(traces, match, name)
+    drift = clock_fit(traces).drift_note if name == "fitted" else ""
     kept, matched = counted(match, chosen)
     rows = np.flatnonzero(kept)
     size, algorithm, bus = _bandwidths(match, times)
@@ -127,7 +128,7 @@ def collectives(
             "group_size": match.each(match.expected)[rows],
         },
         matched=matched,
-        note=_notes(match, kept, matched, traces),
+        note=[*_notes(match, kept, matched, traces), drift if len(rows) else ""],
         copy=False,
         clock=name,
         matched_by=match.matched_by,
