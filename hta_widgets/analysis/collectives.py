@@ -248,7 +248,9 @@ def _notes(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceS
     if matched["alone"]:
         parts.append(f"{matched['alone']} events are of groups of one rank")
     if matched["unmatched"]:
-        parts.append(f"{matched['unmatched']} events are on one rank only and not among the rows")
+        parts.append(
+            f"{matched['unmatched']} events match none of another rank and are not among the rows"
+        )
     if matched["partly_matched"]:
         parts.append(
             f"{matched['partly_matched']} collectives lack events of some of their ranks, which"
