@@ -20,6 +20,7 @@ from hta_widgets.analysis.matching import (
 )
 from hta_widgets.analysis.scope import Scope, narrowed, result, scoped
 from hta_widgets.readers.formats import provided
+from hta_widgets.text import duration
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, marked, positions
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
@@ -33,6 +34,8 @@ MIN_COLLECTIVES = 3  # with fewer, a clock is not called skewed
 _FLOOR_NS = 100.0  # minimum uncertainty of a pair of clocks
 _MIN_SPAN_NS = 1_000_000_000  # minimum length of a trace for which drift is estimated
 _MIN_FOR_DRIFT = 12  # minimum number of collectives for which drift is estimated
+_LEAST_DRIFT_NS = 1_000  # minimum drift over a trace that a note states
+_CLEAR_DRIFT = 6.0  # minimum drift over a trace, by what is left of the residual without it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +49,8 @@ class ClockFit:
     drift_ppm: Floats
     recorded_residual_ns: Ints
     lift_ns: int
+    #: by how much the drift moves each clock over the trace, 0 if it is not clearly one
+    drift_ns: Ints
 
     @property
     def is_needed(self) -> bool:
@@ -53,6 +58,18 @@ class ClockFit:
         # The residual of a fit to few collectives is always small.
         enough = self.collectives >= MIN_COLLECTIVES
         return bool((enough & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
+
+    @property
+    def drift_note(self) -> str:
+        """A note on drift that makes waits and transfers wrong; empty without one."""
+        worst = int(self.drift_ns.argmax()) if len(self.drift_ns) else -1
+        if worst < 0 or self.drift_ns[worst] < _LEAST_DRIFT_NS:
+            return ""
+        return (
+            f"clocks drift by up to {abs(self.drift_ppm[worst]):.2g} ppm,"
+            f" {duration(int(self.drift_ns[worst]))} over the collectives, which is not corrected:"
+            " waits, transfers and bandwidths are off by up to as much"
+        )
 
 
 @scoped
@@ -78,11 +95,11 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     DataFrame
         One row per rank. ``rank``; ``offset_ns`` (int64), to be subtracted from the rank's
         recorded times, 0 for the lowest rank of each part; ``residual_ns`` (int64), the median
-        distance of the rank's ends from the others' after that, -1 if unknown;
+        distance of the rank's ends from the median of the others' after that, -1 if unknown;
         ``recorded_residual_ns`` (int64), the same on the recorded clock; ``collectives`` (int64),
         how many were used; ``part`` (int64); ``drift_ppm`` (float64), by how much the clock runs
-        faster than the others (NaN if the trace is shorter than a second or has few collectives);
-        drift is reported but not corrected.
+        faster than the median of the others (NaN if the trace is shorter than a second or has few
+        collectives); drift is reported but not corrected.
 
     See Also
     --------
@@ -142,16 +159,17 @@ def _fit(match: Matching, used: Bools) -> ClockFit:
     off = _from_peer_median(collective, end - offset[trace])
     raw = _from_peer_median(collective, end)
     residual, recorded = np.full((2, count), -1, dtype=np.int64)
-    drift = np.full(count, np.nan)
+    drift, moved = np.full(count, np.nan), np.zeros(count, dtype=np.int64)
     sums = np.bincount(trace, minlength=count)
     entries = split(trace, count)
     for rank in np.flatnonzero(sums).tolist():
         mine = entries[rank]
         residual[rank] = round(float(np.median(np.abs(off[mine]))))
         recorded[rank] = round(float(np.median(np.abs(raw[mine]))))
-        drift[rank] = _drift_ppm(end[mine], off[mine])
+        slope, moved[rank] = _drift(end[mine], off[mine])
+        drift[rank] = slope * 1e6
     lift_ns = _lift_ns(match.traces, offset.tolist())
-    return ClockFit(offset, residual, sums, part, drift, recorded, lift_ns)
+    return ClockFit(offset, residual, sums, part, drift, recorded, lift_ns, moved)
 
 
 def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
@@ -176,11 +194,15 @@ def _usable(match: Matching) -> Bools:
 
 def _from_peer_median(collective: Ints, end: Ints) -> Floats:
     """Return the distance of each end from the median end of the collective's other entries."""
-    ends = pd.Series(end.astype(np.float64)).groupby(collective)
-    size = ends.transform("size").to_numpy()
-    # The median includes the rank's own end, which draws it closer, most of all with two ranks.
-    weight = size / np.maximum(size - 1, 1)
-    apart: Floats = (end - ends.transform("median").to_numpy()) * weight
+    order = np.lexsort((end, collective))
+    ends, number = end[order], collective[order]
+    first, after = (np.searchsorted(number, number, side=side) for side in ("left", "right"))
+    place, last = np.arange(len(number)), after - 1
+    # The middle two of the others, between which the entry itself is skipped.
+    low, high = (first + last - 1) // 2, (first + last) // 2
+    low, high = (np.clip(one + (one >= place), first, last) for one in (low, high))
+    apart = np.empty(len(number))
+    apart[order] = (2 * ends - ends[low] - ends[high]) / 2
     return apart
 
 
@@ -286,17 +308,22 @@ def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: F
     return found
 
 
-def _drift_ppm(end: Ints, off: Floats) -> float:
-    """Return the slope of the fit's residuals between early and late collectives, in ppm."""
+def _drift(end: Ints, off: Floats) -> tuple[float, int]:
+    """Return the slope of the fit's residuals, and what it adds up to, 0 if it is not clear."""
     if len(end) < _MIN_FOR_DRIFT or int(end.max() - end.min()) < _MIN_SPAN_NS:
-        return float("nan")
+        return float("nan"), 0
+    # The slope is that between early and late collectives.
     order = np.argsort(end, kind="stable")
     third = len(order) // 3
     early, late = order[:third], order[-third:]
     span = float(np.median(end[late]) - np.median(end[early]))
     if span <= 0:
-        return float("nan")
-    return float(np.median(off[late]) - np.median(off[early])) / span * 1e6
+        return float("nan"), 0
+    slope = float(np.median(off[late]) - np.median(off[early])) / span
+    moved = abs(slope) * int(end.max() - end.min())
+    left = off - slope * (end - int(end.min()))
+    scatter = float(np.median(np.abs(left - np.median(left))))
+    return slope, round(moved) if moved > _CLEAR_DRIFT * scatter else 0
 
 
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:

@@ -74,7 +74,8 @@ def collectives(
     DataFrame
         Sorted by collective, then rank. ``collective`` (int64), from 0 in order of time; ``name``
         (categorical), as the file has it; ``operation`` (categorical), such as ``all_reduce``;
-        ``group`` (categorical), the process group's name, with its ranks where names repeat;
+        ``group`` (categorical), the process group's name, with its ranks where names repeat, or the
+        stream's, with the ranks of the listed group that it serves if times decide it;
         ``size_bytes`` (int64, -1 unknown); ``rank``, ``id`` and ``step`` (int64) of the device
         event; ``arrival_ns`` and ``end_ns`` (int64), its start and end; ``wait_ns`` (int64), last
         arrival less own arrival; ``transfer_ns`` (int64), own end less last arrival, negative if
@@ -86,8 +87,8 @@ def collectives(
 
         ``.attrs["matched"]`` counts selected ``communication`` events, the collectives that are
         ``matched`` on all their ranks or ``partly_matched``, and the events that are ``unmatched``
-        or of a group of one rank (``alone``); the note names missing ranks and unknown types of
-        elements.
+        or of a group of one rank (``alone``); the note names missing ranks, unknown types of
+        elements, and a drift of clocks, which the fitted clock does not correct.
         ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
         by how they were matched.
     """
@@ -95,6 +96,7 @@ def collectives(
     match = matching(traces)
     name = traces.clock if clock is None else clock
     times = arrivals(traces, match, name)
+    drift = clock_fit(traces).drift_note if name == "fitted" else ""
     kept, matched = counted(match, chosen)
     rows = np.flatnonzero(kept)
     size, algorithm, bus = _bandwidths(match, times)
@@ -126,7 +128,7 @@ def collectives(
             "group_size": match.each(match.expected)[rows],
         },
         matched=matched,
-        note=_notes(match, kept, matched, traces),
+        note=[*_notes(match, kept, matched, traces), drift if len(rows) else ""],
         copy=False,
         clock=name,
         matched_by=match.matched_by,
@@ -246,7 +248,9 @@ def _notes(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceS
     if matched["alone"]:
         parts.append(f"{matched['alone']} events are of groups of one rank")
     if matched["unmatched"]:
-        parts.append(f"{matched['unmatched']} events are on one rank only and not among the rows")
+        parts.append(
+            f"{matched['unmatched']} events match none of another rank and are not among the rows"
+        )
     if matched["partly_matched"]:
         parts.append(
             f"{matched['partly_matched']} collectives lack events of some of their ranks, which"

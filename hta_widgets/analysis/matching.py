@@ -6,14 +6,21 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate, chain, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import CommEvents, GroupName, Header, comm_events, header_of
+from hta_widgets.analysis.comm_events import (
+    TOGETHER,
+    CommEvents,
+    GroupName,
+    Header,
+    comm_events,
+    header_of,
+)
 from hta_widgets.analysis.scope import Part, Parts, host_names, over_ranks
 from hta_widgets.readers.formats import provided
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints
@@ -25,12 +32,17 @@ from hta_widgets.trace.traceset import TraceSet, most_frequent
 _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
 _CLOSE_NS = 20_000  # most leave within this time; lengths of steps differ by more
 _MIN_AGREEING = 3  # agreeing ends needed to rule out chance
+_MAX_DRIFT = 1e-4  # maximum drift between clocks
+_FEW = 0.1  # maximum share of pairs of a guessed match that cannot be of one collective
 _MAX_PAIRS = 4_000_000
 _MOST_TRIED = 1 << 20  # pairs of all shifts together, above which a sample chooses the shifts
 _SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts always tried
 _GOLDEN = 0.618033988749895
 _PRIME, _BASE = (1 << 31) - 1, 1_000_003  # of hashes of contents
-_COLUMNS = ["trace", "place", "group", "source", "target", "sequence", "content", "start", "end"]
+_COLUMNS = [
+    "trace", "place", "group", "source", "target", "sequence", "content", "start", "end",
+    "together",
+]  # fmt: skip
 #: Position of an event without a match.
 MISSING = int(np.iinfo(np.int64).min)
 
@@ -110,7 +122,8 @@ def matching(traces: TraceSet) -> Matching:
     Collectives are matched by process group, then by sequence number where files have them, else
     by order within the group, shifted to where names and sizes agree (`aligned`).
     Sends and receives are matched within each pair of ranks. Kernels that name no group are
-    grouped by device stream, and matched only as far as their ends agree.
+    grouped by device stream, and by the listed groups that their times allow, and matched only as
+    far as their ends agree and none ends before another begins.
     """
     # The memoized result does not depend on the clock; its ranks are replaced by the set's.
     return replace(_matched(traces), traces=list(traces.values()), executor=traces.executor)
@@ -252,6 +265,7 @@ def _events_of_all(
             "content": np.array(codes, dtype=np.int64)[one.content_code],
             "start": one.start_ns + recorded_shift(trace),
             "end": one.end_ns + recorded_shift(trace),
+            "together": _leave_together(one),
         }
         blocks.append(pd.DataFrame(columns))
     table = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame(columns=_COLUMNS)
@@ -264,18 +278,50 @@ def _events_of_all(
 def _by_order(of_lane: pd.DataFrame, *, sure: bool) -> Ints:
     """Assign slots by order, contents and times, aligned with the rank that has most events."""
     ranks = [
-        (own["content"].to_numpy(), own["end"].to_numpy()) for _, own in of_lane.groupby("trace")
+        _Sequence(*(own[name].to_numpy() for name in _Sequence._fields))
+        for _, own in of_lane.groupby("trace")
     ]
-    most = max(ranks, key=lambda own: len(own[0]))
+    most = max(ranks, key=lambda own: len(own.end))
     return np.concatenate(
-        [
-            np.arange(len(own[0])) if own is most else aligned(*most, *own, sure=sure)
-            for own in ranks
-        ]
+        [np.arange(len(own.end)) if own is most else _placed(most, own, sure=sure) for own in ranks]
     )
 
 
 # --- alignment by order and time ------------------------------------------------------------------
+
+
+class _Sequence(NamedTuple):
+    """The events of one rank in a sequence of collectives."""
+
+    content: Ints
+    start: Ints
+    end: Ints
+    together: Bools
+
+
+def _leave_together(events: CommEvents) -> Bools:
+    """Return whether each event ends only after all ranks have arrived."""
+    together: Bools = np.isin(events.operation, TOGETHER) & (events.early == 0)
+    return together
+
+
+def _placed(most: _Sequence, own: _Sequence, *, sure: bool) -> Ints:
+    """Return for each of a rank's events its position in the longest sequence."""
+    place = aligned(most.content, most.end, own.content, own.end, sure=sure)
+    mine = np.flatnonzero((place >= 0) & (place < len(most.end)))
+    if sure or not len(mine):
+        return place
+    # No event of a collective ends before another one of it begins, on clocks that drift.
+    there = place[mine]
+    apart = own.end[mine] - most.end[there]
+    middle, at = np.median(apart), np.median(own.end[mine])
+    slack = _CLOSE_NS + _MAX_DRIFT * np.abs(own.end[mine] - at)
+    early = np.maximum(
+        most.start[there] - (own.end[mine] - middle), own.start[mine] - middle - most.end[there]
+    )
+    impossible = (early > slack) & own.together[mine] & most.together[there]
+    place[mine[impossible] if impossible.mean() <= _FEW else slice(None)] = MISSING
+    return place
 
 
 def aligned(
@@ -434,12 +480,14 @@ def identified(
         for key, names in by_members.items()
     }
     streams = _stream_numbers(events)
+    listed = _groups_of_streams(traces, events, headers, copies, streams)
     numbers: dict[Hashable, int] = {}
     identities: list[tuple[GroupName, int]] = []
     keys = []
     for t, one in enumerate(events):
         mine = []
-        for group in one.groups:
+        for each in one.groups:
+            group = replace(each, ranks=listed[t].get(each.stream, each.ranks))
             members = _members_key(group, copies[t])
             identity: Hashable = group.name
             if group.stream >= 0:
@@ -470,7 +518,7 @@ def _copies(traces: Sequence[Trace]) -> list[int]:
 
 def _members_key(group: GroupName, copy: int) -> Hashable:
     if group.stream >= 0:
-        return ("stream", copy)
+        return ("stream", group.ranks, copy)
     # Use the event's list: not every file has a header that completes long lists.
     return (_numerals(group.listed) or group.ranks, group.size, copy)
 
@@ -490,6 +538,54 @@ def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
     ]
 
 
+def _groups_of_streams(
+    traces: Sequence[Trace],
+    events: Sequence[CommEvents],
+    headers: Sequence[Header],
+    copies: Sequence[int],
+    streams: Sequence[dict[int, int]],
+) -> list[dict[int, tuple[int, ...]]]:
+    """Return by trace the ranks of streams without a group, where headers and times decide them."""
+    # A stream serves one group. Of the groups that the header lists, it is the largest whose ranks'
+    # events can be those of the same collectives. If it is that of all ranks, or two groups that do
+    # not contain each other are possible, it stays open.
+    contents: dict[Hashable, int] = {}
+    place = {(copies[t], stated_rank(trace)): t for t, trace in enumerate(traces)}
+
+    @cache
+    def sequence(t: int, identity: int) -> _Sequence:
+        one = events[t]
+        mine = np.array([streams[t].get(group.stream) == identity for group in one.groups], bool)
+        rows = np.flatnonzero(mine[one.group])
+        codes = [contents.setdefault(item, len(contents)) for item in one.content]
+        return _Sequence(
+            np.array(codes, dtype=np.int64)[one.content_code[rows]],
+            one.start_ns[rows] + recorded_shift(traces[t]),
+            one.end_ns[rows] + recorded_shift(traces[t]),
+            _leave_together(one)[rows],
+        )
+
+    @cache
+    def is_possible(ranks: tuple[int, ...], copy: int, identity: int) -> bool:
+        loaded = [place[copy, rank] for rank in ranks if (copy, rank) in place]
+        own = [one for t in loaded if len((one := sequence(t, identity)).end)]
+        most = max(own, key=lambda one: len(one.end))
+        return all(np.mean(_placed(most, one, sure=False) != MISSING) >= 0.5 for one in own)
+
+    found: list[dict[int, tuple[int, ...]]] = []
+    for trace, header, copy, of_stream in zip(traces, headers, copies, streams, strict=True):
+        rank = stated_rank(trace)
+        groups = {one.ranks for one in header.groups if rank in one.ranks and len(one.ranks) > 1}
+        found.append({})
+        for stream, identity in of_stream.items() if len(groups) > 1 else ():
+            possible = [ranks for ranks in groups if is_possible(ranks, copy, identity)]
+            largest = max(possible, key=len, default=())
+            is_whole = len(largest) == header.world_size
+            if not is_whole and all(set(ranks) <= set(largest) for ranks in possible):
+                found[-1][stream] = largest
+    return found
+
+
 def _labelled(identities: list[tuple[GroupName, int]], headers: Sequence[Header]) -> list[Group]:
     names = Counter((group.name, copy) for group, copy in identities if group.stream < 0)
     groups: list[Group] = []
@@ -498,7 +594,8 @@ def _labelled(identities: list[tuple[GroupName, int]], headers: Sequence[Header]
     for group, copy in identities:
         label, size, ranks = group.name, group.size, group.ranks
         if group.stream >= 0:
-            label, size = f"stream {group.stream}", world
+            label = f"stream {group.stream} {list(ranks) or ''}".strip()
+            size = len(ranks) or world
         else:
             if not ranks and size == world > 0:
                 ranks = tuple(range(size))

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.stragglers import judgement
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
@@ -66,6 +67,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
     note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
     return {
         "format": traces.format,
+        "clock": traces.clock,
         "events": sum(len(trace) for trace in traces.values()),
         "start_ns": int(traces.start_ns),
         "end_ns": int(traces.end_ns),
@@ -190,11 +192,14 @@ def _load(options: argparse.Namespace) -> TraceSet:
 def summary(options: argparse.Namespace) -> None:
     """Print the main findings of a job, one line per rank, stragglers and problems."""
     traces = _load(options)
+    if clock_fit(traces).is_needed:  # as in views
+        traces = traces.with_clock("fitted")
     found = job_summary(traces)
     if options.json:
         print(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        print(repr(traces).strip("<>"), *summary_lines(found), sep="\n")
+        clock = " · on the fitted clock" if traces.clock == "fitted" else ""
+        print(repr(traces).strip("<>") + clock, *summary_lines(found), sep="\n")
 
 
 def export(options: argparse.Namespace) -> None:

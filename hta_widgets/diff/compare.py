@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.clusters import rank_clusters
 from hta_widgets.analysis.diff_ops import Side, parts_of
 from hta_widgets.analysis.scope import Part
@@ -557,6 +558,9 @@ def _cautions(diff: Comparison) -> list[Caution]:
         add("rank", f"{reason}: {_listed(renamed)}")
     found += [Caution("steps", text) for text in _about_steps(diff)]
     differ("clock", "different clocks:", before.traces.clock, after.traces.clock)
+    for side in diff.sides:
+        if drift := clock_fit(side.traces).drift_note:
+            add("clock", f"{side.label}: {drift}")
     finest = [max(p.trace.resolution_ns for p in side.parts.values()) for side in diff.sides]
     differ("resolution", "times are as fine as", f"{finest[0]} ns", f"{finest[1]} ns")
     stacks = [_has_stacks(side) for side in diff.sides]

@@ -116,7 +116,7 @@ def text_of(parts: list[Piece]) -> str:
 
 @dataclass(frozen=True)
 class RunTimes:
-    """Times of the ranks with device work, added up."""
+    """Times of the ranks with device work, added up; the run is on the fitted clock."""
 
     start_ns: int
     run_ns: int
@@ -147,7 +147,7 @@ def run_times(traces: TraceSet) -> RunTimes:
     """Add up how the devices of a job spend the run."""
     frame = analysis.temporal_breakdown(traces)
     # The run includes the profiler's own span if the files have it, as in the timeline.
-    start_ns, end_ns = traces.span_ns
+    start_ns, end_ns = traces.with_clock(CLOCK).span_ns
     run_ns = max(end_ns - start_ns, 1)
     waits = analysis.exposed_waits(traces, clock=CLOCK)
     idle = analysis.device_idle_breakdown(traces)

@@ -7,6 +7,7 @@ import sys
 import webbrowser
 
 import pytest
+from support.small import nccl, write
 
 import hta_widgets as hw
 from hta_widgets import cli
@@ -128,6 +129,19 @@ def test_summary_of_profiles_names_a_straggler_without_a_contradiction(tmp_path,
     rank = json.loads(capsys.readouterr().out)["ranks"][0]
     assert rank["start_ns"] is None
     assert 0 < rank["comm_s"] < rank["elapsed_s"]
+
+
+def test_summary_is_on_the_clock_that_views_draw(tmp_path, capsys):
+    ranks = [
+        [nccl(k * 9_000 + off, k * 9_000 + off + 8_000) for k in range(3)] for off in (0, 50_000)
+    ]
+    folder = str(write(tmp_path, *ranks))
+    assert cli.main(["summary", folder]) == 0
+    # Recorded times end at 76 µs.
+    assert "0.026 ms · complete · on the fitted clock" in capsys.readouterr().out
+    assert cli.main(["summary", folder, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["clock"], found["end_ns"] - found["start_ns"]) == ("fitted", 26_000)
 
 
 def test_summary_tells_problems(tmp_path, capsys):

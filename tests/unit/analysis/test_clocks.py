@@ -6,6 +6,7 @@ from support.collective_job import US, collective
 from support.small import load
 
 import hta_widgets as hw
+import hta_widgets.diff
 from hta_widgets.analysis import clock_offsets, collectives
 from hta_widgets.analysis.clocks import clock_fit
 
@@ -98,6 +99,55 @@ def test_drift_of_long_traces_is_stated(tmp_path):
     traces = load(tmp_path, *ranks)
     # Each against the other.
     assert clock_offsets(traces).drift_ppm.tolist() == pytest.approx([-20, 20], rel=0.01)
+    # 20 ppm of the 3.9 s from the first end to the last.
+    note = collectives(traces, clock="fitted").attrs["note"].replace("\u202f", " ")
+    assert note.startswith("clocks drift by up to 20 ppm, 78.0 µs over the collectives")
+    assert clock_fit(traces).drift_ns.tolist() == pytest.approx([78_000, 78_000], rel=0.001)
+    cautions = hta_widgets.diff.compare(traces, traces.subset(ranks=[0])).cautions
+    (caution,) = [one.text for one in cautions if one.kind == "clock"]
+    assert "clocks drift by up to 20 ppm" in caution
+
+
+def test_ends_that_scatter_are_no_drift(tmp_path):
+    ends = np.arange(1, 41) * 100_000_000
+    rng = np.random.default_rng(1)
+    ranks = [
+        [collective(end - 50_000, end, seq=k) for k, end in enumerate(each.tolist())]
+        for each in (ends, ends + rng.integers(-10_000, 10_000, 40))
+    ]
+    traces = load(tmp_path, *ranks)
+    assert clock_offsets(traces).drift_ppm.notna().all()
+    assert clock_fit(traces).drift_ns.tolist() == [0, 0]
+    assert collectives(traces, clock="fitted").attrs.get("note", "") == ""
+
+
+# Each rank is compared with the median of the others: of three ranks, of which one is off, the
+# other two are compared with the middle between a right clock and that one.
+@pytest.mark.parametrize(
+    ("off", "apart"),
+    [
+        ([0, 1], [-1, 1]),
+        ([0, 0, 1], [-0.5, -0.5, 1]),
+        ([0, 0, 0, 1], [0, 0, 0, 1]),
+        ([0, 0, 1, 1], [-1, -1, 1, 1]),
+        ([0, 1, 0, 0, 0, 0, -1, 0], [0, 1, 0, 0, 0, 0, -1, 0]),
+    ],
+)
+def test_each_rank_is_compared_with_the_median_of_the_others(tmp_path, off, apart):
+    skewed = clock_offsets(job(tmp_path, [list(range(len(off)))], [400 * one for one in off]))
+    assert skewed.offset_ns.tolist() == [400 * US * one for one in off]
+    assert skewed.recorded_residual_ns.tolist() == [400 * US * abs(one) for one in apart]
+    assert skewed.residual_ns.tolist() == [0] * len(off)
+    ends = np.arange(1, 41) * 100_000_000  # over four seconds
+    ranks = [
+        [
+            collective(end - 5_000, end, ranks=tuple(range(len(off))), seq=k)
+            for k, end in enumerate((ends + one * ends // 50_000).tolist())  # 20 ppm
+        ]
+        for one in off
+    ]
+    drifting = clock_offsets(load(tmp_path, *ranks))
+    assert drifting.drift_ppm.tolist() == pytest.approx([20 * one for one in apart], rel=0.001)
 
 
 def test_with_clock_moves_ranks_and_back(tmp_path):

@@ -197,7 +197,7 @@ def test_sequence_numbers_decide(tmp_path):
     frame = collectives(traces)
     assert members(frame) == [[(0, 200), (1, 207)], [(0, 400), (1, 407)]]
     assert frame.attrs["matched"]["unmatched"] == 3
-    assert "3 events are on one rank only" in frame.attrs["note"]
+    assert "3 events match none of another rank" in frame.attrs["note"]
     assert frame.attrs["matched_by"] == {"sequence_number": 2, "order_and_time": 0}
 
 
@@ -252,6 +252,57 @@ def test_without_numbers_and_with_gaps_times_decide(tmp_path):
     assert len(frame) == 0
     assert frame.attrs["matched"]["unmatched"] == 8
     assert "8 events" in frame.attrs["note"]
+
+
+def tensor_parallel(pace, late):
+    """Two steps of a rank, in µs: six all-reduces of its pair, `pace` apart, and one of all."""
+    return [
+        nccl((step + k * pace + late) * US, (step + k * pace + 100) * US)
+        for step in (0, 20_000)
+        for k in range(6)
+    ] + [nccl((step + 15_000) * US, (step + 15_200) * US, stream=24) for step in (0, 20_000)]
+
+
+#: Ranks 2 and 3 are slower; in each pair the second arrives 10 µs later.
+PAIRS = [tensor_parallel(pace, late) for pace in (1_000, 1_600) for late in (0, 10)]
+
+
+def test_the_headers_groups_and_the_times_say_whose_a_stream_is(tmp_path):
+    def config(rank):
+        ranks = [[0, 1, 2, 3], [rank & 2, rank | 1], [rank & 1, rank | 2]]
+        return [{"pg_name": str(k), "ranks": sorted(set(one))} for k, one in enumerate(ranks)]
+
+    assert config(1)[1:] == [{"pg_name": "1", "ranks": [0, 1]}, {"pg_name": "2", "ranks": [1, 3]}]
+    traces = write(tmp_path, 4, {rank: (config(rank), one) for rank, one in enumerate(PAIRS)})
+    frame = collectives(traces)
+    found = frame.groupby("group", observed=True).collective.nunique().to_dict()
+    assert found == {"stream 20 [0, 1]": 12, "stream 20 [2, 3]": 12, "stream 24": 2}
+    pairs = frame[frame.group != "stream 24"]
+    assert pairs.groupby("rank").last_rank.unique().tolist() == [[1], [1], [3], [3]]
+    assert pairs.groupby("rank").wait_ns.unique().tolist() == [[10_000], [0], [10_000], [0]]
+    assert set(pairs.transfer_ns) == {90_000}
+    assert set(pairs.group_size) == {2}
+    assert frame.attrs["matched"]["unmatched"] == 0
+
+
+def test_events_that_end_before_others_begin_are_not_of_one_collective(tmp_path):
+    frame = collectives(load(tmp_path, *PAIRS))
+    by_stream = frame.groupby("group", observed=True)
+    assert by_stream.collective.nunique().to_dict() == {"stream 20": 12, "stream 24": 2}
+    assert set(frame[frame.group == "stream 20"]["rank"]) == {0, 1}
+    assert frame.transfer_ns.min() == 90_000
+    # Those of ranks 2 and 3.
+    assert frame.attrs["matched"]["unmatched"] == 24
+    assert "24 events match none of another rank" in frame.attrs["note"]
+    # A single one of twenty does not make the others wrong.
+    ends = [k * 1_000 + k * k * 10 for k in range(20)]
+    first, second = (
+        [nccl((end - 50) * US, end * US) for end in own]
+        for own in (ends, [*ends[:7], ends[7] + 300, *ends[8:]])
+    )
+    frame = collectives(load(tmp_path, first, second))
+    assert frame.groupby("rank").size().tolist() == [19, 19]
+    assert frame.attrs["matched"]["unmatched"] == 2
 
 
 def test_ranks_of_equally_many_collectives_match_in_order_on_any_clock(tmp_path):
@@ -384,7 +435,7 @@ def test_selections_pick_rows_of_whole_collectives(tmp_path):
 @pytest.mark.parametrize(
     ("events", "counts", "note"),
     [
-        ([one(10, 50)], {"unmatched": 1, "alone": 0}, "1 events are on one rank only"),
+        ([one(10, 50)], {"unmatched": 1, "alone": 0}, "1 events match none of another rank"),
         ([one(10, 50, ranks=(0,))], {"unmatched": 0, "alone": 1}, ""),
     ],
 )

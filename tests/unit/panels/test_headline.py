@@ -11,7 +11,7 @@ from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.headline import headline
+from hta_widgets.panels.headline import headline, run_times
 
 THIN = "\u202f"
 
@@ -163,6 +163,26 @@ def test_a_device_without_work_at_either_end(tmp_path):
         "No single cause stands out: compute 100 %. The GPU span is 10.0 µs:"
         " 90 % of the run of 100 µs lies before the first work or after the last."
     )
+
+
+def test_clocks_that_differ_do_not_lengthen_the_run(tmp_path):
+    # Each rank works 90 µs without a gap, together with the others; its clock is off.
+    ranks = [
+        [
+            one
+            for start in range(off, off + 90_000, 30_000)
+            for one in (
+                small.kernel(start, start + 20_000),
+                small.nccl(start + 20_000, start + 30_000),
+            )
+        ]
+        for off in (50_000, 100_000, 0, 50_000)
+    ]
+    traces = small.read(small.write(tmp_path, *ranks))
+    assert traces.span_ns == (0, 190_000)
+    assert run_times(traces).run_ns == 90_000
+    assert "of the run" not in said(traces)
+    assert said(traces.with_clock("fitted")) == said(traces)
 
 
 def test_device_work_that_takes_no_time(tmp_path):
