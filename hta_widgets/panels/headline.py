@@ -453,7 +453,7 @@ def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
     if calls == 1 and most == work:
         # All work is one call, which cannot stand out.
         return None
-    short = short_name(name)
+    short = short_name(name).strip() or "Work without a name"
     part = f"{share(most / work)} of {_device(times)} work"
     text = f"{short} takes {part}, in {plural(calls, 'call')}."
     return Finding(

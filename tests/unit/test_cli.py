@@ -7,6 +7,7 @@ import sys
 import webbrowser
 
 import pytest
+from support import small
 
 import hta_widgets as hw
 from hta_widgets import cli
@@ -137,6 +138,35 @@ def test_summary_tells_problems(tmp_path, capsys):
     assert cli.main(["summary", str(path)]) == 0
     out = capsys.readouterr().out
     assert "truncated: 1" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a\nb\t\x1b[31m\x9b1m\u202e", r"a\u000ab\u0009\u001b[31m\u009b1m\u202e"),
+        ("x" * 10_000, "x" * 100 + "…" + "x" * 20),
+        ("x" * 899, "x" * 899),
+        ("", "Work without a name"),
+    ],
+)
+def test_names_in_a_terminal(tmp_path, capsys, name, shown):
+    """A kernel of 600 µs of 800: names are escaped, shortened, and never empty."""
+    small.write(
+        tmp_path, [small.kernel(0, 600_000, name=name), small.kernel(600_000, 800_000, name="b")]
+    )
+    assert cli.main(["summary", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[2] == f"{shown} takes 75\u202f% of GPU work, in 1 call."
+    assert cli.main(["summary", "--json", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert set(out) <= {"\n", "\u202f"} | {char for char in out if char.isprintable()}
+    text = json.loads(out)["headline"][0]
+    assert text.startswith(name or "Work without a name")
+
+
+def test_an_error_does_not_change_the_terminal(capsys):
+    assert cli.main(["summary", "no\x1b[31m\udc80"]) == 2
+    assert r"no\u001b[31m\udc80" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["[]", '{"traceEvents": []}'])
