@@ -21,7 +21,7 @@ from hta_widgets.trace.arrays import Bools
 from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.memo import walked
-from hta_widgets.trace.names import short_name
+from hta_widgets.trace.names import short_name, told_apart
 from hta_widgets.trace.query import Clauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -453,9 +453,10 @@ def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
     if calls == 1 and most == work:
         # All work is one call, which cannot stand out.
         return None
-    short = short_name(name).strip() or "Work without a name"
+    names = list(spent.index)
+    short = dict(zip(names, told_apart(list(map(short_name, names)), names), strict=True))[name]
     part = f"{share(most / work)} of {_device(times)} work"
-    text = f"{short} takes {part}, in {plural(calls, 'call')}."
+    text = f"{short.strip() or 'Work without a name'} takes {part}, in {plural(calls, 'call')}."
     return Finding(
         "kernel",
         min(most / times.all_ns, 1.0),

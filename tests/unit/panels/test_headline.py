@@ -129,6 +129,16 @@ def test_nothing_stands_out(tmp_path):
     assert headline(traces).findings == []
 
 
+def test_a_kernel_is_told_apart_from_another_of_its_short_name(tmp_path):
+    """Both are `gemm bf16`, and take 600 and 400 of 1,000 ns."""
+    names = ("sm90_xmma_gemm_bf16_bwd", "sm90_xmma_gemm_bf16")
+    traces = small.load(
+        tmp_path,
+        [small.kernel(0, 600, name=names[0]), small.kernel(600, 1000, name=names[1])],
+    )
+    assert "gemm bf16 (sm90_xmma_gemm_bf16_bwd) takes 60 % of GPU work, in 1 call." in said(traces)
+
+
 def test_one_kernel(tmp_path):
     traces = small.load(tmp_path, [*names(5, 10_000), small.kernel(51_000, 101_000, name="gemm")])
     found = headline(traces)
