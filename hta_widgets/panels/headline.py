@@ -131,6 +131,8 @@ class RunTimes:
     idle_ns: int
     idle_by_cause: dict[str, int]
     is_gpu: bool
+    exposed_by_rank: dict[int, int]
+    idle_by_rank: dict[int, int]
 
     @property
     def ranks(self) -> list[int]:
@@ -152,10 +154,14 @@ def run_times(traces: TraceSet) -> RunTimes:
     waits = analysis.exposed_waits(traces, clock=CLOCK)
     idle = analysis.device_idle_breakdown(traces)
     causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
+
+    def by_rank(name: str) -> dict[int, int]:
+        return dict(zip(frame["rank"].tolist(), frame[name].tolist(), strict=True))
+
     return RunTimes(
         start_ns,
         run_ns,
-        dict(zip(frame["rank"].tolist(), frame["span_ns"].tolist(), strict=True)),
+        by_rank("span_ns"),
         int(frame["busy_ns"].sum()),
         int(frame["compute_ns"].sum()),
         int(frame["exposed_communication_ns"].sum()),
@@ -165,6 +171,8 @@ def run_times(traces: TraceSet) -> RunTimes:
         int(frame["idle_ns"].sum()),
         {str(cause): int(spent) for cause, spent in causes.items()},
         all(_NO_GPU.isdisjoint(trace.table.categories.values) for trace in traces.values()),
+        by_rank("exposed_communication_ns"),
+        by_rank("idle_ns"),
     )
 
 
@@ -317,6 +325,19 @@ def _span(times: RunTimes) -> str:
     return f"each rank's {_device(times)} span" if len(times.ranks) > 1 else "its span"
 
 
+def _part_of_span(spent: dict[int, int], times: RunTimes) -> str:
+    """Return the share of the spans, as a mean if ranks differ, and the rank that has most of it."""
+    spent_ns = sum(spent.values())
+    text = f"{share(spent_ns / times.all_ns)} of {_span(times)}"
+    shares = {rank: ns / max(times.span_ns[rank], 1) for rank, ns in spent.items()}
+    if max(shares.values()) - min(shares.values()) >= LEAST_SHARE:
+        text += " on average"
+        most = max(spent, key=spent.__getitem__)
+        if len(spent) >= LEAST_RANKS and 2 * spent[most] > spent_ns:
+            text += f", most of it on rank {most} ({share(shares[most])} of its span)"
+    return text
+
+
 def _over(over: float, whose: str) -> str:
     """Return how much longer than `whose` something takes: as a share, or as a factor from 2 on."""
     return f"{1 + over:.1f} times {whose}" if over >= 1 else f"{share(over)} over {whose}"
@@ -404,10 +425,8 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
             label,
             selection,
         )
-    text = (
-        f"{_devices(times)} communicating {share(spent / times.all_ns)} of {_span(times)} with no"
-        f" compute to hide it, {duration(spent / len(times.ranks))}"
-    )
+    text = f"{_devices(times)} communicating {_part_of_span(times.exposed_by_rank, times)} with no"
+    text += f" compute to hide it, {duration(spent / len(times.ranks))}"
     if len(times.ranks) > 1:
         text += " a rank"
     if waits >= LEAST_SHARE * times.all_ns:
@@ -418,7 +437,7 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
 def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
     if not times.idle_ns:
         return None
-    text = f"{_devices(times)} idle {share(times.idle_ns / times.all_ns)} of {_span(times)}"
+    text = f"{_devices(times)} idle {_part_of_span(times.idle_by_rank, times)}"
     causes = {name: spent for name, spent in times.idle_by_cause.items() if spent > 0}
     on_host = {name: spent for name, spent in causes.items() if name.startswith("host_")}
     causes["host_wait"] = sum(on_host.values())
