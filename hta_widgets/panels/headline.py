@@ -18,6 +18,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import count, duration, plural, share
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.trace.arrays import Bools
+from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.memo import walked
@@ -447,14 +448,30 @@ def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
     if cause == "host_wait" and 2 * on_host[most] >= spent:
         cause, spent = most, on_host[most]
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
-    text += f"; for {share(spent / times.idle_ns)} of that, {meaning}"
     gaps = analysis.device_idle_gaps(traces, top=1)
     selection = Selection(ranks=tuple(times.ranks))
     if len(gaps):
         gap = gaps.iloc[0]
-        start = int(gap["start_ns"])
-        selection = Selection(start, start + int(gap["dur_ns"]), (int(gap["rank"]),))
+        start, rank = int(gap["start_ns"]), int(gap["rank"])
+        selection = Selection(start, start + int(gap["dur_ns"]), (rank,))
+        within = _range_around(traces[rank], start, int(gap["dur_ns"]))
+        if within and cause == gap["idle_category"] == "host_nothing":
+            meaning = f"{_HOST_WAIT}; most of the longest gap is within the range {within}"
+    text += f"; for {share(spent / times.idle_ns)} of that, {meaning}"
     return Finding("idle", times.idle_ns / times.all_ns, [f"{text}."], "Longest gap", selection)
+
+
+def _range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
+    """Return the name of the host's range, no step, whose time is mostly a gap's; "" for none."""
+    table, low = trace.table, start_ns - trace.shift_ns
+    rows = np.flatnonzero((table.kind == KINDS.index("annotation")) & (table.stream < 0))
+    rows = rows[step_numbers(table.names.values)[table.name[rows]] < 0]
+    start, lasting = table.start_ns[rows], table.dur_ns[rows]
+    inside = np.minimum(start + lasting, low + dur_ns) - np.maximum(start, low)
+    rows = rows[2 * inside > np.maximum(lasting, dur_ns)]
+    if not len(rows):
+        return ""
+    return short_name(table.names[int(table.name[rows[table.dur_ns[rows].argmin()]])])
 
 
 def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:

@@ -165,6 +165,23 @@ def test_an_idle_device_and_what_for(tmp_path):
     assert shown.ranks == (0,)
 
 
+def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):
+    """The gap, 10 to 90 µs, is most of the range `save`, and within a step and a longer range."""
+
+    def text(*ranges):
+        calls = [small.call(1_000, 1_100, 1), small.call(89_000, 89_500, 2)]
+        work = [small.kernel(1_000, 10_000, launch=1), small.kernel(90_000, 100_000, launch=2)]
+        events = [small.event("user_annotation", *one, pid=10) for one in ranges]
+        return said(small.load(tmp_path, [*calls, *work, *events]))
+
+    step, train = ("ProfilerStep#1", 0, 100_000), ("train", 0, 200_000)
+    named = "the host has not launched the next work yet; most of the longest gap is within the"
+    assert f"{named} range save." in text(step, train, ("save", 12_000, 80_000))
+    unknown = "the host has not launched the next work yet, and the files do not hold what it does."
+    assert unknown in text(step, train)  # the gap is not most of the range's 200 µs
+    assert unknown in text(step, ("save", 12_000, 52_000))  # 40 of 80 µs are not most of it
+
+
 def test_the_rank_that_idles_is_named(tmp_path):
     """Spans of 100 µs: rank 1 idles 80 µs, the three others 2 µs each, 21.5 % on average."""
     even = [small.kernel(1_000, 50_000), small.kernel(52_000, 101_000)]
