@@ -50,6 +50,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
     main, late = headline(traces), judgement(traces)
     stragglers = analysis.stragglers(traces)
     ranks = traces.summary()[list(_FILE)].to_dict("records")
+    start_ns, end_ns = traces.span_ns
     for rank in ranks:  # profiles have no events
         rank |= {name: None for name in ("start_ns", "end_ns") if rank[name] < 0}
     parts: list[tuple[pd.DataFrame, tuple[str, ...]]] = [
@@ -68,8 +69,8 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
     return {
         "format": traces.format,
         "events": sum(len(trace) for trace in traces.values()),
-        "start_ns": int(traces.start_ns),
-        "end_ns": int(traces.end_ns),
+        "start_ns": int(start_ns),
+        "end_ns": int(end_ns),
         "headline": [text_of(parts) for parts in (main.text_parts, *main.sentences) if parts],
         "ranks": [_plain(rank) for rank in ranks],
         "stragglers": [

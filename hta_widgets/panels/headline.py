@@ -327,7 +327,7 @@ def _span(times: RunTimes) -> str:
 
 
 def _part_of_span(spent: dict[int, int], times: RunTimes) -> str:
-    """Return the share of the spans, as a mean if ranks differ, and the rank that has most of it."""
+    """Return the share of spans, as a mean if ranks differ, and the rank that has most of it."""
     spent_ns = sum(spent.values())
     text = f"{share(spent_ns / times.all_ns)} of {_span(times)}"
     shares = {rank: ns / max(times.span_ns[rank], 1) for rank, ns in spent.items()}

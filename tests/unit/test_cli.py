@@ -164,6 +164,31 @@ def test_names_in_a_terminal(tmp_path, capsys, name, shown):
     assert text.startswith(name or "Work without a name")
 
 
+def test_a_rank_of_an_exported_window_is_as_long_as_the_window(tmp_path, capsys):
+    """The operator, 0 to 9 ms, encloses the window 2 to 6 ms; rank 1 works until 5 ms only."""
+    around = small.event("cpu_op", "around", 0, 9_000_000, pid=10)
+    folder = tmp_path / "job"
+    folder.mkdir()
+    small.write(
+        folder,
+        [around, small.kernel(1_000_000, 8_000_000)],
+        [small.kernel(0, 1_000_000), small.kernel(3_000_000, 5_000_000)],
+    )
+    part = tmp_path / "part.json"
+    hw.export_trace(hw.load(folder), part, hw.load(folder).select(start_ns="2ms", end_ns="6ms"))
+    traces = hw.load(part)
+    assert "4.000 ms" in repr(traces)
+    assert "4.000 ms" in repr(traces[0])
+    low = traces.window_ns[0]
+    assert traces.summary()[["start_ns", "end_ns"]].to_numpy().tolist() == [
+        [low, low + 4_000_000],
+        [low + 1_000_000, low + 3_000_000],
+    ]
+    assert cli.main(["summary", str(part)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[4] for row in rows if row[:1] in (["0"], ["1"])] == ["4.000", "2.000"]
+
+
 def test_an_error_does_not_change_the_terminal(capsys):
     assert cli.main(["summary", "no\x1b[31m\udc80"]) == 2
     assert r"no\u001b[31m\udc80" in capsys.readouterr().err
