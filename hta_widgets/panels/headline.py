@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import Judgement, judgement
@@ -15,7 +16,7 @@ from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import count, duration, plural, share
+from hta_widgets.text import count, duration, number_runs, plural, run_text, share
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.trace.arrays import Bools
 from hta_widgets.trace.build import step_numbers
@@ -241,9 +242,10 @@ def headline(traces: TraceSet) -> Headline:
     are of each rank's span, from its first device work to its last. Findings below 2 % of the spans
     of all ranks are left out, except for ranks that others wait for; a finding with less than a
     tenth of another one comes after it. Further sentences are in order of time. Without a finding,
-    the headline lists how time is spent. A last sentence gives the part of the run before and after
-    the spans, if it is large. For files without device work, the facts are communication on the
-    host and the operator with most time of its own, as shares of the run.
+    the headline lists how time is spent. Last sentences give the part of the run before and after
+    the spans, if it is large, and the ranks that lack steps of others. For files without device
+    work, the facts are communication on the host and the operator with most time of its own, as
+    shares of the run.
     """
     of_format = _of_formats(traces)
     if of_format is not None:
@@ -272,11 +274,14 @@ def headline(traces: TraceSet) -> Headline:
     if last := _last(traces, times, judged):
         sentences.insert(0 if late is None else 1, last)
     ordered = ([first] if first else []) + rest
-    step = _slowest_step(traces)
+    steps = analysis.step_times(traces)
+    step = _slowest_step(steps)
     if step is not None:
         ordered.append(step)
         sentences += [step.parts] if step.share >= LEAST_OVER_SHARE else []
     sentences = [*sentences[:MOST_SENTENCES], *_around(times)]
+    if traces.window_ns is None:  # an export's window cuts steps anyway
+        sentences += _lacking_steps(steps, times)
     return Headline(first.parts if first else _nothing(times), sentences, ordered)
 
 
@@ -502,9 +507,8 @@ def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
     )
 
 
-def _slowest_step(traces: TraceSet) -> Finding | None:
+def _slowest_step(frame: pd.DataFrame) -> Finding | None:
     """Return the step that takes longest, for a button; None if steps are even."""
-    frame = analysis.step_times(traces)
     frame = frame[frame["dur_deviation_ns"].notna()]
     steps = frame["step"].nunique()
     if steps <= 1:
@@ -535,6 +539,28 @@ def _around(times: RunTimes) -> list[list[Piece]]:
     whole = f"{whose} {_device(times)} span is {duration(times.all_ns / len(times.ranks))}{mean}"
     run = f"{share(around)} of the run of {duration(times.run_ns)}"
     return [[f"{whole}: {run} lies before the first work or after the last."]]
+
+
+def _lacking_steps(frame: pd.DataFrame, times: RunTimes) -> list[list[Piece]]:
+    """Return which ranks lack steps that others have."""
+    known = set(frame["step"].tolist())
+    lacking: dict[tuple[int, ...], list[int]] = {}
+    for rank in times.ranks:
+        steps = tuple(sorted(set(frame.loc[frame["rank"] == rank, "step"].tolist())))
+        if len(steps) < len(known):
+            lacking.setdefault(steps, []).append(rank)
+    texts = []
+    for steps, ranks in list(lacking.items())[:MOST_SENTENCES]:
+        who = f"rank {ranks[0]} has" if len(ranks) == 1 else f"ranks {_runs(ranks)} have"
+        own = f" ({_runs(steps)})" if steps else ""
+        texts.append(f"{who} {len(steps)} of {plural(len(known), 'step')}{own}")
+    text = "; ".join([*texts, *["others lack other steps"] * (len(lacking) > len(texts))])
+    return [[f"{text[:1].upper()}{text[1:]}."]] if text else []
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    runs = [run_text(run) for run in number_runs(numbers)]
+    return ", ".join([*runs[:3], *["…"] * (len(runs) > 3)])
 
 
 def _nothing(times: RunTimes) -> list[Piece]:

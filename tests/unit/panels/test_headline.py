@@ -165,6 +165,28 @@ def test_an_idle_device_and_what_for(tmp_path):
     assert shown.ranks == (0,)
 
 
+def test_ranks_that_lack_steps_are_named(tmp_path):
+    """Five steps; ranks 1 and 2 stop after the third, rank 4 has all but the first."""
+
+    def rank(*steps):
+        return [
+            one
+            for n in steps
+            for one in (
+                small.event("user_annotation", f"ProfilerStep#{n}", n * 1000, n * 1000 + 900),
+                small.kernel(n * 1000, n * 1000 + 900),
+            )
+        ]
+
+    all_of_them = rank(2, 3, 4, 5, 6)
+    ranks = [all_of_them, *[rank(2, 3, 4)] * 2, all_of_them, rank(3, 4, 5, 6)]
+    text = "Ranks 1, 2 have 3 of 5 steps (2–4); rank 4 has 4 of 5 steps (3–6)."
+    assert said(small.load(tmp_path, *ranks)).endswith(text)
+    assert "5 steps" not in said(small.load(tmp_path, all_of_them, all_of_them))
+    one = small.load(tmp_path, all_of_them, rank())
+    assert "5 steps" not in said(one), "a rank without device work"
+
+
 def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):
     """The gap, 10 to 90 µs, is most of the range `save`, and within a step and a longer range."""
 
