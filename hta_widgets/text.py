@@ -20,6 +20,10 @@ UNKNOWN = "\u2013"
 _TIME_UNITS = (("s", 1e9), ("ms", 1e6), ("\u00b5s", 1e3))
 _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
+#: Characters that move the cursor, change a terminal or the order of text, or cannot be encoded.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_LONG_WORD = re.compile(r"([^\s/]{100})[^\s/]{780,}([^\s/]{20})")
+
 Number = float | int | None
 
 #: A time as users write it: ns, or text such as ``"12.3ms"``.
@@ -184,6 +188,16 @@ def value(number: Number, unit: str = "") -> str:
     else:
         text = f"{absolute:.4g}"
     return f"{MINUS if number < 0 else ''}{text}{THIN + unit if unit else ''}"
+
+
+def printable(text: str) -> str:
+    """Return a line for a terminal, with control characters escaped as in JSON."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def shortened(text: str) -> str:
+    """Replace the middle of words of 900 or more characters without a slash by ``…``."""
+    return _LONG_WORD.sub(r"\1…\2", text)
 
 
 def plural(number: int, noun: str) -> str:

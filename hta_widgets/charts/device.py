@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.charts.chart import chart, defines
-from hta_widgets.charts.data import spread_over_ranks, told_apart, top_rows
+from hta_widgets.charts.data import spread_over_ranks, top_rows
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
     add_tooltip,
@@ -22,7 +22,7 @@ from hta_widgets.charts.figure import (
 from hta_widgets.charts.rows import Bars, Column, Tooltip, Whiskers, brush, extremes
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count, duration, plural, share
-from hta_widgets.trace.names import short_name
+from hta_widgets.trace.names import short_name, told_apart
 
 
 @defines("breakdown")

@@ -10,7 +10,7 @@ import pandas as pd
 
 from hta_widgets.arguments import Positive
 from hta_widgets.charts.chart import chart
-from hta_widgets.charts.data import require_of, told_apart
+from hta_widgets.charts.data import require_of
 from hta_widgets.charts.defined import idle_words
 from hta_widgets.charts.figure import unmatched
 from hta_widgets.charts.rows import Bars, Column, Dots, Tooltip, Whiskers, nice_ticks
@@ -25,7 +25,7 @@ from hta_widgets.text import (
     share,
     share_delta,
 )
-from hta_widgets.trace.names import short_name
+from hta_widgets.trace.names import short_name, told_apart
 
 _SAME = 0.02  # of before; smaller differences are grey
 _COLOURS = "green: less, magenta: more"

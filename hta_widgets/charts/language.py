@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import text
-from hta_widgets.charts.data import told_apart
 from hta_widgets.charts.rows import extremes
 from hta_widgets.errors import TraceError
+from hta_widgets.trace.names import told_apart
 
 Scope = dict[str, Any]
 

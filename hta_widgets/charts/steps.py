@@ -19,7 +19,6 @@ from hta_widgets.charts.data import (
     require,
     spread_over_ranks,
     thinned,
-    told_apart,
     top_rows,
 )
 from hta_widgets.charts.figure import add_tooltip, models
@@ -36,7 +35,7 @@ from hta_widgets.charts.rows import (
 )
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count, duration, plural, rate, share_delta, size, value
-from hta_widgets.trace.names import short_name
+from hta_widgets.trace.names import short_name, told_apart
 
 
 @chart("Launched and not yet started", "rank", "stream", "time_ns", "queue_length")

@@ -8,13 +8,13 @@ import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 from hta_widgets import __version__
 from hta_widgets.errors import TraceError
-from hta_widgets.text import as_ns
+from hta_widgets.text import as_ns, printable, shortened
 
-__all__ = ["main", "parse_ranks", "parse_time"]
+__all__ = ["main", "parse_ranks", "parse_time", "say"]
 
 _RANKS = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -41,8 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(message: str) -> int:
-    print(f"hta-widgets: {' '.join(message.split())}", file=sys.stderr)
+    say(f"hta-widgets: {' '.join(message.split())}", file=sys.stderr)
     return 2
+
+
+def say(*lines: str, file: TextIO | None = None) -> None:
+    """Print lines whose parts may come from traces: long words shortened, no control characters."""
+    print(*(printable(shortened(line)) for line in lines), sep="\n", file=file, flush=True)
 
 
 def parse_time(text: str) -> int:

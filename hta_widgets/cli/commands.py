@@ -16,6 +16,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.stragglers import judgement
+from hta_widgets.cli import say
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
@@ -26,7 +27,7 @@ from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of
 from hta_widgets.readers.load import load
-from hta_widgets.text import UNKNOWN, count, duration, share
+from hta_widgets.text import UNKNOWN, count, duration, printable, share
 from hta_widgets.trace.traceset import TraceSet
 
 _MOST_PROBLEMS = 12
@@ -50,6 +51,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
     main, late = headline(traces), judgement(traces)
     stragglers = analysis.stragglers(traces)
     ranks = traces.summary()[list(_FILE)].to_dict("records")
+    start_ns, end_ns = traces.span_ns
     for rank in ranks:  # profiles have no events
         rank |= {name: None for name in ("start_ns", "end_ns") if rank[name] < 0}
     parts: list[tuple[pd.DataFrame, tuple[str, ...]]] = [
@@ -69,8 +71,8 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
         "format": traces.format,
         "clock": traces.clock,
         "events": sum(len(trace) for trace in traces.values()),
-        "start_ns": int(traces.start_ns),
-        "end_ns": int(traces.end_ns),
+        "start_ns": int(start_ns),
+        "end_ns": int(end_ns),
         "headline": [text_of(parts) for parts in (main.text_parts, *main.sentences) if parts],
         "ranks": [_plain(rank) for rank in ranks],
         "stragglers": [
@@ -196,10 +198,11 @@ def summary(options: argparse.Namespace) -> None:
         traces = traces.with_clock("fitted")
     found = job_summary(traces)
     if options.json:
-        print(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+        lines = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False).split("\n")
+        print(*map(printable, lines), sep="\n")
     else:
         clock = " · on the fitted clock" if traces.clock == "fitted" else ""
-        print(repr(traces).strip("<>") + clock, *summary_lines(found), sep="\n")
+        say(repr(traces).strip("<>") + clock, *summary_lines(found))
 
 
 def export(options: argparse.Namespace) -> None:
@@ -218,14 +221,14 @@ def export(options: argparse.Namespace) -> None:
         scrub=options.scrub,
         clock="set" if options.fitted_clock else "recorded",
     )
-    print(
+    say(
         f"{report.path}: {_count(report.events, 'event')} and {_count(report.flows, 'flow')} of "
         f"{_count(len(report.ranks), 'rank')}, {report.bytes / 1e6:,.1f} MB"
         + (", on the fitted clock" if report.clock == "fitted" else "")
     )
     if report.left_out:
         parts = [_count(count, what.removesuffix("s")) for what, count in report.left_out.items()]
-        print(f"left out: {', '.join(parts)}")
+        say(f"left out: {', '.join(parts)}")
 
 
 def report(options: argparse.Namespace) -> None:
@@ -238,7 +241,7 @@ def report(options: argparse.Namespace) -> None:
     traces = _load(options)
     path = viewer(traces).save_html(options.out, max_mb=options.max_mb)
     if text := str(headline(traces)):
-        print(text)
+        say(text)
     _print_page(path, options)
 
 
@@ -252,16 +255,16 @@ def diff(options: argparse.Namespace) -> None:
     path = view.save_html(options.out, max_mb=options.max_mb)
     findings = [finding.text for finding in view.findings]
     findings = findings or ["Nothing changed beyond the noise.", conditions(view.comparison)]
-    print(*filter(None, findings), sep="\n")
+    say(*filter(None, findings))
     _print_page(path, options)
 
 
 def _print_page(path: str, options: argparse.Namespace) -> None:
     """Print a page's address, and open it on request."""
     file = Path(path).resolve()
-    print(f"{file.as_uri()} ({file.stat().st_size / 1e6:,.1f} MB)")
+    say(f"{file.as_uri()} ({file.stat().st_size / 1e6:,.1f} MB)")
     if options.open and not webbrowser.open(file.as_uri()):
-        print("no browser was found here; open the address above in one")
+        say("no browser was found here; open the address above in one")
 
 
 def demo(options: argparse.Namespace) -> None:
@@ -305,10 +308,10 @@ def demo(options: argparse.Namespace) -> None:
     if "events" in truth:
         sizes.append(_count(int(np.sum(truth["events"])), "event"))
     sizes.append(f"no {role} is slow" if slow is None else f"{role} {slow} is slow")
-    print(f"{options.directory}: {', '.join(sizes)}")
+    say(f"{options.directory}: {', '.join(sizes)}")
     for change in truth.get("changes", ()):
-        print(f"{change['injected']}: {change['name']} is {change['change']}")
-    print(f"{truth['truth_path']}: what is true of it")
+        say(f"{change['injected']}: {change['name']} is {change['change']}")
+    say(f"{truth['truth_path']}: what is true of it")
 
 
 def _count(number: int, what: str) -> str:

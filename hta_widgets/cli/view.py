@@ -9,6 +9,7 @@ import socket
 import webbrowser
 
 from hta_widgets import options as settings
+from hta_widgets.cli import say
 from hta_widgets.errors import TraceError
 from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import Session
@@ -38,13 +39,13 @@ def view(options: argparse.Namespace) -> None:
         idle_minutes=options.idle,
     )
     try:
-        print(f"{offered.title}: open this address, which holds a secret, in a browser")
-        print(f"  {site.url}")
+        say(f"{offered.title}: open this address, which holds a secret, in a browser")
+        say(f"  {site.url}")
         is_over_ssh = bool(os.environ.get("SSH_CONNECTION"))
         if is_over_ssh:
-            print("From your own machine, first run there")
-            print(f"  ssh -L {site.port}:127.0.0.1:{site.port} {socket.gethostname()}")
-        print("Ctrl+C ends it.", flush=True)
+            say("From your own machine, first run there")
+            say(f"  ssh -L {site.port}:127.0.0.1:{site.port} {socket.gethostname()}")
+        say("Ctrl+C ends it.")
         # Over SSH without a display only a text browser in this terminal could open.
         if not options.no_browser and (not is_over_ssh or os.environ.get("DISPLAY")):
             webbrowser.open(redirect_file(site.url).as_uri())

@@ -528,9 +528,9 @@ def _cautions(diff: Comparison) -> list[Caution]:
 
     empty = [side.label for side in diff.sides if _is_empty(side)]
     if len(empty) == 2:
-        add("empty", f"{empty[0]} and {empty[1]} hold no events: there is nothing to compare")
+        add("empty", f"no events in {empty[0]} and {empty[1]}: there is nothing to compare")
     elif empty:
-        add("empty", f"{empty[0]} holds no events: all of the other side is without a counterpart")
+        add("empty", f"no events in {empty[0]}: all of the other side is without a counterpart")
     gpus = _gpus(before), _gpus(after)
     differ("vendor", "different makers of GPUs:", *map(_vendor, gpus))
     differ("gpu", "different GPUs:", *gpus)
@@ -570,7 +570,7 @@ def _cautions(diff: Comparison) -> list[Caution]:
     work = [any(len(part.busy_rows()) for part in side.parts.values()) for side in diff.sides]
     if work[0] != work[1] and not empty and not (before.is_totals or after.is_totals):
         lacking = after if work[0] else before
-        add("device", f"{lacking.label} holds no device work")
+        add("device", f"no device work in {lacking.label}")
     return found
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import Judgement, judgement
@@ -15,13 +16,14 @@ from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import count, duration, plural, share
+from hta_widgets.text import count, duration, number_runs, plural, run_text, share
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.trace.arrays import Bools
+from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.memo import walked
-from hta_widgets.trace.names import short_name
+from hta_widgets.trace.names import short_name, told_apart
 from hta_widgets.trace.query import Clauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -131,6 +133,8 @@ class RunTimes:
     idle_ns: int
     idle_by_cause: dict[str, int]
     is_gpu: bool
+    exposed_by_rank: dict[int, int]
+    idle_by_rank: dict[int, int]
 
     @property
     def ranks(self) -> list[int]:
@@ -152,10 +156,14 @@ def run_times(traces: TraceSet) -> RunTimes:
     waits = analysis.exposed_waits(traces, clock=CLOCK)
     idle = analysis.device_idle_breakdown(traces)
     causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
+
+    def by_rank(name: str) -> dict[int, int]:
+        return dict(zip(frame["rank"].tolist(), frame[name].tolist(), strict=True))
+
     return RunTimes(
         start_ns,
         run_ns,
-        dict(zip(frame["rank"].tolist(), frame["span_ns"].tolist(), strict=True)),
+        by_rank("span_ns"),
         int(frame["busy_ns"].sum()),
         int(frame["compute_ns"].sum()),
         int(frame["exposed_communication_ns"].sum()),
@@ -165,6 +173,8 @@ def run_times(traces: TraceSet) -> RunTimes:
         int(frame["idle_ns"].sum()),
         {str(cause): int(spent) for cause, spent in causes.items()},
         all(_NO_GPU.isdisjoint(trace.table.categories.values) for trace in traces.values()),
+        by_rank("exposed_communication_ns"),
+        by_rank("idle_ns"),
     )
 
 
@@ -232,9 +242,10 @@ def headline(traces: TraceSet) -> Headline:
     are of each rank's span, from its first device work to its last. Findings below 2 % of the spans
     of all ranks are left out, except for ranks that others wait for; a finding with less than a
     tenth of another one comes after it. Further sentences are in order of time. Without a finding,
-    the headline lists how time is spent. A last sentence gives the part of the run before and after
-    the spans, if it is large. For files without device work, the facts are communication on the
-    host and the operator with most time of its own, as shares of the run.
+    the headline lists how time is spent. Last sentences give the part of the run before and after
+    the spans, if it is large, and the ranks that lack steps of others. For files without device
+    work, the facts are communication on the host and the operator with most time of its own, as
+    shares of the run.
     """
     of_format = _of_formats(traces)
     if of_format is not None:
@@ -263,11 +274,14 @@ def headline(traces: TraceSet) -> Headline:
     if last := _last(traces, times, judged):
         sentences.insert(0 if late is None else 1, last)
     ordered = ([first] if first else []) + rest
-    step = _slowest_step(traces)
+    steps = analysis.step_times(traces)
+    step = _slowest_step(steps)
     if step is not None:
         ordered.append(step)
         sentences += [step.parts] if step.share >= LEAST_OVER_SHARE else []
     sentences = [*sentences[:MOST_SENTENCES], *_around(times)]
+    if traces.window_ns is None:  # an export's window cuts steps anyway
+        sentences += _lacking_steps(steps, times)
     return Headline(first.parts if first else _nothing(times), sentences, ordered)
 
 
@@ -315,6 +329,19 @@ def _devices(times: RunTimes) -> str:
 def _span(times: RunTimes) -> str:
     """Return the text that names the span to which shares refer."""
     return f"each rank's {_device(times)} span" if len(times.ranks) > 1 else "its span"
+
+
+def _part_of_span(spent: dict[int, int], times: RunTimes) -> str:
+    """Return the share of spans, as a mean if ranks differ, and the rank that has most of it."""
+    spent_ns = sum(spent.values())
+    text = f"{share(spent_ns / times.all_ns)} of {_span(times)}"
+    shares = {rank: ns / max(times.span_ns[rank], 1) for rank, ns in spent.items()}
+    if max(shares.values()) - min(shares.values()) >= LEAST_SHARE:
+        text += " on average"
+        most = max(spent, key=spent.__getitem__)
+        if len(spent) >= LEAST_RANKS and 2 * spent[most] > spent_ns:
+            text += f", most of it on rank {most} ({share(shares[most])} of its span)"
+    return text
 
 
 def _over(over: float, whose: str) -> str:
@@ -404,10 +431,8 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
             label,
             selection,
         )
-    text = (
-        f"{_devices(times)} communicating {share(spent / times.all_ns)} of {_span(times)} with no"
-        f" compute to hide it, {duration(spent / len(times.ranks))}"
-    )
+    text = f"{_devices(times)} communicating {_part_of_span(times.exposed_by_rank, times)} with no"
+    text += f" compute to hide it, {duration(spent / len(times.ranks))}"
     if len(times.ranks) > 1:
         text += " a rank"
     if waits >= LEAST_SHARE * times.all_ns:
@@ -418,7 +443,7 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
 def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
     if not times.idle_ns:
         return None
-    text = f"{_devices(times)} idle {share(times.idle_ns / times.all_ns)} of {_span(times)}"
+    text = f"{_devices(times)} idle {_part_of_span(times.idle_by_rank, times)}"
     causes = {name: spent for name, spent in times.idle_by_cause.items() if spent > 0}
     on_host = {name: spent for name, spent in causes.items() if name.startswith("host_")}
     causes["host_wait"] = sum(on_host.values())
@@ -428,14 +453,30 @@ def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
     if cause == "host_wait" and 2 * on_host[most] >= spent:
         cause, spent = most, on_host[most]
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
-    text += f"; for {share(spent / times.idle_ns)} of that, {meaning}"
     gaps = analysis.device_idle_gaps(traces, top=1)
     selection = Selection(ranks=tuple(times.ranks))
     if len(gaps):
         gap = gaps.iloc[0]
-        start = int(gap["start_ns"])
-        selection = Selection(start, start + int(gap["dur_ns"]), (int(gap["rank"]),))
+        start, rank = int(gap["start_ns"]), int(gap["rank"])
+        selection = Selection(start, start + int(gap["dur_ns"]), (rank,))
+        within = _range_around(traces[rank], start, int(gap["dur_ns"]))
+        if within and cause == gap["idle_category"] == "host_nothing":
+            meaning = f"{_HOST_WAIT}; most of the longest gap is within the range {within}"
+    text += f"; for {share(spent / times.idle_ns)} of that, {meaning}"
     return Finding("idle", times.idle_ns / times.all_ns, [f"{text}."], "Longest gap", selection)
+
+
+def _range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
+    """Return the name of the host's range, no step, whose time is mostly a gap's; "" for none."""
+    table, low = trace.table, start_ns - trace.shift_ns
+    rows = np.flatnonzero((table.kind == KINDS.index("annotation")) & (table.stream < 0))
+    rows = rows[step_numbers(table.names.values)[table.name[rows]] < 0]
+    start, lasting = table.start_ns[rows], table.dur_ns[rows]
+    inside = np.minimum(start + lasting, low + dur_ns) - np.maximum(start, low)
+    rows = rows[2 * inside > np.maximum(lasting, dur_ns)]
+    if not len(rows):
+        return ""
+    return short_name(table.names[int(table.name[rows[table.dur_ns[rows].argmin()]])])
 
 
 def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
@@ -453,9 +494,10 @@ def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
     if calls == 1 and most == work:
         # All work is one call, which cannot stand out.
         return None
-    short = short_name(name)
+    names = list(spent.index)
+    short = dict(zip(names, told_apart(list(map(short_name, names)), names), strict=True))[name]
     part = f"{share(most / work)} of {_device(times)} work"
-    text = f"{short} takes {part}, in {plural(calls, 'call')}."
+    text = f"{short.strip() or 'Work without a name'} takes {part}, in {plural(calls, 'call')}."
     return Finding(
         "kernel",
         min(most / times.all_ns, 1.0),
@@ -465,9 +507,8 @@ def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
     )
 
 
-def _slowest_step(traces: TraceSet) -> Finding | None:
+def _slowest_step(frame: pd.DataFrame) -> Finding | None:
     """Return the step that takes longest, for a button; None if steps are even."""
-    frame = analysis.step_times(traces)
     frame = frame[frame["dur_deviation_ns"].notna()]
     steps = frame["step"].nunique()
     if steps <= 1:
@@ -498,6 +539,28 @@ def _around(times: RunTimes) -> list[list[Piece]]:
     whole = f"{whose} {_device(times)} span is {duration(times.all_ns / len(times.ranks))}{mean}"
     run = f"{share(around)} of the run of {duration(times.run_ns)}"
     return [[f"{whole}: {run} lies before the first work or after the last."]]
+
+
+def _lacking_steps(frame: pd.DataFrame, times: RunTimes) -> list[list[Piece]]:
+    """Return which ranks lack steps that others have."""
+    known = set(frame["step"].tolist())
+    lacking: dict[tuple[int, ...], list[int]] = {}
+    for rank in times.ranks:
+        steps = tuple(sorted(set(frame.loc[frame["rank"] == rank, "step"].tolist())))
+        if len(steps) < len(known):
+            lacking.setdefault(steps, []).append(rank)
+    texts = []
+    for steps, ranks in list(lacking.items())[:MOST_SENTENCES]:
+        who = f"rank {ranks[0]} has" if len(ranks) == 1 else f"ranks {_runs(ranks)} have"
+        own = f" ({_runs(steps)})" if steps else ""
+        texts.append(f"{who} {len(steps)} of {plural(len(known), 'step')}{own}")
+    text = "; ".join([*texts, *["others lack other steps"] * (len(lacking) > len(texts))])
+    return [[f"{text[:1].upper()}{text[1:]}."]] if text else []
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    runs = [run_text(run) for run in number_runs(numbers)]
+    return ", ".join([*runs[:3], *["…"] * (len(runs) > 3)])
 
 
 def _nothing(times: RunTimes) -> list[Piece]:

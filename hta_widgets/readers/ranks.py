@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
+
+import numpy as np
 
 from hta_widgets.text import duration
 from hta_widgets.trace.problems import ANOTHER_RUN, PERHAPS_A_COPY, ProblemKind, Problems
@@ -173,6 +175,7 @@ class _Claim:
     window: int
     #: number of ranks of the same run, of the same run and window, of the same run and host
     agree: tuple[int, ...]
+    is_cut: bool
     #: ascending, the best claim first
     order: tuple[Any, ...]
 
@@ -210,7 +213,7 @@ def _claims(
         fewer = tuple(-number for number in agree)
         is_cut = fact[0].path in cut
         order = (fact[0].is_totals, *fewer, first[own[0]], fact[4], is_cut, place)
-        found.append(_Claim(*fact, agree, order))
+        found.append(_Claim(*fact, agree, is_cut, order))
     return found
 
 
@@ -237,14 +240,30 @@ def _difference(of: _Claim, holder: _Claim, name: str) -> str:
         differs.append(
             f"it starts {duration(abs(apart_ns))} {'later' if apart_ns > 0 else 'earlier'}"
         )
-    if not differs:
+    if not differs and (of.is_cut or _same_events(of.trace, holder.trace)):
         return f": {PERHAPS_A_COPY}"
+    if not differs:
+        events = len(of.trace), len(holder.trace)
+        same = events[0] == events[1]
+        differs = [
+            "its events differ" if same else f"it has {events[0]:,} events, not {events[1]:,}"
+        ]
     pairs = zip(of.agree, holder.agree, strict=True)
     less, more = next((pair for pair in pairs if pair[0] != pair[1]), (0, 0))
     which = "; it is unknown which of the two belongs with the other ranks"
     if more:
         which = f"; files of {more - 1} other ranks agree with {name}, of {less - 1} with it"
     return f", and is {ANOTHER_RUN}: {', '.join(differs)}{which}"
+
+
+def _same_events(one: Trace, other: Trace) -> bool:
+    def columns(trace: Trace) -> Iterator[Any]:
+        table = trace.table
+        yield from (trace.zero_ns, table.start_ns, table.dur_ns)
+        yield np.array(table.names.values, dtype=object)[table.name]
+
+    pairs = zip(columns(one), columns(other), strict=True)
+    return all(np.array_equal(*pair) for pair in pairs)
 
 
 def _guessed(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:

@@ -129,6 +129,30 @@ def assign_steps(
 
 
 _ANNOTATION = taxonomy.KINDS.index("annotation")
+_WORK = [taxonomy.KINDS.index(kind) for kind in ("compute", "communication")]
+
+
+def _count_merged(table: EventTable, problems: Problems) -> None:
+    """Count what the figures of a rank join: devices, and steps of one number."""
+    used = np.unique(table.track[(table.stream >= 0) & np.isin(table.kind, _WORK)]).tolist()
+    devices = {track.pid: track.process for track in map(table.tracks.__getitem__, used)}
+    if len(devices) > 1:
+        problems.add(
+            "merged",
+            len(devices),
+            f"devices in one rank ({', '.join(devices.values())}): its figures join them, so it"
+            " idles only while none of them works",
+        )
+    number = step_numbers(table.names.values)[table.name]
+    ended: dict[int, int] = {}
+    again = 0
+    for row in np.flatnonzero((number >= 0) & (table.stream < 0)).tolist():
+        step, start, end = int(number[row]), int(table.start_ns[row]), int(table.end_ns[row])
+        again += start >= ended.get(step, start + 1)
+        ended[step] = max(end, ended.get(step, end))
+    problems.add(
+        "merged", again, "steps that begin after an earlier step of their number: both count as one"
+    )
 
 
 def build_trace(
@@ -175,6 +199,7 @@ def build_trace(
     table.step = assign_steps(
         table.start_ns, table.end_ns, table.name, table.names, device, launches
     )
+    _count_merged(table, found)
     finder = Finder(table, of_thread, zero_ns)
     trace = Trace(
         rank=rank,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
@@ -295,6 +295,73 @@ def _tidy(name: str) -> str:
 def _last_word(argument: str) -> str:
     head = _QUALIFIED.match(argument)
     return head[0].rpartition("::")[2] if head else argument
+
+
+#: Maximum length of a distinguishing suffix; rows that would need a longer one are numbered.
+_LONGEST = 28
+_WORDS = re.compile(r"(?:\w+::)*(\w+)")
+
+
+def told_apart(
+    labels: Sequence[str], names: Sequence[str], kinds: Sequence[str] | None = None
+) -> list[str]:
+    """Return the labels, with a distinguishing suffix for equal ones.
+
+    The suffix is their kind. Labels of one kind get the first word in which their full names
+    differ, such as a template's type, and otherwise a number.
+    """
+    texts, tags = list(labels), [""] * len(labels)
+    if kinds is not None:
+        for rows in _same(texts):
+            if len({kinds[row] for row in rows}) > 1:
+                for row in rows:
+                    tags[row] = kinds[row]
+                    texts[row] = _with(labels[row], tags[row])
+    for rows in _same(texts):
+        for row, word in zip(rows, _differences([names[row] for row in rows]), strict=True):
+            tags[row] = ", ".join(filter(None, (tags[row], word)))
+            texts[row] = _with(labels[row], tags[row])
+    taken = set(texts)
+    for rows in _same(texts):
+        number = 1
+        for row in rows[1:]:
+            plain = texts[row]
+            while texts[row] in taken:
+                number += 1
+                texts[row] = f"{plain} ({number})"
+            taken.add(texts[row])
+    return texts
+
+
+def _same(labels: Sequence[str]) -> Iterable[list[int]]:
+    rows: dict[str, list[int]] = {}
+    for row, label in enumerate(labels):
+        rows.setdefault(label, []).append(row)
+    return [each for each in rows.values() if len(each) > 1]
+
+
+def _with(label: str, word: str) -> str:
+    return f"{label} ({word})" if word else label
+
+
+def _differences(names: Sequence[str]) -> list[str]:
+    """Return for each name the first words in which it differs from the others."""
+    words = [_WORDS.findall(name) for name in names]
+    chosen = [""] * len(names)
+    for place in range(max(map(len, words))):
+        groups: dict[str, list[int]] = {}
+        for row, text in enumerate(chosen):
+            groups.setdefault(text, []).append(row)
+        open_groups = [rows for rows in groups.values() if len(rows) > 1]
+        if not open_groups:
+            break
+        for rows in open_groups:
+            here = {row: (words[row][place : place + 1] or [""])[0] for row in rows}
+            if len(set(here.values())) > 1:
+                for row, word in here.items():
+                    more = ", ".join(filter(None, (chosen[row], word)))
+                    chosen[row] = more if len(more) <= _LONGEST else chosen[row]
+    return chosen
 
 
 #: The top-level key of exports, the name of their metadata records, and the key of changed args.

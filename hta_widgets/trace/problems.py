@@ -24,12 +24,15 @@ ProblemKind = Literal[
     "stale",
     "clock",
     "part",
+    "merged",
 ]
 
 PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 
 #: Problems without loss of events.
-COMPLETE = frozenset({"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank"})
+COMPLETE = frozenset(
+    {"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank", "merged"}
+)
 
 PERHAPS_A_COPY = "perhaps a copy"
 ANOTHER_RUN = "of another run or window"
@@ -90,9 +93,9 @@ class Problem:
 
     @property
     def is_note(self) -> bool:
-        """Whether the problem puts no data in doubt; a rank that may be loaded twice does."""
+        """Whether the problem puts no figures in doubt, as a rank that may be loaded twice does."""
         in_doubt = PERHAPS_A_COPY in self.detail or ANOTHER_RUN in self.detail
-        return self.is_harmless and not in_doubt
+        return self.is_harmless and not in_doubt and self.kind != "merged"
 
 
 class Problems:

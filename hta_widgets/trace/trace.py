@@ -572,9 +572,10 @@ class Trace:
     def __repr__(self) -> str:
         if self.is_totals:
             return f"<Trace rank {self.rank}: {totals_text([self])}, {self.path}>"
+        start_ns, end_ns = np.clip((self.start_ns, self.end_ns), *(self.window_ns or (None, None)))
         return (
             f"<Trace rank {self.rank}: {len(self):,} events on {len(self.tracks)} tracks, "
-            f"{(self.end_ns - self.start_ns) / 1e6:,.3f} ms, {self.path}>"
+            f"{(end_ns - start_ns) / 1e6:,.3f} ms, {self.path}>"
         )
 
     def _repr_html_(self) -> str:

@@ -257,11 +257,16 @@ class TraceSet(Mapping[int, Trace]):
     def summary(self) -> pd.DataFrame:
         """Return one row per rank: its file, host and contents.
 
+        ``start_ns, end_ns``: of its first and last event, within an export's window.
         Profiles are totals of a run: they have no events, times of -1, and seconds in MPI and
         elapsed, ``comm_s`` and ``elapsed_s``. ``profile`` is the file of a profile that was merged
         with a time line. Columns without values are not displayed.
         """
         ranks = list(self.values())
+        starts, ends = (
+            np.where([t.is_totals for t in ranks], -1, np.clip(times, *self.span_ns))
+            for times in ([t.start_ns for t in ranks], [t.end_ns for t in ranks])
+        )
 
         def text(values: Iterable[str | None]) -> pd.Series[Any]:
             return pd.Series(list(values), dtype=object)
@@ -280,8 +285,8 @@ class TraceSet(Mapping[int, Trace]):
                 "file": text(t.path for t in ranks),
                 "format": text(t.format for t in ranks),
                 "events": numbers(len(t) for t in ranks),
-                "start_ns": numbers(-1 if t.is_totals else t.start_ns for t in ranks),
-                "end_ns": numbers(-1 if t.is_totals else t.end_ns for t in ranks),
+                "start_ns": starts.astype(np.int64),
+                "end_ns": ends.astype(np.int64),
                 "stated_rank": numbers(
                     -1 if t.stated_rank is None else t.stated_rank for t in ranks
                 ),

@@ -17,12 +17,12 @@ from support.random_job import write_job
 import hta_widgets as hw
 from hta_widgets import analysis, charts
 from hta_widgets.charts import DARK, figure as in_notebooks
-from hta_widgets.charts.data import told_apart
 from hta_widgets.charts.figure import mixed
 from hta_widgets.charts.lanes import steps_of
 from hta_widgets.charts.theme import theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.live.job import PanelEngine
+from hta_widgets.trace.names import told_apart
 
 CASES = sorted(frames.ALL)
 

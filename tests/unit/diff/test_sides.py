@@ -140,7 +140,7 @@ def test_what_must_be_known_is_said(tmp_path):
         ("gpu", "different GPUs: NVIDIA H100 → AMD Instinct MI300X"),
         ("world_size", "world size 8 → 4"),
         ("stacks", f"only {diff.before.label} holds Python functions: they are left out"),
-        ("device", f"{diff.after.label} holds no device work"),
+        ("device", f"no device work in {diff.after.label}"),
     ]
     # Left out, Python functions hide no operator from its partner.
     found = hd.pairs(diff).set_index("name")
@@ -163,10 +163,10 @@ def test_nothing_to_compare(tmp_path):
             each.dtypes.astype(str).replace("category", "") for each in (frame, function(whole))
         ]
         assert (types[0] == types[1]).all()
-    both = "Before and after hold no events: there is nothing to compare."
+    both = "No events in before and after: there is nothing to compare."
     assert [(one.kind, one.text) for one in hd.findings(diff)] == [("caution", both)]
     for word, sides in {"before": (nothing, traces), "after": (traces, nothing)}.items():
-        one, text = hd.compare(*sides), f"{word} holds no events"
+        one, text = hd.compare(*sides), f"no events in {word}"
         # It has no device work either, which needs no saying.
         assert [caution.kind for caution in one.cautions if caution.kind != "steps"] == ["empty"]
         assert one.cautions[0].text.startswith(text)

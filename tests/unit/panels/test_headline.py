@@ -129,6 +129,16 @@ def test_nothing_stands_out(tmp_path):
     assert headline(traces).findings == []
 
 
+def test_a_kernel_is_told_apart_from_another_of_its_short_name(tmp_path):
+    """Both are `gemm bf16`, and take 600 and 400 of 1,000 ns."""
+    names = ("sm90_xmma_gemm_bf16_bwd", "sm90_xmma_gemm_bf16")
+    traces = small.load(
+        tmp_path,
+        [small.kernel(0, 600, name=names[0]), small.kernel(600, 1000, name=names[1])],
+    )
+    assert "gemm bf16 (sm90_xmma_gemm_bf16_bwd) takes 60 % of GPU work, in 1 call." in said(traces)
+
+
 def test_one_kernel(tmp_path):
     traces = small.load(tmp_path, [*names(5, 10_000), small.kernel(51_000, 101_000, name="gemm")])
     found = headline(traces)
@@ -153,6 +163,59 @@ def test_an_idle_device_and_what_for(tmp_path):
     shown = found.findings[0].selection
     assert shown.end_ns - shown.start_ns == 4_200
     assert shown.ranks == (0,)
+
+
+def test_ranks_that_lack_steps_are_named(tmp_path):
+    """Five steps; ranks 1 and 2 stop after the third, rank 4 has all but the first."""
+
+    def rank(*steps):
+        return [
+            one
+            for n in steps
+            for one in (
+                small.event("user_annotation", f"ProfilerStep#{n}", n * 1000, n * 1000 + 900),
+                small.kernel(n * 1000, n * 1000 + 900),
+            )
+        ]
+
+    all_of_them = rank(2, 3, 4, 5, 6)
+    ranks = [all_of_them, *[rank(2, 3, 4)] * 2, all_of_them, rank(3, 4, 5, 6)]
+    text = "Ranks 1, 2 have 3 of 5 steps (2–4); rank 4 has 4 of 5 steps (3–6)."
+    assert said(small.load(tmp_path, *ranks)).endswith(text)
+    assert "5 steps" not in said(small.load(tmp_path, all_of_them, all_of_them))
+    one = small.load(tmp_path, all_of_them, rank())
+    assert "5 steps" not in said(one), "a rank without device work"
+
+
+def test_a_range_of_the_host_around_the_longest_gap_is_named(tmp_path):
+    """The gap, 10 to 90 µs, is most of the range `save`, and within a step and a longer range."""
+
+    def text(*ranges):
+        calls = [small.call(1_000, 1_100, 1), small.call(89_000, 89_500, 2)]
+        work = [small.kernel(1_000, 10_000, launch=1), small.kernel(90_000, 100_000, launch=2)]
+        events = [small.event("user_annotation", *one, pid=10) for one in ranges]
+        return said(small.load(tmp_path, [*calls, *work, *events]))
+
+    step, train = ("ProfilerStep#1", 0, 100_000), ("train", 0, 200_000)
+    named = "the host has not launched the next work yet; most of the longest gap is within the"
+    assert f"{named} range save." in text(step, train, ("save", 12_000, 80_000))
+    unknown = "the host has not launched the next work yet, and the files do not hold what it does."
+    assert unknown in text(step, train)  # the gap is not most of the range's 200 µs
+    assert unknown in text(step, ("save", 12_000, 52_000))  # 40 of 80 µs are not most of it
+
+
+def test_the_rank_that_idles_is_named(tmp_path):
+    """Spans of 100 µs: rank 1 idles 80 µs, the three others 2 µs each, 21.5 % on average."""
+    even = [small.kernel(1_000, 50_000), small.kernel(52_000, 101_000)]
+    one = [small.kernel(1_000, 11_000), small.kernel(91_000, 101_000)]
+    text = said(small.load(tmp_path, even, one, even, even))
+    mean = "GPUs are idle 22 % of each rank's GPU span on average"
+    assert f"{mean}, most of it on rank 1 (80 % of its span); for " in text
+    # Of two ranks, none stands out; of three that idle 80 %, none differs.
+    text = said(small.load(tmp_path, even, one))
+    assert "GPUs are idle 41 % of each rank's GPU span on average; for " in text
+    text = said(small.load(tmp_path, one, one, one))
+    assert "GPUs are idle 80 % of each rank's GPU span; for " in text
 
 
 def test_a_device_without_work_at_either_end(tmp_path):
@@ -254,13 +317,14 @@ def test_the_run_is_as_long_as_the_timeline_says(tmp_path):
 
 
 def test_communication_that_nothing_hides(tmp_path):
+    """40 of 100 µs on rank 0, none on rank 1: 20 % is a mean."""
     traces = small.load(
         tmp_path, [*names(6, 10_000), small.nccl(61_000, 101_000)], names(10, 10_000)
     )
     text = said(traces)
     assert text.startswith(
-        "GPUs are communicating 20 % of each rank's GPU span with no compute to hide it,"
-        " 20.0 µs a rank."
+        "GPUs are communicating 20 % of each rank's GPU span on average with no compute to"
+        " hide it, 20.0 µs a rank."
     )
 
 

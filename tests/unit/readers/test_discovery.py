@@ -92,11 +92,23 @@ def test_two_files_of_one_rank_are_both_kept(write, tmp_path):
     write(trace(0, "first"), "a.json")
     write(trace(0, "second"), "b.json")
     write(trace(1), "c.json")
+    write(trace(0, "first"), "d.json")
+    two = {"distributedInfo": {"rank": 0, "world_size": 8}}
+    write(json.dumps({**two, "traceEvents": [event("first"), event("op")]}), "e.json")
     traces = hw.load(tmp_path)
-    assert traces.summary()[["rank", "stated_rank"]].values.tolist() == [[0, 0], [1, 1], [2, 0]]
+    assert traces.summary()[["rank", "stated_rank"]].values.tolist() == [
+        *([0, 0], [1, 1], [2, 0], [3, 0], [4, 0])
+    ]
     assert traces[2].events["name"].astype(str).tolist() == ["second"]
+    other = ", and is of another run or window: "
+    unknown = "; it is unknown which of the two belongs with the other ranks"
     assert problems_of(traces, "duplicate_rank")[["rank", "detail"]].values.tolist() == [
-        [2, "states rank 0, as a.json does: perhaps a copy; kept as rank 2"]
+        [rank, f"states rank 0, as a.json does{how}; kept as rank {rank}"]
+        for rank, how in (
+            (2, f"{other}its events differ{unknown}"),
+            (3, ": perhaps a copy"),
+            (4, f"{other}it has 2 events, not 1{unknown}"),
+        )
     ]
 
 
