@@ -134,7 +134,8 @@ def test_summary_of_profiles_names_a_straggler_without_a_contradiction(tmp_path,
 
 def test_summary_is_on_the_clock_that_views_draw(tmp_path, capsys):
     ranks = [
-        [small.nccl(k * 9_000 + off, k * 9_000 + off + 8_000) for k in range(3)] for off in (0, 50_000)
+        [small.nccl(k * 9_000 + off, k * 9_000 + off + 8_000) for k in range(3)]
+        for off in (0, 50_000)
     ]
     folder = str(small.write(tmp_path, *ranks))
     assert cli.main(["summary", folder]) == 0
