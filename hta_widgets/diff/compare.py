@@ -200,7 +200,7 @@ def compare(
     A step is the host's range ``ProfilerStep#n``. If hosts of a side leave most of the compared
     steps before their devices do the work (``ahead`` of `hta_widgets.analysis.step_times`), steps
     of both sides are those of the devices: from the end of the previous step's work, for the first
-    from its first start, to the end of its own. A caution states it.
+    from its first start, to the end of its own. `findings` state it.
 
     Parameters
     ----------
@@ -608,8 +608,6 @@ def _about_steps(diff: Comparison) -> Iterator[str]:
         yield f"only {having[0].label} has steps: each side is compared as a whole"
     if diff.matched_by == "order":
         yield "steps have other numbers: they are matched in their order"
-    if diff.before.on_device:
-        yield "hosts are ahead of their devices: a step ends with its last work on the device"
     for side in diff.sides:
         if side.overlap_ns:
             shared = f"steps of {side.label} overlap by {duration(side.overlap_ns)}"

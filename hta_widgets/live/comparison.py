@@ -305,6 +305,7 @@ class DiffAnswers:
         alone = [len(both.before_alone), len(both.after_alone)]
         formats = {part.trace.format for side in both.sides for part in side.parts.values()}
         matched = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
+        matched += ", on the devices" * both.before.on_device
         whole = both.step_count + max(alone)
         return {
             "labels": [side.label for side in both.sides],

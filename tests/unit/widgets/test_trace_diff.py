@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pandas as pd
 import pytest
+from support import small
 
 import hta_widgets as hw
 from hta_widgets import cli, diff
@@ -225,6 +226,37 @@ def test_the_command_line_says_what_changed(folders, tmp_path, capsys):
     assert "aten::contiguous is new" in said
     assert f"{out.as_uri()} (" in said
     assert out.stat().st_size < 25e6
+
+
+def test_the_command_line_says_what_limits_a_comparison(tmp_path, capsys):
+    def side(place, first, steps):
+        events = []
+        for at in range(steps):
+            low = at * 1000
+            name = f"ProfilerStep#{first + at}"
+            events += [
+                small.event("user_annotation", name, low, low + 1000, pid=10),
+                small.call(low + 10, low + 20, at),
+                small.kernel(low + 100, low + 900, launch=at),
+            ]
+        return written(place, events)
+
+    def written(place, events):
+        (tmp_path / place).mkdir()
+        return str(small.write(tmp_path / place, events))
+
+    before, after = side("before", 1, 3), side("after", 11, 2)
+    out = ["-o", str(tmp_path / "diff.html")]
+    assert cli.main(["diff", before, after, *out]) == 0
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        "Nothing changed beyond the noise.",
+        "3 steps against 2: 2 are compared.",
+        "Steps have other numbers: they are matched in their order.",
+    ]
+    empty = written("empty", [])
+    for sides in ((before, empty), (empty, before)):
+        assert cli.main(["diff", *sides, *out]) == 2
+        assert f"{empty}: holds no trace events" in capsys.readouterr().err
 
 
 def test_zooming_shows_what_lies_beside_it(view):
