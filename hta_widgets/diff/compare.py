@@ -160,6 +160,8 @@ class Comparison:
     before_alone: Ints
     after_alone: Ints
     matched_by: str
+    #: the comparison of which this is one pair of ranks or, at a place, of steps
+    part_of: tuple[Comparison, int | None] | None = field(default=None, repr=False)
     #: cached results, see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
