@@ -160,7 +160,7 @@ class Comparison:
     before_alone: Ints
     after_alone: Ints
     matched_by: str
-    #: the comparison of which this is one pair of ranks or, at a place, of steps
+    #: the whole comparison that has this pair of ranks or, at a place, of steps
     part_of: tuple[Comparison, int | None] | None = field(default=None, repr=False)
     #: cached results, see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -202,7 +202,7 @@ def compare(
     A step is the host's range ``ProfilerStep#n``. If hosts of a side leave most of the compared
     steps before their devices do the work (``ahead`` of `hta_widgets.analysis.step_times`), steps
     of both sides are those of the devices: from the end of the previous step's work, for the first
-    from its first start, to the end of its own. `findings` state it.
+    from its first start, to the end of its own. `findings` states it.
 
     Parameters
     ----------
