@@ -24,7 +24,7 @@ from hta_widgets.analysis.scope import (
     result,
     scoped,
 )
-from hta_widgets.analysis.steps import device_times, host_steps
+from hta_widgets.analysis.steps import device_times, host_steps, step_length, steps_ahead
 from hta_widgets.analysis.stragglers import (
     RankWaits,
     Waits,
@@ -108,7 +108,8 @@ def rank_features(
     """Return the features of the ranks, over the steps that all of them have."""
     # If ranks have no step in common, each rank's own steps count. Without steps, the whole time of
     # a rank counts as one.
-    found = list(over_ranks(chosen, _of_rank, None, each=waits.each(chosen.ranks)))
+    ahead = steps_ahead(traces)
+    found = list(over_ranks(chosen, _of_rank, None, ahead, each=waits.each(chosen.ranks)))
     stepped = [one.numbers for one in found if len(one.numbers)]
     values, counts = np.unique(joined(stepped), return_counts=True)
     common = values[counts == len(stepped)]
@@ -116,7 +117,7 @@ def rank_features(
         # Only the ranks with steps that others lack are computed again; they are few.
         places = [k for k, one in enumerate(found) if len(one.numbers) not in {0, len(common)}]
         rest = Parts([chosen.traces[place] for place in places], chosen.selection, chosen.executor)
-        others = over_ranks(rest, _of_rank, common, each=waits.each(rest.ranks))
+        others = over_ranks(rest, _of_rank, common, ahead, each=waits.each(rest.ranks))
         for place, one in zip(places, others, strict=True):
             found[place] = one
     share, kernel_names = _kernel_shares([one.kernel_ns for one in found])
@@ -145,10 +146,13 @@ class _OfRank(NamedTuple):
     kernel_ns: dict[str, float]
 
 
-def _of_rank(part: Part, common: Ints | None, waits: RankWaits) -> _OfRank:
+def _of_rank(part: Part, common: Ints | None, ahead: Ints, waits: RankWaits) -> _OfRank:
     steps = host_steps(part)
     code, dur, count = _stretches(part, steps, steps[0] if common is None else common)
     spent = device_times(part, code, len(dur), waits)
+    if count:
+        numbers = steps[0] if common is None or not len(common) else common
+        dur = step_length(ahead, numbers, dur, spent["device_span_ns"])
     own = dur - spent["exposed_wait_ns"]
     times = np.stack([dur, own, *(spent[name] for name in TIMES[2:])], axis=1)
     error = np.zeros(len(TIMES))
@@ -362,8 +366,8 @@ def rank_clusters(
         largest cluster; ``stage`` (int64), of the pipeline; ``steps`` (int64), the number of steps
         averaged, 0 if all of the rank's time counts as one; and per step, in ns
         (float64): ``step_ns, own_ns, compute_ns, idle_ns, exposed_communication_ns,
-        exposed_wait_ns, unmatched_exposed_ns``, defined as in `step_times`; ``lost_share``
-        (float64).
+        exposed_wait_ns, unmatched_exposed_ns``, defined as in `step_times`; ``step_ns`` is
+        ``dur_ns``, or ``device_span_ns`` if hosts are ahead of devices; ``lost_share`` (float64).
 
         ``.attrs["tolerance"]`` is the tolerance of the clusters, ``.attrs["clusters"]`` their
         number, ``.attrs["outliers"]`` the ranks that are outliers.

@@ -17,6 +17,7 @@ from hta_widgets.analysis.scope import (
     Parts,
     Scope,
     count_kinds,
+    joined,
     over_ranks,
     part_of,
     parts,
@@ -67,7 +68,9 @@ def step_times(
 
     A step is the host's range ``ProfilerStep#n``. Device work belongs to the step that launched
     it, even if it runs after the end of the range, so ``device_span_ns`` may exceed ``dur_ns``. A
-    rank waits from its arrival at a collective to that of the last rank, as in `collectives`.
+    host that only launches leaves a step before the device does most of its work: such steps are
+    in ``.attrs["ahead"]``, and ``own_ns`` is of their ``device_span_ns``. A rank waits from its
+    arrival at a collective to that of the last rank, as in `collectives`.
 
     Parameters
     ----------
@@ -91,21 +94,25 @@ def step_times(
           part without computing
         - ``unmatched_exposed_ns``: communicating and not computing, in collectives whose events
           on other ranks are missing, so that waiting cannot be separated
-        - ``own_ns``: ``dur_ns - exposed_wait_ns``
+        - ``own_ns``: ``dur_ns - exposed_wait_ns``, or ``device_span_ns - exposed_wait_ns`` if the
+          hosts are ahead of the devices in this step
 
         All int64. ``dur_deviation_ns, own_deviation_ns`` (float64): ``dur_ns`` and ``own_ns`` less
         the median over the ranks of that step; ``dur_deviation_share, own_deviation_share``
         (float64): the same as a share of that median, NaN where it is 0. Steps that the window
         cuts are not compared: their deviations are NaN.
 
-        ``.attrs["clock"]`` is the clock used.
+        ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps of whose device
+        span, summed over all ranks, less than half is within the hosts' ranges.
     """
     chosen = parts(traces, **scope)
     waits = waits_of(traces, clock)
     found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
     column = stacked(found, f"rank step start_ns dur_ns {' '.join(DEVICE_TIMES)} whole:b")
     whole = column.pop("whole")
-    column["own_ns"] = column["dur_ns"] - column["exposed_wait_ns"]
+    ahead = steps_ahead(traces)
+    length = step_length(ahead, column["step"], column["dur_ns"], column["device_span_ns"])
+    column["own_ns"] = length - column["exposed_wait_ns"]
     deviations = {}
     for name in ("dur", "own"):
         apart, share = from_median(column["step"], column[f"{name}_ns"], whole)
@@ -119,6 +126,7 @@ def step_times(
         matched={"steps": len(column["step"]), **count_kinds(chosen)},
         note=(_note(without, len(chosen)), _cut_note(whole)),
         clock=waits.clock,
+        ahead=ahead.tolist(),
     )
 
 
@@ -204,6 +212,40 @@ def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
     ranges = pd.DataFrame({"start": start, "end": end}).groupby(number_of[table.name[rows]])
     steps = ranges.agg({"start": "min", "end": "max"})
     return steps.index.to_numpy(np.int64), steps["start"].to_numpy(), steps["end"].to_numpy()
+
+
+@memoized
+def steps_ahead(traces: TraceSet) -> Ints:
+    """Return the numbers of the steps that the hosts leave before most of the device work."""
+    spans = list(over_ranks(traces, _spans))
+    numbers, inverse = np.unique(joined([one[0] for one in spans]), return_inverse=True)
+    span, inside = (sums(inverse, joined([one[k] for one in spans]), len(numbers)) for k in (1, 2))
+    return numbers[2 * inside < span]
+
+
+def _spans(trace: Trace) -> tuple[Ints, Ints, Ints]:
+    """Return a rank's steps with device work, its span in each, and how much the host is there."""
+    numbers, start, end = _all_steps(trace)
+    worked, first, last = device_edges(trace)
+    at = np.searchsorted(numbers, worked)
+    inside = np.minimum(last, end[at]) - np.maximum(first, start[at])
+    return worked, last - first, np.maximum(inside, 0)
+
+
+@memoized
+def device_edges(trace: Trace) -> tuple[Ints, Ints, Ints]:
+    """Return the steps with device work, and the first start and last end of each one's work."""
+    part, table = part_of(trace, Selection()), trace.table
+    rows = part.busy_rows()
+    rows = rows[np.isin(table.step[rows], _all_steps(trace)[0])]
+    work = pd.DataFrame({"start": table.start_ns[rows], "end": table.end_ns[rows]})
+    edges = work.groupby(table.step[rows]).agg({"start": "min", "end": "max"})
+    return edges.index.to_numpy(np.int64), edges["start"].to_numpy(), edges["end"].to_numpy()
+
+
+def step_length(ahead: Ints, steps: Ints, on_host: Ints, on_device: Ints) -> Ints:
+    """Return the time of each step: the host's, or the device's if hosts are ahead of devices."""
+    return np.where(np.isin(steps, ahead), on_device, on_host)
 
 
 def _numbers(trace: Trace) -> Ints:

@@ -76,13 +76,25 @@ def parse_ranks(text: str) -> list[int]:
     return sorted(ranks)
 
 
+class _Command(argparse.ArgumentParser):
+    """A command, which states its own usage, not the general one, at an unknown argument."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the command-line parser."""
     whole = argparse.ArgumentParser(
         prog="hta-widgets", description="Look at, cut and make traces of distributed training."
     )
     whole.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = whole.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", parser_class=_Command
+    )
 
     _add_view(commands)
     command = commands.add_parser("summary", help="what matters most in a job, and a line a rank")

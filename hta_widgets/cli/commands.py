@@ -21,6 +21,7 @@ from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.compare import conditions
+from hta_widgets.diff.findings import caution_texts
 from hta_widgets.errors import TraceError
 from hta_widgets.export.trace import export_trace, refuse_unfitted
 from hta_widgets.live.job import PanelEngine
@@ -180,9 +181,8 @@ def _problems(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"  and {len(groups) - _MOST_PROBLEMS} more: hw.load(…).problems lists them"
 
 
-def _load(options: argparse.Namespace) -> TraceSet:
-    paths = options.paths
-    traces = load(paths[0] if len(paths) == 1 else paths, ranks=options.ranks)
+def _load(paths: Sequence[str], ranks: Sequence[int] | None = None) -> TraceSet:
+    traces = load(paths[0] if len(paths) == 1 else paths, ranks=ranks)
     empty = {problem.file for problem in traces.found if problem.kind == "empty"}
     if all(trace.path in empty for trace in traces.values()):
         raise TraceError(
@@ -193,7 +193,7 @@ def _load(options: argparse.Namespace) -> TraceSet:
 
 def summary(options: argparse.Namespace) -> None:
     """Print the main findings of a job, one line per rank, stragglers and problems."""
-    traces = _load(options)
+    traces = _load(options.paths, options.ranks)
     if clock_fit(traces).is_needed:  # as in views
         traces = traces.with_clock("fitted")
     found = job_summary(traces)
@@ -207,7 +207,7 @@ def summary(options: argparse.Namespace) -> None:
 
 def export(options: argparse.Namespace) -> None:
     """Write a part of a job as a new trace."""
-    traces = _load(options)
+    traces = _load(options.paths, options.ranks)
     if options.fitted_clock:
         refuse_unfitted(traces)
         traces = traces.with_clock("fitted")
@@ -238,7 +238,7 @@ def report(options: argparse.Namespace) -> None:
     from hta_widgets.widgets.timeline import Timeline  # noqa: PLC0415
 
     viewer = Timeline if options.timeline_only else Dashboard
-    traces = _load(options)
+    traces = _load(options.paths, options.ranks)
     path = viewer(traces).save_html(options.out, max_mb=options.max_mb)
     if text := str(headline(traces)):
         say(text)
@@ -249,12 +249,14 @@ def diff(options: argparse.Namespace) -> None:
     """Write two runs side by side as one page, and print what changed."""
     from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415 - see above
 
-    before, after = load(options.before), load(options.after)
+    before, after = _load([options.before]), _load([options.after])
     ranks = options.ranks, options.after_ranks or options.ranks
     view = TraceDiff(before.select(ranks=ranks[0]), after.select(ranks=ranks[1]))
     path = view.save_html(options.out, max_mb=options.max_mb)
     findings = [finding.text for finding in view.findings]
-    findings = findings or ["Nothing changed beyond the noise.", conditions(view.comparison)]
+    if not findings:
+        both = view.comparison
+        findings = ["Nothing changed beyond the noise.", conditions(both), *caution_texts(both)]
     say(*filter(None, findings))
     _print_page(path, options)
 

@@ -324,7 +324,7 @@ def steps(diff: Comparison) -> pd.DataFrame:
     DataFrame
         One row per pair of steps, in order: ``slot`` (int64), from 0; ``before_step, after_step``
         (int64), their numbers, -1 without steps; int64 ``before_ns, after_ns, diff_ns``, lengths of
-        the steps on the host, at most to the start of the next step, means over a side's ranks,
+        the steps (`RunSide.windows`), at most to the start of the next one, means over the ranks,
         rounded so that the kinds add up; ``change_share`` (float64); and int64 ``compute_diff_ns,
         communication_diff_ns, memory_diff_ns, idle_diff_ns, cpu_diff_ns``, which add up to
         ``diff_ns``: see `waterfall`.

@@ -16,7 +16,7 @@ from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.clusters import rank_clusters
 from hta_widgets.analysis.diff_ops import Side, parts_of
 from hta_widgets.analysis.scope import Part
-from hta_widgets.analysis.steps import clipped_steps, host_steps
+from hta_widgets.analysis.steps import clipped_steps, device_edges, host_steps, steps_ahead
 from hta_widgets.analysis.stragglers import Waits, waits_of
 from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
@@ -72,7 +72,7 @@ class RunSide:
         single -1 if there are none and the whole selection is compared.
     windows : dict of int to array
         By rank, start and end of each step, (steps, 2), with the clock's shift. They do not
-        overlap: a step ends where the next one begins.
+        overlap: a step ends where the next one begins. See `compare` on hosts that are ahead.
     left_out : tuple of int
         Ranks without steps, if others have some.
     tabled : dict of int to Part
@@ -80,6 +80,8 @@ class RunSide:
         profiles of one job next to time lines of another.
     overlap_ns : int
         Longest time by which the steps of a rank overlapped.
+    on_device : bool
+        Whether the steps are those of the devices.
     """
 
     label: str
@@ -90,6 +92,7 @@ class RunSide:
     left_out: tuple[int, ...] = ()
     tabled: Parts = field(default_factory=dict)
     overlap_ns: int = 0
+    on_device: bool = False
 
     @property
     def ranks(self) -> list[int]:
@@ -158,6 +161,8 @@ class Comparison:
     before_alone: Ints
     after_alone: Ints
     matched_by: str
+    #: the whole comparison that has this pair of ranks or, at a place, of steps
+    part_of: tuple[Comparison, int | None] | None = field(default=None, repr=False)
     #: cached results, see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -194,6 +199,11 @@ def compare(
     """Pair the ranks and steps of two runs.
 
     The result is the argument of all other functions of `hta_widgets.diff`.
+
+    A step is the host's range ``ProfilerStep#n``. If hosts of a side leave most of the compared
+    steps before their devices do the work (``ahead`` of `hta_widgets.analysis.step_times`), steps
+    of both sides are those of the devices: from the end of the previous step's work, for the first
+    from its first start, to the end of its own. `findings` states it.
 
     Parameters
     ----------
@@ -245,6 +255,8 @@ def compare(
     names = labels or _labels(*kept)
     every = list(zip(names, owners, kept, strict=True))
     sides = [_side(*one) for one in every]
+    if all(side.has_steps for side in sides) and any(map(_is_ahead, sides)):
+        sides = [_side(*one, on_device=True) for one in every]
     if sides[0].has_steps != sides[1].has_steps:
         sides = [_whole_side(*one) for one in every]
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
@@ -414,8 +426,14 @@ def _representatives(traces: TraceSet, ranks: list[int]) -> list[int]:
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def _side(label: str, traces: TraceSet, parts: Parts) -> RunSide:
-    found = {rank: _steps_within(part) for rank, part in parts.items()}
+def _is_ahead(side: RunSide) -> bool:
+    """Return whether the hosts leave most of the steps before the devices do their work."""
+    ahead = np.isin(side.steps, steps_ahead(side.traces))
+    return 2 * int(ahead.sum()) > len(ahead)
+
+
+def _side(label: str, traces: TraceSet, parts: Parts, *, on_device: bool = False) -> RunSide:
+    found = {rank: _steps_within(part, on_device=on_device) for rank, part in parts.items()}
     having = {rank: one for rank, one in found.items() if len(one[0])}
     if not having:
         return _whole_side(label, traces, parts)
@@ -434,7 +452,8 @@ def _side(label: str, traces: TraceSet, parts: Parts) -> RunSide:
     order = np.argsort(next(iter(windows.values()))[:, 0], kind="stable")
     windows = {rank: bounds[order] for rank, bounds in windows.items()}
     overlap_ns = max(overlap_ns for *_, overlap_ns in having.values())
-    return RunSide(label, traces, parts, common[order], windows, left_out, overlap_ns=overlap_ns)
+    about: dict[str, Any] = {"overlap_ns": overlap_ns, "on_device": on_device}
+    return RunSide(label, traces, parts, common[order], windows, left_out, **about)
 
 
 def _whole_side(label: str, traces: TraceSet, parts: Parts) -> RunSide:
@@ -442,7 +461,7 @@ def _whole_side(label: str, traces: TraceSet, parts: Parts) -> RunSide:
     return RunSide(label, traces, parts, np.array([-1], dtype=np.int64), windows)
 
 
-def _steps_within(part: Part) -> tuple[Ints, Ints, int]:
+def _steps_within(part: Part, *, on_device: bool) -> tuple[Ints, Ints, int]:
     """Return numbers and bounds of the steps that the selection holds completely.
 
     The bounds do not overlap, so that no time counts twice: a step ends where the next one begins.
@@ -454,6 +473,12 @@ def _steps_within(part: Part) -> tuple[Ints, Ints, int]:
         numbers, start, end = steps_of[0](part)
     else:
         numbers, start, end = host_steps(Part(part.trace, np.arange(len(table)), None, None))
+    worked, first, last = device_edges(part.trace)
+    if on_device and len(worked):
+        # Copies for later steps may begin early, so a step begins where the previous one is done.
+        order = np.argsort(last, kind="stable")
+        numbers, end = worked[order], last[order]
+        start = np.append(first[order][:1], end[:-1])
     kept = np.isin(numbers, np.unique(table.step[part.rows]))
     kept &= ~np.isin(numbers, clipped_steps(part.trace))
     if part.low is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -221,11 +222,12 @@ def findings(diff: Comparison) -> list[Finding]:
 
     A difference of the step times is reported from 5 % on if it is significant at 1 %, from 20 % on
     at 5 %, and from 1 % on at 0.1 % (test of `steps`); with one step on a side from 20 % on.
-    Differences from 1 % on at 5 % are reported with their p-value. If the steps do not differ in
-    length, kinds of time come first whose share of the step differs significantly, and by more than
-    5 % of the step (tests as in `changes` at 1 %, divided by the number of kinds; with one step on
-    a side 20 %). The findings of swapped sides are the same in the other direction. Without any
-    difference the list is empty, except for a caution if a side has no events.
+    Differences from 1 % on at 5 % are reported with their p-value; with one step on a side and no
+    other finding, those of the step and of the name that differs most. If the steps do not differ
+    in length, kinds of time come first whose share of the step differs significantly, and by more
+    than 5 % of the step (tests as in `changes` at 1 %, divided by the number of kinds; with one
+    step on a side 20 %). The findings of swapped sides are the same in the other direction. Without
+    any difference the list is empty, except for a caution if a side has no events.
 
     Parameters
     ----------
@@ -251,11 +253,10 @@ def findings(diff: Comparison) -> list[Finding]:
             found += _of_changes(diff, leads=not found)
     for findings_of in provided("findings", formats):
         found += findings_of(diff)
-    cautions = [
-        Finding("caution", f"{_upper(one.text)}.", 0.0)
-        for one in diff.cautions
-        if one.kind not in CONDITIONS and (found or one.kind == "empty")
-    ]
+    if not found and formats == {"kineto"} and diff.step_count == 1:
+        found = _untested(diff)
+    kinds = None if found else ("empty",)
+    cautions = [Finding("caution", text, 0.0) for text in caution_texts(diff, kinds)]
     if found:
         unlike = conditions(diff)
         found[1:1] = [Finding("caution", unlike, 0.0)] if unlike else []
@@ -266,6 +267,18 @@ def findings(diff: Comparison) -> list[Finding]:
             text = "Communication includes waiting for other ranks, whose events are not here."
             cautions.append(Finding("caution", text, 0.0))
     return found + cautions
+
+
+def caution_texts(diff: Comparison, kinds: Container[str] | None = None) -> list[str]:
+    """Return the cautions of some or all kinds as sentences, without those of `conditions`."""
+    found = [
+        f"{_upper(one.text)}."
+        for one in diff.cautions
+        if one.kind not in CONDITIONS and (kinds is None or one.kind in kinds)
+    ]
+    if diff.before.on_device and kinds is None:
+        found.append("Hosts are ahead of their devices: a step ends with its last device work.")
+    return found
 
 
 def _shared_formats(diff: Comparison) -> set[str]:
@@ -314,6 +327,26 @@ def _of_steps(diff: Comparison, late: list[LateRank]) -> list[Finding]:
     if not found and likely is not None and likely < ALPHA and share >= _SMALL:
         text = f"{_longer(diff, before, after)}; that may be chance (p {likely:.2g})."
         found = [Finding("slight", text, float(gap))]
+    return found
+
+
+def _untested(diff: Comparison) -> list[Finding]:
+    """Return the largest differences of a single pair of steps, which no test finds significant."""
+    by_kind = waterfall(diff, "kind")
+    before, after = by_kind.attrs["before_ns"], by_kind.attrs["after_ns"]
+    floor = max(_SMALL * max(before, after), 1)
+    each = "step" if diff.before.has_steps else "run"
+    unsure = f"; one {each} on each side is too few to tell a change from noise"
+    found = []
+    if abs(after - before) >= floor:
+        text = f"{_longer(diff, before, after)}{_cause(diff, after - before, [])}"
+        found.append(Finding("slight", f"{text}{unsure}.", float(after - before)))
+    table = names(diff, device="gpu", short_names=True)
+    for row in rows_of(table[table["diff_ns"].abs() >= floor].head(1)):
+        share = f", {share_delta(row.diff_ns / row.before_ns)}" if row.before_ns else ""
+        times = f"{duration(row.before_ns)} → {duration(row.after_ns)}{share}"
+        text = f"{row.name} differs most: {times}{'' if found else unsure}."
+        found.append(Finding("name", text, float(row.diff_ns)))
     return found
 
 

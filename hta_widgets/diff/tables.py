@@ -299,12 +299,18 @@ def _changes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]) -> 
 
 def _replaced(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, str]:
     """Return the partner with most time of each replaced name."""
-    matches = match(diff)
+    # Events of one step or pair of ranks are matched as in the whole comparison, and only once.
+    whole, step = diff, None
+    while whole.part_of is not None:
+        whole, place = whole.part_of
+        step = place if step is None else step
+    matches = match(whole)
     texts = [short_name(text) if short else text for text in matches.pool.names]
     between: Counter[tuple[str, str]] = Counter()
-    for one in matches.ranks:
-        for k in (0, 1):
+    for ranks, one in zip(whole.rank_pairs, matches.ranks, strict=True):
+        for k in (0, 1) if ranks in diff.rank_pairs else ():
             nodes = np.flatnonzero((one.status[k] == _REPLACED) & (one.partner[k] >= 0))
+            nodes = nodes if step is None else nodes[one.trees[k].slot[nodes] == step]
             names = one.trees[k].name[nodes], one.trees[1 - k].name[one.partner[k][nodes]]
             lengths = one.trees[k].durations[nodes]
             for a, b, time in zip(*(v.tolist() for v in (*names, lengths)), strict=True):

@@ -149,7 +149,7 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
     """Split the difference of the step times by kind, cause, operator or kernel.
 
     Every moment of a step counts once: as compute if any compute kernel runs, else as
-    communication, else as copies, else as idle. It counts for the step whose range on the host
+    communication, else as copies, else as idle. It counts for the step whose window (`RunSide`)
     contains it, whichever step launched the work; if ranges overlap, for the one that began last.
     So the rows add up to the step times, and their differences to the difference of the step times,
     to the nanosecond. Work outside of the compared steps does not count, even if they launched it;

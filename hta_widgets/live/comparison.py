@@ -288,6 +288,7 @@ class DiffAnswers:
         self._kept: dict[str, dict[str, Any]] = {}
         self._lines: dict[str, diff.Alignment] = {}
         self._pairs: dict[int, DiffAnswers] = {}
+        self._named: dict[str, dict[str, list[str]]] = {}
 
     # --- facts ------------------------------------------------------------------------------------
 
@@ -305,6 +306,7 @@ class DiffAnswers:
         alone = [len(both.before_alone), len(both.after_alone)]
         formats = {part.trace.format for side in both.sides for part in side.parts.values()}
         matched = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
+        matched += ", on the devices" * both.before.on_device
         whole = both.step_count + max(alone)
         return {
             "labels": [side.label for side in both.sides],
@@ -434,16 +436,23 @@ class DiffAnswers:
             # Some formats do not separate host and device.
             device = "all"
             table = diff.names(both, device=device, short_names=True)
-        members: dict[str, list[str]] = {}
-        for name in diff.names(both, device=device)["name"].tolist():
-            members.setdefault(short_name(name), []).append(name)
         found = table.head(_MOST_NAMES)[
             ["name", "kind", "before_count", "after_count", "before_ns", "after_ns", "diff_ns",
              "change", "replaced_by"]
         ].copy()  # fmt: skip
+        members = self._members(device)
         found["members"] = [members.get(name, [name]) for name in found["name"].tolist()]
         found.attrs = {**table.attrs, "device": device, "names": len(table)}
         return found
+
+    def _members(self, device: Any) -> dict[str, list[str]]:
+        """Return the names of all steps behind each short name, those that differ most first."""
+        if device not in self._named:
+            members: dict[str, list[str]] = {}
+            for name in diff.names(self.both, device=device)["name"].tolist():
+                members.setdefault(short_name(name), []).append(name)
+            self._named[device] = members
+        return self._named[device]
 
     @cached_property
     def tree(self) -> pd.DataFrame:
@@ -511,7 +520,14 @@ def one_step(both: Comparison, step: int) -> Comparison:
     """Return the comparison of one pair of steps."""
     before, after = (side.of_steps(np.array([step])) for side in both.sides)
     none = np.empty(0, np.int64)
-    return replace(both, before=before, after=after, before_alone=none, after_alone=none)
+    return replace(
+        both,
+        before=before,
+        after=after,
+        before_alone=none,
+        after_alone=none,
+        part_of=(both, step),
+    )
 
 
 def one_pair(both: Comparison, pair: int) -> Comparison:
@@ -521,7 +537,14 @@ def one_pair(both: Comparison, pair: int) -> Comparison:
         replace(side, parts={rank: side.parts[rank]}, windows={rank: side.windows[rank]})
         for side, rank in zip(both.sides, ranks, strict=True)
     )
-    return replace(both, before=before, after=after, rank_pairs=[ranks], by_rank_means=False)
+    return replace(
+        both,
+        before=before,
+        after=after,
+        rank_pairs=[ranks],
+        by_rank_means=False,
+        part_of=(both, None),
+    )
 
 
 def same_path(tree: pd.DataFrame, node: int, other: pd.DataFrame) -> int:

@@ -342,6 +342,12 @@ def test_wrong_usage_exits_with_2(capsys, arguments):
     assert "usage: hta-widgets" in capsys.readouterr().err
 
 
+def test_an_unknown_argument_shows_the_commands_usage(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["diff", "before", "after", "--nope"])
+    assert capsys.readouterr().err.startswith("usage: hta-widgets diff ")
+
+
 @pytest.mark.parametrize("command", [[], ["summary"], ["export"], ["report"], ["demo"]])
 def test_help_says_what_to_type(capsys, command):
     with pytest.raises(SystemExit) as stop:

@@ -71,6 +71,39 @@ def test_own_time_shows_whom_the_others_wait_for(job):
     assert share[1, 5][0] == pytest.approx(-50 / 950)
 
 
+def test_own_time_is_the_devices_if_the_host_is_ahead_of_it(tmp_path):
+    def rank(computed):
+        return [
+            # The device works on step 0 from 1200 to 3000, on step 1 from 3000 to 4500.
+            step(0, 1000, 1100), call(1010, 1020, 1), kernel(1200, computed, launch=1),
+            call(1030, 1040, 2), nccl(computed, 3000, launch=2, **GROUP),
+            step(1, 1100, 1200), call(1110, 1120, 3), kernel(3000, 4000, launch=3),
+            call(1130, 1140, 4), nccl(4000, 4500, launch=4, **GROUP),
+            # In step 2 the host waits for the device.
+            step(2, 1200, 5500), call(1210, 1220, 5), kernel(5000, 5400, launch=5),
+        ]  # fmt: skip
+
+    job = load(tmp_path, rank(2200), rank(2800))
+    frame = step_times(job)
+    columns = ["dur_ns", "device_span_ns", "exposed_wait_ns", "own_ns", "own_deviation_share"]
+    assert cells(frame, *columns) == {
+        (0, 0): (100, 1800, 600, 1200, -0.2),
+        (0, 1): (100, 1500, 0, 1500, 0),
+        (0, 2): (4300, 400, 0, 4300, 0),
+        (1, 0): (100, 1800, 0, 1800, 0.2),
+        (1, 1): (100, 1500, 0, 1500, 0),
+        (1, 2): (4300, 400, 0, 4300, 0),
+    }
+    assert frame.attrs["ahead"] == [0, 1]
+    # The mean of 1800, 1500 and 4300, and without 600 of waiting in three steps.
+    clusters = analysis.rank_clusters(job)
+    assert clusters["step_ns"].tolist() == pytest.approx([7600 / 3, 7600 / 3])
+    assert clusters["own_ns"].tolist() == pytest.approx([7000 / 3, 7600 / 3])
+    # Both decide by the whole job, not by the ranks or the window chosen.
+    alone = step_times(job, ranks=[1], window=(1000, 2000))
+    assert cells(alone, "own_ns") == {(1, 0): (800,), (1, 1): (0,), (1, 2): (800,)}
+
+
 def test_a_window_cuts_steps_and_what_they_do(job):
     frame = step_times(job, window=(1200, 1700))
     assert cells(frame, "start_ns", "dur_ns", "busy_ns", "exposed_wait_ns") == {

@@ -131,6 +131,64 @@ def test_time_counts_once_where_steps_overlap(tmp_path):
     ]
 
 
+def test_steps_are_the_devices_if_the_host_is_ahead_of_it(tmp_path):
+    def side(*kernels, until=()):
+        """Steps that a host leaves after 100 ns, or when it has waited for its device."""
+        events, now = [], 1000
+        for number, (start, end) in enumerate(kernels):
+            last = until[number] if until else now + 100
+            events += [step(number, now, last), call(now + 10, now + 20, launch=number + 1)]
+            events.append(kernel(start, end, launch=number + 1))
+            # A copy for this step, which runs while the device works on an earlier one.
+            events += [call(now + 30, now + 40, launch=number + 91)]
+            events.append(copy(now + 50, now + 60, stream=9, launch=number + 91))
+            now = last
+        return load(tmp_path, events)
+
+    before = side((1200, 2200), (2210, 3200), (3210, 4200))
+    after = side((1200, 2400), (2410, 3600), (3610, 4800))
+    diff = hd.compare(before, after)
+    # Each lasts from the end of one kernel to that of the next, the first from its copy at 1050.
+    assert diff.before.windows[0].tolist() == [[1050, 2200], [2200, 3200], [3200, 4200]]
+    assert hd.steps(diff)["after_ns"].tolist() == [1350, 1200, 1200]
+    # The third copy is hidden by the first kernel.
+    parts = {"compute": (2980, 3580), "copies": (20, 20), "idle": (150, 150)}
+    assert times(hd.waterfall(diff)) == parts
+    first, *_, last = (finding.text.replace("\u202f", " ") for finding in hd.findings(diff))
+    assert first.startswith("After takes 600 ns longer over 3 steps: 3.15 µs → 3.75 µs, +19 %")
+    assert last == "Hosts are ahead of their devices: a step ends with its last device work."
+    assert diff.cautions == []
+    # The other side's steps are its device's, too: 1000 ns of work, then 300 without.
+    waiting = side((1200, 2200), (2500, 3500), (3800, 4800), until=(2300, 3600, 4900))
+    mixed = hd.compare(before, waiting)
+    assert mixed.after.windows[0].tolist() == [[1050, 2200], [2200, 3500], [3500, 4800]]
+    assert hd.compare(waiting, waiting).before.windows[0].tolist() == [
+        [1000, 2300], [2300, 3600], [3600, 4900]
+    ]  # fmt: skip
+    # Of a step alone as well.
+    alone = hd.compare(before.select("step == 1"), after.select("step == 1"))
+    assert hd.steps(alone)[["before_ns", "after_ns"]].values.tolist() == [[1000, 1200]]
+
+
+def test_one_step_a_side_names_differences_that_may_be_chance(tmp_path):
+    def side(end, last):
+        return load(
+            tmp_path, [step(1, 0, last), call(10, 20, launch=1), kernel(100, end, launch=1)]
+        )
+
+    diff = hd.compare(side(300, 1000), side(350, 1060))
+    first, *texts = (one.text.replace("\u202f", " ") for one in hd.findings(diff))
+    words = "After takes 60 ns longer: 1.00 µs → 1.06 µs, +6.0 %: compute grows by 50 ns; "
+    assert first == f"{words}one step on each side is too few to tell a change from noise."
+    assert texts == [
+        "gemm differs most: 200 ns → 250 ns, +25 %.",
+        "With one step on each side, what is particular to it looks like a change.",
+    ]
+    assert hd.findings(hd.compare(side(300, 1000), side(300, 1000))) == []
+    equal = hd.findings(hd.compare(side(300, 1000), side(350, 1000)))
+    assert equal[0].text.startswith("gemm differs most: ")
+
+
 def test_work_by_operator_and_by_kernel(pair):
     by_kernel = times(hd.waterfall(pair, "kernel"), "name")
     # The kernel of the other stream has the moments in which no other computes.

@@ -4,19 +4,30 @@ import base64
 import gzip
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from support import small
 
 import hta_widgets as hw
 from hta_widgets import cli, diff
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.align import LANES, lanes
+from hta_widgets.diff.pairs import match
 from hta_widgets.export.page import HeldSteps
 from hta_widgets.export.svg.drawing import class_parts, looks
-from hta_widgets.live.comparison import BINS, CLASSES, PairTable, classes_of_pairs, rows_of_change
+from hta_widgets.live.comparison import (
+    BINS,
+    CLASSES,
+    PairTable,
+    classes_of_pairs,
+    one_pair,
+    one_step,
+    rows_of_change,
+)
 from hta_widgets.tiles.cells import unpack
 
 
@@ -225,6 +236,51 @@ def test_the_command_line_says_what_changed(folders, tmp_path, capsys):
     assert "aten::contiguous is new" in said
     assert f"{out.as_uri()} (" in said
     assert out.stat().st_size < 25e6
+
+
+def test_single_steps_and_pairs_are_not_matched_again(tmp_path):
+    for place, changes in enumerate(([], ["fused_kernel"])):
+        folder = tmp_path / str(place)
+        write_demo(folder, ranks=2, steps=3, events_per_step=400, seed=place, changes=changes)
+    both = diff.compare(*(hw.load(tmp_path / place, progress=False) for place in "01"))
+    pair = one_pair(both, 0)
+    for part in (pair, one_step(both, 1), one_step(pair, 1)):
+        table = diff.names(part, device="gpu", short_names=True)
+        assert not any(key[0] is match.__wrapped__ for key in part.memo if isinstance(key, tuple))
+        alone = diff.names(replace(part, part_of=None), device="gpu", short_names=True)
+        pd.testing.assert_frame_equal(table, alone)
+        assert (table["replaced_by"] != "").any()
+
+
+def test_the_command_line_says_what_limits_a_comparison(tmp_path, capsys):
+    def side(place, first, steps):
+        events = []
+        for at in range(steps):
+            low = at * 1000
+            name = f"ProfilerStep#{first + at}"
+            events += [
+                small.event("user_annotation", name, low, low + 1000, pid=10),
+                small.call(low + 10, low + 20, at),
+                small.kernel(low + 100, low + 900, launch=at),
+            ]
+        return written(place, events)
+
+    def written(place, events):
+        (tmp_path / place).mkdir()
+        return str(small.write(tmp_path / place, events))
+
+    before, after = side("before", 1, 3), side("after", 11, 2)
+    out = ["-o", str(tmp_path / "diff.html")]
+    assert cli.main(["diff", before, after, *out]) == 0
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        "Nothing changed beyond the noise.",
+        "3 steps against 2: 2 are compared.",
+        "Steps have other numbers: they are matched in their order.",
+    ]
+    empty = written("empty", [])
+    for sides in ((before, empty), (empty, before)):
+        assert cli.main(["diff", *sides, *out]) == 2
+        assert f"{empty}: holds no trace events" in capsys.readouterr().err
 
 
 def test_zooming_shows_what_lies_beside_it(view):
