@@ -135,15 +135,16 @@ def stragglers(
     steps and ranks the limit is higher, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half
     as much again for two ranks, each compared with the other alone. A rank is an occasional
     straggler if it stalls them for a quarter of a step's time in some steps. Lateness that a rank
-    inherits by waiting in another group, such as for its neighbour in tensor parallelism, is not
-    counted against it. A rank is never a straggler if a file is missing from one of its groups,
-    because the late rank may be the missing one, or if it has fewer than four collectives with
-    events of all their ranks; others are left out of the verdict for the same reason.
+    inherits by waiting, without compute, in another group, such as for its neighbour in tensor
+    parallelism or for the stage before it, is not counted against it. A rank is never a straggler
+    if a file is missing from one of its groups, because the late rank may be the missing one, or if
+    it has fewer than four collectives with events of all their ranks; others are left out of the
+    verdict for the same reason.
 
-    The cause is the part of the time between the previous collective of the group and the arrival
-    that exceeds the median of the other ranks most: kernels that are slower or more numerous;
-    waits in other collectives, and communication without a partner or on the host (Gloo), whose
-    waits are unknown; time in which the device idles while the host loads data; or other idle
+    The cause is the part of the time from the arrival at the previous collective of the group to
+    this arrival that exceeds the median of the other ranks most: kernels that are slower or more
+    numerous; waits in other collectives, and communication without a partner or on the host (Gloo),
+    whose waits are unknown; time in which the device idles while the host loads data; or other idle
     time, due to a slow host.
 
     Parameters
