@@ -163,7 +163,7 @@ def stragglers(
         ``imposed_wait_ns`` (int64), the others' waits in collectives at which it is last, added up
         (if several ranks are last, the lowest is charged); ``wait_ns`` (int64), its own waits;
         ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
-        ``lost_share`` (float64), the others' lost share of their time, averaged over steps;
+        ``lost_share`` (float64), the share of their time that the others lose, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
         ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host work"``
         if no rank has a device, ``"data loading"``, ``"waiting elsewhere"`` or ``""``);
@@ -185,8 +185,9 @@ def stragglers(
     }
     # The last of a collective's recorded ranks may have waited for one without an event there.
     shares, raw = step_shares(work, complete=True)
-    pattern, likely = _patterns(shares), _patterns(shares, sure=False)
-    inherited = (likely == "") & (_patterns(raw, sure=False) != "")
+    step_ns = work.step_ns()
+    pattern, likely = _patterns(shares, step_ns), _patterns(shares, step_ns, sure=False)
+    inherited = (likely == "") & (_patterns(raw, step_ns, sure=False) != "")
     # The last of the loaded ranks may have waited for one without a file.
     unsure = np.array(match.lacking, dtype=bool) | (work.complete() < _MIN_COLLECTIVES)
     pattern[unsure] = ""
@@ -203,7 +204,7 @@ def stragglers(
         "imposed_wait_ns": work.of_ranks(work.imposed_ns),
         "wait_ns": work.of_ranks(np.where(kept, times.wait_ns, 0)),
         "lost_ns": work.of_ranks(work.lost_ns),
-        "lost_share": np.nan_to_num(mean_share(step_shares(work)[0])),
+        "lost_share": np.nan_to_num(mean_share(step_shares(work)[0], step_ns)),
         "is_straggler": pattern != "",
         "pattern": pattern,
         "cause": cause,
@@ -391,23 +392,31 @@ class ImposedWaits:
         return np.maximum(shared - 1, 1)
 
     def time_of_others(self) -> Floats:
-        """Return for each rank the length of a step, added up over its companions."""
-        return self.companions().astype(np.float64) * self._step_ns()
+        """Return by step and rank the length of the step, added up over the rank's companions."""
+        return np.outer(self.step_ns(), self.companions())
 
-    def _step_ns(self) -> float:
-        """Return the length of a step, from one step's last collective to that of the next."""
-        last_end = np.full(len(self.steps), np.iinfo(np.int64).min)
-        np.maximum.at(last_end, self.step, self.times.end_ns)
+    def step_ns(self) -> Floats:
+        """Return the length of each step, from the last collective of the step before to its own.
+
+        The first one's is the median, or its own collectives' if that is longer.
+        """
+        span = np.iinfo(np.int64)
+        first, last = np.full(len(self.steps), span.max), np.full(len(self.steps), span.min)
+        np.minimum.at(first, self.step, self.times.arrival_ns)
+        np.maximum.at(last, self.step, self.times.end_ns)
         known = self.steps >= 0
-        apart = np.diff(last_end[known]) / np.maximum(np.diff(self.steps[known]), 1)
-        if len(apart) and np.median(apart) > 0:
-            return float(np.median(apart))
+        apart = np.diff(last[known])
         starts = [
             trace.start_ns - trace.shift_ns + shift
             for trace, shift in zip(self.match.traces, self.times.shifts_ns.tolist(), strict=True)
             if len(trace)
         ]
-        return float(max(int(last_end.max(initial=0)) - min(starts, default=0), 1))
+        whole = last.max(initial=0) - min(starts, default=0)
+        lengths: Floats = np.full(len(first), float(max(whole, 1)))
+        if len(apart):
+            own = np.maximum((last - first)[known], 1)
+            lengths[known] = np.maximum([np.median(apart), *apart], own)
+        return lengths
 
 
 def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
@@ -481,10 +490,11 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
     return lost, raw
 
 
-def mean_share(shares: Floats) -> Floats:
-    """Return the mean of each column's known values."""
-    counts = (~np.isnan(shares)).sum(axis=0)
-    return np.where(counts > 0, np.nansum(shares, axis=0) / np.maximum(counts, 1), np.nan)
+def mean_share(shares: Floats, step_ns: Floats) -> Floats:
+    """Return each column's mean over its known steps, weighted by their lengths."""
+    known = np.where(np.isnan(shares), 0.0, step_ns[:, None]).sum(axis=0)
+    lost = np.nansum(shares * step_ns[:, None], axis=0)
+    return np.where(known > 0, lost / np.maximum(known, 1.0), np.nan)
 
 
 # --- the judgement of a whole job -----------------------------------------------------------------
@@ -563,11 +573,11 @@ def _waited_at(work: ImposedWaits, collectives: Ints) -> int:
 # --- limits and causes ----------------------------------------------------------------------------
 
 
-def _patterns(shares: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
+def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
     """Return each rank's pattern: consistent, occasional, or ""; `sure` as in `costly_share`."""
     count = shares.shape[1]
     found = np.full(count, "", dtype=object)
-    mean = mean_share(shares)
+    mean = mean_share(shares, step_ns)
     for rank in range(count):
         own = shares[~np.isnan(shares[:, rank]), rank]
         others = np.delete(mean, rank)

@@ -437,6 +437,32 @@ def test_by_step_and_window(tmp_path):
         assert "selection or window holds none" in function(traces, window=(5, 5)).attrs["note"]
 
 
+def test_a_stall_is_a_share_of_its_own_step(tmp_path):
+    """Ten steps of 10 ms; rank 1 stalls the fifth for 200 ms."""
+    events = [[] for _ in range(4)]
+    for step in range(10):
+        stall = 200_000 if step == 4 else 0
+        start = step * STEP + (200_000 if step > 4 else 0)
+        for rank in range(4):
+            name, end = f"ProfilerStep#{step}", (start + STEP + stall) * US
+            late = stall if rank == 1 else 0
+            events[rank] += [
+                event("user_annotation", name, start * US, end - 1, pid=10),
+                call((start + 10) * US, (start + 20) * US, launch=step),
+                collective((start + 6_000 + late) * US, (start + 6_500 + stall) * US,
+                           ranks=(0, 1, 2, 3), seq=step, correlation=step),
+            ]  # fmt: skip
+    traces = load(tmp_path, *events)
+    frame = stragglers(traces)
+    assert frame.pattern.tolist() == ["", "occasional", "", ""]
+    assert frame.lost_ns[1] == 3 * 200_000 * US
+    # The others lose 200 of 10 · 10 + 200 ms, and in that step 200 of 210.
+    assert frame.lost_share[1] == pytest.approx(200 / 300)
+    by_step = stragglers_by_step(traces)
+    shares = by_step.loc[by_step["rank"] == 1, "lost_share"]
+    assert shares.tolist() == pytest.approx([0] * 4 + [200 / 210] + [0] * 5)
+
+
 def test_nothing_to_compare(tmp_path):
     one = [collective(0, 10 * US)]
     for ranks, note in (([one], "load several"), ([one, []], "no collective is found on two")):
