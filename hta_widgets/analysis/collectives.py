@@ -266,7 +266,7 @@ def _notes(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceS
 
 
 #: The parts of a rank's time before it arrives.
-PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")
+PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host", "copies")
 
 # Healthy ranks differ by a few percent, by noise; stragglers cost more than these limits.
 _COSTLY = 0.05  # of the others' time, on average over many steps
@@ -404,7 +404,7 @@ def _spent_by_rank(
     waits = union(np.concatenate([arrival, start]), np.concatenate([last, end]))
     waiting = Covered(*subtract(waits, compute_of(trace)))
     waited = waiting(arrival) - waiting(free) + talking(arrival) - talking(free)
-    others = (of(arrival) - of(since) for of in (loading, idle))
+    others = (of(arrival) - of(since) for of in (loading, idle, _copies(trace)))
     computed = computed_between(trace, since, arrival)
     exposed = last - arrival - computed_between(trace, arrival, last)
     return (computed, waited, *others), exposed
@@ -414,6 +414,15 @@ def _spent_by_rank(
 def loads_data(name: str) -> bool:
     """Return whether a name, without folders of Python files, is that of a data-loading event."""
     return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
+
+
+@memoized
+def _copies(trace: Trace) -> Covered:
+    """Return the time in which a rank's device copies and does not compute."""
+    table = trace.table
+    rows = np.flatnonzero((table.kind == KINDS.index("memory")) & (table.stream >= 0))
+    start = table.start_ns[rows]
+    return Covered(*subtract(union(start, start + table.dur_ns[rows]), compute_of(trace)))
 
 
 @memoized

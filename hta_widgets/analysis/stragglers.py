@@ -52,6 +52,8 @@ _STEADY = 0.8  # of the costly share, in the median step
 _STAND_OUT = 2.0  # times the share of the typical other rank
 _STALL = 0.25  # of a step: one such step is more than noise
 _WORTH_NAMING = 0.02  # of the others' time, on average, if only some steps are slow
+_EXPLAINS = 0.25  # of the lost time, for a cause
+_MORE = 1.005  # times the kernels or their duration on the others
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 
 # Limits for naming a rank that is not a straggler.
@@ -63,6 +65,7 @@ _CAUSES = {
     "data_loading": "data loading",
     "host": "launch-bound host",
     "compute": "slower kernels",
+    "copies": "memory copies",
 }
 _NOT_MATCHED = "which are not matched: time in them is a wait, and who is late to them is unknown"
 _EXTRA_WORK = "extra work"
@@ -144,8 +147,9 @@ def stragglers(
     The cause is the part of the time from the arrival at the previous collective of the group to
     this arrival that exceeds the median of the other ranks most: kernels that are slower or more
     numerous; waits in other collectives, and communication without a partner or on the host (Gloo),
-    whose waits are unknown; time in which the device idles while the host loads data; or other idle
-    time, due to a slow host.
+    whose waits are unknown; time in which the device idles while the host loads data; other idle
+    time, due to a slow host; or copies without compute. It is not stated if it is less than a
+    quarter of the time that each of the others loses.
 
     Parameters
     ----------
@@ -166,9 +170,10 @@ def stragglers(
         ``lost_share`` (float64), the share of their time that the others lose, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
         ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host work"``
-        if no rank has a device, ``"data loading"``, ``"waiting elsewhere"`` or ``""``);
-        ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns`` (int64), by how
-        much each took longer than on the others, over the collectives at which the rank is last.
+        if no rank has a device, ``"data loading"``, ``"memory copies"``, ``"waiting elsewhere"``
+        or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns,
+        late_copies_ns`` (int64), by how much each took longer than on the others, over the
+        collectives at which the rank is last.
 
         Ranks with inherited lateness are not stragglers and have the cause ``"waiting
         elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
@@ -193,7 +198,9 @@ def stragglers(
     pattern[unsure] = ""
     cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
     named = np.flatnonzero(pattern != "")
-    cause[named] = _causes(traces, excess, named)
+    # Nothing is known of the time before the first collective of a group.
+    known = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
+    cause[named] = _causes(traces, excess, named, work.of_ranks(known) / work.companions())
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
         "host": np.array([header.host for header in match.headers], dtype=object),
@@ -554,7 +561,9 @@ def _last(traces: TraceSet, work: ImposedWaits, found: pd.DataFrame) -> list[Las
         cause = str(row["cause"])
         if not cause and not match.lacking[place]:
             excess = {part: found[f"late_{part}_ns"].to_numpy(float) for part in PARTS}
-            (cause,) = _causes(traces, excess, np.array([place]))
+            # A rank that compute hides is as late to all collectives of a step as to the first.
+            late_ns = wait_ns * len(work.steps) / max(int(charged.sum()), 1)
+            (cause,) = _causes(traces, excess, np.array([place]), np.full(len(found), late_ns))
         imposed, lost = (int(values[charged].sum()) for values in (work.imposed_ns, work.raw_ns))
         last.append(LastRank(int(row["rank"]), wait_ns, 1 - lost / max(imposed, 1), cause))
     return sorted(last, key=lambda one: -one.wait_ns)
@@ -592,8 +601,13 @@ def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDAr
     return found
 
 
-def _causes(traces: TraceSet, excess: Mapping[str, Floats], late: Ints) -> list[str]:
-    """Return the cause of each late rank: the part with the largest excess over the others."""
+def _causes(
+    traces: TraceSet, excess: Mapping[str, Floats], late: Ints, cost_ns: Floats
+) -> list[str]:
+    """Return the cause of each late rank: the part with the largest excess over the others.
+
+    It is "" if that is little of `cost_ns`, by rank.
+    """
     if not len(late):
         return []
     kernels, mean_ns, on_device = np.array(list(over_ranks(traces, _kernels)), np.float64).T
@@ -607,7 +621,9 @@ def _causes(traces: TraceSet, excess: Mapping[str, Floats], late: Ints) -> list[
             longer = mean_ns[rank] / max(float(np.median(mean_ns[others])), 1.0)
             if more > max(longer, 1.0):
                 cause = _EXTRA_WORK
-        found.append(cause)
+            if max(more, longer) < _MORE:
+                cause = ""
+        found.append(cause if excess[part][rank] >= _EXPLAINS * cost_ns[rank] else "")
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.collective_job import US, collective
 from support.recorded import DATA
-from support.small import call, event, kernel, load, nccl
+from support.small import call, copy, event, kernel, load, nccl
 
 import hta_widgets as hw
 from hta_widgets import analysis
@@ -131,9 +131,14 @@ def longer(rank, start, delay):
     return [kernel(start * US, (start + max(delay - 5, 0)) * US + 1, name="gemm2")]
 
 
+def copying(rank, start, delay):
+    return [copy(start * US, (start + delay) * US)] if delay else []
+
+
 @pytest.mark.parametrize(
     ("before", "cause", "column"),
     [
+        (copying, "memory copies", "late_copies_ns"),
         (longer, "slower kernels", "late_compute_ns"),
         (more, "extra work", "late_compute_ns"),
         (loading, "data loading", "late_data_loading_ns"),
@@ -147,6 +152,32 @@ def test_causes(tmp_path, before, cause, column):
     assert max(parts, key=lambda name: frame[name][2]) == column
     # The first collective has none before it to compare from.
     assert frame[column][2] == pytest.approx(4 * 1_500 * US, rel=0.06)
+
+
+def test_no_cause_is_stated_that_explains_little(tmp_path):
+    """Rank 2 transfers alone for most of its 1 500 µs, and idles for 100 or 600 of them."""
+
+    def sending(idle):
+        group = {"Process Group Name": "1", "Process Group Ranks": "[2]", "Group size": 1}
+        return lambda _, start, delay: (
+            [nccl(start * US, (start + delay - idle) * US, stream=8, **group)] if delay else []
+        )
+
+    for idle, cause in ((100, ""), (600, "launch-bound host")):
+        frame = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=sending(idle)))
+        assert frame.late_host_ns[2] == 4 * idle * US
+        assert frame.is_straggler.tolist() == [False, False, True, False]
+        assert frame.cause[2] == cause
+
+    # All kernels are the same, but rank 2's two run one after the other instead of together.
+    def after(rank, start, delay):
+        first = start + delay // 2
+        return [kernel(begin * US, (begin + 750) * US, stream=stream)
+                for begin, stream in ((first - 750, 7), (first, 8))]  # fmt: skip
+
+    frame = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=after))
+    assert frame.late_compute_ns[2] == 4 * 750 * US
+    assert frame.cause[2] == ""
 
 
 def test_what_the_others_do_while_they_wait_is_not_extra_work(tmp_path):

@@ -85,8 +85,9 @@ def test_a_rank_that_is_always_last_is_a_fact_from_one_per_cent_on(tmp_path, lat
     found = headline(traces)
     assert not hw.analysis.stragglers(traces).is_straggler.any()
     assert [one for one in found.findings if one.kind == "waiting"] == []
+    # From arrival to arrival all compute 8 700 µs, in as many kernels, so no cause is stated.
     text = (
-        "Rank 2 arrives last at 8 of 8 collectives, after slower kernels; the others wait 2.40 ms"
+        "Rank 2 arrives last at 8 of 8 collectives; the others wait 2.40 ms"
         " on the stream, 3.0 % of their GPU span, mostly hidden by compute."
     )
     assert (text in said(traces)) == named
