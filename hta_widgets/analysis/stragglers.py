@@ -18,6 +18,7 @@ from hta_widgets.analysis.collectives import (
     Clock,
     Lateness,
     arrivals,
+    compute_of,
     costly_share,
     lateness,
     steps_of,
@@ -299,6 +300,11 @@ class Waits:
             events.rows[place], events.start_ns[place], until, unmatched_rows(match, number)
         )
 
+    def last_of(self, rank: int, late: list[int]) -> Bools:
+        """Return at which of its collectives one of `late` alone arrives last."""
+        number = [trace.rank for trace in self.match.traces].index(rank)
+        return np.isin(self.times.last_rank[self.match.of_trace[number]], late)
+
     def each(self, ranks: list[int]) -> list[tuple[RankWaits]]:
         """Return the waits of some ranks, as arguments for `over_ranks`."""
         return [(self.of_rank(rank),) for rank in ranks]
@@ -577,6 +583,17 @@ def _waited_at(work: ImposedWaits, collectives: Ints) -> int:
         start = work.times.arrival_ns[mine]
         waited += total(union(start, start + work.times.wait_ns[mine]))
     return waited
+
+
+def exposed_waits_for(waits: Waits, late: list[int], ranks: list[int]) -> int:
+    """Return the sum over ranks of their waits, without compute, for one of `late` alone."""
+    chosen = [trace for trace in waits.match.traces if trace.rank in ranks]
+    each = [(*waits.of_rank(trace.rank)[1:3], waits.last_of(trace.rank, late)) for trace in chosen]
+    return sum(over_ranks(chosen, _exposed_for, each=each))
+
+
+def _exposed_for(trace: Trace, begin: Ints, until: Ints, theirs: Bools) -> int:
+    return total(subtract(union(begin[theirs], until[theirs]), compute_of(trace)))
 
 
 # --- limits and causes ----------------------------------------------------------------------------
