@@ -124,7 +124,7 @@ def rank_features(
     work = imposed_waits(traces, narrowed, waits.clock)
     lost = np.zeros(len(traces))
     if len(work.match):
-        lost = np.nan_to_num(mean_share(step_shares(work)[0]))
+        lost = np.nan_to_num(mean_share(step_shares(work)[0], work.step_ns()))
     return RankFeatures(
         np.array([one.times for one in found]).reshape(-1, len(TIMES)),
         np.array([one.error for one in found]).reshape(-1, len(TIMES)),

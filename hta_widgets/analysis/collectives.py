@@ -270,7 +270,7 @@ def _notes(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceS
 
 
 #: The parts of a rank's time before it arrives.
-PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")
+PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host", "copies")
 
 # Healthy ranks differ by a few percent, by noise; stragglers cost more than these limits.
 _COSTLY = 0.05  # of the others' time, on average over many steps
@@ -303,15 +303,13 @@ def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
     """Compare each arrival, and the time before it, with the collective's other entries."""
     late = times.arrival_ns - others_median(times.arrival_ns.astype(np.float64), match)
     before = _previous_entries(match, times)
-    end = np.where(before >= 0, times.end_ns[before], _NEVER)
-    since = np.minimum(end, times.arrival_ns)
-    waited = _waited_elsewhere(match, times, before) + _unmatched(match, times, since)
-    inherited = _inherited(match, times, step, late, waited)
+    known = before >= 0
+    spent, exposed = _spent(match, times, before)
+    paid = others_median(exposed.astype(np.float64), match)
+    inherited = _inherited(match, times, step, late, paid, spent["waiting"])
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
-    spent, exposed = _spent(match, times, since)
-    spent["waiting"] = waited.astype(np.float64)
     excess = {
-        part: np.where(since == _NEVER, np.nan, spent[part] - others_median(spent[part], match))
+        part: np.where(known, spent[part] - others_median(spent[part], match), np.nan)
         for part in PARTS
     }
     return Lateness(late, np.where(late > 0, share, 1.0), exposed, excess)
@@ -345,102 +343,90 @@ def _previous_entries(match: Matching, times: Arrivals) -> Ints:
     return before
 
 
-def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
-    """Return each rank's wait in other collectives since it arrived at the previous one."""
-    # The wait may begin before the rank leaves the previous collective, as collectives and compute
-    # overlap.
-    known = before >= 0
-    since = np.where(known, times.arrival_ns[before], _NEVER)
-    there = np.where(known, times.wait_ns[before], 0)
-    waited = np.zeros(len(match), dtype=np.int64)
-    for entries in match.of_trace:
-        mine = entries[np.argsort(times.arrival_ns[entries], kind="stable")]
-        arrival = times.arrival_ns[mine]
-        total = np.concatenate(([0], np.cumsum(times.wait_ns[mine])))
-        own = np.arange(len(mine))
-        first = np.minimum(np.searchsorted(arrival, since[mine], side="left"), own)
-        waited[mine] = np.maximum(total[own] - total[first] - there[mine], 0)
-    return waited
+def _inherited(
+    match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, waited: Floats
+) -> Floats:
+    """Return how much of each lateness came from waiting in other groups.
 
-
-def _unmatched(match: Matching, times: Arrivals, since: Ints) -> Ints:
-    """Return each rank's time in unmatched communication before it arrived, without compute."""
-    # All of it counts as waiting, because the part in which the rank waited is unknown.
-    found = np.zeros(len(match), dtype=np.int64)
-    of_rank = zip(match.traces, match.events, match.of_trace, times.shifts_ns.tolist(), strict=True)
-    for number, (trace, events, mine, shift) in enumerate(of_rank):
-        if match.on_hosts[number]:
-            _, talking, _ = _idle(trace)
-            found[mine] = talking(times.arrival_ns[mine] - shift) - talking(since[mine] - shift)
-        unknown = ~events.is_alone
-        unknown[match.place[mine]] = False
-        if unknown.any() and len(mine):
-            pieces = union(events.start_ns[unknown], events.end_ns[unknown])
-            exposed = Covered(*subtract(pieces, compute_of(trace)))
-            found[mine] += exposed(times.arrival_ns[mine] - shift) - exposed(since[mine] - shift)
-    return found
-
-
-def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waited: Ints) -> Floats:
-    """Return how much of each lateness came from waiting in other groups."""
+    `paid` is the time in which the others wait for the rank and do not compute.
+    """
     # A rank that computes while a collective runs is just as late to the next one, without a wait
-    # in between. So inherited lateness is carried on, up to the lateness of the rank.
+    # in between. So inherited lateness is carried on until the others have waited for it, or the
+    # rank is not late. Others that run ahead are held up by their next collectives, so it may be
+    # more than the lateness.
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
-    more = np.maximum(waited - others_median(waited.astype(np.float64), match), 0.0)
-    added = np.rint(more[order]).astype(np.int64)
-    bound = np.rint(np.maximum(late[order], 0.0)).astype(np.int64)
+    more = (waited - others_median(waited, match))[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
     opens = np.ones(len(order), dtype=bool)
-    opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-    # carried[c] = min(bound[c], carried[c-1] + added[c]) is a running minimum after subtracting
-    # the cumulative sums; a step down at each new sequence restarts it.
-    total = np.cumsum(added)
-    before = total - added
-    start = before[np.flatnonzero(opens)][np.cumsum(opens) - 1] if len(order) else before
-    gain = total - start
-    low = np.minimum(bound - gain, 0)
-    deep = int(-low.min(initial=0)) + 1
-    down = np.cumsum(opens) * deep
-    carried = np.minimum.accumulate(low - down) + down + gain
+    opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
+    # left[c] = max(0, left[c-1] + more[c] - paid[c]) is the sum of all less its least value before.
+    gain = more - paid[order]
+    total = np.cumsum(gain)
+    sums = pd.Series(np.where(opens, np.minimum(total, total - gain), total))
+    left = total - sums.groupby(np.cumsum(opens)).cummin().to_numpy()
     found = np.empty(len(order))
-    found[order] = carried
-    return found
+    found[order] = more + np.where(opens, 0, np.roll(left, 1))
+    return np.clip(found, 0.0, np.maximum(late, 0.0))
 
 
-def _spent(match: Matching, times: Arrivals, since: Ints) -> tuple[dict[str, Floats], Ints]:
+def _spent(match: Matching, times: Arrivals, before: Ints) -> tuple[dict[str, Floats], Ints]:
     """Return the parts of each rank's time before it arrived, and its waits without computing."""
-    spent = {part: np.zeros(len(match)) for part in ("compute", "data_loading", "host")}
+    spent = {part: np.zeros(len(match)) for part in PARTS}
     exposed = times.wait_ns
+    # From arrival to arrival, as ranks work while a collective runs; those that wait in it may do
+    # then what the last rank does later. That wait itself is not a part.
+    known = before >= 0
+    since = np.where(known, times.arrival_ns[before], times.arrival_ns)
+    free = np.where(known, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER)
     each = []
-    for mine, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True):
-        arrival = times.arrival_ns[mine] - shift
-        start = np.where(since[mine] == _NEVER, arrival, since[mine] - shift)
-        each.append((start, arrival, times.last_ns[mine] - shift))
+    for number, (mine, events) in enumerate(zip(match.of_trace, match.events, strict=True)):
+        shift = times.shifts_ns[number]
+        instants = (
+            values[mine] - shift for values in (since, free, times.arrival_ns, times.last_ns)
+        )
+        # The part of it in which the rank waited is unknown, so all of it counts as waiting.
+        alone = ~events.is_alone
+        alone[match.place[mine]] = False
+        each.append((*instants, events.start_ns[alone], events.end_ns[alone]))
     found = over_ranks(match.traces, _spent_by_rank, each=each, executor=match.executor)
-    for mine, (before, computed) in zip(match.of_trace, found, strict=True):
-        for part, values in before.items():
+    for mine, (parts, waited) in zip(match.of_trace, found, strict=True):
+        for part, values in zip(PARTS, parts, strict=True):
             spent[part][mine] = values
-        exposed[mine] -= computed
+        exposed[mine] = waited
     return spent, exposed
 
 
 def _spent_by_rank(
-    trace: Trace, start: Ints, arrival: Ints, last: Ints
-) -> tuple[dict[str, Ints], Ints]:
-    """Return the parts of a rank's time before it arrived, and its computing after that."""
-    loading, _, idle = _idle(trace)
-    before = {
-        "compute": computed_between(trace, start, arrival),
-        "data_loading": loading(arrival) - loading(start),
-        "host": idle(arrival) - idle(start),
-    }
-    return before, computed_between(trace, arrival, last)
+    trace: Trace, since: Ints, free: Ints, arrival: Ints, last: Ints, start: Ints, end: Ints
+) -> tuple[tuple[Ints, ...], Ints]:
+    """Return the parts of a rank's time before it arrived, and its waits without computing.
+
+    Waits count from `free`, the others from `since`; `start` and `end` are those of communication
+    that is not matched.
+    """
+    loading, talking, idle = _idle(trace)
+    waits = union(np.concatenate([arrival, start]), np.concatenate([last, end]))
+    waiting = Covered(*subtract(waits, compute_of(trace)))
+    waited = waiting(arrival) - waiting(free) + talking(arrival) - talking(free)
+    others = (of(arrival) - of(since) for of in (loading, idle, _copies(trace)))
+    computed = computed_between(trace, since, arrival)
+    exposed = last - arrival - computed_between(trace, arrival, last)
+    return (computed, waited, *others), exposed
 
 
 @lru_cache(maxsize=1 << 14)
 def loads_data(name: str) -> bool:
     """Return whether a name, without folders of Python files, is that of a data-loading event."""
     return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
+
+
+@memoized
+def _copies(trace: Trace) -> Covered:
+    """Return the time in which a rank's device copies and does not compute."""
+    table = trace.table
+    rows = np.flatnonzero((table.kind == KINDS.index("memory")) & (table.stream >= 0))
+    start = table.start_ns[rows]
+    return Covered(*subtract(union(start, start + table.dur_ns[rows]), compute_of(trace)))
 
 
 @memoized

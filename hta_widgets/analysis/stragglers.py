@@ -18,6 +18,7 @@ from hta_widgets.analysis.collectives import (
     Clock,
     Lateness,
     arrivals,
+    compute_of,
     costly_share,
     lateness,
     steps_of,
@@ -52,6 +53,8 @@ _STEADY = 0.8  # of the costly share, in the median step
 _STAND_OUT = 2.0  # times the share of the typical other rank
 _STALL = 0.25  # of a step: one such step is more than noise
 _WORTH_NAMING = 0.02  # of the others' time, on average, if only some steps are slow
+_EXPLAINS = 0.25  # of the lost time, for a cause
+_MORE = 1.005  # times the kernels or their duration on the others
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 
 # Limits for naming a rank that is not a straggler.
@@ -63,6 +66,7 @@ _CAUSES = {
     "data_loading": "data loading",
     "host": "launch-bound host",
     "compute": "slower kernels",
+    "copies": "memory copies",
 }
 _NOT_MATCHED = "which are not matched: time in them is a wait, and who is late to them is unknown"
 _EXTRA_WORK = "extra work"
@@ -135,16 +139,18 @@ def stragglers(
     steps and ranks the limit is higher, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half
     as much again for two ranks, each compared with the other alone. A rank is an occasional
     straggler if it stalls them for a quarter of a step's time in some steps. Lateness that a rank
-    inherits by waiting in another group, such as for its neighbour in tensor parallelism, is not
-    counted against it. A rank is never a straggler if a file is missing from one of its groups,
-    because the late rank may be the missing one, or if it has fewer than four collectives with
-    events of all their ranks; others are left out of the verdict for the same reason.
+    inherits by waiting, without compute, in another group, such as for its neighbour in tensor
+    parallelism or for the stage before it, is not counted against it. A rank is never a straggler
+    if a file is missing from one of its groups, because the late rank may be the missing one, or if
+    it has fewer than four collectives with events of all their ranks; others are left out of the
+    verdict for the same reason.
 
-    The cause is the part of the time between the previous collective of the group and the arrival
-    that exceeds the median of the other ranks most: kernels that are slower or more numerous;
-    waits in other collectives, and communication without a partner or on the host (Gloo), whose
-    waits are unknown; time in which the device idles while the host loads data; or other idle
-    time, due to a slow host.
+    The cause is the part of the time from the arrival at the previous collective of the group to
+    this arrival that exceeds the median of the other ranks most: kernels that are slower or more
+    numerous; waits in other collectives, and communication without a partner or on the host (Gloo),
+    whose waits are unknown; time in which the device idles while the host loads data; other idle
+    time, due to a slow host; or copies without compute. It is not stated if it is less than a
+    quarter of the time that each of the others loses.
 
     Parameters
     ----------
@@ -162,12 +168,13 @@ def stragglers(
         ``imposed_wait_ns`` (int64), the others' waits in collectives at which it is last, added up
         (if several ranks are last, the lowest is charged); ``wait_ns`` (int64), its own waits;
         ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
-        ``lost_share`` (float64), the others' lost share of their time, averaged over steps;
+        ``lost_share`` (float64), the share of their time that the others lose, over all steps;
         ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
         ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host work"``
-        if no rank has a device, ``"data loading"``, ``"waiting elsewhere"`` or ``""``);
-        ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns`` (int64), by how
-        much each took longer than on the others, over the collectives at which the rank is last.
+        if no rank has a device, ``"data loading"``, ``"memory copies"``, ``"waiting elsewhere"``
+        or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns,
+        late_copies_ns`` (int64), by how much each took longer than on the others, over the
+        collectives at which the rank is last.
 
         Ranks with inherited lateness are not stragglers and have the cause ``"waiting
         elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
@@ -184,14 +191,17 @@ def stragglers(
     }
     # The last of a collective's recorded ranks may have waited for one without an event there.
     shares, raw = step_shares(work, complete=True)
-    pattern, likely = _patterns(shares), _patterns(shares, sure=False)
-    inherited = (likely == "") & (_patterns(raw, sure=False) != "")
+    step_ns = work.step_ns()
+    pattern, likely = _patterns(shares, step_ns), _patterns(shares, step_ns, sure=False)
+    inherited = (likely == "") & (_patterns(raw, step_ns, sure=False) != "")
     # The last of the loaded ranks may have waited for one without a file.
     unsure = np.array(match.lacking, dtype=bool) | (work.complete() < _MIN_COLLECTIVES)
     pattern[unsure] = ""
     cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
     named = np.flatnonzero(pattern != "")
-    cause[named] = _causes(traces, excess, named)
+    # Nothing is known of the time before the first collective of a group.
+    known = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
+    cause[named] = _causes(traces, excess, named, work.of_ranks(known) / work.companions())
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
         "host": np.array([header.host for header in match.headers], dtype=object),
@@ -202,7 +212,7 @@ def stragglers(
         "imposed_wait_ns": work.of_ranks(work.imposed_ns),
         "wait_ns": work.of_ranks(np.where(kept, times.wait_ns, 0)),
         "lost_ns": work.of_ranks(work.lost_ns),
-        "lost_share": np.nan_to_num(mean_share(step_shares(work)[0])),
+        "lost_share": np.nan_to_num(mean_share(step_shares(work)[0], step_ns)),
         "is_straggler": pattern != "",
         "pattern": pattern,
         "cause": cause,
@@ -289,6 +299,11 @@ class Waits:
         return RankWaits(
             events.rows[place], events.start_ns[place], until, unmatched_rows(match, number)
         )
+
+    def last_of(self, rank: int, late: list[int]) -> Bools:
+        """Return at which of its collectives one of `late` alone arrives last."""
+        number = [trace.rank for trace in self.match.traces].index(rank)
+        return np.isin(self.times.last_rank[self.match.of_trace[number]], late)
 
     def each(self, ranks: list[int]) -> list[tuple[RankWaits]]:
         """Return the waits of some ranks, as arguments for `over_ranks`."""
@@ -390,23 +405,31 @@ class ImposedWaits:
         return np.maximum(shared - 1, 1)
 
     def time_of_others(self) -> Floats:
-        """Return for each rank the length of a step, added up over its companions."""
-        return self.companions().astype(np.float64) * self._step_ns()
+        """Return by step and rank the length of the step, added up over the rank's companions."""
+        return np.outer(self.step_ns(), self.companions())
 
-    def _step_ns(self) -> float:
-        """Return the length of a step, from one step's last collective to that of the next."""
-        last_end = np.full(len(self.steps), np.iinfo(np.int64).min)
-        np.maximum.at(last_end, self.step, self.times.end_ns)
+    def step_ns(self) -> Floats:
+        """Return the length of each step, from the last collective of the step before to its own.
+
+        The first one's is the median, or its own collectives' if that is longer.
+        """
+        span = np.iinfo(np.int64)
+        first, last = np.full(len(self.steps), span.max), np.full(len(self.steps), span.min)
+        np.minimum.at(first, self.step, self.times.arrival_ns)
+        np.maximum.at(last, self.step, self.times.end_ns)
         known = self.steps >= 0
-        apart = np.diff(last_end[known]) / np.maximum(np.diff(self.steps[known]), 1)
-        if len(apart) and np.median(apart) > 0:
-            return float(np.median(apart))
+        apart = np.diff(last[known])
         starts = [
             trace.start_ns - trace.shift_ns + shift
             for trace, shift in zip(self.match.traces, self.times.shifts_ns.tolist(), strict=True)
             if len(trace)
         ]
-        return float(max(int(last_end.max(initial=0)) - min(starts, default=0), 1))
+        whole = last.max(initial=0) - min(starts, default=0)
+        lengths: Floats = np.full(len(first), float(max(whole, 1)))
+        if len(apart):
+            own = np.maximum((last - first)[known], 1)
+            lengths[known] = np.maximum([np.median(apart), *apart], own)
+        return lengths
 
 
 def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
@@ -480,10 +503,11 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
     return lost, raw
 
 
-def mean_share(shares: Floats) -> Floats:
-    """Return the mean of each column's known values."""
-    counts = (~np.isnan(shares)).sum(axis=0)
-    return np.where(counts > 0, np.nansum(shares, axis=0) / np.maximum(counts, 1), np.nan)
+def mean_share(shares: Floats, step_ns: Floats) -> Floats:
+    """Return each column's mean over its known steps, weighted by their lengths."""
+    known = np.where(np.isnan(shares), 0.0, step_ns[:, None]).sum(axis=0)
+    lost = np.nansum(shares * step_ns[:, None], axis=0)
+    return np.where(known > 0, lost / np.maximum(known, 1.0), np.nan)
 
 
 # --- the judgement of a whole job -----------------------------------------------------------------
@@ -543,7 +567,9 @@ def _last(traces: TraceSet, work: ImposedWaits, found: pd.DataFrame) -> list[Las
         cause = str(row["cause"])
         if not cause and not match.lacking[place]:
             excess = {part: found[f"late_{part}_ns"].to_numpy(float) for part in PARTS}
-            (cause,) = _causes(traces, excess, np.array([place]))
+            # A rank that compute hides is as late to all collectives of a step as to the first.
+            late_ns = wait_ns * len(work.steps) / max(int(charged.sum()), 1)
+            (cause,) = _causes(traces, excess, np.array([place]), np.full(len(found), late_ns))
         imposed, lost = (int(values[charged].sum()) for values in (work.imposed_ns, work.raw_ns))
         last.append(LastRank(int(row["rank"]), wait_ns, 1 - lost / max(imposed, 1), cause))
     return sorted(last, key=lambda one: -one.wait_ns)
@@ -559,14 +585,25 @@ def _waited_at(work: ImposedWaits, collectives: Ints) -> int:
     return waited
 
 
+def exposed_waits_for(waits: Waits, late: list[int], ranks: list[int]) -> int:
+    """Return the sum over ranks of their waits, without compute, for one of `late` alone."""
+    chosen = [trace for trace in waits.match.traces if trace.rank in ranks]
+    each = [(*waits.of_rank(trace.rank)[1:3], waits.last_of(trace.rank, late)) for trace in chosen]
+    return sum(over_ranks(chosen, _exposed_for, each=each))
+
+
+def _exposed_for(trace: Trace, begin: Ints, until: Ints, theirs: Bools) -> int:
+    return total(subtract(union(begin[theirs], until[theirs]), compute_of(trace)))
+
+
 # --- limits and causes ----------------------------------------------------------------------------
 
 
-def _patterns(shares: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
+def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
     """Return each rank's pattern: consistent, occasional, or ""; `sure` as in `costly_share`."""
     count = shares.shape[1]
     found = np.full(count, "", dtype=object)
-    mean = mean_share(shares)
+    mean = mean_share(shares, step_ns)
     for rank in range(count):
         own = shares[~np.isnan(shares[:, rank]), rank]
         others = np.delete(mean, rank)
@@ -581,8 +618,13 @@ def _patterns(shares: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
     return found
 
 
-def _causes(traces: TraceSet, excess: Mapping[str, Floats], late: Ints) -> list[str]:
-    """Return the cause of each late rank: the part with the largest excess over the others."""
+def _causes(
+    traces: TraceSet, excess: Mapping[str, Floats], late: Ints, cost_ns: Floats
+) -> list[str]:
+    """Return the cause of each late rank: the part with the largest excess over the others.
+
+    It is "" if that is little of `cost_ns`, by rank.
+    """
     if not len(late):
         return []
     kernels, mean_ns, on_device = np.array(list(over_ranks(traces, _kernels)), np.float64).T
@@ -596,7 +638,9 @@ def _causes(traces: TraceSet, excess: Mapping[str, Floats], late: Ints) -> list[
             longer = mean_ns[rank] / max(float(np.median(mean_ns[others])), 1.0)
             if more > max(longer, 1.0):
                 cause = _EXTRA_WORK
-        found.append(cause)
+            if max(more, longer) < _MORE:
+                cause = ""
+        found.append(cause if excess[part][rank] >= _EXPLAINS * cost_ns[rank] else "")
     return found
 
 

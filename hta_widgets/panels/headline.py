@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.stragglers import Judgement, judgement
+from hta_widgets.analysis.stragglers import Judgement, exposed_waits_for, judgement, waits_of
 from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.readers.formats import all_formats, provided
@@ -36,6 +36,7 @@ LEAST_OVER_SHARE = 0.1  # over the median step, for a slow step
 LEAST_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median
 LEAST_OF_WORK = 1 / 3  # of all device work, for a kernel
 DWARFED = 0.1  # of another finding's time; a finding with less comes after it
+LEAST_HIDDEN = 0.1  # of the waits for late ranks, to be stated
 MOST_SENTENCES = 2
 LEAST_AROUND = 0.1  # minimum share of the run for reporting the time around device work
 LITTLE_WORK = 0.01  # of the run; spans of device work with a smaller share are hardly any work
@@ -185,6 +186,7 @@ class LateRanks:
     ranks: list[int]
     waiting: list[int]
     wait_ns: float
+    hidden_share: float
     last: int
     collectives: int
     phase: str = ""
@@ -206,10 +208,13 @@ def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks
     if not any(by_rank.values()):
         return None
     first = traces.ranks.index(ranks[0])
+    waited_ns = sum(by_rank.values())
+    exposed_ns = exposed_waits_for(waits_of(traces, CLOCK), ranks, list(by_rank))
     return LateRanks(
         ranks,
         list(by_rank),
-        sum(by_rank.values()) / max(len(by_rank), 1),
+        waited_ns / len(by_rank),
+        1 - exposed_ns / waited_ns,
         run["last"][first],
         run["collectives"][first],
         *_slow_phase(traces, ranks[0]),
@@ -366,11 +371,13 @@ def _waiting(late: LateRanks | None, times: RunTimes, ranks: int) -> Finding | N
         whom += [" and ", _rank(others[0])]
     elif others:
         whom += [f" and {len(others)} others"]
+    hides = late.hidden_share >= LEAST_HIDDEN
+    hidden = f"; compute hides {share(late.hidden_share)} of that." if hides else "."
     label = f"Select rank {first}" if not others else f"Select {plural(len(late.ranks), 'rank')}"
     return Finding(
         "waiting",
         waiting_ns / times.all_ns,
-        [*subject, f"{how_long} on the stream, {of_span}, for ", *whom, "."],
+        [*subject, f"{how_long} on the stream, {of_span}, for ", *whom, hidden],
         label,
         Selection(ranks=tuple(late.ranks)),
     )

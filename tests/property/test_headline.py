@@ -11,10 +11,13 @@ from support import random_job, recorded, small
 from support.examples import examples
 
 import hta_widgets as hw
+from hta_widgets.analysis import collectives
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.panels.headline import headline, run_times
+from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import duration, share
+from hta_widgets.trace.intervals import subtract, total, union
 
 #: What holds no trace.
 EMPTY = {"memory_analysis", "real_pslite_server_tiny"}
@@ -97,9 +100,18 @@ def test_the_timeline_says_the_same_of_who_waits(tmp_path, seed):
     mean = sum(waits) / len(waits)
     stats, _ = engine.answer({"op": "stats", "start": start, "end": end})
     spans = [span for rank, span in enumerate(stats["span"]) if rank != 3]
+    traces, exposed = traces.with_clock("fitted"), 0
+    frame = collectives(traces)
+    for rank, of_rank in frame[frame["last_rank"] == 3].groupby("rank"):
+        table, arrival = traces[rank].table, of_rank["arrival_ns"].to_numpy()
+        rows = (table.kind == KINDS.index("compute")) & (table.stream >= 0)
+        begin = table.start_ns[rows] + traces[rank].shift_ns
+        compute = union(begin, begin + table.dur_ns[rows])
+        exposed += total(subtract(union(arrival, arrival + of_rank["wait_ns"]), compute))
     assert headline(traces).text == (
         f"4 of 5 ranks wait on average {duration(mean)} on the stream,"
-        f" {share(sum(waits) / sum(spans))} of their GPU span, for rank 3."
+        f" {share(sum(waits) / sum(spans))} of their GPU span, for rank 3;"
+        f" compute hides {share(1 - exposed / sum(waits))} of that."
     )
 
 

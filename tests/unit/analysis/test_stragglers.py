@@ -2,12 +2,13 @@
 
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from support.collective_job import US, collective
 from support.recorded import DATA
-from support.small import call, event, kernel, load, nccl
+from support.small import call, copy, event, kernel, load, nccl
 
 import hta_widgets as hw
 from hta_widgets import analysis
@@ -130,9 +131,14 @@ def longer(rank, start, delay):
     return [kernel(start * US, (start + max(delay - 5, 0)) * US + 1, name="gemm2")]
 
 
+def copying(rank, start, delay):
+    return [copy(start * US, (start + delay) * US)] if delay else []
+
+
 @pytest.mark.parametrize(
     ("before", "cause", "column"),
     [
+        (copying, "memory copies", "late_copies_ns"),
         (longer, "slower kernels", "late_compute_ns"),
         (more, "extra work", "late_compute_ns"),
         (loading, "data loading", "late_data_loading_ns"),
@@ -146,6 +152,64 @@ def test_causes(tmp_path, before, cause, column):
     assert max(parts, key=lambda name: frame[name][2]) == column
     # The first collective has none before it to compare from.
     assert frame[column][2] == pytest.approx(4 * 1_500 * US, rel=0.06)
+
+
+def test_no_cause_is_stated_that_explains_little(tmp_path):
+    """Rank 2 transfers alone for most of its 1 500 µs, and idles for 100 or 600 of them."""
+
+    def sending(idle):
+        group = {"Process Group Name": "1", "Process Group Ranks": "[2]", "Group size": 1}
+        return lambda _, start, delay: (
+            [nccl(start * US, (start + delay - idle) * US, stream=8, **group)] if delay else []
+        )
+
+    for idle, cause in ((100, ""), (600, "launch-bound host")):
+        frame = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=sending(idle)))
+        assert frame.late_host_ns[2] == 4 * idle * US
+        assert frame.is_straggler.tolist() == [False, False, True, False]
+        assert frame.cause[2] == cause
+
+    # All kernels are the same, but rank 2's two run one after the other instead of together.
+    def after(rank, start, delay):
+        first = start + delay // 2
+        return [kernel(begin * US, (begin + 750) * US, stream=stream)
+                for begin, stream in ((first - 750, 7), (first, 8))]  # fmt: skip
+
+    frame = stragglers(job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=after))
+    assert frame.late_compute_ns[2] == 4 * 750 * US
+    assert frame.cause[2] == ""
+
+
+def test_what_the_others_do_while_they_wait_is_not_extra_work(tmp_path):
+    """Gradients are reduced in two parts while all go on; rank 2's loader takes 3 000 µs, not 100.
+
+    The others are at their second kernel while they wait for rank 2's first part.
+    """
+    events = [[] for _ in range(4)]
+    for step in range(5):
+        start = step * STEP
+        for rank in range(4):
+            begin = start + (3_000 if rank == 2 else 100)
+            second = start + (6_000 if rank == 2 else 4_800)
+            number = 2 * step
+            events[rank] += [
+                profiler_step(step),
+                *loading(rank, start, begin - start),
+                call((start + 10) * US, (start + 20) * US, launch=number),
+                kernel(begin * US, (begin + 1_500) * US),
+                kernel((begin + 1_500) * US, (begin + 3_000) * US),
+                collective((begin + 1_500) * US, (start + 4_800) * US, ranks=(0, 1, 2, 3),
+                           seq=number, correlation=number),
+                call((start + 30) * US, (start + 40) * US, launch=number + 1),
+                collective(second * US, (start + 6_300) * US, ranks=(0, 1, 2, 3), seq=number + 1,
+                           correlation=number + 1),
+            ]  # fmt: skip
+    frame = stragglers(load(tmp_path, *events))
+    assert frame.cause.tolist() == ["", "", "data loading", ""]
+    assert frame.late_data_loading_ns[2] == 4 * 2_900 * US
+    assert frame.late_compute_ns[2] == 0
+    # Of 2 900 and 1 200 µs, 1 400 were without compute in the first part, all in the second.
+    assert frame.lost_ns[2] == 5 * 3 * (1_400 + 1_200) * US
 
 
 def test_who_waited_elsewhere_is_not_to_blame(tmp_path):
@@ -175,6 +239,154 @@ def test_who_waited_elsewhere_is_not_to_blame(tmp_path):
     assert frame.is_straggler.tolist() == [False, True, False, False]
     assert frame.cause.tolist() == ["waiting elsewhere", "launch-bound host", "", ""]
     assert frame.lost_ns[0] < 0.01 * frame.imposed_wait_ns[0]
+
+
+def pair_then_all(tmp_path, lates, *, busy=False):
+    """Ranks 0 and 1 meet from 3 000 to 5 050 µs of a step, then all four, several times.
+
+    In their pair rank 0 waits 2 000 µs for rank 1; `busy` if it computes meanwhile. `lates` gives
+    by how much ranks 0 and 1 are late to the others at each collective of all, 1 000 µs apart;
+    all leave 50 µs after the last. Rank 0 computes what it is later than at the one before.
+    """
+    events = [[] for _ in range(4)]
+    for step in range(5):
+        start = step * STEP
+        for rank in range(4):
+            pair = (0, 1) if rank < 2 else (2, 3)
+            arrival = start + (5_000 if rank == 1 else 3_000)
+            number = 100 * step
+            events[rank] += [
+                profiler_step(step),
+                call((start + 10) * US, (start + 20) * US, launch=number),
+                collective(arrival * US, (start + (5_050 if rank < 2 else 3_050)) * US, ranks=pair,
+                           group=str(pair), seq=step, stream=9, correlation=number),
+            ]  # fmt: skip
+            if busy and rank == 0:
+                events[0].append(kernel((start + 3_000) * US, (start + 5_050) * US))
+            for place, late in enumerate(lates):
+                number, usual = number + 1, start + 3_060 + 3_000 * place
+                arrival = usual + (late + (rank == 0) * 5 if rank < 2 else 0)
+                events[rank] += [
+                    call((start + 30) * US, (start + 40) * US, launch=number),
+                    collective(arrival * US, (usual + late + 55) * US, ranks=(0, 1, 2, 3),
+                               seq=len(lates) * step + place, correlation=number),
+                ]  # fmt: skip
+                if place and rank == 0:
+                    events[0].append(kernel((arrival - late) * US, (arrival - 1) * US))
+    return load(tmp_path, *events)
+
+
+def test_only_waits_in_which_a_rank_does_nothing_excuse_it(tmp_path):
+    assert stragglers(pair_then_all(tmp_path, [2_000])).cause[0] == "waiting elsewhere"
+    frame = stragglers(pair_then_all(tmp_path, [2_000], busy=True))
+    assert frame.is_straggler.tolist() == [True, False, False, False]
+    # Ranks 2 and 3 wait 2 005 µs, rank 1 waits 5, in each of five steps.
+    assert frame.lost_ns[0] == frame.imposed_wait_ns[0] == 5 * (2 * 2_005 + 5) * US
+
+
+def test_an_excuse_ends_when_the_others_have_caught_up(tmp_path):
+    """Rank 0 is late by its pair, then twice by 500 µs of its own work; the others wait idle."""
+    frame = stragglers(pair_then_all(tmp_path, [2_000, 500, 500]))
+    assert frame.imposed_wait_ns[0] == 5 * (2 * (2_005 + 2 * 505) + 3 * 5) * US
+    # Of the first 2 005 µs the wait for rank 1 explains 2 000; of the others, nothing.
+    first = (2 * 2_005 + 5) * 5 / 2_005
+    assert frame.lost_ns[0] == pytest.approx(5 * (first + 2 * (2 * 505 + 5)) * US, abs=5)
+
+
+def test_the_excuse_lasts_while_the_others_run_ahead(tmp_path):
+    """Gradients are reduced in three parts; rank 0 is 2 000 µs late to all by its pair.
+
+    Ranks 2 and 3 have computed all when rank 0 comes to the first part. Their next parts start in
+    the order of the stream, so each is only 960 µs before rank 0's.
+    """
+    events = [[] for _ in range(4)]
+    for step in range(5):
+        start = step * STEP
+        for rank in range(4):
+            pair = (0, 1) if rank < 2 else (2, 3)
+            begin = start + (5_060 if rank < 2 else 3_060)
+            number = 10 * step
+            events[rank] += [
+                profiler_step(step),
+                call((start + 10) * US, (start + 20) * US, launch=number),
+                collective((start + (5_000 if rank == 1 else 3_000)) * US, (begin - 10) * US,
+                           ranks=pair, group=str(pair), seq=step, stream=9, correlation=number),
+                kernel(begin * US, (begin + 3_000) * US),
+            ]  # fmt: skip
+            ends = [start + 6_100, start + 7_100, start + 8_100]
+            for place, end in enumerate(ends):
+                arrival = end - 40 - 5 * (rank == 1)
+                if rank > 1:
+                    arrival = begin + 1_000 if place == 0 else ends[place - 1]
+                number += 1
+                events[rank] += [
+                    call((start + 30) * US, (start + 40) * US, launch=number),
+                    collective(arrival * US, end * US, ranks=(0, 1, 2, 3), seq=3 * step + place,
+                               correlation=number),
+                ]  # fmt: skip
+    frame = stragglers(load(tmp_path, *events))
+    assert frame.imposed_wait_ns[0] == 5 * (2 * (2_000 + 960 + 960) + 3 * 5) * US
+    assert frame.lost_ns[0] == 0
+    assert frame.is_straggler.tolist() == [False, True, False, False]
+
+
+def pipeline(tmp_path, factors, *, steps=4, batches=8):
+    """Stages that pass batches on: 500 µs times the factor forward, 60 a message, 1 000 back."""
+    ranks, step_ends = len(factors), [0] * len(factors)
+    events = [[] for _ in factors]
+    numbers, freed = Counter(), Counter()
+    for step in range(steps):
+        begins, at = step_ends, list(step_ends)
+        for way, lasting in ((1, 500), (-1, 1_000)):
+            ready = []
+            for rank in range(ranks)[::way]:
+                passed = []
+                for batch in range(batches):
+                    if ready:
+                        # The message starts when both are there; the receiver waits, the sender
+                        # goes on.
+                        pair = (rank - way, rank)
+                        args = {"Src Rank": pair[0], "Dst Rank": rank}
+                        start = max(ready[batch], freed[pair])
+                        freed[pair] = max(start, at[rank]) + 60
+                        for name, own, arrival in (("send", *pair[:1], start),
+                                                   ("recv", rank, at[rank])):  # fmt: skip
+                            numbers[own] += 1
+                            events[own] += [
+                                call((begins[own] + 10) * US, (begins[own] + 20) * US,
+                                     launch=numbers[own]),
+                                collective(arrival * US, freed[pair] * US, name=name, group="5",
+                                           ranks=(min(pair), max(pair)), seq=step * batches + batch,
+                                           stream=30 + 2 * way + (name == "send"),
+                                           correlation=numbers[own], **args),
+                            ]  # fmt: skip
+                        at[rank] = freed[pair]
+                    end = at[rank] + round(lasting * factors[rank])
+                    events[rank].append(kernel(at[rank] * US, end * US))
+                    at[rank] = end
+                    passed.append(end)
+                ready = passed
+        step_ends = [
+            max([at[rank], *(end for pair, end in freed.items() if pair[0] == rank)])
+            for rank in range(ranks)
+        ]
+        for rank in range(ranks):
+            name, (begin, end) = f"ProfilerStep#{step}", (begins[rank], step_ends[rank])
+            events[rank].append(event("user_annotation", name, begin * US, end * US, pid=10))
+    return load(tmp_path, *events)
+
+
+@pytest.mark.parametrize("batches", [8, 16])
+def test_the_bubble_of_a_pipeline_is_nobodys_fault(tmp_path, batches):
+    """Sends wait while their ranks compute; only the receiver of a message is held up."""
+    traces = pipeline(tmp_path, [1, 1, 1, 1], batches=batches)
+    frame = stragglers(traces)
+    assert frame.imposed_wait_ns.min() > 0
+    assert set(frame.cause) <= {"", "waiting elsewhere"}
+    assert not frame.is_straggler.any()
+    frame = stragglers(pipeline(tmp_path, [1, 1, 1.5, 1], batches=batches))
+    assert frame.is_straggler.tolist() == [False, False, True, False]
+    assert frame.cause[2] == "slower kernels"
 
 
 @pytest.mark.parametrize("seed", [9, 101])
@@ -254,6 +466,32 @@ def test_by_step_and_window(tmp_path):
     assert "note" not in frame.attrs
     for function in (stragglers, stragglers_by_step):
         assert "selection or window holds none" in function(traces, window=(5, 5)).attrs["note"]
+
+
+def test_a_stall_is_a_share_of_its_own_step(tmp_path):
+    """Ten steps of 10 ms; rank 1 stalls the fifth for 200 ms."""
+    events = [[] for _ in range(4)]
+    for step in range(10):
+        stall = 200_000 if step == 4 else 0
+        start = step * STEP + (200_000 if step > 4 else 0)
+        for rank in range(4):
+            name, end = f"ProfilerStep#{step}", (start + STEP + stall) * US
+            late = stall if rank == 1 else 0
+            events[rank] += [
+                event("user_annotation", name, start * US, end - 1, pid=10),
+                call((start + 10) * US, (start + 20) * US, launch=step),
+                collective((start + 6_000 + late) * US, (start + 6_500 + stall) * US,
+                           ranks=(0, 1, 2, 3), seq=step, correlation=step),
+            ]  # fmt: skip
+    traces = load(tmp_path, *events)
+    frame = stragglers(traces)
+    assert frame.pattern.tolist() == ["", "occasional", "", ""]
+    assert frame.lost_ns[1] == 3 * 200_000 * US
+    # The others lose 200 of 10 · 10 + 200 ms, and in that step 200 of 210.
+    assert frame.lost_share[1] == pytest.approx(200 / 300)
+    by_step = stragglers_by_step(traces)
+    shares = by_step.loc[by_step["rank"] == 1, "lost_share"]
+    assert shares.tolist() == pytest.approx([0] * 4 + [200 / 210] + [0] * 5)
 
 
 def test_nothing_to_compare(tmp_path):
