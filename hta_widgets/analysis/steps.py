@@ -103,7 +103,7 @@ def step_times(
         cuts are not compared: their deviations are NaN.
 
         ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps of whose device
-        span, summed over all ranks, less than half is within the hosts' ranges.
+        span, summed over all ranks, less than half is within the hosts' ranges, which are shorter.
     """
     chosen = parts(traces, **scope)
     waits = waits_of(traces, clock)
@@ -216,20 +216,25 @@ def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
 
 @memoized
 def steps_ahead(traces: TraceSet) -> Ints:
-    """Return the numbers of the steps that the hosts leave before most of the device work."""
+    """Return the numbers of the steps that the hosts leave before most of the device work.
+
+    The hosts' ranges are also shorter than the devices' spans: a few late events do not count.
+    """
     spans = list(over_ranks(traces, _spans))
     numbers, inverse = np.unique(joined([one[0] for one in spans]), return_inverse=True)
-    span, inside = (sums(inverse, joined([one[k] for one in spans]), len(numbers)) for k in (1, 2))
-    return numbers[2 * inside < span]
+    on_device, inside, on_host = (
+        sums(inverse, joined([one[k] for one in spans]), len(numbers)) for k in (1, 2, 3)
+    )
+    return numbers[(2 * inside < on_device) & (on_host < on_device)]
 
 
-def _spans(trace: Trace) -> tuple[Ints, Ints, Ints]:
-    """Return a rank's steps with device work, its span in each, and how much the host is there."""
+def _spans(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return steps with device work, the device's span, how much the host is there, its length."""
     numbers, start, end = _all_steps(trace)
     worked, first, last = device_edges(trace)
     at = np.searchsorted(numbers, worked)
     inside = np.minimum(last, end[at]) - np.maximum(first, start[at])
-    return worked, last - first, np.maximum(inside, 0)
+    return worked, last - first, np.maximum(inside, 0), end[at] - start[at]
 
 
 @memoized

@@ -81,6 +81,8 @@ def test_own_time_is_the_devices_if_the_host_is_ahead_of_it(tmp_path):
             call(1130, 1140, 4), nccl(4000, 4500, launch=4, **GROUP),
             # In step 2 the host waits for the device.
             step(2, 1200, 5500), call(1210, 1220, 5), kernel(5000, 5400, launch=5),
+            # All that the device does for step 3 is late, but it takes less time than the host.
+            step(3, 5500, 6000), call(5510, 5520, 6), kernel(6100, 6110, launch=6),
         ]  # fmt: skip
 
     job = load(tmp_path, rank(2200), rank(2800))
@@ -90,15 +92,17 @@ def test_own_time_is_the_devices_if_the_host_is_ahead_of_it(tmp_path):
         (0, 0): (100, 1800, 600, 1200, -0.2),
         (0, 1): (100, 1500, 0, 1500, 0),
         (0, 2): (4300, 400, 0, 4300, 0),
+        (0, 3): (500, 10, 0, 500, 0),
         (1, 0): (100, 1800, 0, 1800, 0.2),
         (1, 1): (100, 1500, 0, 1500, 0),
         (1, 2): (4300, 400, 0, 4300, 0),
+        (1, 3): (500, 10, 0, 500, 0),
     }
     assert frame.attrs["ahead"] == [0, 1]
-    # The mean of 1800, 1500 and 4300, and without 600 of waiting in three steps.
+    # The mean of 1800, 1500, 4300 and 500, and without 600 of waiting in four steps.
     clusters = analysis.rank_clusters(job)
-    assert clusters["step_ns"].tolist() == pytest.approx([7600 / 3, 7600 / 3])
-    assert clusters["own_ns"].tolist() == pytest.approx([7000 / 3, 7600 / 3])
+    assert clusters["step_ns"].tolist() == pytest.approx([8100 / 4, 8100 / 4])
+    assert clusters["own_ns"].tolist() == pytest.approx([7500 / 4, 8100 / 4])
     # Both decide by the whole job, not by the ranks or the window chosen.
     alone = step_times(job, ranks=[1], window=(1000, 2000))
     assert cells(alone, "own_ns") == {(1, 0): (800,), (1, 1): (0,), (1, 2): (800,)}
