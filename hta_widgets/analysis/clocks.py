@@ -156,8 +156,8 @@ def _fit(match: Matching, used: Bools) -> ClockFit:
     collective, trace = match.collective[used], match.trace[used]
     end = (match.taken("end_ns") + shifts[match.trace])[used]
     offset, part = _solved(count, collective, trace, end, match.group[used])
-    off = _from_peer_median(collective, end - offset[trace])
-    raw = _from_peer_median(collective, end)
+    off = from_others_median(collective, end - offset[trace])
+    raw = from_others_median(collective, end)
     residual, recorded = np.full((2, count), -1, dtype=np.int64)
     drift, moved = np.full(count, np.nan), np.zeros(count, dtype=np.int64)
     sums = np.bincount(trace, minlength=count)
@@ -192,17 +192,17 @@ def _usable(match: Matching) -> Bools:
     return usable
 
 
-def _from_peer_median(collective: Ints, end: Ints) -> Floats:
-    """Return the distance of each end from the median end of the collective's other entries."""
-    order = np.lexsort((end, collective))
-    ends, number = end[order], collective[order]
+def from_others_median(collective: Ints, values: Ints | Floats) -> Floats:
+    """Return the distance of each value from the median of the collective's other entries."""
+    order = np.lexsort((values, collective))
+    ordered, number = values[order], collective[order]
     first, after = (np.searchsorted(number, number, side=side) for side in ("left", "right"))
     place, last = np.arange(len(number)), after - 1
     # The middle two of the others, between which the entry itself is skipped.
     low, high = (first + last - 1) // 2, (first + last) // 2
     low, high = (np.clip(one + (one >= place), first, last) for one in (low, high))
     apart = np.empty(len(number))
-    apart[order] = (2 * ends - ends[low] - ends[high]) / 2
+    apart[order] = (2 * ordered - ordered[low] - ordered[high]) / 2
     return apart
 
 

@@ -10,7 +10,7 @@ from typing import Literal, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.clocks import clock_fit
+from hta_widgets.analysis.clocks import clock_fit, from_others_median
 from hta_widgets.analysis.comm_events import OPERATIONS, operation_codes, unsized, unsized_note
 from hta_widgets.analysis.matching import Matching, counted, matching, recorded_shift
 from hta_widgets.analysis.scope import (
@@ -301,34 +301,18 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
 
 def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
     """Compare each arrival, and the time before it, with the collective's other entries."""
-    late = times.arrival_ns - others_median(times.arrival_ns.astype(np.float64), match)
+    late = from_others_median(match.collective, times.arrival_ns)
     before = _previous_entries(match, times)
     known = before >= 0
     spent, exposed = _spent(match, times, before)
-    paid = others_median(exposed.astype(np.float64), match)
+    paid = exposed - from_others_median(match.collective, exposed)
     inherited = _inherited(match, times, step, late, paid, spent["waiting"])
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {
-        part: np.where(known, spent[part] - others_median(spent[part], match), np.nan)
+        part: np.where(known, from_others_median(match.collective, spent[part]), np.nan)
         for part in PARTS
     }
     return Lateness(late, np.where(late > 0, share, 1.0), exposed, excess)
-
-
-def others_median(values: Floats, match: Matching) -> Floats:
-    """Return for each entry the median of its collective's other entries."""
-    sizes = match.sizes()
-    order = np.lexsort((values, match.collective))
-    ordered = values[order]
-    count, first = match.each(sizes), match.each(match.starts)
-    place = np.empty(len(values), dtype=np.int64)
-    place[order] = np.arange(len(values)) - first
-    low, high = (count - 2) // 2, (count - 1) // 2
-    # Removing an entry before the median shifts the median's position up by one.
-    low = low + (place <= low)
-    high = high + (place <= high)
-    found: Floats = (ordered[first + low] + ordered[first + high]) / 2
-    return found
 
 
 _NEVER = int(np.iinfo(np.int64).min) // 2
@@ -355,7 +339,7 @@ def _inherited(
     # rank is not late. Others that run ahead are held up by their next collectives, so it may be
     # more than the lateness.
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
-    more = (waited - others_median(waited, match))[order]
+    more = from_others_median(match.collective, waited)[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
     opens = np.ones(len(order), dtype=bool)
     opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
@@ -401,8 +385,8 @@ def _spent_by_rank(
 ) -> tuple[tuple[Ints, ...], Ints]:
     """Return the parts of a rank's time before it arrived, and its waits without computing.
 
-    Waits count from `free`, the others from `since`; `start` and `end` are those of communication
-    that is not matched.
+    Waits count from `free`, the others from `since`; `start` and `end` are the times of
+    communication that is not matched.
     """
     loading, talking, idle = _idle(trace)
     waits = union(np.concatenate([arrival, start]), np.concatenate([last, end]))

@@ -68,7 +68,7 @@ _CAUSES = {
     "compute": "slower kernels",
     "copies": "memory copies",
 }
-_NOT_MATCHED = "which are not matched: time in them is a wait, and who is late to them is unknown"
+_NOT_MATCHED = "which are not matched: time in them is a wait, and the late rank is unknown"
 _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
 
