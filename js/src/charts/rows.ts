@@ -229,7 +229,7 @@ const LEAST_INSIDE = 34;
 /** Texts nearer than this touch. */
 export const LINE = 14;
 
-/** What is laid out first: title, subtitle and legend. */
+/** Title, subtitle and legend, which are laid out first. */
 interface Head {
   content: RowsContent;
   theme: Theme;

@@ -7,7 +7,7 @@ import { formatDuration, plural } from "../ui/formats";
 import { type Choice, type Context, NO_CHOICE } from "./context";
 import { type Row, rowsOf, shareWords, text } from "./frames";
 import type { Link } from "./link";
-import { Icicle, type Told } from "./operator_tree";
+import { Icicle, type OfRanks } from "./operator_tree";
 import { type Headline, medianShare, Part, WORTH_TELLING } from "./pane";
 import { lengthsOf, stepLabel, Strip, type StripData, withLengths } from "./steps";
 import { Changes, Names } from "./tables";
@@ -35,7 +35,7 @@ class Rows<Shown> extends Part<Shown> {
 export class Charts {
   readonly strip: Strip;
   readonly waterfall: Waterfall;
-  readonly changes: Rows<Told>;
+  readonly changes: Rows<OfRanks>;
   readonly names: Rows<Frame>;
   readonly icicle: Icicle;
 
@@ -122,13 +122,13 @@ export class Charts {
     frames.askAhead(second);
     await Promise.all([
       this.loadChosen(),
-      this.changes.load(() => this.told("changes")),
+      this.changes.load(() => this.framedOfPair("changes")),
       this.headline.load(async () => {
-        const told = await this.told(findings);
-        const kinds = told.of === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
-        return { ...told, totals: totalsOf(await ctx.framed(kinds)) };
+        const found = await this.framedOfPair(findings);
+        const kinds = found.of === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
+        return { ...found, totals: totalsOf(await ctx.framed(kinds)) };
       }),
-      this.icicle.load(() => this.told("icicle")),
+      this.icicle.load(() => this.framedOfPair("icicle")),
     ]);
   }
 
@@ -150,7 +150,7 @@ export class Charts {
   }
 
   /** Frame of the chosen pair of ranks; of all ranks if a page without a kernel has only that. */
-  private async told(name: string): Promise<Told> {
+  private async framedOfPair(name: string): Promise<OfRanks> {
     const { ctx } = this;
     const pair = ctx.pair.value;
     if (pair !== null) {

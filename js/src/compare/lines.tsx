@@ -180,7 +180,7 @@ function endsOn(stage: Stage, { start, dur }: Extent): [number, number] {
 /** The switch of lines, and the pair under the pointer, or else the selected one. */
 function Head({ lines, on, toggle }: { lines: PairLines; on: { value: boolean }; toggle(): void }) {
   const pair = lines.hovered.value ?? lines.selected.value;
-  const told = pair === null ? null : pairWords(pair);
+  const words = pair === null ? null : pairWords(pair);
   return (
     <>
       <button
@@ -194,13 +194,13 @@ function Head({ lines, on, toggle }: { lines: PairLines; on: { value: boolean };
         Lines
       </button>
       <span class="hta-diff-pair" aria-live="polite">
-        {told === null ? (
+        {words === null ? (
           <span class="hta-note">Point at an event to see its partner.</span>
         ) : (
           <>
-            <b>{told.name}</b>
-            {` ${told.words} `}
-            <b>{told.delta}</b>
+            <b>{words.name}</b>
+            {` ${words.words} `}
+            <b>{words.delta}</b>
           </>
         )}
       </span>

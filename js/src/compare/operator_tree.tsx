@@ -80,7 +80,7 @@ function aloneStyle(ground: string, theme: ThemeName): Record<string, string> {
 }
 
 /** A frame of the chosen pair of ranks, or of all. */
-export interface Told {
+export interface OfRanks {
   frame: Frame;
   /** The pair of ranks; null for all. */
   of: number | null;
@@ -88,7 +88,7 @@ export interface Told {
   whose: string;
 }
 
-export class Icicle extends Part<Told> {
+export class Icicle extends Part<OfRanks> {
   /** `choose` is called with a tile, and the node that is then at the top. */
   constructor(
     ctx: Context,
@@ -97,16 +97,16 @@ export class Icicle extends Part<Told> {
     super(ctx, "The operators", { class: "hta-diff-pane hta-diff-icicle" });
   }
 
-  override show(told: Told): void {
-    super.show(told);
-    this.ctx.treeOf = told.of;
+  override show(shown: OfRanks): void {
+    super.show(shown);
+    this.ctx.treeOf = shown.of;
   }
 
   private zoom(top: number): void {
     this.ctx.choice.value = { ...this.ctx.choice.value, top };
   }
 
-  protected draw({ frame, whose }: Told) {
+  protected draw({ frame, whose }: OfRanks) {
     const width = this.width.value;
     const { top } = this.ctx.choice.value;
     const tiles = width === 0 ? [] : placeTiles(frame, top, width - 32);

@@ -78,7 +78,7 @@ export const WORTH_TELLING = 0.01;
 /** Total time of the compared events, before and after, ns. */
 type Totals = Both<number>;
 
-interface Told {
+interface FindingsShown {
   /** The findings, most important first. */
   frame: Frame;
   /** Null without events. */
@@ -87,24 +87,29 @@ interface Told {
   whose: string;
 }
 
-export class Headline extends Part<Told> {
+export class Headline extends Part<FindingsShown> {
   constructor(ctx: Context) {
     super(ctx, "The findings", { tag: "header", class: "hta-headline" });
     this.instead.value = <h2>Comparing…</h2>;
   }
 
-  override show(told: Told): void {
-    super.show(told);
+  override show(shown: FindingsShown): void {
+    super.show(shown);
     this.ctx.said.value = null;
   }
 
-  protected draw(told: Told) {
-    return <Findings {...told} conditions={this.ctx.about.conditions} />;
+  protected draw(shown: FindingsShown) {
+    return <Findings {...shown} conditions={this.ctx.about.conditions} />;
   }
 }
 
 /** `conditions`: sentence on different hardware or numbers of ranks. */
-export function Findings({ frame, totals, whose, conditions }: Told & { conditions: string }) {
+export function Findings({
+  frame,
+  totals,
+  whose,
+  conditions,
+}: FindingsShown & { conditions: string }) {
   const all = rowsOf(frame);
   // The finding's own text follows the order of sides in the page.
   const unlike =

@@ -62,7 +62,7 @@ export function partBars(parts: Frame, { kind, from }: Bar): Bar[] {
   return barsOf(rows, label, from, 1);
 }
 
-/** Bars of which each starts at the end of the one before. */
+/** Bars that each start at the end of the one before. */
 function barsOf(
   rows: readonly Row[],
   label: (row: Row) => string,

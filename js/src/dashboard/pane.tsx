@@ -157,7 +157,7 @@ export class PanelData<Request> {
   }
 }
 
-/** The numbers of a selection, of which each panel leaves out what it writes itself. */
+/** The numbers of a selection, without the part of it that the panel itself writes. */
 export function panelNumbers(source: Source, signal: AbortSignal): Asking<SelectionJson> {
   return {
     partOf: withoutOwn,

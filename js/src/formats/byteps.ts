@@ -141,10 +141,7 @@ export function stragglers(tables: Tables, selection: SelectionJson): PanelFrame
     },
   );
   found.sort((a, b) => byCodePoints(a.job, b.job) || a.node - b.node || a.iteration - b.iteration);
-  const columns = fieldsOf(found, [
-    ...(["job", "node", "iteration", "keys", "lag_ns", "last"] as const),
-    ...(["start_ns", "end_ns", "label"] as const),
-  ]);
+  const columns = fieldsOf(found, "job node iteration keys lag_ns last start_ns end_ns label");
   const none = byServers ? "no iteration was pushed by every node" : NO_PULLS;
   const source = byServers ? "servers" : "workers";
   return frameOf(columns, { source }, found.length === 0 ? none : "");
@@ -282,10 +279,10 @@ export function gradients(tables: Tables, selection: SelectionJson): PanelFrame 
       byCodePoints(a.job, b.job) ||
       a.worker - b.worker,
   );
-  const columns = fieldsOf(found, [
-    ...(["tensor", "job", "worker", "count", "total_ns", "busy_ns", "queue_ns"] as const),
-    ...(["tail_ns", "critical", "root"] as const),
-  ]);
+  const columns = fieldsOf(
+    found,
+    "tensor job worker count total_ns busy_ns queue_ns tail_ns critical root",
+  );
   return frameOf(columns, {}, noteOf(tables.gradients, NO_WORKERS));
 }
 

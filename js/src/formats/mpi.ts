@@ -74,20 +74,10 @@ export function routines(tables: Tables, selection: SelectionJson): PanelFrame {
       b.calls - a.calls ||
       byCodePoints(a.name, b.name),
   );
-  const columns = fieldsOf(found, [
-    ...([
-      "job",
-      "name",
-      "ranks",
-      "calls",
-      "bytes",
-      "time_s",
-      "is_io",
-      "min_s",
-      "min_rank",
-    ] as const),
-    ...(["max_s", "max_rank", "mean_s", "share_of_time", "mean_us"] as const),
-  ]);
+  const columns = fieldsOf(
+    found,
+    "job name ranks calls bytes time_s is_io min_s min_rank max_s max_rank mean_s share_of_time mean_us",
+  );
   return frameOf(columns, {}, noteOf(tables.routines, NONE));
 }
 
@@ -124,10 +114,10 @@ export function sizes(tables: Tables, selection: SelectionJson): PanelFrame {
       mean_us: ratio(sum.time_s * 1e6, sum.calls),
     })),
   );
-  const columns = fieldsOf(found, [
-    ...(["job", "name", "size_lo", "size_hi", "calls", "time_s", "bytes"] as const),
-    ...(["share_of_calls", "share_of_time", "share_of_bytes", "mean_us"] as const),
-  ]);
+  const columns = fieldsOf(
+    found,
+    "job name size_lo size_hi calls time_s bytes share_of_calls share_of_time share_of_bytes mean_us",
+  );
   return frameOf(columns, {}, noteOf(tables.sizes, NONE));
 }
 

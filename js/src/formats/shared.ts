@@ -29,12 +29,9 @@ export function noteOf(table: Tables[string], missing: string): string {
   return typeof note === "string" ? note : "";
 }
 
-/** Columns of some fields of rows. */
-export function fieldsOf<Name extends string>(
-  rows: readonly Readonly<Record<Name, Value>>[],
-  names: readonly Name[],
-): Columns {
-  return Object.fromEntries(names.map((name) => [name, rows.map((row) => row[name])]));
+/** Columns of some fields of rows; `names` are separated by blanks. */
+export function fieldsOf(rows: readonly Readonly<Record<string, Value>>[], names: string): Columns {
+  return Object.fromEntries(names.split(" ").map((name) => [name, rows.map((row) => row[name]!)]));
 }
 
 /** Sum of a field of rows. */

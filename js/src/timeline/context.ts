@@ -94,7 +94,7 @@ export class Context {
   }
 }
 
-/** Requests of which only the newest counts: each aborts the one before. */
+/** A series of requests: each aborts the one before, so that only the newest counts. */
 export class Newest {
   readonly isPending = signal(false);
   private asked = new AbortController();
