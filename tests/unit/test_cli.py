@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 import webbrowser
@@ -99,7 +98,7 @@ def test_summary_names_no_straggler_where_files_are_missing(job, capsys):
     out = capsys.readouterr().out
     assert "no straggler is named" in out
     assert "files of 1 rank are missing" in out
-    assert not re.search(r"rank \d+ is a straggler", out)
+    assert " is a straggler" not in out
 
 
 @pytest.mark.parametrize("format_", ["byteps", "mpi"])
