@@ -1,6 +1,6 @@
 /** Types of the parts of JupyterLab's programming interface that the extension uses. */
 
-interface Signal<T> {
+interface LabSignal<T> {
   connect(slot: (sender: unknown, value: T) => void): void;
 }
 
@@ -8,20 +8,20 @@ export interface Widget {
   id: string;
   readonly node: HTMLElement;
   readonly title: { label: string; caption: string; icon: unknown };
-  readonly disposed: Signal<void>;
+  readonly disposed: LabSignal<void>;
   addClass(name: string): void;
 }
 
 /** A document, or another tab of the main area. */
-export interface Tab extends Widget {
+export interface MainAreaWidget extends Widget {
   readonly content: Widget;
   readonly toolbar: { addItem(name: string, item: Widget): boolean };
   /** A document's context. */
-  readonly context?: Context;
+  readonly context?: DocumentContext;
   readonly sessionContext?: { path: string };
 }
 
-export interface Context {
+export interface DocumentContext {
   readonly path: string;
   readonly localPath: string;
   listCheckpoints(): Promise<unknown[]>;
@@ -34,13 +34,13 @@ export interface KernelMessage {
   buffers?: DataView[];
 }
 
-export interface Kernel {
+export interface KernelConnection {
   readonly name: string;
   readonly clientId: string;
   readonly username: string;
-  readonly statusChanged: Signal<string>;
-  readonly disposed: Signal<void>;
-  readonly iopubMessage: Signal<KernelMessage>;
+  readonly statusChanged: LabSignal<string>;
+  readonly disposed: LabSignal<void>;
+  readonly iopubMessage: LabSignal<KernelMessage>;
   interrupt(): Promise<void>;
   requestExecute(content: Record<string, unknown>): {
     onIOPub: (message: KernelMessage) => void;
@@ -49,18 +49,18 @@ export interface Kernel {
   sendShellMessage(message: unknown, expectReply: boolean, disposeOnDone: boolean): unknown;
 }
 
-export interface Session {
-  readonly kernel: Kernel | null;
+export interface SessionConnection {
+  readonly kernel: KernelConnection | null;
   dispose(): void;
   shutdown(): Promise<void>;
 }
 
-interface File {
+interface ContentsFile {
   readonly path: string;
   readonly type: string;
 }
 
-export interface App {
+export interface JupyterApp {
   readonly commands: {
     addCommand(id: string, options: Record<string, unknown>): void;
     execute(id: string, args?: unknown): Promise<unknown>;
@@ -75,28 +75,28 @@ export interface App {
       readonly ready: Promise<void>;
       refreshRunning(): Promise<void>;
       running(): Iterable<{ path: string }>;
-      connectTo(options: object): Session;
-      startNew(create: object, connect: object): Promise<Session>;
+      connectTo(options: object): SessionConnection;
+      startNew(create: object, connect: object): Promise<SessionConnection>;
     };
     readonly contents: {
-      newUntitled(options: { path: string; type: string }): Promise<File>;
-      save(path: string, file: object): Promise<File>;
+      newUntitled(options: { path: string; type: string }): Promise<ContentsFile>;
+      save(path: string, file: object): Promise<ContentsFile>;
     };
   };
   readonly shell: {
     readonly currentWidget: Widget | null;
     add(widget: Widget, area: string): void;
     activateById(id: string): void;
-    widgets(area: string): Iterable<Tab>;
+    widgets(area: string): Iterable<MainAreaWidget>;
   };
 }
 
 /** Exports of JupyterLab's packages; Notebook 7 lacks some. */
 export interface Lab {
-  ABCWidgetFactory: new (options: object) => { readonly widgetCreated: Signal<Tab> };
+  ABCWidgetFactory: new (options: object) => { readonly widgetCreated: LabSignal<MainAreaWidget> };
   DocumentModel: new (options: object) => object;
-  DocumentWidget: new (options: object) => Tab;
-  MainAreaWidget: new (options: object) => Tab;
+  DocumentWidget: new (options: object) => MainAreaWidget;
+  MainAreaWidget: new (options: object) => MainAreaWidget;
   ToolbarButton: new (options: object) => Widget;
   Widget: new () => Widget;
   LabIcon: new (options: { name: string; svgstr: string }) => unknown;
@@ -104,7 +104,7 @@ export interface Lab {
     add(widget: Widget): Promise<void>;
     find(test: (widget: Widget) => boolean): Widget | undefined;
   };
-  FileDialog: { getOpenFiles(options: object): Promise<{ value: readonly File[] | null }> };
+  FileDialog: { getOpenFiles(options: object): Promise<{ value: readonly ContentsFile[] | null }> };
   KernelMessage: { createMessage(options: object): unknown };
   PathExt: Record<"basename" | "dirname", (path: string) => string> & {
     relative(from: string, to: string): string;
@@ -126,7 +126,7 @@ export interface Services {
   } | null;
   IDefaultFileBrowser: {
     readonly model: { readonly manager: object };
-    selectedItems(): Iterable<File>;
+    selectedItems(): Iterable<ContentsFile>;
   } | null;
   ICommandPalette: { addItem(item: object): void } | null;
   ILauncher: { add(item: object): void } | null;

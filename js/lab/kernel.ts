@@ -1,14 +1,14 @@
 /** Transport of a widget host over the comm messages of a Jupyter kernel. */
 
 import { importText, type Transport } from "../src/host/host";
-import type { Bytes, Message } from "../src/host/wire";
-import type { Kernel, Lab } from "./jupyterlab";
+import type { BinaryData, WireMessage } from "../src/host/wire";
+import type { KernelConnection, Lab } from "./jupyterlab";
 
 /** States of a kernel whose widgets are lost; a restarted kernel has lost them, too. */
 const ENDINGS: readonly string[] = ["dead", "restarting", "autorestarting", "terminating"];
 
-interface Ways {
-  receive(message: Message, buffers: readonly DataView[]): void;
+interface KernelTransportCallbacks {
+  receive(message: WireMessage, buffers: readonly DataView[]): void;
   ended(): void;
 }
 
@@ -18,13 +18,13 @@ export class KernelTransport implements Transport {
 
   constructor(
     private readonly lab: Lab,
-    private readonly kernel: Kernel,
-    ways: Ways,
+    private readonly kernel: KernelConnection,
+    callbacks: KernelTransportCallbacks,
   ) {
     kernel.statusChanged.connect((_, status) => {
-      if (ENDINGS.includes(status)) ways.ended();
+      if (ENDINGS.includes(status)) callbacks.ended();
     });
-    kernel.disposed.connect(() => ways.ended());
+    kernel.disposed.connect(() => callbacks.ended());
     kernel.iopubMessage.connect((_, { header, parent_header: parent, content, buffers = [] }) => {
       if (!header.msg_type.startsWith("comm_")) return;
       const data = content.data as { method?: string; state?: Record<string, unknown> };
@@ -33,11 +33,11 @@ export class KernelTransport implements Transport {
       const isWhole = data.method === "update" && data.state?._esm !== undefined;
       const type = isWhole ? "comm_open" : header.msg_type;
       if (type === "comm_open" && data.state?._model_module !== "anywidget") return;
-      ways.receive({ type, comm: content.comm_id, data }, buffers);
+      callbacks.receive({ type, comm: content.comm_id, data }, buffers);
     });
   }
 
-  post({ comm, data }: Message, buffers: readonly Bytes[]): void {
+  post({ comm, data }: WireMessage, buffers: readonly BinaryData[]): void {
     const { clientId: session, username } = this.kernel;
     const message = this.lab.KernelMessage.createMessage({
       msgType: "comm_msg",

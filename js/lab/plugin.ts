@@ -2,8 +2,8 @@
 
 import base from "../src/timeline/style/base.css?raw";
 import host from "../src/host/host.css?raw";
-import type { OpenRequest } from "../src/host/start";
-import type { App, Context, Lab, Services, Tab } from "./jupyterlab";
+import type { OpenViewRequest } from "../src/host/start";
+import type { JupyterApp, DocumentContext, Lab, Services, MainAreaWidget } from "./jupyterlab";
 import own from "./lab.css?raw";
 import icon from "./trace.svg?raw";
 import { TraceView } from "./trace_view";
@@ -30,14 +30,14 @@ export function makePlugin(lab: Lab): object {
   // Requiring a token that is missing fails: Notebook 7 lacks some.
   const present = names.filter((name) => lab[name] !== undefined);
   const optional = present.map((name) => lab[name]);
-  const activate = (app: App, ...given: unknown[]): void => {
+  const activate = (app: JupyterApp, ...given: unknown[]): void => {
     const services = names.map((name) => [name, given[present.indexOf(name)] ?? null] as const);
     addTraces(lab, app, Object.fromEntries(services) as unknown as Services);
   };
   return { id: ID, autoStart: true, optional, activate };
 }
 
-function addTraces(lab: Lab, app: App, services: Services): void {
+function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
   const { commands, docRegistry, serviceManager, shell } = app;
   const { IDefaultFileBrowser: browser, ILayoutRestorer: restorer } = services;
   const { basename, dirname } = lab.PathExt;
@@ -51,15 +51,15 @@ function addTraces(lab: Lab, app: App, services: Services): void {
   const kernelName = async (): Promise<string> =>
     ((await settings)?.get("kernel").composite as string | undefined) ?? "";
   const views = new WeakMap<object, TraceView>();
-  const makeView = (request: OpenRequest): TraceView => {
+  const makeView = (request: OpenViewRequest): TraceView => {
     const view = new TraceView(lab, app, request, kernelName);
     views.set(view.widget, view);
     return view;
   };
   const viewOf = (tab: object | null): TraceView | undefined =>
-    views.get((tab as Tab | null)?.content ?? {});
+    views.get((tab as MainAreaWidget | null)?.content ?? {});
   const current = (): TraceView | undefined => viewOf(shell.currentWidget);
-  const addButtons = (tab: Tab): void => {
+  const addButtons = (tab: MainAreaWidget): void => {
     const buttons = [
       ...(isLab ? [["console", "Console", "A console on the kernel of this view"] as const] : []),
       ["notebook", "Notebook", "A new notebook that opens these traces"] as const,
@@ -91,7 +91,7 @@ function addTraces(lab: Lab, app: App, services: Services): void {
   });
 
   class TraceFactory extends lab.ABCWidgetFactory {
-    createNewWidget(context: Context): Tab {
+    createNewWidget(context: DocumentContext): MainAreaWidget {
       // The server creates the folder of checkpoints even if they are only listed.
       context.listCheckpoints = () => Promise.resolve([]);
       const { widget: content } = makeView({ view: "dashboard", paths: [context.localPath] });
@@ -110,14 +110,14 @@ function addTraces(lab: Lab, app: App, services: Services): void {
   factory.widgetCreated.connect((_, tab) => void documents.add(tab));
   void restorer?.restore(documents, {
     command: "docmanager:open",
-    args: ({ context }: Tab) => ({ path: context?.path, factory: FACTORY }),
-    name: ({ context }: Tab) => context?.path,
+    args: ({ context }: MainAreaWidget) => ({ path: context?.path, factory: FACTORY }),
+    name: ({ context }: MainAreaWidget) => context?.path,
   });
 
   // --- several files, folders, comparisons --------------------------------------------------------
 
   const jobs = new lab.WidgetTracker({ namespace: "hta-jobs" });
-  const show = (request: OpenRequest): void => {
+  const show = (request: OpenViewRequest): void => {
     const id = `hta-${request.view}-${request.paths.join("|")}`;
     if (jobs.find((one) => one.id === id) === undefined) {
       const view = makeView(request);
@@ -135,8 +135,8 @@ function addTraces(lab: Lab, app: App, services: Services): void {
   };
   void restorer?.restore(jobs, {
     command: OPEN,
-    args: (tab: Tab) => viewOf(tab)?.request,
-    name: ({ id }: Tab) => id,
+    args: (tab: MainAreaWidget) => viewOf(tab)?.request,
+    name: ({ id }: MainAreaWidget) => id,
   });
 
   const selected = (): string[] => {
@@ -149,8 +149,8 @@ function addTraces(lab: Lab, app: App, services: Services): void {
     chosen !== "" && selected().length === 1 && selected()[0] !== chosen;
 
   const choose = async (): Promise<readonly string[]> => {
-    const asked = { manager: browser?.model.manager, title: "Traces of one job" };
-    const { value } = await lab.FileDialog.getOpenFiles(asked);
+    const requested = { manager: browser?.model.manager, title: "Traces of one job" };
+    const { value } = await lab.FileDialog.getOpenFiles(requested);
     return (value ?? []).map(({ path }) => path);
   };
   commands.addCommand(OPEN, {
@@ -158,7 +158,7 @@ function addTraces(lab: Lab, app: App, services: Services): void {
       isLauncher ? "Dashboard" : "Open Traces…",
     caption: "Choose files or a folder, and open them as one job",
     icon: traceIcon,
-    execute: async ({ view = "dashboard", paths }: Partial<OpenRequest>) => {
+    execute: async ({ view = "dashboard", paths }: Partial<OpenViewRequest>) => {
       const given = paths ?? (await choose());
       if (given.length > 0) show({ view, paths: [...given] });
     },
@@ -209,7 +209,7 @@ function addTraces(lab: Lab, app: App, services: Services): void {
         path: folder,
         type: "notebook",
       });
-      const content = notebookOf(view);
+      const content = notebookContent(view);
       await serviceManager.contents.save(path, { type: "notebook", format: "json", content });
       const name = await kernelName();
       await commands.execute("docmanager:open", {
@@ -226,7 +226,7 @@ function addTraces(lab: Lab, app: App, services: Services): void {
 }
 
 /** A notebook that opens the traces of a view. */
-function notebookOf(view: TraceView): object {
+function notebookContent(view: TraceView): object {
   const names = view.request.paths.map((path) => JSON.stringify(view.nameOf(path)));
   const one = names.length === 1 ? names[0] : `[${names.join(", ")}]`;
   const load =

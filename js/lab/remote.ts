@@ -6,21 +6,21 @@
 import type { Lab } from "./jupyterlab";
 import { makePlugin } from "./plugin";
 
-interface Shared {
+interface SharedModule {
   loaded?: number | boolean;
   get(): Promise<() => object>;
 }
 
-type Scope = Readonly<Record<string, Readonly<Record<string, Shared>> | undefined>>;
+type ShareScope = Readonly<Record<string, Readonly<Record<string, SharedModule>> | undefined>>;
 
 const PACKAGES = [
   ...["application", "apputils", "coreutils", "docregistry", "filebrowser"],
   ...["launcher", "services", "settingregistry", "ui-components"],
 ].map((name) => `@jupyterlab/${name}`);
 
-let scope: Scope = {};
+let scope: ShareScope = {};
 
-async function packageOf(name: string): Promise<object> {
+async function loadPackage(name: string): Promise<object> {
   const versions = Object.values(scope[name] ?? {});
   // Two copies of a package would know nothing of each other: take the one that runs.
   const version = versions.find(({ loaded }) => Boolean(loaded)) ?? versions.at(-1);
@@ -28,10 +28,10 @@ async function packageOf(name: string): Promise<object> {
 }
 
 const container = {
-  init: (given: Scope): void => void (scope = given),
+  init: (given: ShareScope): void => void (scope = given),
   async get(module: string): Promise<() => object> {
     if (module !== "./extension") return () => ({});
-    const packages = await Promise.all([...PACKAGES, "@lumino/widgets"].map(packageOf));
+    const packages = await Promise.all([...PACKAGES, "@lumino/widgets"].map(loadPackage));
     const plugin = makePlugin(Object.assign({}, ...packages) as Lab);
     return () => ({ __esModule: true, default: plugin });
   },

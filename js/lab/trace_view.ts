@@ -1,12 +1,12 @@
 /** Traces in a tab: starts a session for them, shows progress, then the view of the kernel. */
 
-import { type Stage, ViewPlace } from "../src/host/card";
+import { type LoadingStage, LoadingCard } from "../src/host/card";
 import { WidgetHost } from "../src/host/host";
-import type { OpenRequest } from "../src/host/start";
-import type { Message } from "../src/host/wire";
+import type { OpenViewRequest } from "../src/host/start";
+import type { WireMessage } from "../src/host/wire";
 import { detectTheme, watchTheme } from "../src/ui/host";
 import { applyTheme } from "../src/ui/theme";
-import type { App, Kernel, Lab, Session, Widget } from "./jupyterlab";
+import type { JupyterApp, KernelConnection, Lab, SessionConnection, Widget } from "./jupyterlab";
 import { KernelTransport } from "./kernel";
 
 /** MIME type of the messages that `hta_widgets/host/kernel.py` publishes. */
@@ -24,19 +24,19 @@ export class TraceView {
   readonly widget: Widget;
   /** Differs from the document's path: JupyterLab would connect to that kernel with comms. */
   readonly sessionPath: string;
-  private readonly place: ViewPlace;
+  private readonly place: LoadingCard;
   private readonly closed = new AbortController();
   /** Number of the current attempt; results of earlier attempts are dropped. */
   private attempt = 0;
-  private session: Session | null = null;
-  private busy: Kernel | null = null;
+  private session: SessionConnection | null = null;
+  private busy: KernelConnection | null = null;
   /** Whether the busy kernel runs the request; until then it ignores interrupts. */
   private runs = false;
 
   constructor(
     private readonly lab: Lab,
-    private readonly app: App,
-    readonly request: OpenRequest,
+    private readonly app: JupyterApp,
+    readonly request: OpenViewRequest,
     private readonly kernelName: () => Promise<string>,
   ) {
     const [first = "", ...others] = this.request.paths;
@@ -44,7 +44,7 @@ export class TraceView {
     this.sessionPath = `${first}${rest}.${request.view}`;
     this.widget = new lab.Widget();
     this.widget.addClass("hta-lab");
-    this.place = new ViewPlace({ cancel: () => this.cancel(), again: () => this.start() });
+    this.place = new LoadingCard({ cancel: () => this.cancel(), again: () => this.start() });
     const { bar, el: place, card } = this.place;
     this.widget.node.append(bar, place);
     for (const el of [bar, card]) {
@@ -68,12 +68,12 @@ export class TraceView {
 
   private start(): void {
     const attempt = (this.attempt += 1);
-    this.place.leave();
+    this.place.removeShown();
     this.session?.dispose();
     this.session = null;
-    this.place.progress({ stage: "start" });
+    this.place.showProgress({ stage: "start" });
     this.open(attempt).catch((error: unknown) => {
-      if (attempt === this.attempt) this.place.failed({ message: messageOf(error) });
+      if (attempt === this.attempt) this.place.showFailure({ message: errorMessage(error) });
     });
   }
 
@@ -96,14 +96,14 @@ export class TraceView {
     const outcome = await this.run(kernel);
     if (attempt !== this.attempt) return;
     if (outcome.type !== "opened") {
-      this.place.failed(outcome);
+      this.place.showFailure(outcome);
       return;
     }
     await this.place.show(host, String(outcome.model));
   }
 
   /** The session that was started before the page was reloaded, or a new one. */
-  private async connect(): Promise<Session> {
+  private async connect(): Promise<SessionConnection> {
     const { sessions } = this.app.serviceManager;
     const [path, name] = [this.sessionPath, await this.kernelName()];
     await sessions.ready;
@@ -121,7 +121,9 @@ export class TraceView {
   }
 
   /** Let the kernel open the paths; returns its message `opened` or `failed`. */
-  private async run(kernel: Kernel): Promise<Omit<Message, "type"> & { type?: string }> {
+  private async run(
+    kernel: KernelConnection,
+  ): Promise<Omit<WireMessage, "type"> & { type?: string }> {
     const { view, paths } = this.request;
     const given = paths.map((path) => JSON.stringify(this.nameOf(path))).join(", ");
     const shown = view === "diff" ? `${given}, view="diff"` : given;
@@ -133,11 +135,11 @@ export class TraceView {
     this.busy = kernel;
     this.runs = false;
     const future = kernel.requestExecute({ code, store_history: false, allow_stdin: false });
-    let outcome: Message | null = null;
+    let outcome: WireMessage | null = null;
     future.onIOPub = ({ content }) => {
       this.runs = true;
-      const said = (content.data as Record<string, unknown> | undefined)?.[MIME] as Message;
-      if (said?.type === "progress") this.place.progress(said as unknown as Stage);
+      const said = (content.data as Record<string, unknown> | undefined)?.[MIME] as WireMessage;
+      if (said?.type === "progress") this.place.showProgress(said as unknown as LoadingStage);
       else if (said !== undefined) outcome = said;
     };
     const { status, ename, evalue } = (await future.done).content;
@@ -158,39 +160,39 @@ export class TraceView {
     if (this.busy !== null && this.runs) {
       this.busy
         .interrupt()
-        .catch((error: unknown) => this.place.failed({ message: messageOf(error) }));
+        .catch((error: unknown) => this.place.showFailure({ message: errorMessage(error) }));
       return;
     }
     this.attempt += 1;
     this.busy = null;
     if (this.session !== null) this.leave(this.session);
     this.session = null;
-    this.place.failed(CANCELLED);
+    this.place.showFailure(CANCELLED);
   }
 
   /** The kernel has ended: fail if it was loading; a shown view uses the data in the page. */
   private end(attempt: number, host: WidgetHost): void {
     if (attempt !== this.attempt || !this.place.bar.hidden || this.closed.signal.aborted) return;
-    host.end();
+    host.endModel();
     if (this.busy !== null) {
       this.busy = null;
       this.attempt += 1;
-      this.place.failed({ message: "the kernel ended while it was loading", remedy: MEMORY });
+      this.place.showFailure({ message: "the kernel ended while it was loading", remedy: MEMORY });
       return;
     }
-    if (this.place.isShown) this.place.goOn("The kernel has ended");
+    if (this.place.isShown) this.place.showEnded("The kernel has ended");
   }
 
   /** A tab that is closed ends its kernel; a page that is left does not. */
   private close(): void {
     this.closed.abort();
-    this.place.leave();
+    this.place.removeShown();
     this.attempt += 1;
     if (this.session !== null) this.leave(this.session);
   }
 
   /** End the session and its kernel, unless a console uses it. */
-  private leave(session: Session): void {
+  private leave(session: SessionConnection): void {
     const tabs = [...this.app.shell.widgets("main")];
     if (tabs.some((tab) => tab.sessionContext?.path === this.sessionPath)) session.dispose();
     else session.shutdown().catch(() => undefined);
@@ -200,6 +202,6 @@ export class TraceView {
 const CANCELLED = { message: "Cancelled.", cancelled: true };
 const MEMORY = "It may have run out of memory.";
 
-function messageOf(error: unknown): string {
+function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -8,7 +8,7 @@ import type { PageDocument } from "../src/engine/document";
 import type {
   Brush,
   ChartPanel,
-  Chosen,
+  ChartSelection,
   PanelFrame,
   Scene,
   SelectionJson,
@@ -24,7 +24,7 @@ export class FakeChart implements ChartPanel {
   static all: FakeChart[] = [];
   readonly el = document.createElement("div");
   frame: PanelFrame | null = null;
-  chosen: Chosen | null = null;
+  chosen: ChartSelection | null = null;
   ended = false;
 
   constructor(
@@ -34,7 +34,7 @@ export class FakeChart implements ChartPanel {
     FakeChart.all.push(this);
   }
 
-  show(frame: PanelFrame, chosen: Chosen): void {
+  show(frame: PanelFrame, chosen: ChartSelection): void {
     this.frame = frame;
     this.chosen = chosen;
   }

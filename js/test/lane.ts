@@ -1,24 +1,24 @@
 /** Lanes of given events as the page's engine answers for them; for tests. */
 
 import { Collectives } from "../src/engine/collectives";
-import { Columns, Names } from "../src/engine/columns";
+import { ColumnReader, NameTable } from "../src/engine/columns";
 import type { FullHeader, PageDocument } from "../src/engine/document";
-import type { Job } from "../src/engine/job";
-import { PanelRank } from "../src/engine/panel_rank";
-import { Rank } from "../src/engine/rank";
-import { answerTiles } from "../src/engine/tiles";
+import type { PageJob } from "../src/engine/job";
+import { RankAnalysis } from "../src/engine/panel_rank";
+import { RankTrace } from "../src/engine/rank";
+import { tilesReply } from "../src/engine/tiles";
 import { decodeTiles } from "../src/protocol/decode";
 import type { Span } from "../src/protocol/source";
-import type { LanePlace } from "../src/stage/lanes";
+import type { LanePlacement } from "../src/stage/lanes";
 import { LaneWindow } from "../src/stage/lane_window";
-import { levelOf, tilesOf, TileStore } from "../src/stage/tile_store";
+import { levelOf, tileRange, TileStore } from "../src/stage/tile_store";
 
 /** The kind is a code: 0 compute, 1 communication, 2 memory, 3 sync, 4 cpu. */
 export type Given = readonly [start: number, dur: number, kind: number];
 
 /** Columns of plain doubles, as no writer writes them. */
-function plainColumns(values: Record<string, number[]>): Columns {
-  class Plain extends Columns {
+function plainColumns(values: Record<string, number[]>): ColumnReader {
+  class Plain extends ColumnReader {
     override has = (name: string): boolean => name in values;
     override f64 = (name: string): Float64Array => Float64Array.from(values[name] ?? []);
     override i32 = (name: string): Int32Array => Int32Array.from(values[name] ?? []);
@@ -28,7 +28,7 @@ function plainColumns(values: Record<string, number[]>): Columns {
 }
 
 /** A rank with one stream, whose lane is 0. */
-export function rankOf(events: readonly Given[], rank = 0, range: Span = [0, 0]): Rank {
+export function rankOf(events: readonly Given[], rank = 0, range: Span = [0, 0]): RankTrace {
   const header = {
     rank,
     range,
@@ -47,15 +47,15 @@ export function rankOf(events: readonly Given[], rank = 0, range: Span = [0, 0])
     events_lane: events.map(() => 0),
     stream: events.map(() => 7),
   });
-  return new Rank(header, columns, new Names({} as PageDocument));
+  return new RankTrace(header, columns, new NameTable({} as PageDocument));
 }
 
 /** A rank with its device work, without collectives. */
-export function workOf(rank: Rank): PanelRank {
-  const names = new Names({} as PageDocument);
-  const none = new Columns(new Uint8Array(0), {});
+export function workOf(rank: RankTrace): RankAnalysis {
+  const names = new NameTable({} as PageDocument);
+  const none = new ColumnReader(new Uint8Array(0), {});
   const matched = new Collectives({ note: "", columns: {} }, none, [rank.number], names);
-  return new PanelRank(rank, names, matched);
+  return new RankAnalysis(rank, names, matched);
 }
 
 /** A lane of events as the stage holds it for a view, or with tiles of another level. */
@@ -64,7 +64,7 @@ export async function shownLane(
   { view, width, job = view, loaded }: { view: Span; width: number; job?: Span; loaded?: number },
 ): Promise<LaneWindow> {
   const rank = rankOf(events);
-  const names = new Names({ names: ["kernel"], shorts: ["kernel"], short_of: [0] } as never);
+  const names = new NameTable({ names: ["kernel"], shorts: ["kernel"], short_of: [0] } as never);
   const made = {
     names,
     overlayAt: () => null,
@@ -74,11 +74,11 @@ export async function shownLane(
   };
   const right = levelOf((view[1] - view[0]) / width);
   const level = loaded ?? right;
-  const parts = [{ lanes: [0], ...tilesOf(view, level, job) }];
+  const parts = [{ lanes: [0], ...tileRange(view, level, job) }];
   const store = new TileStore(1);
-  store.add(parts, decodeTiles(await answerTiles(made as unknown as Job, { level, parts })));
+  store.add(parts, decodeTiles(await tilesReply(made as unknown as PageJob, { level, parts })));
   const shown = new LaneWindow(0);
-  const { first, last } = tilesOf(view, right, job);
+  const { first, last } = tileRange(view, right, job);
   shown.update(store, right, first, last);
   return shown;
 }
@@ -86,14 +86,14 @@ export async function shownLane(
 /** The place of a lane in its job: all of the job's time unless a test says otherwise. */
 export function placeOf(
   { view, width, job = view }: { view: Span; width: number; job?: Span },
-  more: Partial<LanePlace> & { y1: number },
-): LanePlace {
+  more: Partial<LanePlacement> & { y1: number },
+): LanePlacement {
   return {
     form: "solid",
     y0: 0,
     dpr: 1,
     start: view[0],
-    resolution: (view[1] - view[0]) / width,
+    nsPerPx: (view[1] - view[0]) / width,
     dataStart: job[0],
     dataEnd: job[1],
     coarse: false,

@@ -1,6 +1,6 @@
 /** A model of plain values that notifies its listeners as a widget manager does; for tests. */
 
-import { type Model, NOTHING } from "../src/connection/store";
+import { type Model, INITIAL_STATE } from "../src/connection/store";
 import { getOrMake } from "../src/protocol/maps";
 
 export class LooseModel implements Model {
@@ -37,5 +37,5 @@ export class LooseModel implements Model {
 }
 
 export function freshState(): LooseModel {
-  return new LooseModel({ ...NOTHING, _history: { past: [], future: [] } });
+  return new LooseModel({ ...INITIAL_STATE, _history: { past: [], future: [] } });
 }

@@ -2,8 +2,8 @@
 
 import { type Blocks, readBlock } from "../src/engine/columns";
 import type { PageDocument } from "../src/engine/document";
-import { Job } from "../src/engine/job";
-import type { Rank } from "../src/engine/rank";
+import { PageJob } from "../src/engine/job";
+import type { RankTrace } from "../src/engine/rank";
 import { PageSource } from "../src/engine/source";
 import type { Brief, Scene } from "../src/protocol/source";
 import recorded from "./recorded.json";
@@ -43,14 +43,14 @@ export function sceneOf(ranks: number): Scene {
 }
 
 /** All its ranks are unpacked. */
-export const recordedJob = new Job(recordedPage(), blocks);
-const ranks = (await recordedJob.all()) as Rank[];
+export const recordedJob = new PageJob(recordedPage(), blocks);
+const ranks = (await recordedJob.loadRanks()) as RankTrace[];
 
 /** Events of a lane, in order of start. */
 export function eventsOf(lane: number): Brief[] {
   const rank = ranks[recordedJob.rankOfLane(lane)]!;
-  const rows = rank.tableOf(rank.ref(lane));
-  return Array.from(rank.members(lane), (row) => rank.brief(rows, row));
+  const rows = rank.tableOfContent(rank.laneContent(lane));
+  return Array.from(rank.laneRows(lane), (row) => rank.brief(rows, row));
 }
 
 /** The first event with a text in its name. */

@@ -1,11 +1,11 @@
 /** Two runs of two steps each, as the kernel sends them to a page. */
 
-import { Context, type DiffOptions } from "../src/compare/context";
-import type { About } from "../src/compare/frames";
-import type { Frame, Source } from "../src/protocol/source";
+import { DiffContext, type DiffOptions } from "../src/compare/context";
+import type { DiffFacts } from "../src/compare/frames";
+import type { PanelFrame, Source } from "../src/protocol/source";
 import { LooseModel } from "./model";
 
-export function frame(columns: Frame["columns"], attrs: Frame["attrs"] = {}): Frame {
+export function frame(columns: PanelFrame["columns"], attrs: PanelFrame["attrs"] = {}): PanelFrame {
   return { rows: Object.values(columns)[0]?.length ?? 0, columns, attrs };
 }
 
@@ -33,7 +33,7 @@ export const strip = {
   whose: "",
 };
 
-const ABOUT: About = {
+const ABOUT: DiffFacts = {
   labels: ["a", "b"],
   facts: "",
   cautions: [],
@@ -56,8 +56,8 @@ export class FrameSource implements Source {
   readonly asked: string[] = [];
 
   constructor(
-    private readonly frameOf: (name: string) => Frame | undefined,
-    private readonly several: Record<string, Frame> | null = null,
+    private readonly frameOf: (name: string) => PanelFrame | undefined,
+    private readonly several: Record<string, PanelFrame> | null = null,
   ) {}
 
   async ask(op: string, request: Record<string, unknown>): Promise<never> {
@@ -72,10 +72,10 @@ export class FrameSource implements Source {
 
 /** State of a comparison whose frames come from `source`. */
 export function contextOf(
-  about: Partial<About> = {},
+  about: Partial<DiffFacts> = {},
   source: Source = new FrameSource(() => undefined),
-): Context {
+): DiffContext {
   const model = new LooseModel({ _about: { ...ABOUT, ...about } });
   const { signal } = new AbortController();
-  return new Context({ model, source, signal, live: null } as unknown as DiffOptions);
+  return new DiffContext({ model, source, signal, live: null } as unknown as DiffOptions);
 }

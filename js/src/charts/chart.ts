@@ -5,104 +5,104 @@ import {
   asError,
   type Brush,
   type ChartPanel,
-  type Chosen,
+  type ChartSelection,
   type PanelFrame,
   type ThemeName,
-  type Value,
+  type CellValue,
 } from "../protocol/source";
-import { failure } from "../ui/controls";
-import { fill, h } from "../ui/dom";
+import { renderFailure } from "../ui/controls";
+import { replaceChildren, h } from "../ui/dom";
 import { formatCount, formatDuration, formatShare } from "../ui/formats";
 import { watchBoxes } from "../ui/host";
-import { react } from "../ui/react";
-import { sentence } from "../ui/text";
+import { onSignal } from "../ui/react";
+import { capitalizeSentence } from "../ui/text";
 import { type Theme, THEMES } from "../ui/theme";
-import { placeTip } from "../ui/tooltip";
-import type { Box, Drawing, Picked, Spot } from "./content";
-import { causeWords } from "./defined";
-import { kindWords } from "./language";
-import { type Board, watchGestures } from "./gestures";
-import type { Pen } from "./paint";
+import { placeTooltip } from "../ui/tooltip";
+import type { ChartBox, Drawing, ChartPoint, HoverTarget } from "./content";
+import { causeLabel } from "./defined";
+import { kindLabel } from "./language";
+import { type GestureTarget, watchGestures } from "./gestures";
+import type { DrawContext } from "./paint";
 
-/** A drawing of a frame; a sentence if there is nothing to draw. */
-export type Make = (frame: PanelFrame, theme: Theme) => Drawing | string;
+/** Make the drawing of a frame, or return a sentence if there is nothing to draw. */
+export type DrawingFactory = (frame: PanelFrame, theme: Theme) => Drawing | string;
 
 /** Records what is painted as SVG. */
-type Recorder = (
+type SvgRecorder = (
   size: { width: number; height: number },
   title: string,
-  paint: (pen: Pen) => void,
+  paint: (pen: DrawContext) => void,
 ) => string;
 
-const EVERYTHING: Chosen = { ranks: null, names: null, kinds: null, window: null };
+const ALL_ITEMS: ChartSelection = { ranks: null, names: null, kinds: null, window: null };
 
-export class ChartFrame implements ChartPanel, Board {
+export class ChartFrame implements ChartPanel, GestureTarget {
   private readonly canvas = h("canvas", { class: "hta-chart-canvas" });
-  private readonly hovered = h("div", { class: "hta-chart-box hta-chart-hover", hidden: true });
-  private readonly focused = h("div", { class: "hta-chart-box hta-chart-focus", hidden: true });
-  private readonly brushed = h("div", { class: "hta-chart-box hta-chart-brush", hidden: true });
+  private readonly hoverBox = h("div", { class: "hta-chart-box hta-chart-hover", hidden: true });
+  private readonly focusBox = h("div", { class: "hta-chart-box hta-chart-focus", hidden: true });
+  private readonly brushBox = h("div", { class: "hta-chart-box hta-chart-brush", hidden: true });
   readonly plot = h(
     "div",
     { class: "hta-chart-plot", role: "img", tabindex: 0 },
     this.canvas,
-    this.hovered,
-    this.focused,
-    this.brushed,
+    this.hoverBox,
+    this.focusBox,
+    this.brushBox,
   );
   private readonly view = h("div", { class: "hta-chart-view" }, this.plot);
   private readonly note = h("div", { class: "hta-chart-note", hidden: true });
-  private readonly button = h(
+  private readonly tableButton = h(
     "button",
     { class: "hta-chart-show", type: "button", "aria-expanded": "false" },
     "Show table",
   );
-  private readonly tip = h("div", { class: "hta-chart-tip", role: "tooltip", hidden: true });
-  private readonly said = h("div", { class: "hta-hidden", "aria-live": "polite" });
+  private readonly tooltip = h("div", { class: "hta-chart-tip", role: "tooltip", hidden: true });
+  private readonly liveRegion = h("div", { class: "hta-hidden", "aria-live": "polite" });
   private readonly table = h("div", { class: "hta-chart-table", hidden: true });
   readonly el = h(
     "div",
     { class: "hta-chart" },
     this.view,
     this.note,
-    this.button,
-    this.tip,
-    this.said,
+    this.tableButton,
+    this.tooltip,
+    this.liveRegion,
     this.table,
   );
-  private readonly ended = new AbortController();
+  private readonly aborter = new AbortController();
 
   private frame: PanelFrame | null = null;
-  chosen: Chosen = EVERYTHING;
+  selection: ChartSelection = ALL_ITEMS;
   drawing: Drawing | null = null;
   private width = 0;
   private height = 0;
 
   constructor(
-    private readonly make: Make,
+    private readonly makeDrawing: DrawingFactory,
     private readonly title: string,
     readonly brush: (brush: Brush) => void,
     private readonly theme: ReadonlySignal<ThemeName>,
-    private readonly record: Recorder,
+    private readonly recordSvg: SvgRecorder,
   ) {
-    const { signal } = this.ended;
-    react(theme, () => this.redraw(), signal);
-    this.button.addEventListener("click", () => this.toggleTable(), { signal });
-    watchBoxes([this.view], () => this.fit(), signal);
+    const { signal } = this.aborter;
+    onSignal(theme, () => this.redraw(), signal);
+    this.tableButton.addEventListener("click", () => this.toggleTable(), { signal });
+    watchBoxes([this.view], () => this.fitWidth(), signal);
     watchGestures(this, signal);
   }
 
-  show(frame: PanelFrame, chosen: Chosen): void {
-    const same = frame === this.frame && this.drawing !== null;
+  show(frame: PanelFrame, selection: ChartSelection): void {
+    const isUnchanged = frame === this.frame && this.drawing !== null;
     this.frame = frame;
-    this.chosen = chosen;
-    if (same) this.paint();
+    this.selection = selection;
+    if (isUnchanged) this.paint();
     else this.redraw();
-    if (!this.table.hidden) this.tabulate();
+    if (!this.table.hidden) this.updateTable();
   }
 
   toPng(): Promise<Blob> {
     const { canvas } = this;
-    this.drawn();
+    this.requireDrawing();
     return new Promise((done, fail) => {
       canvas.toBlob((blob) =>
         blob === null ? fail(new Error("the picture is too large")) : done(blob),
@@ -111,26 +111,26 @@ export class ChartFrame implements ChartPanel, Board {
   }
 
   toSvg(): Promise<Blob> {
-    const { width, height, chosen } = this;
-    const drawing = this.drawn();
-    const svg = this.record({ width, height }, drawing.content.title, (pen) =>
-      drawing.paint(pen, chosen),
+    const { width, height, selection } = this;
+    const drawing = this.requireDrawing();
+    const svg = this.recordSvg({ width, height }, drawing.content.title, (pen) =>
+      drawing.paint(pen, selection),
     );
     return Promise.resolve(new Blob([svg], { type: "image/svg+xml" }));
   }
 
   destroy(): void {
-    this.ended.abort();
+    this.aborter.abort();
     this.drawing = null;
     this.el.remove();
   }
 
-  private drawn(): Drawing {
+  private requireDrawing(): Drawing {
     if (this.drawing === null) throw new Error("the chart is empty");
     return this.drawing;
   }
 
-  private fit(): void {
+  private fitWidth(): void {
     const width = Math.floor(this.view.clientWidth);
     if (width === 0 || width === this.width) return;
     this.width = width;
@@ -142,12 +142,12 @@ export class ChartFrame implements ChartPanel, Board {
     if (frame === null) return;
     if (this.width === 0) this.width = Math.floor(this.view.clientWidth);
     if (this.width === 0) return;
-    const made = this.make(frame, THEMES[this.theme.value]);
+    const made = this.makeDrawing(frame, THEMES[this.theme.value]);
     this.hover(null, null);
     this.focus(null);
     if (typeof made === "string") {
       this.drawing = null;
-      this.say(made);
+      this.showNote(made);
       return;
     }
     this.note.hidden = true;
@@ -165,86 +165,86 @@ export class ChartFrame implements ChartPanel, Board {
     const pen = canvas.getContext("2d");
     if (drawing === null || pen === null) return;
     const dpr = window.devicePixelRatio;
-    const [across, down] = [Math.round(width * dpr), Math.round(height * dpr)];
+    const [pixelWidth, pixelHeight] = [Math.round(width * dpr), Math.round(height * dpr)];
     // Setting the size of a canvas clears it and allocates its memory again.
-    if (canvas.width !== across || canvas.height !== down) {
-      [canvas.width, canvas.height] = [across, down];
+    if (canvas.width !== pixelWidth || canvas.height !== pixelHeight) {
+      [canvas.width, canvas.height] = [pixelWidth, pixelHeight];
       [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
     }
     pen.setTransform(dpr, 0, 0, dpr, 0, 0);
-    drawing.paint(pen, this.chosen);
+    drawing.paint(pen, this.selection);
   }
 
   /** The sentence in the chart's place. */
-  private say(words: string): void {
+  private showNote(text: string): void {
     this.view.hidden = true;
     this.note.hidden = false;
-    fill(this.note, h("b", {}, this.title), h("p", {}, sentence(words)));
+    replaceChildren(this.note, h("b", {}, this.title), h("p", {}, capitalizeSentence(text)));
   }
 
-  hover(spot: Spot | null, at: Picked | null): void {
-    place(this.hovered, spot?.box ?? null);
-    this.tip.hidden = true;
-    if (spot === null || at === null) return;
-    this.showTip(spot, at);
+  hover(target: HoverTarget | null, at: ChartPoint | null): void {
+    placeBox(this.hoverBox, target?.box ?? null);
+    this.tooltip.hidden = true;
+    if (target === null || at === null) return;
+    this.showTooltip(target, at);
   }
 
-  focus(spot: Spot | null): void {
-    place(this.focused, spot?.box ?? null);
-    if (spot === null) {
-      if (this.hovered.hidden) this.tip.hidden = true;
+  focus(target: HoverTarget | null): void {
+    placeBox(this.focusBox, target?.box ?? null);
+    if (target === null) {
+      if (this.hoverBox.hidden) this.tooltip.hidden = true;
       return;
     }
-    const { left, top, width, height } = spot.box;
-    this.showTip(spot, { x: left + Math.min(width, 240) / 2, y: top + height / 2 });
-    this.said.textContent = [
-      spot.tip.heading,
-      ...spot.tip.lines.map(([what, value]) => `${what} ${value}`),
+    const { left, top, width, height } = target.box;
+    this.showTooltip(target, { x: left + Math.min(width, 240) / 2, y: top + height / 2 });
+    this.liveRegion.textContent = [
+      target.tooltip.heading,
+      ...target.tooltip.lines.map(([what, value]) => `${what} ${value}`),
     ].join(", ");
-    this.focused.scrollIntoView({ block: "nearest" });
+    this.focusBox.scrollIntoView({ block: "nearest" });
   }
 
-  drag(box: Box | null): void {
-    place(this.brushed, box);
+  drag(box: ChartBox | null): void {
+    placeBox(this.brushBox, box);
   }
 
-  private showTip(spot: Spot, at: Picked): void {
-    const { tip } = this;
-    const lines = spot.tip.lines.flatMap(([what, value]) => [
+  private showTooltip(target: HoverTarget, at: ChartPoint): void {
+    const { tooltip: content } = this;
+    const lines = target.tooltip.lines.flatMap(([what, value]) => [
       h("dt", {}, what),
       h("dd", {}, value),
     ]);
-    fill(tip, h("b", {}, spot.tip.heading), h("dl", {}, ...lines));
-    tip.hidden = false;
+    replaceChildren(content, h("b", {}, target.tooltip.heading), h("dl", {}, ...lines));
+    content.hidden = false;
     const scrolled = this.view.scrollTop;
-    const size = { width: tip.offsetWidth, height: tip.offsetHeight };
-    const room = {
+    const size = { width: content.offsetWidth, height: content.offsetHeight };
+    const viewport = {
       width: this.el.clientWidth,
       height: Math.max(this.el.clientHeight, at.y - scrolled + size.height + 16),
     };
     const mark = {
-      top: spot.box.top - scrolled,
-      bottom: spot.box.top - scrolled + spot.box.height,
+      top: target.box.top - scrolled,
+      bottom: target.box.top - scrolled + target.box.height,
     };
-    const placed = placeTip({ x: at.x, y: at.y - scrolled }, size, room, mark);
-    tip.style.transform = `translate(${Math.round(placed.left)}px, ${Math.round(placed.top)}px)`;
+    const placed = placeTooltip({ x: at.x, y: at.y - scrolled }, size, viewport, mark);
+    content.style.transform = `translate(${Math.round(placed.left)}px, ${Math.round(placed.top)}px)`;
   }
 
   private toggleTable(): void {
     const open = this.table.hidden;
     this.table.hidden = !open;
-    this.button.setAttribute("aria-expanded", String(open));
-    this.button.textContent = open ? "Hide table" : "Show table";
-    if (open) this.tabulate();
+    this.tableButton.setAttribute("aria-expanded", String(open));
+    this.tableButton.textContent = open ? "Hide table" : "Show table";
+    if (open) this.updateTable();
   }
 
-  private tabulate(): void {
+  private updateTable(): void {
     const frame = this.drawing?.content.table ?? this.frame;
     if (frame !== null) fillTable(this.table, frame);
   }
 }
 
-function place(el: HTMLElement, box: Box | null): void {
+function placeBox(el: HTMLElement, box: ChartBox | null): void {
   el.hidden = box === null;
   if (box === null) return;
   el.style.left = `${box.left}px`;
@@ -255,33 +255,36 @@ function place(el: HTMLElement, box: Box | null): void {
 
 // A chart's numbers as a table, for screen readers.
 
-const MOST = 500;
+const MAX_TABLE_ROWS = 500;
 
-export function fillTable(el: HTMLElement, { rows: all, columns: given }: PanelFrame): void {
-  const rows = Math.min(all, MOST);
-  const columns = Object.entries(given)
+export function fillTable(
+  el: HTMLElement,
+  { rows: all, columns: columnsByName }: PanelFrame,
+): void {
+  const rows = Math.min(all, MAX_TABLE_ROWS);
+  const columns = Object.entries(columnsByName)
     .filter(([, values]) => values.length === all)
     .map(([name, values]) => {
-      const look = { class: typeof values[0] === "string" ? "hta-chart-text" : "" };
-      const cell = (row: number) => h("td", look, told(name, values[row] ?? null));
-      return { head: h("th", look, words(name)), cell };
+      const attributes = { class: typeof values[0] === "string" ? "hta-chart-text" : "" };
+      const cell = (row: number) => h("td", attributes, cellText(name, values[row] ?? null));
+      return { head: h("th", attributes, columnLabel(name)), cell };
     });
   const head = h("tr", {}, ...columns.map((column) => column.head));
   const body = Array.from({ length: rows }, (_, row) =>
     h("tr", {}, ...columns.map(({ cell }) => cell(row))),
   );
-  const more = all > rows && h("p", {}, `${formatCount(all - rows)} more rows not listed`);
-  fill(el, h("table", {}, h("thead", {}, head), h("tbody", {}, ...body)), more);
+  const moreNote = all > rows && h("p", {}, `${formatCount(all - rows)} more rows not listed`);
+  replaceChildren(el, h("table", {}, h("thead", {}, head), h("tbody", {}, ...body)), moreNote);
 }
 
-function words(name: string): string {
+function columnLabel(name: string): string {
   return name.replace(/_(ns|share)$/, "").replaceAll("_", " ");
 }
 
-function told(name: string, value: Value): string {
+function cellText(name: string, value: CellValue): string {
   if (typeof value === "string") {
-    if (name === "idle_category") return causeWords(value);
-    return name === "kernel_type" ? kindWords(value) : value;
+    if (name === "idle_category") return causeLabel(value);
+    return name === "kernel_type" ? kindLabel(value) : value;
   }
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (name.endsWith("_ns")) return formatDuration(value);
@@ -308,18 +311,18 @@ export class ChartSlot {
     signal.addEventListener("abort", () => this.chart?.destroy(), { once: true });
   }
 
-  show(frame: PanelFrame, chosen: Chosen): void {
+  show(frame: PanelFrame, selection: ChartSelection): void {
     try {
       if (this.chart === null) {
         this.chart = this.make();
         this.el.replaceChildren(this.chart.el);
       }
-      this.chart.show(frame, chosen);
+      this.chart.show(frame, selection);
     } catch (error) {
-      const again = (): void => this.show(frame, chosen);
+      const retry = (): void => this.show(frame, selection);
       this.chart?.destroy();
       this.chart = null;
-      this.el.replaceChildren(failure("The chart could not be drawn", asError(error), again));
+      this.el.replaceChildren(renderFailure("The chart could not be drawn", asError(error), retry));
     }
   }
 }

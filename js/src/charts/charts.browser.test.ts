@@ -4,9 +4,9 @@ import { signal } from "@preact/signals";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import "../entries/dashboard.css";
 import vectors from "../../../tests/vectors/charts.json";
-import { CHARTS, makeChart } from "../dashboard/charts";
+import { CHART_IDS, makeChart } from "../dashboard/charts";
 import { ChartSlot } from "./chart";
-import type { Brush, ChartPanel, Chosen, PanelFrame, ThemeName } from "../protocol/source";
+import type { Brush, ChartPanel, ChartSelection, PanelFrame, ThemeName } from "../protocol/source";
 import { heatmapFrame } from "./grid";
 
 interface Case {
@@ -16,10 +16,10 @@ interface Case {
 }
 
 const CASES = (vectors as unknown as { cases: Case[] }).cases;
-const NOTHING: Chosen = { ranks: null, names: null, kinds: null, window: null };
+const NOTHING: ChartSelection = { ranks: null, names: null, kinds: null, window: null };
 
 /** Charts of BytePS and MPI are tested in tests/e2e. */
-const OWN = CHARTS.filter((id) => CASES.some(({ name }) => name === `${id} of 5`));
+const OWN = CHART_IDS.filter((id) => CASES.some(({ name }) => name === `${id} of 5`));
 
 function frameOf(panel: string, ranks = 5): PanelFrame {
   return CASES.find(({ name }) => name === `${panel} of ${ranks}`)!.frame;

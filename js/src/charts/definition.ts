@@ -4,37 +4,37 @@
  */
 
 import { PANELS } from "../facts/panels";
-import type { Fold } from "./folding";
+import type { FoldRule } from "./folding";
 
 /** An expression, or a number. */
 export type Code = string | number;
 
-export interface When {
+export interface Conditional {
   when?: string;
 }
 
-export interface Sentence extends When {
+export interface ConditionalText extends Conditional {
   text: string;
 }
 
-export type Line = readonly [what: string, text: string];
+export type TooltipLineTemplate = readonly [what: string, text: string];
 
-export interface Tooltip {
+export interface TooltipTemplate {
   heading: string;
-  lines: readonly (Line | (When & { of: Line }))[];
+  lines: readonly (TooltipLineTemplate | (Conditional & { of: TooltipLineTemplate }))[];
 }
 
-export interface Part {
+export interface StackPart {
   name: string;
   ns: string;
   ink: string;
   at_end?: boolean;
 }
 
-export interface Stack {
+export interface StackDefinition {
   /** Column of the total of the parts. */
   of?: string;
-  parts?: readonly Part[];
+  parts?: readonly StackPart[];
   /** Instead of `parts`: a column that names each item's part, and columns of its time and share. */
   by?: string;
   value?: string;
@@ -44,7 +44,7 @@ export interface Stack {
   labels?: "causes";
 }
 
-export interface MarkLook {
+export interface MarkDefinition {
   bar?: readonly [Code, Code];
   line?: readonly [Code, Code];
   dot?: string;
@@ -57,12 +57,12 @@ export interface MarkLook {
   hatch_ink?: string;
   /** A text in a bar, if it fits. */
   inside?: string;
-  tip?: Tooltip;
+  tip?: TooltipTemplate;
   /** The window that the mark selects, and the keys it selects instead of those of its row. */
   selects?: { keys?: string; window?: readonly [string, string] };
 }
 
-export interface Ticks extends When {
+export interface TickDefinition extends Conditional {
   as: "duration" | "duration_delta" | "share_delta" | "count";
   to: Code;
   from?: Code;
@@ -71,13 +71,13 @@ export interface Ticks extends When {
 }
 
 /** Places of items, each with a text. */
-export interface Places extends When {
+export interface TickPlaces extends Conditional {
   at: string;
   text: string;
   where: string;
 }
 
-export interface TextColumn extends When {
+export interface TextColumn extends Conditional {
   head?: string;
   text: string;
   from?: number;
@@ -96,11 +96,11 @@ export interface Definition {
   group?: readonly string[];
   let?: Readonly<Record<string, string>>;
   /** The rule by which similar ranks share a row, or a mark. */
-  fold?: Fold;
+  fold?: FoldRule;
   empty?: { when: string; text: string };
-  subtitle: readonly (string | Sentence)[];
+  subtitle: readonly (string | ConditionalText)[];
   unmatched?: readonly string[] | null;
-  finding: readonly (string | Sentence)[];
+  finding: readonly (string | ConditionalText)[];
   rows: {
     name: string;
     keys: readonly string[];
@@ -113,16 +113,21 @@ export interface Definition {
     second?: TextColumn;
     ends?: TextColumn & { at: string };
   };
-  scale: { from?: Code; to: Code; zero_line?: Code; ticks?: readonly (Ticks | Places)[] };
-  stack?: Stack;
-  marks?: readonly MarkLook[];
+  scale: {
+    from?: Code;
+    to: Code;
+    zero_line?: Code;
+    ticks?: readonly (TickDefinition | TickPlaces)[];
+  };
+  stack?: StackDefinition;
+  marks?: readonly MarkDefinition[];
   order?: string;
   place?: string;
   columns?: readonly TextColumn[];
-  tip: Tooltip;
+  tip: TooltipTemplate;
 }
 
-export interface Ink {
+export interface BarStyleDefinition {
   fill: string;
   line?: string;
   hatch?: string;
@@ -138,25 +143,31 @@ const FILES = import.meta.glob<object>("../../../hta_widgets/charts/definitions/
   eager: true,
   import: "default",
 });
-const LOOKS = new Map(
+const RAW_DEFINITIONS = new Map(
   Object.entries(FILES).map(([path, look]) => [/(\w+)\.json$/.exec(path)![1]!, look]),
 );
 
-export const INKS = LOOKS.get("inks") as Readonly<Record<string, Ink>>;
+export const BAR_STYLES = RAW_DEFINITIONS.get("inks") as Readonly<
+  Record<string, BarStyleDefinition>
+>;
 
-function lookOf(id: string): object {
-  const look = LOOKS.get(id)!;
-  return "extends" in look ? { ...lookOf(look.extends as string), ...look } : look;
+function resolveExtends(id: string): object {
+  const definition = RAW_DEFINITIONS.get(id)!;
+  return "extends" in definition
+    ? { ...resolveExtends(definition.extends as string), ...definition }
+    : definition;
 }
 
-function definitionsOf(shape: string): Readonly<Record<string, Definition>> {
-  const drawn = PANELS.filter(({ id, look }) => look === shape && LOOKS.has(id));
+function definitionsForShape(shape: string): Readonly<Record<string, Definition>> {
+  const definitions = PANELS.filter(
+    ({ id, look: definition }) => definition === shape && RAW_DEFINITIONS.has(id),
+  );
   return Object.fromEntries(
-    drawn.map(({ id, title }) => [id, { ...lookOf(id), title } as Definition]),
+    definitions.map(({ id, title }) => [id, { ...resolveExtends(id), title } as Definition]),
   );
 }
 
 /** Definitions by the id of the panel that shows the chart. */
-export const DEFINITIONS = definitionsOf("chart");
+export const DEFINITIONS = definitionsForShape("chart");
 
-export const HEATMAP = definitionsOf("heatmap").heatmap!;
+export const HEATMAP = definitionsForShape("heatmap").heatmap!;

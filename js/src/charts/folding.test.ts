@@ -6,10 +6,10 @@ import { same } from "../../test/near";
 import type { PanelFrame } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import type { RowsContent } from "./content";
-import { contentOf } from "./defined";
+import { buildRowsContent } from "./defined";
 import { DEFINITIONS } from "./definition";
-import { rowName } from "./folding";
-import { heatmapContent, HeatmapDrawing } from "./grid";
+import { ranksLabel } from "./folding";
+import { buildHeatmapContent, HeatmapDrawing } from "./grid";
 import { RowsDrawing } from "./rows";
 
 interface Case {
@@ -29,7 +29,7 @@ const CASES = vectors.cases as unknown as Case[];
 const CHOSEN_NONE = { ranks: null, names: null, kinds: null, window: null };
 
 function drawn(panel: string, frame: PanelFrame): RowsContent {
-  const found = contentOf(DEFINITIONS[panel]!, frame, THEMES.light);
+  const found = buildRowsContent(DEFINITIONS[panel]!, frame, THEMES.light);
   if (typeof found === "string") throw new Error(found);
   return found;
 }
@@ -42,13 +42,13 @@ test.each(CASES)("$name", ({ panel, frame, names, keys, data, columns, headings,
   for (const [head, texts] of Object.entries(columns)) {
     expect(
       found.columns
-        .concat({ head: "total", texts: found.ends?.map((end) => end.text) ?? [] })
+        .concat({ head: "total", texts: found.endTexts?.map((end) => end.text) ?? [] })
         .find((each) => each.head === head)?.texts,
     ).toEqual(texts);
   }
-  headings?.forEach((text, row) => expect(found.tip(row).heading).toBe(text));
+  headings?.forEach((text, row) => expect(found.tooltip(row).heading).toBe(text));
   tips?.forEach((lines, row) => {
-    const own = found.tip(row).lines;
+    const own = found.tooltip(row).lines;
     expect(own.slice(own.length - lines.length)).toEqual(lines);
     if (lines.length === 0) expect(own.map(([what]) => what)).not.toContain("mean of");
   });
@@ -82,7 +82,7 @@ test("a table has a line for each row of the chart", () => {
 
 test("the heatmap folds rows, and its strip is the mean of all ranks", () => {
   const { frame, names, share, mean, total, ranks } = vectors.heatmap;
-  const found = heatmapContent(frame);
+  const found = buildHeatmapContent(frame);
   if (typeof found === "string") throw new Error(found);
   expect([found.names, found.ranks]).toEqual([names, ranks]);
   same(found.share, share);
@@ -91,13 +91,13 @@ test("the heatmap folds rows, and its strip is the mean of all ranks", () => {
   const drawing = new HeatmapDrawing(found, THEMES.light);
   drawing.layout(600);
   expect(drawing.press(2, false, CHOSEN_NONE)).toEqual({ ranks: [0, 1], window: [0, 10] });
-  expect(drawing.spotOf(2)!.tip.lines).toContainEqual([
+  expect(drawing.targetOf(2)!.tooltip.lines).toContainEqual([
     "share, least to most",
     "50\u202f% – 100\u202f%",
   ]);
 });
 
 test("long lists of ranks are cut in names", () => {
-  expect(rowName([7])).toBe("rank 7");
-  expect(rowName([0, 1, 2, 3, 4, 6, 7, 9, 12])).toBe("9 ranks: 0–4, 6, 7 …");
+  expect(ranksLabel([7])).toBe("rank 7");
+  expect(ranksLabel([0, 1, 2, 3, 4, 6, 7, 9, 12])).toBe("9 ranks: 0–4, 6, 7 …");
 });

@@ -1,24 +1,26 @@
-/** Similar ranks as one row or mark of a chart: their mean, and the spread of one measure. */
+/**
+ * Similar ranks folded into one row or mark of a chart: their mean, and the spread of one measure.
+ */
 
 import type { PanelFrame } from "../protocol/source";
 import { formatCount, rankRuns } from "../ui/formats";
-import { listed } from "../ui/text";
+import { ranksText } from "../ui/text";
 import { factRanks, lateRanks } from "./content";
 import {
-  codes,
+  combineCodes,
   evaluate,
-  fill,
-  isRows,
-  numbersOf,
-  ordered,
-  type Rows,
-  rowsOf,
-  type Scope,
-  taken,
+  fillTemplate,
+  isColumn,
+  toNumbers,
+  sortedOrder,
+  type ColumnData,
+  toColumn,
+  type EvaluationScope,
+  takeRows,
 } from "./language";
 
 /** Rules for folding similar ranks: numbers without a rule are averaged, the first text is used. */
-export interface Fold {
+export interface FoldRule {
   /** Columns in addition to the rank: items that differ in them are not combined. */
   each?: readonly string[];
   by?: Readonly<Record<string, "min" | "max" | "sum" | "same">>;
@@ -29,141 +31,153 @@ export interface Fold {
 }
 
 /** For each rank of a group: all ranks of the group, ascending. They share a row. */
-export type Groups = ReadonlyMap<number, readonly number[]>;
+export type GroupOfRank = ReadonlyMap<number, readonly number[]>;
 
 /** The groups of a frame's ranks, largest first. Ranks that the headline names are not grouped. */
-export function groupsOf(frame: PanelFrame): Groups {
-  const given = frame.attrs.folded;
-  const found = new Map<number, readonly number[]>();
-  if (!Array.isArray(given)) return found;
-  const marked = new Set([...lateRanks(frame), ...factRanks(frame)]);
-  const there = new Set(frame.columns.rank ?? []);
-  const groups = (given as number[][])
-    .map((ranks) => ranks.filter((rank) => there.has(rank) && !marked.has(rank)))
+export function foldGroups(frame: PanelFrame): GroupOfRank {
+  const rows = frame.attrs.folded;
+  const groupByRank = new Map<number, readonly number[]>();
+  if (!Array.isArray(rows)) return groupByRank;
+  const flagged = new Set([...lateRanks(frame), ...factRanks(frame)]);
+  const present = new Set(frame.columns.rank ?? []);
+  const groups = (rows as number[][])
+    .map((ranks) => ranks.filter((rank) => present.has(rank) && !flagged.has(rank)))
     .filter((ranks) => ranks.length > 1)
     .map((ranks) => ranks.sort((a, b) => a - b));
   groups.sort((a, b) => b.length - a.length || a[0]! - b[0]!);
-  for (const ranks of groups) for (const rank of ranks) found.set(rank, ranks);
-  return found;
+  for (const ranks of groups) for (const rank of ranks) groupByRank.set(rank, ranks);
+  return groupByRank;
 }
 
 /** `rank 5`, `59 ranks: 0–4, 6 …`. */
-export function rowName(ranks: readonly number[]): string {
+export function ranksLabel(ranks: readonly number[]): string {
   if (ranks.length === 1) return `rank ${ranks[0]}`;
   const runs = rankRuns(ranks);
   return `${formatCount(ranks.length)} ranks: ${runs.slice(0, 2).join(", ")}${runs.length > 2 ? " …" : ""}`;
 }
 
 /** Addition to a subtitle if ranks share rows. */
-export const TOGETHER = "similar ranks together: mean";
+export const FOLDED_NOTE = "similar ranks together: mean";
 
 /** Addition to the subtitle of charts that also draw the spread. */
-export function foldedWords({ spread }: Fold): string {
-  return `${TOGETHER}, line: least to most ${spread.name}`;
+export function foldedSubtitle({ spread }: FoldRule): string {
+  return `${FOLDED_NOTE}, line: least to most ${spread.name}`;
 }
 
 /** Set the values `who` (text) and `members` (list) on the ranks of each item. */
-export function setMembers(scope: Scope, members: readonly (readonly number[])[]): void {
-  scope.set("members", members as number[][]).set("who", members.map(rowName));
+export function addMemberColumns(
+  scope: EvaluationScope,
+  members: readonly (readonly number[])[],
+): void {
+  scope.set("members", members as number[][]).set("who", members.map(ranksLabel));
 }
 
 /**
- * Fold the items of a scope into one item per group of ranks and value of `apart`. Without `apart`,
- * single ranks come first. Adds `members`, `who`, `fold_low`, `fold_high` and `spread_text`.
+ * Fold the items of a scope into one item per group of ranks and value of `separateBy`. Without
+ * `separateBy`, single ranks come first. Adds `members`, `who`, `fold_low`, `fold_high` and
+ * `spread_text`.
  */
 export function foldItems(
-  scope: Scope,
-  fold: Fold,
-  groups: Groups,
-  apart: readonly Rows[] = [],
+  scope: EvaluationScope,
+  fold: FoldRule,
+  groups: GroupOfRank,
+  separateBy: readonly ColumnData[] = [],
 ): void {
   const { each = [], by = {}, keep } = fold;
   const items = (scope.get("rank") as Float64Array).length;
   const places = new Map([...new Set(groups.values())].map((ranks, at) => [ranks, at + 1]));
-  const alone = keep === undefined ? null : rowsOf(evaluate(keep, scope), items);
+  const keepApart = keep === undefined ? null : toColumn(evaluate(keep, scope), items);
   const placeOf = (rank: number, at: number): number => {
-    const group = alone?.[at] ? undefined : groups.get(rank);
+    const group = keepApart?.[at] ? undefined : groups.get(rank);
     return group === undefined ? 0 : places.get(group)!;
   };
   let place: Float64Array = (scope.get("rank") as Float64Array).map(placeOf);
-  const all = [...scope].filter(([, value]) => isRows(value) && value.length === items);
-  if (apart.length === 0) {
-    const order = ordered([place]);
-    for (const [name, value] of all) scope.set(name, taken(value as Rows, order));
-    place = taken(place, order) as Float64Array;
+  const itemColumns = [...scope].filter(([, value]) => isColumn(value) && value.length === items);
+  if (separateBy.length === 0) {
+    const order = sortedOrder([place]);
+    for (const [name, value] of itemColumns) scope.set(name, takeRows(value as ColumnData, order));
+    place = takeRows(place, order) as Float64Array;
   }
   const rank = scope.get("rank") as Float64Array;
   const { of, as, at = of } = fold.spread;
-  const [measure, position] = [of, at].map((code) => numbersOf(evaluate(code, scope), items));
-  const own = rank.map((one, item) => (place[item]! > 0 ? -place[item]! : one));
-  const columns = each.map((name) => rowsOf(scope.get(name)!, items));
-  const inner: Scope = new Map([
-    ["fold", codes([...apart, own, ...columns])],
+  const [measure, position] = [of, at].map((code) => toNumbers(evaluate(code, scope), items));
+  const placeKeys = rank.map((one, item) => (place[item]! > 0 ? -place[item]! : one));
+  const columns = each.map((name) => toColumn(scope.get(name)!, items));
+  const foldScope: EvaluationScope = new Map([
+    ["fold", combineCodes([...separateBy, placeKeys, ...columns])],
     ["measure", measure!],
     ["position", position!],
     ["rank", rank],
   ]);
-  const found = (code: string, value: Rows = rank): Rows =>
-    evaluate(`${code}, by=fold)`, new Map([...inner, ["value", value]])) as Rows;
-  const ranks = found("lists(rank") as number[][];
+  const aggregate = (code: string, value: ColumnData = rank): ColumnData =>
+    evaluate(`${code}, by=fold)`, new Map([...foldScope, ["value", value]])) as ColumnData;
+  const ranks = aggregate("lists(rank") as number[][];
   const members = ranks.map((some) => [...new Set(some)].sort((a, b) => a - b));
-  for (const [name] of all) {
-    const value = scope.get(name) as Rows;
+  for (const [name] of itemColumns) {
+    const value = scope.get(name) as ColumnData;
     const rule = name === "rank" ? "min" : (by[name] ?? "mean");
-    const first = found("first(value", value);
+    const first = aggregate("first(value", value);
     if (rule === "same") {
-      const several = found("distinct(value", value);
-      const none = value instanceof Float64Array ? NaN : "";
-      const same = Array.from(first, (one, item) => (several[item] === 1 ? one : none));
-      scope.set(name, value instanceof Float64Array ? Float64Array.from(same as number[]) : same);
-    } else scope.set(name, value instanceof Float64Array ? found(`${rule}(value`, value) : first);
+      const distinctCounts = aggregate("distinct(value", value);
+      const missingValue = value instanceof Float64Array ? NaN : "";
+      const sharedValues = Array.from(first, (one, item) =>
+        distinctCounts[item] === 1 ? one : missingValue,
+      );
+      scope.set(
+        name,
+        value instanceof Float64Array ? Float64Array.from(sharedValues as number[]) : sharedValues,
+      );
+    } else
+      scope.set(name, value instanceof Float64Array ? aggregate(`${rule}(value`, value) : first);
   }
-  setMembers(scope, members);
-  const isOne = (item: number): boolean => members[item]!.length === 1;
-  const lone = (values: Rows): Float64Array =>
-    (values as Float64Array).map((value, item) => (isOne(item) ? NaN : value));
-  scope.set("fold_low", lone(found("min(position"))).set("fold_high", lone(found("max(position")));
-  const ends: Scope = new Map([
-    ["low", found("min(measure")],
-    ["high", found("max(measure")],
-    ["of_low", found("pick(rank, -measure")],
-    ["of_high", found("pick(rank, measure")],
+  addMemberColumns(scope, members);
+  const isSingle = (item: number): boolean => members[item]!.length === 1;
+  const spreadOrNaN = (values: ColumnData): Float64Array =>
+    (values as Float64Array).map((value, item) => (isSingle(item) ? NaN : value));
+  scope
+    .set("fold_low", spreadOrNaN(aggregate("min(position")))
+    .set("fold_high", spreadOrNaN(aggregate("max(position")));
+  const spreadScope: EvaluationScope = new Map([
+    ["low", aggregate("min(measure")],
+    ["high", aggregate("max(measure")],
+    ["of_low", aggregate("pick(rank, -measure")],
+    ["of_high", aggregate("pick(rank, measure")],
   ]);
-  const said = fill(
+  const note = fillTemplate(
     `{low:${as}} (rank {of_low}) – {high:${as}} (rank {of_high})`,
-    ends,
+    spreadScope,
   ) as string[];
   scope.set(
     "spread_text",
-    said.map((text, item) => (isOne(item) ? "" : text)),
+    note.map((text, item) => (isSingle(item) ? "" : text)),
   );
 }
 
 /** Tooltip lines on the ranks that an item combines; none for a single rank. */
 export function foldedLines(
-  scope: Scope,
-  fold: Fold,
+  scope: EvaluationScope,
+  fold: FoldRule,
   item: number,
 ): (readonly [what: string, text: string])[] {
   const members = (scope.get("members") as number[][])[item]!;
   if (members.length === 1) return [];
   return [
-    ["mean of", listed(members, 8)],
+    ["mean of", ranksText(members, 8)],
     [fold.spread.name, (scope.get("spread_text") as string[])[item]!],
   ];
 }
 
 /** The folded items as a frame, for the table of a chart. */
-export function foldedFrame(scope: Scope, fold: Fold, frame: PanelFrame): PanelFrame {
-  const who = scope.get("who") as string[];
-  const columns: Record<string, (number | string | null)[]> = { ranks: who };
+export function foldedFrame(scope: EvaluationScope, fold: FoldRule, frame: PanelFrame): PanelFrame {
+  const rankLabels = scope.get("who") as string[];
+  const columns: Record<string, (number | string | null)[]> = { ranks: rankLabels };
   for (const name of Object.keys(frame.columns)) {
     const value = scope.get(name);
-    if (name === "rank" || value === undefined || !isRows(value)) continue;
+    if (name === "rank" || value === undefined || !isColumn(value)) continue;
     columns[name] = Array.from(value, (cell) =>
       typeof cell === "string" || Number.isFinite(cell) ? (cell as number | string) : null,
     );
   }
   columns[`${fold.spread.name}, least to most`] = Array.from(scope.get("spread_text") as string[]);
-  return { rows: who.length, columns, attrs: frame.attrs };
+  return { rows: rankLabels.length, columns, attrs: frame.attrs };
 }

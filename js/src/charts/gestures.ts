@@ -1,35 +1,35 @@
 /** Turn clicks, drags and keys on a chart into brushes. */
 
-import type { Brush, Chosen } from "../protocol/source";
-import type { Box, Drawing, Picked, Spot } from "./content";
+import type { Brush, ChartSelection } from "../protocol/source";
+import type { ChartBox, Drawing, ChartPoint, HoverTarget } from "./content";
 
 /** A press that moves farther than this is a drag. px. */
-const SLOP = 4;
+const DRAG_THRESHOLD_PX = 4;
 
 /** A chart that is brushed. */
-export interface Board {
+export interface GestureTarget {
   readonly plot: HTMLElement;
   readonly drawing: Drawing | null;
-  readonly chosen: Chosen;
+  readonly selection: ChartSelection;
   brush(brush: Brush): void;
   /** Set the spot under the pointer. */
-  hover(spot: Spot | null, at: Picked | null): void;
+  hover(spot: HoverTarget | null, at: ChartPoint | null): void;
   /** Set the spot with the keyboard focus. */
-  focus(spot: Spot | null): void;
+  focus(spot: HoverTarget | null): void;
   /** Show what a drag would select. */
-  drag(box: Box | null): void;
+  drag(box: ChartBox | null): void;
 }
 
-export function watchGestures(board: Board, signal: AbortSignal): void {
-  const { plot } = board;
-  let down: (Picked & { id: number; moved: boolean }) | null = null;
+export function watchGestures(target: GestureTarget, signal: AbortSignal): void {
+  const { plot } = target;
+  let press: (ChartPoint & { id: number; moved: boolean }) | null = null;
   let focused: number | null = null;
 
-  const at = (event: MouseEvent): Picked => {
+  const pointOf = (event: MouseEvent): ChartPoint => {
     const box = plot.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
   };
-  const more = (event: MouseEvent | KeyboardEvent): boolean =>
+  const isAdditive = (event: MouseEvent | KeyboardEvent): boolean =>
     event.ctrlKey || event.metaKey || event.shiftKey;
   const listen = <K extends keyof HTMLElementEventMap>(
     type: K,
@@ -37,69 +37,69 @@ export function watchGestures(board: Board, signal: AbortSignal): void {
   ): void => plot.addEventListener(type, listener, { signal });
 
   const stop = (): void => {
-    if (down !== null && plot.hasPointerCapture(down.id)) plot.releasePointerCapture(down.id);
-    down = null;
-    board.drag(null);
+    if (press !== null && plot.hasPointerCapture(press.id)) plot.releasePointerCapture(press.id);
+    press = null;
+    target.drag(null);
   };
 
   listen("pointerdown", (event) => {
     if (event.button !== 0 || !event.isPrimary) return;
-    down = { ...at(event), id: event.pointerId, moved: false };
+    press = { ...pointOf(event), id: event.pointerId, moved: false };
     focused = null;
-    board.focus(null);
+    target.focus(null);
   });
   listen("pointermove", (event) => {
-    const here = at(event);
-    if (down !== null && event.pointerId === down.id) {
-      const far = Math.hypot(here.x - down.x, here.y - down.y) > SLOP;
-      if (far && !down.moved) {
-        down.moved = true;
-        plot.setPointerCapture(down.id);
-        board.hover(null, null);
+    const point = pointOf(event);
+    if (press !== null && event.pointerId === press.id) {
+      const hasMoved = Math.hypot(point.x - press.x, point.y - press.y) > DRAG_THRESHOLD_PX;
+      if (hasMoved && !press.moved) {
+        press.moved = true;
+        plot.setPointerCapture(press.id);
+        target.hover(null, null);
       }
-      if (down.moved) board.drag(board.drawing?.dragBox(down, here) ?? null);
+      if (press.moved) target.drag(target.drawing?.dragBox(press, point) ?? null);
       return;
     }
-    board.hover(board.drawing?.spot(here.x, here.y) ?? null, here);
+    target.hover(target.drawing?.targetAt(point.x, point.y) ?? null, point);
   });
   listen("pointerup", (event) => {
-    const drawing = board.drawing;
-    const from = down;
+    const drawing = target.drawing;
+    const from = press;
     stop();
     if (from === null || drawing === null || event.pointerId !== from.id) return;
-    const here = at(event);
+    const point = pointOf(event);
     const brush = from.moved
-      ? drawing.drag(from, here, more(event), board.chosen)
-      : drawing.click(here.x, here.y, more(event), board.chosen);
-    if (brush !== null) board.brush(brush);
+      ? drawing.drag(from, point, isAdditive(event), target.selection)
+      : drawing.click(point.x, point.y, isAdditive(event), target.selection);
+    if (brush !== null) target.brush(brush);
   });
   listen("pointercancel", stop);
   listen("pointerleave", () => {
-    if (down?.moved !== true) board.hover(null, null);
+    if (press?.moved !== true) target.hover(null, null);
   });
   listen("blur", () => {
     focused = null;
-    board.focus(null);
+    target.focus(null);
   });
   listen("keydown", (event) => {
-    const drawing = board.drawing;
+    const drawing = target.drawing;
     if (drawing === null || event.altKey) return;
-    if (event.key === "Escape" && down !== null) {
+    if (event.key === "Escape" && press !== null) {
       stop();
     } else if (event.key === "Enter" || event.key === " ") {
       if (focused === null) return;
-      board.brush(drawing.press(focused, more(event), board.chosen));
+      target.brush(drawing.press(focused, isAdditive(event), target.selection));
     } else if (event.key === "Escape") {
       if (focused === null) return;
       focused = null;
-      board.focus(null);
+      target.focus(null);
     } else if (event.key === "Backspace" || event.key === "Delete") {
-      board.brush(drawing.nothing());
+      target.brush(drawing.clearBrush());
     } else {
-      const next = drawing.step(focused, event.key);
+      const next = drawing.nextTarget(focused, event.key);
       if (!/^(Arrow|Home|End)/.test(event.key) || next === null) return;
       focused = next;
-      board.focus(drawing.spotOf(next));
+      target.focus(drawing.targetOf(next));
     }
     event.preventDefault();
     // Notebooks take letters and Enter for their own commands.
@@ -110,24 +110,27 @@ export function watchGestures(board: Board, signal: AbortSignal): void {
 // Chosen keys after a click, given the keys that were chosen before; null is everything.
 
 /** Add the keys if any is missing, else remove them. */
-export function toggled<K>(before: readonly K[] | null, keys: readonly K[]): K[] | null {
-  const found = new Set(before ?? []);
-  const all = keys.every((key) => found.has(key));
+export function toggleKeys<K>(selected: readonly K[] | null, keys: readonly K[]): K[] | null {
+  const selectedSet = new Set(selected ?? []);
+  const all = keys.every((key) => selectedSet.has(key));
   for (const key of keys) {
-    if (all) found.delete(key);
-    else found.add(key);
+    if (all) selectedSet.delete(key);
+    else selectedSet.add(key);
   }
-  return found.size === 0 ? null : [...found];
+  return selectedSet.size === 0 ? null : [...selectedSet];
 }
 
 /** Whether these are chosen, and nothing else. */
-export function stillOnly<K>(before: readonly K[] | null, keys: readonly K[]): boolean {
-  if (before === null) return false;
-  const found = new Set(before);
-  const wanted = new Set(keys);
-  return found.size === wanted.size && [...wanted].every((key) => found.has(key));
+export function isExactly<K>(selected: readonly K[] | null, keys: readonly K[]): boolean {
+  if (selected === null) return false;
+  const selectedSet = new Set(selected);
+  const requested = new Set(keys);
+  return selectedSet.size === requested.size && [...requested].every((key) => selectedSet.has(key));
 }
 
-export function isSame(before: Chosen["window"], window: Chosen["window"]): boolean {
-  return before?.[0] === window?.[0] && before?.[1] === window?.[1];
+export function isSameWindow(
+  current: ChartSelection["window"],
+  window: ChartSelection["window"],
+): boolean {
+  return current?.[0] === window?.[0] && current?.[1] === window?.[1];
 }

@@ -1,6 +1,6 @@
 import { beforeAll, expect, test, vi } from "vitest";
 import { THEMES } from "../ui/theme";
-import { heatmapContent, heatmapFrame, planHeatmap } from "./grid";
+import { buildHeatmapContent, heatmapFrame, planHeatmap } from "./grid";
 
 // Without a canvas, widths of texts are estimated.
 beforeAll(() => {
@@ -12,13 +12,13 @@ test.each([8, 64, 1024])("of %i ranks no total is written across a bar", (count)
   // All ranks wait all the time, except rank 5, for which they wait.
   const values = Float64Array.from(ranks.flatMap((rank) => [rank === 5 ? 1 : 1000, 1000]));
   const reply = { ranks, start: 0, end: 2000, bins: 2 };
-  const content = heatmapContent(heatmapFrame(reply, values, "waiting"));
+  const content = buildHeatmapContent(heatmapFrame(reply, values, "waiting"));
   if (typeof content === "string") throw new Error(content);
   const plan = planHeatmap(content, 1200, THEMES.light);
   const [x, y, text] = (["x", "y", "text"] as const).map((name) =>
-    plan.words.texts.map((each) => each[name]),
+    plan.textLayer.texts.map((each) => each[name]),
   ) as [number[], number[], string[]];
-  const from = plan.left + plan.across;
+  const from = plan.left + plan.plotWidth;
   const totals = text.flatMap((each, at) => (x[at]! > from && each !== "total" ? [at] : []));
   const beside = plan.bars.filter(([left]) => left > from);
   expect(totals.length).toBeGreaterThan(7);

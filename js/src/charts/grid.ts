@@ -3,19 +3,26 @@
 import { sum } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
 import { type Metric, METRICS } from "../facts/panels";
-import type { Brush, Chosen, PanelFrame } from "../protocol/source";
+import type { Brush, ChartSelection, PanelFrame } from "../protocol/source";
 import { formatAxis, formatDuration, formatShare } from "../ui/formats";
-import { fitted, labelledRows, noteOf, sentences, textWidth } from "../ui/text";
-import { shade, SIZE, type Theme } from "../ui/theme";
-import { type Box, type Drawing, markedRows, type Picked, type Spot, type Tip } from "./content";
-import { foldedScope, scopeOf, spoken, tipsOf } from "./defined";
+import { fitNames, labelledRows, frameNote, joinSentences, textWidth } from "../ui/text";
+import { interpolateStops, SIZE, type Theme } from "../ui/theme";
+import {
+  type ChartBox,
+  type Drawing,
+  markedRows,
+  type ChartPoint,
+  type HoverTarget,
+  type TooltipContent,
+} from "./content";
+import { buildFoldedScope, buildScope, chartTexts, tooltipFiller } from "./defined";
 import { HEATMAP } from "./definition";
-import { foldedLines, TOGETHER } from "./folding";
-import { isSame, stillOnly, toggled } from "./gestures";
-import { type Box as Box4, frame, paintBox, type Pen, Words } from "./paint";
-import { everyNth, LINE } from "./rows";
+import { foldedLines, FOLDED_NOTE } from "./folding";
+import { isSameWindow, isExactly, toggleKeys } from "./gestures";
+import { type BoxEdges as Box4, strokeFrame, paintBox, type DrawContext, TextLayer } from "./paint";
+import { computeLabelInterval, LINE_HEIGHT_PX } from "./rows";
 
-const SHADES = 128;
+const SHADE_COUNT = 128;
 
 /** The reply to the op `heatmap` as a frame: one row per rank, with its bins in `value_ns`. */
 export function heatmapFrame(
@@ -54,13 +61,13 @@ interface HeatmapContent {
   share: Float64Array;
   mean: number[];
   total: number[];
-  tip(row: number, bin: number): Tip;
-  late: Set<number>;
-  facts: Set<number>;
+  tooltip(row: number, bin: number): TooltipContent;
+  lateRows: Set<number>;
+  factRows: Set<number>;
 }
 
 /** Content of the heatmap before layout. */
-export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
+export function buildHeatmapContent(frame: PanelFrame): HeatmapContent | string {
   const ranks = [...new Set((frame.columns.rank ?? []) as readonly number[])];
   const value = (frame.columns.value_ns ?? []) as unknown as ArrayLike<number>;
   const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);
@@ -70,7 +77,7 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
   const end = Number(
     frame.columns.end_ns === undefined ? frame.attrs.end : (frame.columns.end_ns[bins - 1] ?? 0),
   );
-  if (bins === 0 || !(end > start)) return noteOf(frame) || noteFor("nothing");
+  if (bins === 0 || !(end > start)) return frameNote(frame) || noteFor("nothing");
   const { label, note, ramp, kinds } = METRICS[frame.attrs.metric as Metric];
   const edges = Array.from(
     { length: bins + 1 },
@@ -93,20 +100,20 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
   // Shares refer to the sum of the spans of all ranks, as in the legend of the timeline.
   const attrs = { label, about: note, cell_ns: (end - start) / bins, spans_ns: sum(spans) };
   const columns = { rank: ranks, total_ns: total };
-  const own = { rows: ranks.length, columns, attrs: { ...frame.attrs, ...attrs } };
-  const scope = scopeOf(HEATMAP, own);
-  const words = spoken({ ...HEATMAP, unmatched: kinds }, frame, scope);
-  const drawn = foldedScope(HEATMAP, own, scope);
+  const computedFrame = { rows: ranks.length, columns, attrs: { ...frame.attrs, ...attrs } };
+  const scope = buildScope(HEATMAP, computedFrame);
+  const texts = chartTexts({ ...HEATMAP, unmatched: kinds }, frame, scope);
+  const drawn = buildFoldedScope(HEATMAP, computedFrame, scope);
   const isFolded = drawn !== scope;
   const rows = drawn.get("members") as number[][];
   const at = new Map(ranks.map((rank, row) => [rank, row]));
   const of = rows.map((members) => members.map((rank) => at.get(rank)!));
   const [drawnShare, drawnValue] = isFolded
-    ? [meanRows(share, of, bins), meanRows(value, of, bins)]
+    ? [meanOfRows(share, of, bins), meanOfRows(value, of, bins)]
     : [share, value];
   return {
-    ...words,
-    subtitle: isFolded ? sentences(words.subtitle, TOGETHER) : words.subtitle,
+    ...texts,
+    subtitle: isFolded ? joinSentences(texts.subtitle, FOLDED_NOTE) : texts.subtitle,
     ranks: rows,
     names: drawn.get("names") as string[],
     start,
@@ -117,18 +124,18 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
     share: drawnShare,
     mean: sums.map((each) => each / ranks.length),
     total: Array.from(drawn.get("total_ns") as Float64Array),
-    tip: (row, bin) => {
+    tooltip: (row, bin) => {
       const cell = new Map(drawn)
         .set("start_ns", edges[bin]!)
         .set("end_ns", edges[bin + 1]!)
         .set("share", drawnShare[row * bins + bin]!)
         .set("value_ns", drawnValue[row * bins + bin]!);
-      const { heading, lines } = tipsOf(HEATMAP.tip, cell)(row);
+      const { heading, lines } = tooltipFiller(HEATMAP.tip, cell)(row);
       if (!isFolded || of[row]!.length === 1) return { heading, lines };
       const shares = of[row]!.map((one) => share[one * bins + bin]!);
       const [low, high] = [Math.min(...shares), Math.max(...shares)].map(formatShare);
       const range = ["share, least to most", `${low} – ${high}`] as const;
-      return { heading, lines: [...lines, range, ...foldedLines(drawn, FOLD, row)] };
+      return { heading, lines: [...lines, range, ...foldedLines(drawn, FOLD_RULE, row)] };
     },
     ...markedRows(
       frame,
@@ -137,22 +144,22 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
   };
 }
 
-const FOLD = HEATMAP.fold!;
+const FOLD_RULE = HEATMAP.fold!;
 
 /** The mean of each group of rows, bin by bin. */
-function meanRows(
+function meanOfRows(
   values: ArrayLike<number>,
   rows: readonly (readonly number[])[],
   bins: number,
 ): Float64Array {
-  const found = new Float64Array(rows.length * bins);
+  const means = new Float64Array(rows.length * bins);
   rows.forEach((members, row) => {
     for (let bin = 0; bin < bins; bin += 1) {
       const all = members.reduce((total, one) => total + values[one * bins + bin]!, 0);
-      found[row * bins + bin] = all / members.length;
+      means[row * bins + bin] = all / members.length;
     }
   });
-  return found;
+  return means;
 }
 
 // Draws each rank's activity over time; rectangles select windows and ranks.
@@ -171,61 +178,60 @@ export class HeatmapDrawing implements Drawing {
     return this.plan.height;
   }
 
-  paint(pen: Pen, chosen: Chosen): void {
+  paint(pen: DrawContext, selection: ChartSelection): void {
     const { plan, content, theme } = this;
     const rows = content.ranks.length;
-    const [right, bottom] = [plan.left + plan.across, plan.top + rows * plan.pitch];
+    const [right, bottom] = [plan.left + plan.plotWidth, plan.top + rows * plan.rowPitch];
     paintBox(pen, [0, 0, plan.width, plan.height], { fill: theme.bg });
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(this.picture(), plan.left, plan.top, plan.across, bottom - plan.top);
-    plan.words.paintLines(pen);
+    pen.drawImage(this.cellImage(), plan.left, plan.top, plan.plotWidth, bottom - plan.top);
+    plan.textLayer.paintLines(pen);
     for (const box of plan.bars) paintBox(pen, box, { fill: theme[content.ramp][4]! });
     const x = (ns: number): number => {
       const at = (ns - content.start) / (content.end - content.start);
-      return plan.left + Math.max(0, Math.min(1, at)) * plan.across;
+      return plan.left + Math.max(0, Math.min(1, at)) * plan.plotWidth;
     };
-    const [from, to] = (chosen.window === null ? [plan.left, right] : chosen.window.map(x)) as [
-      number,
-      number,
-    ];
-    const framed: Box4[] = [];
-    const veiled: Box4[] = [];
-    if (chosen.window !== null || chosen.ranks !== null) {
-      const runs = runsOf(
-        content.ranks.map((own) => own.every((rank) => chosen.ranks?.includes(rank) ?? true)),
+    const [from, to] = (
+      selection.window === null ? [plan.left, right] : selection.window.map(x)
+    ) as [number, number];
+    const framedBoxes: Box4[] = [];
+    const veiledBoxes: Box4[] = [];
+    if (selection.window !== null || selection.ranks !== null) {
+      const runs = runsOfTrue(
+        content.ranks.map((own) => own.every((rank) => selection.ranks?.includes(rank) ?? true)),
       );
       let y = plan.top;
       for (const [first, last] of runs) {
-        const [top, end] = [plan.top + first * plan.pitch, plan.top + last * plan.pitch];
-        if (top > y) veiled.push([plan.left, y, right, top]);
-        if (from > plan.left) veiled.push([plan.left, top, from, end]);
-        if (to < right) veiled.push([to, top, right, end]);
-        if (to > from) framed.push([from - 1, top - 1, to + 1, end + 1]);
+        const [top, end] = [plan.top + first * plan.rowPitch, plan.top + last * plan.rowPitch];
+        if (top > y) veiledBoxes.push([plan.left, y, right, top]);
+        if (from > plan.left) veiledBoxes.push([plan.left, top, from, end]);
+        if (to < right) veiledBoxes.push([to, top, right, end]);
+        if (to > from) framedBoxes.push([from - 1, top - 1, to + 1, end + 1]);
         y = end;
       }
-      if (y < bottom) veiled.push([plan.left, y, right, bottom]);
+      if (y < bottom) veiledBoxes.push([plan.left, y, right, bottom]);
     }
     pen.globalAlpha = 0.6;
-    for (const box of veiled) paintBox(pen, box, { fill: theme.bg });
+    for (const box of veiledBoxes) paintBox(pen, box, { fill: theme.bg });
     pen.globalAlpha = 1;
-    plan.words.paint(pen);
-    for (const [left, top, end, below] of framed) {
-      frame(pen, [left - 2, top - 2, end + 2, below + 2], theme.bg, 4);
-      frame(pen, [left - 1, top - 1, end + 1, below + 1], theme.brushLine, 2);
+    plan.textLayer.paint(pen);
+    for (const [left, top, end, below] of framedBoxes) {
+      strokeFrame(pen, [left - 2, top - 2, end + 2, below + 2], theme.bg, 4);
+      strokeFrame(pen, [left - 1, top - 1, end + 1, below + 1], theme.brushLine, 2);
     }
-    for (const row of [...content.late, ...content.facts]) {
-      const top = plan.top + row * plan.pitch;
-      const color = content.late.has(row) ? theme.late : theme.ink;
-      frame(pen, [plan.left - 1, top - 1, right + 1, top + plan.pitch + 1], color, 1.5);
+    for (const row of [...content.lateRows, ...content.factRows]) {
+      const top = plan.top + row * plan.rowPitch;
+      const color = content.lateRows.has(row) ? theme.late : theme.ink;
+      strokeFrame(pen, [plan.left - 1, top - 1, right + 1, top + plan.rowPitch + 1], color, 1.5);
     }
   }
 
   /** The cells, a pixel each. */
-  private picture(): HTMLCanvasElement {
+  private cellImage(): HTMLCanvasElement {
     if (this.cells !== null) return this.cells;
     const { bins, ranks, share, ramp } = this.content;
-    const shades = Array.from({ length: SHADES }, (_, at) => {
-      const color = shade(this.theme[ramp], at / (SHADES - 1));
+    const shades = Array.from({ length: SHADE_COUNT }, (_, at) => {
+      const color = interpolateStops(this.theme[ramp], at / (SHADE_COUNT - 1));
       const [red, green, blue] = [1, 3, 5].map((from) => parseInt(color.slice(from, from + 2), 16));
       return (0xff << 24) | (blue! << 16) | (green! << 8) | red!;
     });
@@ -234,29 +240,29 @@ export class HeatmapDrawing implements Drawing {
     const image = new ImageData(bins, ranks.length);
     const px = new Uint32Array(image.data.buffer);
     share.forEach((part, at) => {
-      px[at] = shades[Math.max(0, Math.min(SHADES - 1, Math.floor(part * SHADES)))]!;
+      px[at] = shades[Math.max(0, Math.min(SHADE_COUNT - 1, Math.floor(part * SHADE_COUNT)))]!;
     });
     cells.getContext("2d")?.putImageData(image, 0, 0);
     this.cells = cells;
     return cells;
   }
 
-  spot(x: number, y: number): Spot | null {
-    const cell = this.cell(x, y);
-    return cell === null ? null : this.spotOf(cell);
+  targetAt(x: number, y: number): HoverTarget | null {
+    const cell = this.cellAt(x, y);
+    return cell === null ? null : this.targetOf(cell);
   }
 
-  spotOf(index: number): Spot | null {
+  targetOf(index: number): HoverTarget | null {
     const { plan, content } = this;
     const [row, bin] = [Math.floor(index / content.bins), index % content.bins];
     if (row >= content.ranks.length) return null;
-    const wide = plan.across / content.bins;
+    const wide = plan.plotWidth / content.bins;
     const left = plan.left + bin * wide;
-    const box = { left, top: plan.top + row * plan.pitch, width: wide, height: plan.pitch };
-    return { index, box, tip: content.tip(row, bin) };
+    const box = { left, top: plan.top + row * plan.rowPitch, width: wide, height: plan.rowPitch };
+    return { index, box, tooltip: content.tooltip(row, bin) };
   }
 
-  step(from: number | null, key: string): number | null {
+  nextTarget(from: number | null, key: string): number | null {
     const { bins, ranks } = this.content;
     if (from === null) return key.startsWith("Arrow") || key === "Home" ? 0 : null;
     const [row, bin] = [Math.floor(from / bins), from % bins];
@@ -272,90 +278,95 @@ export class HeatmapDrawing implements Drawing {
     return rows * bins + Math.max(0, Math.min(bins - 1, bin + right!));
   }
 
-  click(x: number, y: number, more: boolean, chosen: Chosen): Brush {
+  click(x: number, y: number, additive: boolean, selection: ChartSelection): Brush {
     const { plan } = this;
     const row = this.rowAt(y);
-    if (row === null) return this.nothing();
+    if (row === null) return this.clearBrush();
     // A click on a name or total selects the ranks of the row, without a window.
-    if (x < plan.left || x > plan.left + plan.across) {
+    if (x < plan.left || x > plan.left + plan.plotWidth) {
       const ranks = [...this.content.ranks[row]!];
-      if (more) return { ranks: toggled(chosen.ranks, ranks) };
-      return chosen.window === null && stillOnly(chosen.ranks, ranks)
-        ? this.nothing()
+      if (additive) return { ranks: toggleKeys(selection.ranks, ranks) };
+      return selection.window === null && isExactly(selection.ranks, ranks)
+        ? this.clearBrush()
         : { ranks, window: null };
     }
-    const cell = this.cell(x, y);
-    return cell === null ? this.nothing() : this.press(cell, more, chosen);
+    const cell = this.cellAt(x, y);
+    return cell === null ? this.clearBrush() : this.press(cell, additive, selection);
   }
 
-  press(index: number, more: boolean, chosen: Chosen): Brush {
+  press(index: number, additive: boolean, selection: ChartSelection): Brush {
     const { bins, ranks } = this.content;
     const [row, bin] = [Math.floor(index / bins), index % bins];
-    const window = this.window(bin, bin);
+    const window = this.binWindow(bin, bin);
     const one = [...ranks[row]!];
-    if (more) return { ranks: toggled(chosen.ranks, one) };
-    return isSame(chosen.window, window) && stillOnly(chosen.ranks, one)
-      ? this.nothing()
+    if (additive) return { ranks: toggleKeys(selection.ranks, one) };
+    return isSameWindow(selection.window, window) && isExactly(selection.ranks, one)
+      ? this.clearBrush()
       : { ranks: one, window };
   }
 
-  drag(from: Picked, to: Picked, more: boolean, chosen: Chosen): Brush | null {
-    const met = this.met(from, to);
-    if (met === null) return null;
+  drag(
+    from: ChartPoint,
+    to: ChartPoint,
+    additive: boolean,
+    selection: ChartSelection,
+  ): Brush | null {
+    const range = this.cellRange(from, to);
+    if (range === null) return null;
     const { ranks } = this.content;
-    const inside = ranks.slice(met.first, met.last + 1).flat();
-    const window = this.window(met.low, met.high);
-    const all = met.last - met.first + 1 === ranks.length;
-    if (more && chosen.ranks !== null) {
-      return { ranks: [...new Set([...chosen.ranks, ...inside])].sort((a, b) => a - b), window };
+    const inside = ranks.slice(range.first, range.last + 1).flat();
+    const window = this.binWindow(range.low, range.high);
+    const all = range.last - range.first + 1 === ranks.length;
+    if (additive && selection.ranks !== null) {
+      return { ranks: [...new Set([...selection.ranks, ...inside])].sort((a, b) => a - b), window };
     }
     return { ranks: all ? null : inside, window };
   }
 
-  dragBox(from: Picked, to: Picked): Box | null {
+  dragBox(from: ChartPoint, to: ChartPoint): ChartBox | null {
     const { plan } = this;
-    const met = this.met(from, to);
-    if (met === null) return null;
-    const wide = plan.across / this.content.bins;
+    const range = this.cellRange(from, to);
+    if (range === null) return null;
+    const wide = plan.plotWidth / this.content.bins;
     return {
-      left: plan.left + met.low * wide,
-      top: plan.top + met.first * plan.pitch,
-      width: (met.high - met.low + 1) * wide,
-      height: (met.last - met.first + 1) * plan.pitch,
+      left: plan.left + range.low * wide,
+      top: plan.top + range.first * plan.rowPitch,
+      width: (range.high - range.low + 1) * wide,
+      height: (range.last - range.first + 1) * plan.rowPitch,
     };
   }
 
-  nothing(): Brush {
+  clearBrush(): Brush {
     return { ranks: null, window: null };
   }
 
   /** The window of a range of bins. */
-  private window(low: number, high: number): [number, number] {
+  private binWindow(low: number, high: number): [number, number] {
     const { edges } = this.content;
     return [edges[low]!, edges[high + 1]!];
   }
 
   private rowAt(y: number): number | null {
-    const row = Math.floor((y - this.plan.top) / this.plan.pitch);
+    const row = Math.floor((y - this.plan.top) / this.plan.rowPitch);
     return row >= 0 && row < this.content.ranks.length ? row : null;
   }
 
-  private cell(x: number, y: number): number | null {
-    const { left, across } = this.plan;
+  private cellAt(x: number, y: number): number | null {
+    const { left, plotWidth } = this.plan;
     const row = this.rowAt(y);
-    if (row === null || x < left || x >= left + across) return null;
-    return row * this.content.bins + Math.floor(((x - left) / across) * this.content.bins);
+    if (row === null || x < left || x >= left + plotWidth) return null;
+    return row * this.content.bins + Math.floor(((x - left) / plotWidth) * this.content.bins);
   }
 
-  private met(
-    from: Picked,
-    to: Picked,
+  private cellRange(
+    from: ChartPoint,
+    to: ChartPoint,
   ): { first: number; last: number; low: number; high: number } | null {
     const { plan } = this;
     const { bins, ranks } = this.content;
-    const bin = (x: number): number => Math.floor(((x - plan.left) / plan.across) * bins);
-    const row = (y: number): number => Math.floor((y - plan.top) / plan.pitch);
-    const clamp = (at: number, most: number): number => Math.max(0, Math.min(most - 1, at));
+    const bin = (x: number): number => Math.floor(((x - plan.left) / plan.plotWidth) * bins);
+    const row = (y: number): number => Math.floor((y - plan.top) / plan.rowPitch);
+    const clamp = (at: number, max: number): number => Math.max(0, Math.min(max - 1, at));
     const [low, high] = [bin(Math.min(from.x, to.x)), bin(Math.max(from.x, to.x))];
     const [first, last] = [row(Math.min(from.y, to.y)), row(Math.max(from.y, to.y))];
     if (high < 0 || low >= bins || last < 0 || first >= ranks.length) return null;
@@ -369,9 +380,9 @@ export class HeatmapDrawing implements Drawing {
 }
 
 /** Ranges of consecutive wanted rows, ends exclusive. */
-function runsOf(wanted: readonly boolean[]): [number, number][] {
+function runsOfTrue(flags: readonly boolean[]): [number, number][] {
   const runs: [number, number][] = [];
-  wanted.forEach((is, row) => {
+  flags.forEach((is, row) => {
     const open = runs.at(-1);
     if (!is) return;
     if (open !== undefined && open[1] === row) open[1] = row + 1;
@@ -382,23 +393,23 @@ function runsOf(wanted: readonly boolean[]): [number, number][] {
 
 // Layout of the heatmap, below the timeline's scale. CSS px.
 
-const PITCH = 16;
-const TALLEST = 512;
-const STRIP = 22;
+const ROW_PITCH_PX = 16;
+const MAX_HEIGHT_PX = 512;
+const STRIP_WIDTH_PX = 22;
 /** Cells narrower than this cannot be distinguished. px. */
-const LEAST_CELL = 5;
+const MIN_CELL_PX = 5;
 /** Width of the colour key, and of one of its colours. px. */
-const KEY = 148;
-const SWATCH = 12;
-const INSET = 12;
+const COLOR_KEY_PX = 148;
+const SWATCH_PX = 12;
+const INSET_PX = 12;
 /** Number of bins to request for a chart of this width. */
 export function heatmapBins(width: number): number {
-  const { left, right } = sides(width);
-  return Math.max(8, Math.floor((width - left - right) / LEAST_CELL));
+  const { left, right } = sideWidths(width);
+  return Math.max(8, Math.floor((width - left - right) / MIN_CELL_PX));
 }
 
 /** The timeline's gutter and margin: one x axis for both. */
-function sides(width: number): { left: number; right: number } {
+function sideWidths(width: number): { left: number; right: number } {
   return {
     left: width < SIZE.gutterFrom ? SIZE.gutterNarrow : SIZE.gutter,
     right: width < SIZE.marginFrom ? 0 : SIZE.margin,
@@ -409,103 +420,124 @@ interface HeatmapPlan {
   width: number;
   height: number;
   left: number;
-  across: number;
+  plotWidth: number;
   top: number;
-  pitch: number;
-  words: Words;
+  rowPitch: number;
+  textLayer: TextLayer;
   bars: readonly Box4[];
 }
 
 export function planHeatmap(content: HeatmapContent, width: number, theme: Theme): HeatmapPlan {
-  const words = new Words();
-  const { left, right } = sides(width);
-  const across = Math.max(40, width - left - right);
+  const textLayer = new TextLayer();
+  const { left, right } = sideWidths(width);
+  const plotWidth = Math.max(40, width - left - right);
   const rows = content.ranks.length;
-  const pitch = rows * PITCH <= TALLEST ? PITCH : Math.max(2, Math.floor(TALLEST / rows));
-  const titled = INSET + textWidth(content.title, "bold", 13) + 16;
+  const rowPitch =
+    rows * ROW_PITCH_PX <= MAX_HEIGHT_PX
+      ? ROW_PITCH_PX
+      : Math.max(2, Math.floor(MAX_HEIGHT_PX / rows));
+  const titled = INSET_PX + textWidth(content.title, "bold", 13) + 16;
   const shared = width >= SIZE.marginFrom;
-  if (shared || titled + KEY < width) key(words, width - Math.max(right, INSET), content, theme);
-  let y = words.title(content.title, [INSET, 0], width - 2 * INSET, theme);
+  if (shared || titled + COLOR_KEY_PX < width)
+    drawColorKey(textLayer, width - Math.max(right, INSET_PX), content, theme);
+  let y = textLayer.title(content.title, [INSET_PX, 0], width - 2 * INSET_PX, theme);
   // With a margin, title and definition share a line, as in the timeline's toolbar.
-  const from = shared ? Math.max(left, titled) : INSET;
-  const room = width - from - (shared ? right + KEY : INSET);
-  y = words.subtitle(content.subtitle, [from, shared ? 2 : y], room, theme) + 6;
-  const strip = y + STRIP;
-  words.text(left - 8, y + STRIP - 7, "mean of ranks", theme.ink3, { align: "right" });
-  const wide = across / content.bins;
+  const from = shared ? Math.max(left, titled) : INSET_PX;
+  const maxWidth = width - from - (shared ? right + COLOR_KEY_PX : INSET_PX);
+  y = textLayer.subtitle(content.subtitle, [from, shared ? 2 : y], maxWidth, theme) + 6;
+  const strip = y + STRIP_WIDTH_PX;
+  textLayer.text(left - 8, y + STRIP_WIDTH_PX - 7, "mean of ranks", theme.ink3, { align: "right" });
+  const barWidth = plotWidth / content.bins;
   const bars: [number, number, number, number][] = [];
   content.mean.forEach((each, bin) => {
-    const tall = Math.min(1, each) * (STRIP - 2);
-    const from = left + bin * wide;
-    if (tall > 0) bars.push([from, strip - tall, from + Math.max(1, wide - 1), strip]);
+    const tall = Math.min(1, each) * (STRIP_WIDTH_PX - 2);
+    const from = left + bin * barWidth;
+    if (tall > 0) bars.push([from, strip - tall, from + Math.max(1, barWidth - 1), strip]);
   });
   const top = strip + 4;
-  const names = fitted(content.names, left - 16);
-  const labelled = labelledRows(rows, everyNth(pitch), content.late, content.facts);
-  const most = Math.max(...content.total);
+  const names = fitNames(content.names, left - 16);
+  const labelled = labelledRows(
+    rows,
+    computeLabelInterval(rowPitch),
+    content.lateRows,
+    content.factRows,
+  );
+  const maxTotal = Math.max(...content.total);
   const totals = content.total.map(formatDuration);
   const longest = totals.reduce((high, text) => Math.max(high, textWidth(text, "bold")), 0);
   const span = right - 16 - longest - 6;
-  const beside = Math.max(0, Math.ceil((LINE - pitch) / 2 / pitch));
-  if (right > 0) words.text(left + across + 10, strip - 7, "total", theme.ink3);
+  const beside = Math.max(0, Math.ceil((LINE_HEIGHT_PX - rowPitch) / 2 / rowPitch));
+  if (right > 0) textLayer.text(left + plotWidth + 10, strip - 7, "total", theme.ink3);
   names.forEach((name, row) => {
-    const late = content.late.has(row);
-    const bold = late || content.facts.has(row);
+    const late = content.lateRows.has(row);
+    const bold = late || content.factRows.has(row);
     const color = late ? theme.late : bold ? theme.ink : theme.ink2;
-    const middle = top + (row + 0.5) * pitch;
+    const middle = top + (row + 0.5) * rowPitch;
     if (right > 0) {
-      const from = left + across + 10;
-      const long = (of: number): number => (most > 0 ? (content.total[of]! / most) * span : 0);
-      const size = long(row);
-      const half = Math.max(0.5, pitch * 0.34);
+      const from = left + plotWidth + 10;
+      const barLength = (of: number): number =>
+        maxTotal > 0 ? (content.total[of]! / maxTotal) * span : 0;
+      const size = barLength(row);
+      const half = Math.max(0.5, rowPitch * 0.34);
       if (size > 0) bars.push([from, middle - half, from + size, middle + half]);
       if (labelled.has(row)) {
         // In thin rows, the text also overlaps the neighbours' bars.
         let clear = size;
         for (let of = Math.max(0, row - beside); of <= Math.min(rows - 1, row + beside); of += 1) {
-          clear = Math.max(clear, long(of));
+          clear = Math.max(clear, barLength(of));
         }
-        words.text(from + clear + 5, middle, totals[row]!, color, { bold });
+        textLayer.text(from + clear + 5, middle, totals[row]!, color, { bold });
       }
     }
     if (labelled.has(row)) {
-      words.text(left - 8, middle, name, color, { align: "right", bold });
+      textLayer.text(left - 8, middle, name, color, { align: "right", bold });
     }
-    if (pitch >= 12 && row > 0) {
-      words.plate(left, top + row * pitch - 0.5, left + across, top + row * pitch + 0.5, theme.bg);
+    if (rowPitch >= 12 && row > 0) {
+      textLayer.plate(
+        left,
+        top + row * rowPitch - 0.5,
+        left + plotWidth,
+        top + row * rowPitch + 0.5,
+        theme.bg,
+      );
     }
   });
-  const bottom = top + rows * pitch;
+  const bottom = top + rows * rowPitch;
   const span_ns = content.end - content.start;
-  const step = niceStep(span_ns, Math.max(2, Math.min(7, Math.floor(across / 110))));
+  const step = niceStep(span_ns, Math.max(2, Math.min(7, Math.floor(plotWidth / 110))));
   let free = -Infinity;
   for (let at = Math.ceil(content.start / step) * step; at <= content.end; at += step) {
-    const x = Math.round(left + ((at - content.start) / span_ns) * across);
+    const x = Math.round(left + ((at - content.start) / span_ns) * plotWidth);
     const text = formatAxis(at, step, content.end);
     const half = textWidth(text) / 2;
     const from = Math.max(left - half, Math.min(x - half, width - 2 * half));
-    words.line(x, bottom, x, bottom + 4, theme.ruleStrong);
+    textLayer.line(x, bottom, x, bottom + 4, theme.ruleStrong);
     if (from < free || Math.abs(from + half - x) > half) continue;
-    words.text(from, bottom + 12, text, theme.ink3);
+    textLayer.text(from, bottom + 12, text, theme.ink3);
     free = from + 2 * half + 12;
   }
-  return { width, height: Math.ceil(bottom + 22), left, across, top, pitch, words, bars };
+  return { width, height: Math.ceil(bottom + 22), left, plotWidth, top, rowPitch, textLayer, bars };
 }
 
 /** Draw the colour key, ending at `right`. */
-function key(words: Words, right: number, content: HeatmapContent, theme: Theme): void {
+function drawColorKey(
+  textLayer: TextLayer,
+  right: number,
+  content: HeatmapContent,
+  theme: Theme,
+): void {
   const ramp = theme[content.ramp];
-  words.text(right, 9, "100\u202f%", theme.ink3, { align: "right" });
+  textLayer.text(right, 9, "100\u202f%", theme.ink3, { align: "right" });
   const end = right - textWidth("100\u202f%") - 5;
-  const start = end - ramp.length * SWATCH;
+  const start = end - ramp.length * SWATCH_PX;
   ramp.forEach((color, at) => {
-    words.plate(start + at * SWATCH, 4, start + (at + 1) * SWATCH, 14, color);
+    textLayer.plate(start + at * SWATCH_PX, 4, start + (at + 1) * SWATCH_PX, 14, color);
   });
-  words.text(start - 5, 9, "0", theme.ink3, { align: "right" });
+  textLayer.text(start - 5, 9, "0", theme.ink3, { align: "right" });
 }
 
-function niceStep(span: number, most: number): number {
-  const rough = span / most;
+function niceStep(span: number, maxTicks: number): number {
+  const rough = span / maxTicks;
   const scale = 10 ** Math.floor(Math.log10(rough));
   return [1, 2, 5, 10].map((each) => each * scale).find((each) => each >= rough)!;
 }

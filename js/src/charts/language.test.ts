@@ -1,17 +1,24 @@
 import { expect, test } from "vitest";
 import vectors from "../../../tests/vectors/definitions.json";
-import { type Cell, columnOf, evaluate, fill, type Scope, type Value } from "./language";
+import {
+  type ScalarValue,
+  columnFromFrame,
+  evaluate,
+  fillTemplate,
+  type EvaluationScope,
+  type ScopeValue,
+} from "./language";
 
 interface Case {
-  columns: Record<string, (Cell | null)[]>;
+  columns: Record<string, (ScalarValue | null)[]>;
   code?: string;
   text?: string;
-  is: Value;
+  is: ScopeValue;
 }
 
 const CASES = vectors.cases as unknown as Case[];
 /** Thin spaces as plain ones, flags as the numbers that they are in columns. */
-const plain = (value: Value): unknown => {
+const plain = (value: ScopeValue): unknown => {
   if (value instanceof Float64Array) return Array.from(value);
   const cells = Array.isArray(value)
     ? value.map((one) => (one === Boolean(one) ? +one : one))
@@ -21,15 +28,19 @@ const plain = (value: Value): unknown => {
 
 test.each(CASES.map((one) => [one.code ?? one.text!, one] as const))("%s", (_, one) => {
   const columns = Object.entries(one.columns).map(
-    ([name, values]) => [name, columnOf(values as (number | string | boolean | null)[])] as const,
+    ([name, values]) =>
+      [name, columnFromFrame(values as (number | string | boolean | null)[])] as const,
   );
-  const scope: Scope = new Map<string, Value>([...columns, ["late_ranks", new Set([3])]]);
-  const found = one.code === undefined ? fill(one.text!, scope) : evaluate(one.code, scope);
+  const scope: EvaluationScope = new Map<string, ScopeValue>([
+    ...columns,
+    ["late_ranks", new Set([3])],
+  ]);
+  const found = one.code === undefined ? fillTemplate(one.text!, scope) : evaluate(one.code, scope);
   expect(plain(found)).toEqual(plain(one.is));
 });
 
 test("what is not known is named with what is", () => {
-  const scope: Scope = new Map([["length", 1]]);
+  const scope: EvaluationScope = new Map([["length", 1]]);
   expect(() => evaluate("lenght + 1", scope)).toThrow("lenght: there are length");
   expect(() => evaluate("men(length)", scope)).toThrow(/men: there are .*median/);
 });

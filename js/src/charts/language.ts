@@ -19,65 +19,65 @@ import {
   formatValue,
   plural,
 } from "../ui/formats";
-import { extremes, toldApart } from "../ui/text";
+import { extremesText, disambiguate } from "../ui/text";
 
-export type Cell = number | string | boolean | readonly (number | string)[];
+export type ScalarValue = number | string | boolean | readonly (number | string)[];
 /**
  * One element for each item of the frame or row of the chart. Numbers and flags are typed, as
  * charts have some 10 000 items; texts and lists are not.
  */
-export type Rows = Float64Array | Cell[];
+export type ColumnData = Float64Array | ScalarValue[];
 /** One value, or rows; sets are the right side of `in`. */
-export type Value = Cell | Rows | ReadonlySet<Cell>;
-export type Scope = Map<string, Value>;
+export type ScopeValue = ScalarValue | ColumnData | ReadonlySet<ScalarValue>;
+export type EvaluationScope = Map<string, ScopeValue>;
 
 /** Lists are cells of columns only. */
-export const isRows = (value: Value): value is Rows =>
+export const isColumn = (value: ScopeValue): value is ColumnData =>
   value instanceof Float64Array || Array.isArray(value);
 
-export const number = (cell: Value | undefined): number =>
+export const toNumber = (cell: ScopeValue | undefined): number =>
   typeof cell === "number" ? cell : typeof cell === "boolean" ? Number(cell) : NaN;
 
 /** Repeat a single value for every row. */
-export function rowsOf(value: Value, rows: number): Rows {
-  return isRows(value) ? value : new Array<Cell>(rows).fill(value as Cell);
+export function toColumn(value: ScopeValue, rows: number): ColumnData {
+  return isColumn(value) ? value : new Array<ScalarValue>(rows).fill(value as ScalarValue);
 }
 
 /** Loops: `Float64Array.from` with a function takes ten times as long. */
-function numbersBy(rows: number, work: (row: number) => number): Float64Array {
-  const found = new Float64Array(rows);
-  for (let row = 0; row < rows; row += 1) found[row] = work(row);
-  return found;
+function mapNumbers(rows: number, compute: (row: number) => number): Float64Array {
+  const numbers = new Float64Array(rows);
+  for (let row = 0; row < rows; row += 1) numbers[row] = compute(row);
+  return numbers;
 }
 
-export function numbersOf(value: Value, rows = 1): Float64Array {
+export function toNumbers(value: ScopeValue, rows = 1): Float64Array {
   if (value instanceof Float64Array) return value;
-  if (isRows(value)) return numbersBy(value.length, (row) => number(value[row]));
-  return new Float64Array(rows).fill(number(value));
+  if (isColumn(value)) return mapNumbers(value.length, (row) => toNumber(value[row]));
+  return new Float64Array(rows).fill(toNumber(value));
 }
 
 /** Numbers and flags as typed rows. */
-function typed(cells: Cell[]): Rows {
+function compactColumn(cells: ScalarValue[]): ColumnData {
   const [first] = cells;
-  return typeof first === "number" || typeof first === "boolean" ? numbersOf(cells) : cells;
+  return typeof first === "number" || typeof first === "boolean" ? toNumbers(cells) : cells;
 }
 
 /** A column as it is in frames; unknown numbers are NaN, unknown texts empty. */
-export function columnOf(values: ArrayLike<number | string | boolean | null>): Rows {
-  let known = 0;
-  while (known < values.length && values[known] === null) known += 1;
-  if (typeof values[known] !== "string") {
-    return numbersBy(values.length, (row) => (values[row] === null ? NaN : Number(values[row])));
+export function columnFromFrame(values: ArrayLike<number | string | boolean | null>): ColumnData {
+  let knownCount = 0;
+  while (knownCount < values.length && values[knownCount] === null) knownCount += 1;
+  if (typeof values[knownCount] !== "string") {
+    return mapNumbers(values.length, (row) => (values[row] === null ? NaN : Number(values[row])));
   }
   return Array.from(values, (value) => (value === null ? "" : String(value)));
 }
 
 /** Some rows, in their order. */
-export function taken(rows: Rows, at: Int32Array): Rows {
-  if (rows instanceof Float64Array) return numbersBy(at.length, (row) => rows[at[row]!]!);
-  const found = new Array<Cell>(at.length);
-  for (let row = 0; row < at.length; row += 1) found[row] = rows[at[row]!]!;
-  return found;
+export function takeRows(rows: ColumnData, at: Int32Array): ColumnData {
+  if (rows instanceof Float64Array) return mapNumbers(at.length, (row) => rows[at[row]!]!);
+  const result = new Array<ScalarValue>(at.length);
+  for (let row = 0; row < at.length; row += 1) result[row] = rows[at[row]!]!;
+  return result;
 }
 
 /** Two digits are enough to compare short queues. */
@@ -103,17 +103,17 @@ const FORMATS: Readonly<Record<string, (value: number) => string>> = {
   hundredths: (value) => value.toFixed(2),
 };
 
-type Work = (...cells: Cell[]) => Cell;
-type Sum = (a: number, b: number, c: number) => number;
+type CellFunction = (...cells: ScalarValue[]) => ScalarValue;
+type NumberFunction = (a: number, b: number, c: number) => number;
 
-const SIGNS: Readonly<Record<string, Sum>> = {
+const ARITHMETIC: Readonly<Record<string, NumberFunction>> = {
   "+": (a, b) => a + b,
   "-": (a, b) => a - b,
   "*": (a, b) => a * b,
   "/": (a, b) => a / b,
   "%": (a, b) => ((a % b) + b) % b,
 };
-const TESTS: Readonly<Record<string, Sum>> = {
+const COMPARISONS: Readonly<Record<string, NumberFunction>> = {
   "<": (a, b) => (a < b ? 1 : 0),
   "<=": (a, b) => (a <= b ? 1 : 0),
   ">": (a, b) => (a > b ? 1 : 0),
@@ -131,13 +131,13 @@ const KINDS: Readonly<Record<string, string>> = {
 };
 
 /** `compute + communication` for `COMPUTATION overlapping COMMUNICATION`. */
-export function kindWords(label: string): string {
+export function kindLabel(label: string): string {
   const names = label.split(" overlapping ");
   return names.map((name) => KINDS[name.trim().toUpperCase()] ?? "other").join(" + ");
 }
 
 /** Functions of numbers. */
-const NUMBERS: Readonly<Record<string, Sum>> = {
+const NUMBER_FUNCTIONS: Readonly<Record<string, NumberFunction>> = {
   abs: Math.abs,
   ceil: Math.ceil,
   floor: Math.floor,
@@ -149,123 +149,130 @@ const NUMBERS: Readonly<Record<string, Sum>> = {
 };
 
 /** Functions of values, cell by cell. */
-const CELLS: Readonly<Record<string, Work>> = {
-  known: (cell) => (typeof cell === "string" ? cell !== "" : Number.isFinite(number(cell))),
-  part: (text, separator, place) => String(text).split(String(separator))[number(place)] ?? "",
+const CELL_FUNCTIONS: Readonly<Record<string, CellFunction>> = {
+  known: (cell) => (typeof cell === "string" ? cell !== "" : Number.isFinite(toNumber(cell))),
+  part: (text, separator, place) => String(text).split(String(separator))[toNumber(place)] ?? "",
   split: (text, separator) => (text === "" ? [] : String(text).split(String(separator))),
   removeprefix: (text, prefix) =>
     String(text).startsWith(String(prefix))
       ? String(text).slice(String(prefix).length)
       : String(text),
-  kinds_of: (label) => kindWords(String(label)),
-  numbers: (list) => (list as readonly Cell[]).map(Number),
-  size_range: (low, high) => formatSizeRange(number(low), number(high)),
+  kinds_of: (label) => kindLabel(String(label)),
+  numbers: (list) => (list as readonly ScalarValue[]).map(Number),
+  size_range: (low, high) => formatSizeRange(toNumber(low), toNumber(high)),
 };
 
 /** Functions of columns that give a column, or one value. */
-const WHOLE: Readonly<Record<string, (...values: Value[]) => Value>> = {
-  codes: (...columns) => codes(columns as Rows[]),
+const COLUMN_FUNCTIONS: Readonly<Record<string, (...values: ScopeValue[]) => ScopeValue>> = {
+  codes: (...columns) => combineCodes(columns as ColumnData[]),
   once: (keys) => {
-    const met = new Set<Cell>();
-    const rows = keys as Rows;
-    return numbersBy(rows.length, (row) => (met.size < met.add(rows[row]!).size ? 1 : 0));
+    const met = new Set<ScalarValue>();
+    const rows = keys as ColumnData;
+    return mapNumbers(rows.length, (row) => (met.size < met.add(rows[row]!).size ? 1 : 0));
   },
-  order: (values) => order(values as Rows),
-  told_apart: (short, name) => toldApart(short as string[], name as string[]),
+  order: (values) => rankValues(values as ColumnData),
+  told_apart: (short, name) => disambiguate(short as string[], name as string[]),
   extremes: (names, values, how) =>
-    extremes(names as string[], numbersOf(values), FORMATS[how as string]!),
+    extremesText(names as string[], toNumbers(values), FORMATS[how as string]!),
   listed: (texts, between = ", ") =>
     (texts as string[]).filter((one) => one !== "").join(between as string),
 };
 
 /** The rows of a group. */
-type Members = Int32Array;
+type GroupRows = Int32Array;
 
-function folded(from: number, work: (a: number, b: number) => number) {
-  return (values: Rows, members: Members): number => {
-    const numbers = numbersOf(values);
-    let all = NaN;
+function makeFold(initial: number, combine: (a: number, b: number) => number) {
+  return (values: ColumnData, members: GroupRows): number => {
+    const numbers = toNumbers(values);
+    let accumulated = NaN;
     for (const at of members) {
-      const each = numbers[at]!;
-      if (Number.isFinite(each)) all = Number.isNaN(all) ? work(from, each) : work(all, each);
+      const value = numbers[at]!;
+      if (Number.isFinite(value))
+        accumulated = Number.isNaN(accumulated)
+          ? combine(initial, value)
+          : combine(accumulated, value);
     }
-    return all;
+    return accumulated;
   };
 }
 
-const total = folded(0, (a, b) => a + b);
-const known = (values: Rows, members: Members): number =>
-  members.reduce((all, at) => all + (Number.isFinite(number(values[at])) ? 1 : 0), 0);
+const sumKnown = makeFold(0, (a, b) => a + b);
+const countKnown = (values: ColumnData, members: GroupRows): number =>
+  members.reduce((all, at) => all + (Number.isFinite(toNumber(values[at])) ? 1 : 0), 0);
 
 /** Functions that reduce a column to one value, for all rows or for each group. */
-const COLUMNS: Readonly<Record<string, (values: Rows, members: Members) => Cell>> = {
-  sum: (values, members) => total(values, members) || 0,
-  mean: (values, members) => total(values, members) / known(values, members),
-  median: (values, members) => median(taken(values, members) as Float64Array),
-  max: folded(-Infinity, Math.max),
-  min: folded(Infinity, Math.min),
+const AGGREGATES: Readonly<
+  Record<string, (values: ColumnData, members: GroupRows) => ScalarValue>
+> = {
+  sum: (values, members) => sumKnown(values, members) || 0,
+  mean: (values, members) => sumKnown(values, members) / countKnown(values, members),
+  median: (values, members) => median(takeRows(values, members) as Float64Array),
+  max: makeFold(-Infinity, Math.max),
+  min: makeFold(Infinity, Math.min),
   any: (values, members) => members.some((at) => Boolean(values[at])),
   all: (values, members) => members.every((at) => Boolean(values[at])),
   count: (_, members) => members.length,
-  distinct: (values, members) => new Set(taken(values, members)).size,
+  distinct: (values, members) => new Set(takeRows(values, members)).size,
   first: (values, members) =>
     members.length > 0 ? values[members[0]!]! : values instanceof Float64Array ? NaN : "",
   lists: (values, members) => Array.from(members, (at) => values[at] as number | string),
 };
 
 /** The number of each distinct value, in the order in which they first occur. */
-function numbered(column: Rows): { codes: Float64Array; distinct: Cell[] } {
-  const own = new Map<Cell, number>();
-  const found = numbersBy(column.length, (row) => getOrMake(own, column[row]!, () => own.size));
-  return { codes: found, distinct: [...own.keys()] };
+function encodeDistinct(column: ColumnData): { codes: Float64Array; distinct: ScalarValue[] } {
+  const codeByValue = new Map<ScalarValue, number>();
+  const codes = mapNumbers(column.length, (row) =>
+    getOrMake(codeByValue, column[row]!, () => codeByValue.size),
+  );
+  return { codes, distinct: [...codeByValue.keys()] };
 }
 
 /** The number of each item's combination of values, in the order they first occur. */
-export function codes(columns: readonly Rows[]): Float64Array {
-  let { codes: keys } = numbered(columns[0]!);
+export function combineCodes(columns: readonly ColumnData[]): Float64Array {
+  let { codes: keys } = encodeDistinct(columns[0]!);
   for (const column of columns.slice(1)) {
-    const { codes: own, distinct } = numbered(column);
-    keys = numbered(keys.map((key, at) => key * distinct.length + own[at]!)).codes;
+    const { codes: columnCodes, distinct } = encodeDistinct(column);
+    keys = encodeDistinct(keys.map((key, at) => key * distinct.length + columnCodes[at]!)).codes;
   }
   return keys;
 }
 
 /** Position of each value among the sorted distinct values; unknown values come last. */
-function order(column: Rows): Float64Array {
-  const { codes: own, distinct } = numbered(column);
-  const sorted = typed([...distinct]).sort();
-  const place = new Map<Cell, number>();
-  sorted.forEach((cell: Cell, at: number) => place.set(cell, at));
-  const places = numbersBy(distinct.length, (row) => place.get(distinct[row]!)!);
-  return own.map((code) => places[code]!);
+function rankValues(column: ColumnData): Float64Array {
+  const { codes, distinct } = encodeDistinct(column);
+  const sorted = compactColumn([...distinct]).sort();
+  const place = new Map<ScalarValue, number>();
+  sorted.forEach((cell: ScalarValue, at: number) => place.set(cell, at));
+  const places = mapNumbers(distinct.length, (row) => place.get(distinct[row]!)!);
+  return codes.map((code) => places[code]!);
 }
 
 /** The order of rows by several columns, the first one first. */
-export function ordered(columns: readonly Rows[]): Int32Array {
-  let rows = rowsWhere(new Float64Array(columns[0]!.length).fill(1));
+export function sortedOrder(columns: readonly ColumnData[]): Int32Array {
+  let rows = indicesOfTrue(new Float64Array(columns[0]!.length).fill(1));
   for (const column of [...columns].reverse()) {
-    const { members } = groupsOf(order(column), rows);
+    const { members } = groupRows(rankValues(column), rows);
     rows = members;
   }
   return rows;
 }
 
 /** The rows whose flag is set. */
-export function rowsWhere(flags: Rows): Int32Array {
-  const found = new Int32Array(flags.length);
+export function indicesOfTrue(flags: ColumnData): Int32Array {
+  const indices = new Int32Array(flags.length);
   let count = 0;
-  for (let row = 0; row < flags.length; row += 1) if (flags[row]) found[count++] = row;
-  return found.subarray(0, count);
+  for (let row = 0; row < flags.length; row += 1) if (flags[row]) indices[count++] = row;
+  return indices.subarray(0, count);
 }
 
-interface Groups {
+interface RowGroups {
   /** Start of each group, and the end of the last one. */
   starts: Int32Array;
-  members: Members;
+  members: GroupRows;
 }
 
 /** Rows by the number of their group, in their order. */
-function groupsOf(keys: Float64Array, rows: Int32Array): Groups {
+function groupRows(keys: Float64Array, rows: Int32Array): RowGroups {
   let groups = 0;
   for (let row = 0; row < keys.length; row += 1) groups = Math.max(groups, keys[row]! + 1);
   const starts = new Int32Array(groups + 1);
@@ -278,28 +285,32 @@ function groupsOf(keys: Float64Array, rows: Int32Array): Groups {
 }
 
 /** Cached groups, as definitions use the same ones repeatedly. */
-const grouped = new WeakMap<Float64Array, Groups>();
+const groupCache = new WeakMap<Float64Array, RowGroups>();
 
-function ofGroups(name: string, given: Value[], named: Readonly<Record<string, Value>>): Value {
-  const values = given[0] as Rows;
+function evaluateAggregate(
+  name: string,
+  given: ScopeValue[],
+  named: Readonly<Record<string, ScopeValue>>,
+): ScopeValue {
+  const values = given[0] as ColumnData;
   const { where = true } = named;
   const keys = (named.by ?? named.each) as Float64Array | undefined;
   const all = keys ?? new Float64Array(values.length);
-  let groups = grouped.get(all);
+  let groups = groupCache.get(all);
   if (groups === undefined || where !== true) {
-    groups = groupsOf(all, rowsWhere(rowsOf(where, values.length)));
-    if (where === true) grouped.set(all, groups);
+    groups = groupRows(all, indicesOfTrue(toColumn(where, values.length)));
+    if (where === true) groupCache.set(all, groups);
   }
   const { starts, members } = groups;
-  const each = <T>(work: (own: Members) => T): T[] =>
+  const each = <T>(work: (own: GroupRows) => T): T[] =>
     Array.from({ length: Math.max(starts.length - 1, keys === undefined ? 1 : 0) }, (_, group) =>
       work(members.subarray(starts[group], starts[group + 1])),
     );
   if (name !== "pick" && name !== "is_most") {
-    return spread(each((own) => COLUMNS[name]!(values, own)));
+    return spread(each((groupValues) => AGGREGATES[name]!(values, groupValues)));
   }
-  const scores = numbersOf(given.at(-1)!);
-  const most = each((own) =>
+  const scores = toNumbers(given.at(-1)!);
+  const max = each((own) =>
     own.reduce(
       (best, at) =>
         Number.isFinite(scores[at]) && !(scores[at]! <= (scores[best] ?? -Infinity)) ? at : best,
@@ -308,142 +319,163 @@ function ofGroups(name: string, given: Value[], named: Readonly<Record<string, V
   );
   if (name === "is_most") {
     const found = new Float64Array(values.length);
-    for (const at of most) if (at >= 0) found[at] = 1;
+    for (const at of max) if (at >= 0) found[at] = 1;
     return found;
   }
-  return spread(most.map((at) => values[at] ?? (values instanceof Float64Array ? NaN : "")));
+  return spread(max.map((at) => values[at] ?? (values instanceof Float64Array ? NaN : "")));
 
-  function spread(found: Cell[]): Value {
+  function spread(found: ScalarValue[]): ScopeValue {
     if (keys === undefined) return found[0]!;
-    const rows = typed(found);
-    return named.each === undefined ? rows : taken(rows, Int32Array.from(keys));
+    const rows = compactColumn(found);
+    return named.each === undefined ? rows : takeRows(rows, Int32Array.from(keys));
   }
 }
 
 /** Apply a function cell by cell; single values are used for every row. */
-function lift(work: Work, values: readonly Value[]): Value {
-  const rows = values.find(isRows)?.length;
-  if (rows === undefined) return work(...(values as Cell[]));
-  const [a, b, c] = values.map((value) => rowsOf(value, rows));
-  const found = new Array<Cell>(rows);
+function mapCells(apply: CellFunction, values: readonly ScopeValue[]): ScopeValue {
+  const rows = values.find(isColumn)?.length;
+  if (rows === undefined) return apply(...(values as ScalarValue[]));
+  const [a, b, c] = values.map((value) => toColumn(value, rows));
+  const results = new Array<ScalarValue>(rows);
   for (let row = 0; row < rows; row += 1)
-    found[row] = work(a![row]!, b?.[row] ?? "", c?.[row] ?? "");
-  return typed(found);
+    results[row] = apply(a![row]!, b?.[row] ?? "", c?.[row] ?? "");
+  return compactColumn(results);
 }
 
-/** As `lift`, for numbers. */
-function summed(work: Sum, values: readonly Value[]): Value {
-  const rows = values.find(isRows)?.length;
-  const [a, b, c] = values.map((value) => numbersOf(value, rows));
-  if (rows === undefined) return work(a![0]!, b?.[0] ?? 0, c?.[0] ?? 0);
-  if (b === undefined) return numbersBy(rows, (row) => work(a![row]!, 0, 0));
-  if (c === undefined) return numbersBy(rows, (row) => work(a![row]!, b[row]!, 0));
-  return numbersBy(rows, (row) => work(a![row]!, b[row]!, c[row]!));
+/** As `mapCells`, for numbers. */
+function applyNumbers(apply: NumberFunction, values: readonly ScopeValue[]): ScopeValue {
+  const rows = values.find(isColumn)?.length;
+  const [a, b, c] = values.map((value) => toNumbers(value, rows));
+  if (rows === undefined) return apply(a![0]!, b?.[0] ?? 0, c?.[0] ?? 0);
+  if (b === undefined) return mapNumbers(rows, (row) => apply(a![row]!, 0, 0));
+  if (c === undefined) return mapNumbers(rows, (row) => apply(a![row]!, b[row]!, 0));
+  return mapNumbers(rows, (row) => apply(a![row]!, b[row]!, c[row]!));
 }
 
-const isText = (value: Value): boolean =>
+const isText = (value: ScopeValue): boolean =>
   typeof value === "string" || (Array.isArray(value) && typeof value[0] === "string");
 
 /** Evaluate a comparison, or a combination of two. */
-function tested(sign: string, values: readonly Value[]): Value {
-  if (values.some(isText)) return lift((a, b) => (a === b) === (sign === "=="), values);
-  const found = summed(TESTS[sign]!, values);
-  return isRows(found) ? found : found !== 0;
+function evaluateComparison(sign: string, values: readonly ScopeValue[]): ScopeValue {
+  if (values.some(isText)) return mapCells((a, b) => (a === b) === (sign === "=="), values);
+  const results = applyNumbers(COMPARISONS[sign]!, values);
+  return isColumn(results) ? results : results !== 0;
 }
 
-function chosen(test: Rows, yes: Value, no: Value): Value {
+function evaluateConditional(test: ColumnData, yes: ScopeValue, no: ScopeValue): ScopeValue {
   const rows = test.length;
   if (!isText(yes) && !isText(no)) {
-    const [one, other] = [numbersOf(yes, rows), numbersOf(no, rows)];
-    return numbersBy(rows, (row) => (test[row] ? one[row]! : other[row]!));
+    const [whenTrue, whenFalse] = [toNumbers(yes, rows), toNumbers(no, rows)];
+    return mapNumbers(rows, (row) => (test[row] ? whenTrue[row]! : whenFalse[row]!));
   }
-  const [one, other] = [rowsOf(yes, rows), rowsOf(no, rows)];
-  return Array.from({ length: rows }, (_, row) => (test[row] ? one[row]! : other[row]!));
+  const [whenTrue, whenFalse] = [toColumn(yes, rows), toColumn(no, rows)];
+  return Array.from({ length: rows }, (_, row) => (test[row] ? whenTrue[row]! : whenFalse[row]!));
 }
 
-function unknown(what: string, name: string, all: Iterable<string>): Error {
+function unknownNameError(what: string, name: string, all: Iterable<string>): Error {
   return new Error(`no ${what} is named ${name}: there are ${[...all].join(", ")}`);
 }
 
-const parsed = new Map<string, Expression>();
+const expressionCache = new Map<string, Expression>();
 
 /** The value of an expression. */
-export function evaluate(code: string | number, scope: Scope): Value {
+export function evaluate(code: string | number, scope: EvaluationScope): ScopeValue {
   if (typeof code === "number") return code;
-  const expression = getOrMake(parsed, code, () => parseExpression(code));
-  return run(expression, scope);
+  const expression = getOrMake(expressionCache, code, () => parseExpression(code));
+  return evaluateNode(expression, scope);
 }
 
-function run(node: Expression, scope: Scope): Value {
+function evaluateNode(node: Expression, scope: EvaluationScope): ScopeValue {
   switch (node.type) {
     case "literal":
-      return node.value as Cell;
+      return node.value as ScalarValue;
     case "name": {
       const value = scope.get(node.name);
-      if (value === undefined) throw unknown("value", node.name, scope.keys());
+      if (value === undefined) throw unknownNameError("value", node.name, scope.keys());
       return value;
     }
     case "not": {
-      const value = run(node.of, scope);
-      return isRows(value) ? summed((a) => (a ? 0 : 1), [value]) : !value;
+      const value = evaluateNode(node.operand, scope);
+      return isColumn(value) ? applyNumbers((a) => (a ? 0 : 1), [value]) : !value;
     }
     case "negative":
-      return summed((a) => -a, [run(node.of, scope)]);
+      return applyNumbers((a) => -a, [evaluateNode(node.operand, scope)]);
     case "both":
-      return node.parts
-        .map((part) => run(part, scope))
-        .reduce((all, part) => tested(node.word, [all, part]));
+      return node.operands
+        .map((child) => evaluateNode(child, scope))
+        .reduce((all, child) => evaluateComparison(node.operator, [all, child]));
     case "compare": {
       const [[sign, of]] = node.rest as [readonly [string, Expression]];
-      const [left, right] = [run(node.first, scope), run(of, scope)];
-      if (sign !== "in") return tested(sign, [left, right]);
-      return lift((cell) => (right as ReadonlySet<Cell>).has(cell), [left]);
+      const [left, right] = [evaluateNode(node.first, scope), evaluateNode(of, scope)];
+      if (sign !== "in") return evaluateComparison(sign, [left, right]);
+      return mapCells((cell) => (right as ReadonlySet<ScalarValue>).has(cell), [left]);
     }
     case "arithmetic":
-      return summed(SIGNS[node.sign]!, [run(node.left, scope), run(node.right, scope)]);
+      return applyNumbers(ARITHMETIC[node.operator]!, [
+        evaluateNode(node.left, scope),
+        evaluateNode(node.right, scope),
+      ]);
     case "at": {
-      const [of, index] = [run(node.of, scope) as Rows, run(node.index, scope)];
-      return isRows(index) ? taken(of, Int32Array.from(numbersOf(index))) : of[number(index)]!;
+      const [of, index] = [
+        evaluateNode(node.operand, scope) as ColumnData,
+        evaluateNode(node.index, scope),
+      ];
+      return isColumn(index)
+        ? takeRows(of, Int32Array.from(toNumbers(index)))
+        : of[toNumber(index)]!;
     }
     case "if": {
-      const test = run(node.test, scope);
+      const test = evaluateNode(node.test, scope);
       // A single condition decides which branch is evaluated, as in Python.
-      if (!isRows(test)) return run(test ? node.yes : node.no, scope);
-      return chosen(test, run(node.yes, scope), run(node.no, scope));
+      if (!isColumn(test)) return evaluateNode(test ? node.consequent : node.alternate, scope);
+      return evaluateConditional(
+        test,
+        evaluateNode(node.consequent, scope),
+        evaluateNode(node.alternate, scope),
+      );
     }
     case "function":
-      return call(node, scope);
+      return evaluateCall(node, scope);
     default:
       throw new Error(`a definition has no ${node.type}`);
   }
 }
 
-function call(node: Extract<Expression, { type: "function" }>, scope: Scope): Value {
+function evaluateCall(
+  node: Extract<Expression, { type: "function" }>,
+  scope: EvaluationScope,
+): ScopeValue {
   const { name } = node;
-  if (name === "text" && node.given[0]?.type === "literal") {
-    return fill(String(node.given[0].value), scope);
+  if (name === "text" && node.args[0]?.type === "literal") {
+    return fillTemplate(String(node.args[0].value), scope);
   }
-  const given = node.given.map((one) => run(one, scope));
-  const whole = WHOLE[name];
-  if (whole !== undefined) return whole(...given);
-  const isOfColumn = name in COLUMNS || name === "pick" || name === "is_most";
-  if (isOfColumn && !(given.length > 1 && name in NUMBERS)) {
-    const named = Object.entries(node.named).map(([key, of]) => [key, run(of, scope)] as const);
-    return ofGroups(name, given, Object.fromEntries(named));
+  const args = node.args.map((one) => evaluateNode(one, scope));
+  const columnFunction = COLUMN_FUNCTIONS[name];
+  if (columnFunction !== undefined) return columnFunction(...args);
+  const isOfColumn = name in AGGREGATES || name === "pick" || name === "is_most";
+  if (isOfColumn && !(args.length > 1 && name in NUMBER_FUNCTIONS)) {
+    const named = Object.entries(node.kwargs).map(
+      ([key, of]) => [key, evaluateNode(of, scope)] as const,
+    );
+    return evaluateAggregate(name, args, Object.fromEntries(named));
   }
-  if (name in NUMBERS) return summed(NUMBERS[name]!, given);
-  const cells = CELLS[name];
+  if (name in NUMBER_FUNCTIONS) return applyNumbers(NUMBER_FUNCTIONS[name]!, args);
+  const cells = CELL_FUNCTIONS[name];
   if (cells === undefined) {
-    throw unknown("function", name, Object.keys({ ...NUMBERS, ...CELLS, ...WHOLE, ...COLUMNS }));
+    throw unknownNameError(
+      "function",
+      name,
+      Object.keys({ ...NUMBER_FUNCTIONS, ...CELL_FUNCTIONS, ...COLUMN_FUNCTIONS, ...AGGREGATES }),
+    );
   }
-  return lift(cells, given);
+  return mapCells(cells, args);
 }
 
-/** A value as text; "" if it is not known and no format is given. */
-function words(value: Cell, how: string): string {
-  if (how in FORMATS) return FORMATS[how]!(number(value));
+/** Format a value; "" if it is unknown and the hole names no format. */
+function formatHole(value: ScalarValue, format: string): string {
+  if (format in FORMATS) return FORMATS[format]!(toNumber(value));
   if (typeof value === "number" && !Number.isFinite(value)) return "";
-  return how === "" ? String(value) : plural(number(value), how);
+  return format === "" ? String(value) : plural(toNumber(value), format);
 }
 
 const HOLE = /\{((?:'[^']*'|[^{}'])*)\}/g;
@@ -451,25 +483,25 @@ const FORMAT = /^([\s\S]*?)(?::([\w ]+))?$/;
 
 interface Template {
   pieces: string[];
-  holes: { code: string; how: string }[];
+  holes: { code: string; format: string }[];
 }
 
 const templates = new Map<string, Template>();
 
-function templateOf(text: string): Template {
-  const found: Template = { pieces: [], holes: [] };
+function parseTemplate(text: string): Template {
+  const template: Template = { pieces: [], holes: [] };
   let last = 0;
   for (const hole of text.matchAll(HOLE)) {
-    const [, code, how = ""] = FORMAT.exec(hole[1]!)!;
-    found.pieces.push(text.slice(last, hole.index));
-    found.holes.push({ code: code!, how });
+    const [, code, format = ""] = FORMAT.exec(hole[1]!)!;
+    template.pieces.push(text.slice(last, hole.index));
+    template.holes.push({ code: code!, format });
     last = hole.index + hole[0].length;
   }
-  found.pieces.push(text.slice(last));
-  return found;
+  template.pieces.push(text.slice(last));
+  return template;
 }
 
-interface Filled {
+interface FilledText {
   /** Undefined if no hole has rows. */
   rows: number | undefined;
   /** The text of a row; "" if a hole is empty. */
@@ -477,17 +509,20 @@ interface Filled {
 }
 
 /** A text, filled row by row on request. */
-export function filler(text: string, scope: Scope): Filled {
-  const { pieces, holes } = getOrMake(templates, text, () => templateOf(text));
+export function makeFiller(text: string, scope: EvaluationScope): FilledText {
+  const { pieces, holes } = getOrMake(templates, text, () => parseTemplate(text));
   const values = holes.map(({ code }) => evaluate(code, scope));
   return {
-    rows: values.find(isRows)?.length,
+    rows: values.find(isColumn)?.length,
     at: (row) => {
       let found = pieces[0]!;
       for (const [hole, value] of values.entries()) {
-        const filled = words(isRows(value) ? value[row]! : (value as Cell), holes[hole]!.how);
-        if (filled === "") return "";
-        found += filled + pieces[hole + 1]!;
+        const text = formatHole(
+          isColumn(value) ? value[row]! : (value as ScalarValue),
+          holes[hole]!.format,
+        );
+        if (text === "") return "";
+        found += text + pieces[hole + 1]!;
       }
       return found;
     },
@@ -495,7 +530,7 @@ export function filler(text: string, scope: Scope): Filled {
 }
 
 /** A text, for each row if a hole has rows. */
-export function fill(text: string, scope: Scope): string | string[] {
-  const { rows, at } = filler(text, scope);
+export function fillTemplate(text: string, scope: EvaluationScope): string | string[] {
+  const { rows, at } = makeFiller(text, scope);
   return rows === undefined ? at(0) : Array.from({ length: rows }, (_, row) => at(row));
 }

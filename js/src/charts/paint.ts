@@ -1,80 +1,85 @@
 /** Paint bars, lines, dots and texts of a chart, in CSS px, on a canvas or for SVG. */
 
-import { wrapped } from "../ui/text";
+import { wrapText } from "../ui/text";
 import { FONT_FAMILY, type Theme } from "../ui/theme";
 
 /** A canvas's context, or one that records SVG. */
-export type Pen = CanvasRenderingContext2D;
-export type Box = readonly [left: number, top: number, right: number, bottom: number];
+export type DrawContext = CanvasRenderingContext2D;
+export type BoxEdges = readonly [left: number, top: number, right: number, bottom: number];
 
 /** Style of a mark. */
-export interface Style {
+export interface MarkStyle {
   fill: string;
-  line?: string | undefined;
+  outline?: string | undefined;
   hatch?: string | undefined;
-  hatchInk?: string | undefined;
+  hatchColor?: string | undefined;
   /** Width of the hatch's lines, and their distance. */
-  weight?: number;
+  lineWidth?: number;
   scale?: number;
 }
 
 /** Opacity of items that are not chosen, as in `charts/rows.py`. */
-export const FAINT = 0.3;
+export const UNSELECTED_OPACITY = 0.3;
 
 /** Edges on whole pixels: marks that touch show no seams. */
-function snapped(pen: Pen, [left, top, right, bottom]: Box): Box {
+function snapBox(pen: DrawContext, [left, top, right, bottom]: BoxEdges): BoxEdges {
   const dpr = pen.canvas === undefined ? 1 : window.devicePixelRatio;
-  const snap = (at: number): number => Math.round(at * dpr) / dpr;
+  const snap = (value: number): number => Math.round(value * dpr) / dpr;
   return [snap(left), snap(top), Math.max(snap(right), snap(left) + 1 / dpr), snap(bottom)];
 }
 
-export function paintBox(pen: Pen, box: Box, style: Style): void {
-  const [left, top, right, bottom] = snapped(pen, box);
+export function paintBox(pen: DrawContext, box: BoxEdges, style: MarkStyle): void {
+  const [left, top, right, bottom] = snapBox(pen, box);
   pen.fillStyle = style.fill;
   pen.fillRect(left, top, right - left, bottom - top);
   if (style.hatch !== undefined && style.hatch.trim() !== "") {
     paintHatch(pen, [left, top, right, bottom], style);
   }
-  if (style.line !== undefined) frame(pen, [left, top, right, bottom], style.line, 1);
+  if (style.outline !== undefined) strokeFrame(pen, [left, top, right, bottom], style.outline, 1);
 }
 
 /** A line along the inner edges of a box. */
-export function frame(
-  pen: Pen,
-  [left, top, right, bottom]: Box,
+export function strokeFrame(
+  pen: DrawContext,
+  [left, top, right, bottom]: BoxEdges,
   color: string,
-  wide: number,
+  lineWidth: number,
 ): void {
   pen.strokeStyle = color;
-  pen.lineWidth = wide;
-  const [width, height] = [right - left - wide, bottom - top - wide];
-  if (width > 0 && height > 0) pen.strokeRect(left + wide / 2, top + wide / 2, width, height);
+  pen.lineWidth = lineWidth;
+  const [width, height] = [right - left - lineWidth, bottom - top - lineWidth];
+  if (width > 0 && height > 0)
+    pen.strokeRect(left + lineWidth / 2, top + lineWidth / 2, width, height);
 }
 
-function paintHatch(pen: Pen, [left, top, right, bottom]: Box, style: Style): void {
-  const { hatch = "", scale = 5, weight = 0.8 } = style;
-  const tall = bottom - top;
-  if (tall < 4) return;
+function paintHatch(
+  pen: DrawContext,
+  [left, top, right, bottom]: BoxEdges,
+  style: MarkStyle,
+): void {
+  const { hatch = "", scale = 5, lineWidth = 0.8 } = style;
+  const height = bottom - top;
+  if (height < 4) return;
   pen.save();
   pen.beginPath();
-  pen.rect(left, top, right - left, tall);
+  pen.rect(left, top, right - left, height);
   pen.clip();
-  pen.strokeStyle = style.hatchInk ?? style.fill;
-  pen.lineWidth = weight;
+  pen.strokeStyle = style.hatchColor ?? style.fill;
+  pen.lineWidth = lineWidth;
   pen.beginPath();
-  const from = Math.floor((left - tall) / scale) * scale;
-  for (let x = from; x < right + tall; x += scale) {
+  const firstX = Math.floor((left - height) / scale) * scale;
+  for (let x = firstX; x < right + height; x += scale) {
     if (hatch === "|") {
       pen.moveTo(x, top);
       pen.lineTo(x, bottom);
     }
     if (hatch === "/" || hatch === "x") {
       pen.moveTo(x, bottom);
-      pen.lineTo(x + tall, top);
+      pen.lineTo(x + height, top);
     }
     if (hatch === "\\" || hatch === "x") {
       pen.moveTo(x, top);
-      pen.lineTo(x + tall, bottom);
+      pen.lineTo(x + height, bottom);
     }
   }
   pen.stroke();
@@ -82,20 +87,25 @@ function paintHatch(pen: Pen, [left, top, right, bottom]: Box, style: Style): vo
 }
 
 export function paintDot(
-  pen: Pen,
+  pen: DrawContext,
   [x, y]: readonly [number, number],
-  { size, fill, ground, angle }: { size: number; fill: string; ground: string; angle?: number },
+  {
+    size,
+    fill,
+    background,
+    angle,
+  }: { size: number; fill: string; background: string; angle?: number },
 ): void {
   const radius = size / 2;
   pen.fillStyle = fill;
-  pen.strokeStyle = ground;
+  pen.strokeStyle = background;
   pen.lineWidth = 1;
   pen.beginPath();
   if (angle === undefined) pen.arc(x, y, radius, 0, 2 * Math.PI);
   else {
-    for (const [at, turn] of [0, 2, 4].entries()) {
-      const to = (turn * Math.PI) / 3 - Math.PI / 2 - angle;
-      const corner = [x + radius * Math.cos(to), y + radius * Math.sin(to)] as const;
+    for (const [at, lineToCorner] of [0, 2, 4].entries()) {
+      const direction = (lineToCorner * Math.PI) / 3 - Math.PI / 2 - angle;
+      const corner = [x + radius * Math.cos(direction), y + radius * Math.sin(direction)] as const;
       if (at === 0) pen.moveTo(...corner);
       else pen.lineTo(...corner);
     }
@@ -106,15 +116,20 @@ export function paintDot(
 }
 
 /** A line with a halo, which separates it from bars of similar darkness. */
-export function paintWhisker(pen: Pen, [left, y, right]: Box, color: string, theme: Theme): void {
+export function paintWhisker(
+  pen: DrawContext,
+  [left, y, right]: BoxEdges,
+  color: string,
+  theme: Theme,
+): void {
   const alpha = pen.globalAlpha;
-  for (const [ink, wide, part] of [
+  for (const [strokeColor, lineWidth, strokeLine] of [
     [theme.bg, 4, 0.75],
     [color, 1.5, 1],
   ] as const) {
-    pen.globalAlpha = alpha * part;
-    pen.strokeStyle = ink;
-    pen.lineWidth = wide;
+    pen.globalAlpha = alpha * strokeLine;
+    pen.strokeStyle = strokeColor;
+    pen.lineWidth = lineWidth;
     pen.beginPath();
     pen.moveTo(left, y);
     pen.lineTo(right, y);
@@ -123,27 +138,27 @@ export function paintWhisker(pen: Pen, [left, y, right]: Box, color: string, the
   pen.globalAlpha = alpha;
 }
 
-type Align = "left" | "center" | "right";
+type LabelAlign = "left" | "center" | "right";
 
 /** Texts, lines and plates. */
-export class Words {
+export class TextLayer {
   readonly texts: {
     x: number;
     y: number;
     text: string;
     color: string;
-    align: Align;
+    align: LabelAlign;
     font: string;
   }[] = [];
   private readonly lines: [number, number, number, number, string][] = [];
-  private readonly plates: [Box, string][] = [];
+  private readonly plates: [BoxEdges, string][] = [];
 
   text(
     x: number,
     y: number,
     text: string,
     color: string,
-    style: { align?: Align; bold?: boolean; size?: number } = {},
+    style: { align?: LabelAlign; bold?: boolean; size?: number } = {},
   ): void {
     if (text === "") return;
     const { align = "left", bold = false, size = 11 } = style;
@@ -152,15 +167,27 @@ export class Words {
   }
 
   /** A wrapped title; returns the position below it. */
-  title(text: string, [x, y]: readonly [number, number], room: number, { ink }: Theme): number {
-    const lines = wrapped(text, room, "bold", 13);
-    lines.forEach((line, at) => this.text(x, y + at * 18 + 9, line, ink, { bold: true, size: 13 }));
+  title(
+    text: string,
+    [x, y]: readonly [number, number],
+    maxWidth: number,
+    { ink: color }: Theme,
+  ): number {
+    const lines = wrapText(text, maxWidth, "bold", 13);
+    lines.forEach((line, at) =>
+      this.text(x, y + at * 18 + 9, line, color, { bold: true, size: 13 }),
+    );
     return y + lines.length * 18;
   }
 
   /** A wrapped subtitle; returns the position below it. */
-  subtitle(text: string, [x, y]: readonly [number, number], room: number, { ink3 }: Theme): number {
-    const lines = wrapped(text, room);
+  subtitle(
+    text: string,
+    [x, y]: readonly [number, number],
+    maxWidth: number,
+    { ink3 }: Theme,
+  ): number {
+    const lines = wrapText(text, maxWidth);
     lines.forEach((line, at) => this.text(x, y + at * 14 + 7, line, ink3));
     return y + lines.length * 14;
   }
@@ -175,15 +202,15 @@ export class Words {
   }
 
   /** Paint the items below marks. */
-  paintLines(pen: Pen): void {
+  paintLines(pen: DrawContext): void {
     for (const [x0, y0, x1, y1, color] of this.lines) {
-      const box: Box = x0 === x1 ? [x0, y0, x0 + 1, y1] : [x0, y0, x1, y0 + 1];
+      const box: BoxEdges = x0 === x1 ? [x0, y0, x0 + 1, y1] : [x0, y0, x1, y0 + 1];
       paintBox(pen, box, { fill: color });
     }
   }
 
   /** Paint the items above marks. */
-  paint(pen: Pen): void {
+  paint(pen: DrawContext): void {
     for (const [box, fill] of this.plates) paintBox(pen, box, { fill });
     pen.textBaseline = "alphabetic";
     for (const { x, y, text, color, align, font } of this.texts) {

@@ -4,12 +4,12 @@ import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/charts.json";
 import { same } from "../../test/near";
 import type { PanelFrame } from "../protocol/source";
-import { unmatched } from "../ui/text";
+import { unmatchedText } from "../ui/text";
 import { THEMES } from "../ui/theme";
 import { fillTable } from "./chart";
-import { contentOf } from "./defined";
+import { buildRowsContent } from "./defined";
 import { DEFINITIONS } from "./definition";
-import { heatmapContent } from "./grid";
+import { buildHeatmapContent } from "./grid";
 
 interface Expected extends Record<"title" | "subtitle", string> {
   names: string[];
@@ -40,7 +40,7 @@ describe("rows", () => {
   test.each(CASES.filter(({ panel }) => panel in DEFINITIONS))(
     "$name",
     ({ panel, frame, content }) => {
-      const found = drawn(contentOf(DEFINITIONS[panel]!, frame, THEMES.light));
+      const found = drawn(buildRowsContent(DEFINITIONS[panel]!, frame, THEMES.light));
       const { title, subtitle, names } = content;
       expect(found).toMatchObject({ title, subtitle, names });
       same([found.xStart, found.xEnd], [content.x_start, content.x_end], "scale");
@@ -63,7 +63,7 @@ describe("rows", () => {
 
 describe("heatmap", () => {
   test.each(CASES.filter(({ panel }) => panel === "heatmap"))("$name", ({ frame, content }) => {
-    const found = drawn(heatmapContent(frame));
+    const found = drawn(buildHeatmapContent(frame));
     const { title, subtitle, names } = content;
     expect(found).toMatchObject({ title, subtitle, names });
     same([found.start, found.end], [content.x_start, content.x_end], "scale");
@@ -82,15 +82,15 @@ test("every panel has vectors", () => {
 test("a rank stated as a fact has its row in ink, and no row is red", () => {
   const { frame } = CASES.find(({ name }) => name === "breakdown of 5")!;
   const attrs = { ...frame.attrs, late_ranks: [], fact_ranks: [3] };
-  const found = drawn(contentOf(DEFINITIONS.breakdown!, { ...frame, attrs }, THEMES.light));
-  expect([found.late, found.facts]).toEqual([new Set(), new Set([3])]);
+  const found = drawn(buildRowsContent(DEFINITIONS.breakdown!, { ...frame, attrs }, THEMES.light));
+  expect([found.lateRows, found.factRows]).toEqual([new Set(), new Set([3])]);
 });
 
 test("kinds that the whole job lacks are not repeated below a chart's title", () => {
   const { frame } = CASES.find(({ name }) => name === "breakdown without waits")!;
-  expect(unmatched(frame)).toContain("no communication events matched");
+  expect(unmatchedText(frame)).toContain("no communication events matched");
   const attrs = { ...frame.attrs, absent_kinds: ["communication"] };
-  expect(unmatched({ ...frame, attrs })).not.toContain("matched");
+  expect(unmatchedText({ ...frame, attrs })).not.toContain("matched");
 });
 
 test("tables have the words that charts have, and no constants", () => {

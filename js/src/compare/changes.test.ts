@@ -4,30 +4,30 @@ import { type ComponentChild, h, render } from "preact";
 import { describe, expect, test, vi } from "vitest";
 import { plain } from "../../test/plain";
 import { frame } from "../../test/two_runs";
-import { type History, NOTHING } from "../connection/store";
+import { type History, INITIAL_STATE } from "../connection/store";
 import { PairSource } from "../engine/pairs";
 import {
   CLASSES,
-  classLook,
+  classStyle,
   classOfChange,
-  classParts,
-  countOf,
-  countsOf,
-  eventClasses,
+  classSharesOf,
+  countEventsInGroup,
+  classCountsOf,
+  eventClassPalette,
   GROUPS,
 } from "../facts/event_classes";
-import { pack, partsAt, rgb } from "../stage/paints";
+import { pack, classSharesAt, rgb } from "../stage/paints";
 import { THEMES } from "../ui/theme";
-import { spreadWords } from "./charts";
-import { turned } from "./frames";
+import { spreadText } from "./charts";
+import { swapSides } from "./frames";
 import { PairHistory } from "./history";
 import {
   cellText,
-  chanceWords,
-  Changes,
+  chanceText,
+  ChangesTable,
   measuresOf,
   PlainTable,
-  replacedWords,
+  replacedText,
   tableTitle,
   titleOf,
 } from "./tables";
@@ -49,8 +49,8 @@ const counts = [
 describe("classes of events", () => {
   test("turn round with the comparison, and nothing else does", () => {
     const look = (name: (typeof CLASSES)[number], isSwapped: boolean) =>
-      eventClasses(isSwapped).looks("light")[CLASSES.indexOf(name)];
-    expect(look("slower_3", true)).toEqual(classLook("faster_3", "light"));
+      eventClassPalette(isSwapped).styles("light")[CLASSES.indexOf(name)];
+    expect(look("slower_3", true)).toEqual(classStyle("faster_3", "light"));
     expect(look("faster_1", true)).toEqual(look("slower_1", false));
     for (const name of ["same", "only_here", "moved", "replaced", "not_compared"] as const) {
       expect(look(name, true)).toEqual(look(name, false));
@@ -76,7 +76,7 @@ describe("classes of events", () => {
   test("are counted over both sides, and slower ones are faster ones when swapped", () => {
     const of = (swapped: boolean, ...names: string[]) =>
       names.map((name) =>
-        countOf(
+        countEventsInGroup(
           GROUPS.find((one) => one.name === name)!,
           counts,
           swapped,
@@ -93,8 +93,11 @@ describe("classes of events", () => {
     const source = new PairSource({}, header, none, [null, null], none);
     const { reply } = await source.ask("classes", {});
     expect(reply).toEqual({ counts, pair_counts: [half, counts] });
-    expect(countsOf(header, 0)).toEqual(half);
-    expect([countsOf(header, null), countsOf(header, undefined)]).toEqual([counts, counts]);
+    expect(classCountsOf(header, 0)).toEqual(half);
+    expect([classCountsOf(header, null), classCountsOf(header, undefined)]).toEqual([
+      counts,
+      counts,
+    ]);
   });
 
   test("take their part of what is busy, in the order of the legend", () => {
@@ -102,11 +105,11 @@ describe("classes of events", () => {
       { before_0: [0, 30, 100], before_3: [0, 10, 0], after_0: [1, 1, 1] },
       { before_start_ns: 100, before_end_ns: 400 },
     );
-    const parts = classParts(overview, 0)!;
+    const parts = classSharesOf(overview, 0)!;
     expect(parts.shares.map(([code]) => CLASSES[code])).toEqual(["slower_3", "same"]);
-    expect(classParts(overview, 1)).toBeNull();
-    const looks = eventClasses(false).looks("light");
-    const at = partsAt(parts, looks, THEMES.light);
+    expect(classSharesOf(overview, 1)).toBeNull();
+    const looks = eventClassPalette(false).styles("light");
+    const at = classSharesAt(parts, looks, THEMES.light);
     const [slower, same] = [pack(rgb("#80074f")), pack(rgb("#b9c1cc"))];
     expect(at(250)).toEqual([[slower, 0.25], [same, 0.75]]); // prettier-ignore
     expect(at(400)).toEqual([[slower, 0], [same, 1]]); // prettier-ignore
@@ -148,10 +151,10 @@ describe("the list of changes", () => {
 
   test("says before and after, how much, how often, and whether it may be chance", () => {
     const chosen: (number | null)[] = [];
-    const look = { theme: "light", room: 6, whose: "", hasSteps: true } as const;
+    const look = { theme: "light", maxRows: 6, whose: "", hasSteps: true } as const;
     const choose = (row: number | null): unknown => chosen.push(row);
     const panel = (one: number | null): HTMLElement =>
-      drawn(h(Changes, { ...look, frame: changes, chosen: one, choose }));
+      drawn(h(ChangesTable, { ...look, frame: changes, chosen: one, choose }));
     const rowsOf = (one: number | null): HTMLElement[] => [
       ...panel(one).querySelectorAll<HTMLElement>(".hta-name-row"),
     ];
@@ -167,10 +170,10 @@ describe("the list of changes", () => {
   });
 
   test("states chance only if the spread is known", () => {
-    const words = (...given: Parameters<typeof chanceWords>) => chanceWords(...given).words;
+    const words = (...given: Parameters<typeof chanceText>) => chanceText(...given).words;
     expect([words("slower", 0.02), words("faster", null)]).toEqual(["p 0.020", "one step"]);
     expect([words("added", null), words("added", null, false)]).toEqual(["in most steps", "–"]);
-    expect(replacedWords({ before_names: "", after_names: "" })).toBe("");
+    expect(replacedText({ before_names: "", after_names: "" })).toBe("");
   });
 
   test("the spread of steps goes with the comparison when it is turned round", () => {
@@ -178,19 +181,19 @@ describe("the list of changes", () => {
       { before_ns: [10_000, 12_000], after_ns: [20_000, 24_000] },
       { before_std_ns: 1414, after_std_ns: 2828, p_value: 0.03, is_significant: true },
     );
-    expect(spreadWords(steps)).toMatch(/^A step of 2: 11\.0.µs ± 1\.41.µs → 22\.0.µs ± 2\.83.µs/);
-    expect(spreadWords(turned(steps))).toMatch(/^A step of 2: 22\.0.µs ± 2\.83.µs → 11\.0/);
+    expect(spreadText(steps)).toMatch(/^A step of 2: 11\.0.µs ± 1\.41.µs → 22\.0.µs ± 2\.83.µs/);
+    expect(spreadText(swapSides(steps))).toMatch(/^A step of 2: 22\.0.µs ± 2\.83.µs → 11\.0/);
     const slight = frame(
       { before_ns: [10_000, 12_000], after_ns: [10_050, 12_060] },
       { before_std_ns: 1414, after_std_ns: 1414, p_value: 0.03, is_significant: true },
     );
-    expect(spreadWords(slight)).toMatch(/hardly chance, but less than 1.% \(p 0\.03\)/u);
-    expect(spreadWords(frame({ before_ns: [1], after_ns: [2] }, { p_value: null }))).toBe("");
+    expect(spreadText(slight)).toMatch(/hardly chance, but less than 1.% \(p 0\.03\)/u);
+    expect(spreadText(frame({ before_ns: [1], after_ns: [2] }, { p_value: null }))).toBe("");
   });
 });
 
 describe("one history of two timelines", () => {
-  const entry = (n: number): History["past"][number] => ({ ...NOTHING, search: String(n) });
+  const entry = (n: number): History["past"][number] => ({ ...INITIAL_STATE, search: String(n) });
   const entries = (count: number) => Array.from({ length: count }, (_, n) => entry(n));
   const history = (past: number, future = 0): History => ({
     past: entries(past),
@@ -211,7 +214,8 @@ describe("one history of two timelines", () => {
       },
       () => clock,
     );
-    const grows = (side: 0 | 1, past = 0) => one.heard(side, history(past), history(past + 1));
+    const grows = (side: 0 | 1, past = 0) =>
+      one.recordChange(side, history(past), history(past + 1));
     const both = (): void => [0, 1].forEach((side) => grows(side as 0 | 1));
     return { one, walked, grows, both, wait: () => (clock += 1000) };
   }
@@ -222,8 +226,8 @@ describe("one history of two timelines", () => {
       grows(side);
       wait();
     }
-    while (one.step("undo"));
-    while (one.step("redo"));
+    while (one.travel("undo"));
+    while (one.travel("redo"));
     expect(walked).toEqual(["undo 0", "undo 1", "undo 0", "redo 0", "redo 1", "redo 0"]);
   });
 
@@ -232,7 +236,11 @@ describe("one history of two timelines", () => {
     both();
     wait();
     grows(1, 1);
-    expect([one.step("undo"), one.step("undo"), one.step("undo")]).toEqual([true, true, false]);
+    expect([one.travel("undo"), one.travel("undo"), one.travel("undo")]).toEqual([
+      true,
+      true,
+      false,
+    ]);
     expect(walked).toEqual(["undo 1", "both", "undo 0", "undo 1"]);
   });
 
@@ -243,12 +251,12 @@ describe("one history of two timelines", () => {
     const turn = (): void => {
       [step, was] = [was, step];
     };
-    one.one(both, turn);
+    one.recordAct(both, turn);
     // A separate change, even shortly after; and one that changes neither timeline.
     grows(0, 1);
-    one.one(() => undefined, turn);
+    one.recordAct(() => undefined, turn);
     const steps = (way: "undo" | "redo", count: number) =>
-      Array.from({ length: count }, () => `${one.step(way)} ${step}`);
+      Array.from({ length: count }, () => `${one.travel(way)} ${step}`);
     expect(steps("undo", 3)).toEqual(["true 0", "true 0", "true 3"]);
     expect(one.canUndo).toBe(false);
     expect(walked).toEqual(["undo 0", "both", "undo 0", "undo 1"]);
@@ -258,11 +266,11 @@ describe("one history of two timelines", () => {
   test("what Python undoes on both sides is one step to redo, and turns once", () => {
     const { one, walked, both } = pair();
     let turns = 0;
-    one.one(both, () => (turns += 1));
-    one.heard(0, history(1), history(0, 1));
-    one.heard(1, history(1), history(0, 1));
+    one.recordAct(both, () => (turns += 1));
+    one.recordChange(0, history(1), history(0, 1));
+    one.recordChange(1, history(1), history(0, 1));
     expect([turns, one.canUndo]).toEqual([1, false]);
-    expect([one.step("redo"), one.canRedo, turns]).toEqual([true, false, 2]);
+    expect([one.travel("redo"), one.canRedo, turns]).toEqual([true, false, 2]);
     expect(walked).toEqual(["both", "redo 0", "redo 1"]);
   });
 
@@ -271,19 +279,19 @@ describe("one history of two timelines", () => {
     grows(0);
     wait();
     grows(1);
-    one.heard(0, history(1), history(0, 1));
+    one.recordChange(0, history(1), history(0, 1));
     expect(one.canRedo).toBe(true);
-    one.step("undo");
+    one.travel("undo");
     expect(walked).toEqual(["undo 1"]);
     wait();
-    one.heard(0, history(0, 1), history(1));
+    one.recordChange(0, history(0, 1), history(1));
     expect(one.canRedo).toBe(false);
   });
 
   test("a full history that grows no more still counts", () => {
     const { one } = pair();
     const full = history(100);
-    one.heard(0, full, { past: [...full.past.slice(1), entry(100)], future: [] });
+    one.recordChange(0, full, { past: [...full.past.slice(1), entry(100)], future: [] });
     expect(one.canUndo).toBe(true);
   });
 });
@@ -301,7 +309,7 @@ describe("tables of other formats", () => {
     expect(heads(`${columns} after_time_s before_host after_host change`)).toBe(
       "routine, calls sides diff, time_s sides, host sides, change",
     );
-    // A step without a partner is a column of its own.
+    // An unpaired step gets its own column.
     expect(heads(columns)).toBe("routine, calls sides diff, before_time_s");
     expect(tableTitle("mpi_message_sizes")).toBe("MPI message sizes");
   });

@@ -2,109 +2,117 @@
 
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
-import { type Frame, isAbort } from "../protocol/source";
+import { type PanelFrame, isAbort } from "../protocol/source";
 import { formatDuration, plural } from "../ui/formats";
-import { type Choice, type Context, NO_CHOICE } from "./context";
-import { type Row, rowsOf, shareWords, text } from "./frames";
-import type { Link } from "./link";
-import { Icicle, type OfRanks } from "./operator_tree";
-import { type Headline, medianShare, Part, WORTH_TELLING } from "./pane";
+import { type DiffChoice, type DiffContext, NO_CHOICE } from "./context";
+import { type FrameRow, rowsOf, shareText, textAt } from "./frames";
+import type { TimelineLink } from "./link";
+import { Icicle, type FrameOfRanks } from "./operator_tree";
+import { type Headline, medianShare, DiffPanel, MIN_TOLD_SHARE } from "./pane";
 import { lengthsOf, stepLabel, Strip, type StripData, withLengths } from "./steps";
-import { Changes, Names } from "./tables";
+import { ChangesTable, NamesTable } from "./tables";
 import { Waterfall } from "./waterfall";
 
 /** A table of rows that can be chosen: as many as fit, more on request. */
-class Rows<Shown> extends Part<Shown> {
-  readonly room;
+class TablePanel<Shown> extends DiffPanel<Shown> {
+  readonly maxRows;
 
   constructor(
-    ctx: Context,
+    ctx: DiffContext,
     title: string,
     name: "names" | "changes",
-    private readonly make: (shown: Shown, room: number) => VNode,
+    private readonly make: (shown: Shown, maxRows: number) => VNode,
   ) {
     super(ctx, title, { class: `hta-diff-pane hta-diff-${name}` });
-    this.room = signal(SHEET[name]);
+    this.maxRows = signal(SHEET_ROWS[name]);
   }
 
   protected draw(shown: Shown): VNode {
-    return this.make(shown, this.room.value);
+    return this.make(shown, this.maxRows.value);
   }
 }
 
-export class Charts {
+export class DiffCharts {
   readonly strip: Strip;
   readonly waterfall: Waterfall;
-  readonly changes: Rows<OfRanks>;
-  readonly names: Rows<Frame>;
+  readonly changes: TablePanel<FrameOfRanks>;
+  readonly names: TablePanel<PanelFrame>;
   readonly icicle: Icicle;
 
   constructor(
-    private readonly ctx: Context,
+    private readonly ctx: DiffContext,
     private readonly headline: Headline,
-    private readonly link: Link,
+    private readonly timelineLink: TimelineLink,
   ) {
     const { about, theme, choice } = ctx;
-    const { source, signal: ended } = ctx.options;
+    const { source, signal: abortSignal } = ctx.options;
     this.strip = new Strip(ctx, (slot) => this.choose(slot));
-    this.waterfall = new Waterfall(ctx, (level) => ctx.framed(this.chosen(`waterfall:${level}`)));
-    this.changes = new Rows(ctx, "What changed", "changes", ({ frame, whose, of }, room) => (
-      <Changes
+    this.waterfall = new Waterfall(ctx, (level) =>
+      ctx.loadFrame(this.chosenFrameName(`waterfall:${level}`)),
+    );
+    this.changes = new TablePanel(
+      ctx,
+      "What changed",
+      "changes",
+      ({ frame, whose: ranksText, of }, room) => (
+        <ChangesTable
+          frame={frame}
+          whose={ranksText}
+          theme={theme.value}
+          maxRows={room}
+          chosen={choice.value.change}
+          hasSteps={about.steps > 0}
+          choose={(row, name) => {
+            const turn = this.mark({ change: row });
+            if (row === null) timelineLink.markNames(null, turn);
+            else {
+              const requested = source.ask("change_events", { row, pair: of }, abortSignal);
+              void timelineLink.markEvents(requested, name, "event", turn);
+            }
+          }}
+        />
+      ),
+    );
+    this.names = new TablePanel(ctx, "Names", "names", (frame, room) => (
+      <NamesTable
         frame={frame}
-        whose={whose}
         theme={theme.value}
-        room={room}
-        chosen={choice.value.change}
-        hasSteps={about.steps > 0}
-        choose={(row, name) => {
-          const turn = this.mark({ change: row });
-          if (row === null) link.markNames(null, turn);
-          else {
-            const asked = source.ask("change_events", { row, pair: of }, ended);
-            void link.markEvents(asked, name, "event", turn);
-          }
-        }}
-      />
-    ));
-    this.names = new Rows(ctx, "Names", "names", (frame, room) => (
-      <Names
-        frame={frame}
-        theme={theme.value}
-        room={room}
+        maxRows={room}
         chosen={choice.value.name}
-        choose={(name, members) => link.markNames(members, this.mark({ name }))}
+        choose={(name, members) => timelineLink.markNames(members, this.mark({ name }))}
       />
     ));
     this.icicle = new Icicle(ctx, (node, top, name) => {
-      const asked = source.ask("path_events", { node, pair: ctx.treeOf }, ended);
-      void link.markEvents(asked, name, "call", this.mark({ node, top }));
+      const requested = source.ask("path_events", { node, pair: ctx.treeOf }, abortSignal);
+      void timelineLink.markEvents(requested, name, "call", this.mark({ node, top }));
     });
   }
 
   /** Arrange the panels; in columns, `timelines` are in the column of the strip and the tree. */
-  arrange(room: Room, timelines: HTMLElement): void {
+  arrange(layout: DiffLayout, timelines: HTMLElement): void {
     const { strip, icicle, waterfall, names, changes } = this;
     for (const { el, width } of [strip, icicle]) width.value = el.clientWidth;
-    if (room === "sheet" || measured(names).row === 0) {
-      names.room.value = SHEET.names;
-      changes.room.value = SHEET.changes;
+    if (layout === "sheet" || measureTable(names).row === 0) {
+      names.maxRows.value = SHEET_ROWS.names;
+      changes.maxRows.value = SHEET_ROWS.changes;
       return;
     }
-    const high = heightOf(waterfall.el);
-    if (room === "columns") {
-      const left = [strip.el, timelines, icicle.el];
-      const beside = left.reduce((sum, el) => sum + heightOf(el), 0);
-      const [own, theirs] = [measured(names), measured(changes)];
-      const rest = theirs.height - theirs.shown * theirs.row;
-      const free = rowsFor(beside - high - rest, own);
-      changes.room.value = parted(free).changes;
-      const there = changes.shown.value?.frame.rows ?? 0;
-      names.room.value = within(free - Math.min(changes.room.value, there));
+    const waterfallHeight = contentHeight(waterfall.el);
+    if (layout === "columns") {
+      const leftElements = [strip.el, timelines, icicle.el];
+      const leftHeight = leftElements.reduce((sum, el) => sum + contentHeight(el), 0);
+      const [namesSize, changesSize] = [measureTable(names), measureTable(changes)];
+      const tableChrome = changesSize.height - changesSize.shown * changesSize.row;
+      const freeRows = rowsForHeight(leftHeight - waterfallHeight - tableChrome, namesSize);
+      changes.maxRows.value = splitRows(freeRows).changes;
+      const changeRows = changes.shown.value?.frame.rows ?? 0;
+      names.maxRows.value = clampNameRows(freeRows - Math.min(changes.maxRows.value, changeRows));
       return;
     }
-    names.room.value = within(rowsFor(high, measured(names)));
-    const fit = room === "row" ? rowsFor(high, measured(changes)) : SHEET.changes;
-    changes.room.value = Math.max(LEAST.changes, fit);
+    names.maxRows.value = clampNameRows(rowsForHeight(waterfallHeight, measureTable(names)));
+    const fit =
+      layout === "row" ? rowsForHeight(waterfallHeight, measureTable(changes)) : SHEET_ROWS.changes;
+    changes.maxRows.value = Math.max(MIN_ROWS.changes, fit);
   }
 
   /** Load the steps, sums and names first, then changes, findings and tree. */
@@ -114,57 +122,57 @@ export class Charts {
     const ofPair = (name: string): string => this.ofPair(name);
     const lanes = about.has_device ? ["lanes"] : [];
     const first = ["waterfall:kind", "steps", "slots:steps", ...lanes].map(ofPair);
-    const second = [this.chosen("names"), ...["changes", findings, "icicle"].map(ofPair)];
+    const second = [this.chosenFrameName("names"), ...["changes", findings, "icicle"].map(ofPair)];
     // One reply, drawn together; for large runs each frame is drawn when it arrives.
-    if (about.is_small) frames.askFor([...first, ...second]);
-    else frames.askAhead(first);
-    if (!(await this.strip.load(() => this.steps()))) return;
-    frames.askAhead(second);
+    if (about.is_small) frames.fetchFrames([...first, ...second]);
+    else frames.prefetch(first);
+    if (!(await this.strip.load(() => this.loadStripData()))) return;
+    frames.prefetch(second);
     await Promise.all([
       this.loadChosen(),
       this.changes.load(() => this.framedOfPair("changes")),
       this.headline.load(async () => {
         const found = await this.framedOfPair(findings);
         const kinds = found.of === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
-        return { ...found, totals: totalsOf(await ctx.framed(kinds)) };
+        return { ...found, totals: totalTimesOf(await ctx.loadFrame(kinds)) };
       }),
       this.icicle.load(() => this.framedOfPair("icicle")),
     ]);
   }
 
   /** Steps, rows and nodes of other ranks have other numbers. */
-  forget(): void {
+  clearChoice(): void {
     this.ctx.choice.value = { ...NO_CHOICE, name: this.ctx.choice.value.name };
   }
 
   /** The content of the strip; null without device work, whose lanes it shows. */
-  private async steps(): Promise<StripData | null> {
+  private async loadStripData(): Promise<StripData | null> {
     const { ctx } = this;
-    const totals = totalsOf(await ctx.framed(this.ofPair("waterfall:kind")));
-    const median = medianShare(await ctx.framed(this.ofPair("steps")));
+    const totals = totalTimesOf(await ctx.loadFrame(this.ofPair("waterfall:kind")));
+    const median = medianShare(await ctx.loadFrame(this.ofPair("steps")));
     if (!ctx.about.has_device) return null;
-    const slots = await this.slots();
-    const lanes = await ctx.framed(this.ofPair("lanes"));
+    const slots = await this.loadSlotFrame();
+    const lanes = await ctx.loadFrame(this.ofPair("lanes"));
     const labels = ctx.inOrder(ctx.about.labels);
-    return { labels, slots, lanes, totals, median, whose: this.whose() };
+    return { labels, slots, lanes, totals, median, whose: this.ranksText() };
   }
 
   /** Frame of the chosen pair of ranks; of all ranks if a page without a kernel has only that. */
-  private async framedOfPair(name: string): Promise<OfRanks> {
+  private async framedOfPair(name: string): Promise<FrameOfRanks> {
     const { ctx } = this;
     const pair = ctx.pair.value;
     if (pair !== null) {
       try {
-        const frame = await ctx.framed(this.ofPair(name));
-        return { frame, of: pair, whose: `on ${this.whose()}` };
+        const frame = await ctx.loadFrame(this.ofPair(name));
+        return { frame, of: pair, whose: `on ${this.ranksText()}` };
       } catch (error) {
         if (isAbort(error)) throw error;
       }
     }
-    const frame = await ctx.framed(name);
+    const frame = await ctx.loadFrame(name);
     // Calls of ranks without a partner are not matched.
     const isOfPairs = ctx.about.by_rank_means && ["changes", "icicle"].includes(name);
-    if (isOfPairs) return { frame, of: null, whose: this.whose(null) };
+    if (isOfPairs) return { frame, of: null, whose: this.ranksText(null) };
     return { frame, of: null, whose: pair === null ? "" : "of all ranks" };
   }
 
@@ -173,12 +181,12 @@ export class Charts {
     return pair === null ? name : `${name}@${pair}`;
   }
 
-  private chosen(name: string): string {
+  private chosenFrameName(name: string): string {
     const { step } = this.ctx.choice.value;
     return this.ofPair(step === null ? name : `${name}:${step}`);
   }
 
-  private whose(pair = this.ctx.pair.value): string {
+  private ranksText(pair = this.ctx.pair.value): string {
     const { rank_pairs: pairs } = this.ctx.about;
     const one = pairs[pair ?? (pairs.length === 1 ? 0 : -1)];
     if (one !== undefined) {
@@ -190,43 +198,43 @@ export class Charts {
 
   private choose(step: number | null): void {
     const { ctx } = this;
-    const turn = this.turning();
+    const turn = this.recordTurn();
     ctx.choice.value = { ...ctx.choice.value, step };
     const show = async (): Promise<void> => {
-      const row = step === null ? null : (rowsOf(await this.slots())[step] ?? null);
-      this.link.showStep(row, turn);
-      ctx.said.value = row === null ? null : stepWords(row);
+      const row = step === null ? null : (rowsOf(await this.loadSlotFrame())[step] ?? null);
+      this.timelineLink.showStep(row, turn);
+      ctx.statusText.value = row === null ? null : stepText(row);
     };
     Promise.all([this.loadChosen(), show()]).catch((error: unknown) => ctx.fail(error));
   }
 
-  /** Choose what the timelines mark, one thing at a time; `turning` for its history. */
-  private mark(what: Partial<Choice>): () => void {
-    const turn = this.turning();
+  /** Choose what the timelines mark, one thing at a time; `recordTurn` for its history. */
+  private mark(what: Partial<DiffChoice>): () => void {
+    const turn = this.recordTurn();
     const { choice } = this.ctx;
     choice.value = { ...choice.value, change: null, name: null, node: -1, ...what };
     return turn;
   }
 
   /** Return a function that undoes and redoes the next choice. */
-  private turning(): () => void {
-    const { pair, choice, said } = this.ctx;
+  private recordTurn(): () => void {
+    const { pair, choice, statusText } = this.ctx;
     let other = { pair: pair.value, choice: choice.value };
     return () => {
       const now = { pair: pair.value, choice: choice.value };
       choice.value = other.choice;
-      if (other.pair !== now.pair) this.forget();
+      if (other.pair !== now.pair) this.clearChoice();
       if (choice.value.step !== now.choice.step) {
         this.loadChosen().catch((error: unknown) => this.ctx.fail(error));
       }
-      said.value = null;
+      statusText.value = null;
       other = now;
     };
   }
 
-  private async slots(): Promise<Frame> {
-    const slots = await this.ctx.framed(this.ofPair("slots:steps"));
-    return withLengths(slots, await this.ctx.framed(this.ofPair("steps")));
+  private async loadSlotFrame(): Promise<PanelFrame> {
+    const slots = await this.ctx.loadFrame(this.ofPair("slots:steps"));
+    return withLengths(slots, await this.ctx.loadFrame(this.ofPair("steps")));
   }
 
   /** Load what depends on the chosen step. */
@@ -235,40 +243,40 @@ export class Charts {
     const { step } = ctx.choice.value;
     const pair = ctx.pair.value;
     const falls = async () => {
-      const row = step === null ? undefined : rowsOf(await this.slots())[step];
+      const row = step === null ? undefined : rowsOf(await this.loadSlotFrame())[step];
       const what = [
-        row ? `in ${stepLabel(text(row, "after_label"))}` : "",
-        pair === null ? "" : `on ${this.whose()}`,
+        row ? `in ${stepLabel(textAt(row, "after_label"))}` : "",
+        pair === null ? "" : `on ${this.ranksText()}`,
       ];
-      const steps = await ctx.framed(this.ofPair("steps")).catch(() => null);
+      const steps = await ctx.loadFrame(this.ofPair("steps")).catch(() => null);
       return {
-        kinds: await ctx.framed(this.chosen("waterfall:kind")),
+        kinds: await ctx.loadFrame(this.chosenFrameName("waterfall:kind")),
         what: what.filter((word) => word !== "").join(" "),
-        spread: steps === null ? "" : spreadWords(steps),
+        spread: steps === null ? "" : spreadText(steps),
       };
     };
     await Promise.all([
       this.waterfall.load(falls),
-      this.names.load(() => ctx.framed(this.chosen("names"))),
+      this.names.load(() => ctx.loadFrame(this.chosenFrameName("names"))),
     ]);
   }
 }
 
-function totalsOf({ attrs }: Frame): [number, number] {
+function totalTimesOf({ attrs }: PanelFrame): [number, number] {
   return [Number(attrs.before_ns), Number(attrs.after_ns)];
 }
 
 /** Length of a pair of steps, before and after. */
-function stepWords(row: Row): string {
+function stepText(row: FrameRow): string {
   const [before, after] = lengthsOf(row);
   return (
-    `${stepLabel(text(row, "after_label"))}: ${formatDuration(before)} → ` +
-    `${formatDuration(after)}, ${shareWords(after - before, before)}. Click it again for all steps.`
+    `${stepLabel(textAt(row, "after_label"))}: ${formatDuration(before)} → ` +
+    `${formatDuration(after)}, ${shareText(after - before, before)}. Click it again for all steps.`
   );
 }
 
 /** `6 steps of 77.5 ± 3.1 ms → 124 ± 20 ms, p 0.003`; "" for a single step. */
-export function spreadWords({ rows, columns, attrs }: Frame): string {
+export function spreadText({ rows, columns, attrs }: PanelFrame): string {
   const spread = [Number(attrs.before_std_ns ?? NaN), Number(attrs.after_std_ns ?? NaN)];
   if (rows < 2 || attrs.p_value === null || spread.some((one) => !Number.isFinite(one))) return "";
   const mean = (name: string): number =>
@@ -278,7 +286,7 @@ export function spreadWords({ rows, columns, attrs }: Frame): string {
   const p = Number(attrs.p_value);
   const chance = p < 0.0001 ? "p < 0.0001" : `p ${p.toFixed(p < 0.01 ? 4 : 2)}`;
   const [before, after] = [mean("before_ns"), mean("after_ns")];
-  const slight = Math.abs(after - before) < WORTH_TELLING * Math.max(before, after);
+  const slight = Math.abs(after - before) < MIN_TOLD_SHARE * Math.max(before, after);
   const significant = slight ? "hardly chance, but less than 1\u202f%" : "more than chance";
   const verdict = attrs.is_significant === true ? significant : "may be chance";
   return (
@@ -293,35 +301,35 @@ export function spreadWords({ rows, columns, attrs }: Frame): string {
  * Arrangement of panels: one column; names next to the waterfall; changes and names next to it; or
  * a column of these three next to a column of the others.
  */
-export type Room = "sheet" | "pair" | "row" | "columns";
+export type DiffLayout = "sheet" | "pair" | "row" | "columns";
 
-const SHEET = { names: 10, changes: 6 };
+const SHEET_ROWS = { names: 10, changes: 6 };
 /** Max initial rows of changes. There are few changes, and they take precedence over names. */
-const MOST_CHANGES = 10;
-const LEAST = { names: 8, changes: 6 };
-const MOST_NAMES = 60;
+const MAX_CHANGES = 10;
+const MIN_ROWS = { names: 8, changes: 6 };
+const MAX_NAMES = 60;
 
-/** Number of rows for a height of `wanted` px, if `shown` rows make it `height` px high. */
-export function rowsFor(
-  wanted: number,
+/** Number of rows for a height of `wished` px, if `shown` rows make it `height` px high. */
+export function rowsForHeight(
+  wished: number,
   { height, shown, row }: { height: number; shown: number; row: number },
 ): number {
-  return row > 0 ? Math.floor((wanted - (height - shown * row)) / row) : shown;
+  return row > 0 ? Math.floor((wished - (height - shown * row)) / row) : shown;
 }
 
 /** Divide rows among names and changes; changes take precedence. */
-export function parted(free: number): { names: number; changes: number } {
-  const missing = Math.max(0, LEAST.names - (free - MOST_CHANGES));
-  const changes = Math.max(LEAST.changes, MOST_CHANGES - missing);
-  return { names: within(free - changes), changes };
+export function splitRows(freeRows: number): { names: number; changes: number } {
+  const missing = Math.max(0, MIN_ROWS.names - (freeRows - MAX_CHANGES));
+  const changes = Math.max(MIN_ROWS.changes, MAX_CHANGES - missing);
+  return { names: clampNameRows(freeRows - changes), changes };
 }
 
-function within(names: number): number {
-  return Math.min(MOST_NAMES, Math.max(LEAST.names, names));
+function clampNameRows(names: number): number {
+  return Math.min(MAX_NAMES, Math.max(MIN_ROWS.names, names));
 }
 
 /** Height of an element's content, even if the element is stretched. */
-function heightOf(el: HTMLElement): number {
+function contentHeight(el: HTMLElement): number {
   const { top } = el.getBoundingClientRect();
   const { paddingBottom } = getComputedStyle(el);
   const ends = Array.from(el.children, (child) => child.getBoundingClientRect().bottom);
@@ -329,8 +337,8 @@ function heightOf(el: HTMLElement): number {
 }
 
 /** Height of a table, its number of rows, and the height of one. */
-function measured({ el }: { el: HTMLElement }): { height: number; shown: number; row: number } {
+function measureTable({ el }: { el: HTMLElement }): { height: number; shown: number; row: number } {
   const rows = el.querySelectorAll<HTMLElement>(".hta-name-row");
   const row = rows[0]?.getBoundingClientRect().height ?? 0;
-  return { height: heightOf(el), shown: rows.length, row };
+  return { height: contentHeight(el), shown: rows.length, row };
 }

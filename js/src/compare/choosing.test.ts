@@ -2,9 +2,9 @@
 
 import { expect, test, vi } from "vitest";
 import { contextOf, frame, FrameSource, slots, strip } from "../../test/two_runs";
-import type { Frame } from "../protocol/source";
-import { Charts } from "./charts";
-import type { Link } from "./link";
+import type { PanelFrame } from "../protocol/source";
+import { DiffCharts } from "./charts";
+import type { TimelineLink } from "./link";
 import { Headline } from "./pane";
 
 const sums = frame(
@@ -26,13 +26,13 @@ const names = frame({
 function shown() {
   const turns: (() => void)[] = [];
   const steps = frame({ before_ns: [100, 200], after_ns: [150, 120], diff_ns: [50, -80] });
-  const all: Record<string, Frame> = { slots, names, steps };
+  const all: Record<string, PanelFrame> = { slots, names, steps };
   const ctx = contextOf({}, new FrameSource((name) => all[name.split(":")[0]!] ?? sums));
   const link = {
     showStep: (_row: unknown, turn: () => void) => turns.push(turn),
     markNames: (_names: unknown, turn: () => void) => turns.push(turn),
   };
-  const charts = new Charts(ctx, new Headline(ctx), link as unknown as Link);
+  const charts = new DiffCharts(ctx, new Headline(ctx), link as unknown as TimelineLink);
   charts.strip.width.value = 900;
   charts.strip.show(strip);
   charts.names.show(names);

@@ -5,18 +5,18 @@ import { describe, expect, test, vi } from "vitest";
 import { plain } from "../../test/plain";
 import { contextOf, frame, slots, strip as runs } from "../../test/two_runs";
 import { PairSource } from "../engine/pairs";
-import type { Frame } from "../protocol/source";
-import { type Line, partnerView, piecesOf, toCommon, toOwn } from "./align";
-import { countWords, deltaColour, shortLabels, turned } from "./frames";
+import type { PanelFrame } from "../protocol/source";
+import { type Alignment, partnerView, alignedSegments, toCommon, toOwnTime } from "./align";
+import { countsText, deltaColour, shortLabels, swapSides } from "./frames";
 import { THEMES } from "../ui/theme";
-import { pairWords } from "./lines";
+import { pairText } from "./lines";
 import { placeTiles } from "./operator_tree";
-import { Findings, headParts, silence } from "./pane";
-import { bandPoints, lanesOf, medianSlot, placeSlots, Strip, withLengths } from "./steps";
-import { Names } from "./tables";
+import { Findings, headlineParts, noFindingTexts } from "./pane";
+import { bandPoints, stripLanes, medianSlot, placeSlots, Strip, withLengths } from "./steps";
+import { NamesTable } from "./tables";
 import { partBars, waterfallBars } from "./waterfall";
 
-const segments = frame({
+const segmentFrame = frame({
   side: ["before", "before", "after", "after"],
   own_start_ns: [100, 200, 1000, 1150],
   own_end_ns: [200, 400, 1150, 1270],
@@ -40,9 +40,9 @@ describe("slots", () => {
   });
 
   test("lanes are of the kinds that there are, in the words of the format", () => {
-    const lanes = lanesOf(frame({ lane: [1, 1] }), { communication: "MPI" });
+    const lanes = stripLanes(frame({ lane: [1, 1] }), { communication: "MPI" });
     expect(lanes).toMatchObject([{ name: "MPI", kind: "communication", place: 1, height: 58 }]);
-    expect(lanesOf(frame({ lane: [] }), {}).map(({ name }) => name)).toHaveLength(3);
+    expect(stripLanes(frame({ lane: [] }), {}).map(({ name }) => name)).toHaveLength(3);
   });
 
   test("bands lie between the end before and the end after", () => {
@@ -59,15 +59,15 @@ describe("slots", () => {
 });
 
 describe("the way from one run to the other", () => {
-  const pieces = piecesOf(segments);
-  const line: Line = { base: "steps", pieces, ranges: [[0, 500], [900, 1300]] }; // prettier-ignore
+  const segments = alignedSegments(segmentFrame);
+  const line: Alignment = { base: "steps", segments, ranges: [[0, 500], [900, 1300]] }; // prettier-ignore
 
   test("goes there and back, and stops at a gap", () => {
-    expect(toCommon(pieces[0], 150)).toBe(150);
-    expect(toCommon(pieces[0], 210)).toBe(260);
-    expect(toOwn(pieces[0], 260)).toBe(210);
-    expect(toOwn(pieces[0], 240)).toBe(200);
-    expect(toOwn(pieces[1], 240)).toBe(1140);
+    expect(toCommon(segments[0], 150)).toBe(150);
+    expect(toCommon(segments[0], 210)).toBe(260);
+    expect(toOwnTime(segments[0], 260)).toBe(210);
+    expect(toOwnTime(segments[0], 240)).toBe(200);
+    expect(toOwnTime(segments[1], 240)).toBe(1140);
   });
 
   test("a window within a step is as long there, and moved as its step", () => {
@@ -78,7 +78,7 @@ describe("the way from one run to the other", () => {
 
   test("the whole run goes to the whole run; absolute times stay", () => {
     expect(partnerView(line, 0, [0, 500])).toEqual([900, 1300]);
-    const same = piecesOf(
+    const same = alignedSegments(
       frame({
         side: ["before", "after"],
         own_start_ns: [100, 1000],
@@ -87,16 +87,16 @@ describe("the way from one run to the other", () => {
         common_end_ns: [400, 1270],
       }),
     );
-    expect(partnerView({ ...line, base: "absolute", pieces: same }, 0, [5, 9])).toEqual([5, 9]);
+    expect(partnerView({ ...line, base: "absolute", segments: same }, 0, [5, 9])).toEqual([5, 9]);
     // All of the shorter run with all of the longer one; also the other way round.
-    const absolute: Line = { base: "absolute", pieces: same, ranges: [[0, 479], [0, 770]] }; // prettier-ignore
+    const absolute: Alignment = { base: "absolute", segments: same, ranges: [[0, 479], [0, 770]] }; // prettier-ignore
     expect(partnerView(absolute, 0, [0, 479])).toEqual([0, 770]);
     expect(partnerView(absolute, 1, [0, 770])).toEqual([0, 770]);
     expect(partnerView(absolute, 0, [0, 400])).toEqual([0, 400]);
   });
 
   test("a selected pair starts in line", () => {
-    const anchored: Line = { ...line, anchor: [120, 1100] };
+    const anchored: Alignment = { ...line, anchor: [120, 1100] };
     expect(partnerView(anchored, 0, [110, 150])).toEqual([1090, 1130]);
     expect(partnerView(anchored, 1, [1090, 1130])).toEqual([110, 150]);
   });
@@ -129,12 +129,12 @@ describe("the waterfall", () => {
 });
 
 test("turned round, before is after and slower is faster; twice is as it was", () => {
-  const other = turned(slots);
+  const other = swapSides(slots);
   expect(other.columns.before_start_ns).toEqual([1000, 1150]);
   expect(other.columns.delta_ns).toEqual([-50, 80]);
-  expect(turned(other)).toEqual(slots);
+  expect(swapSides(other)).toEqual(slots);
   const names = frame({ change: ["added", "slower", "same"], diff_ns: [1, 2, 0] });
-  expect(turned(names).columns).toEqual({
+  expect(swapSides(names).columns).toEqual({
     change: ["removed", "faster", "same"],
     diff_ns: [-1, -2, 0],
   });
@@ -156,7 +156,7 @@ test("the tree: children within their parent, the largest first, too small ones 
 
 test("words and colours of differences", () => {
   const counts = [[18, 4645], [0, 218], [6, 0], [3, 3]] as const; // prettier-ignore
-  const words = counts.map(([before, after]) => plain(countWords(before, after)));
+  const words = counts.map(([before, after]) => plain(countsText(before, after)));
   expect(words).toEqual(["18 → 4 645", "new 218", "gone 6", "3"]);
   const { delta } = THEMES.light;
   const colours = [0.019, Infinity, -0.5].map((share) => deltaColour(share, "light"));
@@ -173,7 +173,7 @@ test.each([
   ],
   ["aten::contiguous is new: 1 a step.", "", ""],
 ])("%s has its change set apart", (text, ...parts) => {
-  expect(headParts(text.replace(" %", "\u202f%")).slice(1).map(plain)).toEqual(parts);
+  expect(headlineParts(text.replace(" %", "\u202f%")).slice(1).map(plain)).toEqual(parts);
 });
 
 test.each([
@@ -187,12 +187,12 @@ test.each([
 test("a pair has both durations; an event without a partner has the reason", () => {
   const about = { rank: 0, table: "events", id: 1, lane: 2, name: "k", short: "k" } as const;
   const event = (dur: number) => ({ ...about, kind: "compute", start: 0, dur }) as const;
-  const { name, words, delta } = pairWords({
+  const { name, words, delta } = pairText({
     events: [event(100), event(150)],
     status: "changed",
   });
   expect([name, ...[words, delta].map(plain)]).toEqual(["k", "100 ns → 150 ns", "+50 ns +50 %"]);
-  expect(pairWords({ events: [null, event(5)], status: "added" }).words).toContain(
+  expect(pairText({ events: [null, event(5)], status: "added" }).words).toContain(
     "after only: added",
   );
 });
@@ -210,14 +210,14 @@ describe("names", () => {
     change: ["changed", "added", "removed"],
     replaced_by: ["", "", ""],
     members: [["b"], [hostile], ["a".repeat(500)]],
-  } as unknown as Frame["columns"]);
+  } as unknown as PanelFrame["columns"]);
 
   function shown(chosen: string | null = null) {
     const told: (string[] | null)[] = [];
     const el = document.createElement("div");
     document.body.append(el);
     const choose = (_: string | null, members: string[] | null): unknown => told.push(members);
-    render(h(Names, { frame: names, theme: "light", room: 10, chosen, choose }), el);
+    render(h(NamesTable, { frame: names, theme: "light", maxRows: 10, chosen, choose }), el);
     const rows = (): HTMLElement[] => [...el.querySelectorAll<HTMLElement>(".hta-name-row")];
     const order = (): (string | undefined)[] => rows().map((row) => row.dataset.name?.slice(0, 4));
     return { el, told, rows, order };
@@ -259,7 +259,7 @@ describe("a saved page that holds some of many steps", () => {
   test("unpacks the frames of a step once, with the full names behind the short ones", async () => {
     // As JSON brings it.
     const members: unknown = [["gemm<1>", "gemm<2>"], ["copy"]];
-    const columns = { name: ["gemm", "copy"], members } as Frame["columns"];
+    const columns = { name: ["gemm", "copy"], members } as PanelFrame["columns"];
     const whole = frame(columns);
     const read: string[] = [];
     const source = new PairSource(
@@ -299,15 +299,17 @@ describe("a saved page that holds some of many steps", () => {
 });
 
 test("without findings, the difference that may be chance is not hidden", () => {
-  expect(silence([1000, 1005])).toEqual(["Nothing changed beyond the noise.", ""]);
-  expect(silence([1_000_000, 1_200_000])[1]).toMatch(/^After takes longer: .*20\s%; that may/u);
-  expect(silence([0, 0])[0]).toMatch(/^Nothing to compare/u);
+  expect(noFindingTexts([1000, 1005])).toEqual(["Nothing changed beyond the noise.", ""]);
+  expect(noFindingTexts([1_000_000, 1_200_000])[1]).toMatch(
+    /^After takes longer: .*20\s%; that may/u,
+  );
+  expect(noFindingTexts([0, 0])[0]).toMatch(/^Nothing to compare/u);
 });
 
 test("what the runs ran on differently is the second line", () => {
-  const told = (rows: [string, string][]): Frame =>
+  const told = (rows: [string, string][]): PanelFrame =>
     frame({ kind: rows.map(([kind]) => kind), text: rows.map(([, words]) => words) });
-  const lines = (frame: Frame, totals: [number, number] | null = null): unknown[] => {
+  const lines = (frame: PanelFrame, totals: [number, number] | null = null): unknown[] => {
     const look = { frame, totals, whose: "", conditions: "GPUs: A → B." };
     const el = document.createElement("div");
     render(h(Findings, look), el);

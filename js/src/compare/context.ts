@@ -2,19 +2,19 @@
 
 import { type ReadonlySignal, signal } from "@preact/signals";
 import type { LiveSource } from "../connection/answering";
-import { type Model, traitOf } from "../connection/store";
-import { asError, type Frame, isAbort, type Scene, type Source } from "../protocol/source";
+import { type Model, traitSignal } from "../connection/store";
+import { asError, type PanelFrame, isAbort, type Scene, type Source } from "../protocol/source";
 import type { ThemeName } from "../protocol/source";
 import { Emitter } from "../timeline/context";
-import type { Base } from "./align";
-import { type About, type Both, Frames, sideOf, turned } from "./frames";
+import type { AlignmentBase } from "./align";
+import { type DiffFacts, type BySide, FrameCache, sideSource, swapSides } from "./frames";
 
 export type Colour = "change" | "kind" | "name";
-export type Arrange = "stacked" | "beside";
+export type Arrangement = "stacked" | "beside";
 
 export interface DiffOptions {
-  scenes: Both<Scene>;
-  states: Both<Model>;
+  scenes: BySide<Scene>;
+  states: BySide<Model>;
   source: Source;
   /** The widget's own traits. */
   model: Model;
@@ -24,7 +24,7 @@ export interface DiffOptions {
 }
 
 /** What is chosen in the panels. */
-export interface Choice {
+export interface DiffChoice {
   step: number | null;
   /** The row of changes or the name whose events are marked. */
   change: number | null;
@@ -34,46 +34,46 @@ export interface Choice {
   top: number;
 }
 
-export const NO_CHOICE: Choice = { step: null, change: null, name: null, node: -1, top: -1 };
+export const NO_CHOICE: DiffChoice = { step: null, change: null, name: null, node: -1, top: -1 };
 
-export class Context {
-  readonly about: About;
-  readonly frames: Frames;
+export class DiffContext {
+  readonly about: DiffFacts;
+  readonly frames: FrameCache;
   /** Before and after, as the sources of their timelines. */
-  readonly sources: Both<Source>;
+  readonly sources: BySide<Source>;
   readonly swapped: ReadonlySignal<boolean>;
   readonly coupled: ReadonlySignal<boolean>;
-  readonly base: ReadonlySignal<Base>;
+  readonly base: ReadonlySignal<AlignmentBase>;
   /** The pair of ranks for figures and timelines; null for all. */
   readonly pair: ReadonlySignal<number | null>;
   readonly colour: ReadonlySignal<Colour>;
-  readonly arrange: ReadonlySignal<Arrange>;
+  readonly arrange: ReadonlySignal<Arrangement>;
   readonly theme = signal<ThemeName>("light");
   /** Text of the status line; null for its hint. */
-  readonly said = signal<string | null>(null);
+  readonly statusText = signal<string | null>(null);
   readonly choice = signal(NO_CHOICE);
   /** The pair of ranks whose tree is shown; null for all. */
   treeOf: number | null = null;
   /** Emitted to repeat failed requests. */
-  readonly again = new Emitter();
+  readonly reloadRequested = new Emitter();
 
   constructor(readonly options: DiffOptions) {
-    const { model, source, signal: ended } = options;
+    const { model, source, signal: abortSignal } = options;
     const trait = <T>(name: string, read: (value: unknown) => T): ReadonlySignal<T> =>
-      traitOf(model, name, read, ended);
-    this.about = model.get("_about") as About;
-    this.frames = new Frames(source, ended);
-    this.sources = [sideOf(source, 0), sideOf(source, 1)];
+      traitSignal(model, name, read, abortSignal);
+    this.about = model.get("_about") as DiffFacts;
+    this.frames = new FrameCache(source, abortSignal);
+    this.sources = [sideSource(source, 0), sideSource(source, 1)];
     this.swapped = trait("swapped", (on) => on === true);
     this.coupled = trait("coupled", (on) => on === true);
-    this.base = trait("align", (base) => (base ?? "steps") as Base);
+    this.base = trait("align", (base) => (base ?? "steps") as AlignmentBase);
     this.pair = trait("pair", (at) => (typeof at === "number" ? at : null));
     this.colour = trait("color", (by) => (by ?? "change") as Colour);
-    this.arrange = trait("arrange", (by) => (by ?? "stacked") as Arrange);
+    this.arrange = trait("arrange", (by) => (by ?? "stacked") as Arrangement);
   }
 
   /** Write one of the widget's own traits. */
-  keep(name: string, value: unknown): void {
+  saveTrait(name: string, value: unknown): void {
     const { model } = this.options;
     model.set(name, value);
     model.save_changes();
@@ -82,11 +82,11 @@ export class Context {
   /** Show an error in the status line. */
   fail(error: unknown): void {
     if (isAbort(error) || this.options.signal.aborted) return;
-    this.said.value = asError(error).message;
+    this.statusText.value = asError(error).message;
   }
 
   /** Before and after in the order of display. */
-  inOrder<T>([before, after]: Both<T>): [T, T] {
+  inOrder<T>([before, after]: BySide<T>): [T, T] {
     return this.swapped.value ? [after, before] : [before, after];
   }
 
@@ -96,8 +96,8 @@ export class Context {
   }
 
   /** A frame with its sides in the order of display. */
-  async framed(name: string): Promise<Frame> {
+  async loadFrame(name: string): Promise<PanelFrame> {
     const frame = await this.frames.get(name);
-    return this.swapped.value ? turned(frame) : frame;
+    return this.swapped.value ? swapSides(frame) : frame;
   }
 }

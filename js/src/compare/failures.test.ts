@@ -3,9 +3,9 @@
 import { h, render } from "preact";
 import { expect, test, vi } from "vitest";
 import { contextOf, frame, FrameSource } from "../../test/two_runs";
-import { Charts } from "./charts";
-import type { About } from "./frames";
-import type { Link } from "./link";
+import { DiffCharts } from "./charts";
+import type { DiffFacts } from "./frames";
+import type { TimelineLink } from "./link";
 import { Headline } from "./pane";
 import { ColourLegend } from "./toolbar";
 
@@ -19,7 +19,7 @@ const kinds = frame(
 /** The headline without findings. */
 const TOLD = "Nothing changed beyond the noise.";
 
-async function mounted(broken: string[] = [], about: Partial<About> = {}) {
+async function mounted(broken: string[] = [], about: Partial<DiffFacts> = {}) {
   const lacks = new Set(broken);
   const kernel = new FrameSource((name) => {
     if (lacks.has(name)) return undefined;
@@ -27,9 +27,9 @@ async function mounted(broken: string[] = [], about: Partial<About> = {}) {
   });
   const ctx = contextOf({ steps: 1, ...about }, kernel);
   const part = new Headline(ctx);
-  const charts = new Charts(ctx, part, {} as Link);
+  const charts = new DiffCharts(ctx, part, {} as TimelineLink);
   const load = vi.fn(() => charts.load());
-  ctx.again.on(() => void load());
+  ctx.reloadRequested.on(() => void load());
   const { el: headline } = part;
   charts.strip.width.value = 800;
   const textOf = (name: "strip" | "waterfall" | "changes" | "names" | "icicle"): string =>
@@ -104,7 +104,7 @@ test("the legend does not wait for calls that could not be matched", () => {
 test("titles state the ranks of matched calls, if one side has more ranks", async () => {
   const same = await mounted();
   expect(same.textOf("changes")).not.toContain("ranks");
-  const rank_pairs: About["rank_pairs"] = [
+  const rank_pairs: DiffFacts["rank_pairs"] = [
     [0, 0],
     [1, 1],
   ];

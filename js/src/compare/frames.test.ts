@@ -3,39 +3,39 @@
 import { expect, test } from "vitest";
 import { FrameSource, frame } from "../../test/two_runs";
 import { PairSource } from "../engine/pairs";
-import type { Frame } from "../protocol/source";
-import { Frames } from "./frames";
+import type { PanelFrame } from "../protocol/source";
+import { FrameCache } from "./frames";
 
 const one = frame({ name: ["a"] });
 const two = frame({ name: ["a", "b"] });
 
-function shown(several: Record<string, Frame> | null, single: Record<string, Frame>) {
+function shown(several: Record<string, PanelFrame> | null, single: Record<string, PanelFrame>) {
   const source = new FrameSource((name) => single[name], several);
-  return { source, frames: new Frames(source, new AbortController().signal) };
+  return { source, frames: new FrameCache(source, new AbortController().signal) };
 }
 
 test("several come in one answer, known frames are not requested again", async () => {
   const { source, frames } = shown({ steps: one, names: two }, { icicle: one });
   await frames.get("icicle");
-  frames.askFor(["steps", "icicle", "names"]);
+  frames.fetchFrames(["steps", "icicle", "names"]);
   expect(await Promise.all([frames.get("steps"), frames.get("names")])).toEqual([one, two]);
   expect(source.asked).toEqual(["frame icicle", "frames steps names"]);
 });
 
 test("a frame that the answer lacks is requested by itself, and has the reason", async () => {
   const { source, frames } = shown({ steps: one }, { names: two });
-  frames.askFor(["steps", "names", "icicle"]);
+  frames.fetchFrames(["steps", "names", "icicle"]);
   expect(await frames.get("names")).toEqual(two);
   await expect(frames.get("icicle")).rejects.toThrow("no icicle");
   expect(source.asked).toEqual(["frames steps names icicle", "frame names", "frame icicle"]);
-  // The request is repeated, because the frame may be available by then.
+  // Ask again: the frame may have become available.
   await expect(frames.get("icicle")).rejects.toThrow("no icicle");
   expect(source.asked).toHaveLength(4);
 });
 
 test("if several cannot be requested together, each is", async () => {
   const { frames } = shown(null, { steps: one });
-  frames.askFor(["steps"]);
+  frames.fetchFrames(["steps"]);
   expect(await frames.get("steps")).toEqual(one);
 });
 

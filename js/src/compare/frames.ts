@@ -1,22 +1,22 @@
 /** Frames of a comparison: requests, cache, swapping of sides, and texts of differences. */
 
-import type { Frame, PanelFrame, Source, ThemeName } from "../protocol/source";
+import type { PanelFrame, Source, ThemeName } from "../protocol/source";
 import { formatCount, formatDurationDelta, formatShareDelta } from "../ui/formats";
 import { THEMES } from "../ui/theme";
 
-export type Row = Record<string, unknown>;
+export type FrameRow = Record<string, unknown>;
 export type Side = 0 | 1;
 /** A value of each side: before and after, or above and below. */
-export type Both<T> = readonly [T, T];
+export type BySide<T> = readonly [T, T];
 
 export const SIDES = [0, 1] as const;
 
-export function other(side: Side): Side {
+export function otherSide(side: Side): Side {
   return side === 0 ? 1 : 0;
 }
 
-/** Facts on the comparison that are known before any frame. */
-export interface About {
+/** Facts about the comparison that are available before any frame is loaded. */
+export interface DiffFacts {
   labels: [string, string];
   facts: string;
   cautions: { kind: string; text: string }[];
@@ -41,19 +41,19 @@ export interface About {
   held_pairs?: number[];
 }
 
-export function rowsOf(frame: Frame): Row[] {
+export function rowsOf(frame: PanelFrame): FrameRow[] {
   const names = Object.keys(frame.columns);
   return Array.from({ length: frame.rows }, (_, row) =>
     Object.fromEntries(names.map((name) => [name, frame.columns[name]?.[row]])),
   );
 }
 
-export function number(row: Row, name: string): number {
+export function numberAt(row: FrameRow, name: string): number {
   const value = row[name];
   return typeof value === "number" ? value : 0;
 }
 
-export function text(row: Row, name: string): string {
+export function textAt(row: FrameRow, name: string): string {
   const value = row[name];
   return typeof value === "string" ? value : "";
 }
@@ -67,12 +67,12 @@ export const OPPOSITE: Readonly<Record<string, string>> = {
 };
 
 /** The frame of the swapped comparison. */
-export function turned(frame: Frame): Frame {
-  const turn = (name: string): string =>
+export function swapSides(frame: PanelFrame): PanelFrame {
+  const swappedName = (name: string): string =>
     name.replace(/^(before|after)_/, (_, side) => (side === "before" ? "after_" : "before_"));
   const columns: Record<string, PanelFrame["columns"][string]> = {};
   for (const [name, values] of Object.entries(frame.columns)) {
-    if (turn(name) !== name) columns[turn(name)] = values;
+    if (swappedName(name) !== name) columns[swappedName(name)] = values;
     else if (/(^|_)(diff|delta)(_|$)/.test(name)) {
       columns[name] = values.map((one) => (typeof one === "number" ? 0 - one : one));
     } else if (name === "change" || name === "status") {
@@ -81,51 +81,51 @@ export function turned(frame: Frame): Frame {
       columns[name] = values.map((one) => (one === 0 ? 1 : one === 1 ? 0 : one));
     } else columns[name] = values;
   }
-  const attrs = Object.entries(frame.attrs).map(([name, value]) => [turn(name), value]);
-  return { rows: frame.rows, columns, attrs: Object.fromEntries(attrs) as Frame["attrs"] };
+  const attrs = Object.entries(frame.attrs).map(([name, value]) => [swappedName(name), value]);
+  return { rows: frame.rows, columns, attrs: Object.fromEntries(attrs) as PanelFrame["attrs"] };
 }
 
-export class Frames {
-  private readonly kept = new Map<string, Promise<Frame>>();
+export class FrameCache {
+  private readonly cached = new Map<string, Promise<PanelFrame>>();
 
   constructor(
     private readonly source: Source,
     private readonly signal: AbortSignal,
   ) {}
 
-  get(name: string): Promise<Frame> {
-    return this.kept.get(name) ?? this.keep(name, this.alone(name));
+  get(name: string): Promise<PanelFrame> {
+    return this.cached.get(name) ?? this.put(name, this.fetchAlone(name));
   }
 
   /** Send requests in advance, so that the kernel does not idle between replies. */
-  askAhead(names: readonly string[]): void {
+  prefetch(names: readonly string[]): void {
     for (const name of names) void this.get(name).catch(() => undefined);
   }
 
   /** Request several frames at once; one that the reply lacks is requested separately. */
-  askFor(names: readonly string[]): void {
-    const unknown = names.filter((name) => !this.kept.has(name));
-    const asked = this.source
+  fetchFrames(names: readonly string[]): void {
+    const unknown = names.filter((name) => !this.cached.has(name));
+    const requested = this.source
       .ask("frames", { names: unknown }, this.signal)
       .then(({ reply }) => reply.frames)
-      .catch((): Record<string, Frame> => ({}));
+      .catch((): Record<string, PanelFrame> => ({}));
     for (const name of unknown) {
-      void this.keep(
+      void this.put(
         name,
-        asked.then((frames) => frames[name] ?? this.alone(name)),
+        requested.then((frames) => frames[name] ?? this.fetchAlone(name)),
       );
     }
   }
 
-  private async alone(name: string): Promise<Frame> {
+  private async fetchAlone(name: string): Promise<PanelFrame> {
     const { reply } = await this.source.ask("frame", { name }, this.signal);
     return reply;
   }
 
-  private keep(name: string, frame: Promise<Frame>): Promise<Frame> {
-    this.kept.set(name, frame);
+  private put(name: string, frame: Promise<PanelFrame>): Promise<PanelFrame> {
+    this.cached.set(name, frame);
     // A failed request may be repeated.
-    frame.catch(() => this.kept.delete(name));
+    frame.catch(() => this.cached.delete(name));
     return frame;
   }
 }
@@ -141,7 +141,7 @@ export function shortLabels([one, two]: readonly [string, string]): [string, str
 }
 
 /** One side of a comparison as the source of a timeline. */
-export function sideOf(source: Source, side: Side): Source {
+export function sideSource(source: Source, side: Side): Source {
   return {
     get status() {
       return source.status;
@@ -153,12 +153,12 @@ export function sideOf(source: Source, side: Side): Source {
 // Differences as colours and words: green is faster, magenta slower, grey the same.
 
 /** Smaller changes are drawn as unchanged. */
-const SAME_SHARE = 0.02;
+const EQUAL_SHARE = 0.02;
 
 /** The colour of a change as a share of before. */
 export function deltaColour(share: number, theme: ThemeName): string {
   const size = Math.abs(share);
-  const step = size <= SAME_SHARE ? 0 : size < 0.4 ? 1 : size < 0.85 ? 2 : 3;
+  const step = size <= EQUAL_SHARE ? 0 : size < 0.4 ? 1 : size < 0.85 ? 2 : 3;
   return THEMES[theme].delta[share > 0 ? 3 + step : 3 - step]!;
 }
 
@@ -168,23 +168,23 @@ export function barColour(diff: number, theme: ThemeName): string {
 }
 
 /** `+60 %`; "" if before is 0. */
-export function shareWords(diff: number, before: number): string {
+export function shareText(diff: number, before: number): string {
   return before > 0 ? formatShareDelta(diff / before) : "";
 }
 
-export function deltaWords(diff: number): string {
+export function deltaText(diff: number): string {
   return formatDurationDelta(Math.round(diff));
 }
 
-function times(count: number): string {
+function timesText(count: number): string {
   return Number.isInteger(count) || Math.abs(count) >= 100
     ? formatCount(count)
     : count.toFixed(1).replace(/\.0$/, "");
 }
 
 /** `18 → 4 645`, `new 218`, `gone 6`, or the one number. */
-export function countWords(before: number, after: number): string {
-  if (before === 0 && after > 0) return `new ${times(after)}`;
-  if (after === 0 && before > 0) return `gone ${times(before)}`;
-  return before === after ? times(before) : `${times(before)} → ${times(after)}`;
+export function countsText(before: number, after: number): string {
+  if (before === 0 && after > 0) return `new ${timesText(after)}`;
+  if (after === 0 && before > 0) return `gone ${timesText(before)}`;
+  return before === after ? timesText(before) : `${timesText(before)} → ${timesText(after)}`;
 }

@@ -1,10 +1,10 @@
 /** One history for two timelines: the order of their entries. Each keeps its own values. */
 
 import { signal } from "@preact/signals";
-import { type History, same } from "../connection/store";
+import { type History, isSameJson } from "../connection/store";
 import type { Side } from "./frames";
 
-interface Entry {
+interface HistoryEntry {
   sides: readonly Side[];
   /** When a side was added, ms; -Infinity if no other side may join. */
   at: number;
@@ -13,17 +13,17 @@ interface Entry {
 }
 
 /** Changes of both sides within this time are one entry. */
-const TOGETHER_MS = 50;
+const MERGE_WITHIN_MS = 50;
 
 /**
  * The histories of the sides record all changes, from this page and from Python; this one keeps
  * their order. `hta_widgets/widgets/trace_diff.py` does the same.
  */
 export class PairHistory {
-  private readonly past = signal<readonly Entry[]>([]);
-  private readonly future = signal<readonly Entry[]>([]);
-  private walking = false;
-  private acting: Side[] | null = null;
+  private readonly past = signal<readonly HistoryEntry[]>([]);
+  private readonly future = signal<readonly HistoryEntry[]>([]);
+  private isWalking = false;
+  private sidesOfAct: Side[] | null = null;
 
   /**
    * `walk` undoes or redoes on one side; false if there is nothing. `both` runs the walk of an
@@ -47,41 +47,42 @@ export class PairHistory {
    * Record all changes by `act`, on either side, as one entry. `turn` belongs to the entry: it is
    * called at each undo and redo.
    */
-  one(act: () => void, turn: () => void): void {
+  recordAct(act: () => void, turn: () => void): void {
     const sides: Side[] = [];
-    this.acting = sides;
+    this.sidesOfAct = sides;
     try {
       act();
     } finally {
-      this.acting = null;
+      this.sidesOfAct = null;
     }
     this.past.value = [...this.past.value, { sides, at: -Infinity, turn }];
     this.future.value = [];
   }
 
   /** Record that a side's history has changed from `before` to `after`. */
-  heard(side: Side, before: History, after: History): void {
+  recordChange(side: Side, before: History, after: History): void {
     const past = after.past.length - before.past.length;
     const future = after.future.length - before.future.length;
-    if (this.walking) return;
-    if (past < 0 && future > 0) this.turn(side, "past", "future");
+    if (this.isWalking) return;
+    if (past < 0 && future > 0) this.travelSide(side, "past", "future");
     // A new change clears the redo entries; if there were any, a redo looks the same here.
-    else if (future < 0 && past > 0 && after.future.length > 0) this.turn(side, "future", "past");
+    else if (future < 0 && past > 0 && after.future.length > 0)
+      this.travelSide(side, "future", "past");
     // A full history does not grow, but its last entry changes.
     else if (
       after.future.length === 0 &&
       after.past.length > 0 &&
-      (past > 0 || !same(after.past.at(-1), before.past.at(-1)))
+      (past > 0 || !isSameJson(after.past.at(-1), before.past.at(-1)))
     ) {
-      if (this.acting === null) {
+      if (this.sidesOfAct === null) {
         this.add(side, "past");
         this.future.value = [];
-      } else if (!this.acting.includes(side)) this.acting.push(side);
+      } else if (!this.sidesOfAct.includes(side)) this.sidesOfAct.push(side);
     }
   }
 
-  /** Go one step back or forth; false if there is none. */
-  step(way: "undo" | "redo"): boolean {
+  /** Go one step back or forward; false at the end of the history. */
+  travel(way: "undo" | "redo"): boolean {
     const [source, target] = way === "undo" ? [this.past, this.future] : [this.future, this.past];
     for (let entry = source.value.at(-1); entry !== undefined; entry = source.value.at(-1)) {
       const { sides, turn } = entry;
@@ -90,12 +91,12 @@ export class PairHistory {
       const walk = (): void => {
         done = sides.filter((side) => this.walk(side, way));
       };
-      this.walking = true;
+      this.isWalking = true;
       try {
         if (sides.length > 1) this.both(walk);
         else walk();
       } finally {
-        this.walking = false;
+        this.isWalking = false;
       }
       if (done.length === 0 && turn === undefined) continue;
       turn?.();
@@ -106,7 +107,7 @@ export class PairHistory {
   }
 
   /** Handle an undo or redo that was made elsewhere on one side. */
-  private turn(side: Side, from: "past" | "future", to: "past" | "future"): void {
+  private travelSide(side: Side, from: "past" | "future", to: "past" | "future"): void {
     const source = this[from];
     const entry = source.value.filter(({ sides }) => sides.includes(side)).at(-1);
     if (entry === undefined) return;
@@ -124,7 +125,7 @@ export class PairHistory {
     const at = this.now();
     const last = stack.value.at(-1);
     stack.value =
-      last !== undefined && at - last.at < TOGETHER_MS && !last.sides.includes(side)
+      last !== undefined && at - last.at < MERGE_WITHIN_MS && !last.sides.includes(side)
         ? [...stack.value.slice(0, -1), { ...last, sides: [...last.sides, side], at }]
         : [...stack.value, { sides: [side], at, turn }];
   }

@@ -1,19 +1,19 @@
 /** Lines between the timelines that connect matched events. */
 
 import { signal } from "@preact/signals";
-import { classLook, classOfChange } from "../facts/event_classes";
+import { classStyle, classOfChange } from "../facts/event_classes";
 import type { Brief, Ties } from "../protocol/source";
 import type { Stage } from "../stage/stage";
-import { h, mount } from "../ui/dom";
+import { h, renderInto } from "../ui/dom";
 import { formatDuration } from "../ui/formats";
-import { react } from "../ui/react";
+import { onSignal } from "../ui/react";
 import { THEMES } from "../ui/theme";
-import type { Context } from "./context";
-import { type Both, deltaWords, shareWords, type Side } from "./frames";
+import type { DiffContext } from "./context";
+import { type BySide, deltaText, shareText, type Side } from "./frames";
 
-export interface Pair {
+export interface PairedEvents {
   /** In the order of display; null without a partner. */
-  events: Both<Brief | null>;
+  events: BySide<Brief | null>;
   status: string | null;
 }
 
@@ -21,10 +21,10 @@ type Extent = Pick<Brief, "start" | "dur">;
 
 const HEIGHT = 40;
 /** Share of the longer duration up to which a line is drawn as that of an unchanged pair. */
-const SAME = 0.05;
+const SAME_SHARE = 0.05;
 
 /** Describe a pair: name, both durations, difference and status. */
-export function pairWords({ events, status }: Pair): {
+export function pairText({ events, status }: PairedEvents): {
   name: string;
   words: string;
   delta: string;
@@ -32,62 +32,66 @@ export function pairWords({ events, status }: Pair): {
   const [one, two] = events;
   const name = (two ?? one)?.short ?? "";
   if (one === null || two === null) {
-    const there = one ?? two;
+    const present = one ?? two;
     const side = one === null ? "after only" : "before only";
     if (status === null) return { name, words: "not compared: outside of the steps", delta: "" };
-    return { name, words: `${formatDuration(there?.dur ?? null)}, ${side}: ${status}`, delta: "" };
+    return {
+      name,
+      words: `${formatDuration(present?.dur ?? null)}, ${side}: ${status}`,
+      delta: "",
+    };
   }
   const diff = two.dur - one.dur;
   const known = status === "same" || status === "changed" ? "" : ` · ${status}`;
   return {
     name: one.short === two.short ? name : `${one.short} → ${two.short}`,
     words: `${formatDuration(one.dur)} → ${formatDuration(two.dur)}`,
-    delta: `${deltaWords(diff)} ${shareWords(diff, one.dur)}${known}`,
+    delta: `${deltaText(diff)} ${shareText(diff, one.dur)}${known}`,
   };
 }
 
 export class PairLines {
   readonly el = h("div", { class: "hta-diff-lines" });
-  readonly hovered = signal<Pair | null>(null);
-  readonly selected = signal<Pair | null>(null);
+  readonly hovered = signal<PairedEvents | null>(null);
+  readonly selected = signal<PairedEvents | null>(null);
   /** Pairs of device work, in the order of display. */
-  readonly ties = signal<Ties["ties"]>([]);
+  readonly pairedEvents = signal<Ties["ties"]>([]);
   /** The starts of slots on both timelines. */
-  readonly starts = signal<readonly Both<number>[]>([]);
+  readonly starts = signal<readonly BySide<number>[]>([]);
   width = 0;
   /** Whether there is no gap between the timelines, so that pairs are only described. */
-  readonly flat = signal(false);
-  private readonly on = signal(false);
+  readonly hasFlatEnds = signal(false);
+  private readonly isToggledOn = signal(false);
   private readonly canvas = h("canvas", { "aria-hidden": "true" });
   private frame = 0;
 
   /** `stageAt` gives the upper (0) or lower (1) timeline. */
   constructor(
-    private readonly ctx: Context,
+    private readonly ctx: DiffContext,
     private readonly stageAt: (place: Side) => Stage,
-    switched: () => void,
+    onToggle: () => void,
   ) {
-    const { signal: ended } = ctx.options;
+    const { signal: abortSignal } = ctx.options;
     const head = h("div", { class: "hta-diff-said" });
     this.el.append(head, this.canvas);
     const toggle = (): void => {
-      this.on.value = !this.on.value;
-      switched();
+      this.isToggledOn.value = !this.isToggledOn.value;
+      onToggle();
     };
-    mount(<Head lines={this} on={this.on} toggle={toggle} />, head, ended);
+    renderInto(<LinesHead lines={this} on={this.isToggledOn} toggle={toggle} />, head, abortSignal);
     const { theme } = ctx;
-    const { hovered, selected, ties, starts, flat, canvas } = this;
-    const drawn = [theme, hovered, selected, ties, starts];
-    react(
-      () => drawn.map(({ value }) => value),
+    const { hovered, selected, pairedEvents, starts, hasFlatEnds, canvas } = this;
+    const drawnValues = [theme, hovered, selected, pairedEvents, starts];
+    onSignal(
+      () => drawnValues.map(({ value }) => value),
       () => this.redraw(),
-      ended,
+      abortSignal,
     );
-    react(flat, (hidden) => (canvas.hidden = hidden), ended);
+    onSignal(hasFlatEnds, (hidden) => (canvas.hidden = hidden), abortSignal);
   }
 
-  get wantsTies(): boolean {
-    return this.on.value && !this.flat.value;
+  get wantsPairs(): boolean {
+    return this.isToggledOn.value && !this.hasFlatEnds.value;
   }
 
   redraw(): void {
@@ -99,12 +103,12 @@ export class PairLines {
 
   private draw(): void {
     const { canvas, width } = this;
-    if (width === 0 || this.flat.value) return;
+    if (width === 0 || this.hasFlatEnds.value) return;
     const dpr = window.devicePixelRatio || 1;
-    const [wide, high] = [Math.round(width * dpr), Math.round(HEIGHT * dpr)];
-    if (canvas.width !== wide || canvas.height !== high) {
-      canvas.width = wide;
-      canvas.height = high;
+    const [pixelWidth, pixelHeight] = [Math.round(width * dpr), Math.round(HEIGHT * dpr)];
+    if (canvas.width !== pixelWidth || canvas.height !== pixelHeight) {
+      canvas.width = pixelWidth;
+      canvas.height = pixelHeight;
       canvas.style.width = `${width}px`;
       canvas.style.height = `${HEIGHT}px`;
     }
@@ -130,7 +134,9 @@ export class PairLines {
       pen.stroke();
     }
     pen.setLineDash([]);
-    for (const [start, dur, start2, dur2] of this.on.value ? this.ties.value : []) {
+    for (const [start, dur, start2, dur2] of this.isToggledOn.value
+      ? this.pairedEvents.value
+      : []) {
       const below = { start: start2, dur: dur2 };
       this.band(pen, stages, [{ start, dur }, below], "changed", false);
     }
@@ -144,14 +150,14 @@ export class PairLines {
 
   private band(
     pen: CanvasRenderingContext2D,
-    stages: Both<Stage>,
-    [above, below]: Both<Extent>,
+    stages: BySide<Stage>,
+    [above, below]: BySide<Extent>,
     status: string,
     outlined: boolean,
   ): void {
     const theme = THEMES[this.ctx.theme.value];
-    const [a0, a1] = endsOn(stages[0], above);
-    const [b0, b1] = endsOn(stages[1], below);
+    const [a0, a1] = edgesOnStage(stages[0], above);
+    const [b0, b1] = edgesOnStage(stages[1], below);
     pen.beginPath();
     pen.moveTo(a0, 0);
     pen.lineTo(Math.max(a1, a0 + 1), 0);
@@ -161,9 +167,9 @@ export class PairLines {
     pen.closePath();
     pen.globalAlpha = outlined ? 0.9 : 0.55;
     const [long, short] = [Math.max(above.dur, below.dur), Math.min(above.dur, below.dur)];
-    const same = status === "same" || (status === "changed" && long - short <= SAME * long);
+    const same = status === "same" || (status === "changed" && long - short <= SAME_SHARE * long);
     const look = same ? "same" : classOfChange(status, above.dur, below.dur);
-    pen.fillStyle = classLook(look, theme.name).colour;
+    pen.fillStyle = classStyle(look, theme.name).colour;
     pen.fill();
     pen.globalAlpha = 1;
     if (!outlined) return;
@@ -173,14 +179,22 @@ export class PairLines {
   }
 }
 
-function endsOn(stage: Stage, { start, dur }: Extent): [number, number] {
+function edgesOnStage(stage: Stage, { start, dur }: Extent): [number, number] {
   return [stage.xOf(start), stage.xOf(start + dur)];
 }
 
 /** The switch of lines, and the pair under the pointer, or else the selected one. */
-function Head({ lines, on, toggle }: { lines: PairLines; on: { value: boolean }; toggle(): void }) {
+function LinesHead({
+  lines,
+  on,
+  toggle,
+}: {
+  lines: PairLines;
+  on: { value: boolean };
+  toggle(): void;
+}) {
   const pair = lines.hovered.value ?? lines.selected.value;
-  const words = pair === null ? null : pairWords(pair);
+  const text = pair === null ? null : pairText(pair);
   return (
     <>
       <button
@@ -188,19 +202,19 @@ function Head({ lines, on, toggle }: { lines: PairLines; on: { value: boolean };
         class={`hta-button hta-diff-ties${on.value ? " hta-on" : ""}`}
         aria-pressed={on.value}
         title="Draw lines between device work and its partner"
-        hidden={lines.flat.value}
+        hidden={lines.hasFlatEnds.value}
         onClick={toggle}
       >
         Lines
       </button>
       <span class="hta-diff-pair" aria-live="polite">
-        {words === null ? (
+        {text === null ? (
           <span class="hta-note">Point at an event to see its partner.</span>
         ) : (
           <>
-            <b>{words.name}</b>
-            {` ${words.words} `}
-            <b>{words.delta}</b>
+            <b>{text.name}</b>
+            {` ${text.words} `}
+            <b>{text.delta}</b>
           </>
         )}
       </span>

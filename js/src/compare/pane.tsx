@@ -3,66 +3,66 @@
 import { batch, signal } from "@preact/signals";
 import { type ComponentChildren, render } from "preact";
 import { median } from "../expressions/numbers";
-import { asError, type Frame, isAbort } from "../protocol/source";
-import { Failure } from "../ui/controls";
+import { asError, type PanelFrame, isAbort } from "../protocol/source";
+import { FailureNote } from "../ui/controls";
 import { h } from "../ui/dom";
 import { formatDuration, plural } from "../ui/formats";
-import type { Context } from "./context";
-import { type Both, rowsOf, shareWords, text } from "./frames";
+import type { DiffContext } from "./context";
+import { type BySide, rowsOf, shareText, textAt } from "./frames";
 
 /** A part of the page: its content or its error; drawn again when a signal changes. */
-export abstract class Part<Shown> {
+export abstract class DiffPanel<Shown> {
   readonly el: HTMLElement;
   readonly shown = signal<Shown | null>(null);
   /** Width for layouts that depend on it, px. */
   readonly width = signal(0);
   /** Drawn in place of the content, such as an error. */
-  protected readonly instead = signal<ComponentChildren>(null);
-  private asked = 0;
+  protected readonly replacement = signal<ComponentChildren>(null);
+  private requestCount = 0;
 
   /** `title` says what could not be drawn. */
   protected constructor(
-    protected readonly ctx: Context,
+    protected readonly ctx: DiffContext,
     private readonly title: string,
-    look: { tag?: "section" | "header"; class: string; "aria-label"?: string },
+    elementOptions: { tag?: "section" | "header"; class: string; "aria-label"?: string },
   ) {
-    const { tag = "section", ...attributes } = look;
+    const { tag = "section", ...attributes } = elementOptions;
     this.el = h(tag, attributes);
     const Drawn = () => {
       const { value } = this.shown;
-      return <>{this.instead.value ?? (value !== null && this.draw(value))}</>;
+      return <>{this.replacement.value ?? (value !== null && this.draw(value))}</>;
     };
     // Render later: subclasses have not set their fields yet.
     queueMicrotask(() => render(<Drawn />, this.el));
   }
 
-  /** Show what `ask` loads, or the error; false if a newer request has replaced this one. */
-  async load(ask: () => Promise<Shown | null>): Promise<boolean> {
-    const asked = (this.asked += 1);
+  /** Show what `request` loads, or the error; false if a newer request has replaced this one. */
+  async load(request: () => Promise<Shown | null>): Promise<boolean> {
+    const requested = (this.requestCount += 1);
     try {
-      const shown = await ask();
-      if (asked === this.asked && shown !== null) this.show(shown);
+      const shown = await request();
+      if (requested === this.requestCount && shown !== null) this.show(shown);
     } catch (error) {
       if (isAbort(error)) throw error;
-      if (asked === this.asked) this.fail(asError(error));
+      if (requested === this.requestCount) this.fail(asError(error));
     }
-    return asked === this.asked;
+    return requested === this.requestCount;
   }
 
   show(shown: Shown): void {
     batch(() => {
       this.shown.value = shown;
-      this.instead.value = null;
+      this.replacement.value = null;
     });
   }
 
   private fail(error: Error): void {
-    const again = (): void => {
-      this.instead.value = <p class="hta-note">Asking again…</p>;
-      this.ctx.again.emit();
+    const retry = (): void => {
+      this.replacement.value = <p class="hta-note">Asking again…</p>;
+      this.ctx.reloadRequested.emit();
     };
     const title = `${this.title} could not be drawn`;
-    this.instead.value = <Failure title={title} error={error} retry={again} />;
+    this.replacement.value = <FailureNote title={title} error={error} retry={retry} />;
   }
 
   protected abstract draw(shown: Shown): ComponentChildren;
@@ -70,35 +70,35 @@ export abstract class Part<Shown> {
 
 // The headline: the findings as text.
 
-/** Number of sentences after the first; the others unfold. */
+/** Number of sentences after the first; the rest are behind a disclosure. */
 const SENTENCES = 4;
 /** The smallest difference that is reported, as a share of the time. */
-export const WORTH_TELLING = 0.01;
+export const MIN_TOLD_SHARE = 0.01;
 
 /** Total time of the compared events, before and after, ns. */
-type Totals = Both<number>;
+type TotalTimes = BySide<number>;
 
-interface FindingsShown {
+interface FindingsProps {
   /** The findings, most important first. */
-  frame: Frame;
+  frame: PanelFrame;
   /** Null without events. */
-  totals: Totals | null;
+  totals: TotalTimes | null;
   /** Text on the ranks if one pair is chosen. */
   whose: string;
 }
 
-export class Headline extends Part<FindingsShown> {
-  constructor(ctx: Context) {
+export class Headline extends DiffPanel<FindingsProps> {
+  constructor(ctx: DiffContext) {
     super(ctx, "The findings", { tag: "header", class: "hta-headline" });
-    this.instead.value = <h2>Comparing…</h2>;
+    this.replacement.value = <h2>Comparing…</h2>;
   }
 
-  override show(shown: FindingsShown): void {
+  override show(shown: FindingsProps): void {
     super.show(shown);
-    this.ctx.said.value = null;
+    this.ctx.statusText.value = null;
   }
 
-  protected draw(shown: FindingsShown) {
+  protected draw(shown: FindingsProps) {
     return <Findings {...shown} conditions={this.ctx.about.conditions} />;
   }
 }
@@ -109,24 +109,24 @@ export function Findings({
   totals,
   whose,
   conditions,
-}: FindingsShown & { conditions: string }) {
+}: FindingsProps & { conditions: string }) {
   const all = rowsOf(frame);
   // The finding's own text follows the order of sides in the page.
   const unlike =
-    all[1]?.kind === "caution" && conditions !== "" ? text(all[1], "text") : conditions;
+    all[1]?.kind === "caution" && conditions !== "" ? textAt(all[1], "text") : conditions;
   // The toolbar lists the other cautions.
   const rows = all.filter((row) => row.kind !== "caution");
-  const [first, ...rest] = rows.map((row) => text(row, "text"));
-  const [words, why] = silence(totals);
-  const [lead, share, end] = headParts(first ?? words);
-  const next = first === undefined ? why : rest.slice(0, SENTENCES).join(" ");
+  const [first, ...rest] = rows.map((row) => textAt(row, "text"));
+  const [words, reasonText] = noFindingTexts(totals);
+  const [leadText, share, end] = headlineParts(first ?? words);
+  const next = first === undefined ? reasonText : rest.slice(0, SENTENCES).join(" ");
   const more = rest.slice(SENTENCES);
   // `whose` is a heading here, if everything below is of one pair of ranks.
   return (
     <>
       {whose !== "" && <p class="hta-diff-whose">{whose}</p>}
       <h2>
-        {lead}
+        {leadText}
         {share !== "" && <em class={deltaClass(share)}>{share}</em>}
         {end}
       </h2>
@@ -147,7 +147,7 @@ export function Findings({
 }
 
 /** The median of the steps' changes; null for a single step. */
-export function medianShare(steps: Frame): number | null {
+export function medianShare(steps: PanelFrame): number | null {
   const shares = rowsOf(steps).map(
     (row) => Number(row.diff_ns) / Math.max(Number(row.before_ns), 1),
   );
@@ -155,25 +155,25 @@ export function medianShare(steps: Frame): number | null {
 }
 
 /** Split a sentence into the text before its share, the share, which is coloured, and the rest. */
-export function headParts(sentence: string): [string, string, string] {
+export function headlineParts(sentence: string): [string, string, string] {
   const found =
     /^(.*?, )([+\u2212][\d.\s\u202f]+%)((?: \(mean over ranks\))?(?:[:;] .*)?\.)$/su.exec(sentence);
   return found === null ? [sentence, "", ""] : [found[1]!, found[2]!, found[3]!];
 }
 
 /** Shown without a finding: nothing to compare, or a difference that may be chance. */
-export function silence(totals: Totals | null): [string, string] {
-  const nothing = "Nothing changed beyond the noise.";
-  if (totals === null) return [nothing, ""];
+export function noFindingTexts(totals: TotalTimes | null): [string, string] {
+  const noChangeText = "Nothing changed beyond the noise.";
+  if (totals === null) return [noChangeText, ""];
   const [before, after] = totals;
   if (before === 0 && after === 0)
     return ["Nothing to compare: neither side has events in what was chosen.", ""];
   const diff = after - before;
-  if (Math.abs(diff) < WORTH_TELLING * Math.max(before, after)) return [nothing, ""];
+  if (Math.abs(diff) < MIN_TOLD_SHARE * Math.max(before, after)) return [noChangeText, ""];
   const change = `${formatDuration(before)} → ${formatDuration(after)}`;
-  const share = shareWords(diff, before);
+  const share = shareText(diff, before);
   return [
-    nothing,
+    noChangeText,
     `After takes ${diff > 0 ? "longer" : "less"}: ${change}${share && `, ${share}`}; that may be chance.`,
   ];
 }

@@ -4,41 +4,41 @@ import { computed } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
-import type { Frame, ThemeName } from "../protocol/source";
+import type { PanelFrame, ThemeName } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
 import { THEMES } from "../ui/theme";
-import type { Context } from "./context";
+import type { DiffContext } from "./context";
 import {
-  type Both,
+  type BySide,
   deltaColour,
-  deltaWords,
-  number,
-  type Row,
+  deltaText,
+  numberAt,
+  type FrameRow,
   rowsOf,
-  shareWords,
+  shareText,
   shortLabels,
   SIDES,
-  text,
+  textAt,
 } from "./frames";
-import { Part } from "./pane";
+import { DiffPanel } from "./pane";
 
-const BAND = 74;
-const LABELS = 18;
-const NARROW = 760;
+const BAND_HEIGHT = 74;
+const LABELS_HEIGHT = 18;
+const NARROW_BELOW_PX = 760;
 
-export class Strip extends Part<StripData> {
+export class Strip extends DiffPanel<StripData> {
   /** In a page without a kernel, the steps with figures and a text on them; null for all. */
-  private readonly held = computed(() => {
+  private readonly heldSteps = computed(() => {
     const { held_steps: steps, held_words: why = "", held_pairs: pairs } = this.ctx.about;
     if (this.ctx.pair.value !== null && pairs !== undefined) {
-      const words = "Steps of one pair of ranks can be chosen with a kernel only.";
-      return { steps: [], why: words };
+      const text = "Steps of one pair of ranks can be chosen with a kernel only.";
+      return { steps: [], why: text };
     }
     return steps === undefined ? null : { steps, why };
   });
 
   constructor(
-    ctx: Context,
+    ctx: DiffContext,
     private readonly choose: (slot: number | null) => void,
   ) {
     super(ctx, "The steps", { class: "hta-diff-strip", "aria-label": "Steps side by side" });
@@ -52,28 +52,28 @@ export class Strip extends Part<StripData> {
   protected draw(data: StripData) {
     const width = this.width.value;
     if (width === 0) return null;
-    const narrow = width < NARROW;
+    const narrow = width < NARROW_BELOW_PX;
     const gutter = narrow ? 92 : 152;
     const room = Math.max(width - gutter - 24, 80);
-    const many = data.slots.rows > MOST_SLOTS;
+    const hasManySlots = data.slots.rows > MAX_SLOTS;
     const all = Array.from({ length: data.slots.rows }, (_, slot) => slot);
-    const shown = many ? [this.chosen ?? medianSlot(data.slots)] : all;
+    const shown = hasManySlots ? [this.chosen ?? medianSlot(data.slots)] : all;
     const slots = placeSlots(data.slots, shown, room);
-    const lanes = lanesOf(data.lanes, this.ctx.about.kind_words);
+    const lanes = stripLanes(data.lanes, this.ctx.about.kind_words);
     const run = heightOf(lanes);
-    const height = LABELS + 2 * run + 8 + BAND;
+    const height = LABELS_HEIGHT + 2 * run + 8 + BAND_HEIGHT;
     const theme = this.ctx.theme.value;
-    const held = this.held.value;
+    const held = this.heldSteps.value;
     return (
       <>
         <Legend lanes={lanes} theme={theme} />
         {held !== null && (
           <p class="hta-diff-held">
             {held.why}
-            {many && held.steps.length > 0 && " They are the tall cells."}
+            {hasManySlots && held.steps.length > 0 && " They are the tall cells."}
           </p>
         )}
-        {many && (
+        {hasManySlots && (
           <div class="hta-diff-cells" style={{ paddingLeft: `${gutter}px` }}>
             {placeSlots(data.slots, all, room).map((slot) => this.cell(slot, shown[0]!))}
           </div>
@@ -87,7 +87,13 @@ export class Strip extends Part<StripData> {
             whose={narrow ? "" : data.whose}
           />
           <div class="hta-diff-picture" style={{ height: `${height}px` }}>
-            <Lanes data={data} slots={slots} lanes={lanes} theme={theme} size={[room, height]} />
+            <StripCanvas
+              data={data}
+              slots={slots}
+              lanes={lanes}
+              theme={theme}
+              size={[room, height]}
+            />
             <svg width={room} height={height} class="hta-diff-over">
               {slots.map((slot) => this.slot(slot, run, narrow))}
             </svg>
@@ -98,15 +104,15 @@ export class Strip extends Part<StripData> {
   }
 
   /** A cell that chooses a step, shown if there are many steps. */
-  private cell({ slot, label, diff, length, share }: Slot, drawn: number) {
-    const words = `${deltaWords(diff)} ${shareWords(diff, length[0])}`;
+  private cell({ slot, label, diff, length, share }: StepSlot, drawn: number) {
+    const text = `${deltaText(diff)} ${shareText(diff, length[0])}`;
     return (
       <button
         key={slot}
         type="button"
         class={slot === drawn ? "hta-diff-cell hta-on" : "hta-diff-cell"}
-        title={`${label}: ${words}${this.lack(slot)}`}
-        aria-label={`${label}, ${deltaWords(diff)}${this.lack(slot)}`}
+        title={`${label}: ${text}${this.noPairText(slot)}`}
+        aria-label={`${label}, ${deltaText(diff)}${this.noPairText(slot)}`}
         aria-pressed={slot === this.chosen}
         aria-disabled={this.has(slot) ? undefined : true}
         style={{ background: deltaColour(share, this.ctx.theme.value) }}
@@ -116,10 +122,10 @@ export class Strip extends Part<StripData> {
   }
 
   private has(slot: number): boolean {
-    return this.held.value?.steps.includes(slot) ?? true;
+    return this.heldSteps.value?.steps.includes(slot) ?? true;
   }
 
-  private lack(slot: number): string {
+  private noPairText(slot: number): string {
     return this.has(slot) ? "" : "; its own figures are not in this page";
   }
 
@@ -128,23 +134,23 @@ export class Strip extends Part<StripData> {
   }
 
   /** Label, dashed line and band of a slot, as one button. */
-  private slot(slot: Slot, run: number, narrow: boolean) {
+  private slot(slot: StepSlot, run: number, narrow: boolean) {
     const { x, width, reach, diff, length, label } = slot;
     const theme = THEMES[this.ctx.theme.value];
-    const top = LABELS + run + 4;
-    const whole = top + BAND + 4 + run;
-    const on = this.chosen === slot.slot;
-    const points = bandPoints(slot, BAND).map(([px, py]) => `${px},${top + py}`);
+    const top = LABELS_HEIGHT + run + 4;
+    const whole = top + BAND_HEIGHT + 4 + run;
+    const isOn = this.chosen === slot.slot;
+    const points = bandPoints(slot, BAND_HEIGHT).map(([px, py]) => `${px},${top + py}`);
     return (
       <g
         key={slot.slot}
-        class={on ? "hta-diff-slot hta-on" : "hta-diff-slot"}
+        class={isOn ? "hta-diff-slot hta-on" : "hta-diff-slot"}
         transform={`translate(${x},0)`}
         tabIndex={0}
         role="button"
-        aria-pressed={on}
+        aria-pressed={isOn}
         aria-disabled={this.has(slot.slot) ? undefined : true}
-        aria-label={`${label}: ${deltaWords(diff)} ${shareWords(diff, length[0])}${this.lack(slot.slot)}`}
+        aria-label={`${label}: ${deltaText(diff)} ${shareText(diff, length[0])}${this.noPairText(slot.slot)}`}
         onClick={() => this.toggle(slot.slot)}
         onKeyDown={(event) => {
           if (event.key !== "Enter" && event.key !== " ") return;
@@ -157,12 +163,12 @@ export class Strip extends Part<StripData> {
         <text x={0} y={12} class="hta-diff-label">
           {fittingLabel(label, width)}
         </text>
-        <rect x={0} y={top} width={width} height={BAND} fill={theme.lane} />
+        <rect x={0} y={top} width={width} height={BAND_HEIGHT} fill={theme.lane} />
         {Math.abs(reach[0] - reach[1]) >= 0.5 && (
           <polygon points={points.join(" ")} fill={deltaColour(slot.share, theme.name)} />
         )}
         {SIDES.map((side) => {
-          const y = LABELS + side * (run + 8 + BAND) + run / 2;
+          const y = LABELS_HEIGHT + side * (run + 8 + BAND_HEIGHT) + run / 2;
           const from = reach[side];
           if (width - from < 3) return null;
           return (
@@ -172,13 +178,13 @@ export class Strip extends Part<StripData> {
             </g>
           );
         })}
-        <Change slot={slot} narrow={narrow} top={top} theme={theme.name} />
-        {on && (
+        <ChangeMark slot={slot} narrow={narrow} top={top} theme={theme.name} />
+        {isOn && (
           <rect
             x={0.5}
-            y={LABELS - 0.5}
+            y={LABELS_HEIGHT - 0.5}
             width={Math.max(width - 1, 1)}
-            height={whole - LABELS}
+            height={whole - LABELS_HEIGHT}
             fill="none"
             stroke={theme.focus}
             stroke-width={2}
@@ -191,12 +197,12 @@ export class Strip extends Part<StripData> {
 
 /** The longest form of a label that fits: all of it, its number, or "". */
 function fittingLabel(label: string, width: number): string {
-  const most = width < 26 ? 0 : Math.floor((width - 2) / 6.4);
+  const maxCharacters = width < 26 ? 0 : Math.floor((width - 2) / 6.4);
   const short = label.startsWith("Step ") ? label.slice(5) : label;
-  return [label, short].find((words) => words.length <= most) ?? "";
+  return [label, short].find((text) => text.length <= maxCharacters) ?? "";
 }
 
-function Legend({ lanes, theme }: { lanes: readonly Lane[]; theme: ThemeName }) {
+function Legend({ lanes, theme }: { lanes: readonly StripLane[]; theme: ThemeName }) {
   const kinds = THEMES[theme].kind;
   const keys = [
     ...lanes.map(({ name, kind }) => [name, kinds[kind]] as const),
@@ -216,16 +222,16 @@ function Legend({ lanes, theme }: { lanes: readonly Lane[]; theme: ThemeName }) 
   );
 }
 
-function Gutter(look: {
+function Gutter(props: {
   data: StripData;
-  lanes: readonly Lane[];
+  lanes: readonly StripLane[];
   run: number;
-  only: Slot | null;
+  only: StepSlot | null;
   whose: string;
 }) {
-  const { data, lanes, run, only, whose } = look;
+  const { data, lanes, run, only, whose } = props;
   const names = shortLabels(data.labels);
-  const median = data.median === null ? "" : `median ${shareWords(data.median, 1)}`;
+  const median = data.median === null ? "" : `median ${shareText(data.median, 1)}`;
   const side = (at: 0 | 1) => (
     <div class="hta-diff-run" style={{ height: `${run}px` }}>
       <div class="hta-diff-run-name">
@@ -246,11 +252,14 @@ function Gutter(look: {
   );
   return (
     <div class="hta-diff-gutter">
-      <small style={{ height: `${LABELS}px` }} title={`${data.whose}, steps starting in line`}>
+      <small
+        style={{ height: `${LABELS_HEIGHT}px` }}
+        title={`${data.whose}, steps starting in line`}
+      >
         {whose}
       </small>
       {side(0)}
-      <div class="hta-diff-run hta-diff-between" style={{ height: `${BAND + 8}px` }}>
+      <div class="hta-diff-run hta-diff-between" style={{ height: `${BAND_HEIGHT + 8}px` }}>
         <div class="hta-diff-run-name">
           <b>change</b>
           <small>{median}</small>
@@ -262,16 +271,16 @@ function Gutter(look: {
 }
 
 /** Draw the numbers in the grey part if they fit, else on a plate. */
-function Change(look: { slot: Slot; narrow: boolean; top: number; theme: ThemeName }) {
-  const { slot, narrow, top, theme } = look;
+function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme: ThemeName }) {
+  const { slot, narrow, top, theme } = props;
   const { diff, length, width, reach } = slot;
-  const lines = narrow || deltaWords(diff).length * 7.6 + 14 > width ? [] : [deltaWords(diff)];
-  const share = shareWords(diff, length[0]) || "new";
+  const lines = narrow || deltaText(diff).length * 7.6 + 14 > width ? [] : [deltaText(diff)];
+  const share = shareText(diff, length[0]) || "new";
   if (width >= 34) lines.push(share);
   const wide = Math.max(...lines.map((line, at) => line.length * (at === 0 ? 7.4 : 6.6)), 0);
   if (lines.length === 0) return null;
   const free = Math.min(...reach) + Math.abs(reach[0] - reach[1]) / 3;
-  const y = top + BAND / 2 - (lines.length - 1) * 9 + 4;
+  const y = top + BAND_HEIGHT / 2 - (lines.length - 1) * 9 + 4;
   return (
     <>
       {free < wide + 10 && (
@@ -299,22 +308,25 @@ function Change(look: { slot: Slot; narrow: boolean; top: number; theme: ThemeNa
   );
 }
 
-interface Picture {
+interface StripPicture {
   data: StripData;
-  slots: readonly Slot[];
-  lanes: readonly Lane[];
+  slots: readonly StepSlot[];
+  lanes: readonly StripLane[];
   theme: ThemeName;
 }
 
 /** Both runs' lanes, painted. */
-function Lanes({ size: [width, height], ...picture }: Picture & { size: [number, number] }) {
+function StripCanvas({
+  size: [width, height],
+  ...picture
+}: StripPicture & { size: [number, number] }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   useLayoutEffect(() => {
     const dpr = window.devicePixelRatio || 1;
     const el = canvas.current!;
     el.width = Math.round(width * dpr);
     el.height = Math.round(height * dpr);
-    paint(el, picture, dpr);
+    paintStrip(el, picture, dpr);
   });
   return (
     <canvas
@@ -326,7 +338,7 @@ function Lanes({ size: [width, height], ...picture }: Picture & { size: [number,
   );
 }
 
-function paint(canvas: HTMLCanvasElement, picture: Picture, dpr: number): void {
+function paintStrip(canvas: HTMLCanvasElement, picture: StripPicture, dpr: number): void {
   const pen = canvas.getContext("2d");
   if (pen === null) return;
   const { data, slots, lanes } = picture;
@@ -338,7 +350,7 @@ function paint(canvas: HTMLCanvasElement, picture: Picture, dpr: number): void {
     // On whole device pixels: in between, all colours would be paler.
     const left = Math.round(x * dpr) / dpr;
     for (const side of SIDES) {
-      const top = LABELS + side * (run + 8 + BAND);
+      const top = LABELS_HEIGHT + side * (run + 8 + BAND_HEIGHT);
       let y = top;
       for (const { place, kind, height } of lanes) {
         const bottom = y + height;
@@ -360,8 +372,8 @@ function paint(canvas: HTMLCanvasElement, picture: Picture, dpr: number): void {
 
 /** By `slot/side/lane`, the busy share of the time of each device pixel. */
 function busyShares(
-  { rows, columns, attrs }: Frame,
-  slots: readonly Slot[],
+  { rows, columns, attrs }: PanelFrame,
+  slots: readonly StepSlot[],
   dpr: number,
 ): Map<string, Float64Array> {
   const bySlot = new Map(slots.map((slot) => [slot.slot, slot]));
@@ -390,18 +402,18 @@ function busyShares(
 
 /** Content of the strip. */
 export interface StripData {
-  labels: Both<string>;
-  slots: Frame;
-  lanes: Frame;
+  labels: BySide<string>;
+  slots: PanelFrame;
+  lanes: PanelFrame;
   /** Total of the steps, before and after. */
-  totals: Both<number>;
+  totals: BySide<number>;
   /** The median of the steps' changes; null if unknown. */
   median: number | null;
   /** Text on the lanes: a pair of ranks, or a mean over pairs. */
   whose: string;
 }
 
-interface Slot {
+interface StepSlot {
   slot: number;
   label: string;
   /** Length of the step in both runs. */
@@ -425,7 +437,7 @@ const LANES = [
 const GAP = 2;
 
 /** One kind of time of one run. */
-interface Lane {
+interface StripLane {
   name: string;
   kind: (typeof LANES)[number]["kind"];
   height: number;
@@ -434,26 +446,26 @@ interface Lane {
 }
 
 /** The kinds that occur, or all if none does. `words` are the formats' names of kinds. */
-export function lanesOf(frame: Frame, words: Record<string, string>): Lane[] {
-  const there = new Set(frame.columns.lane);
+export function stripLanes(frame: PanelFrame, words: Record<string, string>): StripLane[] {
+  const present = new Set(frame.columns.lane);
   const all = LANES.map((lane, place) => {
     const name = words[lane.kind] ?? lane.name;
     return { ...lane, name, place };
   });
-  const some = all.filter(({ place }) => there.has(place));
+  const some = all.filter(({ place }) => present.has(place));
   if (some.length === 0 || some.length === all.length) return all;
   // These kinds share the height of all kinds, which the labels need.
-  const room = heightOf(all) - some.length * GAP;
+  const lanesHeight = heightOf(all) - some.length * GAP;
   const high = heightOf(some) - some.length * GAP;
-  return some.map((lane) => ({ ...lane, height: Math.round((lane.height * room) / high) }));
+  return some.map((lane) => ({ ...lane, height: Math.round((lane.height * lanesHeight) / high) }));
 }
 
-function heightOf(lanes: readonly Lane[]): number {
+function heightOf(lanes: readonly StripLane[]): number {
   return sum(lanes.map(({ height }) => height + GAP));
 }
 
 /** More slots than this are not drawn side by side. */
-const MOST_SLOTS = 12;
+const MAX_SLOTS = 12;
 const GAP_PX = 5;
 
 /** `Step #1009` of `ProfilerStep#1009`. */
@@ -462,39 +474,43 @@ export function stepLabel(label: string): string {
 }
 
 /** Time of a pair of steps: means over ranks if known, else from end to end. */
-export function lengthsOf(row: Row): [number, number] {
+export function lengthsOf(row: FrameRow): [number, number] {
   const of = (side: "before" | "after"): number => {
     const mean = row[`${side}_ns`];
     if (typeof mean === "number") return mean;
-    return number(row, `${side}_end_ns`) - number(row, `${side}_start_ns`);
+    return numberAt(row, `${side}_end_ns`) - numberAt(row, `${side}_start_ns`);
   };
   return [of("before"), of("after")];
 }
 
 /** Slots with the lengths in the table of steps: ranks start and end at different times. */
-export function withLengths(slots: Frame, steps: Frame): Frame {
+export function withLengths(slots: PanelFrame, steps: PanelFrame): PanelFrame {
   const { before_ns, after_ns, diff_ns } = steps.columns;
   if (steps.rows !== slots.rows || !before_ns || !after_ns || !diff_ns) return slots;
   return { ...slots, columns: { ...slots.columns, before_ns, after_ns, delta_ns: diff_ns } };
 }
 
 /** The slots whose steps are given, side by side in the available width. */
-export function placeSlots(frame: Frame, chosen: readonly number[], width: number): Slot[] {
+export function placeSlots(
+  frame: PanelFrame,
+  selected: readonly number[],
+  width: number,
+): StepSlot[] {
   const all = rowsOf(frame);
-  const rows = chosen.map((slot) => all[slot]).filter((row) => row !== undefined);
+  const rows = selected.map((slot) => all[slot]).filter((row) => row !== undefined);
   const longest = rows.map((row) => Math.max(...lengthsOf(row), 1));
-  const room = Math.max(width - GAP_PX * Math.max(rows.length - 1, 0), 1);
-  const scale = room / sum(longest);
+  const availableWidth = Math.max(width - GAP_PX * Math.max(rows.length - 1, 0), 1);
+  const scale = availableWidth / sum(longest);
   let next = 0;
-  return rows.map((row, at): Slot => {
+  return rows.map((row, at): StepSlot => {
     const length = lengthsOf(row);
     const [before, after] = length;
-    const labels = [text(row, "before_label"), text(row, "after_label")].map(stepLabel);
+    const labels = [textAt(row, "before_label"), textAt(row, "after_label")].map(stepLabel);
     const x = next;
     const width = longest[at]! * scale;
     next += width + GAP_PX;
     return {
-      slot: number(row, "slot"),
+      slot: numberAt(row, "slot"),
       label: [...new Set(labels)].join(" → "),
       length,
       x,
@@ -507,13 +523,13 @@ export function placeSlots(frame: Frame, chosen: readonly number[], width: numbe
 }
 
 /** The step of median change, drawn if there are too many to draw all. */
-export function medianSlot(frame: Frame): number {
-  const rows = rowsOf(frame).sort((a, b) => number(a, "delta_ns") - number(b, "delta_ns"));
-  return number(rows[rows.length >> 1] ?? {}, "slot");
+export function medianSlot(frame: PanelFrame): number {
+  const rows = rowsOf(frame).sort((a, b) => numberAt(a, "delta_ns") - numberAt(b, "delta_ns"));
+  return numberAt(rows[rows.length >> 1] ?? {}, "slot");
 }
 
 /** Corners of the band between the ends before and after, for a height of the band. */
-export function bandPoints({ reach: [top, bottom] }: Slot, height: number): [number, number][] {
-  const most = Math.max(top, bottom);
-  return [[top, 0], [most, 0], [most, height], [bottom, height]]; // prettier-ignore
+export function bandPoints({ reach: [top, bottom] }: StepSlot, height: number): [number, number][] {
+  const max = Math.max(top, bottom);
+  return [[top, 0], [max, 0], [max, height], [bottom, height]]; // prettier-ignore
 }

@@ -1,8 +1,8 @@
 /** Tables of a comparison: names, changes, and tables of a format. */
 
 import { useSignal } from "@preact/signals";
-import { classLook, classOfChange, lookStyle } from "../facts/event_classes";
-import type { Frame, ThemeName, Value } from "../protocol/source";
+import { classStyle, classOfChange, classCss } from "../facts/event_classes";
+import type { PanelFrame, ThemeName, CellValue } from "../protocol/source";
 import {
   formatBytes,
   formatCount,
@@ -12,60 +12,68 @@ import {
   plural,
 } from "../ui/formats";
 import { Link } from "../ui/controls";
-import { noteOf } from "../ui/text";
-import { type Column, Filter, NameButton, Table } from "../ui/table";
+import { frameNote } from "../ui/text";
+import { type TableColumn, FilterField, NameButton, Table } from "../ui/table";
 import {
   barColour,
-  type Both,
-  countWords,
-  deltaWords,
-  number,
-  type Row,
+  type BySide,
+  countsText,
+  deltaText,
+  numberAt,
+  type FrameRow,
   rowsOf,
-  shareWords,
-  text,
+  shareText,
+  textAt,
 } from "./frames";
 
-interface Chooser<Choice> {
-  frame: Frame;
+interface ChooserProps<Choice> {
+  frame: PanelFrame;
   theme: ThemeName;
   /** Number of rows that fit. */
-  room: number;
+  maxRows: number;
   chosen: Choice | null;
 }
 
 /** The sort key of a row: its name, or an absolute difference. */
-function sizeOf(row: Row, by: string): Value {
-  if (by === "name") return text(row, by);
-  if (by === "count") return Math.abs(number(row, "after_count") - number(row, "before_count"));
-  return Math.abs(number(row, by));
+function sizeOf(row: FrameRow, by: string): CellValue {
+  if (by === "name") return textAt(row, by);
+  if (by === "count") return Math.abs(numberAt(row, "after_count") - numberAt(row, "before_count"));
+  return Math.abs(numberAt(row, by));
 }
 
-function membersOf(row: Row): string[] {
-  return Array.isArray(row.members) ? (row.members as string[]) : [text(row, "name")];
+function membersOf(row: FrameRow): string[] {
+  return Array.isArray(row.members) ? (row.members as string[]) : [textAt(row, "name")];
 }
 
 /** Style of a bar: the length is the amount; the form marks added, removed and replaced events. */
 function barStyle(change: string, diff: number, theme: ThemeName): Record<string, string> {
   const look = classOfChange(change, 0, diff);
-  if (look === "only_here" || look === "replaced") return lookStyle(classLook(look, theme));
+  if (look === "only_here" || look === "replaced") return classCss(classStyle(look, theme));
   return { background: barColour(diff, theme) };
 }
 
 /** A difference, and its bar left or right of zero, on the scale of all rows. */
-function DiffCell({ row, scale, theme }: { row: Row; scale: Both<number>; theme: ThemeName }) {
+function DiffCell({
+  row,
+  scale,
+  theme,
+}: {
+  row: FrameRow;
+  scale: BySide<number>;
+  theme: ThemeName;
+}) {
   const [low, high] = scale;
-  const diff = number(row, "diff_ns");
+  const diff = numberAt(row, "diff_ns");
   const part = (ns: number): string => `${(ns / Math.max(high - low, 1)) * 100}%`;
   return (
     <span class="hta-diff-by">
-      <b>{deltaWords(diff)}</b>
+      <b>{deltaText(diff)}</b>
       <span class="hta-diff-around" style={{ "--zero": part(-low) }}>
         <i
           style={{
             left: part(Math.min(diff, 0) - low),
             width: part(Math.abs(diff)),
-            ...barStyle(text(row, "change"), diff, theme),
+            ...barStyle(textAt(row, "change"), diff, theme),
           }}
         />
       </span>
@@ -73,50 +81,50 @@ function DiffCell({ row, scale, theme }: { row: Row; scale: Both<number>; theme:
   );
 }
 
-const counts = (row: Row): string =>
-  countWords(number(row, "before_count"), number(row, "after_count"));
+const counts = (row: FrameRow): string =>
+  countsText(numberAt(row, "before_count"), numberAt(row, "after_count"));
 
 /** `choose` receives the full names of a row; null if the row is unchosen. */
-export function Names({
+export function NamesTable({
   frame,
   theme,
-  room,
-  chosen,
+  maxRows,
+  chosen: selected,
   choose,
-}: Chooser<string> & { choose(name: string | null, members: string[] | null): void }) {
+}: ChooserProps<string> & { choose(name: string | null, members: string[] | null): void }) {
   const filter = useSignal("");
   const { attrs } = frame;
   const steps = Number(attrs.steps ?? 1);
   const what = attrs.device === "cpu" ? "host " : attrs.device === "all" ? "" : "GPU ";
-  const beyond = Number(attrs.names ?? frame.rows) - frame.rows;
+  const hiddenRows = Number(attrs.names ?? frame.rows) - frame.rows;
   const ranks = Number(attrs.before_ranks ?? 1) > 1 || Number(attrs.after_ranks ?? 1) > 1;
   const rows = rowsOf(frame).sort(
     (a, b) => Number(sizeOf(b, "diff_ns")) - Number(sizeOf(a, "diff_ns")),
   );
-  const diffs = rows.map((row) => number(row, "diff_ns"));
+  const diffs = rows.map((row) => numberAt(row, "diff_ns"));
   const scale = [Math.min(0, ...diffs), Math.max(0, ...diffs)] as const;
-  const duration = (by: "before_ns" | "after_ns", title: string): Column<Row> => ({
+  const duration = (by: "before_ns" | "after_ns", title: string): TableColumn<FrameRow> => ({
     by,
     title,
     isNumber: true,
-    cell: (row) => (number(row, by) ? formatDuration(number(row, by)) : "–"),
+    cell: (row) => (numberAt(row, by) ? formatDuration(numberAt(row, by)) : "–"),
   });
-  const columns: Column<Row>[] = [
+  const columns: TableColumn<FrameRow>[] = [
     {
       by: "name",
       title: "name",
       width: "minmax(0, 1fr)",
       cell: (row, _, on) => {
-        const by = text(row, "replaced_by");
+        const by = textAt(row, "replaced_by");
         const title = membersOf(row).slice(0, 4).join("\n");
         return (
           <>
             <i
               class="hta-diff-swatch"
-              style={{ background: `var(--hta-kind-${text(row, "kind") || "other"})` }}
+              style={{ background: `var(--hta-kind-${textAt(row, "kind") || "other"})` }}
             />
             <NameButton
-              text={text(row, "name")}
+              text={textAt(row, "name")}
               title={by ? `${title}\nreplaced by ${by}` : title}
               on={on}
             />
@@ -134,45 +142,45 @@ export function Names({
     },
     { by: "count", title: "count", isNumber: true, cell: counts },
   ];
-  const press = (row: Row): void => {
-    if (chosen === text(row, "name")) choose(null, null);
-    else choose(text(row, "name"), membersOf(row));
+  const press = (row: FrameRow): void => {
+    if (selected === textAt(row, "name")) choose(null, null);
+    else choose(textAt(row, "name"), membersOf(row));
   };
   return (
     <>
       <div class="hta-diff-head">
         <h3>Names that changed most</h3>
-        <Filter name="Filter names" set={(typed) => (filter.value = typed)} />
+        <FilterField name="Filter names" set={(typed) => (filter.value = typed)} />
       </div>
       <p class="hta-about">
         {`sum of ${what}time over ${plural(steps, "step")}${ranks ? ", mean over ranks" : ""}; ` +
           "parallel streams add up, so this column does not sum to the difference" +
-          (beyond > 0 ? `; ${plural(beyond, "name")} that changed less in Python` : "")}
+          (hiddenRows > 0 ? `; ${plural(hiddenRows, "name")} that changed less in Python` : "")}
       </p>
       <Table
         name="Names that changed most"
         columns={columns}
         rows={rows}
         value={sizeOf}
-        order={LARGEST}
+        order={LARGEST_FIRST}
         filter={filter.value}
-        namesOf={(row) => [text(row, "name"), ...membersOf(row)]}
-        isOn={(row) => text(row, "name") === chosen}
+        namesOf={(row) => [textAt(row, "name"), ...membersOf(row)]}
+        isOn={(row) => textAt(row, "name") === selected}
         press={press}
-        room={room}
-        step={50}
-        lack={noteOf(frame) || "No such name."}
+        maxRows={maxRows}
+        rowStep={50}
+        emptyText={frameNote(frame) || "No such name."}
       />
     </>
   );
 }
 
-const LARGEST = { by: "diff_ns", descending: true };
+const LARGEST_FIRST = { by: "diff_ns", descending: true };
 
 // Changes beyond noise, each once; a click marks their events on both sides.
 
 /** Describe how likely a change is by chance, or state that the spread is unknown. */
-export function chanceWords(
+export function chanceText(
   change: string,
   p: unknown,
   hasSteps = true,
@@ -196,9 +204,9 @@ export function chanceWords(
 }
 
 /** `aten::add ; aten::mul → fused_add_mul`, of replaced work. */
-export function replacedWords(row: Row): string {
+export function replacedText(row: FrameRow): string {
   const [before, after] = ["before_names", "after_names"].map((column) => {
-    const names = text(row, column).split("; ");
+    const names = textAt(row, column).split("; ");
     const more = names.length > 2 ? ` and ${names.length - 2} more` : "";
     return names.slice(0, 2).join(", ") + more;
   });
@@ -208,18 +216,18 @@ export function replacedWords(row: Row): string {
 /** Width from which both times and the chance are shown, px. */
 const ALL_FROM = 720;
 
-const length = (ns: number): string => (ns > 0 ? formatDuration(Math.round(ns)) : "–");
+const durationText = (ns: number): string => (ns > 0 ? formatDuration(Math.round(ns)) : "–");
 
 /** `choose` receives the number of a row, and its name; null if the row is unchosen. */
-export function Changes({
+export function ChangesTable({
   frame,
   theme,
-  room,
-  chosen,
+  maxRows,
+  chosen: selected,
   whose,
   hasSteps,
   choose,
-}: Chooser<number> & {
+}: ChooserProps<number> & {
   /** The ranks, if not all that are compared. */
   whose: string;
   hasSteps: boolean;
@@ -228,21 +236,21 @@ export function Changes({
   const rows = rowsOf(frame);
   const tested = Number(frame.attrs.tested ?? 0);
   const title = `What changed${whose && `, ${whose}`}`;
-  const nameOf = (row: Row): string => text(row, "short") || text(row, "name");
-  const columns: Column<Row>[] = [
+  const nameOf = (row: FrameRow): string => textAt(row, "short") || textAt(row, "name");
+  const columns: TableColumn<FrameRow>[] = [
     {
       by: "change",
       title: "change",
       cell: (row) => {
         const look = classOfChange(
-          text(row, "change"),
-          number(row, "before_ns"),
-          number(row, "after_ns"),
+          textAt(row, "change"),
+          numberAt(row, "before_ns"),
+          numberAt(row, "after_ns"),
         );
         return (
           <>
-            <i class="hta-diff-swatch" style={lookStyle(classLook(look, theme))} />
-            {text(row, "change")}
+            <i class="hta-diff-swatch" style={classCss(classStyle(look, theme))} />
+            {textAt(row, "change")}
           </>
         );
       },
@@ -252,9 +260,9 @@ export function Changes({
       title: "name",
       width: "minmax(80px, 1fr)",
       cell: (row, _, on) => {
-        const [path, places] = [text(row, "path"), number(row, "places")];
+        const [path, places] = [textAt(row, "path"), numberAt(row, "places")];
         const more = places > 1 ? ` and ${places - 1} more` : "";
-        const lines = [text(row, "name"), path && `in ${path}${more}`, replacedWords(row)];
+        const lines = [textAt(row, "name"), path && `in ${path}${more}`, replacedText(row)];
         return (
           <>
             <NameButton
@@ -262,7 +270,7 @@ export function Changes({
               title={lines.filter((line) => line !== "").join("\n")}
               on={on}
             />
-            <small>{replacedWords(row) || text(row, "measure")}</small>
+            <small>{replacedText(row) || textAt(row, "measure")}</small>
           </>
         );
       },
@@ -272,7 +280,8 @@ export function Changes({
       title: "before → after",
       from: ALL_FROM,
       isNumber: true,
-      cell: (row) => `${length(number(row, "before_ns"))} → ${length(number(row, "after_ns"))}`,
+      cell: (row) =>
+        `${durationText(numberAt(row, "before_ns"))} → ${durationText(numberAt(row, "after_ns"))}`,
     },
     {
       by: "diff_ns",
@@ -280,8 +289,8 @@ export function Changes({
       isNumber: true,
       cell: (row) => (
         <span>
-          <b>{deltaWords(number(row, "diff_ns"))}</b>
-          {` ${shareWords(number(row, "diff_ns"), number(row, "before_ns"))}`}
+          <b>{deltaText(numberAt(row, "diff_ns"))}</b>
+          {` ${shareText(numberAt(row, "diff_ns"), numberAt(row, "before_ns"))}`}
         </span>
       ),
     },
@@ -292,7 +301,7 @@ export function Changes({
       from: ALL_FROM,
       isNumber: true,
       cell: (row) => {
-        const chance = chanceWords(text(row, "change"), row.p_value, hasSteps);
+        const chance = chanceText(textAt(row, "change"), row.p_value, hasSteps);
         return <span title={chance.about}>{chance.words}</span>;
       },
     },
@@ -310,16 +319,16 @@ export function Changes({
         columns={rows.length > 0 ? columns : []}
         rows={rows}
         value={null}
-        namesOf={(row) => [text(row, "name")]}
-        isOn={(row) => rows.indexOf(row) === chosen}
+        namesOf={(row) => [textAt(row, "name")]}
+        isOn={(row) => rows.indexOf(row) === selected}
         press={(row) => {
           const at = rows.indexOf(row);
-          choose(at === chosen ? null : at, nameOf(row));
+          choose(at === selected ? null : at, nameOf(row));
         }}
-        noun="change"
-        room={room}
-        step={20}
-        lack={noteOf(frame) || "Nothing changed beyond the noise."}
+        rowNoun="change"
+        maxRows={maxRows}
+        rowStep={20}
+        emptyText={frameNote(frame) || "Nothing changed beyond the noise."}
       />
     </>
   );
@@ -327,11 +336,11 @@ export function Changes({
 
 // Tables that only some formats have: before, after and the change of each measure side by side.
 
-const FIRST = 12;
-const NAMES: Record<string, string> = { mpi: "MPI", byteps: "BytePS" };
+const FIRST_ROWS = 12;
+const FORMAT_NAMES: Record<string, string> = { mpi: "MPI", byteps: "BytePS" };
 
 /** A measure with a column for each side, and perhaps for the difference. */
-interface Measure {
+interface MeasureColumns {
   /** Its column without the prefixes `before_`, `after_` and `diff_`. */
   name: string;
   sides: boolean;
@@ -339,18 +348,18 @@ interface Measure {
 }
 
 /** Group columns by measure, in their order. */
-export function measuresOf(columns: readonly string[]): Measure[] {
+export function measuresOf(columns: readonly string[]): MeasureColumns[] {
   const known = new Set(columns);
-  const found: Measure[] = [];
+  const measures: MeasureColumns[] = [];
   for (const column of columns) {
     const [, side, rest = ""] = /^(before|after|diff)_(.+)$/.exec(column) ?? [];
     const paired = side !== undefined && known.has(`before_${rest}`) && known.has(`after_${rest}`);
-    if (!paired) found.push({ name: column, sides: false, diff: false });
+    if (!paired) measures.push({ name: column, sides: false, diff: false });
     else if (side === "before") {
-      found.push({ name: rest, sides: true, diff: known.has(`diff_${rest}`) });
+      measures.push({ name: rest, sides: true, diff: known.has(`diff_${rest}`) });
     }
   }
-  return found;
+  return measures;
 }
 
 const UNITS = /(?:^|_)(ns|us|ms|s|bytes|share|pct|mib)$/;
@@ -373,7 +382,7 @@ export function cellText(column: string, value: unknown, isDelta = false): strin
   if (column.endsWith("p_value")) return value < 0.0001 ? "< 0.0001" : value.toPrecision(2);
   // Calls without a message.
   if (column.startsWith("size_") && value < 0) return "–";
-  if (column === "change_share") return shareWords(value, 1);
+  if (column === "change_share") return shareText(value, 1);
   const unit = SHARE.test(column) ? "share" : (UNITS.exec(column)?.[1] ?? "");
   const perNs = PER_NS[unit];
   if (perNs !== undefined) {
@@ -400,7 +409,13 @@ function deltaClass(column: string, value: unknown): string {
   return value > 0 ? "hta-diff-slower" : "hta-diff-faster";
 }
 
-function Cells({ measure: { name, sides, diff }, row }: { measure: Measure; row: Row }) {
+function MeasureCells({
+  measure: { name, sides, diff },
+  row,
+}: {
+  measure: MeasureColumns;
+  row: FrameRow;
+}) {
   if (!sides) {
     const value = row[name];
     return <td class={typeof value === "string" ? "hta-text" : ""}>{cellText(name, value)}</td>;
@@ -418,12 +433,18 @@ function Cells({ measure: { name, sides, diff }, row }: { measure: Measure; row:
 /** `mpi_message_sizes` as `MPI message sizes`. */
 export function tableTitle(name: string): string {
   const [first = "", ...rest] = name.split("_");
-  const word = NAMES[first] ?? first.charAt(0).toUpperCase() + first.slice(1);
+  const word = FORMAT_NAMES[first] ?? first.charAt(0).toUpperCase() + first.slice(1);
   return [word, ...rest].join(" ");
 }
 
 /** Transpose a single row of many measures into one row per measure. */
-function TurnedRow({ measures, row }: { measures: readonly Measure[]; row: Row }) {
+function TransposedTable({
+  measures,
+  row,
+}: {
+  measures: readonly MeasureColumns[];
+  row: FrameRow;
+}) {
   return (
     <table>
       <thead>
@@ -437,7 +458,7 @@ function TurnedRow({ measures, row }: { measures: readonly Measure[]; row: Row }
         {measures.map((measure) => (
           <tr>
             <td>{titleOf(measure.name)}</td>
-            <Cells measure={measure} row={row} />
+            <MeasureCells measure={measure} row={row} />
             {!measure.sides && <td />}
             {!(measure.sides && measure.diff) && <td />}
           </tr>
@@ -447,14 +468,14 @@ function TurnedRow({ measures, row }: { measures: readonly Measure[]; row: Row }
   );
 }
 
-export function PlainTable({ name, frame }: { name: string; frame: Frame }) {
+export function PlainTable({ name, frame }: { name: string; frame: PanelFrame }) {
   const all = useSignal(false);
   const measures = measuresOf(Object.keys(frame.columns));
   const rows = rowsOf(frame);
-  const drawn = all.value ? rows : rows.slice(0, FIRST);
+  const drawn = all.value ? rows : rows.slice(0, FIRST_ROWS);
   const left = rows.length - drawn.length;
-  const beyond = Number(frame.attrs.rows ?? rows.length) - rows.length;
-  const note = noteOf(frame);
+  const hiddenRows = Number(frame.attrs.rows ?? rows.length) - rows.length;
+  const note = frameNote(frame);
   const isPaired = measures.some(({ sides }) => sides);
   return (
     <>
@@ -464,15 +485,15 @@ export function PlainTable({ name, frame }: { name: string; frame: Frame }) {
       {rows.length > 0 && (
         <div class="hta-diff-scrolls">
           {rows.length === 1 && isPaired ? (
-            <TurnedRow measures={measures} row={rows[0]!} />
+            <TransposedTable measures={measures} row={rows[0]!} />
           ) : (
             <table>
-              <Heads measures={measures} isPaired={isPaired} />
+              <MeasureHeads measures={measures} isPaired={isPaired} />
               <tbody>
                 {drawn.map((row) => (
                   <tr>
                     {measures.map((measure) => (
-                      <Cells measure={measure} row={row} />
+                      <MeasureCells measure={measure} row={row} />
                     ))}
                   </tr>
                 ))}
@@ -483,14 +504,20 @@ export function PlainTable({ name, frame }: { name: string; frame: Frame }) {
       )}
       <p class="hta-note">
         {left > 0 && <Link text={plural(left, "more row")} press={() => (all.value = true)} />}
-        {left <= 0 && beyond > 0 && `${plural(beyond, "row")} in Python.`}
+        {left <= 0 && hiddenRows > 0 && `${plural(hiddenRows, "row")} in Python.`}
       </p>
     </>
   );
 }
 
-function Heads({ measures, isPaired }: { measures: readonly Measure[]; isPaired: boolean }) {
-  const under = measures
+function MeasureHeads({
+  measures,
+  isPaired,
+}: {
+  measures: readonly MeasureColumns[];
+  isPaired: boolean;
+}) {
+  const subheads = measures
     .filter(({ sides }) => sides)
     .flatMap(({ diff }) => ["before", "after", ...(diff ? ["change"] : [])]);
   return (
@@ -510,7 +537,7 @@ function Heads({ measures, isPaired }: { measures: readonly Measure[]; isPaired:
       </tr>
       {isPaired && (
         <tr>
-          {under.map((word) => (
+          {subheads.map((word) => (
             <th scope="col">{word}</th>
           ))}
         </tr>

@@ -2,47 +2,47 @@
 
 import { computed, signal } from "@preact/signals";
 import { listenTo } from "../connection/store";
-import { classParts, countsOf, eventClasses } from "../facts/event_classes";
-import type { ClassCounts, ClassParts } from "../protocol/source";
-import { kernelSays } from "../timeline/status";
+import { classSharesOf, classCountsOf, eventClassPalette } from "../facts/event_classes";
+import type { ClassCounts, ClassShares } from "../protocol/source";
+import { kernelStatusOf } from "../timeline/status";
 import { TimelineApp } from "../timeline/view";
-import { Choice } from "../ui/controls";
-import { h, mount } from "../ui/dom";
-import { react } from "../ui/react";
-import type { Arrange, Context } from "./context";
-import { type Both, other, type Side, SIDES } from "./frames";
+import { ChoiceButtons } from "../ui/controls";
+import { h, renderInto } from "../ui/dom";
+import { onSignal } from "../ui/react";
+import type { Arrangement, DiffContext } from "./context";
+import { type BySide, otherSide, type Side, SIDES } from "./frames";
 import { PairLines } from "./lines";
-import { Link } from "./link";
+import { TimelineLink } from "./link";
 import { ColourLegend } from "./toolbar";
 
-export class Timelines {
+export class TimelinePair {
   readonly el: HTMLElement;
-  readonly link: Link;
+  readonly link: TimelineLink;
   private readonly lines: PairLines;
   private readonly places = [
     h("div", { class: "hta-diff-side" }),
     h("div", { class: "hta-diff-side" }),
   ] as const;
-  private readonly apps: Both<TimelineApp>;
+  private readonly apps: BySide<TimelineApp>;
   /** Reason why they are not arranged as chosen; "" if they are. */
-  private readonly why = signal("");
+  private readonly reason = signal("");
   /** Matches calls again after a failure. */
-  private readonly rematch = signal<(() => void) | null>(null);
+  private readonly matchAgain = signal<(() => void) | null>(null);
   /** Number of events of each class; null until the classes of all events are known. */
   private readonly counts = signal<ClassCounts | null>(null);
-  private readonly parts = signal<Both<ClassParts | null> | null>(null);
+  private readonly parts = signal<BySide<ClassShares | null> | null>(null);
 
-  constructor(private readonly ctx: Context) {
-    const { signal: ended } = ctx.options;
+  constructor(private readonly ctx: DiffContext) {
+    const { signal: abortSignal } = ctx.options;
     this.apps = [this.makeTimeline(0), this.makeTimeline(1)];
     this.lines = new PairLines(
       ctx,
       (place) => this.apps[this.sideAt(place)].ctx.stage,
       () => void this.link.loadTies(),
     );
-    this.link = new Link(ctx, this.apps, this.lines);
+    this.link = new TimelineLink(ctx, this.apps, this.lines);
     const head = h("div", { class: "hta-diff-times-head" });
-    mount(this.head(), head, ended);
+    renderInto(this.head(), head, abortSignal);
     const [before, after] = this.places;
     this.el = h(
       "section",
@@ -52,36 +52,36 @@ export class Timelines {
       this.lines.el,
       after,
     );
-    for (const side of SIDES) this.link.leadBy(this.places[side], side);
-    for (const side of SIDES) this.takeColour(side);
-    react(ctx.swapped, () => this.showOrder(), ended);
-    react(
+    for (const side of SIDES) this.link.trackLeader(this.places[side], side);
+    for (const side of SIDES) this.followColour(side);
+    onSignal(ctx.swapped, () => this.showOrder(), abortSignal);
+    onSignal(
       () => [ctx.colour.value, ctx.swapped.value, this.counts.value, this.parts.value],
       () => this.showColour(),
-      ended,
+      abortSignal,
     );
-    react(ctx.theme, (theme) => this.apps.forEach((app) => app.setTheme(theme)), ended);
+    onSignal(ctx.theme, (theme) => this.apps.forEach((app) => app.setTheme(theme)), abortSignal);
   }
 
   private makeTimeline(side: Side): TimelineApp {
     const { ctx } = this;
-    const { live, scenes, states, model, signal: ended } = ctx.options;
+    const { live, scenes, states, model, signal: abortSignal } = ctx.options;
     const status = h("div", { class: "hta-diff-side-status" });
     const app = new TimelineApp(this.places[side], {
       scene: scenes[side],
       state: states[side],
       source: ctx.sources[side],
       height: (model.get("height") ?? 230) as number,
-      signal: ended,
-      keepHeight: (height) => {
+      signal: abortSignal,
+      saveHeight: (height) => {
         for (const one of this.apps) one.height = height;
-        ctx.keep("height", height);
+        ctx.saveTrait("height", height);
       },
-      part: {
+      linkedPanel: {
         title: ctx.about.labels[side],
         status,
         theme: ctx.theme.value,
-        kernelSays: () => (live === null ? null : kernelSays(live.source)),
+        kernelStatus: () => (live === null ? null : kernelStatusOf(live.source)),
       },
     });
     this.places[side].append(status);
@@ -90,9 +90,9 @@ export class Timelines {
 
   /** Legend of colours, and the arrangement of both timelines. */
   private head() {
-    const { ctx, why, rematch } = this;
+    const { ctx, reason, matchAgain } = this;
     const counts = computed(() =>
-      this.counts.value === null ? null : countsOf(this.counts.value, ctx.pair.value),
+      this.counts.value === null ? null : classCountsOf(this.counts.value, ctx.pair.value),
     );
     const Head = () => (
       <>
@@ -101,13 +101,13 @@ export class Timelines {
           swapped={ctx.swapped.value}
           theme={ctx.theme.value}
           counts={counts.value}
-          again={rematch.value}
-          choose={(colour) => ctx.keep("color", colour)}
+          again={matchAgain.value}
+          choose={(colour) => ctx.saveTrait("color", colour)}
         />
         <ArrangeChoice
           chosen={ctx.arrange.value}
-          why={why.value}
-          choose={(arrange) => ctx.keep("arrange", arrange)}
+          why={reason.value}
+          choose={(arrange) => ctx.saveTrait("arrange", arrange)}
         />
       </>
     );
@@ -116,15 +116,15 @@ export class Timelines {
 
   /** The side that is drawn above (0) or below (1). */
   private sideAt(place: Side): Side {
-    return this.ctx.swapped.value ? other(place) : place;
+    return this.ctx.swapped.value ? otherSide(place) : place;
   }
 
   /** Arrange them in a width in px; returns whether they are side by side. */
   arrange(width: number): boolean {
-    const { beside, why } = arrangedIn(width, this.ctx.arrange.value);
-    this.why.value = why;
+    const { beside, reason } = arrangementFor(width, this.ctx.arrange.value);
+    this.reason.value = reason;
     this.el.classList.toggle("hta-diff-beside", beside);
-    this.lines.flat.value = beside;
+    this.lines.hasFlatEnds.value = beside;
     for (const { ctx } of this.apps) ctx.stage.setSlim(beside);
     return beside;
   }
@@ -139,8 +139,8 @@ export class Timelines {
     this.apps[side].panels.openExport(anchor);
   }
 
-  sayAside(words: string): void {
-    for (const { status } of this.apps) status.aside.value = words;
+  showAside(text: string): void {
+    for (const { status } of this.apps) status.asideText.value = text;
   }
 
   private showOrder(): void {
@@ -156,45 +156,45 @@ export class Timelines {
     const { colour, swapped } = this.ctx;
     const byChange = colour.value === "change";
     this.el.classList.toggle("hta-diff-by-change", byChange);
-    const classes = byChange ? eventClasses(swapped.value) : null;
+    const classes = byChange ? eventClassPalette(swapped.value) : null;
     for (const side of SIDES) {
       const { stage, shared } = this.apps[side].ctx;
       stage.setClasses(classes, this.counts.value !== null, this.parts.value?.[side] ?? null);
       if (colour.value !== "change" && shared.state.color !== colour.value) {
-        this.link.write(side, { color: colour.value });
+        this.link.writePartner(side, { color: colour.value });
       }
     }
   }
 
   /** Follow a timeline's own key for colours. */
-  private takeColour(side: Side): void {
-    const { states, signal: ended } = this.ctx.options;
+  private followColour(side: Side): void {
+    const { states, signal: abortSignal } = this.ctx.options;
     const take = (): void => {
-      const chosen = this.ctx.colour.value;
+      const selected = this.ctx.colour.value;
       const { color } = this.apps[side].ctx.shared.state;
-      if (chosen === color || (chosen === "change" && color === "kind")) return;
-      this.ctx.keep("color", color);
+      if (selected === color || (selected === "change" && color === "kind")) return;
+      this.ctx.saveTrait("color", color);
     };
-    listenTo(states[side], "change:color", take, ended);
+    listenTo(states[side], "change:color", take, abortSignal);
   }
 
   /** Load the classes of events; tiles carry them from then on. */
-  async classify(): Promise<void> {
+  async loadClasses(): Promise<void> {
     const { ctx } = this;
-    const { source, signal: ended } = ctx.options;
-    this.rematch.value = null;
+    const { source, signal: abortSignal } = ctx.options;
+    this.matchAgain.value = null;
     try {
-      this.counts.value ??= (await source.ask("classes", {}, ended)).reply;
+      this.counts.value ??= (await source.ask("classes", {}, abortSignal)).reply;
     } catch (error) {
-      this.rematch.value = () => {
-        this.rematch.value = null;
-        ctx.again.emit();
+      this.matchAgain.value = () => {
+        this.matchAgain.value = null;
+        ctx.reloadRequested.emit();
       };
       throw error;
     }
     if (this.parts.value !== null) return;
     const overview = await ctx.frames.get("overview");
-    this.parts.value = [classParts(overview, 0), classParts(overview, 1)];
+    this.parts.value = [classSharesOf(overview, 0), classSharesOf(overview, 1)];
   }
 }
 
@@ -203,31 +203,40 @@ export class Timelines {
 /** Narrower pages stack the timelines, whose lanes would have no room side by side. */
 export const BESIDE_FROM_PX = 900;
 
-const CHOICES: readonly (readonly [id: Arrange, text: string, about: string])[] = [
+const ARRANGEMENTS: readonly (readonly [id: Arrangement, text: string, about: string])[] = [
   ["stacked", "stacked", "Timelines one above the other"],
   ["beside", "beside", "Timelines side by side"],
 ];
 
 /** Arrangement in a width, and the reason if it is not the chosen one. */
-export function arrangedIn(width: number, chosen: Arrange): { beside: boolean; why: string } {
-  if (chosen === "stacked") return { beside: false, why: "" };
-  if (width >= BESIDE_FROM_PX) return { beside: true, why: "" };
-  return { beside: false, why: `stacked: side by side needs ${BESIDE_FROM_PX} px` };
+export function arrangementFor(
+  width: number,
+  selected: Arrangement,
+): { beside: boolean; reason: string } {
+  if (selected === "stacked") return { beside: false, reason: "" };
+  if (width >= BESIDE_FROM_PX) return { beside: true, reason: "" };
+  return { beside: false, reason: `stacked: side by side needs ${BESIDE_FROM_PX} px` };
 }
 
-export function ArrangeChoice(look: {
-  chosen: Arrange;
+export function ArrangeChoice(props: {
+  chosen: Arrangement;
   why: string;
-  choose(arrange: Arrange): void;
+  choose(arrange: Arrangement): void;
 }) {
-  const { chosen, why, choose } = look;
+  const { chosen, why, choose } = props;
   return (
     <div class="hta-diff-arrange">
       <span class="hta-note" aria-live="polite">
         {why}
       </span>
       <span class="hta-note">Timelines</span>
-      <Choice name="Timelines" data="arrange" options={CHOICES} chosen={chosen} choose={choose} />
+      <ChoiceButtons
+        name="Timelines"
+        data="arrange"
+        options={ARRANGEMENTS}
+        chosen={chosen}
+        choose={choose}
+      />
     </div>
   );
 }

@@ -1,26 +1,32 @@
 /** Toolbar of a comparison, its cautions, and the legend of change classes. */
 
 import { useSignal } from "@preact/signals";
-import { type ClassGroup, classLook, countOf, GROUPS, lookStyle } from "../facts/event_classes";
+import {
+  type ClassGroup,
+  classStyle,
+  countEventsInGroup,
+  GROUPS,
+  classCss,
+} from "../facts/event_classes";
 import { asError, type ThemeName } from "../protocol/source";
-import { Button, Choice, UndoRedo } from "../ui/controls";
+import { Button, ChoiceButtons, UndoRedoPair } from "../ui/controls";
 import { formatCount, plural } from "../ui/formats";
-import { Opener, Toolbar } from "../ui/menu";
+import { OpenerButton, Toolbar } from "../ui/menu";
 import { FullButton, type FullWindow } from "../ui/placing";
-import type { Base } from "./align";
-import type { Colour, Context } from "./context";
+import type { AlignmentBase } from "./align";
+import type { Colour, DiffContext } from "./context";
 import { shortLabels } from "./frames";
-import type { Timelines } from "./timelines";
+import type { TimelinePair } from "./timelines";
 
-interface DiffToolbarLook {
-  ctx: Context;
+interface DiffToolbarProps {
+  ctx: DiffContext;
   /** Null if the runs have no events. */
-  timelines: Timelines | null;
+  timelines: TimelinePair | null;
   full: FullWindow;
   walk(way: "undo" | "redo"): void;
 }
 
-const BASES: readonly (readonly [id: Base, text: string, about: string])[] = [
+const BASE_CHOICES: readonly (readonly [id: AlignmentBase, text: string, about: string])[] = [
   ["steps", "steps", "Every pair of steps starts in line"],
   ["first_step", "start", "The first steps start in line"],
   ["collectives", "collectives", "Every pair of collectives starts in line"],
@@ -28,8 +34,8 @@ const BASES: readonly (readonly [id: Base, text: string, about: string])[] = [
   ["scaled", "scaled", "The shorter run stretched to the length of the longer one"],
 ];
 
-export function DiffToolbar(look: DiffToolbarLook) {
-  const { ctx, timelines, walk } = look;
+export function DiffToolbar(props: DiffToolbarProps) {
+  const { ctx, timelines, walk: travel } = props;
   const { about, base, swapped, coupled } = ctx;
   const { cautions } = about;
   const labels = ctx.inOrder(about.labels);
@@ -47,55 +53,57 @@ export function DiffToolbar(look: DiffToolbarLook) {
           <>
             <div class="hta-diff-align">
               <span class="hta-note">Align</span>
-              <Choice
+              <ChoiceButtons
                 name="Align"
                 data="base"
-                options={BASES}
+                options={BASE_CHOICES}
                 chosen={base.value}
-                choose={(one) => ctx.keep("align", one)}
+                choose={(one) => ctx.saveTrait("align", one)}
               />
               <select
                 class="hta-diff-bases-narrow"
                 aria-label="Align"
                 value={base.value}
-                onChange={({ currentTarget }) => ctx.keep("align", currentTarget.value)}
+                onChange={({ currentTarget }) => ctx.saveTrait("align", currentTarget.value)}
               >
-                {BASES.map(([id, text]) => (
+                {BASE_CHOICES.map(([id, text]) => (
                   <option key={id} value={id}>
                     {text}
                   </option>
                 ))}
               </select>
             </div>
-            {about.rank_pairs.length > 1 && <Pairs ctx={ctx} />}
-            <UndoRedo
+            {about.rank_pairs.length > 1 && <RankPairs ctx={ctx} />}
+            <UndoRedoPair
               canUndo={timelines.link.history.canUndo}
               canRedo={timelines.link.history.canRedo}
-              undo={() => walk("undo")}
-              redo={() => walk("redo")}
+              undo={() => travel("undo")}
+              redo={() => travel("redo")}
             />
             <Button
               text="Linked"
               name="Linked: zoom and select on both timelines together"
               class={`hta-diff-link${coupled.value ? " hta-on" : ""}`}
               on={coupled.value}
-              press={() => ctx.keep("coupled", !coupled.value)}
+              press={() => ctx.saveTrait("coupled", !coupled.value)}
             />
           </>
         )}
         <Button
           text="Swap"
           name="Swap: before becomes after"
-          press={() => ctx.keep("swapped", !swapped.value)}
+          press={() => ctx.saveTrait("swapped", !swapped.value)}
         />
         {(timelines !== null || ctx.options.live !== null) && (
-          <Opener
+          <OpenerButton
             text="Export…"
             name="Export… both runs as one trace, or a window"
-            content={(_, anchor) => <Sheet ctx={ctx} timelines={timelines} anchor={anchor} />}
+            content={(_, anchor) => (
+              <DiffExportSheet ctx={ctx} timelines={timelines} anchor={anchor} />
+            )}
           />
         )}
-        <FullButton full={look.full} />
+        <FullButton full={props.full} />
       </div>
     </Toolbar>
   );
@@ -104,7 +112,7 @@ export function DiffToolbar(look: DiffToolbarLook) {
 function Cautions({ texts }: { texts: readonly string[] }) {
   const more = texts.length > 1 ? ` and ${plural(texts.length - 1, "more caution")}` : "";
   return (
-    <Opener
+    <OpenerButton
       name="Limits of the comparison"
       title={texts.join("\n")}
       class="hta-badge hta-warn hta-problem-badge"
@@ -118,12 +126,12 @@ function Cautions({ texts }: { texts: readonly string[] }) {
     >
       <span class="hta-diff-caution-long">{`⚠ ${texts[0]!}${more}`}</span>
       <span class="hta-diff-caution-short">{`⚠ ${plural(texts.length, "caution")}`}</span>
-    </Opener>
+    </OpenerButton>
   );
 }
 
 /** The choice of a pair of ranks for figures and timelines, or of all. */
-function Pairs({ ctx }: { ctx: Context }) {
+function RankPairs({ ctx }: { ctx: DiffContext }) {
   const { rank_pairs: pairs, held_pairs: held, by_rank_means: means } = ctx.about;
   return (
     <select
@@ -132,17 +140,17 @@ function Pairs({ ctx }: { ctx: Context }) {
       title="Ranks for figures and timelines"
       value={String(ctx.pair.value ?? "")}
       onChange={({ currentTarget: { value } }) =>
-        ctx.keep("pair", value === "" ? null : Number(value))
+        ctx.saveTrait("pair", value === "" ? null : Number(value))
       }
     >
       <option value="">{means ? "all ranks (means)" : `all ${pairs.length} pairs of ranks`}</option>
       {pairs.map((pair, at) => {
         const [before, after] = ctx.inOrder(pair);
-        const words = before === after ? `rank ${before}` : `rank ${before} → rank ${after}`;
+        const text = before === after ? `rank ${before}` : `rank ${before} → rank ${after}`;
         const lacks = held !== undefined && !held.includes(at);
         return (
           <option key={at} value={String(at)} disabled={lacks}>
-            {lacks ? `${words} (not in this page)` : words}
+            {lacks ? `${text} (not in this page)` : text}
           </option>
         );
       })}
@@ -150,26 +158,32 @@ function Pairs({ ctx }: { ctx: Context }) {
   );
 }
 
-const FILES = [
+const FILE_CHOICES = [
   ["export_pair", "Write both as one trace", "pair.json.gz"],
   ["save_html", "Save this page", "diff.html"],
 ] as const;
 
-function Sheet(look: { ctx: Context; timelines: Timelines | null; anchor: HTMLElement }) {
-  const { ctx, timelines, anchor } = look;
-  const { source, live, signal: ended } = ctx.options;
-  const said = useSignal("");
-  const write = async (op: (typeof FILES)[number][0], path: string): Promise<void> => {
-    said.value = "Writing…";
+function DiffExportSheet(props: {
+  ctx: DiffContext;
+  timelines: TimelinePair | null;
+  anchor: HTMLElement;
+}) {
+  const { ctx, timelines, anchor } = props;
+  const { source, live, signal: abortSignal } = ctx.options;
+  const status = useSignal("");
+  const write = async (op: (typeof FILE_CHOICES)[number][0], path: string): Promise<void> => {
+    status.value = "Writing…";
     try {
-      const { reply } = await source.ask(op, { path }, ended);
-      said.value = `Written: ${reply.path}`;
+      const { reply } = await source.ask(op, { path }, abortSignal);
+      status.value = `Written: ${reply.path}`;
     } catch (error) {
-      said.value = asError(error).message;
+      status.value = asError(error).message;
     }
   };
   // The kernel writes files.
-  const files = FILES.filter(([op]) => live !== null && (op === "save_html" || timelines !== null));
+  const files = FILE_CHOICES.filter(
+    ([op]) => live !== null && (op === "save_html" || timelines !== null),
+  );
   return (
     <div class="hta-save-form">
       {files.map(([op, label, name]) => (
@@ -182,37 +196,37 @@ function Sheet(look: { ctx: Context; timelines: Timelines | null; anchor: HTMLEl
         </div>
       )}
       <p class="hta-note" aria-live="polite">
-        {said.value}
+        {status.value}
       </p>
     </div>
   );
 }
 
-function FileField(look: { label: string; name: string; press(path: string): void }) {
-  const path = useSignal(look.name);
+function FileField(props: { label: string; name: string; press(path: string): void }) {
+  const path = useSignal(props.name);
   return (
     <div class="hta-diff-file">
       <input
         type="text"
         class="hta-path"
-        aria-label={look.label}
+        aria-label={props.label}
         value={path.value}
         onInput={({ currentTarget }) => (path.value = currentTarget.value)}
       />
-      <Button text={look.label} press={() => look.press(path.value)} />
+      <Button text={props.label} press={() => props.press(path.value)} />
     </div>
   );
 }
 
 // Colour mode of both timelines, and the legend of changes.
 
-const MODES: readonly (readonly [id: Colour, text: string, about: string])[] = [
+const COLOUR_MODES: readonly (readonly [id: Colour, text: string, about: string])[] = [
   ["change", "change", "By the change of each event"],
   ["kind", "kind", "By kind: compute, communication, copies, host"],
   ["name", "name", "By kind, each name in a shade of its own"],
 ];
 
-interface LegendLook {
+interface ColourLegendProps {
   colour: Colour;
   swapped: boolean;
   theme: ThemeName;
@@ -223,25 +237,41 @@ interface LegendLook {
   choose(colour: Colour): void;
 }
 
-export function ColourLegend({ colour, swapped, theme, counts, again, choose }: LegendLook) {
-  const there = GROUPS.map((group) => ({ group, count: countOf(group, counts, swapped) }));
-  const trying = again === null ? "matching calls …" : "calls could not be matched";
+export function ColourLegend({
+  colour,
+  swapped,
+  theme,
+  counts,
+  again: retry,
+  choose,
+}: ColourLegendProps) {
+  const present = GROUPS.map((group) => ({
+    group,
+    count: countEventsInGroup(group, counts, swapped),
+  }));
+  const matchingNote = retry === null ? "matching calls …" : "calls could not be matched";
   return (
     <div class="hta-diff-colours">
       <span class="hta-note">Colour by</span>
-      <Choice name="Colour by" data="colour" options={MODES} chosen={colour} choose={choose} />
+      <ChoiceButtons
+        name="Colour by"
+        data="colour"
+        options={COLOUR_MODES}
+        chosen={colour}
+        choose={choose}
+      />
       <div class="hta-diff-keys">
         {colour === "change" && (
           <>
-            {there
+            {present
               .filter(({ count }) => count !== 0)
               .map(({ group, count }) => (
-                <Key key={group.name} group={group} count={count} theme={theme} />
+                <ColourKey key={group.name} group={group} count={count} theme={theme} />
               ))}
             <span class="hta-note">
-              {counts === null ? trying : "short events: by most of their time"}
+              {counts === null ? matchingNote : "short events: by most of their time"}
             </span>
-            {counts === null && again !== null && <Button text="Try again" press={again} />}
+            {counts === null && retry !== null && <Button text="Try again" press={retry} />}
           </>
         )}
       </div>
@@ -249,13 +279,13 @@ export function ColourLegend({ colour, swapped, theme, counts, again, choose }: 
   );
 }
 
-function Key(look: { group: ClassGroup; count: number | null; theme: ThemeName }) {
-  const { group, count, theme } = look;
-  const words = count === null ? "" : ` ${formatCount(count)} events on both sides.`;
+function ColourKey(props: { group: ClassGroup; count: number | null; theme: ThemeName }) {
+  const { group, count, theme } = props;
+  const text = count === null ? "" : ` ${formatCount(count)} events on both sides.`;
   return (
-    <span class="hta-diff-key" title={`${group.name}: ${group.words}.${words}`}>
+    <span class="hta-diff-key" title={`${group.name}: ${group.words}.${text}`}>
       {group.classes.map((name) => (
-        <i key={name} class="hta-diff-swatch" style={lookStyle(classLook(name, theme))} />
+        <i key={name} class="hta-diff-swatch" style={classCss(classStyle(name, theme))} />
       ))}
       <span>{group.name}</span>
       {count !== null && <small>{formatCount(count)}</small>}

@@ -1,52 +1,52 @@
 /** One view of a comparison: creates its parts and puts them into the page. */
 
 import { listenTo } from "../connection/store";
-import type { Frame } from "../protocol/source";
-import { match } from "../timeline/keys";
-import { progressWords } from "../timeline/status";
-import { h, isTextEntry, mount } from "../ui/dom";
-import { detectTheme, TIGHT_PX, watchBoxes, watchTheme } from "../ui/host";
+import type { PanelFrame } from "../protocol/source";
+import { matchKey } from "../timeline/keys";
+import { progressText } from "../timeline/status";
+import { h, isTextEntry, renderInto } from "../ui/dom";
+import { detectTheme, TIGHT_BELOW_PX, watchBoxes, watchTheme } from "../ui/host";
 import { FullWindow } from "../ui/placing";
-import { react } from "../ui/react";
+import { onSignal } from "../ui/react";
 import { applyTheme } from "../ui/theme";
-import { Charts, type Room } from "./charts";
-import { Context, type DiffOptions } from "./context";
-import { Headline, Part } from "./pane";
+import { DiffCharts, type DiffLayout } from "./charts";
+import { DiffContext, type DiffOptions } from "./context";
+import { Headline, DiffPanel } from "./pane";
 import { PlainTable, tableTitle } from "./tables";
-import { Timelines } from "./timelines";
+import { TimelinePair } from "./timelines";
 import { DiffToolbar } from "./toolbar";
 
 const WIDE = 1500;
 const NARROW = 900;
 
 /** A table that only some formats have. */
-class TablePart extends Part<Frame> {
+class TableSection extends DiffPanel<PanelFrame> {
   constructor(
-    ctx: Context,
+    ctx: DiffContext,
     readonly name: string,
   ) {
     super(ctx, tableTitle(name), { class: "hta-diff-pane hta-diff-plain" });
   }
 
-  protected draw(frame: Frame) {
+  protected draw(frame: PanelFrame) {
     return <PlainTable name={this.name} frame={frame} />;
   }
 }
 
 export class DiffApp {
-  private readonly ctx: Context;
+  private readonly ctx: DiffContext;
   private readonly root: HTMLElement;
   private readonly body = h("div", { class: "hta-diff-body" });
   private readonly tablesEl = h("div", { class: "hta-diff-tables" });
-  private readonly full: FullWindow;
+  private readonly fullWindow: FullWindow;
   private readonly headline: Headline;
-  private readonly tables: readonly TablePart[];
+  private readonly tables: readonly TableSection[];
   /** Timelines and charts; null if the runs have only totals. */
-  private readonly events: { timelines: Timelines; charts: Charts } | null;
+  private readonly events: { timelines: TimelinePair; charts: DiffCharts } | null;
 
   constructor(host: HTMLElement, options: DiffOptions) {
-    const ctx = new Context(options);
-    const { signal: ended } = options;
+    const ctx = new DiffContext(options);
+    const { signal: abortSignal } = options;
     const { labels, tables, has_events: hasEvents } = ctx.about;
     this.ctx = ctx;
     this.root = h("div", {
@@ -58,25 +58,25 @@ export class DiffApp {
     });
     host.append(this.root);
     ctx.theme.value = detectTheme(this.root);
-    react(ctx.theme, (theme) => applyTheme(this.root, theme), ended);
-    this.full = new FullWindow(this.root, () => this.arrange());
+    onSignal(ctx.theme, (theme) => applyTheme(this.root, theme), abortSignal);
+    this.fullWindow = new FullWindow(this.root, () => this.arrange());
     this.headline = new Headline(ctx);
-    this.tables = tables.map((name) => new TablePart(ctx, name));
-    const timelines = hasEvents ? new Timelines(ctx) : null;
+    this.tables = tables.map((name) => new TableSection(ctx, name));
+    const timelines = hasEvents ? new TimelinePair(ctx) : null;
     this.events = timelines && {
       timelines,
-      charts: new Charts(ctx, this.headline, timelines.link),
+      charts: new DiffCharts(ctx, this.headline, timelines.link),
     };
-    this.layOut();
+    this.buildLayout();
     this.listen();
     void this.start();
   }
 
   // --- parts --------------------------------------------------------------------------------------
 
-  private layOut(): void {
+  private buildLayout(): void {
     const { ctx, root, body, events } = this;
-    const { signal: ended } = ctx.options;
+    const { signal: abortSignal } = ctx.options;
     const above = h("div", {});
     const below = h("div", {});
     // Columns if there is room; else one column in the order of the style sheet.
@@ -95,31 +95,35 @@ export class DiffApp {
       <DiffToolbar
         ctx={ctx}
         timelines={events?.timelines ?? null}
-        full={this.full}
-        walk={(way) => this.walk(way)}
+        full={this.fullWindow}
+        walk={(way) => this.travel(way)}
       />
     );
-    mount(toolbar, above, ended);
-    mount(<Status ctx={ctx} />, below, ended);
+    renderInto(toolbar, above, abortSignal);
+    renderInto(<DiffStatus ctx={ctx} />, below, abortSignal);
   }
 
   private listen(): void {
     const { ctx, root, events } = this;
-    const { model, live, signal: ended } = ctx.options;
+    const { model, live, signal: abortSignal } = ctx.options;
     const listen = (name: string, listener: () => void): void =>
-      listenTo(model, `change:${name}`, listener, ended);
+      listenTo(model, `change:${name}`, listener, abortSignal);
     if (events !== null) {
       const { timelines, charts } = events;
       const { link } = timelines;
       for (const name of ["align", "swapped"]) listen(name, () => void link.realign(true));
-      listen("coupled", () => link.align());
+      listen("coupled", () => link.alignPartner());
       listen("pair", () => {
-        charts.forget();
+        charts.clearChoice();
         link.showRanks();
         void this.load();
       });
       if (live !== null) {
-        react(live.offline.progress, (now) => timelines.sayAside(progressWords(now)), ended);
+        onSignal(
+          live.offline.progress,
+          (now) => timelines.showAside(progressText(now)),
+          abortSignal,
+        );
       }
     }
     listen("swapped", () => {
@@ -127,17 +131,17 @@ export class DiffApp {
       void this.loadTables();
     });
     listen("arrange", () => this.arrange());
-    react(ctx.coupled, (on) => root.classList.toggle("hta-diff-coupled", on), ended);
-    ctx.again.on(() => {
-      ctx.said.value = null;
+    onSignal(ctx.coupled, (on) => root.classList.toggle("hta-diff-coupled", on), abortSignal);
+    ctx.reloadRequested.on(() => {
+      ctx.statusText.value = null;
       void events?.timelines.link.realign(false);
       void this.load();
       void this.loadTables();
     });
-    listenToDiffKeys(root, ended, (way) => this.walk(way));
-    watchTheme(root, ended, (theme) => (ctx.theme.value = theme));
-    watchBoxes([root], () => this.arrange(), ended);
-    ended.addEventListener("abort", () => root.remove(), { once: true });
+    listenToDiffKeys(root, abortSignal, (way) => this.travel(way));
+    watchTheme(root, abortSignal, (theme) => (ctx.theme.value = theme));
+    watchBoxes([root], () => this.arrange(), abortSignal);
+    abortSignal.addEventListener("abort", () => root.remove(), { once: true });
   }
 
   private arrange(): void {
@@ -146,19 +150,19 @@ export class DiffApp {
     if (width === 0) return;
     root.classList.toggle("hta-diff-wide", width >= WIDE);
     root.classList.toggle("hta-diff-narrow", width < NARROW);
-    const across = events?.timelines.arrange(width) ?? false;
-    root.classList.toggle("hta-diff-across", across);
+    const isSideBySide = events?.timelines.arrange(width) ?? false;
+    root.classList.toggle("hta-diff-across", isSideBySide);
     // Status lines are shorter if the timelines share the width.
-    root.classList.toggle("hta-tight", (across ? width / 2 : width) < TIGHT_PX);
-    const wide: Room = across ? "row" : "columns";
-    const room = width < NARROW ? "sheet" : width < WIDE ? "pair" : wide;
-    events?.charts.arrange(room, events.timelines.el);
+    root.classList.toggle("hta-tight", (isSideBySide ? width / 2 : width) < TIGHT_BELOW_PX);
+    const wideLayout: DiffLayout = isSideBySide ? "row" : "columns";
+    const layout = width < NARROW ? "sheet" : width < WIDE ? "pair" : wideLayout;
+    events?.charts.arrange(layout, events.timelines.el);
     events?.timelines.setWidth();
   }
 
-  private walk(way: "undo" | "redo"): void {
+  private travel(way: "undo" | "redo"): void {
     if (this.events?.timelines.link.walk(way) === true) return;
-    this.ctx.said.value = way === "undo" ? "Nothing to undo." : "Nothing to redo.";
+    this.ctx.statusText.value = way === "undo" ? "Nothing to undo." : "Nothing to redo.";
   }
 
   // --- frames -------------------------------------------------------------------------------------
@@ -177,14 +181,14 @@ export class DiffApp {
     try {
       if (events === null) {
         await headline.load(async () => {
-          const frame = await ctx.framed(ctx.findings);
+          const frame = await ctx.loadFrame(ctx.findings);
           return { frame, totals: null, whose: "" };
         });
         return;
       }
       await events.charts.load();
       this.arrange();
-      await events.timelines.classify();
+      await events.timelines.loadClasses();
     } catch (error) {
       ctx.fail(error);
     }
@@ -193,7 +197,7 @@ export class DiffApp {
   private async loadTables(): Promise<void> {
     try {
       for (const table of this.tables) {
-        await table.load(() => this.ctx.framed(`table:${table.name}`));
+        await table.load(() => this.ctx.loadFrame(`table:${table.name}`));
         this.tablesEl.append(table.el);
       }
     } catch (error) {
@@ -202,7 +206,7 @@ export class DiffApp {
   }
 }
 
-function Status({ ctx }: { ctx: Context }) {
+function DiffStatus({ ctx }: { ctx: DiffContext }) {
   const { has_events: events, all_matched: matched, matched: words } = ctx.about;
   const hint = events
     ? "Click steps, changes, names, operators; point at events for partners."
@@ -210,7 +214,7 @@ function Status({ ctx }: { ctx: Context }) {
   return (
     <div class={`hta-status hta-diff-status${events ? "" : " hta-diff-quiet"}`}>
       <span class="hta-grow" aria-live="polite">
-        {ctx.said.value ?? hint}
+        {ctx.statusText.value ?? hint}
       </span>
       {events && (
         <span class={`hta-badge hta-diff-truth ${matched ? "hta-ok" : "hta-warn"}`}>
@@ -233,7 +237,7 @@ function listenToDiffKeys(
     "keydown",
     (event) => {
       if (event.isComposing || event.defaultPrevented || isTextEntry(event.target)) return;
-      const command = match(event)?.command;
+      const command = matchKey(event)?.command;
       if (command !== "undo" && command !== "redo") return;
       event.preventDefault();
       event.stopPropagation();

@@ -1,15 +1,15 @@
 /** The waterfall of the step time's difference, by kind and by cause. */
 
 import { batch, signal } from "@preact/signals";
-import { causeWords } from "../charts/defined";
+import { causeLabel } from "../charts/defined";
 import { sum } from "../expressions/numbers";
-import { asError, type Frame, isAbort } from "../protocol/source";
-import { Choice, Failure } from "../ui/controls";
+import { asError, type PanelFrame, isAbort } from "../protocol/source";
+import { ChoiceButtons, FailureNote } from "../ui/controls";
 import { formatDuration } from "../ui/formats";
 import { THEMES } from "../ui/theme";
-import type { Context } from "./context";
-import { barColour, deltaWords, number, type Row, rowsOf, shareWords, text } from "./frames";
-import { Part } from "./pane";
+import type { DiffContext } from "./context";
+import { barColour, deltaText, numberAt, type FrameRow, rowsOf, shareText, textAt } from "./frames";
+import { DiffPanel } from "./pane";
 
 type Level = "operator" | "kernel" | "cause";
 
@@ -17,7 +17,7 @@ const LEVELS = (["operator", "kernel", "cause"] as const).map(
   (level) => [level, `by ${level}`] as const,
 );
 
-interface Bar {
+interface WaterfallBar {
   kind: string;
   label: string;
   before: number;
@@ -29,91 +29,98 @@ interface Bar {
   depth: number;
 }
 
-const WORDS: Record<string, string> = {
+const LEVEL_LABELS: Record<string, string> = {
   compute: "compute",
   communication: "exposed NCCL",
   memory: "exposed copies",
   idle: "GPU idle",
   cpu: "host",
 };
-const ORDER = ["compute", "communication", "memory", "cpu", "idle"];
-const MOST_PARTS = 8;
+const KIND_ORDER = ["compute", "communication", "memory", "cpu", "idle"];
+const MAX_PARTS = 8;
 
-/** Kinds by size, without those that neither run has. */
-export function waterfallBars(kinds: Frame, words: Record<string, string> = WORDS): Bar[] {
-  const label = (row: Row): string => words[text(row, "kind")] ?? text(row, "kind");
+/** Kinds by size, without those absent from both runs. */
+export function waterfallBars(
+  kinds: PanelFrame,
+  words: Record<string, string> = LEVEL_LABELS,
+): WaterfallBar[] {
+  const label = (row: FrameRow): string => words[textAt(row, "kind")] ?? textAt(row, "kind");
   const bars = barsOf(rowsOf(kinds), label, Number(kinds.attrs.before_ns ?? 0), 0);
   return bars.filter(({ before, after }) => before !== 0 || after !== 0);
 }
 
 /** The parts of a kind: the largest differences, and one sum of the rest. */
-export function partBars(parts: Frame, { kind, from }: Bar): Bar[] {
-  const rows = rowsOf(parts).filter((row) => text(row, "kind") === kind);
-  const rest = rows.length > MOST_PARTS + 1 ? rows.splice(MOST_PARTS) : [];
+export function partBars(parts: PanelFrame, { kind, from }: WaterfallBar): WaterfallBar[] {
+  const rows = rowsOf(parts).filter((row) => textAt(row, "kind") === kind);
+  const rest = rows.length > MAX_PARTS + 1 ? rows.splice(MAX_PARTS) : [];
   if (rest.length > 0) {
     const [before_ns, after_ns] = ["before_ns", "after_ns"].map((name) =>
-      sum(rest.map((row) => number(row, name))),
+      sum(rest.map((row) => numberAt(row, name))),
     ) as [number, number];
     const short = `${rest.length} more`;
     rows.push({ kind, short, before_ns, after_ns, diff_ns: after_ns - before_ns });
   }
-  const label = (row: Row): string =>
-    text(row, "short") || text(row, "name") || causeWords(text(row, "cause")) || "without a launch";
+  const label = (row: FrameRow): string =>
+    textAt(row, "short") ||
+    textAt(row, "name") ||
+    causeLabel(textAt(row, "cause")) ||
+    "without a launch";
   return barsOf(rows, label, from, 1);
 }
 
 /** Bars that each start at the end of the one before. */
 function barsOf(
-  rows: readonly Row[],
-  label: (row: Row) => string,
+  rows: readonly FrameRow[],
+  label: (row: FrameRow) => string,
   start: number,
   depth: number,
-): Bar[] {
+): WaterfallBar[] {
   let to = start;
   return rows.map((row) => {
-    const [before, after] = [number(row, "before_ns"), number(row, "after_ns")];
-    const diff = number(row, "diff_ns");
+    const [before, after] = [numberAt(row, "before_ns"), numberAt(row, "after_ns")];
+    const diff = numberAt(row, "diff_ns");
     const from = to;
     to += diff;
-    return { kind: text(row, "kind"), label: label(row), before, after, diff, from, to, depth };
+    return { kind: textAt(row, "kind"), label: label(row), before, after, diff, from, to, depth };
   });
 }
 
 /** Scale of the changes: their own if they would be invisible at that of the totals. */
-function fallScale(ends: readonly number[], most: number): { low: number; high: number } {
-  const [least, largest] = [Math.min(...ends), Math.max(...ends)];
-  const spread = largest - least;
-  if (spread === 0 || spread > most / 4) return { low: 0, high: most };
-  return { low: least - spread * 0.05, high: largest + spread * 0.05 };
+function fallScale(ends: readonly number[], maximum: number): { low: number; high: number } {
+  const [minimum, largest] = [Math.min(...ends), Math.max(...ends)];
+  const spread = largest - minimum;
+  if (spread === 0 || spread > maximum / 4) return { low: 0, high: maximum };
+  return { low: minimum - spread * 0.05, high: largest + spread * 0.05 };
 }
 
-interface Falls {
-  kinds: Frame;
+interface WaterfallData {
+  kinds: PanelFrame;
   /** Text on the step and the ranks. */
   what: string;
   /** Text on the spread of the steps, and whether their difference exceeds it. */
   spread: string;
 }
 
-export class Waterfall extends Part<Falls> {
+export class Waterfall extends DiffPanel<WaterfallData> {
   private readonly open = signal<string | null>(null);
   private readonly level = signal<Level>("operator");
   /** The parts of the open kind, or why they are missing; null until they are loaded. */
-  private readonly parts = signal<Frame | Error | null>(null);
+  private readonly parts = signal<PanelFrame | Error | null>(null);
   private readonly words: Record<string, string>;
 
   constructor(
-    ctx: Context,
-    private readonly ask: (level: Level) => Promise<Frame>,
+    ctx: DiffContext,
+    private readonly ask: (level: Level) => Promise<PanelFrame>,
   ) {
     super(ctx, "Where the time goes", { class: "hta-diff-pane hta-diff-waterfall" });
-    this.words = { ...WORDS, ...ctx.about.kind_words };
+    this.words = { ...LEVEL_LABELS, ...ctx.about.kind_words };
   }
 
-  override show(shown: Falls): void {
+  override show(shown: WaterfallData): void {
     const [largest] = rowsOf(shown.kinds);
-    const matters = largest !== undefined && number(largest, "diff_ns") !== 0;
-    const first = this.shown.value === null && matters ? text(largest, "kind") : this.open.value;
+    const isRelevant = largest !== undefined && numberAt(largest, "diff_ns") !== 0;
+    const first =
+      this.shown.value === null && isRelevant ? textAt(largest, "kind") : this.open.value;
     super.show(shown);
     this.set(first, this.level.value);
   }
@@ -137,7 +144,7 @@ export class Waterfall extends Part<Falls> {
     }
   }
 
-  protected draw({ kinds, what, spread }: Falls) {
+  protected draw({ kinds, what, spread }: WaterfallData) {
     const open = this.open.value;
     const parts = this.parts.value;
     const isLoaded = parts !== null && !(parts instanceof Error);
@@ -147,9 +154,9 @@ export class Waterfall extends Part<Falls> {
       bar.kind === open && isLoaded ? [bar, ...partBars(parts, bar)] : [bar],
     );
     const ends = [before, after, ...bars.flatMap(({ from, to }) => [from, to])];
-    const most = Math.max(1, ...ends);
-    const { low, high } = fallScale(ends, most);
-    const enlarged = most / (high - low);
+    const maximum = Math.max(1, ...ends);
+    const { low, high } = fallScale(ends, maximum);
+    const enlarged = maximum / (high - low);
     const diff = after - before;
     const title =
       diff === 0
@@ -159,7 +166,7 @@ export class Waterfall extends Part<Falls> {
       <>
         <div class="hta-diff-head">
           <h3>{title.trim()}</h3>
-          <Choice
+          <ChoiceButtons
             name="Split by"
             options={LEVELS}
             chosen={this.level.value}
@@ -175,12 +182,12 @@ export class Waterfall extends Part<Falls> {
         </p>
         {spread !== "" && <p class="hta-diff-spread">{spread}</p>}
         <div class="hta-diff-bars">
-          {this.whole("before", kinds, before, most)}
+          {this.totalBar("before", kinds, before, maximum)}
           {bars.map((bar) => this.bar(bar, low, high))}
-          {this.whole("after", kinds, after, most)}
+          {this.totalBar("after", kinds, after, maximum)}
         </div>
         {parts instanceof Error && (
-          <Failure
+          <FailureNote
             title="The parts could not be drawn"
             error={parts}
             retry={() => this.set(open, this.level.value)}
@@ -190,9 +197,9 @@ export class Waterfall extends Part<Falls> {
     );
   }
 
-  private whole(side: "before" | "after", kinds: Frame, total: number, most: number) {
+  private totalBar(side: "before" | "after", kinds: PanelFrame, total: number, maxTotal: number) {
     const rows = rowsOf(kinds).sort(
-      (a, b) => ORDER.indexOf(text(a, "kind")) - ORDER.indexOf(text(b, "kind")),
+      (a, b) => KIND_ORDER.indexOf(textAt(a, "kind")) - KIND_ORDER.indexOf(textAt(b, "kind")),
     );
     return (
       <div class="hta-diff-bar hta-diff-whole">
@@ -201,12 +208,12 @@ export class Waterfall extends Part<Falls> {
         <div class="hta-diff-track">
           <div class="hta-diff-stack">
             {rows.map((row) => {
-              const [kind, ns] = [text(row, "kind"), number(row, `${side}_ns`)];
+              const [kind, ns] = [textAt(row, "kind"), numberAt(row, `${side}_ns`)];
               return (
                 <i
                   title={`${this.words[kind] ?? ""} ${formatDuration(ns)}`}
                   style={{
-                    width: percent(Math.max(ns, 0) / most),
+                    width: percentCss(Math.max(ns, 0) / maxTotal),
                     background: this.kindColour(kind),
                   }}
                 />
@@ -223,10 +230,10 @@ export class Waterfall extends Part<Falls> {
     return kind === "idle" ? theme.idle : (theme.kind[kind as "compute"] ?? theme.idle);
   }
 
-  private bar(bar: Bar, low: number, high: number) {
+  private bar(bar: WaterfallBar, low: number, high: number) {
     const { kind, label, before, diff, from, to, depth } = bar;
     const isOpen = this.open.value === kind && depth === 0;
-    const place = (ns: number): string => percent((ns - low) / (high - low));
+    const place = (ns: number): string => percentCss((ns - low) / (high - low));
     return (
       <div key={`${kind} ${label}`} class="hta-diff-bar" data-kind={kind} data-depth={depth}>
         {depth === 0 ? (
@@ -246,8 +253,8 @@ export class Waterfall extends Part<Falls> {
           </span>
         )}
         <span class="hta-diff-bar-value">
-          <b>{deltaWords(diff)}</b>
-          {` ${shareWords(diff, before)}`}
+          <b>{deltaText(diff)}</b>
+          {` ${shareText(diff, before)}`}
         </span>
         <div class="hta-diff-track">
           <i class="hta-diff-edge" style={{ left: place(from) }} />
@@ -256,7 +263,7 @@ export class Waterfall extends Part<Falls> {
             title={`${label}: ${formatDuration(before)} → ${formatDuration(bar.after)}`}
             style={{
               left: place(Math.min(from, to)),
-              width: percent(Math.abs(diff) / (high - low)),
+              width: percentCss(Math.abs(diff) / (high - low)),
               background: barColour(diff, this.ctx.theme.value),
               opacity: depth === 0 ? "1" : "0.72",
             }}
@@ -267,4 +274,4 @@ export class Waterfall extends Part<Falls> {
   }
 }
 
-const percent = (share: number): string => `${(share * 100).toFixed(3)}%`;
+const percentCss = (share: number): string => `${(share * 100).toFixed(3)}%`;

@@ -1,9 +1,9 @@
 import { effect, signal } from "@preact/signals";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { HeldSource } from "../engine/source";
+import type { LocalSource } from "../engine/source";
 import type { Source } from "../protocol/source";
 import { HybridSource } from "./answering";
-import { INTERRUPTED, PAUSES_MS } from "./kernel";
+import { INTERRUPTED_MESSAGE, RETRY_DELAYS_MS } from "./kernel";
 
 interface Question {
   op: string;
@@ -12,7 +12,7 @@ interface Question {
   fail(message: string): void;
 }
 
-/** Source whose replies the test triggers. */
+/** Source whose replies the test resolves by hand. */
 class Kernel implements Source {
   readonly now = signal<Source["status"]>("live");
   readonly asked: Question[] = [];
@@ -32,15 +32,15 @@ class Kernel implements Source {
 }
 
 let kernel: Kernel;
-let page: { ask: ReturnType<typeof vi.fn>; isWhole: boolean } & HeldSource;
+let page: { ask: ReturnType<typeof vi.fn>; isComplete: boolean } & LocalSource;
 let source: HybridSource;
 
 beforeEach(() => {
   kernel = new Kernel();
   page = {
     status: "none",
-    isWhole: true,
-    holds: (op: string) => page.isWhole && op === "stats",
+    isComplete: true,
+    canAnswer: (op: string) => page.isComplete && op === "stats",
     ask: vi.fn((op: string) =>
       Promise.resolve({ reply: { from: "page", op }, buffer: null } as never),
     ),
@@ -57,7 +57,7 @@ describe("without data in the page", () => {
   test("the kernel answers, however late", async () => {
     const asked = source.ask("stats", {} as never);
     kernel.now.value = "busy";
-    expect([source.holds, source.status]).toEqual(["nothing", "busy"]);
+    expect([source.localExtent, source.status]).toEqual(["nothing", "busy"]);
     kernel.asked[0]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
   });
@@ -65,10 +65,12 @@ describe("without data in the page", () => {
   test("interrupted requests are sent again, except those that write", async () => {
     vi.useFakeTimers();
     const asked = source.ask("table", {} as never);
-    const written = expect(source.ask("export_pair", {} as never)).rejects.toThrow(INTERRUPTED);
-    for (const question of kernel.asked) question.fail(INTERRUPTED);
+    const written = expect(source.ask("export_pair", {} as never)).rejects.toThrow(
+      INTERRUPTED_MESSAGE,
+    );
+    for (const question of kernel.asked) question.fail(INTERRUPTED_MESSAGE);
     await written;
-    await vi.advanceTimersByTimeAsync(PAUSES_MS[0]!);
+    await vi.advanceTimersByTimeAsync(RETRY_DELAYS_MS[0]!);
     expect(kernel.asked.map(({ op }) => op)).toEqual(["table", "export_pair", "table"]);
     kernel.asked[2]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
@@ -82,12 +84,12 @@ describe("without data in the page", () => {
 });
 
 describe("a page that holds all of the job", () => {
-  beforeEach(() => (source.held.value = page));
+  beforeEach(() => (source.local.value = page));
 
   test("answers alone", async () => {
     expect((await source.ask("stats", {} as never)).reply).toEqual(FROM_PAGE);
     expect(kernel.asked).toEqual([]);
-    expect(source.holds).toBe("all");
+    expect(source.localExtent).toBe("all");
   });
 
   test("leaves files to the kernel, even if that takes long", async () => {
@@ -107,7 +109,7 @@ describe("a page that holds all of the job", () => {
   });
 
   test("no longer answers when the job changes", async () => {
-    source.held.value = null;
+    source.local.value = null;
     const asked = source.ask("stats", {} as never);
     kernel.asked[0]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
@@ -121,7 +123,7 @@ describe("a page that holds all of the job", () => {
   test("notices a kernel that ended unasked", async () => {
     const look = vi.fn();
     source = new HybridSource(Object.assign(kernel, { look }));
-    source.held.value = page;
+    source.local.value = page;
     await source.ask("stats", {} as never);
     expect(look).toHaveBeenCalled();
   });
@@ -129,15 +131,15 @@ describe("a page that holds all of the job", () => {
 
 describe("a page that holds a part of the job", () => {
   beforeEach(() => {
-    page.isWhole = false;
-    source.held.value = page;
+    page.isComplete = false;
+    source.local.value = page;
   });
 
   test("leaves all to the kernel", async () => {
     const asked = source.ask("stats", {} as never);
     kernel.asked[0]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
-    expect([source.holds, page.ask.mock.calls]).toEqual(["part", []]);
+    expect([source.localExtent, page.ask.mock.calls]).toEqual(["part", []]);
   });
 
   test("answers for a kernel that ends meanwhile", async () => {
@@ -156,9 +158,9 @@ describe("a page that holds a part of the job", () => {
 
 test("views receive the kernel's state and the page's data", () => {
   const heard: string[] = [];
-  const end = effect(() => void heard.push(`${source.status} ${source.holds}`));
+  const end = effect(() => void heard.push(`${source.status} ${source.localExtent}`));
   kernel.now.value = "busy";
-  source.held.value = page;
+  source.local.value = page;
   kernel.now.value = "none";
   expect(heard).toEqual(["live nothing", "busy nothing", "busy all", "none all"]);
   end();

@@ -1,9 +1,9 @@
 import { gzipSync } from "node:zlib";
 import { type Signal, signal } from "@preact/signals";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { HeldSource } from "../engine/source";
+import type { LocalSource } from "../engine/source";
 import type { Source } from "../protocol/source";
-import { react } from "../ui/react";
+import { onSignal } from "../ui/react";
 import { OfflineData, type Progress } from "./answering";
 
 const DOCUMENT = {
@@ -45,7 +45,7 @@ class Kernel implements Source {
 let kernel: Kernel;
 let owner: AbortController;
 let offline: OfflineData;
-let page: Signal<HeldSource | null>;
+let page: Signal<LocalSource | null>;
 let told: Progress[];
 
 beforeEach(() => {
@@ -55,7 +55,7 @@ beforeEach(() => {
   page = signal(null);
   offline = new OfflineData(kernel, page, owner.signal);
   told = [];
-  react(offline.progress, (progress) => told.push(progress), owner.signal);
+  onSignal(offline.progress, (progress) => told.push(progress), owner.signal);
 });
 afterEach(() => {
   owner.abort();
@@ -76,9 +76,9 @@ test("data that the kernel sends in chunks gives the replies of a page", async (
   offline.start();
   expect(page.value).toBeNull();
   await settled();
-  expect(offline.progress.value).toMatchObject({ state: "ready", bytes: CONTENT.length });
+  expect(offline.progress.value).toMatchObject({ state: "ready", receivedBytes: CONTENT.length });
   expect(kernel.asked).toEqual([...Array(3).fill("offline"), ...Array(CHUNKS).keys()]);
-  const bytes = told.map((progress) => progress.bytes);
+  const bytes = told.map((progress) => progress.receivedBytes);
   expect(bytes).toEqual([...bytes].sort((a, b) => a - b));
   expect((await page.value!.ask("clusters", {})).reply).toEqual(DOCUMENT.alike);
 });

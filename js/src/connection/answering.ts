@@ -4,8 +4,8 @@ import { type Signal, signal } from "@preact/signals";
 import { type Blocks, canGunzip, readBlock } from "../engine/columns";
 import type { PageDocument } from "../engine/document";
 import { download } from "../engine/export";
-import { Lru } from "../engine/lru";
-import { type HeldSource, PageSource } from "../engine/source";
+import { LruCache } from "../engine/lru";
+import { type LocalSource, PageSource } from "../engine/source";
 import { isPending } from "../protocol/decode";
 import {
   asError,
@@ -18,11 +18,11 @@ import {
   type Answer,
 } from "../protocol/source";
 import {
-  askAgain,
-  type HostWords,
+  askWithRetries,
+  type HostTerms,
   KernelSource,
   type MessageModel,
-  NOTEBOOK,
+  NOTEBOOK_TERMS,
   sleep,
 } from "./kernel";
 
@@ -32,11 +32,11 @@ import {
  */
 export class HybridSource implements Source {
   /** What the page holds, and answers from. */
-  readonly held = signal<HeldSource | null>(null);
+  readonly local = signal<LocalSource | null>(null);
 
   constructor(
     private readonly kernel: Source & { look?(): void },
-    readonly words: HostWords = NOTEBOOK,
+    readonly terms: HostTerms = NOTEBOOK_TERMS,
   ) {}
 
   get status(): Source["status"] {
@@ -44,25 +44,25 @@ export class HybridSource implements Source {
   }
 
   /** Whether the page holds all of the job, a part or nothing. */
-  get holds(): "all" | "part" | "nothing" {
-    const held = this.held.value;
-    return held === null ? "nothing" : held.isWhole ? "all" : "part";
+  get localExtent(): "all" | "part" | "nothing" {
+    const source = this.local.value;
+    return source === null ? "nothing" : source.isComplete ? "all" : "part";
   }
 
   ask: Source["ask"] = (op, request, signal) =>
-    askAgain(op, () => this.once(op, request, signal), signal);
+    askWithRetries(op, () => this.route(op, request, signal), signal);
 
-  private async once<Op extends Operation>(
+  private async route<Op extends Operation>(
     op: Op,
     request: Requests[Op],
     signal: AbortSignal | undefined,
   ): Promise<Answer<Op>> {
     signal?.throwIfAborted();
-    const held = this.held.peek();
-    if (held?.holds(op, request) === true) {
+    const local = this.local.peek();
+    if (local?.canAnswer(op, request) === true) {
       this.kernel.look?.();
       try {
-        return await held.ask(op, request, signal);
+        return await local.ask(op, request, signal);
       } catch (error) {
         if (isAbort(error)) throw error;
       }
@@ -70,10 +70,10 @@ export class HybridSource implements Source {
     try {
       return await this.kernel.ask(op, request, signal);
     } catch (error) {
-      const now = this.held.peek();
-      if (isAbort(error) || this.status !== "none" || now === null) throw error;
-      return now.ask(op, request, signal).catch((why: unknown) => {
-        throw asError(why).message.startsWith("unknown op ") ? error : why;
+      const fallback = this.local.peek();
+      if (isAbort(error) || this.status !== "none" || fallback === null) throw error;
+      return fallback.ask(op, request, signal).catch((localError: unknown) => {
+        throw asError(localError).message.startsWith("unknown op ") ? error : localError;
       });
     }
   }
@@ -82,21 +82,21 @@ export class HybridSource implements Source {
 // Fetches the job's data from the kernel while it runs, so that the page works without it.
 
 /** Delay before data is fetched: the page draws first. */
-const REST_MS = 1000;
+const FETCH_DELAY_MS = 1000;
 /** Delay between two checks whether the kernel is done; it grows each time. */
-const LOOK_MS = 400;
-const MOST_LOOK_MS = 3000;
+const POLL_MS = 400;
+const MAX_POLL_MS = 3000;
 
 export interface Progress {
   state: "waiting" | "preparing" | "fetching" | "ready" | "failed";
   /** Bytes received, and their total; 0 while it is unknown. */
-  bytes: number;
-  of: number;
+  receivedBytes: number;
+  totalBytes: number;
   /** Why it failed. */
   message: string;
 }
 
-interface Said {
+interface OfflineReply {
   state: "preparing" | "ready" | "failed";
   message?: string;
   bytes?: number;
@@ -104,30 +104,30 @@ interface Said {
   blocks?: Record<string, [offset: number, length: number]>;
 }
 
-const NOTHING: Progress = { state: "waiting", bytes: 0, of: 0, message: "" };
+const NOT_STARTED: Progress = { state: "waiting", receivedBytes: 0, totalBytes: 0, message: "" };
 
 export class OfflineData {
-  readonly progress = signal(NOTHING);
-  private round = new AbortController();
+  readonly progress = signal(NOT_STARTED);
+  private attempt = new AbortController();
 
-  /** `open` makes the source that is `held` from the data that the kernel sent. */
+  /** `openSource` makes the source that is `local` from the data that the kernel sent. */
   constructor(
     private readonly kernel: Source,
-    private readonly held: Signal<HeldSource | null>,
+    private readonly local: Signal<LocalSource | null>,
     private readonly signal: AbortSignal,
-    private readonly open: (held: Blocks) => Promise<HeldSource> = openJob,
+    private readonly openSource: (local: Blocks) => Promise<LocalSource> = openPageSource,
   ) {
-    signal.addEventListener("abort", () => this.round.abort(), { once: true });
+    signal.addEventListener("abort", () => this.attempt.abort(), { once: true });
   }
 
   /** Fetch when the page is idle; start again if the job changes. */
   start(): void {
-    this.round.abort();
+    this.attempt.abort();
     if (this.signal.aborted) return;
-    this.round = new AbortController();
-    this.held.value = null;
-    this.progress.value = NOTHING;
-    const { signal } = this.round;
+    this.attempt = new AbortController();
+    this.local.value = null;
+    this.progress.value = NOT_STARTED;
+    const { signal } = this.attempt;
     this.fetch(signal).catch((error: unknown) => {
       if (signal.aborted) return;
       const { message } = asError(error);
@@ -137,39 +137,45 @@ export class OfflineData {
 
   private async fetch(signal: AbortSignal): Promise<void> {
     if (!canGunzip()) throw new Error("This browser cannot unpack data: no DecompressionStream.");
-    await sleep(REST_MS, signal);
-    await idle(signal);
-    const { bytes = 0, chunks = 0, blocks = {} } = await this.readiness(signal);
-    const content = new Uint8Array(bytes);
-    let at = 0;
+    await sleep(FETCH_DELAY_MS, signal);
+    await whenIdle(signal);
+    const { bytes: receivedBytes = 0, chunks = 0, blocks = {} } = await this.waitUntilReady(signal);
+    const content = new Uint8Array(receivedBytes);
+    let received = 0;
     for (let chunk = 0; chunk < chunks; chunk += 1) {
-      this.progress.value = { state: "fetching", bytes: at, of: bytes, message: "" };
-      const { buffer } = await this.ask({ chunk }, signal);
-      const part = new Uint8Array(buffer ?? new ArrayBuffer(0));
-      content.set(part, at);
-      at += part.length;
-      await idle(signal);
+      this.progress.value = {
+        state: "fetching",
+        receivedBytes: received,
+        totalBytes: receivedBytes,
+        message: "",
+      };
+      const { buffer } = await this.askOffline({ chunk }, signal);
+      const chunkBytes = new Uint8Array(buffer ?? new ArrayBuffer(0));
+      content.set(chunkBytes, received);
+      received += chunkBytes.length;
+      await whenIdle(signal);
     }
-    if (at !== bytes) throw new Error(`The kernel sent ${at} bytes of ${bytes}.`);
-    const held = await this.open(heldIn(content, blocks));
+    if (received !== receivedBytes)
+      throw new Error(`The kernel sent ${received} bytes of ${receivedBytes}.`);
+    const source = await this.openSource(blocksIn(content, blocks));
     signal.throwIfAborted();
-    this.held.value = held;
-    this.progress.value = { state: "ready", bytes, of: bytes, message: "" };
+    this.local.value = source;
+    this.progress.value = { state: "ready", receivedBytes, totalBytes: receivedBytes, message: "" };
   }
 
   /** The kernel's reply once it is done. */
-  private async readiness(signal: AbortSignal): Promise<Said> {
-    for (let wait = LOOK_MS; ; wait = Math.min(wait * 1.5, MOST_LOOK_MS)) {
-      const said = (await this.ask({}, signal)).reply as unknown as Said;
-      if (said.state === "failed") throw new Error(said.message ?? "The kernel gave no reason.");
-      if (said.state === "ready") return said;
-      this.progress.value = { ...NOTHING, state: "preparing" };
-      await sleep(wait, signal);
+  private async waitUntilReady(signal: AbortSignal): Promise<OfflineReply> {
+    for (let delayMs = POLL_MS; ; delayMs = Math.min(delayMs * 1.5, MAX_POLL_MS)) {
+      const reply = (await this.askOffline({}, signal)).reply as unknown as OfflineReply;
+      if (reply.state === "failed") throw new Error(reply.message ?? "The kernel gave no reason.");
+      if (reply.state === "ready") return reply;
+      this.progress.value = { ...NOT_STARTED, state: "preparing" };
+      await sleep(delayMs, signal);
     }
   }
 
-  private ask(request: Record<string, unknown>, signal: AbortSignal): Promise<Reply> {
-    return askAgain("offline", () => this.kernel.ask("offline", request, signal), signal);
+  private askOffline(request: Record<string, unknown>, signal: AbortSignal): Promise<Reply> {
+    return askWithRetries("offline", () => this.kernel.ask("offline", request, signal), signal);
   }
 }
 
@@ -183,32 +189,32 @@ export interface LiveSource {
 export function liveSource(
   model: MessageModel,
   signal: AbortSignal,
-  open?: (held: Blocks) => Promise<HeldSource>,
+  openSource?: (held: Blocks) => Promise<LocalSource>,
 ): LiveSource {
   const kernel = new KernelSource(model, signal);
-  const source = new HybridSource(kernel, kernel.words);
-  return { source, offline: new OfflineData(kernel, source.held, signal, open) };
+  const source = new HybridSource(kernel, kernel.terms);
+  return { source, offline: new OfflineData(kernel, source.local, signal, openSource) };
 }
 
-async function openJob(held: Blocks): Promise<HeldSource> {
-  const text = new TextDecoder().decode(await readBlock(held, "document"));
-  const source = new PageSource(JSON.parse(text) as PageDocument, held, download);
+async function openPageSource(blocks: Blocks): Promise<LocalSource> {
+  const text = new TextDecoder().decode(await readBlock(blocks, "document"));
+  const source = new PageSource(JSON.parse(text) as PageDocument, blocks, download);
   await source.prepare();
   return source;
 }
 
-function heldIn(content: Uint8Array, places: Record<string, [number, number]>): Blocks {
+function blocksIn(content: Uint8Array, ranges: Record<string, [number, number]>): Blocks {
   return {
     text: () => null,
     bytes: (name) => {
-      const place = places[name];
-      return place === undefined ? null : content.subarray(place[0], place[0] + place[1]);
+      const range = ranges[name];
+      return range === undefined ? null : content.subarray(range[0], range[0] + range[1]);
     },
   };
 }
 
 /** Wait until the browser is idle, or for one second at most. */
-function idle(signal: AbortSignal): Promise<void> {
+function whenIdle(signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
   // Safari does not support this callback.
   if (typeof requestIdleCallback !== "function") return sleep(50, signal);
@@ -217,9 +223,9 @@ function idle(signal: AbortSignal): Promise<void> {
 
 // One source for the stage and everything around it: identical requests are sent once.
 
-const KEPT = 16;
+const MAX_CACHED = 16;
 /** Operations that may take long; they are computed incrementally. */
-const GRADUAL = new Set([
+const INCREMENTAL_OPS = new Set([
   "stats",
   "minimap",
   "lateness",
@@ -235,16 +241,16 @@ const GRADUAL = new Set([
   "table",
 ]);
 
-type Watcher = (op: string, request: Record<string, unknown>, reply: Reply) => void;
+type ReplyListener = (op: string, request: Record<string, unknown>, reply: Reply) => void;
 
 /**
  * A source that sends identical requests for the same window once. The stage and the toolbar both
  * need the shares of the view; the first caller starts the request.
  */
 export class ObservedSource implements Source {
-  private readonly memo = new Lru<string, Promise<Answer<"stats">>>(KEPT);
-  private readonly watchers: Watcher[] = [];
-  private readonly failures: ((op: string, error: Error) => void)[] = [];
+  private readonly memo = new LruCache<string, Promise<Answer<"stats">>>(MAX_CACHED);
+  private readonly replyListeners: ReplyListener[] = [];
+  private readonly failureListeners: ((op: string, error: Error) => void)[] = [];
 
   constructor(private readonly inner: Source) {}
 
@@ -253,17 +259,17 @@ export class ObservedSource implements Source {
   }
 
   /** Receive every reply, also to other callers. */
-  onReply(listener: Watcher): void {
-    this.watchers.push(listener);
+  onReply(listener: ReplyListener): void {
+    this.replyListeners.push(listener);
   }
 
   /** Receive every failure that is not an abort. */
   onFailure(listener: (op: string, error: Error) => void): void {
-    this.failures.push(listener);
+    this.failureListeners.push(listener);
   }
 
   /** Discard all replies: the scene has changed. */
-  forget(): void {
+  clearCache(): void {
     this.memo.clear();
   }
 
@@ -272,42 +278,42 @@ export class ObservedSource implements Source {
     request: Requests[Op],
     signal?: AbortSignal,
   ): Promise<Answer<Op>> {
-    if (op !== "stats") return this.watched(op, request, signal);
+    if (op !== "stats") return this.askAndNotify(op, request, signal);
     const key = JSON.stringify(request);
-    // Shared by several callers; none may abort it for the others.
+    // Shared by several callers, so no single caller may abort it.
     const answer = this.memo.get(
       key,
-      () => this.watched(op, request, undefined) as Promise<Answer<"stats">>,
+      () => this.askAndNotify(op, request, undefined) as Promise<Answer<"stats">>,
     ) as Promise<Answer<Op>>;
     answer.catch(() => this.memo.delete(key));
     return signal === undefined ? answer : abortable(answer, signal);
   }
 
   /** The final reply, after repeating the request while replies are incomplete. */
-  private async whole<Op extends Operation>(
+  private async askUntilComplete<Op extends Operation>(
     op: Op,
     request: Requests[Op],
     signal: AbortSignal | undefined,
   ): Promise<Answer<Op>> {
-    if (!GRADUAL.has(op)) return this.inner.ask(op, request, signal);
+    if (!INCREMENTAL_OPS.has(op)) return this.inner.ask(op, request, signal);
     for (;;) {
-      const reply = await this.inner.ask(op, { ...request, within_ms: WITHIN_MS }, signal);
+      const reply = await this.inner.ask(op, { ...request, within_ms: REPLY_BUDGET_MS }, signal);
       if (!isPending(reply)) return reply;
     }
   }
 
-  private async watched<Op extends Operation>(
+  private async askAndNotify<Op extends Operation>(
     op: Op,
     request: Requests[Op],
     signal: AbortSignal | undefined,
   ): Promise<Answer<Op>> {
     try {
-      const reply = await this.whole(op, request, signal);
-      for (const watcher of this.watchers) watcher(op, request, reply);
+      const reply = await this.askUntilComplete(op, request, signal);
+      for (const listener of this.replyListeners) listener(op, request, reply);
       return reply;
     } catch (error) {
       if (!isAbort(error)) {
-        for (const failure of this.failures) failure(op, asError(error));
+        for (const listener of this.failureListeners) listener(op, asError(error));
       }
       throw error;
     }
@@ -315,17 +321,17 @@ export class ObservedSource implements Source {
 }
 
 /** The window in whole ns, as the stage requests it: equal views send equal requests. */
-export function wholeSpan(span: Span): { start: number; end: number } {
+export function wholeNsWindow(span: Span): { start: number; end: number } {
   const start = Math.floor(span[0]);
   return { start, end: Math.max(Math.ceil(span[1]), start + 1) };
 }
 
 function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
-    const stop = (): void => reject(new DOMException("no longer wanted", "AbortError"));
-    if (signal.aborted) stop();
-    signal.addEventListener("abort", stop, { once: true });
-    void promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+    const onAbort = (): void => reject(new DOMException("no longer wanted", "AbortError"));
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    void promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
   });
 }
 
@@ -333,4 +339,4 @@ function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
  * Max time that the kernel may spend on one reply, and the max size of that reply. The remainder is
  * requested next, unless the view has moved by then.
  */
-export const WITHIN_MS = 30;
+export const REPLY_BUDGET_MS = 30;

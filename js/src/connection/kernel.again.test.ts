@@ -1,16 +1,16 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { askAgain, INTERRUPTED, PAUSES_MS } from "./kernel";
+import { askWithRetries, INTERRUPTED_MESSAGE, RETRY_DELAYS_MS } from "./kernel";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-const stopped = (): Promise<never> => Promise.reject(new Error(INTERRUPTED));
+const stopped = (): Promise<never> => Promise.reject(new Error(INTERRUPTED_MESSAGE));
 
 test("an interrupted request is repeated, with a growing pause, until it succeeds", async () => {
   const ask = vi.fn<() => Promise<string>>(stopped);
-  const answer = askAgain("stats", ask);
+  const answer = askWithRetries("stats", ask);
   expect(ask).toHaveBeenCalledTimes(1);
-  const [first, second] = PAUSES_MS as unknown as [number, number];
+  const [first, second] = RETRY_DELAYS_MS as unknown as [number, number];
   const asked = async (after: number): Promise<number> => {
     await vi.advanceTimersByTimeAsync(after);
     return ask.mock.calls.length;
@@ -25,22 +25,22 @@ test("an interrupted request is repeated, with a growing pause, until it succeed
 
 test("a request that is interrupted every time fails", async () => {
   const ask = vi.fn(stopped);
-  const told = expect(askAgain("stats", ask)).rejects.toThrow(INTERRUPTED);
+  const told = expect(askWithRetries("stats", ask)).rejects.toThrow(INTERRUPTED_MESSAGE);
   await vi.runAllTimersAsync();
   await told;
-  expect(ask).toHaveBeenCalledTimes(PAUSES_MS.length + 1);
+  expect(ask).toHaveBeenCalledTimes(RETRY_DELAYS_MS.length + 1);
 });
 
 test("any other failure is reported immediately", async () => {
   const ask = vi.fn(() => Promise.reject(new Error("no event 7")));
-  await expect(askAgain("stats", ask)).rejects.toThrow("no event 7");
+  await expect(askWithRetries("stats", ask)).rejects.toThrow("no event 7");
   expect(ask).toHaveBeenCalledTimes(1);
 });
 
 test("an aborted request is not repeated", async () => {
   const ask = vi.fn(stopped);
   const end = new AbortController();
-  const told = expect(askAgain("stats", ask, end.signal)).rejects.toThrow("no longer wanted");
+  const told = expect(askWithRetries("stats", ask, end.signal)).rejects.toThrow("no longer wanted");
   await vi.advanceTimersByTimeAsync(0);
   end.abort();
   await told;

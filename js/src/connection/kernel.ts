@@ -7,16 +7,16 @@ import {
   type Reply,
   type Requests,
   type Source,
-  WRITES,
+  WRITE_OPERATIONS,
 } from "../protocol/source";
 
-type Hear = (content: unknown, buffers: DataView[]) => void;
+type MessageListener = (content: unknown, buffers: DataView[]) => void;
 
 /** Members of an anywidget model that are used here. */
 export interface MessageModel {
   send(content: unknown, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
-  on(event: string, listener: Hear): void;
-  off(event: string, listener: Hear): void;
+  on(event: string, listener: MessageListener): void;
+  off(event: string, listener: MessageListener): void;
   /** The notebook's manager of widgets, which may know its kernel. */
   readonly widget_manager?: unknown;
 }
@@ -25,14 +25,14 @@ export interface MessageModel {
  * Events that models emit when their kernel restarts, or closes the connection. (A kernel that is
  * shut down emits none: sending fails then.)
  */
-const ENDINGS = ["comm_live_update", "comm:close"] as const;
+const END_EVENTS = ["comm_live_update", "comm:close"] as const;
 
 /** Time without an answer after which a kernel counts as busy. */
 export const BUSY_AFTER_MS = 700;
 /** Interval of checks whether a busy kernel was shut down. */
-const LOOK_EVERY_MS = 1000;
+const CHECK_INTERVAL_MS = 1000;
 
-interface Waiting {
+interface PendingRequest {
   resolve(reply: Reply): void;
   reject(error: Error): void;
 }
@@ -40,19 +40,19 @@ interface Waiting {
 type Status = Source["status"];
 
 /** Two views of one model receive each other's replies: tokens must not collide. */
-function viewToken(): string {
-  const words = new Uint32Array(2);
+function makeViewToken(): string {
+  const randoms = new Uint32Array(2);
   // getRandomValues, unlike randomUUID, also exists on plain http.
-  globalThis.crypto.getRandomValues(words);
-  return Array.from(words, (word) => word.toString(36)).join("");
+  globalThis.crypto.getRandomValues(randoms);
+  return Array.from(randoms, (random) => random.toString(36)).join("");
 }
 
-function aborted(): Error {
+function abortError(): Error {
   return new DOMException("The request was abandoned.", "AbortError");
 }
 
 /** The host's terms for the program that replies, and for starting it again. */
-export interface HostWords {
+export interface HostTerms {
   /** The subject of a sentence, capitalised. */
   who: string;
   badge: string;
@@ -61,16 +61,17 @@ export interface HostWords {
   again: string;
 }
 
-export const NOTEBOOK: HostWords = {
+export const NOTEBOOK_TERMS: HostTerms = {
   who: "The kernel",
   badge: "Kernel",
   free: "the cell ends",
   again: "Run its cell again.",
 };
 
-function wordsOf(manager: unknown): HostWords {
-  if (manager === null || typeof manager !== "object" || !("words" in manager)) return NOTEBOOK;
-  return { ...NOTEBOOK, ...(manager.words as Partial<HostWords> | null) };
+function termsOf(manager: unknown): HostTerms {
+  if (manager === null || typeof manager !== "object" || !("words" in manager))
+    return NOTEBOOK_TERMS;
+  return { ...NOTEBOOK_TERMS, ...(manager.words as Partial<HostTerms> | null) };
 }
 
 /** Only the bytes of a view, which may be a part of a larger buffer. */
@@ -82,41 +83,41 @@ function bytesOf(view: DataView | undefined): ArrayBuffer | null {
 }
 
 export class KernelSource implements Source {
-  private readonly token = viewToken();
-  private readonly waiting = new Map<string, Waiting>();
-  private asked = 0;
+  private readonly token = makeViewToken();
+  private readonly pending = new Map<string, PendingRequest>();
+  private requestCount = 0;
   /** The file that the kernel refused to replace; a repeated request replaces it. */
-  private refused: string | null = null;
-  private readonly current = signal<Status>("live");
+  private refusedPath: string | null = null;
+  private readonly statusSignal = signal<Status>("live");
   private busyTimer: ReturnType<typeof setTimeout> | undefined;
   private readonly hasEnded: () => boolean;
-  readonly words: HostWords;
+  readonly terms: HostTerms;
 
   constructor(
     private readonly model: MessageModel,
     private readonly signal: AbortSignal,
   ) {
-    const hear = (content: unknown, buffers: DataView[]) => this.hear(content, buffers);
-    const end = (): void => this.end();
-    this.hasEnded = kernelWatch(model.widget_manager);
-    this.words = wordsOf(model.widget_manager);
-    model.on("msg:custom", hear);
-    for (const ending of ENDINGS) model.on(ending, end);
+    const onMessage = (content: unknown, buffers: DataView[]) => this.onMessage(content, buffers);
+    const failAll = (): void => this.failAll();
+    this.hasEnded = makeEndCheck(model.widget_manager);
+    this.terms = termsOf(model.widget_manager);
+    model.on("msg:custom", onMessage);
+    for (const endEvent of END_EVENTS) model.on(endEvent, failAll);
     signal.addEventListener(
       "abort",
       () => {
-        model.off("msg:custom", hear);
-        for (const ending of ENDINGS) model.off(ending, end);
+        model.off("msg:custom", onMessage);
+        for (const endEvent of END_EVENTS) model.off(endEvent, failAll);
         clearTimeout(this.busyTimer);
-        for (const { reject } of this.waiting.values()) reject(aborted());
-        this.waiting.clear();
+        for (const { reject } of this.pending.values()) reject(abortError());
+        this.pending.clear();
       },
       { once: true },
     );
   }
 
   get status(): Status {
-    return this.current.value;
+    return this.statusSignal.value;
   }
 
   ask<Op extends Operation>(
@@ -124,65 +125,65 @@ export class KernelSource implements Source {
     request: Requests[Op],
     signal?: AbortSignal,
   ): Promise<Answer<Op>> {
-    if (this.signal.aborted || signal?.aborted) return Promise.reject(aborted());
+    if (this.signal.aborted || signal?.aborted) return Promise.reject(abortError());
     const path = "path" in request ? request.path : null;
-    const isAgain = path !== null && path === this.refused;
-    if (path !== null) this.refused = null;
-    this.asked += 1;
-    const rpc = `${this.token}.${this.asked}`;
+    const isOverwrite = path !== null && path === this.refusedPath;
+    if (path !== null) this.refusedPath = null;
+    this.requestCount += 1;
+    const rpc = `${this.token}.${this.requestCount}`;
     return new Promise<Answer<Op>>((resolve, reject) => {
-      const abandon = () => {
-        this.waiting.delete(rpc);
-        this.watch();
-        reject(aborted());
+      const onAbort = () => {
+        this.pending.delete(rpc);
+        this.restartTimer();
+        reject(abortError());
       };
-      signal?.addEventListener("abort", abandon, { once: true });
+      signal?.addEventListener("abort", onAbort, { once: true });
       const settle =
         <T>(then: (value: T) => void) =>
         (value: T) => {
-          signal?.removeEventListener("abort", abandon);
+          signal?.removeEventListener("abort", onAbort);
           then(value);
         };
-      const refuse = (error: Error): void => {
-        if (error.message.endsWith(EXISTS)) this.refused = path;
+      const fail = (error: Error): void => {
+        if (error.message.endsWith(FILE_EXISTS_ENDING)) this.refusedPath = path;
         reject(error);
       };
-      this.waiting.set(rpc, {
+      this.pending.set(rpc, {
         resolve: settle((reply: Reply) => resolve(reply as Answer<Op>)),
-        reject: settle(refuse),
+        reject: settle(fail),
       });
       try {
-        this.model.send({ ...request, ...(isAgain && { overwrite: true }), rpc, op });
+        this.model.send({ ...request, ...(isOverwrite && { overwrite: true }), rpc, op });
       } catch {
-        this.end();
+        this.failAll();
         return;
       }
-      // Send anyway: a reply would show that the kernel is there.
-      if (this.current.peek() === "none") this.end();
-      else if (this.busyTimer === undefined) this.watch();
+      // Send anyway: a reply proves that the kernel is alive.
+      if (this.statusSignal.peek() === "none") this.failAll();
+      else if (this.busyTimer === undefined) this.restartTimer();
     });
   }
 
   /** Check whether the kernel has ended, while no request runs. */
-  look(): void {
-    if (this.current.peek() !== "none" && this.hasEnded()) this.end();
+  checkAlive(): void {
+    if (this.statusSignal.peek() !== "none" && this.hasEnded()) this.failAll();
   }
 
-  /** Fail all pending requests: the kernel is gone. */
-  private end(): void {
+  /** The kernel has died: reject all pending requests. */
+  private failAll(): void {
     clearTimeout(this.busyTimer);
     this.busyTimer = undefined;
     // Set the status before the failures: their handlers may read it.
-    this.current.value = "none";
-    const { waiting } = this;
-    const lost = [...waiting.values()];
-    waiting.clear();
-    const { who, again } = this.words;
-    for (const { reject } of lost)
+    this.statusSignal.value = "none";
+    const { pending } = this;
+    const failed = [...pending.values()];
+    pending.clear();
+    const { who, again } = this.terms;
+    for (const { reject } of failed)
       reject(new Error(`${who} that made this view is gone. ${again}`));
   }
 
-  private hear(content: unknown, buffers: DataView[]): void {
+  private onMessage(content: unknown, buffers: DataView[]): void {
     if (content === null || typeof content !== "object" || !("rpc" in content)) return;
     const { rpc, ok, reply, error } = content as {
       rpc: string;
@@ -190,36 +191,36 @@ export class KernelSource implements Source {
       reply?: Record<string, unknown>;
       error?: { message?: string };
     };
-    // A reply to another view also shows that the kernel is free.
-    this.current.value = "live";
-    const waiting = this.waiting.get(rpc);
-    this.waiting.delete(rpc);
-    this.watch();
-    if (waiting === undefined) return;
-    if (ok) waiting.resolve({ reply: reply ?? {}, buffer: bytesOf(buffers[0]) });
-    else waiting.reject(new Error(error?.message ?? "The kernel gave no reason."));
+    // A reply to another view also proves that the kernel is responsive.
+    this.statusSignal.value = "live";
+    const request = this.pending.get(rpc);
+    this.pending.delete(rpc);
+    this.restartTimer();
+    if (request === undefined) return;
+    if (ok) request.resolve({ reply: reply ?? {}, buffer: bytesOf(buffers[0]) });
+    else request.reject(new Error(error?.message ?? "The kernel gave no reason."));
   }
 
   /** Restart the timer while requests are pending; stop it otherwise. */
-  private watch(): void {
+  private restartTimer(): void {
     clearTimeout(this.busyTimer);
     this.busyTimer = undefined;
-    if (this.waiting.size === 0) {
-      // Without requests, the state of a kernel is unknown; but a kernel that is gone stays gone.
-      if (this.current.peek() !== "none") this.current.value = "live";
+    if (this.pending.size === 0) {
+      // With nothing pending the kernel's state is unknown, but a dead kernel stays dead.
+      if (this.statusSignal.peek() !== "none") this.statusSignal.value = "live";
       return;
     }
-    this.busyTimer = setTimeout(() => this.lookAfter(), BUSY_AFTER_MS);
+    this.busyTimer = setTimeout(() => this.onSilence(), BUSY_AFTER_MS);
   }
 
-  /** No reply for a while: the kernel is busy, or gone. */
-  private lookAfter(): void {
+  /** No reply for a while: the kernel is busy or dead. */
+  private onSilence(): void {
     if (this.hasEnded()) {
-      this.end();
+      this.failAll();
       return;
     }
-    this.current.value = "busy";
-    this.busyTimer = setTimeout(() => this.lookAfter(), LOOK_EVERY_MS);
+    this.statusSignal.value = "busy";
+    this.busyTimer = setTimeout(() => this.onSilence(), CHECK_INTERVAL_MS);
   }
 }
 
@@ -230,15 +231,16 @@ interface KernelLike {
   readonly isDisposed?: unknown;
 }
 
-const ENDED = new Set<unknown>(["dead", "terminating"]);
+const ENDED_STATES = new Set<unknown>(["dead", "terminating"]);
 
 /**
  * Returns a check whether the current kernel has ended; false if the notebook does not expose it.
  */
-function kernelWatch(manager: unknown): () => boolean {
+function makeEndCheck(manager: unknown): () => boolean {
   const kernel = kernelOf(manager);
   if (kernel === null) return () => false;
-  return () => ENDED.has(kernel.status) || kernel.isDisposed === true || kernelOf(manager) === null;
+  return () =>
+    ENDED_STATES.has(kernel.status) || kernel.isDisposed === true || kernelOf(manager) === null;
 }
 
 /** JupyterLab's managers of widgets name their kernel; others do not. */
@@ -251,42 +253,42 @@ function kernelOf(manager: unknown): KernelLike | null {
 // Retries: interrupting a cell also interrupts the request that the kernel is handling.
 
 /** End of the message of `hta_widgets/options.py` about a file that exists. */
-const EXISTS = "Write it again to replace it.";
+const FILE_EXISTS_ENDING = "Write it again to replace it.";
 
 /** Message of `hta_widgets/live/operations.py` for an interrupted request. */
-export const INTERRUPTED = "Interrupted.";
+export const INTERRUPTED_MESSAGE = "Interrupted.";
 /** Pauses before each retry; if the last retry is interrupted, the request fails. */
-export const PAUSES_MS: readonly number[] = [300, 600, 1200, 2400, 4800];
+export const RETRY_DELAYS_MS: readonly number[] = [300, 600, 1200, 2400, 4800];
 
 /** The reply, after as many retries as needed; any other failure is reported immediately. */
-export async function askAgain<T>(
+export async function askWithRetries<T>(
   op: string,
   ask: () => Promise<T>,
   signal?: AbortSignal,
 ): Promise<T> {
-  if (WRITES.has(op)) return ask();
-  for (const pause of PAUSES_MS) {
+  if (WRITE_OPERATIONS.has(op)) return ask();
+  for (const delayMs of RETRY_DELAYS_MS) {
     try {
       return await ask();
     } catch (error) {
-      if (!(error instanceof Error) || error.message !== INTERRUPTED) throw error;
+      if (!(error instanceof Error) || error.message !== INTERRUPTED_MESSAGE) throw error;
     }
-    await sleep(pause, signal);
+    await sleep(delayMs, signal);
   }
   return ask();
 }
 
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
-    const stop = (): void => {
+    const onAbort = (): void => {
       clearTimeout(timer);
       reject(new DOMException("no longer wanted", "AbortError"));
     };
     const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", stop);
+      signal?.removeEventListener("abort", onAbort);
       resolve();
     }, ms);
-    if (signal?.aborted) stop();
-    else signal?.addEventListener("abort", stop, { once: true });
+    if (signal?.aborted) onAbort();
+    else signal?.addEventListener("abort", onAbort, { once: true });
   });
 }

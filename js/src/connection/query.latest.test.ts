@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Source } from "../protocol/source";
-import { Latest } from "./query";
+import { ThrottledQuery } from "./query";
 
 class Slow implements Source {
   readonly status = "live";
@@ -24,13 +24,13 @@ class Slow implements Source {
 
 let source: Slow;
 let values: (number | null)[];
-let latest: Latest<"headline", number>;
+let latest: ThrottledQuery<"headline", number>;
 
 beforeEach(() => {
   vi.useFakeTimers();
   source = new Slow();
   values = [];
-  latest = new Latest(
+  latest = new ThrottledQuery(
     source,
     "headline",
     100,

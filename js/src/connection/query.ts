@@ -2,12 +2,12 @@
 
 import type { Answer, Operation, Requests, Source } from "../protocol/source";
 
-export class Latest<Op extends Operation, T> {
+export class ThrottledQuery<Op extends Operation, T> {
   /** The last reply; it may be to an earlier request. */
   value: T | null = null;
-  private wanted = "";
-  private asked = "";
-  private failed = false;
+  private wantedKey = "";
+  private sentKey = "";
+  private hasFailed = false;
   private timer = 0;
   private inFlight: AbortController | null = null;
 
@@ -23,8 +23,8 @@ export class Latest<Op extends Operation, T> {
   /** Send `request` soon, unless it equals the last one. */
   ask(request: Requests[Op]): void {
     const key = JSON.stringify(request);
-    if (key === this.wanted) return;
-    this.wanted = key;
+    if (key === this.wantedKey) return;
+    this.wantedKey = key;
     // The timer is not restarted, so that replies keep coming while the view moves.
     if (this.timer !== 0) return;
     this.timer = window.setTimeout(() => {
@@ -35,15 +35,15 @@ export class Latest<Op extends Operation, T> {
 
   /** Allow a failed request to be sent again unchanged. */
   retry(): void {
-    if (!this.failed) return;
-    this.failed = false;
-    this.wanted = this.asked = "";
+    if (!this.hasFailed) return;
+    this.hasFailed = false;
+    this.wantedKey = this.sentKey = "";
   }
 
-  /** Discard the reply and send nothing. */
+  /** Discard the last reply and cancel the pending request. */
   clear(): void {
-    this.wanted = "";
-    this.asked = "";
+    this.wantedKey = "";
+    this.sentKey = "";
     clearTimeout(this.timer);
     this.timer = 0;
     this.inFlight?.abort();
@@ -59,30 +59,30 @@ export class Latest<Op extends Operation, T> {
   }
 
   private send(): void {
-    if (this.inFlight !== null || this.wanted === this.asked) return;
-    const key = this.wanted;
+    if (this.inFlight !== null || this.wantedKey === this.sentKey) return;
+    const key = this.wantedKey;
     const request = JSON.parse(key) as Requests[Op];
     const aborter = new AbortController();
     this.inFlight = aborter;
-    this.asked = key;
-    this.failed = false;
-    const done = () => {
+    this.sentKey = key;
+    this.hasFailed = false;
+    const finish = () => {
       if (this.inFlight !== aborter) return false;
       this.inFlight = null;
       return true;
     };
     this.source.ask(this.op, request, aborter.signal).then(
       (reply) => {
-        if (!done()) return;
+        if (!finish()) return;
         this.value = this.decode(reply, request);
         this.onValue(this.value);
         this.send();
       },
       () => {
         // A failure keeps the last value; the next request tries again.
-        if (!done()) return;
-        this.failed = true;
-        if (this.wanted !== this.asked) this.send();
+        if (!finish()) return;
+        this.hasFailed = true;
+        if (this.wantedKey !== this.sentKey) this.send();
       },
     );
   }

@@ -1,17 +1,17 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { freshState, type LooseModel } from "../../test/model";
-import { COMMIT_MS, type History, type Key, SAVE_MS, Shared } from "./store";
+import { COMMIT_MS, type History, type StateKey, SAVE_MS, SharedStateStore } from "./store";
 
 let end: AbortController;
 let model: LooseModel;
-let shared: Shared;
-let heard: Key[][];
+let shared: SharedStateStore;
+let heard: StateKey[][];
 
 beforeEach(() => {
   vi.useFakeTimers();
   end = new AbortController();
   model = freshState();
-  shared = new Shared(end.signal);
+  shared = new SharedStateStore(end.signal);
   shared.attach(model);
   heard = [];
   shared.onChange((keys) => heard.push([...keys]));
@@ -34,7 +34,7 @@ describe("writing", () => {
     expect(model.saves).toBe(Math.floor(160 / SAVE_MS));
     shared.set({ view: [20, 120] }, true);
     const before = model.saves;
-    shared.rest();
+    shared.endGesture();
     expect(model.saves).toBe(before + 1);
     vi.advanceTimersByTime(SAVE_MS * 2);
     expect(model.saves).toBe(before + 1);
@@ -42,12 +42,12 @@ describe("writing", () => {
 
   test("put() from outside the view adds one entry, and notifies listeners", () => {
     shared.set({ view: [0, 10] }, true);
-    shared.put({ view: [5, 20], search: "gemm" }, "act");
+    shared.commitPatch({ view: [5, 20], search: "gemm" }, "act");
     // The pending gesture is a separate entry.
     expect(past()).toBe(2);
     expect(historyOf().together).toBe("act");
     expect(heard).toEqual([["view", "search"]]);
-    shared.put({ search: "gemm" }, "another");
+    shared.commitPatch({ search: "gemm" }, "another");
     expect(past()).toBe(2);
     shared.undo();
     expect([model.get("view"), model.get("search")]).toEqual([[0, 10], ""]);
@@ -73,12 +73,12 @@ describe("writing", () => {
 
   test("a late echo does not throw a moving view back", () => {
     shared.set({ view: [0, 100] }, true);
-    shared.rest();
+    shared.endGesture();
     shared.set({ view: [10, 110] }, true);
     model.set("view", [0, 100]);
     expect(heard).toEqual([]);
     expect(shared.state.view).toEqual([10, 110]);
-    shared.rest();
+    shared.endGesture();
     expect(model.get("view")).toEqual([10, 110]);
     // After the gesture, the same value is an intended change, for instance Python's undo.
     model.set("view", [5, 105]);
@@ -86,9 +86,9 @@ describe("writing", () => {
   });
 
   test("a linked view follows without history, and no late echo throws it back", () => {
-    shared.follow({ view: [0, 100] });
+    shared.applyLinked({ view: [0, 100] });
     vi.advanceTimersByTime(SAVE_MS);
-    shared.follow({ view: [10, 110] });
+    shared.applyLinked({ view: [10, 110] });
     model.set("view", [0, 100]);
     expect(heard).toEqual([["view"], ["view"]]);
     expect(shared.state.view).toEqual([10, 110]);
@@ -174,7 +174,7 @@ describe("linking", () => {
   });
 
   test("two views of one state see each other and push once", () => {
-    const second = new Shared(end.signal);
+    const second = new SharedStateStore(end.signal);
     second.attach(model);
     const searched: unknown[] = [];
     second.onChange(() => searched.push(second.state.search));

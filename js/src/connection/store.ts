@@ -2,10 +2,10 @@
 
 import { batch, computed, type ReadonlySignal, signal } from "@preact/signals";
 import type { RenderProps } from "@anywidget/types";
-import { orNothing, readSelection } from "../protocol/selection";
+import { nullIfUnrestricted, normalizeSelection } from "../protocol/selection";
 import { readScene } from "../protocol/scene";
 import { asError, type Scene, type SelectionJson, type SharedState } from "../protocol/source";
-import { showBroken } from "../ui/controls";
+import { showFailurePanel } from "../ui/controls";
 
 /** Members of an anywidget model that are used here. */
 export interface Model {
@@ -28,25 +28,25 @@ export function listenTo(
 }
 
 /** A trait as a signal; `read` converts its value, or undefined. */
-export function traitOf<T>(
+export function traitSignal<T>(
   model: Model,
   name: string,
   read: (value: unknown) => T,
-  ended: AbortSignal,
+  abortSignal: AbortSignal,
 ): ReadonlySignal<T> {
   const trait = signal(read(model.get(name)));
   const follow = (): void => void (trait.value = read(model.get(name)));
-  listenTo(model, `change:${name}`, follow, ended);
+  listenTo(model, `change:${name}`, follow, abortSignal);
   return trait;
 }
 
-export type Key = keyof SharedState;
+export type StateKey = keyof SharedState;
 export const SAVE_MS = 80;
 export const COMMIT_MS = 350;
 /** Max number of saved views that are known as echoes; a busy kernel answers late. */
-const MOST_ECHOES = 50;
+const MAX_ECHOES = 50;
 
-export const NOTHING: SharedState = {
+export const INITIAL_STATE: SharedState = {
   view: null,
   selection: null,
   selected_event: null,
@@ -56,50 +56,51 @@ export const NOTHING: SharedState = {
   ranks_from: "",
   scope: "selection",
 };
-export const KEYS = Object.keys(NOTHING) as readonly Key[];
+export const STATE_KEYS = Object.keys(INITIAL_STATE) as readonly StateKey[];
 
 /** A trait's value in normal form; hosts use different forms. */
-function normal<K extends Key>(key: K, value: unknown): SharedState[K];
-function normal(key: Key, value: unknown): unknown {
+function normalizeValue<K extends StateKey>(key: K, value: unknown): SharedState[K];
+function normalizeValue(key: StateKey, value: unknown): unknown {
   if (key === "view" || key === "selected_event") {
     return Array.isArray(value) && value.length === 2 ? [Number(value[0]), Number(value[1])] : null;
   }
-  if (key === "selection") return orNothing(readSelection(value as Partial<SelectionJson> | null));
+  if (key === "selection")
+    return nullIfUnrestricted(normalizeSelection(value as Partial<SelectionJson> | null));
   if (key === "search" || key === "ranks_from") return typeof value === "string" ? value : "";
   if (key === "scope") return value === "view" ? "view" : "selection";
   if (key === "color") return value === "name" ? "name" : "kind";
   return Array.isArray(value) ? value.map(String) : [];
 }
 
-export class Shared {
+export class SharedStateStore {
   private model: Model | null = null;
   private subscription: AbortController | null = null;
   /** The state, for views that follow it. */
-  readonly now = signal<Readonly<SharedState>>(NOTHING);
+  readonly stateSignal = signal<Readonly<SharedState>>(INITIAL_STATE);
   private readonly history = signal(readHistory(null));
   /** The state at the last entry of the history, to which the next entry returns. */
-  private readonly settled = signal<Readonly<SharedState>>(NOTHING);
+  private readonly committed = signal<Readonly<SharedState>>(INITIAL_STATE);
   /** Compared value by value: unchanged values are the same objects, and a set may be large. */
-  private readonly isSettled = computed(() =>
-    KEYS.every((key) => same(this.now.value[key], this.settled.value[key])),
+  private readonly isCommitted = computed(() =>
+    STATE_KEYS.every((key) => isSameJson(this.stateSignal.value[key], this.committed.value[key])),
   );
   private readonly canUndo = computed(
-    () => this.history.value.past.length > 0 || !this.isSettled.value,
+    () => this.history.value.past.length > 0 || !this.isCommitted.value,
   );
   private readonly canRedo = computed(() => this.history.value.future.length > 0);
-  private moving = false;
+  private isMoving = false;
   /** Views that were saved last; the host may send echoes of them. */
-  private sent: string[] = [];
+  private savedViews: string[] = [];
   private saveTimer = 0;
   private commitTimer = 0;
-  private listeners: ((keys: ReadonlySet<Key>) => void)[] = [];
+  private listeners: ((keys: ReadonlySet<StateKey>) => void)[] = [];
 
   constructor(private readonly signal: AbortSignal) {
     signal.addEventListener("abort", () => this.close(), { once: true });
   }
 
   get state(): Readonly<SharedState> {
-    return this.now.peek();
+    return this.stateSignal.peek();
   }
 
   /** Whether there are steps to undo and redo; components follow it. */
@@ -108,7 +109,7 @@ export class Shared {
   }
 
   /** Called with changes from elsewhere or by undo: show them, without writing them back. */
-  onChange(listener: (keys: ReadonlySet<Key>) => void): void {
+  onChange(listener: (keys: ReadonlySet<StateKey>) => void): void {
     this.listeners.push(listener);
   }
 
@@ -123,130 +124,132 @@ export class Shared {
     const listen = (event: string, listener: () => void): void => {
       listenTo(model, event, listener, subscription.signal);
     };
-    for (const key of KEYS) listen(`change:${key}`, () => this.hear(key));
+    for (const key of STATE_KEYS) listen(`change:${key}`, () => this.onModelChange(key));
     const followHistory = (): void => {
       this.history.value = readHistory(model.get("_history"));
     };
     listen("change:_history", followHistory);
     followHistory();
-    const changed = new Set<Key>();
-    for (const key of KEYS) {
-      const value = normal(key, model.get(key));
-      if (same(value, this.state[key])) continue;
+    const changed = new Set<StateKey>();
+    for (const key of STATE_KEYS) {
+      const value = normalizeValue(key, model.get(key));
+      if (isSameJson(value, this.state[key])) continue;
       changed.add(key);
-      this.keep(key, value);
+      this.assign(key, value);
     }
-    this.settled.value = this.state;
-    this.tell(changed);
+    this.committed.value = this.state;
+    this.notify(changed);
   }
 
   /**
-   * Change values by a gesture of the user. `moving`: more of the gesture follows, so the kernel
+   * Change values by a gesture of the user. `isMoving`: more of the gesture follows, so the kernel
    * need not receive each step.
    */
-  set(patch: Partial<SharedState>, moving = false): void {
-    const changed = this.write(patch);
-    this.moving = moving;
+  set(patch: Partial<SharedState>, isMoving = false): void {
+    const changed = this.applyPatch(patch);
+    this.isMoving = isMoving;
     if (changed.size > 0) this.commitLater();
-    if (moving) this.saveLater();
+    if (isMoving) this.saveLater();
     else this.save();
   }
 
   /** Change values as a linked view does: this adds no entry to the history. */
-  follow(patch: Partial<SharedState>): void {
+  applyLinked(patch: Partial<SharedState>): void {
     this.commit();
-    const changed = this.write(patch);
-    this.settled.value = this.state;
+    const changed = this.applyPatch(patch);
+    this.committed.value = this.state;
     if ("view" in patch) this.saveLater();
     else this.save();
-    this.tell(changed);
+    this.notify(changed);
   }
 
   /**
    * Change values from outside the view, such as from a table: one entry of the history, shown as
    * an external change. `together` names an act that changes other states with this one.
    */
-  put(patch: Partial<SharedState>, together: string): void {
+  commitPatch(patch: Partial<SharedState>, together: string): void {
     this.flush();
     const before = this.state;
-    const changed = this.write(patch);
+    const changed = this.applyPatch(patch);
     if (changed.size === 0) return;
-    this.enter({ ...pushed(this.history.peek(), before), together });
+    this.setHistory({ ...pushHistory(this.history.peek(), before), together });
     this.save();
-    this.tell(changed);
+    this.notify(changed);
   }
 
   /** End the gesture: send its last values to the kernel. */
-  rest(): void {
-    this.moving = false;
+  endGesture(): void {
+    this.isMoving = false;
     if (this.saveTimer) this.save();
   }
 
   undo(): boolean {
-    return this.step(undone);
+    return this.travelHistory(undoStep);
   }
 
   redo(): boolean {
-    return this.step(redone);
+    return this.travelHistory(redoStep);
   }
 
   /** Record an unfinished gesture, and save. */
   flush(): void {
     this.commit();
-    this.rest();
+    this.endGesture();
   }
 
-  private step(walk: typeof undone): boolean {
+  private travelHistory(move: typeof undoStep): boolean {
     this.flush();
-    const step = walk(this.history.peek(), this.state);
+    const step = move(this.history.peek(), this.state);
     if (step === null || this.model === null) return false;
-    const changed = this.write(Object.fromEntries(KEYS.map((key) => [key, step.state[key]])));
-    this.enter(step.history);
+    const changed = this.applyPatch(
+      Object.fromEntries(STATE_KEYS.map((key) => [key, step.state[key]])),
+    );
+    this.setHistory(step.history);
     this.save();
-    this.tell(changed);
+    this.notify(changed);
     return true;
   }
 
-  private write(patch: Partial<SharedState>): Set<Key> {
-    const changed = new Set<Key>();
+  private applyPatch(patch: Partial<SharedState>): Set<StateKey> {
+    const changed = new Set<StateKey>();
     batch(() => {
-      for (const [name, given] of Object.entries(patch)) {
-        const key = name as Key;
-        const value = normal(key, given);
-        if (same(value, this.state[key])) continue;
+      for (const [name, raw] of Object.entries(patch)) {
+        const key = name as StateKey;
+        const value = normalizeValue(key, raw);
+        if (isSameJson(value, this.state[key])) continue;
         changed.add(key);
         // Set first, so that the model's own event is not taken for a change.
-        this.keep(key, value);
+        this.assign(key, value);
         this.model?.set(key, value);
       }
     });
     return changed;
   }
 
-  private keep(key: Key, value: unknown): void {
-    this.now.value = { ...this.state, [key]: value };
+  private assign(key: StateKey, value: unknown): void {
+    this.stateSignal.value = { ...this.state, [key]: value };
   }
 
   /** Write a history whose last entry the current state follows. */
-  private enter(history: History): void {
+  private setHistory(history: History): void {
     batch(() => {
       this.history.value = history;
-      this.settled.value = this.state;
+      this.committed.value = this.state;
     });
     this.model?.set("_history", history);
   }
 
-  private hear(key: Key): void {
+  private onModelChange(key: StateKey): void {
     if (this.model === null) return;
-    const value = normal(key, this.model.get(key));
-    if (same(value, this.state[key])) return;
+    const value = normalizeValue(key, this.model.get(key));
+    if (isSameJson(value, this.state[key])) return;
     // While the view moves, the echo of a host has an earlier position.
-    const isMoving = this.moving || this.saveTimer !== 0;
-    if (key === "view" && isMoving && this.sent.includes(JSON.stringify(value))) return;
+    const isMoving = this.isMoving || this.saveTimer !== 0;
+    if (key === "view" && isMoving && this.savedViews.includes(JSON.stringify(value))) return;
     this.commit();
-    this.keep(key, value);
-    this.settled.value = { ...this.settled.peek(), [key]: value };
-    this.tell(new Set([key]));
+    this.assign(key, value);
+    this.committed.value = { ...this.committed.peek(), [key]: value };
+    this.notify(new Set([key]));
   }
 
   private commitLater(): void {
@@ -258,9 +261,9 @@ export class Shared {
     if (!this.commitTimer) return;
     clearTimeout(this.commitTimer);
     this.commitTimer = 0;
-    if (this.isSettled.peek()) return;
-    this.enter(pushed(this.history.peek(), this.settled.peek()));
-    if (!this.moving) this.save();
+    if (this.isCommitted.peek()) return;
+    this.setHistory(pushHistory(this.history.peek(), this.committed.peek()));
+    if (!this.isMoving) this.save();
   }
 
   private saveLater(): void {
@@ -271,13 +274,13 @@ export class Shared {
     clearTimeout(this.saveTimer);
     this.saveTimer = 0;
     const { view } = this.state;
-    this.sent = [...this.sent, JSON.stringify(view)].slice(-MOST_ECHOES);
+    this.savedViews = [...this.savedViews, JSON.stringify(view)].slice(-MAX_ECHOES);
     // An ignored echo has changed the view in the model: write the current view again.
     this.model?.set("view", view);
     this.model?.save_changes();
   }
 
-  private tell(changed: ReadonlySet<Key>): void {
+  private notify(changed: ReadonlySet<StateKey>): void {
     if (changed.size === 0) return;
     for (const listener of this.listeners) listener(changed);
   }
@@ -299,28 +302,28 @@ export interface History {
   together?: string;
 }
 
-export const HISTORY_CAP = 100;
+export const MAX_HISTORY = 100;
 
-interface Step {
+interface HistoryStep {
   history: History;
   state: SharedState;
 }
 
 /** Push `before` as the state to return to; this clears the redo stack. */
-export function pushed(history: History, before: SharedState): History {
-  return { past: [...history.past, before].slice(-HISTORY_CAP), future: [] };
+export function pushHistory(history: History, before: SharedState): History {
+  return { past: [...history.past, before].slice(-MAX_HISTORY), future: [] };
 }
 
-export function undone({ past, future }: History, now: SharedState): Step | null {
+export function undoStep({ past, future }: History, current: SharedState): HistoryStep | null {
   const state = past.at(-1);
   if (state === undefined) return null;
-  return { state, history: { past: past.slice(0, -1), future: [...future, now] } };
+  return { state, history: { past: past.slice(0, -1), future: [...future, current] } };
 }
 
-export function redone({ past, future }: History, now: SharedState): Step | null {
+export function redoStep({ past, future }: History, current: SharedState): HistoryStep | null {
   const state = future.at(-1);
   if (state === undefined) return null;
-  return { state, history: { past: [...past, now], future: future.slice(0, -1) } };
+  return { state, history: { past: [...past, current], future: future.slice(0, -1) } };
 }
 
 /** A history from the model's value; hosts may pass null or incomplete values. */
@@ -333,7 +336,7 @@ export function readHistory(value: unknown): History {
 }
 
 /** Whether two values have the same content, compared as JSON. */
-export function same(a: unknown, b: unknown): boolean {
+export function isSameJson(a: unknown, b: unknown): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
@@ -346,17 +349,17 @@ export interface FollowedTraits {
   _scene: Scene;
 }
 
-interface FollowingApp {
+interface LinkedApp {
   attach(state: Model): void;
   setScene(scene: Scene): void;
   fail(title: string, error: unknown): void;
 }
 
 /** Make an app and bind it to the model's state and traces; on failure, show the reason. */
-export async function showFollowing<T extends FollowedTraits>(
+export async function renderLinkedApp<T extends FollowedTraits>(
   { model, el, host, signal }: RenderProps<T>,
-  failed: string,
-  makeApp: (scene: Scene, state: Model) => FollowingApp,
+  failureTitle: string,
+  makeApp: (scene: Scene, state: Model) => LinkedApp,
 ): Promise<void> {
   const stateModel = async (): Promise<Model> => await host.getModel(model.get("state"));
   try {
@@ -364,24 +367,24 @@ export async function showFollowing<T extends FollowedTraits>(
     const state = await stateModel();
     if (signal.aborted) return;
     const app = makeApp(scene, state);
-    let ref = model.get("state");
-    let shown = model.get("_scene");
+    let stateRef = model.get("state");
+    let shownScene = model.get("_scene");
     const attach = (): void => {
       const next = model.get("state");
-      if (next === ref) return;
-      ref = next;
+      if (next === stateRef) return;
+      stateRef = next;
       stateModel().then(
         (other) => {
           // The model of a later change may have arrived first.
-          if (ref === next && !signal.aborted) app.attach(other);
+          if (stateRef === next && !signal.aborted) app.attach(other);
         },
         (error: unknown) => app.fail("The linked state cannot be reached", error),
       );
     };
     const setScene = (): void => {
       const next = model.get("_scene");
-      if (next === shown) return;
-      shown = next;
+      if (next === shownScene) return;
+      shownScene = next;
       try {
         app.setScene(readScene(next));
       } catch (error) {
@@ -391,6 +394,6 @@ export async function showFollowing<T extends FollowedTraits>(
     listenTo(model, "change:state", attach, signal);
     listenTo(model, "change:_scene", setScene, signal);
   } catch (error) {
-    showBroken(el, failed, asError(error), signal);
+    showFailurePanel(el, failureTitle, asError(error), signal);
   }
 }

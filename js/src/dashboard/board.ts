@@ -1,28 +1,28 @@
 /** The grid of panels, and the heights that they get from their neighbours. */
 
-import { same } from "../connection/store";
+import { isSameJson } from "../connection/store";
 import { h } from "../ui/dom";
-import type { Context } from "./context";
-import { type Column, type Layout, layoutOf } from "./layout";
-import type { Panes } from "./panels";
+import type { DashContext } from "./context";
+import { type LayoutColumn, type PanelLayout, computeLayout } from "./layout";
+import type { PaneSet } from "./panels";
 
 /** Heights of the timeline. px. */
-export const LEAST_PX = 220;
-const MOST_PX = 560;
+export const MIN_PX = 220;
+const MAX_PX = 560;
 /** Factor up to which the timeline exceeds its natural height to fill free space. */
-const STRETCH = 1.35;
+const MAX_STRETCH = 1.35;
 /** Height up to which it fills free space in any case: there, a rank can be opened. */
 const ROOMY_PX = 440;
 
 /** Bands of columns, separated by rules. */
-export class Board {
+export class PanelGrid {
   readonly el = h("div", { class: "hta-board" });
-  private layout: Layout | null = null;
-  private fitted = false;
+  private layout: PanelLayout | null = null;
+  private hasFitted = false;
 
   constructor(
-    private readonly ctx: Context,
-    private readonly panes: Panes,
+    private readonly ctx: DashContext,
+    private readonly panes: PaneSet,
     private readonly status: HTMLElement,
   ) {}
 
@@ -30,8 +30,8 @@ export class Board {
   arrange(width: number, isFull: boolean): boolean {
     const { ctx, status } = this;
     if (width <= 0) return false;
-    const layout = layoutOf(width, ctx.choice.value, isFull);
-    if (same(layout, this.layout)) return false;
+    const layout = computeLayout(width, ctx.panelChoice.value, isFull);
+    if (isSameJson(layout, this.layout)) return false;
     this.layout = layout;
     ctx.root.classList.toggle("hta-dash-one", layout.name === "one");
     ctx.root.classList.toggle("hta-dash-wide", layout.name === "wide");
@@ -52,41 +52,41 @@ export class Board {
 
   /**
    * Set the timeline's height: as given, or by its ranks and the neighbouring columns. Then fill
-   * tables. A selection changes the ranks shown, and the height must not follow, unless `anew`.
+   * tables. A selection changes the ranks shown, and the height must not follow, unless `isAnew`.
    */
-  fit(anew = false): void {
-    const { timeline, choosing, height: given } = this.ctx;
-    if (!anew && this.fitted && choosing.selection.value !== null) return;
-    this.fitted = true;
-    const own = this.layout?.bands.flat().find(({ panels }) => panels.includes("timeline"));
-    if (this.layout?.name === "full" && own !== undefined) {
+  fitTimeline(isAnew = false): void {
+    const { timeline, selectionState, height: given } = this.ctx;
+    if (!isAnew && this.hasFitted && selectionState.selection.value !== null) return;
+    this.hasFitted = true;
+    const ownBand = this.layout?.bands.flat().find(({ panels }) => panels.includes("timeline"));
+    if (this.layout?.name === "full" && ownBand !== undefined) {
       const height = this.el.firstElementChild?.clientHeight ?? 0;
-      timeline.height = Math.max(timeline.height + height - this.heightOf(own), LEAST_PX);
+      timeline.height = Math.max(timeline.height + height - this.heightOf(ownBand), MIN_PX);
     } else {
-      const needed = Math.min(Math.max(timeline.ctx.stage.contentHeight(), LEAST_PX), MOST_PX);
-      const most = Math.max(needed * STRETCH, ROOMY_PX);
-      const room = timeline.height + this.roomBeside("timeline");
-      timeline.height = given.value ?? Math.max(needed, Math.min(room, most));
+      const needed = Math.min(Math.max(timeline.ctx.stage.contentHeight(), MIN_PX), MAX_PX);
+      const maxHeight = Math.max(needed * MAX_STRETCH, ROOMY_PX);
+      const availableHeight = timeline.height + this.heightBeside("timeline");
+      timeline.height = given.value ?? Math.max(needed, Math.min(availableHeight, maxHeight));
     }
     this.fillTables();
   }
 
   fillTables(): void {
     const isFull = this.layout?.name === "full";
-    this.panes.fillTables((id) => (isFull ? 0 : this.roomBeside(id)));
+    this.panes.fillTables((id) => (isFull ? 0 : this.heightBeside(id)));
   }
 
-  private heightOf({ panels }: Column): number {
+  private heightOf({ panels }: LayoutColumn): number {
     return panels.reduce((sum, id) => sum + this.panes.heightOf(id), 0);
   }
 
   /** Height by which the highest neighbouring column exceeds a panel's own; -Infinity if none. */
-  private roomBeside(id: string): number {
-    const has = ({ panels }: Column): boolean => panels.includes(id);
+  private heightBeside(id: string): number {
+    const has = ({ panels }: LayoutColumn): boolean => panels.includes(id);
     const band = this.layout?.bands.find((columns) => columns.some(has)) ?? [];
-    const own = band.find(has);
-    if (own === undefined) return -Infinity;
-    const others = band.filter((one) => one !== own).map((one) => this.heightOf(one));
-    return Math.max(...others) - this.heightOf(own);
+    const ownColumn = band.find(has);
+    if (ownColumn === undefined) return -Infinity;
+    const others = band.filter((one) => one !== ownColumn).map((one) => this.heightOf(one));
+    return Math.max(...others) - this.heightOf(ownColumn);
   }
 }

@@ -1,36 +1,37 @@
 /** The chart of each panel. */
 
-import { ChartFrame, type Make, type MakeChart } from "../charts/chart";
-import { contentOf } from "../charts/defined";
+import { ChartFrame, type DrawingFactory, type MakeChart } from "../charts/chart";
+import { buildRowsContent } from "../charts/defined";
 import { DEFINITIONS, HEATMAP } from "../charts/definition";
-import { heatmapContent, HeatmapDrawing } from "../charts/grid";
+import { buildHeatmapContent, HeatmapDrawing } from "../charts/grid";
 import { RowsDrawing, WindowDrawing } from "../charts/rows";
-import { recorded } from "../stage/svg";
+import { recordSvg } from "../stage/svg";
 
-const LOOKS = { ...DEFINITIONS, heatmap: HEATMAP };
+const CHART_DEFINITIONS = { ...DEFINITIONS, heatmap: HEATMAP };
 
 /** Panels that are charts, by id. */
-export const CHARTS: readonly string[] = Object.keys(LOOKS);
+export const CHART_IDS: readonly string[] = Object.keys(CHART_DEFINITIONS);
 
-function makeOf(id: string): Make {
+function drawingFactoryOf(id: string): DrawingFactory {
   if (id === "heatmap") {
     return (frame, theme) => {
-      const found = heatmapContent(frame);
-      return typeof found === "string" ? found : new HeatmapDrawing(found, theme);
+      const content = buildHeatmapContent(frame);
+      return typeof content === "string" ? content : new HeatmapDrawing(content, theme);
     };
   }
-  const look = DEFINITIONS[id]!;
-  const { selects } = look.rows;
+  const definition = DEFINITIONS[id]!;
+  const { selects } = definition.rows;
   return (frame, theme) => {
-    const found = contentOf(look, frame, theme);
-    if (typeof found === "string") return found;
-    if (selects === "window") return new WindowDrawing(found, theme);
-    return new RowsDrawing(found, selects, theme);
+    const content = buildRowsContent(definition, frame, theme);
+    if (typeof content === "string") return content;
+    if (selects === "window") return new WindowDrawing(content, theme);
+    return new RowsDrawing(content, selects, theme);
   };
 }
 
 export const makeChart: MakeChart = (id, brush, theme) => {
-  const look = LOOKS[id as keyof typeof LOOKS];
-  if (look === undefined) throw new Error(`no chart ${id}: there are ${CHARTS.join(", ")}`);
-  return new ChartFrame(makeOf(id), look.title, brush, theme, recorded);
+  const definition = CHART_DEFINITIONS[id as keyof typeof CHART_DEFINITIONS];
+  if (definition === undefined)
+    throw new Error(`no chart ${id}: there are ${CHART_IDS.join(", ")}`);
+  return new ChartFrame(drawingFactoryOf(id), definition.title, brush, theme, recordSvg);
 };

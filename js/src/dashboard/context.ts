@@ -3,21 +3,21 @@
 import { computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { ChartSlot, type MakeChart } from "../charts/chart";
 import { type LiveSource, ObservedSource } from "../connection/answering";
-import { type Model, same, traitOf } from "../connection/store";
+import { type Model, isSameJson, traitSignal } from "../connection/store";
 import { PANELS } from "../facts/panels";
-import type { Tables } from "../formats/shared";
+import type { ColumnTables } from "../formats/shared";
 import { withTables } from "../formats/source";
 import { getOrMake } from "../protocol/maps";
 import { hasLateness } from "../protocol/scene";
 import type { PanelFrame, Scene, SelectionJson, Source, Span, ThemeName } from "../protocol/source";
-import type { FoldingNow } from "../timeline/rows";
+import type { FoldingState } from "../timeline/rows";
 import type { TimelineApp } from "../timeline/view";
-import { copyWords } from "../ui/controls";
+import { copyAndReport } from "../ui/controls";
 import { detectTheme } from "../ui/host";
 import type { HeadlineFacts } from "./headline";
-import { type Choice, shownIds, withPanel } from "./layout";
-import { PanelData, panelNumbers } from "./pane";
-import { Choosing } from "./selection";
+import { type PanelChoice, shownIds, choiceWithPanel } from "./layout";
+import { PanelData, makePanelRequester } from "./pane";
+import { DashSelection } from "./selection";
 
 export interface DashOptions {
   scene: Scene;
@@ -32,7 +32,7 @@ export interface DashOptions {
   live: LiveSource | null;
 }
 
-interface About {
+interface JobFacts {
   /** The panels that the job's files have data for. */
   panels?: string[];
   format?: string;
@@ -40,14 +40,14 @@ interface About {
   left_out?: Record<string, string[]>;
 }
 
-export class Context {
+export class DashContext {
   readonly signal: AbortSignal;
   readonly live: LiveSource | null;
   /** The timeline observes its own requests. */
   readonly source: ObservedSource;
   readonly scene: Signal<Scene>;
   readonly theme: Signal<ThemeName>;
-  readonly choosing: Choosing;
+  readonly selectionState: DashSelection;
   /** The numbers of all panels but the heatmap. */
   readonly data: PanelData<SelectionJson>;
 
@@ -60,12 +60,12 @@ export class Context {
   readonly metric: ReadonlySignal<string>;
   /** Null until known; names the ranks to mark. */
   readonly headline: ReadonlySignal<HeadlineFacts | null>;
-  readonly choice: ReadonlySignal<Choice>;
+  readonly panelChoice: ReadonlySignal<PanelChoice>;
 
   /** Ids of the chosen panels. */
-  readonly shown = computed(() => shownIds(this.choice.value));
+  readonly shownPanels = computed(() => shownIds(this.panelChoice.value));
   /** The ranks that charts draw together. */
-  readonly folding = signal<FoldingNow>({ isOffered: false, isOn: false, groups: [] });
+  readonly folding = signal<FoldingState>({ isOffered: false, isOn: false, groups: [] });
   /** Window of the timeline, or the one that it moves to. */
   view: Span;
   /** Set once the panel that contains it exists. */
@@ -76,9 +76,9 @@ export class Context {
 
   constructor(
     readonly root: HTMLElement,
-    { scene, source, state, model, signal: ended, makeChart, live }: DashOptions,
+    { scene, source, state, model, signal: abortSignal, makeChart, live }: DashOptions,
   ) {
-    this.signal = ended;
+    this.signal = abortSignal;
     this.live = live;
     this.source = new ObservedSource(source);
     this.scene = signal(scene);
@@ -87,7 +87,7 @@ export class Context {
     this.model = model;
     this.makeChart = makeChart;
     const trait = <T>(name: string, read: (value: unknown) => T): ReadonlySignal<T> =>
-      traitOf(model, name, read, ended);
+      traitSignal(model, name, read, abortSignal);
     this.folded = trait("folded", (on) => (typeof on === "boolean" ? on : null));
     this.height = trait("height", (height) => (height ?? null) as number | null);
     const metric = trait("metric", (given) => (given ?? "") as string);
@@ -95,31 +95,37 @@ export class Context {
       () => metric.value || (hasLateness(this.scene.value) ? "waiting" : "busy"),
     );
     this.headline = trait("_headline", (facts) => (facts ?? null) as HeadlineFacts | null);
-    const { offered } = this;
-    this.choice = trait("panels", (given) => (Array.isArray(given) ? given : offered) as Choice);
-    this.choosing = new Choosing(this, state);
-    const counted = withTables(this.source, () => (model.get("_tables") ?? {}) as Tables);
-    this.data = new PanelData(panelNumbers(counted, ended), ended);
+    const { offeredPanels } = this;
+    this.panelChoice = trait(
+      "panels",
+      (givenPanels) => (Array.isArray(givenPanels) ? givenPanels : offeredPanels) as PanelChoice,
+    );
+    this.selectionState = new DashSelection(this, state);
+    const countedPanels = withTables(
+      this.source,
+      () => (model.get("_tables") ?? {}) as ColumnTables,
+    );
+    this.data = new PanelData(makePanelRequester(countedPanels, abortSignal), abortSignal);
   }
 
-  get about(): About {
+  get jobFacts(): JobFacts {
     return this.model.get("_about") ?? {};
   }
 
   /** The panels that the job's files have data for; all if unknown. */
-  get offered(): readonly string[] {
-    return this.about.panels ?? PANELS.map(({ id }) => id);
+  get offeredPanels(): readonly string[] {
+    return this.jobFacts.panels ?? PANELS.map(({ id }) => id);
   }
 
   /** Save a choice of the user in the model. */
-  keep(name: string, value: unknown): void {
-    if (same(this.model.get(name), value)) return;
+  saveTrait(name: string, value: unknown): void {
+    if (isSameJson(this.model.get(name), value)) return;
     this.model.set(name, value);
     this.model.save_changes();
   }
 
   showPanel(id: string, on: boolean): void {
-    this.keep("panels", withPanel(this.choice.value, id, on));
+    this.saveTrait("panels", choiceWithPanel(this.panelChoice.value, id, on));
   }
 
   bringIntoView(id: string): void {
@@ -129,8 +135,11 @@ export class Context {
   /** The place of a panel's chart. */
   slot(id: string): ChartSlot {
     return getOrMake(this.slots, id, () => {
-      const { choosing, makeChart, theme, signal: ended } = this;
-      return new ChartSlot(() => makeChart(id, (brush) => choosing.brush(id, brush), theme), ended);
+      const { selectionState, makeChart, theme, signal: abortSignal } = this;
+      return new ChartSlot(
+        () => makeChart(id, (brush) => selectionState.brush(id, brush), theme),
+        abortSignal,
+      );
     });
   }
 
@@ -140,7 +149,7 @@ export class Context {
   }
 
   /** Sums of the selection; null until known. */
-  get sums(): PanelFrame | null {
+  get selectionTotals(): PanelFrame | null {
     const { frame, isStale } = this.data.state("summary").value;
     return isStale ? null : frame;
   }
@@ -158,7 +167,7 @@ export class Context {
   }
 
   async copy(text: string, what: string): Promise<void> {
-    const words = await copyWords(text, what, this.root);
-    if (!this.signal.aborted) this.timeline.status.flash([words]);
+    const words = await copyAndReport(text, what, this.root);
+    if (!this.signal.aborted) this.timeline.status.flashMessage([words]);
   }
 }

@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import { type DashView, FakeChart, mountDash, opened, ready } from "../../test/dash_view";
 import { fill } from "../../test/fill";
-import { EVERYTHING } from "../protocol/selection";
+import { FULL_SELECTION } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 
 /** Two of the twelve kernels that a table shows at first. */
@@ -93,7 +93,7 @@ test("undo and redo go through what was brushed in different panels; Escape clea
 test("a choice of host events says why charts of GPU work are empty", async () => {
   const view = await opened();
   const empty = "None is on a GPU, so charts of GPU work are empty";
-  view.state.set("selection", { ...EVERYTHING, query: "name in ['aten::native_layer_norm']" });
+  view.state.set("selection", { ...FULL_SELECTION, query: "name in ['aten::native_layer_norm']" });
   await expect.poll(() => view.text(".hta-sel-words")).toContain(empty);
   click(view.find(`[data-panel=kernels] [data-name="${NN}"]`));
   await expect.poll(() => view.text(".hta-sel-words")).toContain("on GPUs");
@@ -183,7 +183,7 @@ test("figures of what is in view follow the timeline", async () => {
 });
 
 test("the headline's ranks and findings select, and it is of the whole job whatever the panels are", async () => {
-  const found = { ...EVERYTHING, start_ns: 5, end_ns: 9 };
+  const found = { ...FULL_SELECTION, start_ns: 5, end_ns: 9 };
   const view = await opened({
     _headline: {
       headline: ["2 of 3 ranks wait for ", { rank: 2, text: "rank 2" }, "."],
@@ -301,7 +301,7 @@ test("letters typed on a button do not reach the notebook", async () => {
   const button = view.find(".hta-sel-code button");
   for (const name of ["d", "Enter", "Escape"]) key(button, name);
   document.removeEventListener("keydown", hear);
-  // Escape propagates if there is nothing to clear.
+  // With nothing to clear, let Escape bubble.
   expect(leaked).toEqual(["Escape"]);
 });
 

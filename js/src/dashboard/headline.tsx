@@ -1,11 +1,11 @@
 /** The headline: one to three sentences, computed by Python. */
 
 import type { SelectionJson } from "../protocol/source";
-import { wholeName } from "../ui/formats";
-import type { Context } from "./context";
+import { wholeRunName } from "../ui/formats";
+import type { DashContext } from "./context";
 
 /** A piece of a sentence: text, or a rank that can be chosen; `fact`: others do not wait for it. */
-export type HeadPiece = string | { rank: number; text?: string; fact?: boolean };
+export type HeadlinePiece = string | { rank: number; text?: string; fact?: boolean };
 
 /** Text and selection of a finding. */
 export interface Finding {
@@ -15,8 +15,8 @@ export interface Finding {
 }
 
 export interface HeadlineFacts {
-  headline: HeadPiece[];
-  more: HeadPiece[][];
+  headline: HeadlinePiece[];
+  more: HeadlinePiece[][];
   /** The ranks that the others wait for. */
   late_ranks?: number[];
   /** The ranks of pieces with `fact`. */
@@ -28,18 +28,18 @@ export interface HeadlineFacts {
 /** The first sentence of the headline; "" while it is unknown. */
 export function headlineText(facts: HeadlineFacts | null): string {
   const pieces = facts?.headline ?? [];
-  return pieces.map((one) => (typeof one === "string" ? one : rankText(one))).join("");
+  return pieces.map((piece) => (typeof piece === "string" ? piece : rankText(piece))).join("");
 }
 
 const rankText = ({ rank, text = `rank ${rank}` }: { rank: number; text?: string }): string => text;
 
-export function Headline({ ctx }: { ctx: Context }) {
-  const { choosing, scene } = ctx;
+export function Headline({ ctx }: { ctx: DashContext }) {
+  const { selectionState, scene } = ctx;
   const facts = ctx.headline.value;
   if (facts === null || facts.headline.length === 0) return null;
-  // It is of the whole job, which is said if panels are not.
-  const isScoped = choosing.selection.value !== null || choosing.scope.value === "view";
-  const pieces = (all: readonly HeadPiece[]) =>
+  // It covers the whole job; say so when the panels cover less.
+  const isScoped = selectionState.selection.value !== null || selectionState.scope.value === "view";
+  const pieces = (all: readonly HeadlinePiece[]) =>
     all.map((piece) =>
       typeof piece === "string" ? (
         piece
@@ -49,7 +49,7 @@ export function Headline({ ctx }: { ctx: Context }) {
           class={`hta-rank-link${piece.fact === true ? " hta-rank-fact" : ""}`}
           title={`Select rank ${piece.rank}`}
           onClick={({ ctrlKey, metaKey, shiftKey }) =>
-            choosing.chooseRank(piece.rank, ctrlKey || metaKey || shiftKey)
+            selectionState.chooseRank(piece.rank, ctrlKey || metaKey || shiftKey)
           }
         >
           {rankText(piece)}
@@ -60,10 +60,12 @@ export function Headline({ ctx }: { ctx: Context }) {
     <div class="hta-headline">
       <h2>
         {pieces(facts.headline)}
-        {isScoped && <span class="hta-headline-scope">{` of the ${wholeName(scene.value)}`}</span>}
+        {isScoped && (
+          <span class="hta-headline-scope">{` of the ${wholeRunName(scene.value)}`}</span>
+        )}
       </h2>
       {facts.more.length > 0 && (
-        <p>{facts.more.flatMap((one, at) => [at > 0 ? " " : "", ...pieces(one)])}</p>
+        <p>{facts.more.flatMap((sentence, at) => [at > 0 ? " " : "", ...pieces(sentence)])}</p>
       )}
     </div>
   );

@@ -1,20 +1,20 @@
 /** Positions of panels at a width. */
 
-import { panelKind } from "../facts/panels";
+import { findPanelKind } from "../facts/panels";
 
 /** Ids of panels, in a list or in rows. */
-export type Choice = readonly string[] | readonly (readonly string[])[];
+export type PanelChoice = readonly string[] | readonly (readonly string[])[];
 
-export interface Column {
+export interface LayoutColumn {
   /** A CSS grid track. */
   width: string;
   panels: string[];
 }
 
-export interface Layout {
+export interface PanelLayout {
   name: "one" | "pairs" | "wide" | "full";
   /** Columns side by side, from top to bottom. */
-  bands: Column[][];
+  bands: LayoutColumn[][];
   /** Index of the band above the status line. */
   statusAfter: number;
 }
@@ -29,7 +29,7 @@ const FULL_FROM = 1100;
 const MIDDLE_PX = 1000;
 const RIGHT_PX = [348, 460] as const;
 
-const ONE = [
+const ONE_COLUMN = [
   ["mpi_ranks"],
   ["byteps_stragglers"],
   ["breakdown"],
@@ -57,7 +57,7 @@ const ONE = [
   ["operators"],
   ["problems"],
 ];
-const PAIRS = [
+const PAIRED_COLUMNS = [
   ["breakdown", "overlap"],
   ["mpi_ranks", "mpi_sizes"],
   ["byteps_stragglers", "byteps_blame"],
@@ -74,7 +74,7 @@ const PAIRS = [
   ["idle", "queue"],
   ["operators"],
 ];
-const WIDE = [
+const WIDE_COLUMNS = [
   [
     "breakdown",
     "overlap",
@@ -88,7 +88,7 @@ const WIDE = [
   ["timeline", "heatmap", "byteps_stragglers", "mpi_sizes", "mpi_routine_table", "mpi_messages"],
   ["selection", "problems", "kernels", "mpi_routines"],
 ];
-const BELOW = [
+const BELOW_COLUMNS = [
   ["byteps_gradients"],
   ["byteps_stages"],
   ["byteps_requests"],
@@ -98,93 +98,104 @@ const BELOW = [
 ];
 
 /** Relative widths of panels that need more room than their neighbours. */
-const SHARE: Record<string, number> = { timeline: 2, heatmap: 2, kernels: 1.35, operators: 1.35 };
+const COLUMN_SHARES: Record<string, number> = {
+  timeline: 2,
+  heatmap: 2,
+  kernels: 1.35,
+  operators: 1.35,
+};
 
-function isRows(choice: Choice): choice is readonly (readonly string[])[] {
-  return choice.some((one) => typeof one !== "string");
+function isRowsChoice(choice: PanelChoice): choice is readonly (readonly string[])[] {
+  return choice.some((entry) => typeof entry !== "string");
 }
 
-export function shownIds(choice: Choice): string[] {
+export function shownIds(choice: PanelChoice): string[] {
   return (choice as readonly (string | readonly string[])[]).flat();
 }
 
 /** `Not in this job: Rank × time, Top kernels (no GPU work).`; "" if nothing is left out. */
-export function leftOutWords(
+export function leftOutText(
   leftOut: Readonly<Record<string, readonly string[]>>,
   shown: readonly string[],
 ): string {
   const parts = Object.entries(leftOut).flatMap(([why, ids]) => {
-    const titles = ids.filter((id) => !shown.includes(id)).map((id) => panelKind(id).title);
+    const titles = ids.filter((id) => !shown.includes(id)).map((id) => findPanelKind(id).title);
     return titles.length > 0 ? [`${titles.join(", ")} (${why})`] : [];
   });
   return parts.length > 0 ? `Not in this job: ${parts.join("; ")}.` : "";
 }
 
-export function layoutOf(width: number, choice: Choice, full = false): Layout {
-  const isFull = full && width >= FULL_FROM && !isRows(choice);
+export function computeLayout(width: number, choice: PanelChoice, full = false): PanelLayout {
+  const isFull = full && width >= FULL_FROM && !isRowsChoice(choice);
   const name = isFull ? "full" : width < PAIRS_FROM ? "one" : width < WIDE_FROM ? "pairs" : "wide";
   const shown = new Set(shownIds(choice));
-  const kept = (ids: readonly string[]): string[] => ids.filter((id) => shown.has(id));
-  let bands: Column[][];
-  if (isRows(choice)) {
-    bands = (name === "one" ? choice.flat().map((id) => [id]) : choice).map(row);
+  const present = (ids: readonly string[]): string[] => ids.filter((id) => shown.has(id));
+  let bands: LayoutColumn[][];
+  if (isRowsChoice(choice)) {
+    bands = (name === "one" ? choice.flat().map((id) => [id]) : choice).map(rowBand);
   } else if (name === "full") {
-    bands = [wide(width, fullColumns(width).map(kept))];
+    bands = [wideColumns(width, fullWindowColumns(width).map(present))];
   } else if (name === "wide") {
-    bands = [wide(width, WIDE.map(kept)), sideBySide(BELOW.map(kept))];
+    bands = [
+      wideColumns(width, WIDE_COLUMNS.map(present)),
+      sideBySideBand(BELOW_COLUMNS.map(present)),
+    ];
   } else {
-    bands = (name === "one" ? ONE : PAIRS).map((ids) => row(kept(ids)));
+    bands = (name === "one" ? ONE_COLUMN : PAIRED_COLUMNS).map((ids) => rowBand(present(ids)));
   }
   const placed = new Set(bands.flat().flatMap(({ panels }) => panels));
   const added = [...shown].filter((id) => !placed.has(id));
   if (name === "full") bands[0]?.[0]?.panels.push(...added);
-  else bands.push(...added.map((id) => row([id])));
+  else bands.push(...added.map((id) => rowBand([id])));
   bands = bands.filter((columns) => columns.length > 0);
   const bandOf = (id: string): number =>
     bands.findIndex((columns) => columns.some(({ panels }) => panels.includes(id)));
-  const timed = Math.max(bandOf("timeline"), bandOf("heatmap"));
-  return { name, bands, statusAfter: timed < 0 ? bands.length - 1 : timed };
+  const timedPanels = Math.max(bandOf("timeline"), bandOf("heatmap"));
+  return { name, bands, statusAfter: timedPanels < 0 ? bands.length - 1 : timedPanels };
 }
 
-function row(ids: readonly string[]): Column[] {
-  return sideBySide(ids.map((id) => [id]));
+function rowBand(ids: readonly string[]): LayoutColumn[] {
+  return sideBySideBand(ids.map((id) => [id]));
 }
 
-function sideBySide(columns: readonly string[][]): Column[] {
+function sideBySideBand(columns: readonly string[][]): LayoutColumn[] {
   const filled = columns.filter((panels) => panels.length > 0);
-  return filled.map((panels) => ({ width: fr(SHARE[panels[0]!] ?? 1), panels }));
+  return filled.map((panels) => ({ width: fractionTrack(COLUMN_SHARES[panels[0]!] ?? 1), panels }));
 }
 
 /** All panels next to the timeline: in one column, or in two if both have room. */
-function fullColumns(width: number): string[][] {
-  const [left = [], middle = [], right = []] = WIDE;
-  const rest = BELOW.flat();
+function fullWindowColumns(width: number): string[][] {
+  const [left = [], middle = [], right = []] = WIDE_COLUMNS;
+  const rest = BELOW_COLUMNS.flat();
   if (width < WIDE_FROM) return [[...left, ...right, ...rest], middle, []];
   return [[...left, ...rest.filter((id) => id !== "operators")], middle, [...right, "operators"]];
 }
 
-function wide(width: number, columns: readonly string[][]): Column[] {
-  const [least, most] = RIGHT_PX;
-  const right = Math.min(Math.max(width - LEFT_PX - MIDDLE_PX, least), most);
+function wideColumns(width: number, columns: readonly string[][]): LayoutColumn[] {
+  const [minWidth, maxWidth] = RIGHT_PX;
+  const right = Math.min(Math.max(width - LEFT_PX - MIDDLE_PX, minWidth), maxWidth);
   // If the middle column is empty, the others share the width equally.
   const isEqual = columns[1]!.length === 0;
-  const widths = [`${LEFT_PX}px`, fr(1), `${right}px`];
-  const all = columns.map((panels, at) => ({ width: isEqual ? fr(1) : widths[at]!, panels }));
+  const widths = [`${LEFT_PX}px`, fractionTrack(1), `${right}px`];
+  const all = columns.map((panels, at) => ({
+    width: isEqual ? fractionTrack(1) : widths[at]!,
+    panels,
+  }));
   return all.filter(({ panels }) => panels.length > 0);
 }
 
-function fr(share: number): string {
+function fractionTrack(share: number): string {
   return `minmax(0, ${share}fr)`;
 }
 
 /** The choice with a panel shown or hidden. */
-export function withPanel(choice: Choice, id: string, on: boolean): Choice {
-  if (isRows(choice)) {
+export function choiceWithPanel(choice: PanelChoice, id: string, on: boolean): PanelChoice {
+  if (isRowsChoice(choice)) {
     const rows = choice
-      .map((ids) => ids.filter((one) => one !== id))
+      .map((ids) => ids.filter((rowIds) => rowIds !== id))
       .filter((ids) => ids.length > 0);
     return on ? [...rows, [id]] : rows;
   }
-  const ids = choice.filter((one) => one !== id);
+  const ids = choice.filter((rowIds) => rowIds !== id);
   return on ? [...ids, id] : ids;
 }

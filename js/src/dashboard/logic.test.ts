@@ -1,30 +1,36 @@
 /** The parts of a dashboard without drawing: layout, choices, requests, files. */
 
 import { beforeEach, describe, expect, test } from "vitest";
-import { PANELS, withoutOwn } from "../facts/panels";
-import { brushed, chosenOf, EVERYTHING, picked, without } from "../protocol/selection";
+import { PANELS, withoutOwnDimensions } from "../facts/panels";
+import {
+  applyBrush,
+  chartSelectionOf,
+  FULL_SELECTION,
+  togglePick,
+  withoutDimension,
+} from "../protocol/selection";
 import type { Requests, Scene, SelectionJson, Source } from "../protocol/source";
-import { layoutOf, leftOutWords, withPanel } from "./layout";
-import { PanelData, panelNumbers } from "./pane";
-import { csvOf } from "../ui/table";
+import { computeLayout, leftOutText, choiceWithPanel } from "./layout";
+import { PanelData, makePanelRequester } from "./pane";
+import { toCsv } from "../ui/table";
 
 const EVERY = PANELS.map(({ id }) => id);
 /** The panels of a job with devices. */
 const ALL = EVERY.filter((id) => !/^(byteps|mpi)_/.test(id));
 const scene = { range: [0, 1000], ranks: [] } as unknown as Scene;
-const only = (part: Partial<SelectionJson>): SelectionJson => ({ ...EVERYTHING, ...part });
-const places = (width: number, choice = ALL as Parameters<typeof layoutOf>[1]): string[] =>
-  layoutOf(width, choice).bands.map((columns) =>
+const only = (part: Partial<SelectionJson>): SelectionJson => ({ ...FULL_SELECTION, ...part });
+const places = (width: number, choice = ALL as Parameters<typeof computeLayout>[1]): string[] =>
+  computeLayout(width, choice).bands.map((columns) =>
     columns.map(({ panels }) => panels.join("+")).join(" | "),
   );
 
 describe("places", () => {
   test("panels that would stay empty are listed, except those that are shown all the same", () => {
     const leftOut = { "no GPU work": ["heatmap", "kernels"], "no ProfilerStep": ["steps"] };
-    expect(leftOutWords(leftOut, ["kernels"])).toBe(
+    expect(leftOutText(leftOut, ["kernels"])).toBe(
       "Not in this job: Rank × time (no GPU work); Steps and phases (no ProfilerStep).",
     );
-    expect(leftOutWords({ "no ProfilerStep": ["steps"] }, ["steps"])).toBe("");
+    expect(leftOutText({ "no ProfilerStep": ["steps"] }, ["steps"])).toBe("");
   });
 
   test("one column, pairs, then the timeline in the middle", () => {
@@ -34,22 +40,22 @@ describe("places", () => {
     expect(places(1800)[0]).toBe(
       "breakdown+overlap+steps | timeline+heatmap | selection+problems+kernels",
     );
-    const names = [899, 900, 1639, 1640].map((width) => layoutOf(width, ALL).name);
+    const names = [899, 900, 1639, 1640].map((width) => computeLayout(width, ALL).name);
     expect(names).toEqual(["one", "pairs", "pairs", "wide"]);
   });
 
   test.each([700, 900, 1100, 1640, 2000])("at %i px every panel has one place", (width) => {
-    const found = layoutOf(width, EVERY)
+    const found = computeLayout(width, EVERY)
       .bands.flat()
       .flatMap(({ panels }) => panels);
     expect(found.sort()).toEqual([...EVERY].sort());
   });
 
   test("the status line stands below the timeline and what shares its axis", () => {
-    const after = (width: number): string => places(width)[layoutOf(width, ALL).statusAfter]!;
+    const after = (width: number): string => places(width)[computeLayout(width, ALL).statusAfter]!;
     expect(after(700)).toBe("heatmap");
     expect(after(1800)).toContain("timeline");
-    expect(layoutOf(1100, ["kernels"]).statusAfter).toBe(0);
+    expect(computeLayout(1100, ["kernels"]).statusAfter).toBe(0);
   });
 
   test("rows are kept as they are given, below each other if it is narrow", () => {
@@ -59,58 +65,58 @@ describe("places", () => {
   });
 
   test("a hidden panel leaves its place to the others, a shown one comes back", () => {
-    const hidden = withPanel(ALL, "overlap", false);
+    const hidden = choiceWithPanel(ALL, "overlap", false);
     expect(places(1100, hidden)[0]).toBe("breakdown");
-    expect(places(1100, withPanel(hidden, "overlap", true))).toEqual(places(1100));
-    expect(withPanel([["breakdown"]], "idle", true)).toEqual([["breakdown"], ["idle"]]);
-    expect(withPanel([["breakdown"], ["idle"]], "idle", false)).toEqual([["breakdown"]]);
+    expect(places(1100, choiceWithPanel(hidden, "overlap", true))).toEqual(places(1100));
+    expect(choiceWithPanel([["breakdown"]], "idle", true)).toEqual([["breakdown"], ["idle"]]);
+    expect(choiceWithPanel([["breakdown"], ["idle"]], "idle", false)).toEqual([["breakdown"]]);
   });
 });
 
 describe("choices", () => {
   test("each dimension is written without the others", () => {
-    const first = brushed(null, { ranks: [5] }, 8);
-    const second = brushed(first, { window: [10.4, 20.6] }, 8);
-    const third = brushed(second, { names: ["a'b"] }, 8);
+    const first = applyBrush(null, { ranks: [5] }, 8);
+    const second = applyBrush(first, { window: [10.4, 20.6] }, 8);
+    const third = applyBrush(second, { names: ["a'b"] }, 8);
     expect(third).toEqual(only({ ranks: [5], start_ns: 10, end_ns: 21, query: `name in ["a'b"]` }));
-    expect(brushed(third, { names: null, window: null }, 8)).toEqual(only({ ranks: [5] }));
-    expect(brushed(first, { ranks: null }, 8)).toBeNull();
+    expect(applyBrush(third, { names: null, window: null }, 8)).toEqual(only({ ranks: [5] }));
+    expect(applyBrush(first, { ranks: null }, 8)).toBeNull();
   });
 
   test("all ranks, and no names, are not a choice", () => {
-    expect(brushed(null, { ranks: [1, 0] }, 2)).toBeNull();
-    expect(brushed(null, { names: [] }, 2)).toBeNull();
+    expect(applyBrush(null, { ranks: [1, 0] }, 2)).toBeNull();
+    expect(applyBrush(null, { names: [] }, 2)).toBeNull();
   });
 
   test("a query of the user's stays with chosen names", () => {
     const mine = only({ query: "dur_ns > 5 or step == 3" });
-    const both = brushed(mine, { kinds: ["compute"] }, 8);
+    const both = applyBrush(mine, { kinds: ["compute"] }, 8);
     expect(both?.query).toBe("(dur_ns > 5 or step == 3) and kind in ['compute']");
-    expect(without(both, "kinds")).toEqual(mine);
-    expect(without(both, "rest")?.query).toBe("kind in ['compute']");
+    expect(withoutDimension(both, "kinds")).toEqual(mine);
+    expect(withoutDimension(both, "rest")?.query).toBe("kind in ['compute']");
   });
 
   test("a click chooses one, with a key it adds; on the only one it clears", () => {
-    expect(picked(null, 5, false)).toEqual([5]);
-    expect(picked([5], 5, false)).toBeNull();
-    expect(picked([5, 6], 5, false)).toEqual([5]);
-    expect(picked([5], 6, true)).toEqual([5, 6]);
-    expect(picked([5, 6], 6, true)).toEqual([5]);
-    expect(picked([5], 5, true)).toBeNull();
+    expect(togglePick(null, 5, false)).toEqual([5]);
+    expect(togglePick([5], 5, false)).toBeNull();
+    expect(togglePick([5, 6], 5, false)).toEqual([5]);
+    expect(togglePick([5], 6, true)).toEqual([5, 6]);
+    expect(togglePick([5, 6], 6, true)).toEqual([5]);
+    expect(togglePick([5], 5, true)).toBeNull();
   });
 
   test("half open windows end with the job", () => {
-    expect(chosenOf(only({ start_ns: 10 }), scene).window).toEqual([10, 1000]);
+    expect(chartSelectionOf(only({ start_ns: 10 }), scene).window).toEqual([10, 1000]);
   });
 
   test("no panel is filtered by what it writes itself", () => {
     const all = only({ ranks: [5], start_ns: 1, end_ns: 2, query: "kind in ['compute']" });
-    expect(withoutOwn("breakdown", all)).toEqual({ ...all, ranks: null });
-    expect(withoutOwn("kernel_types", all)).toEqual({ ...all, query: null });
-    expect(withoutOwn("steps", all)).toEqual(EVERYTHING);
+    expect(withoutOwnDimensions("breakdown", all)).toEqual({ ...all, ranks: null });
+    expect(withoutOwnDimensions("kernel_types", all)).toEqual({ ...all, query: null });
+    expect(withoutOwnDimensions("steps", all)).toEqual(FULL_SELECTION);
     const named = only({ query: "(dur_ns > 9) and name in ['a'] and kind in ['compute']" });
-    expect(withoutOwn("operators", named)).toEqual(only({ query: "dur_ns > 9" }));
-    expect(withoutOwn("summary", all)).toEqual(all);
+    expect(withoutOwnDimensions("operators", named)).toEqual(only({ query: "dur_ns > 9" }));
+    expect(withoutOwnDimensions("summary", all)).toEqual(all);
   });
 });
 
@@ -147,13 +153,13 @@ describe("questions", () => {
         calls.push({ panels: ids, selection: selection as SelectionJson, answer, fail });
       });
     const { signal } = new AbortController();
-    data = new PanelData(panelNumbers({ status: "live", ask } as Source, signal), signal);
+    data = new PanelData(makePanelRequester({ status: "live", ask } as Source, signal), signal);
   });
 
   test("one at a time, and of those that were made meanwhile the last one", async () => {
-    data.want(["overlap", "kernels"], only({ start_ns: 1 }));
-    data.want(["overlap", "kernels"], only({ start_ns: 2 }));
-    data.want(["overlap", "kernels"], only({ start_ns: 3 }));
+    data.requestPanels(["overlap", "kernels"], only({ start_ns: 1 }));
+    data.requestPanels(["overlap", "kernels"], only({ start_ns: 2 }));
+    data.requestPanels(["overlap", "kernels"], only({ start_ns: 3 }));
     expect(calls.map(({ selection }) => selection.start_ns)).toEqual([1]);
     await calls[0]!.answer(1);
     expect(calls.map(({ selection }) => selection.start_ns)).toEqual([1, 3]);
@@ -163,33 +169,33 @@ describe("questions", () => {
   });
 
   test("a panel does not request what it wrote itself, nor the same twice", async () => {
-    data.want(["breakdown", "kernels"], EVERYTHING);
+    data.requestPanels(["breakdown", "kernels"], FULL_SELECTION);
     await calls[0]!.answer(0);
-    data.want(["breakdown", "kernels"], only({ ranks: [5] }));
+    data.requestPanels(["breakdown", "kernels"], only({ ranks: [5] }));
     expect(calls[1]!.panels).toEqual(["kernels"]);
     await calls[1]!.answer(5);
-    data.want(["breakdown", "kernels"], EVERYTHING);
+    data.requestPanels(["breakdown", "kernels"], FULL_SELECTION);
     expect(stateOf("kernels")).toMatchObject({ isStale: false, frame: frame(0) });
     expect(calls).toHaveLength(2);
   });
 
   test("numbers of chosen events are marked as such, numbers of windows and ranks are not", async () => {
     const filtered = (): unknown => stateOf("idle").frame?.attrs.filtered;
-    data.want(["idle"], only({ query: "kind == 'communication'" }));
+    data.requestPanels(["idle"], only({ query: "kind == 'communication'" }));
     await calls[0]!.answer(0);
     expect(filtered()).toBe(1);
-    data.want(["idle"], only({ start_ns: 1, ranks: [5] }));
+    data.requestPanels(["idle"], only({ start_ns: 1, ranks: [5] }));
     await calls[1]!.answer(1);
     expect(filtered()).toBe(0);
   });
 
   test("waiting panels are requested next, for the selection of that time", async () => {
-    data.want(["overlap", "kernels", "queue"], only({ start_ns: 1 }));
+    data.requestPanels(["overlap", "kernels", "queue"], only({ start_ns: 1 }));
     await calls[0]!.answer(1, ["kernels", "queue"]);
     expect(stateOf("overlap")).toMatchObject({ isStale: false, frame: frame(1) });
     expect(stateOf("kernels")).toMatchObject({ isStale: true, frame: null, error: null });
     expect(calls[1]!.panels).toEqual(["kernels", "queue"]);
-    data.want(["overlap", "kernels", "queue"], only({ start_ns: 2 }));
+    data.requestPanels(["overlap", "kernels", "queue"], only({ start_ns: 2 }));
     await calls[1]!.answer(1, ["kernels", "queue"]);
     expect(calls[2]!.panels).toEqual(["overlap", "kernels", "queue"]);
     expect(calls[2]!.selection.start_ns).toBe(2);
@@ -199,10 +205,10 @@ describe("questions", () => {
   });
 
   test("a failure is shown in place of the numbers, and a new selection tries again", async () => {
-    data.want(["kernels"], EVERYTHING);
+    data.requestPanels(["kernels"], FULL_SELECTION);
     await calls[0]!.fail(new Error("no such column"));
     expect(stateOf("kernels").error?.message).toBe("no such column");
-    data.want(["kernels"], EVERYTHING);
+    data.requestPanels(["kernels"], FULL_SELECTION);
     expect(calls).toHaveLength(1);
     data.retry();
     expect(calls).toHaveLength(2);
@@ -211,7 +217,7 @@ describe("questions", () => {
 
 test("a table as CSV keeps what its cells hold", () => {
   const columns = { name: ['a "b", c', "d\ne", "=1+1", "-a"], count: [1, null, -1, 0] };
-  expect(csvOf({ rows: 4, columns, attrs: {} })).toBe(
+  expect(toCsv({ rows: 4, columns, attrs: {} })).toBe(
     'name,count\r\n"a ""b"", c",1\r\n"d\ne",\r\n\'=1+1,-1\r\n\'-a,0\r\n',
   );
 });

@@ -5,8 +5,8 @@ import type { VNode } from "preact";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { ChartSlot } from "../charts/chart";
 import { heatmapFrame } from "../charts/grid";
-import { WITHIN_MS } from "../connection/answering";
-import { panelKind, withoutOwn } from "../facts/panels";
+import { REPLY_BUDGET_MS } from "../connection/answering";
+import { findPanelKind, withoutOwnDimensions } from "../facts/panels";
 import { getOrMake } from "../protocol/maps";
 import {
   asError,
@@ -16,12 +16,12 @@ import {
   type SelectionJson,
   type Source,
 } from "../protocol/source";
-import { Failure } from "../ui/controls";
+import { FailureNote } from "../ui/controls";
 import { MenuButton } from "../ui/menu";
-import { noteOf, sentence } from "../ui/text";
-import type { Context } from "./context";
+import { frameNote, capitalizeSentence } from "../ui/text";
+import type { DashContext } from "./context";
 import { panelExports } from "./save";
-import type { Numbers } from "./tables";
+import type { PanelNumbers } from "./tables";
 
 export interface PanelState {
   frame: PanelFrame | null;
@@ -30,9 +30,9 @@ export interface PanelState {
   error: Error | null;
 }
 
-const NOTHING: PanelState = { frame: null, isStale: false, error: null };
+const NO_DATA: PanelState = { frame: null, isStale: false, error: null };
 
-interface Entry {
+interface PanelEntry {
   /** Keys of the requested and of the shown numbers. */
   key: string;
   shownKey: string;
@@ -40,26 +40,26 @@ interface Entry {
 }
 
 /** Where numbers come from. */
-interface Asking<Request> {
+interface PanelRequester<Request> {
   /** The part of a request on which the numbers of a panel depend. */
   partOf(id: string, request: Request): unknown;
   /** The numbers of panels, or errors; panels without an answer are requested next. */
   ask(ids: readonly string[], request: Request): Promise<Map<string, PanelFrame | Error>>;
   /** Max number of cached frames of earlier requests per panel, which undo shows immediately. */
-  kept: number;
+  maxKeptFrames: number;
 }
 
 /** Numbers of panels: one request at a time, and of those made meanwhile only the last one. */
 export class PanelData<Request> {
-  private readonly entries = new Map<string, Entry>();
-  private readonly kept = new Map<string, PanelFrame>();
-  private wanted: { ids: readonly string[]; request: Request } | null = null;
+  private readonly entries = new Map<string, PanelEntry>();
+  private readonly keptFrames = new Map<string, PanelFrame>();
+  private wantedIds: { ids: readonly string[]; request: Request } | null = null;
   private inFlight = false;
   /** Number of changes of the job; replies to requests before the last change are discarded. */
-  private round = 0;
+  private sendCount = 0;
 
   constructor(
-    private readonly asking: Asking<Request>,
+    private readonly requester: PanelRequester<Request>,
     private readonly signal: AbortSignal,
   ) {}
 
@@ -67,8 +67,8 @@ export class PanelData<Request> {
     return this.entry(id).state;
   }
 
-  private entry(id: string): Entry {
-    const none = (): Entry => ({ key: "", shownKey: "", state: signal(NOTHING) });
+  private entry(id: string): PanelEntry {
+    const none = (): PanelEntry => ({ key: "", shownKey: "", state: signal(NO_DATA) });
     return getOrMake(this.entries, id, none);
   }
 
@@ -79,20 +79,20 @@ export class PanelData<Request> {
   }
 
   private keyOf(id: string, request: Request): string {
-    return JSON.stringify(this.asking.partOf(id, request));
+    return JSON.stringify(this.requester.partOf(id, request));
   }
 
   /** Request the numbers of `request` for these panels, unless they are shown or cached. */
-  want(ids: readonly string[], request: Request): void {
-    this.wanted = { ids, request };
+  requestPanels(ids: readonly string[], request: Request): void {
+    this.wantedIds = { ids, request };
     for (const id of ids) {
       const key = this.keyOf(id, request);
       const entry = this.entry(id);
       if (entry.key === key) continue;
       entry.key = key;
       this.set(id, { error: null });
-      const known = this.kept.get(`${id} ${key}`);
-      if (known !== undefined) this.put(id, key, known);
+      const known = this.keptFrames.get(`${id} ${key}`);
+      if (known !== undefined) this.setFrame(id, key, known);
     }
     this.send();
   }
@@ -105,34 +105,34 @@ export class PanelData<Request> {
     this.send();
   }
 
-  /** After a change of the scene: the next `want` requests all numbers again. */
-  forget(): void {
-    this.round += 1;
-    this.kept.clear();
+  /** After a change of the scene: the next `requestPanels` requests all numbers again. */
+  clear(): void {
+    this.sendCount += 1;
+    this.keptFrames.clear();
     for (const entry of this.entries.values()) entry.key = entry.shownKey = "";
   }
 
   private send(): void {
-    if (this.inFlight || this.wanted === null || this.signal.aborted) return;
-    const { ids, request } = this.wanted;
+    if (this.inFlight || this.wantedIds === null || this.signal.aborted) return;
+    const { ids, request } = this.wantedIds;
     const open = ids.filter((id) => this.entry(id).state.peek().isStale);
     if (open.length === 0) return;
     this.inFlight = true;
-    const { round } = this;
+    const { sendCount } = this;
     const keys = new Map(open.map((id) => [id, this.keyOf(id, request)]));
-    this.asking
+    this.requester
       .ask(open, request)
       .then(
         (answers) => {
-          if (round !== this.round) return;
+          if (sendCount !== this.sendCount) return;
           for (const [id, answer] of answers) {
-            if (answer instanceof Error) this.fail(id, keys.get(id)!, answer);
-            else this.put(id, keys.get(id)!, answer);
+            if (answer instanceof Error) this.setError(id, keys.get(id)!, answer);
+            else this.setFrame(id, keys.get(id)!, answer);
           }
         },
         (error: unknown) => {
-          if (isAbort(error) || round !== this.round) return;
-          for (const [id, key] of keys) this.fail(id, key, asError(error));
+          if (isAbort(error) || sendCount !== this.sendCount) return;
+          for (const [id, key] of keys) this.setError(id, key, asError(error));
         },
       )
       .finally(() => {
@@ -142,33 +142,37 @@ export class PanelData<Request> {
   }
 
   /** Show numbers, even of an outdated request: they are newer than the shown ones. */
-  private put(id: string, key: string, frame: PanelFrame): void {
+  private setFrame(id: string, key: string, frame: PanelFrame): void {
     this.entry(id).shownKey = key;
     this.set(id, { frame });
     const name = `${id} ${key}`;
-    this.kept.delete(name);
-    this.kept.set(name, frame);
-    const own = [...this.kept.keys()].filter((one) => one.startsWith(`${id} `));
-    for (const old of own.slice(0, -this.asking.kept)) this.kept.delete(old);
+    this.keptFrames.delete(name);
+    this.keptFrames.set(name, frame);
+    const framesOfPanel = [...this.keptFrames.keys()].filter((one) => one.startsWith(`${id} `));
+    for (const old of framesOfPanel.slice(0, -this.requester.maxKeptFrames))
+      this.keptFrames.delete(old);
   }
 
-  private fail(id: string, key: string, error: Error): void {
+  private setError(id: string, key: string, error: Error): void {
     if (this.entry(id).key === key) this.set(id, { error });
   }
 }
 
 /** The numbers of a selection, without the part of it that the panel itself writes. */
-export function panelNumbers(source: Source, signal: AbortSignal): Asking<SelectionJson> {
+export function makePanelRequester(
+  source: Source,
+  signal: AbortSignal,
+): PanelRequester<SelectionJson> {
   return {
-    partOf: withoutOwn,
-    kept: 12,
+    partOf: withoutOwnDimensions,
+    maxKeptFrames: 12,
     ask: async (panels, selection) => {
-      const asked = { panels, selection, within_ms: WITHIN_MS };
-      const { reply } = await source.ask("panels", asked, signal);
+      const requested = { panels, selection, within_ms: REPLY_BUDGET_MS };
+      const { reply } = await source.ask("panels", requested, signal);
       const answer = (id: string): PanelFrame | Error => {
         const frame = reply.panels[id];
         if (frame === undefined) return new Error("No answer for this panel.");
-        const { tracks, query, ids } = withoutOwn(id, selection);
+        const { tracks, query, ids } = withoutOwnDimensions(id, selection);
         const filtered = tracks !== null || query !== null || ids !== null ? 1 : 0;
         return { ...frame, attrs: { ...frame.attrs, filtered } };
       };
@@ -179,69 +183,69 @@ export function panelNumbers(source: Source, signal: AbortSignal): Asking<Select
 }
 
 /** The numbers of the heatmap; without device work, the reason instead of zeros. */
-export function heatmapNumbers(
+export function makeHeatmapRequester(
   source: Source,
   signal: AbortSignal,
   hasDevices: () => boolean,
-): Asking<Requests["heatmap"]> {
+): PanelRequester<Requests["heatmap"]> {
   return {
     partOf: (_, request) => request,
-    kept: 1,
+    maxKeptFrames: 1,
     ask: async ([id], request) => {
       const { reply, buffer } = await source.ask("heatmap", request, signal);
       const values = new Float64Array(buffer ?? new ArrayBuffer(0));
       const frame = heatmapFrame(reply, values, request.metric);
-      const isVain = !hasDevices() && values.every((value) => value === 0);
-      return new Map([[id!, isVain ? { ...frame, rows: 0 } : frame]]);
+      const hasNoData = !hasDevices() && values.every((value) => value === 0);
+      return new Map([[id!, hasNoData ? { ...frame, rows: 0 } : frame]]);
     },
   };
 }
 
 // The frame around a panel: its menu, and its text while numbers are missing, late or failed.
 
-interface PaneLook {
-  ctx: Context;
+interface PaneProps {
+  ctx: DashContext;
   id: string;
   /** The panel's element on the board. */
   el: HTMLElement;
   state: ReadonlySignal<PanelState>;
   /** Draws the numbers. */
-  draw(numbers: Numbers): VNode;
+  draw(numbers: PanelNumbers): VNode;
   retry(): void;
 }
 
-export function Pane({ ctx, id, el, state, draw, retry }: PaneLook) {
-  const { title } = panelKind(id);
+export function Pane({ ctx, id, el, state, draw, retry }: PaneProps) {
+  const { title } = findPanelKind(id);
   const { frame, isStale, error } = state.value;
-  const marked = useMarks(frame, ctx);
+  const marked = useMarkedFrame(frame, ctx);
   useLayoutEffect(() => {
     el.classList.toggle("hta-stale", isStale && frame !== null);
     el.setAttribute("aria-busy", String(isStale));
     // The estimated height is reserved only until there is something to show.
     if (frame !== null || error !== null) el.style.minHeight = "";
   });
-  const said =
+  const placeholder =
     error !== null ? (
-      <Failure title="These numbers cannot be shown" error={error} retry={retry} />
+      <FailureNote title="These numbers cannot be shown" error={error} retry={retry} />
     ) : marked === null ? (
       <p class="hta-note">Adding up…</p>
     ) : marked.rows === 0 ? (
-      <p>{sentence(noteOf(marked) || "nothing here is selected")}</p>
+      <p>{capitalizeSentence(frameNote(marked) || "nothing here is selected")}</p>
     ) : null;
   return (
     <>
-      {said !== null && (
+      {placeholder !== null && (
         <>
           <header class="hta-pane-head">
             <h3>{title}</h3>
           </header>
-          <div class="hta-pane-said">{said}</div>
+          <div class="hta-pane-said">{placeholder}</div>
         </>
       )}
-      <div class="hta-pane-body" hidden={said !== null}>
+      <div class="hta-pane-body" hidden={placeholder !== null}>
         {marked !== null &&
           marked.rows > 0 &&
-          draw({ frame: marked, chosen: ctx.choosing.chosen.value })}
+          draw({ frame: marked, chosen: ctx.selectionState.chartSelection.value })}
       </div>
       <MenuButton
         icon="more"
@@ -256,8 +260,11 @@ export function Pane({ ctx, id, el, state, draw, retry }: PaneLook) {
   );
 }
 
-/** Add the ranks to mark and to fold, and facts of the job; the same object while unchanged. */
-function useMarks(of: PanelFrame | null, { headline, folding, scene }: Context): PanelFrame | null {
+/** Add the ranks to highlight and fold, and the job's facts; the same object while unchanged. */
+function useMarkedFrame(
+  of: PanelFrame | null,
+  { headline, folding, scene }: DashContext,
+): PanelFrame | null {
   const by = headline.value;
   const { groups: folded } = folding.value;
   const { ranks } = scene.value;
@@ -273,16 +280,16 @@ function useMarks(of: PanelFrame | null, { headline, folding, scene }: Context):
 }
 
 /** An element that draws itself. */
-export function Held({ el }: { el: HTMLElement }) {
+export function ElementSlot({ el }: { el: HTMLElement }) {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => place.current!.append(el), [el]);
   return <div ref={place} />;
 }
 
 /** A chart, which draws itself. */
-export function ChartPlace({ slot, frame, chosen }: Numbers & { slot: ChartSlot }) {
-  useLayoutEffect(() => slot.show(frame, chosen), [slot, frame, chosen]);
-  return <Held el={slot.el} />;
+export function ChartPlace({ slot, frame, chosen: selected }: PanelNumbers & { slot: ChartSlot }) {
+  useLayoutEffect(() => slot.show(frame, selected), [slot, frame, selected]);
+  return <ElementSlot el={slot.el} />;
 }
 
 /** A chart, and its measure, chosen next to its title. */

@@ -4,46 +4,46 @@ import { signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import { heatmapBins } from "../charts/grid";
-import { pitchOf } from "../charts/rows";
-import { wholeSpan } from "../connection/answering";
-import { same } from "../connection/store";
-import { isCounted, METRICS, panelKind, withoutOwn } from "../facts/panels";
+import { computeRowPitch } from "../charts/rows";
+import { wholeNsWindow } from "../connection/answering";
+import { isSameJson } from "../connection/store";
+import { hasNumbers, METRICS, findPanelKind, withoutOwnDimensions } from "../facts/panels";
 import { MEASURES } from "../formats/mpi";
 import { hasDevice } from "../protocol/scene";
 import type { Requests, Scene } from "../protocol/source";
 import { debounce } from "../timeline/context";
 import { type ProblemLine, problemLines } from "../timeline/panels/problems";
 import { Button } from "../ui/controls";
-import { h, mount } from "../ui/dom";
+import { h, renderInto } from "../ui/dom";
 import { formatCount, rangesText } from "../ui/formats";
-import { Sight } from "../ui/host";
+import { VisibilityTracker } from "../ui/host";
 import { FIRST_ROWS, ROW_PX } from "../ui/table";
-import type { Context } from "./context";
+import type { DashContext } from "./context";
 import {
   ChartPlace,
-  Held,
-  heatmapNumbers,
+  ElementSlot,
+  makeHeatmapRequester,
   MeasuredChart,
   Pane,
   PanelData,
   type PanelState,
 } from "./pane";
 import { SelectionPanel } from "./selection";
-import { NameTable, type Numbers, TABLES } from "./tables";
+import { NameTable, type PanelNumbers, TABLES } from "./tables";
 
-const REST_MS = 500;
+const FOLLOW_DELAY_MS = 500;
 
 /** A panel that draws its own content has no frame to wait for. */
-const SELF = signal<PanelState>({
+const SELF_STATE = signal<PanelState>({
   frame: { rows: 1, columns: {}, attrs: {} },
   isStale: false,
   error: null,
 });
 
-export class Panes {
-  private readonly all = new Map<string, HTMLElement>();
+export class PaneSet {
+  private readonly panes = new Map<string, HTMLElement>();
   private readonly heatmap: PanelData<Requests["heatmap"]>;
-  private readonly sight: Sight;
+  private readonly visibility: VisibilityTracker;
   /** Requests panels out of sight after a pause without changes, for prints of the whole page. */
   private readonly followLater: () => void;
   /** Number of additional rows that fit into the column of each table. */
@@ -51,40 +51,43 @@ export class Panes {
   private refreshing = false;
 
   /** Panels that have no numbers and draw their own content, by id. */
-  private readonly own: Readonly<Record<string, () => VNode>>;
+  private readonly ownPanels: Readonly<Record<string, () => VNode>>;
 
   constructor(
-    private readonly ctx: Context,
+    private readonly ctx: DashContext,
     timeline: HTMLElement,
   ) {
-    const { source, signal: ended, scene } = ctx;
+    const { source, signal: abortSignal, scene } = ctx;
     const hasDevices = (): boolean => scene.value.ranks.some(hasDevice);
-    this.heatmap = new PanelData(heatmapNumbers(source, ended, hasDevices), ended);
-    this.followLater = debounce(REST_MS, ended, () => {
-      this.want([...this.all].filter(([, el]) => el.isConnected));
+    this.heatmap = new PanelData(
+      makeHeatmapRequester(source, abortSignal, hasDevices),
+      abortSignal,
+    );
+    this.followLater = debounce(FOLLOW_DELAY_MS, abortSignal, () => {
+      this.requestPanels([...this.panes].filter(([, el]) => el.isConnected));
     });
-    this.sight = new Sight(() => this.refresh(), ended);
-    this.own = {
-      timeline: () => <Held el={timeline} />,
+    this.visibility = new VisibilityTracker(() => this.refresh(), abortSignal);
+    this.ownPanels = {
+      timeline: () => <ElementSlot el={timeline} />,
       selection: () => <SelectionPanel ctx={ctx} />,
-      problems: () => <Problems ctx={ctx} />,
+      problems: () => <ProblemsPanel ctx={ctx} />,
     };
   }
 
   /** The element of a panel, created on first access. */
   pane(id: string): HTMLElement {
-    const known = this.all.get(id);
+    const known = this.panes.get(id);
     if (known !== undefined) return known;
     const { ctx } = this;
-    const own = this.own[id];
-    const { look, title } = panelKind(id);
+    const own = this.ownPanels[id];
+    const { look, title } = findPanelKind(id);
     const el = h("section", {
       class: `hta-pane hta-pane-${look}`,
       "data-panel": id,
       "aria-label": title,
     });
-    this.all.set(id, el);
-    this.sight.watch(el);
+    this.panes.set(id, el);
+    this.visibility.watch(el);
     const height = expectedHeight(id, ctx.scene.value, ctx.folding.value.isOn);
     if (height !== null) el.style.minHeight = `${height}px`;
     const data = id === "heatmap" ? this.heatmap : ctx.data;
@@ -93,12 +96,12 @@ export class Panes {
         ctx={ctx}
         id={id}
         el={el}
-        state={own ? SELF : data.state(id)}
+        state={own ? SELF_STATE : data.state(id)}
         draw={own ?? ((numbers) => this.draw(id, numbers))}
         retry={() => this.retry()}
       />
     );
-    mount(pane, el, ctx.signal);
+    renderInto(pane, el, ctx.signal);
     return el;
   }
 
@@ -106,46 +109,46 @@ export class Panes {
   heightOf(id: string): number {
     const el = this.pane(id);
     const drawn = el.querySelectorAll(".hta-name-row").length - FIRST_ROWS;
-    const spare = Math.min(this.spareRows.peek()[id] ?? 0, Math.max(drawn, 0));
-    return el.offsetHeight - spare * ROW_PX;
+    const spareRows = Math.min(this.spareRows.peek()[id] ?? 0, Math.max(drawn, 0));
+    return el.offsetHeight - spareRows * ROW_PX;
   }
 
   /** Show as many more rows of each table as its column has room for. */
-  fillTables(roomOf: (id: string) => number): void {
-    const rows = (id: string): number => Math.max(Math.floor(roomOf(id) / ROW_PX), 0);
+  fillTables(rowsFor: (id: string) => number): void {
+    const rows = (id: string): number => Math.max(Math.floor(rowsFor(id) / ROW_PX), 0);
     const spare = Object.fromEntries(Object.keys(TABLES).map((id) => [id, rows(id)]));
-    if (!same(spare, this.spareRows.peek())) this.spareRows.value = spare;
+    if (!isSameJson(spare, this.spareRows.peek())) this.spareRows.value = spare;
   }
 
   /** Request the missing numbers of visible panels, once for simultaneous changes. */
   refresh(): void {
-    const { signal: ended, live } = this.ctx;
-    if (this.refreshing || ended.aborted) return;
+    const { signal: abortSignal, live } = this.ctx;
+    if (this.refreshing || abortSignal.aborted) return;
     this.refreshing = true;
     queueMicrotask(() => {
       this.refreshing = false;
-      if (ended.aborted) return;
-      this.want([...this.all].filter(([, el]) => this.sight.isSeen(el)));
+      if (abortSignal.aborted) return;
+      this.requestPanels([...this.panes].filter(([, el]) => this.visibility.isSeen(el)));
       if (live === null) this.followLater();
     });
   }
 
-  private want(panes: readonly (readonly [id: string, el: HTMLElement])[]): void {
+  private requestPanels(panes: readonly (readonly [id: string, el: HTMLElement])[]): void {
     if (panes.length === 0) return;
-    const { choosing, data, metric, view } = this.ctx;
-    const selection = choosing.effective;
+    const { selectionState, data, metric, view } = this.ctx;
+    const selection = selectionState.effective;
     const ids = panes.map(([id]) => id);
     const width = ids.includes("heatmap") ? this.pane("heatmap").clientWidth : 0;
     if (width > 0) {
       const [start, end] = view;
-      this.heatmap.want(["heatmap"], {
+      this.heatmap.requestPanels(["heatmap"], {
         metric: metric.value,
-        ...wholeSpan(view),
+        ...wholeNsWindow(view),
         bins: Math.min(heatmapBins(width), Math.max(1, Math.ceil(end - start))),
-        selection: withoutOwn("heatmap", selection),
+        selection: withoutOwnDimensions("heatmap", selection),
       });
     }
-    data.want(["summary", ...ids.filter(isCounted)], selection);
+    data.requestPanels(["summary", ...ids.filter(hasNumbers)], selection);
   }
 
   /** Repeat failed requests. */
@@ -155,21 +158,21 @@ export class Panes {
   }
 
   /** After a change of the scene: request all numbers again. */
-  forget(): void {
-    this.ctx.data.forget();
-    this.heatmap.forget();
+  clear(): void {
+    this.ctx.data.clear();
+    this.heatmap.clear();
     this.refresh();
   }
 
-  private draw(id: string, numbers: Numbers): VNode {
+  private draw(id: string, numbers: PanelNumbers): VNode {
     const { ctx } = this;
-    const look = TABLES[id];
-    if (look !== undefined) {
-      const room = FIRST_ROWS + (this.spareRows.value[id] ?? 0);
-      return <NameTable ctx={ctx} id={id} look={look} room={room} {...numbers} />;
+    const spec = TABLES[id];
+    if (spec !== undefined) {
+      const maxRows = FIRST_ROWS + (this.spareRows.value[id] ?? 0);
+      return <NameTable ctx={ctx} id={id} spec={spec} maxRows={maxRows} {...numbers} />;
     }
     const slot = ctx.slot(id);
-    if (id === "mpi_sizes") return <Sizes slot={slot} {...numbers} />;
+    if (id === "mpi_sizes") return <SizesPanel slot={slot} {...numbers} />;
     const chart = <ChartPlace slot={slot} {...numbers} />;
     if (id !== "heatmap") return chart;
     return (
@@ -177,7 +180,7 @@ export class Panes {
         name="What the heatmap shows"
         options={Object.entries(METRICS).map(([metric, { label }]) => [metric, label] as const)}
         chosen={ctx.metric.value}
-        choose={(metric) => ctx.keep("metric", metric)}
+        choose={(metric) => ctx.saveTrait("metric", metric)}
       >
         {chart}
       </MeasuredChart>
@@ -186,7 +189,7 @@ export class Panes {
 }
 
 /** The chart of message sizes, with a choice of the measure that shades its cells. */
-function Sizes({ slot, frame, chosen }: Parameters<typeof ChartPlace>[0]) {
+function SizesPanel({ slot, frame, chosen: selected }: Parameters<typeof ChartPlace>[0]) {
   const measure = useSignal<string>("calls");
   const { value } = measure;
   const measured = useMemo(
@@ -200,20 +203,20 @@ function Sizes({ slot, frame, chosen }: Parameters<typeof ChartPlace>[0]) {
       chosen={value}
       choose={(id) => (measure.value = id)}
     >
-      <ChartPlace slot={slot} frame={measured} chosen={chosen} />
+      <ChartPlace slot={slot} frame={measured} chosen={selected} />
     </MeasuredChart>
   );
 }
 
 // Problems of the readers, most events first.
 
-const FIRST = 4;
-const LONGEST_TITLE = 60;
+const FIRST_LINES = 4;
+const MAX_TITLE_LENGTH = 60;
 
-function Problems({ ctx }: { ctx: Context }) {
+function ProblemsPanel({ ctx }: { ctx: DashContext }) {
   const all = useSignal(false);
   const lines = problemLines(ctx.scene.value).sort((a, b) => b.count - a.count);
-  const drawn = all.value ? lines : lines.slice(0, FIRST);
+  const drawn = all.value ? lines : lines.slice(0, FIRST_LINES);
   const left = lines.length - drawn.length;
   return (
     <div class="hta-problem-list">
@@ -226,8 +229,8 @@ function Problems({ ctx }: { ctx: Context }) {
       )}
       {drawn.map((line) => (
         <div class="hta-problem" title={line.files.join("\n")}>
-          <b>{said(line).title}</b>
-          <p>{said(line).text}</p>
+          <b>{problemText(line).title}</b>
+          <p>{problemText(line).text}</p>
         </div>
       ))}
       {left > 0 && <Button text={`${left} more`} press={() => (all.value = true)} />}
@@ -236,25 +239,25 @@ function Problems({ ctx }: { ctx: Context }) {
 }
 
 /** Title and text of a problem: the first part of its detail; then count, ranks and the rest. */
-function said({ kind, count, detail, ranks }: ProblemLine): { title: string; text: string } {
+function problemText({ kind, count, detail, ranks }: ProblemLine): { title: string; text: string } {
   const [first = "", ...rest] = detail.split(/; |(?<=[.:]) /);
   const name =
-    first.length > 0 && first.length <= LONGEST_TITLE ? first : kind.replaceAll("_", " ");
+    first.length > 0 && first.length <= MAX_TITLE_LENGTH ? first : kind.replaceAll("_", " ");
   const left = name === first ? rest.join("; ") : detail;
   const where =
     ranks.length === 0 ? "" : `rank${ranks.length === 1 ? "" : "s"} ${rangesText(ranks)}`;
   const parts = [`${formatCount(count)}×`, where, left].filter((part) => part !== "");
-  return { title: upper(name.replace(/[.:]$/, "")), text: parts.join(" · ") };
+  return { title: capitalize(name.replace(/[.:]$/, "")), text: parts.join(" · ") };
 }
 
-function upper(text: string): string {
+function capitalize(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 // Estimated heights of panels, so that the page does not jump when charts appear.
 
 /** Height of the padding, title, two lines of description, legend and scale of a panel. */
-const AROUND_PX = 122;
+const PANE_CHROME_PX = 122;
 const BY_RANK = new Set(["breakdown", "overlap", "idle", "queue"]);
 
 /** Assumed number of rows if similar ranks are folded. */
@@ -264,5 +267,5 @@ const FOLDED_ROWS = 4;
 function expectedHeight(id: string, scene: Scene, isFolded: boolean): number | null {
   if (!BY_RANK.has(id) || !scene.ranks.some(hasDevice)) return null;
   const rows = Math.min(scene.ranks.length, isFolded ? FOLDED_ROWS : Infinity);
-  return AROUND_PX + rows * pitchOf(rows);
+  return PANE_CHROME_PX + rows * computeRowPitch(rows);
 }

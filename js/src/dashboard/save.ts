@@ -1,51 +1,51 @@
 /** Export the selection, pictures, tables and charts of a dashboard. */
 
 import { download } from "../engine/export";
-import { isChart, isCounted, panelKind } from "../facts/panels";
+import { isChart, hasNumbers, findPanelKind } from "../facts/panels";
 import type { MenuItem } from "../ui/menu";
-import { csvOf } from "../ui/table";
-import type { Context } from "./context";
+import { toCsv } from "../ui/table";
+import type { DashContext } from "./context";
 import { headlineText } from "./headline";
 
-const PARQUET = "application/vnd.apache.parquet";
+const PARQUET_TYPE = "application/vnd.apache.parquet";
 
 /** A file name without characters that some file systems do not allow. */
-function fileName(ctx: Context, name: string): string {
+function fileName(ctx: DashContext, name: string): string {
   return `${ctx.scene.value.title}-${name}`.replace(/[\p{Cc}\\/:*?"<>|]+/gu, "-");
 }
 
 /** Menu items that save one panel as files, and copy its table as text. */
-export function panelExports(ctx: Context, id: string): MenuItem[] {
+export function panelExports(ctx: DashContext, id: string): MenuItem[] {
   const { chart } = ctx.slot(id);
   // The heatmap's cells are not a table of rows.
-  const frame = isCounted(id) ? ctx.frame(id) : null;
-  const item = (text: string, suffix: string, made: () => Promise<Blob>): MenuItem => ({
+  const frame = hasNumbers(id) ? ctx.frame(id) : null;
+  const exportItem = (text: string, suffix: string, makeFile: () => Promise<Blob>): MenuItem => ({
     text,
-    press: () => save(ctx, `${id}.${suffix}`, made()),
+    press: () => saveFile(ctx, `${id}.${suffix}`, makeFile()),
   });
   const items: MenuItem[] = [];
   if (chart !== null) {
     items.push(
-      item("Save as PNG", "png", () => chart.toPng()),
-      item("Save as SVG", "svg", () => chart.toSvg()),
+      exportItem("Save as PNG", "png", () => chart.toPng()),
+      exportItem("Save as SVG", "svg", () => chart.toSvg()),
     );
   }
   if (frame === null) return items;
-  const csv = (): Blob => new Blob([csvOf(frame)], { type: "text/csv" });
+  const csv = (): Blob => new Blob([toCsv(frame)], { type: "text/csv" });
   items.push(
-    { text: "Copy as CSV", press: () => void ctx.copy(csvOf(frame), "the table") },
-    item("Save as CSV", "csv", () => Promise.resolve(csv())),
+    { text: "Copy as CSV", press: () => void ctx.copy(toCsv(frame), "the table") },
+    exportItem("Save as CSV", "csv", () => Promise.resolve(csv())),
   );
   // Only a kernel can write Parquet files.
   if (ctx.source.status !== "none") {
-    items.push(item("Save as Parquet", "parquet", () => parquet(ctx, id)));
+    items.push(exportItem("Save as Parquet", "parquet", () => fetchParquet(ctx, id)));
   }
   return items;
 }
 
 /** Menu items that save the selection, the timeline and all shown panels as files. */
-export function allExports(ctx: Context): MenuItem[] {
-  const { timeline, headline, shown } = ctx;
+export function allExports(ctx: DashContext): MenuItem[] {
+  const { timeline, headline, shownPanels } = ctx;
   const svg = async (): Promise<Blob> =>
     new Blob([await timeline.panels.svg(headlineText(headline.value))], { type: "image/svg+xml" });
   return [
@@ -53,14 +53,14 @@ export function allExports(ctx: Context): MenuItem[] {
       text: "The selection as a trace…",
       press: () => timeline.panels.openExport(ctx.button("exporting")),
     },
-    { text: "Timeline: SVG of this view", press: () => save(ctx, "timeline.svg", svg()) },
-    ...shown.value
-      .filter((id) => isCounted(id) || isChart(id))
+    { text: "Timeline: SVG of this view", press: () => saveFile(ctx, "timeline.svg", svg()) },
+    ...shownPanels.value
+      .filter((id) => hasNumbers(id) || isChart(id))
       .flatMap((id) =>
         panelExports(ctx, id)
           .filter(({ text }) => text.startsWith("Save"))
           .map(({ text, press }) => ({
-            text: `${panelKind(id).title}: ${text.replace("Save as ", "")}`,
+            text: `${findPanelKind(id).title}: ${text.replace("Save as ", "")}`,
             press,
           })),
       ),
@@ -68,14 +68,14 @@ export function allExports(ctx: Context): MenuItem[] {
 }
 
 /** The table of a panel as a Parquet file, which the kernel writes. */
-async function parquet({ source, signal }: Context, panel: string): Promise<Blob> {
+async function fetchParquet({ source, signal }: DashContext, panel: string): Promise<Blob> {
   const { buffer } = await source.ask("table", { panel, format: "parquet" }, signal);
   if (buffer === null) throw new Error("The kernel sent no table.");
-  return new Blob([buffer], { type: PARQUET });
+  return new Blob([buffer], { type: PARQUET_TYPE });
 }
 
-function save(ctx: Context, name: string, made: Promise<Blob>): void {
-  made
+function saveFile(ctx: DashContext, name: string, makeFile: Promise<Blob>): void {
+  makeFile
     .then((file) => download(fileName(ctx, name), file))
     .catch((error: unknown) => ctx.timeline.fail("The file cannot be made", error));
 }

@@ -1,35 +1,43 @@
 /** The selection in words, as removable chips, and as Python code. */
 
 import { computed } from "@preact/signals";
-import { wholeSpan } from "../connection/answering";
-import { type Model, Shared } from "../connection/store";
+import { wholeNsWindow } from "../connection/answering";
+import { type Model, SharedStateStore } from "../connection/store";
 import {
-  brushed,
-  chosenOf,
-  conjuncts,
-  EVERYTHING,
-  type Part,
-  picked,
-  readClauses,
-  readText,
-  roomAround,
-  without,
+  applyBrush,
+  chartSelectionOf,
+  splitConjuncts,
+  FULL_SELECTION,
+  type SelectionDimension,
+  togglePick,
+  parseClauses,
+  parseStringLiteral,
+  padSpan,
+  withoutDimension,
 } from "../protocol/selection";
 import type { Brush, PanelFrame, Scene, SelectionJson, SharedState } from "../protocol/source";
 import { selectionCode } from "../timeline/text";
 import { Button, Icon } from "../ui/controls";
-import { formatCount, formatDuration, group, plural, runsOf, THIN, wholeName } from "../ui/formats";
-import { leftOutWords, prefixed, type Words } from "../ui/text";
-import type { Context } from "./context";
+import {
+  formatCount,
+  formatDuration,
+  groupDigits,
+  plural,
+  runsOf,
+  THIN_SPACE,
+  wholeRunName,
+} from "../ui/formats";
+import { leftOutText, withPrefix, type RichText } from "../ui/text";
+import type { DashContext } from "./context";
 import type { Finding } from "./headline";
 
 /** The first findings of the headline are offered. */
-const MOST_OFFERS = 4;
+const MAX_OFFERS = 4;
 
-export function SelectionPanel({ ctx }: { ctx: Context }) {
-  const { choosing, sums } = ctx;
+export function SelectionPanel({ ctx }: { ctx: DashContext }) {
+  const { selectionState, selectionTotals: totals } = ctx;
   const scene = ctx.scene.value;
-  const selection = choosing.selection.value;
+  const selection = selectionState.selection.value;
   const phrases = phrasesOf(selection, (name) => ctx.shortName(name));
   const code = selectionCode(selection, scene.clock);
   return (
@@ -41,8 +49,8 @@ export function SelectionPanel({ ctx }: { ctx: Context }) {
         {phrases.length === 0 ? (
           <>
             {"The "}
-            <b>{wholeName(scene)}</b>
-            {`: ${wholeWords(scene)}, all tracks. `}
+            <b>{wholeRunName(scene)}</b>
+            {`: ${wholeRunText(scene)}, all tracks. `}
           </>
         ) : (
           <>
@@ -50,7 +58,7 @@ export function SelectionPanel({ ctx }: { ctx: Context }) {
             {": "}
           </>
         )}
-        {sums !== null && scene.events > 0 && sumWords(sums, scene)}
+        {totals !== null && scene.events > 0 && totalsText(totals, scene)}
       </p>
       <div
         class="hta-sel-chips"
@@ -65,7 +73,9 @@ export function SelectionPanel({ ctx }: { ctx: Context }) {
               type="button"
               aria-label={`Take back ${text}`}
               title="Take this part back"
-              onClick={() => choosing.select(without(selection, part), choosing.ranksFrom)}
+              onClick={() =>
+                selectionState.select(withoutDimension(selection, part), selectionState.ranksFrom)
+              }
             >
               <Icon name="close" />
             </button>
@@ -75,7 +85,7 @@ export function SelectionPanel({ ctx }: { ctx: Context }) {
           <Button
             text="Clear all"
             keys="Esc"
-            press={() => choosing.select(null, choosing.ranksFrom)}
+            press={() => selectionState.select(null, selectionState.ranksFrom)}
           />
         )}
       </div>
@@ -89,13 +99,13 @@ export function SelectionPanel({ ctx }: { ctx: Context }) {
         />
       </div>
       <div class="hta-sel-doings">
-        {ctx.headline.value?.findings?.slice(0, MOST_OFFERS).map((finding) => (
+        {ctx.headline.value?.findings?.slice(0, MAX_OFFERS).map((finding) => (
           // The accessible name is the visible text; the hint is its description.
           <Button
             key={finding.label}
             text={finding.label}
             title={finding.text}
-            press={() => choosing.choose(finding)}
+            press={() => selectionState.chooseWindow(finding)}
           />
         ))}
         <Button
@@ -111,8 +121,8 @@ export function SelectionPanel({ ctx }: { ctx: Context }) {
   );
 }
 
-function wholeWords({ part, range: [start, end], events, ranks }: Scene): string {
-  const length = part ? windowWords(start, end) : formatDuration(end - start);
+function wholeRunText({ part, range: [start, end], events, ranks }: Scene): string {
+  const length = part ? windowText(start, end) : formatDuration(end - start);
   const window = events > 0 ? `${length}, ` : "";
   return `${window}${plural(ranks.length, "rank")}`;
 }
@@ -121,7 +131,7 @@ const NO_GPU_EVENTS =
   " None is on a GPU, so charts of GPU work are empty: click an event, and select what it launched.";
 
 /** Number and kinds of the selected events. */
-function sumWords(sums: PanelFrame, { ranks }: Scene): string {
+function totalsText(sums: PanelFrame, { ranks }: Scene): string {
   const number = (name: string): number => Number(sums.columns[name]?.[0] ?? 0);
   const hasGpu = ranks.some(({ summary }) => summary.some(({ role }) => role === "gpu"));
   const [events, onGpus] = [number("events"), hasGpu ? number("device_events") : 0];
@@ -130,7 +140,7 @@ function sumWords(sums: PanelFrame, { ranks }: Scene): string {
     plural(events, "event"),
     onGpus > 0 ? `, of them ${formatCount(onGpus)} on GPUs` : "",
     collectives > 0 ? `, in ${plural(collectives, "collective")}` : "",
-    prefixed(", ", leftOutWords(sums)),
+    withPrefix(", ", leftOutText(sums)),
     ".",
     hasGpu && events > 0 && onGpus === 0 ? NO_GPU_EVENTS : "",
   ].join("");
@@ -138,17 +148,19 @@ function sumWords(sums: PanelFrame, { ranks }: Scene): string {
 
 // The selection, and every way to change it: each change is an entry of the history.
 
-export class Choosing {
-  readonly selection = computed(() => this.shared.now.value.selection);
-  readonly scope = computed(() => this.shared.now.value.scope);
-  readonly chosen = computed(() => chosenOf(this.selection.value, this.ctx.scene.value));
-  private readonly shared: Shared;
+export class DashSelection {
+  readonly selection = computed(() => this.shared.stateSignal.value.selection);
+  readonly scope = computed(() => this.shared.stateSignal.value.scope);
+  readonly chartSelection = computed(() =>
+    chartSelectionOf(this.selection.value, this.ctx.scene.value),
+  );
+  private readonly shared: SharedStateStore;
 
   constructor(
-    private readonly ctx: Context,
+    private readonly ctx: DashContext,
     state: Model,
   ) {
-    this.shared = new Shared(ctx.signal);
+    this.shared = new SharedStateStore(ctx.signal);
     this.shared.attach(state);
   }
 
@@ -167,7 +179,7 @@ export class Choosing {
 
   /** The selection that limits the figures, as the scope defines it. */
   get effective(): SelectionJson {
-    const whole: SelectionJson = { ...EVERYTHING, ...this.selection.value };
+    const whole: SelectionJson = { ...FULL_SELECTION, ...this.selection.value };
     const hasWindow = whole.start_ns !== null || whole.end_ns !== null;
     if (this.scope.value !== "view" || hasWindow) return whole;
     const [start, end] = this.ctx.view;
@@ -181,24 +193,24 @@ export class Choosing {
 
   /** Apply a brush of the panel `id` to the selection. */
   brush(id: string, brush: Brush): void {
-    const next = brushed(this.selection.value, brush, this.ctx.scene.value.ranks.length);
+    const next = applyBrush(this.selection.value, brush, this.ctx.scene.value.ranks.length);
     this.select(next, brush.ranks === undefined ? this.ranksFrom : id);
   }
 
   chooseRank(rank: number, add: boolean): void {
-    this.brush("headline", { ranks: picked(this.chosen.value.ranks, rank, add) });
+    this.brush("headline", { ranks: togglePick(this.chartSelection.value.ranks, rank, add) });
   }
 
   /** Select a finding; its window comes into view. */
-  choose({ selection }: Finding): void {
+  chooseWindow({ selection }: Finding): void {
     const { start_ns: start, end_ns: end } = selection;
     if (start === null || end === null) {
       this.select(selection, "headline");
       return;
     }
-    const room = wholeSpan(roomAround(start, end - start, 0.1));
+    const padded = wholeNsWindow(padSpan(start, end - start, 0.1));
     const [first, last] = this.ctx.scene.value.range;
-    const view: [number, number] = [Math.max(room.start, first), Math.min(room.end, last)];
+    const view: [number, number] = [Math.max(padded.start, first), Math.min(padded.end, last)];
     this.select(selection, "headline", { view });
     this.ctx.bringIntoView("timeline");
   }
@@ -207,24 +219,24 @@ export class Choosing {
   select(selection: SelectionJson | null, from = "", more: Partial<SharedState> = {}): void {
     const ranks_from = (selection?.ranks ?? null) === null ? "" : from;
     const patch = selection === null ? { selected_event: null } : {};
-    this.set({ ...patch, ...more, selection, ranks_from });
+    this.commit({ ...patch, ...more, selection, ranks_from });
   }
 
   setScope(scope: SharedState["scope"]): void {
-    this.set({ scope });
+    this.commit({ scope });
   }
 
   undo(): void {
     this.ctx.timeline.ctx.shared.flush();
-    if (!this.shared.undo()) this.ctx.timeline.status.flash(["Nothing to undo."]);
+    if (!this.shared.undo()) this.ctx.timeline.status.flashMessage(["Nothing to undo."]);
   }
 
   redo(): void {
     this.ctx.timeline.ctx.shared.flush();
-    if (!this.shared.redo()) this.ctx.timeline.status.flash(["Nothing to redo."]);
+    if (!this.shared.redo()) this.ctx.timeline.status.flashMessage(["Nothing to redo."]);
   }
 
-  private set(patch: Partial<SharedState>): void {
+  private commit(patch: Partial<SharedState>): void {
     this.ctx.timeline.ctx.shared.flush();
     this.shared.set(patch);
     this.shared.flush();
@@ -232,10 +244,10 @@ export class Choosing {
 }
 
 /** The selection for the status line. */
-export function selectionWords(ctx: Context): Words | null {
-  const selection = ctx.choosing.selection.value;
+export function selectionText(ctx: DashContext): RichText | null {
+  const selection = ctx.selectionState.selection.value;
   if (selection === null) return null;
-  const events = ctx.sums?.columns.events?.[0];
+  const events = ctx.selectionTotals?.columns.events?.[0];
   const phrases = phrasesOf(selection, (name) => ctx.shortName(name)).map(({ text }) => text);
   const count = typeof events === "number" ? `, ${plural(events, "event")}` : "";
   return [{ strong: "Selection:" }, ` ${phrases.join(", ")}${count}.`];
@@ -244,16 +256,16 @@ export function selectionWords(ctx: Context): Words | null {
 // A selection in words: `ranks 2–5, 12.3–18.9 ms, name contains nccl`.
 
 interface Phrase {
-  part: Part;
+  part: SelectionDimension;
   text: string;
   /** The whole text, if the shown one is cut. */
   full: string;
 }
 
 /** Max number of runs of ranks, and of names, that are listed; if there are more, count them. */
-const MOST_RUNS = 4;
-const MOST_NAMES = 3;
-const LONGEST = 40;
+const MAX_RUNS = 4;
+const MAX_NAMES = 3;
+const MAX_TEXT_LENGTH = 40;
 /** `a, b and c` */
 const AND = new Intl.ListFormat("en-GB");
 const MINUS = "\u2212";
@@ -274,46 +286,50 @@ export function phrasesOf(
   const { start_ns: start, end_ns: end, ranks, ids } = selection;
   // A track of a single rank is a pair of rank and key.
   const tracks = selection.tracks as readonly (string | [number, string])[] | null;
-  const { names, kinds, rest } = readClauses(selection.query);
+  const { names, kinds, rest: remaining } = parseClauses(selection.query);
   const out: Phrase[] = [];
-  const say = (part: Part, text: string, full = text): void => void out.push({ part, text, full });
-  if (ranks !== null) say("ranks", ranksWords(ranks), ranks.join(", "));
-  if (tracks !== null) say("tracks", tracksWords(tracks), tracks.map(trackName).join("\n"));
+  const addPhrase = (part: SelectionDimension, text: string, full = text): void =>
+    void out.push({ part, text, full });
+  if (ranks !== null) addPhrase("ranks", ranksText(ranks), ranks.join(", "));
+  if (tracks !== null) addPhrase("tracks", tracksText(tracks), tracks.map(trackName).join("\n"));
   if (start !== null || end !== null) {
-    say("window", windowWords(start, end), `${start ?? "–"} to ${end ?? "–"} ns`);
+    addPhrase("window", windowText(start, end), `${start ?? "–"} to ${end ?? "–"} ns`);
   }
-  if (kinds !== null) say("kinds", listed("kind", kinds), kinds.join("\n"));
+  if (kinds !== null) addPhrase("kinds", listText("kind", kinds), kinds.join("\n"));
   if (names !== null) {
-    const text =
-      names.length > MOST_NAMES
+    const nameText =
+      names.length > MAX_NAMES
         ? plural(names.length, "name")
-        : listed(
+        : listText(
             "name",
-            names.map((name) => cut(short(name))),
+            names.map((name) => truncate(short(name))),
           );
-    say("names", text, names.join("\n"));
+    addPhrase("names", nameText, names.join("\n"));
   }
-  if (rest !== null) say("rest", conjuncts(rest).map(condition).join(", "), rest);
-  if (ids !== null) say("ids", plural(ids.length, "event"));
+  if (remaining !== null)
+    addPhrase("rest", splitConjuncts(remaining).map(conditionText).join(", "), remaining);
+  if (ids !== null) addPhrase("ids", plural(ids.length, "event"));
   return out;
 }
 
 /** The window as text, with as many digits as its length needs. */
-function windowWords(start: number | null, end: number | null): string {
-  if (start === null) return end === null ? "" : `before ${instant(end)}`;
-  if (end === null) return `from ${instant(start)} on`;
-  if (start === end) return `an empty window at ${instant(start)}`;
-  return times([start, end], String(end - start).length - 2);
+function windowText(start: number | null, end: number | null): string {
+  if (start === null) return end === null ? "" : `before ${instantText(end)}`;
+  if (end === null) return `from ${instantText(start)} on`;
+  if (start === end) return `an empty window at ${instantText(start)}`;
+  return timeTexts([start, end], String(end - start).length - 2);
 }
 
-function instant(time: number): string {
-  return times([time], String(Math.abs(time)).length - 3);
+function instantText(time: number): string {
+  return timeTexts([time], String(Math.abs(time)).length - 3);
 }
 
 /** Times in one unit; `lastDigit` is the power of ten to which they are rounded. */
-function times(all: readonly number[], lastDigit: number): string {
-  const most = Math.max(...all.map(Math.abs));
-  const [power, unit] = UNITS.find(([one]) => most >= 10 ** one || one === 0) ?? [0, "ns"];
+function timeTexts(all: readonly number[], lastDigit: number): string {
+  const maxMagnitude = Math.max(...all.map(Math.abs));
+  const [power, unit] = UNITS.find(
+    ([exponent]) => maxMagnitude >= 10 ** exponent || exponent === 0,
+  ) ?? [0, "ns"];
   const last = Math.min(Math.max(lastDigit, 0), power);
   const step = 10 ** last;
   let rounded = all.map((time) => Math.floor((Math.abs(time) + Math.floor(step / 2)) / step));
@@ -324,23 +340,23 @@ function times(all: readonly number[], lastDigit: number): string {
   }
   const texts = all.map((time, at) => {
     const value = rounded[at] ?? 0;
-    return (time < 0 && value !== 0 ? MINUS : "") + decimal(value, decimals);
+    return (time < 0 && value !== 0 ? MINUS : "") + decimalText(value, decimals);
   });
-  return `${texts.join("–")}${THIN}${unit}`;
+  return `${texts.join("–")}${THIN_SPACE}${unit}`;
 }
 
-function decimal(value: number, decimals: number): string {
+function decimalText(value: number, decimals: number): string {
   if (decimals === 0 || value === 0) return formatCount(value);
   const scale = 10 ** decimals;
   const part = String(value % scale).padStart(decimals, "0");
-  return `${group(String(Math.floor(value / scale)))}.${part}`;
+  return `${groupDigits(String(Math.floor(value / scale)))}.${part}`;
 }
 
-function ranksWords(ranks: readonly number[]): string {
+function ranksText(ranks: readonly number[]): string {
   if (ranks.length === 1) return `rank ${ranks[0]}`;
   const runs = runsOf(ranks);
   if (runs.length === 0) return "no ranks";
-  if (runs.length > MOST_RUNS) return plural(ranks.length, "rank");
+  if (runs.length > MAX_RUNS) return plural(ranks.length, "rank");
   return `ranks ${AND.format(runs.map(([a, b]) => (a === b ? String(a) : `${a}–${b}`)))}`;
 }
 
@@ -348,24 +364,26 @@ function trackName(track: string | [number, string]): string {
   return typeof track === "string" ? track : `${track[1]} of rank ${track[0]}`;
 }
 
-function tracksWords(tracks: readonly (string | [number, string])[]): string {
+function tracksText(tracks: readonly (string | [number, string])[]): string {
   const only = tracks.length === 1 ? tracks[0] : undefined;
   if (only === undefined) return tracks.length === 0 ? "no tracks" : plural(tracks.length, "track");
-  if (typeof only === "string") return `track ${cut(only)}`;
-  return `track ${cut(only[1])} of rank ${only[0]}`;
+  if (typeof only === "string") return `track ${truncate(only)}`;
+  return `track ${truncate(only[1])} of rank ${only[0]}`;
 }
 
-function listed(noun: string, values: readonly string[]): string {
+function listText(noun: string, values: readonly string[]): string {
   if (values.length === 0) return `no ${noun}s`;
   return `${noun}${values.length > 1 ? "s" : ""} ${AND.format(values)}`;
 }
 
-function condition(text: string): string {
-  const value = readText(CONTAINS.exec(text)?.[1] ?? "");
-  return value === null ? text : `name contains ${cut(value)}`;
+function conditionText(text: string): string {
+  const value = parseStringLiteral(CONTAINS.exec(text)?.[1] ?? "");
+  return value === null ? text : `name contains ${truncate(value)}`;
 }
 
-function cut(text: string): string {
+function truncate(text: string): string {
   const characters = Array.from(text);
-  return characters.length <= LONGEST ? text : `${characters.slice(0, LONGEST - 1).join("")}…`;
+  return characters.length <= MAX_TEXT_LENGTH
+    ? text
+    : `${characters.slice(0, MAX_TEXT_LENGTH - 1).join("")}…`;
 }

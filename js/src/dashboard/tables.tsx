@@ -4,8 +4,8 @@ import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { lateRanks } from "../charts/content";
 import { CONSISTENT_SHARE } from "../formats/byteps";
-import { picked } from "../protocol/selection";
-import type { Chosen, Kind, PanelFrame, Value } from "../protocol/source";
+import { togglePick } from "../protocol/selection";
+import type { ChartSelection, Kind, PanelFrame, CellValue } from "../protocol/source";
 import { Swatch } from "../ui/controls";
 import {
   formatBytes,
@@ -16,65 +16,74 @@ import {
 } from "../ui/formats";
 import {
   BarCell,
-  type Column,
-  counted,
-  Filter,
-  lasted,
+  type TableColumn,
+  countText,
+  FilterField,
+  durationText,
   NameButton,
-  numberOf,
+  numberOrNull,
   Table,
 } from "../ui/table";
-import { leftOutWords, listed, noteOf, prefixed, sentences, toldApart } from "../ui/text";
-import type { Context } from "./context";
+import {
+  leftOutText,
+  ranksText,
+  frameNote,
+  withPrefix,
+  joinSentences,
+  disambiguate,
+} from "../ui/text";
+import type { DashContext } from "./context";
 
-type Row = (column: string) => Value;
-type ColumnLook = Column<Row>;
+type RowReader = (column: string) => CellValue;
+type DashColumn = TableColumn<RowReader>;
 
-interface TableLook {
+interface TableSpec {
   /** The noun for rows, if not names. */
   rows?: string;
   title: string;
   /** Description; `ranks`: the chosen ranks, to which the numbers refer; null for all. */
   about(frame: PanelFrame, ranks: readonly number[] | null): string;
-  columns(frame: PanelFrame): readonly ColumnLook[];
+  columns(frame: PanelFrame): readonly DashColumn[];
   /** Text after the number of names that the frame leaves out. */
   foot?(frame: PanelFrame): string;
   /** Whether rows stand for files of ranks, which a click selects, instead of for names of events. */
-  ofRanks?: boolean;
+  selectsRanks?: boolean;
 }
 
 /** The frame of a panel, and the selection to mark in it. */
-export interface Numbers {
+export interface PanelNumbers {
   frame: PanelFrame;
-  chosen: Chosen;
+  chosen: ChartSelection;
 }
 
 /** Autograd's prefix, which would fill the column and does not identify the operator. */
-const EVALUATES = /^autograd::engine::evaluate_function: /;
+const AUTOGRAD_PREFIX = /^autograd::engine::evaluate_function: /;
 
 /** A table of names: a click chooses the name, a click with Ctrl adds it to the choice. */
 export function NameTable({
   ctx,
   id,
-  look,
-  room,
+  spec,
+  maxRows,
   frame,
-  chosen,
-}: Numbers & { ctx: Context; id: string; look: TableLook; room: number }) {
+  chosen: selection,
+}: PanelNumbers & { ctx: DashContext; id: string; spec: TableSpec; maxRows: number }) {
   const filter = useSignal("");
   const rows = useMemo(() => rowsOf(frame), [frame]);
   // If only names of another table are chosen, no row of this table is faint.
-  const isOn = (row: Row): boolean => chosen.names?.includes(String(row("name"))) ?? false;
+  const isOn = (row: RowReader): boolean => selection.names?.includes(String(row("name"))) ?? false;
   return (
     <div class="hta-name-table">
       <header class="hta-pane-head">
-        <h3>{look.title}</h3>
-        <Filter name={`Filter ${look.title}`} set={(text) => (filter.value = text)} />
+        <h3>{spec.title}</h3>
+        <FilterField name={`Filter ${spec.title}`} set={(text) => (filter.value = text)} />
       </header>
-      <p class="hta-about">{sentences(look.about(frame, chosen.ranks), leftOutWords(frame))}</p>
+      <p class="hta-about">
+        {joinSentences(spec.about(frame, selection.ranks), leftOutText(frame))}
+      </p>
       <Table
-        name={look.title}
-        columns={look.columns(frame)}
+        name={spec.title}
+        columns={spec.columns(frame)}
         rows={rows}
         value={(row, by) => row(by)}
         filter={filter.value}
@@ -82,61 +91,66 @@ export function NameTable({
         isOn={isOn}
         isFaint={rows.some(isOn)}
         press={(row, add) => {
-          const names = picked(chosen.names, String(row("name")), add);
-          ctx.choosing.brush(id, look.ofRanks ? { ranks: ranksOf(frame, names) } : { names });
+          const names = togglePick(selection.names, String(row("name")), add);
+          ctx.selectionState.brush(
+            id,
+            spec.selectsRanks ? { ranks: ranksOfNames(frame, names) } : { names },
+          );
         }}
-        noun={look.rows}
-        room={room}
-        foot={(drawn) => footWords(look, frame, drawn)}
+        rowNoun={spec.rows}
+        maxRows={maxRows}
+        foot={(drawn) => footText(spec, frame, drawn)}
       />
     </div>
   );
 }
 
 /** Text on the names that the frame leaves out, below its last row. */
-function footWords(look: TableLook, frame: PanelFrame, drawn: number): string {
+function footText(spec: TableSpec, frame: PanelFrame, drawn: number): string {
   const left = Number(frame.attrs.total ?? frame.rows) - frame.rows;
-  if (look.foot === undefined || left <= 0 || drawn < frame.rows) return "";
-  return `${formatCount(left)} ${look.foot(frame)}.`;
+  if (spec.foot === undefined || left <= 0 || drawn < frame.rows) return "";
+  return `${formatCount(left)} ${spec.foot(frame)}.`;
 }
 
 /** Rows; short names of different names are made different. */
-function rowsOf({ columns }: PanelFrame): Row[] {
+function rowsOf({ columns }: PanelFrame): RowReader[] {
   const names = (columns.name ?? []).map(String);
-  const short = (columns.short ?? names).map((one) => String(one).replace(EVALUATES, "evaluate "));
-  const labels = toldApart(short, names);
+  const short = (columns.short ?? names).map((one) =>
+    String(one).replace(AUTOGRAD_PREFIX, "evaluate "),
+  );
+  const labels = disambiguate(short, names);
   return names.map((_, row) => (by) => (by === "short" ? labels[row] : columns[by]?.[row]) ?? null);
 }
 
 /** A rank stands out if its mean differs by more than this. */
-const ODD_FROM = 0.05;
+const OUTLIER_MIN_EXCESS = 0.05;
 /** Min calls per rank to report a slow rank: fewer may differ in shape, or be cut by the window. */
-const TELLING_CALLS = 5;
+const MIN_COMPARED_CALLS = 5;
 
 /** Whether a column has a value other than zero and null. */
-function isAny({ columns }: PanelFrame, by: string): boolean {
+function hasNonZero({ columns }: PanelFrame, by: string): boolean {
   return columns[by]?.some((value) => value !== null && value !== 0) ?? false;
 }
 
 /** A column of names, which a click chooses; in tooltips they are written as `hover`. */
-const named = (look: {
+const nameColumn = (options: {
   title: string;
   hint?: string;
   width: string;
-  words(row: Row): string;
-  hover?(row: Row): string;
-  kind?(row: Row): Kind;
-}): ColumnLook => ({
+  words(row: RowReader): string;
+  hover?(row: RowReader): string;
+  kind?(row: RowReader): Kind;
+}): DashColumn => ({
   by: "name",
-  title: look.title,
-  hint: look.hint ?? `By ${look.title}`,
-  width: look.width,
+  title: options.title,
+  hint: options.hint ?? `By ${options.title}`,
+  width: options.width,
   cell: (row, _, on) => (
     <>
-      {look.kind && <Swatch kind={look.kind(row)} />}
+      {options.kind && <Swatch kind={options.kind(row)} />}
       <NameButton
-        text={look.words(row)}
-        title={`${(look.hover ?? look.words)(row)}\nClick selects, Ctrl adds`}
+        text={options.words(row)}
+        title={`${(options.hover ?? options.words)(row)}\nClick selects, Ctrl adds`}
         on={on}
       />
     </>
@@ -144,169 +158,195 @@ const named = (look: {
 });
 
 /** Names of kernels and operators. */
-const NAMES = {
+const NAME_OPTIONS = {
   hint: "By name",
-  words: (row: Row) => String(row("short") ?? row("name")),
-  hover: (row: Row) => String(row("name")),
+  words: (row: RowReader) => String(row("short") ?? row("name")),
+  hover: (row: RowReader) => String(row("name")),
 };
 
 const nothing = <span class="hta-note">–</span>;
 
 /** A column of numbers with bars. */
-const barred = (
+const barColumn = (
   by: string,
   title: string,
   hint: string,
-  words: (value: Value) => string,
-  { kind = () => "communication", wait = "" }: { kind?(row: Row): string; wait?: string } = {},
-): ColumnLook => ({
+  words: (value: CellValue) => string,
+  {
+    kind = () => "communication",
+    wait = "",
+  }: { kind?(row: RowReader): string; wait?: string } = {},
+): DashColumn => ({
   by,
   title,
   hint,
   width: "minmax(96px, 1fr)",
-  cell: (row, most) => (
+  cell: (row, max) => (
     <BarCell
-      value={numberOf(row(by))}
-      most={most}
+      value={numberOrNull(row(by))}
+      max={max}
       kind={kind(row)}
       text={words(row(by))}
-      wait={numberOf(row(wait)) ?? 0}
+      wait={numberOrNull(row(wait)) ?? 0}
     />
   ),
 });
 
 /** A column of the numbers `by`, shown from a width on. */
-const number = (
+const numberColumn = (
   by: string,
   title: string,
   hint: string,
-  words: (value: Value) => string,
+  text: (value: CellValue) => string,
   from?: number,
-): ColumnLook => ({
+): DashColumn => ({
   by,
   title,
   hint,
   isNumber: true,
   ...(from !== undefined && { from }),
-  cell: (row) => words(row(by)),
+  cell: (row) => text(row(by)),
 });
 
-const duration = (by: string, title: string, hint: string, from?: number): ColumnLook =>
-  number(by, title, hint, lasted, from);
+const durationColumn = (by: string, title: string, hint: string, from?: number): DashColumn =>
+  numberColumn(by, title, hint, durationText, from);
 
-const count = (from?: number): ColumnLook =>
-  number("count", "count", "How often it ran, on all ranks", counted, from);
+const countColumn = (from?: number): DashColumn =>
+  numberColumn("count", "count", "How often it ran, on all ranks", countText, from);
 
 /** The rank that stands out, if it is the same in all rows that have one; otherwise null. */
-function oddRank(frame: PanelFrame): number | null {
+function outlierRank(frame: PanelFrame): number | null {
   const { odd_rank: ranks = [], odd_ratio: ratios = [] } = frame.columns;
-  const found = new Set(
-    ranks.filter((rank, at) => rank !== null && Math.abs(Number(ratios[at]) - 1) > ODD_FROM),
+  const outlierRanks = new Set(
+    ranks.filter(
+      (rank, at) => rank !== null && Math.abs(Number(ratios[at]) - 1) > OUTLIER_MIN_EXCESS,
+    ),
   );
-  const [only] = found;
-  return found.size === 1 && typeof only === "number" ? only : null;
+  const [only] = outlierRanks;
+  return outlierRanks.size === 1 && typeof only === "number" ? only : null;
 }
 
-function OddCell({ row, frame }: { row: Row; frame: PanelFrame }) {
-  const rank = numberOf(row("odd_rank"));
-  const ratio = numberOf(row("odd_ratio"));
+function OutlierCell({ row, frame }: { row: RowReader; frame: PanelFrame }) {
+  const rank = numberOrNull(row("odd_rank"));
+  const ratio = numberOrNull(row("odd_ratio"));
   if (rank === null || ratio === null) return nothing;
   const text = `×${ratio.toFixed(2)}`;
-  const calls = (numberOf(row("count")) ?? 0) / Math.max(numberOf(row("ranks")) ?? 1, 1);
-  const few = calls < TELLING_CALLS;
+  const calls = (numberOrNull(row("count")) ?? 0) / Math.max(numberOrNull(row("ranks")) ?? 1, 1);
+  const hasFewCalls = calls < MIN_COMPARED_CALLS;
   const title =
     `Rank ${rank}: mean ${text} that of the median rank` +
-    (few ? `; ${calls.toFixed(calls % 1 === 0 ? 0 : 1)} calls a rank are too few to tell` : "");
-  const slow = ratio > 1 + ODD_FROM && !few;
+    (hasFewCalls
+      ? `; ${calls.toFixed(calls % 1 === 0 ? 0 : 1)} calls a rank are too few to tell`
+      : "");
+  const slow = ratio > 1 + OUTLIER_MIN_EXCESS && !hasFewCalls;
   const isLate = lateRanks(frame).includes(rank);
   return (
     <span class={slow ? (isLate ? "hta-late-text" : "hta-odd-text") : "hta-note"} title={title}>
-      {rank !== oddRank(frame) && <small>{`rank ${rank} `}</small>}
+      {rank !== outlierRank(frame) && <small>{`rank ${rank} `}</small>}
       {text}
     </span>
   );
 }
 
 /** The last column, on the rank that stands out; no column if no row has such a rank. */
-function oddColumn(frame: PanelFrame): ColumnLook[] {
-  if (!isAny(frame, "odd_ratio")) return [];
-  const rank = oddRank(frame);
+function outlierColumn(frame: PanelFrame): DashColumn[] {
+  if (!hasNonZero(frame, "odd_ratio")) return [];
+  const rank = outlierRank(frame);
   return [
     {
       by: "odd_ratio",
       title: rank === null ? "odd rank" : `rank ${rank}`,
       hint: "The rank whose mean is farthest from the median rank's",
       isNumber: true,
-      cell: (row) => <OddCell row={row} frame={frame} />,
+      cell: (row) => <OutlierCell row={row} frame={frame} />,
     },
   ];
 }
 
-const kindOf = (row: Row): Kind => row("kind") as Kind;
+const kindOf = (row: RowReader): Kind => row("kind") as Kind;
 
-const KERNELS: TableLook = {
+const KERNELS: TableSpec = {
   title: "Top kernels",
   about: (frame, ranks) => {
-    const waits = isAny(frame, "wait_ns") ? "; hatched: waiting" : "";
-    return `GPU time by name${ofRanks(", ", frame, ranks)}${waits}${oddWords(frame)}`;
+    const waits = hasNonZero(frame, "wait_ns") ? "; hatched: waiting" : "";
+    return `GPU time by name${ranksSuffix(", ", frame, ranks)}${waits}${outlierSuffix(frame)}`;
   },
   columns: (frame) => [
-    named({ ...NAMES, title: "kernel", width: "minmax(0, 1.6fr)", kind: kindOf }),
-    barred("sum_ns", "total", "Sum over all calls and ranks", lasted, {
+    nameColumn({ ...NAME_OPTIONS, title: "kernel", width: "minmax(0, 1.6fr)", kind: kindOf }),
+    barColumn("sum_ns", "total", "Sum over all calls and ranks", durationText, {
       kind: kindOf,
       wait: "wait_ns",
     }),
-    count(400),
-    duration("mean_ns", "mean", "Mean of a call", 440),
-    duration("min_ns", "min", "Shortest call", 640),
-    duration("max_ns", "max", "Longest call", 640),
-    ...oddColumn(frame),
+    countColumn(400),
+    durationColumn("mean_ns", "mean", "Mean of a call", 440),
+    durationColumn("min_ns", "min", "Shortest call", 640),
+    durationColumn("max_ns", "max", "Longest call", 640),
+    ...outlierColumn(frame),
   ],
   foot: (frame) => {
-    const rest = numberOf((frame.attrs.rest_ns ?? null) as Value);
+    const rest = numberOrNull((frame.attrs.rest_ns ?? null) as CellValue);
     return `names are left out${rest === null ? "" : `: ${formatDuration(rest)}`}`;
   },
 };
 
-const OPERATORS: TableLook = {
+const OPERATORS: TableSpec = {
   title: "Operators",
   about: (frame, ranks) =>
-    `time of the kernels that an operator launched, and of its own CPU work${ofRanks("; ", frame, ranks)}`,
+    `time of the kernels that an operator launched, and of its own CPU work${ranksSuffix("; ", frame, ranks)}`,
   columns: (frame) => [
-    named({ ...NAMES, title: "operator", width: "minmax(0, 1.2fr)" }),
-    ...(isAny(frame, "device_total_ns")
+    nameColumn({ ...NAME_OPTIONS, title: "operator", width: "minmax(0, 1.2fr)" }),
+    ...(hasNonZero(frame, "device_total_ns")
       ? [
-          barred("device_total_ns", "GPU", "Kernels launched by it or by what it calls", lasted, {
-            kind: () => "compute",
-          }),
+          barColumn(
+            "device_total_ns",
+            "GPU",
+            "Kernels launched by it or by what it calls",
+            durationText,
+            {
+              kind: () => "compute",
+            },
+          ),
         ]
       : []),
-    ...(isAny(frame, "device_self_ns")
-      ? [duration("device_self_ns", "GPU, own", "Kernels launched by the operator itself", 620)]
+    ...(hasNonZero(frame, "device_self_ns")
+      ? [
+          durationColumn(
+            "device_self_ns",
+            "GPU, own",
+            "Kernels launched by the operator itself",
+            620,
+          ),
+        ]
       : []),
     {
-      ...barred("cpu_self_ns", "CPU, own", "CPU time without that of what it calls", lasted, {
-        kind: () => "cpu",
-      }),
+      ...barColumn(
+        "cpu_self_ns",
+        "CPU, own",
+        "CPU time without that of what it calls",
+        durationText,
+        {
+          kind: () => "cpu",
+        },
+      ),
       from: 420,
     },
-    duration("cpu_total_ns", "CPU", "CPU time, that of what it calls included", 620),
-    count(),
+    durationColumn("cpu_total_ns", "CPU", "CPU time, that of what it calls included", 620),
+    countColumn(),
   ],
   foot: () => "operators with less time are left out",
 };
 
-/** Text on the ranks to which the numbers refer; "" if the job has one rank. */
-function ofRanks(before: string, frame: PanelFrame, ranks: readonly number[] | null): string {
+/** Names the ranks that the numbers cover; "" for a job of one rank. */
+function ranksSuffix(before: string, frame: PanelFrame, ranks: readonly number[] | null): string {
   if (frame.attrs.job_ranks === 1) return "";
   if (ranks === null) return `${before}all ranks together`;
-  return `${before}${listed(ranks)} ${ranks.length === 1 ? "alone" : "together"}`;
+  return `${before}${ranksText(ranks)} ${ranks.length === 1 ? "alone" : "together"}`;
 }
 
-function oddWords(frame: PanelFrame): string {
+function outlierSuffix(frame: PanelFrame): string {
   const known = frame.columns.odd_rank?.some((rank) => rank !== null) ?? false;
   if (!known) return "";
-  const rank = oddRank(frame);
+  const rank = outlierRank(frame);
   const which = rank === null ? "the rank farthest from" : `rank ${rank} against`;
   return ` · last column: ${which} the median rank`;
 }
@@ -314,32 +354,32 @@ function oddWords(frame: PanelFrame): string {
 // The tables of BytePS's requests and of MPI's routines, message sizes and hosts.
 
 /** A time in seconds as text. Profiles have whole milliseconds: shorter times are 0 in them. */
-function seconds(value: Value): string {
+function secondsText(value: CellValue): string {
   if (value === 0) return "<1\u202fms";
   return formatDuration(typeof value === "number" ? value * 1e9 : null);
 }
 
-const sized = (value: Value): string => formatBytes(numberOf(value));
+const sizeText = (value: CellValue): string => formatBytes(numberOrNull(value));
 /** A share as text; a share below 1 % has one significant digit instead of 0 %. */
-const shared = (value: Value): string => {
-  const part = numberOf(value);
+const shareText = (value: CellValue): string => {
+  const part = numberOrNull(value);
   if (part === null || part <= 0 || part >= 0.01) return formatShare(part);
   return `${(part * 100).toPrecision(1)}\u202f%`;
 };
 
-const note = (frame: PanelFrame): string => prefixed(" · ", noteOf(frame));
+const noteSuffix = (frame: PanelFrame): string => withPrefix(" · ", frameNote(frame));
 
 /** A name, with its job if there are several. */
-function ofJob(frame: PanelFrame, row: Row, by: string): string {
+function jobPrefix(frame: PanelFrame, row: RowReader, by: string): string {
   const isOne = new Set(frame.columns.job ?? []).size <= 1;
   return isOne ? String(row(by)) : `${String(row("job"))} · ${String(row(by))}`;
 }
 
-const routine = (frame: PanelFrame, width: string): ColumnLook =>
-  named({ title: "routine", width, words: (row) => ofJob(frame, row, "name") });
+const routineColumn = (frame: PanelFrame, width: string): DashColumn =>
+  nameColumn({ title: "routine", width, words: (row) => jobPrefix(frame, row, "name") });
 
-const mean = (hint: string, from: number): ColumnLook =>
-  number(
+const meanColumn = (hint: string, from: number): DashColumn =>
+  numberColumn(
     "mean_us",
     "mean",
     hint,
@@ -347,14 +387,14 @@ const mean = (hint: string, from: number): ColumnLook =>
     from,
   );
 
-const REQUESTS: TableLook = {
+const REQUESTS: TableSpec = {
   rows: "key",
-  ofRanks: true,
+  selectsRanks: true,
   title: "Requests of servers",
   about: (frame) =>
-    `by key, to its last digit · who pushes last makes the others' pulls wait${note(frame)}`,
+    `by key, to its last digit · who pushes last makes the others' pulls wait${noteSuffix(frame)}`,
   columns: () => [
-    named({
+    nameColumn({
       title: "key",
       width: "auto",
       words: (row) => String(row("name")),
@@ -373,28 +413,34 @@ const REQUESTS: TableLook = {
         return tensor === "" ? `partition ${partition}` : `${tensor}:${partition}`;
       },
     },
-    number("server", "server", "By server", counted, 620),
-    barred(
+    numberColumn("server", "server", "By server", countText, 620),
+    barColumn(
       "wait_ns",
       "pulls wait",
       "How long its pulls waited for the last push, added up",
-      lasted,
+      durationText,
     ),
-    number("requests", "requests", "How many were answered", counted, 400),
-    number("push_ns", "pushes", "Time of its pushes, added up", lasted, 700),
-    number("service_ns", "serving", "Time of its pulls without waiting, added up", lasted, 780),
+    numberColumn("requests", "requests", "How many were answered", countText, 400),
+    numberColumn("push_ns", "pushes", "Time of its pushes, added up", durationText, 700),
+    numberColumn(
+      "service_ns",
+      "serving",
+      "Time of its pulls without waiting, added up",
+      durationText,
+      780,
+    ),
     {
       by: "last_share",
       title: "last",
       hint: "The node whose push comes last most often, and how late it is on average",
       isNumber: true,
       cell: (row) => {
-        const share = numberOf(row("last_share"));
+        const share = numberOrNull(row("last_share"));
         if (share === null) return nothing;
         return (
           <span class={share >= CONSISTENT_SHARE ? "hta-late-text" : "hta-note"}>
             <small>{`node ${String(row("last_node"))} `}</small>
-            {`${formatShare(share)} +${lasted(row("last_lag_ns"))}`}
+            {`${formatShare(share)} +${durationText(row("last_lag_ns"))}`}
           </span>
         );
       },
@@ -402,16 +448,16 @@ const REQUESTS: TableLook = {
   ],
 };
 
-const ROUTINES: TableLook = {
+const ROUTINES: TableSpec = {
   title: "MPI routines",
-  about: (frame) => `time of all ranks with tables of routines together${note(frame)}`,
+  about: (frame) => `time of all ranks with tables of routines together${noteSuffix(frame)}`,
   columns: (frame) => [
-    routine(frame, "minmax(0, 1.3fr)"),
-    barred("time_s", "time", "Time of all calls, all ranks together", seconds),
-    number("share_of_time", "of MPI", "Share of all time in MPI", shared, 400),
-    number("calls", "calls", "How often it was called", counted),
-    number("bytes", "bytes", "Calls times their mean size", sized, 460),
-    mean("Mean of a call", 560),
+    routineColumn(frame, "minmax(0, 1.3fr)"),
+    barColumn("time_s", "time", "Time of all calls, all ranks together", secondsText),
+    numberColumn("share_of_time", "of MPI", "Share of all time in MPI", shareText, 400),
+    numberColumn("calls", "calls", "How often it was called", countText),
+    numberColumn("bytes", "bytes", "Calls times their mean size", sizeText, 460),
+    meanColumn("Mean of a call", 560),
     {
       by: "max_s",
       title: "least … most",
@@ -423,20 +469,20 @@ const ROUTINES: TableLook = {
           return <span class="hta-note">{`rank ${String(row("min_rank"))} alone`}</span>;
         }
         const end = (which: string): string =>
-          `${seconds(row(`${which}_s`))} (${String(row(`${which}_rank`))})`;
+          `${secondsText(row(`${which}_s`))} (${String(row(`${which}_rank`))})`;
         return row("max_s") === 0 ? "–" : `${end("min")} … ${end("max")}`;
       },
     },
   ],
 };
 
-const MESSAGES: TableLook = {
+const MESSAGES: TableSpec = {
   rows: "row",
   title: "Messages by size",
   about: (frame) =>
-    `shares are of the routine's calls, time and bytes: look at all three${note(frame)}`,
+    `shares are of the routine's calls, time and bytes: look at all three${noteSuffix(frame)}`,
   columns: (frame) => [
-    routine(frame, "minmax(0, 1.2fr)"),
+    routineColumn(frame, "minmax(0, 1.2fr)"),
     {
       by: "size_lo",
       title: "size",
@@ -444,32 +490,32 @@ const MESSAGES: TableLook = {
       isNumber: true,
       cell: (row) => formatSizeRange(Number(row("size_lo")), Number(row("size_hi"))),
     },
-    barred("time_s", "time", "Time of all calls, all ranks together", seconds),
-    number("calls", "calls", "How often", counted, 420),
-    number("bytes", "bytes", "Calls times their mean size", sized, 520),
-    number("share_of_calls", "calls %", "Share of the routine's calls", shared),
-    number("share_of_time", "time %", "Share of the routine's time", shared),
-    number("share_of_bytes", "bytes %", "Share of the routine's bytes", shared),
-    mean("Mean of a call: of small messages it is waiting, not transfer", 620),
+    barColumn("time_s", "time", "Time of all calls, all ranks together", secondsText),
+    numberColumn("calls", "calls", "How often", countText, 420),
+    numberColumn("bytes", "bytes", "Calls times their mean size", sizeText, 520),
+    numberColumn("share_of_calls", "calls %", "Share of the routine's calls", shareText),
+    numberColumn("share_of_time", "time %", "Share of the routine's time", shareText),
+    numberColumn("share_of_bytes", "bytes %", "Share of the routine's bytes", shareText),
+    meanColumn("Mean of a call: of small messages it is waiting, not transfer", 620),
   ],
 };
 
-const HOSTS: TableLook = {
+const HOSTS: TableSpec = {
   title: "Hosts",
-  ofRanks: true,
+  selectsRanks: true,
   about: () => "a host all of whose ranks wait least is slow as a whole",
   columns: (frame) => [
-    named({
+    nameColumn({
       title: "host",
       width: "minmax(0, 1.2fr)",
-      words: (row) => ofJob(frame, row, "host"),
+      words: (row) => jobPrefix(frame, row, "host"),
     }),
-    number("ranks", "ranks", "How many ranks run there", counted),
-    barred("comm_mean_s", "in MPI", "Mean of its ranks", seconds),
-    number("comm_min_s", "least", "Of any of its ranks", seconds, 420),
-    number("comm_max_s", "most", "Of any of its ranks", seconds, 420),
-    number("noncomm_mean_s", "outside", "Mean time outside of MPI", seconds, 520),
-    number(
+    numberColumn("ranks", "ranks", "How many ranks run there", countText),
+    barColumn("comm_mean_s", "in MPI", "Mean of its ranks", secondsText),
+    numberColumn("comm_min_s", "least", "Of any of its ranks", secondsText, 420),
+    numberColumn("comm_max_s", "most", "Of any of its ranks", secondsText, 420),
+    numberColumn("noncomm_mean_s", "outside", "Mean time outside of MPI", secondsText, 520),
+    numberColumn(
       "rss_sum_mib",
       "memory",
       "Largest resident sets of its ranks, added up",
@@ -486,7 +532,7 @@ const HOSTS: TableLook = {
 };
 
 /** Definitions of the tables, by panel. */
-export const TABLES: Readonly<Record<string, TableLook>> = {
+export const TABLES: Readonly<Record<string, TableSpec>> = {
   kernels: KERNELS,
   operators: OPERATORS,
   byteps_requests: REQUESTS,
@@ -495,16 +541,16 @@ export const TABLES: Readonly<Record<string, TableLook>> = {
   mpi_hosts: HOSTS,
 };
 
-function ranksOf(frame: PanelFrame, names: readonly string[] | null): number[] | null {
+function ranksOfNames(frame: PanelFrame, names: readonly string[] | null): number[] | null {
   if (names === null) return null;
-  const found = new Set<number>();
+  const ranks = new Set<number>();
   frame.columns.name?.forEach((name, row) => {
     if (!names.includes(String(name))) return;
     const keys = frame.columns.keys?.[row];
     const rank = frame.columns.rank?.[row];
-    if (typeof rank === "number") found.add(rank);
+    if (typeof rank === "number") ranks.add(rank);
     if (typeof keys !== "string" || keys === "") return;
-    for (const key of keys.split(",")) found.add(Number(key));
+    for (const key of keys.split(",")) ranks.add(Number(key));
   });
-  return found.size === 0 ? null : [...found];
+  return ranks.size === 0 ? null : [...ranks];
 }

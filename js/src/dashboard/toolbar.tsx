@@ -6,22 +6,22 @@ import { useRef } from "preact/hooks";
 import { PANELS } from "../facts/panels";
 import { asError, isAbort } from "../protocol/source";
 import { problemLines } from "../timeline/panels/problems";
-import { Button, CutName, Icon, UndoRedo } from "../ui/controls";
+import { Button, CutName, Icon, UndoRedoPair } from "../ui/controls";
 import { formatBytes, formatDuration, plural } from "../ui/formats";
-import { MenuButton, type MenuItem, Opener, Toolbar } from "../ui/menu";
+import { MenuButton, type MenuItem, OpenerButton, Toolbar } from "../ui/menu";
 import { FullButton, type FullWindow } from "../ui/placing";
-import type { Context } from "./context";
+import type { DashContext } from "./context";
 import { allExports } from "./save";
 
-export function DashToolbar({ ctx, full }: { ctx: Context; full: FullWindow }) {
-  const { choosing, shown, folding } = ctx;
+export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow }) {
+  const { selectionState, shownPanels, folding } = ctx;
   const scene = ctx.scene.value;
-  const { format = "" } = ctx.about;
+  const { format = "" } = ctx.jobFacts;
   /** The panel that the menu added last. */
   const added = useRef("");
   const { title, range, events, steps, truth } = scene;
   const kinds = problemLines(scene).length;
-  const warn = truth.level !== "ok";
+  const isWarning = truth.level !== "ok";
   const isPart = (scene.ranks_of_job ?? "") !== "";
   const ranks = isPart ? scene.ranks_of_job! : plural(scene.ranks.length, "rank");
   const before = format === "" ? [] : [format];
@@ -30,26 +30,27 @@ export function DashToolbar({ ctx, full }: { ctx: Context; full: FullWindow }) {
     ...(steps.length > 0 ? [plural(steps.length, "step")] : []),
   ];
   const whole = scene.part ? "Whole export" : "Whole job";
-  const scope = choosing.scope.value;
-  const of = scope === "view" ? "In view" : choosing.selection.value !== null ? "Selection" : whole;
+  const scope = selectionState.scope.value;
+  const of =
+    scope === "view" ? "In view" : selectionState.selection.value !== null ? "Selection" : whole;
   const scopes = (): MenuItem[] => [
     {
       text: "Selection",
       note: `the ${whole.toLowerCase()} if nothing is selected`,
       on: scope === "selection",
-      press: () => choosing.setScope("selection"),
+      press: () => selectionState.setScope("selection"),
     },
     {
       text: "In view",
       note: "the timeline's window, where none is selected",
       on: scope === "view",
-      press: () => choosing.setScope("view"),
+      press: () => selectionState.setScope("view"),
     },
-    { text: "Clear the selection", isParted: true, press: () => choosing.select(null) },
+    { text: "Clear the selection", isParted: true, press: () => selectionState.select(null) },
   ];
   const panels = (): MenuItem[] =>
-    PANELS.filter(({ id }) => ctx.offered.includes(id)).map(({ id, title: text, about }) => {
-      const on = shown.value.includes(id);
+    PANELS.filter(({ id }) => ctx.offeredPanels.includes(id)).map(({ id, title: text, about }) => {
+      const on = shownPanels.value.includes(id);
       const press = (): void => {
         ctx.showPanel(id, !on);
         added.current = on ? "" : id;
@@ -74,16 +75,20 @@ export function DashToolbar({ ctx, full }: { ctx: Context; full: FullWindow }) {
         {kinds > 0 && (
           <button
             type="button"
-            class={`hta-badge hta-problem-badge ${warn ? "hta-warn" : ""}`}
+            class={`hta-badge hta-problem-badge ${isWarning ? "hta-warn" : ""}`}
             title={truth.text}
             onClick={({ currentTarget }) => ctx.timeline.panels.openProblems(currentTarget)}
           >
-            {warn && <Icon name="warn" />}
-            <span>{plural(kinds, warn ? "problem" : "note")}</span>
+            {isWarning && <Icon name="warn" />}
+            <span>{plural(kinds, isWarning ? "problem" : "note")}</span>
           </button>
         )}
       </div>
-      <UndoRedo {...choosing.steps} undo={() => choosing.undo()} redo={() => choosing.redo()} />
+      <UndoRedoPair
+        {...selectionState.steps}
+        undo={() => selectionState.undo()}
+        redo={() => selectionState.redo()}
+      />
       {folding.value.isOffered && (
         <Button
           icon="fold"
@@ -111,7 +116,7 @@ export function DashToolbar({ ctx, full }: { ctx: Context; full: FullWindow }) {
         items={() => allExports(ctx)}
       />
       {ctx.live !== null && (
-        <Opener
+        <OpenerButton
           text="Save HTML"
           name="Save all this as one page that needs no kernel"
           content={() => <SaveForm ctx={ctx} />}
@@ -133,20 +138,20 @@ export function DashToolbar({ ctx, full }: { ctx: Context; full: FullWindow }) {
 /** Max size of the page. MB */
 const MAX_MB = 25;
 
-function SaveForm({ ctx: { source, signal, scene } }: { ctx: Context }) {
+function SaveForm({ ctx: { source, signal, scene } }: { ctx: DashContext }) {
   const name = scene.peek().title.replace(/[^\p{L}\p{N}._-]+/gu, "-") || "dashboard";
   const path = useSignal(`${name}.html`);
   const isBusy = useRef(false);
-  const said = useSignal<VNode | null>(null);
-  const run = async (): Promise<void> => {
+  const status = useSignal<VNode | null>(null);
+  const save = async (): Promise<void> => {
     if (isBusy.current) return;
     isBusy.current = true;
-    said.value = <span class="hta-note">Writing…</span>;
+    status.value = <span class="hta-note">Writing…</span>;
     try {
-      const asked = { max_mb: MAX_MB, path: path.value.trim() };
-      const { reply } = await source.ask("save_html", asked, signal);
+      const requested = { max_mb: MAX_MB, path: path.value.trim() };
+      const { reply } = await source.ask("save_html", requested, signal);
       const size = reply.bytes === undefined ? "" : `, ${formatBytes(reply.bytes)}`;
-      said.value = (
+      status.value = (
         <>
           <b class="hta-ok-text">{`Wrote ${reply.path}`}</b>
           {`${size}.`}
@@ -154,7 +159,7 @@ function SaveForm({ ctx: { source, signal, scene } }: { ctx: Context }) {
       );
     } catch (error) {
       const { message } = asError(error);
-      said.value = isAbort(error) ? null : <span class="hta-error-text">{message}</span>;
+      status.value = isAbort(error) ? null : <span class="hta-error-text">{message}</span>;
     }
     isBusy.current = false;
   };
@@ -175,13 +180,13 @@ function SaveForm({ ctx: { source, signal, scene } }: { ctx: Context }) {
             spellcheck={false}
             value={path.value}
             onInput={({ currentTarget }) => (path.value = currentTarget.value)}
-            onKeyDown={({ key }) => key === "Enter" && void run()}
+            onKeyDown={({ key }) => key === "Enter" && void save()}
           />
-          <Button text="Write file" class="hta-primary" press={() => void run()} />
+          <Button text="Write file" class="hta-primary" press={() => void save()} />
         </div>
       )}
       <div class="hta-result" role="status" aria-live="polite">
-        {said.value}
+        {status.value}
       </div>
     </div>
   );

@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { type Clauses, readClauses, writeClauses } from "../protocol/selection";
+import { type Clauses, parseClauses, formatClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 import { phrasesOf } from "./selection";
 
@@ -23,11 +23,11 @@ const words = vectors("words") as {
 
 describe("clauses", () => {
   test.each(clauses.read)("$query is taken apart as in Python", ({ query, ...parts }) => {
-    expect(readClauses(query)).toEqual(parts);
+    expect(parseClauses(query)).toEqual(parts);
   });
 
   test.each(clauses.write)("$query becomes $becomes", ({ query, becomes, ...parts }) => {
-    expect(writeClauses({ ...readClauses(query), ...parts })).toBe(becomes);
+    expect(formatClauses({ ...parseClauses(query), ...parts })).toBe(becomes);
   });
 });
 

@@ -1,34 +1,34 @@
 /** One view of a dashboard: creates its parts, lays them out, follows the selection. */
 
-import { type Model, same } from "../connection/store";
+import { type Model, isSameJson } from "../connection/store";
 import type { Scene, ThemeName } from "../protocol/source";
 import { throttle } from "../timeline/context";
-import { match } from "../timeline/keys";
-import { kernelSays, progressWords } from "../timeline/status";
+import { matchKey } from "../timeline/keys";
+import { kernelStatusOf, progressText } from "../timeline/status";
 import { TimelineApp } from "../timeline/view";
-import { h, isTextEntry, mount } from "../ui/dom";
-import { TIGHT_PX, watchBoxes, watchTheme } from "../ui/host";
+import { h, isTextEntry, renderInto } from "../ui/dom";
+import { TIGHT_BELOW_PX, watchBoxes, watchTheme } from "../ui/host";
 import { FullWindow } from "../ui/placing";
-import { react } from "../ui/react";
+import { onSignal } from "../ui/react";
 import { applyTheme } from "../ui/theme";
-import { Board, LEAST_PX } from "./board";
-import { Context, type DashOptions } from "./context";
+import { PanelGrid, MIN_PX } from "./board";
+import { DashContext, type DashOptions } from "./context";
 import { Headline } from "./headline";
-import { leftOutWords } from "./layout";
-import { Panes } from "./panels";
-import { selectionWords } from "./selection";
+import { leftOutText } from "./layout";
+import { PaneSet } from "./panels";
+import { selectionText } from "./selection";
 import { DashToolbar } from "./toolbar";
 
 /** Interval at which figures of the window in view are updated while the view moves. */
-const VIEW_MS = 160;
-const FIT_MS = 120;
+const VIEW_DELAY_MS = 160;
+const FIT_DELAY_MS = 120;
 
 export class DashApp {
-  private readonly ctx: Context;
-  private readonly panes: Panes;
-  private readonly board: Board;
-  private readonly full: FullWindow;
-  private fetches = false;
+  private readonly ctx: DashContext;
+  private readonly panes: PaneSet;
+  private readonly grid: PanelGrid;
+  private readonly fullWindow: FullWindow;
+  private isFetching = false;
 
   constructor(host: HTMLElement, options: DashOptions) {
     const { scene, state, source, live } = options;
@@ -40,52 +40,52 @@ export class DashApp {
       "data-lm-suppress-shortcuts": "true",
     });
     host.append(root);
-    const ctx = new Context(root, options);
+    const ctx = new DashContext(root, options);
     this.ctx = ctx;
     applyTheme(root, ctx.theme.value);
     const place = h("div", { class: "hta-timeline-place" });
     const status = h("div", { class: "hta-dash-status" });
-    status.hidden = !ctx.offered.includes("timeline");
-    this.full = new FullWindow(root, () => this.arrange());
-    this.panes = new Panes(ctx, place);
-    this.board = new Board(ctx, this.panes, status);
+    status.hidden = !ctx.offeredPanels.includes("timeline");
+    this.fullWindow = new FullWindow(root, () => this.arrange());
+    this.panes = new PaneSet(ctx, place);
+    this.grid = new PanelGrid(ctx, this.panes, status);
     this.draw();
     ctx.timeline = new TimelineApp(place, {
       scene,
       state,
       source,
-      height: LEAST_PX,
+      height: MIN_PX,
       signal: ctx.signal,
       folded: ctx.folded.value,
-      keepFolded: (on) => ctx.keep("folded", on),
-      keepHeight: (height) => ctx.keep("height", height),
-      setClock: live === null ? undefined : (clock) => ctx.keep("clock", clock),
-      part: {
+      saveFolded: (on) => ctx.saveTrait("folded", on),
+      saveHeight: (height) => ctx.saveTrait("height", height),
+      setClock: live === null ? undefined : (clock) => ctx.saveTrait("clock", clock),
+      linkedPanel: {
         status,
         theme: ctx.theme.value,
-        kernelSays: () => (live === null ? null : kernelSays(live.source)),
+        kernelStatus: () => (live === null ? null : kernelStatusOf(live.source)),
       },
     });
     this.listen();
-    this.react();
+    this.installEffects();
     // After the first requests of the timeline and the panels.
-    requestAnimationFrame(() => this.askLater());
+    requestAnimationFrame(() => this.loadAfterFirstFrame());
   }
 
   /** Follow this shared state instead of the previous one. */
   attach(state: Model): void {
-    this.ctx.choosing.attach(state);
+    this.ctx.selectionState.attach(state);
     this.ctx.timeline.attach(state);
   }
 
   setScene(scene: Scene): void {
     const { ctx, panes } = this;
     // The data that the page has fetched is that of the previous job.
-    if (this.fetches) ctx.live?.offline.start();
+    if (this.isFetching) ctx.live?.offline.start();
     ctx.timeline.setScene(scene);
     ctx.scene.value = scene;
-    panes.forget();
-    requestAnimationFrame(() => this.askLater());
+    panes.clear();
+    requestAnimationFrame(() => this.loadAfterFirstFrame());
   }
 
   /** Show an error in the widget. */
@@ -95,96 +95,96 @@ export class DashApp {
 
   /** Put toolbar and headline above the board, and a text on omitted panels below it. */
   private draw(): void {
-    const { ctx, full, board } = this;
+    const { ctx, fullWindow, grid } = this;
     const above = h("div", { class: "hta-dash-above" });
     const below = h("div", {});
-    ctx.root.append(above, board.el, below);
+    ctx.root.append(above, grid.el, below);
     const LeftOut = () => {
-      const words = leftOutWords(ctx.about.left_out ?? {}, ctx.shown.value);
-      return words === "" ? null : <p class="hta-dash-left-out">{words}</p>;
+      const text = leftOutText(ctx.jobFacts.left_out ?? {}, ctx.shownPanels.value);
+      return text === "" ? null : <p class="hta-dash-left-out">{text}</p>;
     };
     const parts = (
       <>
-        <DashToolbar ctx={ctx} full={full} />
+        <DashToolbar ctx={ctx} full={fullWindow} />
         <Headline ctx={ctx} />
       </>
     );
-    mount(parts, above, ctx.signal);
-    mount(<LeftOut />, below, ctx.signal);
+    renderInto(parts, above, ctx.signal);
+    renderInto(<LeftOut />, below, ctx.signal);
   }
 
   private listen(): void {
-    const { ctx, panes, board } = this;
-    const { root, timeline, signal: ended } = ctx;
-    react(
-      timeline.folding.now,
+    const { ctx, panes, grid } = this;
+    const { root, timeline, signal: abortSignal } = ctx;
+    onSignal(
+      timeline.folding.stateSignal,
       (now) => {
         // Charts are drawn again only if other ranks share rows.
-        if (!same(now, ctx.folding.peek())) ctx.folding.value = now;
+        if (!isSameJson(now, ctx.folding.peek())) ctx.folding.value = now;
       },
-      ended,
+      abortSignal,
     );
     // A hidden timeline sends no requests, so prepare folding after the panels have their numbers.
     ctx.source.onReply((op) => {
-      if (op === "panels" && !ctx.shown.peek().includes("timeline")) timeline.folding.ready();
+      if (op === "panels" && !ctx.shownPanels.peek().includes("timeline")) timeline.folding.ready();
     });
-    const moved = throttle(VIEW_MS, ended, () => panes.refresh());
+    const moved = throttle(VIEW_DELAY_MS, abortSignal, () => panes.refresh());
     timeline.onView((view) => {
       ctx.view = view;
       moved();
     });
-    watchTheme(root, ended, (theme) => this.setTheme(theme));
-    watchBoxes([root], () => this.arrange(), ended);
-    const others = ctx.offered.filter((id) => id !== "timeline").map((id) => panes.pane(id));
+    watchTheme(root, abortSignal, (theme) => this.setTheme(theme));
+    watchBoxes([root], () => this.arrange(), abortSignal);
+    const others = ctx.offeredPanels.filter((id) => id !== "timeline").map((id) => panes.pane(id));
     watchBoxes(
       others,
-      throttle(FIT_MS, ended, () => board.fit()),
-      ended,
+      throttle(FIT_DELAY_MS, abortSignal, () => grid.fitTimeline()),
+      abortSignal,
     );
     watchBoxes(
       [panes.pane("timeline")],
-      throttle(FIT_MS, ended, () => board.fillTables()),
-      ended,
+      throttle(FIT_DELAY_MS, abortSignal, () => grid.fillTables()),
+      abortSignal,
     );
-    ended.addEventListener("abort", () => root.remove(), { once: true });
-    listenToDashKeys(ctx, this.full);
+    abortSignal.addEventListener("abort", () => root.remove(), { once: true });
+    listenToDashKeys(ctx, this.fullWindow);
   }
 
   /** Update the parts that are not components when signals change. */
-  private react(): void {
-    const { ctx, panes, board } = this;
-    const { choosing, timeline, source, live, signal: ended } = ctx;
+  private installEffects(): void {
+    const { ctx, panes, grid } = this;
+    const { selectionState, timeline, source, live, signal: abortSignal } = ctx;
     // Requests that a busy kernel did not answer are repeated once it is free.
-    react(
-      () => [source.status, live?.source.holds],
+    onSignal(
+      () => [source.status, live?.source.localExtent],
       ([status]) => status === "live" && panes.retry(),
-      ended,
+      abortSignal,
     );
-    react(ctx.choice, () => this.arrange(), ended);
-    react(ctx.height, () => board.fit(true), ended);
-    react(ctx.folded, (folded) => timeline.folding.set(folded === true, false), ended);
-    react(
-      () => [choosing.chosen.value, choosing.scope.value, ctx.metric.value],
+    onSignal(ctx.panelChoice, () => this.arrange(), abortSignal);
+    onSignal(ctx.height, () => grid.fitTimeline(true), abortSignal);
+    onSignal(ctx.folded, (folded) => timeline.folding.set(folded === true, false), abortSignal);
+    onSignal(
+      () => [selectionState.chartSelection.value, selectionState.scope.value, ctx.metric.value],
       () => panes.refresh(),
-      ended,
+      abortSignal,
     );
-    react(
-      () => selectionWords(ctx),
-      (words) => timeline.status.say("area", words),
-      ended,
+    onSignal(
+      () => selectionText(ctx),
+      (text) => timeline.status.setMessage("area", text),
+      abortSignal,
     );
   }
 
   private arrange(): void {
-    const { ctx, board, full } = this;
+    const { ctx, grid, fullWindow } = this;
     const width = ctx.root.clientWidth;
-    if (width > 0) ctx.root.classList.toggle("hta-tight", width < TIGHT_PX);
-    if (!board.arrange(width, full.isOn)) {
-      if (full.isOn) board.fit(true);
+    if (width > 0) ctx.root.classList.toggle("hta-tight", width < TIGHT_BELOW_PX);
+    if (!grid.arrange(width, fullWindow.isOn)) {
+      if (fullWindow.isOn) grid.fitTimeline(true);
       return;
     }
-    board.fit(true);
-    this.askLater();
+    grid.fitTimeline(true);
+    this.loadAfterFirstFrame();
     this.panes.refresh();
   }
 
@@ -196,34 +196,34 @@ export class DashApp {
   }
 
   /** After the first frame: request the headline and the data for a page without a kernel. */
-  private askLater(): void {
-    const { source, headline, live, timeline, signal: ended } = this.ctx;
-    if (ended.aborted) return;
+  private loadAfterFirstFrame(): void {
+    const { source, headline, live, timeline, signal: abortSignal } = this.ctx;
+    if (abortSignal.aborted) return;
     // The reply sets a trait, so that all views of the model receive it.
-    if (headline.value === null) source.ask("headline", {}, ended).catch(() => undefined);
-    if (live === null || this.fetches) return;
-    this.fetches = true;
-    const { aside } = timeline.status;
-    react(live.offline.progress, (now) => (aside.value = progressWords(now)), ended);
+    if (headline.value === null) source.ask("headline", {}, abortSignal).catch(() => undefined);
+    if (live === null || this.isFetching) return;
+    this.isFetching = true;
+    const { asideText } = timeline.status;
+    onSignal(live.offline.progress, (now) => (asideText.value = progressText(now)), abortSignal);
     live.offline.start();
   }
 }
 
-/** Keys while the focus is in the dashboard but not in its timeline, which has keys of its own. */
-function listenToDashKeys(ctx: Context, full: FullWindow): void {
-  const { root, choosing, timeline, live, signal } = ctx;
+/** Shortcuts while focus is in the dashboard but outside its timeline, which handles its own. */
+function listenToDashKeys(ctx: DashContext, full: FullWindow): void {
+  const { root, selectionState, timeline, live, signal } = ctx;
   const act = (event: KeyboardEvent): boolean => {
-    const command = match(event)?.command;
+    const command = matchKey(event)?.command;
     if (command === "leave") {
       const ask = new Event("hta-escape", { cancelable: true });
       root.dispatchEvent(ask);
       if (ask.defaultPrevented) return true;
-      if (choosing.isEmpty) return full.leave();
-      choosing.select(null);
+      if (selectionState.isEmpty) return full.leave();
+      selectionState.select(null);
       return true;
     }
-    if (command === "undo" && (event.ctrlKey || event.metaKey)) choosing.undo();
-    else if (command === "redo") choosing.redo();
+    if (command === "undo" && (event.ctrlKey || event.metaKey)) selectionState.undo();
+    else if (command === "redo") selectionState.redo();
     else if (command === "help") timeline.help.toggle(ctx.button("help-button"));
     else if (command === "fold") timeline.commands.run("fold");
     else if (command === "full-window") full.toggle();

@@ -2,81 +2,82 @@
 
 import { noteFor } from "../facts/notes";
 import type { PanelFrame } from "../protocol/source";
-import type { Names } from "./columns";
-import { columnsOf, frameOf } from "./frames";
-import { operatorsOf, pathsOf } from "./operators";
-import { byCodePoints } from "./panel_names";
-import { around, overlaps, type Part, unmasked } from "./panel_rank";
+import type { NameTable } from "./columns";
+import { buildColumns, makeFrame } from "./frames";
+import { operatorTree, callPaths } from "./operators";
+import { compareCodePoints } from "./panel_names";
+import { candidateRange, overlaps, type RankSelection, withoutMask } from "./panel_rank";
 
 /** Paths with less of the chart's width are left out. */
-const LEAST_SHARE = 0.002;
+const MIN_SHARE = 0.002;
 
-interface Node {
+interface CallNode {
   name: number;
   count: number;
   host: number;
   device: number;
-  children: Map<number, Node>;
+  children: Map<number, CallNode>;
 }
 
-function nodeOf(name: number): Node {
+function makeCallNode(name: number): CallNode {
   return { name, count: 0, host: 0, device: 0, children: new Map() };
 }
 
 /** Add the paths of a rank's operators in the window of a part, chosen or not. */
-function addRank(part: Part, root: Node): void {
-  const paths = pathsOf(part);
+function addRank(selection: RankSelection, root: CallNode): void {
+  const paths = callPaths(selection);
   if (paths === null) return;
-  const tree = operatorsOf(part);
-  const { work } = part.rank;
-  const nodes: Node[] = [];
+  const tree = operatorTree(selection);
+  const { work } = selection.analysis;
+  const nodes: CallNode[] = [];
   paths.parent.forEach((above, path) => {
     const { children } = above < 0 ? root : nodes[above]!;
     const name = tree.names[paths.name[path]!]!;
-    if (!children.has(name)) children.set(name, nodeOf(name));
+    if (!children.has(name)) children.set(name, makeCallNode(name));
     nodes.push(children.get(name)!);
   });
-  const { low, high } = part;
-  let [first, last] = around(tree, part);
+  const { low, high } = selection;
+  let [first, last] = candidateRange(tree, selection);
   for (let at = first; at < last; at += 1) {
     const [start, end] = [tree.start[at]!, tree.end[at]!];
     if (!overlaps(start, end, low)) continue;
-    const node = nodes[paths.of[at]!]!;
+    const node = nodes[paths.pathOfOperator[at]!]!;
     node.count += 1;
     node.host += Math.min(end, high) - Math.max(start, low);
   }
-  [first, last] = around(work, part);
+  [first, last] = candidateRange(work, selection);
   for (let at = first; at < last; at += 1) {
     const [start, end, operator] = [work.start[at]!, work.end[at]!, tree.ofWork[at]!];
     if (operator < 0 || work.stream[at]! < 0 || !overlaps(start, end, low)) continue;
     const time = Math.min(end, high) - Math.max(start, low);
-    for (let path = paths.of[operator]!; path >= 0; path = paths.parent[path]!) {
+    for (let path = paths.pathOfOperator[operator]!; path >= 0; path = paths.parent[path]!) {
       nodes[path]!.device += time;
     }
   }
 }
 
-export function callTree(
-  parts: readonly Part[],
-  names: Names,
+export function callTreeFrame(
+  selections: readonly RankSelection[],
+  names: NameTable,
   measure: "host" | "device",
 ): PanelFrame {
-  const root = nodeOf(-1);
-  for (const part of parts) addRank(unmasked(part), root);
-  const inner = ({ children }: Node): number =>
-    [...children.values()].reduce((sum, one) => sum + one[measure], 0);
-  const total = inner(root);
-  const rows: { node: Node; depth: number; left: number }[] = [];
+  const root = makeCallNode(-1);
+  for (const part of selections) addRank(withoutMask(part), root);
+  const childTime = ({ children }: CallNode): number =>
+    [...children.values()].reduce((sum, node) => sum + node[measure], 0);
+  const total = childTime(root);
+  const rows: { node: CallNode; depth: number; left: number }[] = [];
   let leftOut = 0;
   const below = [{ node: root, depth: 0, left: 0 }];
   for (const { node, depth, left: from } of below) {
     let left = from;
-    const own = [...node.children.values()].filter((one) => one[measure] > 0);
-    own.sort(
-      (a, b) => b[measure] - a[measure] || byCodePoints(names.full(a.name), names.full(b.name)),
+    const children = [...node.children.values()].filter((node) => node[measure] > 0);
+    children.sort(
+      (a, b) =>
+        b[measure] - a[measure] || compareCodePoints(names.full(a.name), names.full(b.name)),
     );
-    for (const child of own) {
-      if (child[measure] < total * LEAST_SHARE) {
+    for (const child of children) {
+      if (child[measure] < total * MIN_SHARE) {
         leftOut += 1;
         continue;
       }
@@ -85,17 +86,17 @@ export function callTree(
       left += child[measure];
     }
   }
-  const columns = columnsOf(rows, {
+  const columns = buildColumns(rows, {
     depth: ({ depth }) => depth,
     name: ({ node }) => names.full(node.name),
     short: ({ node }) => names.short(node.name),
     left_ns: ({ left }) => left,
     right_ns: ({ node, left }) => left + node[measure],
-    own_ns: ({ node }) => Math.max(node[measure] - inner(node), 0),
+    own_ns: ({ node }) => Math.max(node[measure] - childTime(node), 0),
     count: ({ node }) => node.count,
     host_ns: ({ node }) => node.host,
     device_ns: ({ node }) => node.device,
   });
   const note = noteFor(root.children.size > 0 ? "no_operators_selected" : "no_operators");
-  return frameOf(columns, { left_out: leftOut }, rows.length > 0 ? "" : note);
+  return makeFrame(columns, { left_out: leftOut }, rows.length > 0 ? "" : note);
 }

@@ -1,17 +1,17 @@
 import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/lateness.json";
 import {
-  delaysOf,
-  lateness,
-  type Part,
-  type Pieces,
+  delayPieces,
+  latenessReply,
+  type CollectiveEvents,
+  type EventPieces,
   RankLateness,
-  waitedOf,
-  waitsOf,
+  waitUnion,
+  waitPieces,
   waitsWithoutTransfers,
 } from "./collectives";
-import { Cover } from "./spans";
-import { Sweep, timeOf } from "./sweep";
+import { IntervalUnion } from "./spans";
+import { Sweep, timeInStates } from "./sweep";
 
 type Piece = [start: number, dur: number, id: number];
 type Field = "start" | "dur" | "wait" | "late" | "imposed" | "last_alone";
@@ -34,7 +34,7 @@ interface LatenessCase {
 
 const cases = (vectors as unknown as { cases: LatenessCase[] }).cases;
 
-function partOf({ entries }: RankCase): Part {
+function partOf({ entries }: RankCase): CollectiveEvents {
   const column = (name: Field) => Float64Array.from(entries, (one) => one[name]);
   return {
     start: column("start"),
@@ -42,37 +42,38 @@ function partOf({ entries }: RankCase): Part {
     wait: column("wait"),
     late: column("late"),
     imposed: column("imposed"),
-    last_alone: Int32Array.from(entries, (one) => one.last_alone),
+    lastRank: Int32Array.from(entries, (one) => one.last_alone),
   };
 }
 
-function coverOf(pieces: readonly (readonly [number, number])[]): Cover {
-  return Cover.of(
+function coverOf(pieces: readonly (readonly [number, number])[]): IntervalUnion {
+  return IntervalUnion.of(
     Float64Array.from(pieces, ([start]) => start),
     Float64Array.from(pieces, ([, end]) => end),
   );
 }
 
-const listed = ({ start, dur, entry }: Pieces) =>
+const listed = ({ start, dur, entry }: EventPieces) =>
   Array.from(start, (time, i) => [time, dur[i], entry[i]]);
 
-describe.each(cases)("$name", ({ late, ranks, windows }) => {
+describe.each(cases)("$name", ({ late: lateRanks, ranks, windows }) => {
   test.each(ranks)("lanes of rank $rank", (rank) => {
     const part = partOf(rank);
-    expect(listed(waitsOf(part))).toEqual(rank.waits);
+    expect(listed(waitPieces(part))).toEqual(rank.waits);
     expect(listed(waitsWithoutTransfers(part))).toEqual(rank.folded);
-    expect(listed(delaysOf(part))).toEqual(rank.lates);
+    expect(listed(delayPieces(part))).toEqual(rank.lates);
   });
 
   const figures = ranks.map((rank) => {
     const part = partOf(rank);
-    const sweep = Sweep.of([waitedOf(part), coverOf(rank.compute)]);
-    const exposed = (from: number, to: number): number => timeOf(sweep.within(from, to), 1, 2);
+    const sweep = Sweep.of([waitUnion(part), coverOf(rank.compute)]);
+    const exposed = (from: number, to: number): number =>
+      timeInStates(sweep.timesWithin(from, to), 1, 2);
     return new RankLateness(rank.rank, part, exposed, false);
   });
 
   test.each(windows)("$start … $end", ({ start, end, ...wanted }) => {
-    expect(lateness(figures, start, end, { late, note: "a note", clock: null })).toEqual({
+    expect(latenessReply(figures, start, end, { lateRanks, note: "a note", clock: null })).toEqual({
       start,
       end,
       ranks: ranks.map(({ rank }) => rank),
@@ -86,14 +87,14 @@ describe.each(cases)("$name", ({ late, ranks, windows }) => {
 test("ranks whose exposed waits are means are named, and speak in whole nanoseconds", () => {
   const part = partOf(cases[0]!.ranks[0]!);
   const coarse = new RankLateness(4, part, (from, to) => (to - from) / 3, true);
-  expect(lateness([coarse], 0, 100, { late: [], note: "", clock: null })).toMatchObject({
+  expect(latenessReply([coarse], 0, 100, { lateRanks: [], note: "", clock: null })).toMatchObject({
     exposed_wait: [33],
     approximate: [4],
   });
 });
 
 test("a window must have a length", () => {
-  expect(() => lateness([], 5, 5, { late: [], note: "", clock: null })).toThrow(
+  expect(() => latenessReply([], 5, 5, { lateRanks: [], note: "", clock: null })).toThrow(
     "must end after it starts",
   );
 });
@@ -101,7 +102,7 @@ test("a window must have a length", () => {
 describe("the part of one cover beyond another", () => {
   const left = (a: [number, number][], b: [number, number][]) => {
     const found: number[][] = [];
-    coverOf(a).eachBeyond(coverOf(b), (...part) => found.push(part));
+    coverOf(a).forEachDifference(coverOf(b), (...part) => found.push(part));
     return found;
   };
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/ribbon.json";
 import { decodeRibbon } from "../protocol/ribbon";
-import { type RankArrivals, Ribbon } from "./collectives";
+import { type RankArrivals, RibbonIndex } from "./collectives";
 
 interface Entry {
   start: number;
@@ -36,20 +36,20 @@ function arrivalsOf({ rank, clock, entries }: RibbonCase["ranks"][number], names
     id: Int32Array.from(entries, ({ id }) => id),
     wait: Float64Array.from(entries, ({ wait }) => wait),
     clock: new Float64Array(entries.length).fill(clock),
-    named: Int32Array.from(entries, ({ name }) => names.indexOf(name)),
+    recordedName: Int32Array.from(entries, ({ name }) => names.indexOf(name)),
   };
   return arrivals;
 }
 
 describe.each(cases)("$name", ({ ranks, reply: wanted, windows }) => {
   const { names } = wanted;
-  const ribbon = new Ribbon(
+  const ribbon = new RibbonIndex(
     ranks.map((one) => arrivalsOf(one, names)),
     names,
   );
 
   test.each(windows)("$start … $end, $bins bins of $ranks", ({ columns, ...request }) => {
-    const answer = ribbon.within(request);
+    const answer = ribbon.ribbonReply(request);
     const { columns: header, ...reply } = answer.reply;
     expect(reply).toEqual(wanted);
     const found = Object.entries(
@@ -59,13 +59,14 @@ describe.each(cases)("$name", ({ ranks, reply: wanted, windows }) => {
       Array.from(new FORMATS[format](answer.buffer!, offset, length)),
     ]);
     expect(Object.fromEntries(found)).toEqual(columns);
-    expect(Array.from(decodeRibbon(answer, request).job.call)).toEqual(columns.job_call);
+    expect(Array.from(decodeRibbon(answer, request).jobArrivals.call)).toEqual(columns.job_call);
   });
 });
 
 test("windows and bins that make no sense are refused", () => {
-  const ribbon = new Ribbon([], []);
-  const asked = (start: number, end: number, bins: number) => ribbon.within({ start, end, bins });
+  const ribbon = new RibbonIndex([], []);
+  const asked = (start: number, end: number, bins: number) =>
+    ribbon.ribbonReply({ start, end, bins });
   expect(() => asked(5, 5, 1)).toThrow("a window must end after it starts, not 5 to 5");
   expect(() => asked(0, 5, 0)).toThrow("a window has 1 to 65536 bins, not 0");
   expect(() => asked(0, 5, 1 << 17)).toThrow("a window has 1 to 65536 bins");

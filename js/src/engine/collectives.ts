@@ -3,87 +3,87 @@
 import { sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
 import type { ClockFacts, Reply, Requests, Collective, Lateness } from "../protocol/source";
-import { Lane, type SliceOut } from "./cells";
+import { IndexedLane, type TileSlice } from "./cells";
 import {
   type Blocks,
-  Columns,
+  ColumnReader,
   countBelow,
   countUpTo,
-  type Names,
-  packed,
+  type NameTable,
+  packReply,
   readBlock,
 } from "./columns";
 import type { CollectivesHeader, OverlayHeader } from "./document";
-import { binner, checkWindow, MAX_BINS } from "./lookups";
+import { makeBinner, checkWindow, MAX_BINS } from "./lookups";
 import { COMMUNICATION } from "./rank";
-import { Cover, Spans } from "./spans";
+import { IntervalUnion, IntervalSet } from "./spans";
 
 /** The block that holds the entries. */
-const BLOCK = "collectives";
+const BLOCK_NAME = "collectives";
 const TRIMMED = 1;
 
 /** A lane of parts of events; `slice` returns the fields of an event to send. */
 interface OverlayLane {
-  index: Lane;
-  slice(at: number): SliceOut;
+  index: IndexedLane;
+  slice(at: number): TileSlice;
 }
 
 /** Columns of one entry per event, of one rank or of all. */
-interface Entries extends Part, Arrivals {
+interface CollectiveEntries extends CollectiveEvents, ArrivalColumns {
   /** Time by which the transfer exceeds the event less its wait; 0 unless clocks disagree. */
-  added: Float64Array;
+  transferAddedNs: Float64Array;
   size: Float64Array;
   track: Int32Array;
   name: Int32Array;
 }
 
 export class Collectives {
-  private readonly all: Entries;
-  private readonly firsts: number[];
+  private readonly entries: CollectiveEntries;
+  private readonly rankOffsets: number[];
   private readonly calls: { name: Int32Array; group: Int32Array; last: Int32Array };
   private readonly busFactor: Float64Array;
   /** Communication without a match on other ranks, by rank. */
-  private readonly alone: Int32Array;
+  private readonly unmatchedIds: Int32Array;
   private readonly lanes = new Map<string, OverlayLane>();
   /** Positions of each collective's entries, by rank. */
   private members: number[][] | null = null;
-  private arrivals: Ribbon | null = null;
+  private ribbonIndex: RibbonIndex | null = null;
 
   constructor(
     private readonly header: CollectivesHeader,
-    columns: Columns,
+    columns: ColumnReader,
     private readonly ranks: readonly number[],
-    private readonly names: Names,
+    private readonly names: NameTable,
   ) {
-    this.all = {
+    this.entries = {
       call: columns.i32("call"),
       id: columns.i32("id"),
       start: columns.f64("start"),
       dur: columns.f64("dur"),
       wait: columns.f64("wait"),
-      added: columns.f64("transfer_added"),
+      transferAddedNs: columns.f64("transfer_added"),
       clock: columns.f64("clock"),
       late: columns.f64("late"),
       imposed: columns.f64("imposed"),
-      last_alone: new Int32Array(0),
+      lastRank: new Int32Array(0),
       size: columns.f64("size"),
       track: columns.i32("track"),
       name: columns.i32("name"),
-      named: columns.i32("call_name_added"),
+      recordedName: columns.i32("call_name_added"),
     };
     this.calls = {
       name: columns.i32("call_name"),
       group: columns.i32("call_group"),
       last: columns.i32("call_last_rank"),
     };
-    const { call, named } = this.all;
-    for (let i = 0; i < named.length; i += 1) named[i]! += this.calls.name[call[i]!]!;
-    this.all.last_alone = call.map((of) => this.calls.last[of]!);
+    const { call, recordedName } = this.entries;
+    for (let i = 0; i < recordedName.length; i += 1) recordedName[i]! += this.calls.name[call[i]!]!;
+    this.entries.lastRank = call.map((of) => this.calls.last[of]!);
     this.busFactor = columns.floats("call_bus_factor");
-    this.alone = columns.i32("unmatched");
-    this.firsts = [0];
+    this.unmatchedIds = columns.i32("unmatched");
+    this.rankOffsets = [0];
     for (const count of header.counts ?? ranks.map(() => 0)) {
-      this.firsts.push(this.firsts.at(-1)! + count);
+      this.rankOffsets.push(this.rankOffsets.at(-1)! + count);
     }
   }
 
@@ -91,11 +91,11 @@ export class Collectives {
     header: CollectivesHeader,
     blocks: Blocks,
     ranks: readonly number[],
-    names: Names,
+    names: NameTable,
   ): Promise<Collectives> {
-    const any = Object.keys(header.columns).length > 0;
-    const bytes = any ? await readBlock(blocks, BLOCK) : new Uint8Array(0);
-    return new Collectives(header, new Columns(bytes, header.columns), ranks, names);
+    const hasColumns = Object.keys(header.columns).length > 0;
+    const bytes = hasColumns ? await readBlock(blocks, BLOCK_NAME) : new Uint8Array(0);
+    return new Collectives(header, new ColumnReader(bytes, header.columns), ranks, names);
   }
 
   get clock(): ClockFacts | null {
@@ -107,142 +107,153 @@ export class Collectives {
   }
 
   /** The ranks that the others wait for, in the whole job. */
-  get late(): readonly number[] {
+  get lateRanks(): readonly number[] {
     return this.header.late ?? [];
   }
 
-  get any(): boolean {
-    return this.all.id.length > 0;
+  get hasEntries(): boolean {
+    return this.entries.id.length > 0;
   }
 
   /** One rank's entries. */
-  part(rank: number): Entries {
+  entriesOfRank(rank: number): CollectiveEntries {
     const at = this.ranks.indexOf(rank);
-    const [from, to] = [this.firsts[at] ?? 0, this.firsts[at + 1] ?? 0];
-    const cut = Object.entries(this.all).map(([name, values]) => [
+    const [from, to] = [this.rankOffsets[at] ?? 0, this.rankOffsets[at + 1] ?? 0];
+    const slices = Object.entries(this.entries).map(([name, values]) => [
       name,
       (values as Float64Array).subarray(from, to),
     ]);
-    return Object.fromEntries(cut) as Entries;
+    return Object.fromEntries(slices) as CollectiveEntries;
   }
 
   /** One rank's communication without a match on other ranks; null if not known. */
-  unmatched(rank: number): Int32Array | null {
+  unmatchedOf(rank: number): Int32Array | null {
     const { unmatched } = this.header;
     if (unmatched === undefined) return null;
     const at = this.ranks.indexOf(rank);
     const from = sum(unmatched.slice(0, at));
-    return this.alone.subarray(from, from + (unmatched[at] ?? 0));
+    return this.unmatchedIds.subarray(from, from + (unmatched[at] ?? 0));
   }
 
-  lane(rank: number, overlay: OverlayHeader): OverlayLane {
+  overlayLane(rank: number, overlay: OverlayHeader): OverlayLane {
     const key = `${rank} ${overlay.role} ${overlay.track}`;
-    return getOrMake(this.lanes, key, () => this.made(this.part(rank), overlay));
+    return getOrMake(this.lanes, key, () =>
+      this.buildOverlayLane(this.entriesOfRank(rank), overlay),
+    );
   }
 
-  private made(part: Entries, { role, track }: OverlayHeader): OverlayLane {
-    const ofAll = role === "late" ? delaysOf : waitsWithoutTransfers;
-    const ofTrack = role === "late" ? delaysOf : waitsOf;
+  private buildOverlayLane(
+    entries: CollectiveEntries,
+    { role, track }: OverlayHeader,
+  ): OverlayLane {
+    const ofAll = role === "late" ? delayPieces : waitsWithoutTransfers;
+    const ofTrack = role === "late" ? delayPieces : waitPieces;
     const { start, dur, entry } =
-      track < 0 ? ofAll(part) : onTrack(ofTrack(part), part.track, track);
-    const index = new Lane({
+      track < 0 ? ofAll(entries) : piecesOnTrack(ofTrack(entries), entries.track, track);
+    const index = new IndexedLane({
       starts: start,
       durs: dur,
       kinds: new Uint8Array(start.length).fill(COMMUNICATION),
       rows: Int32Array.from(start, (_, row) => row),
     });
-    const slice = (at: number): SliceOut => {
+    const slice = (at: number): TileSlice => {
       const row = index.rows[at]!;
       return {
         start: start[row]!,
         dur: dur[row]!,
         id: row,
-        name: this.names.key(part.name[entry[row]!]!),
+        name: this.names.shortKey(entries.name[entry[row]!]!),
         kind: COMMUNICATION,
-        flags: index.overlapped(at) ? TRIMMED : 0,
+        flags: index.overlapsEarlier(at) ? TRIMMED : 0,
       };
     };
     return { index, slice };
   }
 
   /** Arrivals of each rank at each collective. */
-  get ribbon(): Ribbon {
-    this.arrivals ??= new Ribbon(
-      this.ranks.map((rank) => ({ rank, ...this.part(rank) })),
+  get ribbon(): RibbonIndex {
+    this.ribbonIndex ??= new RibbonIndex(
+      this.ranks.map((rank) => ({ rank, ...this.entriesOfRank(rank) })),
       this.header.names ?? [],
     );
-    return this.arrivals;
+    return this.ribbonIndex;
   }
 
   /** Reply to `collective`: the same call on all ranks; null if the event is not matched. */
-  collective(rank: number, id: number): Collective | null {
-    const { all, calls } = this;
-    const place = this.ranks.indexOf(rank);
-    const own = all.id.subarray(0, this.firsts[place + 1]).indexOf(id, this.firsts[place]);
-    if (own < 0) return null;
-    const call = all.call[own]!;
+  collectiveReply(rank: number, id: number): Collective | null {
+    const { entries, calls } = this;
+    const rankIndex = this.ranks.indexOf(rank);
+    const ownEntry = entries.id
+      .subarray(0, this.rankOffsets[rankIndex + 1])
+      .indexOf(id, this.rankOffsets[rankIndex]);
+    if (ownEntry < 0) return null;
+    const call = entries.call[ownEntry]!;
     const members = this.membersOf(call);
-    const arrivals = members.map((at) => all.start[at]! + all.clock[at]!);
+    const arrivals = members.map((at) => entries.start[at]! + entries.clock[at]!);
     const first = Math.min(...arrivals);
-    const algbw = this.bandwidth(own);
+    const algbw = this.bandwidth(ownEntry);
     const factor = this.busFactor[call]!;
     return {
       number: call + 1,
       of: calls.name.length,
       name: this.header.names![calls.name[call]!]!,
       group: this.header.groups![calls.group[call]!]!,
-      size: all.size[members[0]!]!,
+      size: entries.size[members[0]!]!,
       algbw,
       busbw: algbw === null || Number.isNaN(factor) ? null : algbw * factor,
       last_rank: calls.last[call]!,
-      late: Math.max(...members.map((at) => all.late[at]!)),
+      late: Math.max(...members.map((at) => entries.late[at]!)),
       ranks: members.map((at, i) => ({
         rank: this.rankAt(at),
-        id: all.id[at]!,
+        id: entries.id[at]!,
         arrival: arrivals[i]! - first,
-        wait: all.wait[at]!,
+        wait: entries.wait[at]!,
         transfer: this.transfer(at),
       })),
     };
   }
 
   private transfer(at: number): number {
-    const { dur, wait, added } = this.all;
-    return dur[at]! - wait[at]! + added[at]!;
+    const { dur, wait, transferAddedNs } = this.entries;
+    return dur[at]! - wait[at]! + transferAddedNs[at]!;
   }
 
   /** Bandwidth in bytes per ns; 1 is 10^9 bytes per second. */
   private bandwidth(at: number): number | null {
-    const [size, transfer] = [this.all.size[at]!, this.transfer(at)];
+    const [size, transfer] = [this.entries.size[at]!, this.transfer(at)];
     return size > 0 && transfer > 0 ? size / transfer : null;
   }
 
   private membersOf(call: number): number[] {
     if (this.members === null) {
       this.members = Array.from(this.calls.name, () => []);
-      this.all.call.forEach((of, at) => this.members![of]!.push(at));
+      this.entries.call.forEach((of, at) => this.members![of]!.push(at));
     }
     return this.members[call]!;
   }
 
   private rankAt(entry: number): number {
-    return this.ranks[countUpTo(this.firsts, entry) - 1]!;
+    return this.ranks[countUpTo(this.rankOffsets, entry) - 1]!;
   }
 }
 
-function onTrack({ start, dur, entry }: Pieces, trackOf: Int32Array, track: number): Pieces {
-  const ours = (i: number): boolean => trackOf[entry[i]!] === track;
+function piecesOnTrack(
+  { start, dur, entry }: EventPieces,
+  trackOf: Int32Array,
+  track: number,
+): EventPieces {
+  const isOnTrack = (i: number): boolean => trackOf[entry[i]!] === track;
   return {
-    start: start.filter((_, i) => ours(i)),
-    dur: dur.filter((_, i) => ours(i)),
-    entry: entry.filter((_, i) => ours(i)),
+    start: start.filter((_, i) => isOnTrack(i)),
+    dur: dur.filter((_, i) => isOnTrack(i)),
+    entry: entry.filter((_, i) => isOnTrack(i)),
   };
 }
 
 // Waits within collectives: as intervals, and summed over a view.
 
 /** One rank's events that are part of collectives, by start, then id. */
-export interface Part {
+export interface CollectiveEvents {
   start: Float64Array;
   dur: Float64Array;
   /** Time until the last rank arrives, or until the event's own end if that is earlier. */
@@ -252,24 +263,24 @@ export interface Part {
   /** Total wait that the late arrival imposed on the others. */
   imposed: Float64Array;
   /** The rank that alone came last to the collective, -1 if several came last together. */
-  last_alone: Int32Array;
+  lastRank: Int32Array;
 }
 
-/** Parts of events in the order of a lane; `entry`: position in the `Part`. */
-export interface Pieces {
+/** Parts of events in the order of a lane; `entry`: position in the `CollectiveEvents`. */
+export interface EventPieces {
   start: Float64Array;
   dur: Float64Array;
   entry: Int32Array;
 }
 
 /** Intervals from a rank's own arrival to the last one's. */
-export function waitsOf({ start, wait }: Part): Pieces {
-  return inOrder(start, wait);
+export function waitPieces({ start, wait }: CollectiveEvents): EventPieces {
+  return sortPieces(start, wait);
 }
 
 /** Intervals from the median arrival of the others to its own, if it alone came last. */
-export function delaysOf({ start, late }: Part): Pieces {
-  return inOrder(
+export function delayPieces({ start, late }: CollectiveEvents): EventPieces {
+  return sortPieces(
     start.map((time, i) => time - late[i]!),
     late,
   );
@@ -279,8 +290,8 @@ export function delaysOf({ start, late }: Part): Pieces {
  * Time in which a rank only waits: the union of its waits less all its transfers. If waits
  * overlap, the time belongs to the first one in order.
  */
-export function waitsWithoutTransfers(part: Part): Pieces {
-  const waits = waitsOf(part);
+export function waitsWithoutTransfers(events: CollectiveEvents): EventPieces {
+  const waits = waitPieces(events);
   const begins: number[] = [];
   const ends: number[] = [];
   const owners: number[] = [];
@@ -295,34 +306,34 @@ export function waitsWithoutTransfers(part: Part): Pieces {
       reached = end;
     }
   });
-  const left: [start: number, dur: number, entry: number][] = [];
-  const own = Cover.of(Float64Array.from(begins), Float64Array.from(ends));
-  own.eachBeyond(transfersOf(part), (start, end, piece) => {
-    left.push([start, end - start, owners[piece]!]);
+  const remaining: [start: number, dur: number, entry: number][] = [];
+  const waitUnion = IntervalUnion.of(Float64Array.from(begins), Float64Array.from(ends));
+  waitUnion.forEachDifference(transferUnion(events), (start, end, piece) => {
+    remaining.push([start, end - start, owners[piece]!]);
   });
   return {
-    start: Float64Array.from(left, ([start]) => start),
-    dur: Float64Array.from(left, ([, dur]) => dur),
-    entry: Int32Array.from(left, ([, , entry]) => entry),
+    start: Float64Array.from(remaining, ([start]) => start),
+    dur: Float64Array.from(remaining, ([, dur]) => dur),
+    entry: Int32Array.from(remaining, ([, , entry]) => entry),
   };
 }
 
 /** Time of its waits, including time in which it also transfers. */
-export function waitedOf(part: Part): Cover {
-  const { start, dur } = waitsOf(part);
-  return Spans.of(start, dur).cover;
+export function waitUnion(events: CollectiveEvents): IntervalUnion {
+  const { start, dur } = waitPieces(events);
+  return IntervalSet.of(start, dur).cover;
 }
 
-function transfersOf({ start, dur, wait }: Part): Cover {
-  const moved = inOrder(
+function transferUnion({ start, dur, wait }: CollectiveEvents): IntervalUnion {
+  const transfers = sortPieces(
     start.map((time, i) => time + wait[i]!),
     dur.map((whole, i) => whole - wait[i]!),
   );
-  return Spans.of(moved.start, moved.dur).cover;
+  return IntervalSet.of(transfers.start, transfers.dur).cover;
 }
 
 /** The pieces with a length: by start, then longest first. */
-function inOrder(start: Float64Array, dur: Float64Array): Pieces {
+function sortPieces(start: Float64Array, dur: Float64Array): EventPieces {
   const order: number[] = [];
   dur.forEach((length, i) => {
     if (length > 0) order.push(i);
@@ -337,23 +348,23 @@ function inOrder(start: Float64Array, dur: Float64Array): Pieces {
 
 /** One rank's figures in any window. */
 export class RankLateness {
-  private readonly waited: Cover;
+  private readonly waitUnion: IntervalUnion;
   /** Cover by late ranks; these rarely change with the window. */
-  private readonly waitedFor = new Map<string, Cover>();
+  private readonly waitUnionByLateRanks = new Map<string, IntervalUnion>();
 
   /** `exposed`: the rank's wait without compute, within a window. */
   constructor(
     readonly rank: number,
-    private readonly part: Part,
+    private readonly events: CollectiveEvents,
     private readonly exposed: (from: number, to: number) => number,
     /** Whether exposed time within a cell of an overview is a mean. */
     readonly approximate: boolean,
   ) {
-    this.waited = waitedOf(part);
+    this.waitUnion = waitUnion(events);
   }
 
-  between(from: number, to: number): Figures {
-    const { start, dur, late, imposed } = this.part;
+  figuresBetween(from: number, to: number): LatenessFigures {
+    const { start, dur, late, imposed } = this.events;
     const out = { collectives: 0, last: 0, wait: 0, exposed_wait: 0, imposed: 0 };
     for (let i = 0; i < start.length && start[i]! < to; i += 1) {
       if (!(start[i]! + dur[i]! > from || start[i]! >= from)) continue;
@@ -361,25 +372,25 @@ export class RankLateness {
       if (late[i]! > 0) out.last += 1;
       out.imposed += imposed[i]!;
     }
-    out.wait = this.waited.within(from, to);
+    out.wait = this.waitUnion.coveredWithin(from, to);
     out.exposed_wait = this.exposed(from, to);
     if (this.approximate) out.exposed_wait = Math.round(out.exposed_wait);
     return out;
   }
 
   /** Waiting time of the rank in collectives at which one of `late` alone comes last. */
-  waitFor(late: readonly number[], from: number, to: number): number {
-    const cover = getOrMake(this.waitedFor, late.join(), () => {
-      const { start, wait, last_alone: last } = this.part;
+  waitForRanks(late: readonly number[], from: number, to: number): number {
+    const cover = getOrMake(this.waitUnionByLateRanks, late.join(), () => {
+      const { start, wait, lastRank: last } = this.events;
       const theirs = wait.map((ns, i) => (late.includes(last[i]!) ? ns : 0));
-      const { start: begin, dur } = inOrder(start, theirs);
-      return Spans.of(begin, dur).cover;
+      const { start: begin, dur } = sortPieces(start, theirs);
+      return IntervalSet.of(begin, dur).cover;
     });
-    return cover.within(from, to);
+    return cover.coveredWithin(from, to);
   }
 }
 
-interface Figures {
+interface LatenessFigures {
   collectives: number;
   last: number;
   wait: number;
@@ -388,37 +399,37 @@ interface Figures {
 }
 
 /** Results that hold for the whole job. */
-interface OfJob {
+interface JobLateness {
   /** The ranks that the others wait for. */
-  late: readonly number[];
+  lateRanks: readonly number[];
   note: string;
   clock: ClockFacts | null;
 }
 
 /** Reply to `lateness`: totals per rank of the collectives that overlap a window. */
-export function lateness(
+export function latenessReply(
   ranks: readonly RankLateness[],
   start: number,
   end: number,
-  { late: ofJob, note, clock }: OfJob,
+  { lateRanks: ofJob, note, clock }: JobLateness,
 ): Lateness {
   checkWindow({ start, end });
-  const figures = ranks.map((one) => one.between(start, end));
+  const figures = ranks.map((one) => one.figuresBetween(start, end));
   // Late ranks of the whole job, limited to ranks that delay others in this window.
-  const late = ranks.flatMap(({ rank }, i) =>
+  const lateRanks = ranks.flatMap(({ rank }, i) =>
     ofJob.includes(rank) && figures[i]!.imposed > 0 ? [rank] : [],
   );
   const reply: Lateness = {
     start,
     end,
     ranks: ranks.map(({ rank }) => rank),
-    collectives: figures.map((one) => one.collectives),
-    last: figures.map((one) => one.last),
-    wait: figures.map((one) => one.wait),
-    exposed_wait: figures.map((one) => one.exposed_wait),
-    imposed: figures.map((one) => one.imposed),
-    wait_for_late: ranks.map((one) => one.waitFor(late, start, end)),
-    late,
+    collectives: figures.map((figure) => figure.collectives),
+    last: figures.map((figure) => figure.last),
+    wait: figures.map((figure) => figure.wait),
+    exposed_wait: figures.map((figure) => figure.exposed_wait),
+    imposed: figures.map((figure) => figure.imposed),
+    wait_for_late: ranks.map((one) => one.waitForRanks(lateRanks, start, end)),
+    late: lateRanks,
     note,
     clock,
   };
@@ -430,7 +441,7 @@ export function lateness(
 // Arrival delay of each rank at each collective, and its cost to the others, in bins.
 
 /** One rank's arrivals at collectives, by start, then id. */
-interface Arrivals {
+interface ArrivalColumns {
   start: Float64Array;
   call: Int32Array;
   id: Int32Array;
@@ -439,28 +450,28 @@ interface Arrivals {
   /** Shift from a start to the clock on which arrivals are compared. */
   clock: Float64Array;
   /** Name code of each collective as recorded on this rank. */
-  named: Int32Array;
+  recordedName: Int32Array;
 }
 
-export interface RankArrivals extends Arrivals {
+export interface RankArrivals extends ArrivalColumns {
   rank: number;
 }
 
 /** The arrivals of a rank, and their delays after the median rank. */
-interface Late extends RankArrivals {
-  late: Float64Array;
+interface RankDelays extends RankArrivals {
+  delay: Float64Array;
 }
 
 /** One rank's part in a collective. */
-interface Member {
-  of: Late;
+interface CallMember {
+  rankDelays: RankDelays;
   /** Place in its arrivals. */
-  at: number;
+  index: number;
   arrival: number;
 }
 
 /** A collective, at the arrival of its last rank. */
-interface Call {
+interface CollectiveCall {
   number: number;
   time: number;
   /** Mean wait of the others. */
@@ -471,47 +482,56 @@ interface Call {
   id: number;
 }
 
-export class Ribbon {
-  private readonly ranks: readonly Late[];
-  private readonly calls: Call[];
-  private readonly most: number;
-  private readonly jobMost: number;
+export class RibbonIndex {
+  private readonly ranks: readonly RankDelays[];
+  private readonly calls: CollectiveCall[];
+  private readonly maxDelay: number;
+  private readonly maxWait: number;
 
   /** `ranks` ascending; `names` sorted. */
   constructor(
     ranks: readonly RankArrivals[],
     private readonly names: readonly string[],
   ) {
-    this.ranks = ranks.map((one) => ({ ...one, late: new Float64Array(one.start.length) }));
-    const members = membersOf(this.ranks);
-    members.forEach(compare);
-    this.calls = members.map(callOf);
-    this.most = this.ranks.reduce((most, { late }) => largest(late, most), 0);
-    this.jobMost = this.calls.reduce((most, { wait }) => Math.max(most, wait), 0);
+    this.ranks = ranks.map((rank) => ({ ...rank, delay: new Float64Array(rank.start.length) }));
+    const members = groupMembers(this.ranks);
+    members.forEach(setDelays);
+    this.calls = members.map(summarizeCall);
+    this.maxDelay = this.ranks.reduce((maxDelay, { delay }) => maxOf(delay, maxDelay), 0);
+    this.maxWait = this.calls.reduce((maxDelay, { wait }) => Math.max(maxDelay, wait), 0);
   }
 
   /** Answer `ribbon`: the latest arrival of each rank and bin, the costliest call of each bin. */
-  within(asked: Asked): Reply {
-    const { bins, ranks = null } = asked;
-    checkWindow(asked);
+  ribbonReply(request: RibbonRequest): Reply {
+    const { bins, ranks = null } = request;
+    checkWindow(request);
     if (!(bins >= 1 && bins <= MAX_BINS)) {
       throw new Error(`a window has 1 to ${MAX_BINS} bins, not ${bins}`);
     }
-    const binOf = binner(asked);
-    const kept = this.ranks
+    const binOf = makeBinner(request);
+    const latestArrivals = this.ranks
       .filter(({ rank }) => ranks === null || ranks.includes(rank))
-      .flatMap((one) => latest(one, asked, binOf));
-    const costliest = this.costliest(asked, binOf);
+      .flatMap((one) => latestPerBin(one, request, binOf));
+    const costliest = this.costliestCalls(request, binOf);
     const jobs = costliest.map(([, call]) => call);
-    return packed(
-      { names: this.names, of: this.calls.length, most: this.most, job_most: this.jobMost },
+    return packReply(
+      { names: this.names, of: this.calls.length, most: this.maxDelay, job_most: this.maxWait },
       {
-        rank: Int32Array.from(kept, ({ of }) => of.rank),
-        bin: Uint32Array.from(kept, ({ bin }) => bin),
-        late: Float64Array.from(kept, ({ of, at }) => of.late[at]!),
-        call: Uint32Array.from(kept, ({ of, at }) => of.call[at]! + 1),
-        name: Uint32Array.from(kept, ({ of, at }) => of.named[at]!),
-        id: Uint32Array.from(kept, ({ of, at }) => of.id[at]!),
+        rank: Int32Array.from(latestArrivals, ({ rankDelays }) => rankDelays.rank),
+        bin: Uint32Array.from(latestArrivals, ({ bin }) => bin),
+        late: Float64Array.from(
+          latestArrivals,
+          ({ rankDelays, index }) => rankDelays.delay[index]!,
+        ),
+        call: Uint32Array.from(
+          latestArrivals,
+          ({ rankDelays, index }) => rankDelays.call[index]! + 1,
+        ),
+        name: Uint32Array.from(
+          latestArrivals,
+          ({ rankDelays, index }) => rankDelays.recordedName[index]!,
+        ),
+        id: Uint32Array.from(latestArrivals, ({ rankDelays, index }) => rankDelays.id[index]!),
         job_bin: Uint32Array.from(costliest, ([bin]) => bin),
         job_time: Float64Array.from(jobs, ({ time }) => time),
         job_wait: Float64Array.from(jobs, ({ wait }) => wait),
@@ -524,8 +544,11 @@ export class Ribbon {
   }
 
   /** The most expensive call of each bin; ties go to the first. */
-  private costliest({ start, end }: Asked, binOf: BinOf): [bin: number, call: Call][] {
-    const best = new Map<number, Call>();
+  private costliestCalls(
+    { start, end }: RibbonRequest,
+    binOf: BinOf,
+  ): [bin: number, call: CollectiveCall][] {
+    const best = new Map<number, CollectiveCall>();
     for (const call of this.calls) {
       if (call.time < start || call.time >= end) continue;
       const bin = binOf(call.time);
@@ -535,63 +558,74 @@ export class Ribbon {
   }
 }
 
-type Asked = Requests["ribbon"];
+type RibbonRequest = Requests["ribbon"];
 type BinOf = (time: number) => number;
 
-interface Mark {
-  of: Late;
-  at: number;
+interface BinnedArrival {
+  rankDelays: RankDelays;
+  index: number;
   bin: number;
 }
 
 /** The latest arrival of each bin; ties go to the first. */
-function latest(of: Late, { start, end }: Asked, binOf: BinOf): Mark[] {
-  const marks: Mark[] = [];
-  const last = countBelow(of.start, end);
-  for (let at = countBelow(of.start, start); at < last; at += 1) {
-    const bin = binOf(of.start[at]!);
+function latestPerBin(
+  rankDelays: RankDelays,
+  { start, end }: RibbonRequest,
+  binOf: BinOf,
+): BinnedArrival[] {
+  const marks: BinnedArrival[] = [];
+  const last = countBelow(rankDelays.start, end);
+  for (let index = countBelow(rankDelays.start, start); index < last; index += 1) {
+    const bin = binOf(rankDelays.start[index]!);
     const before = marks.at(-1);
-    if (before?.bin !== bin) marks.push({ of, at, bin });
-    else if (of.late[at]! > of.late[before.at]!) before.at = at;
+    if (before?.bin !== bin) marks.push({ rankDelays, index, bin });
+    else if (rankDelays.delay[index]! > rankDelays.delay[before.index]!) before.index = index;
   }
   return marks;
 }
 
 /** Members of each collective, by rank. */
-function membersOf(ranks: readonly Late[]): Member[][] {
-  const calls = ranks.reduce((most, { call }) => largest(call, most), -1) + 1;
-  const members = Array.from({ length: calls }, (): Member[] => []);
-  for (const of of ranks) {
-    of.call.forEach((call, at) => {
-      members[call]!.push({ of, at, arrival: of.start[at]! + of.clock[at]! });
+function groupMembers(ranks: readonly RankDelays[]): CallMember[][] {
+  const calls = ranks.reduce((most, { call }) => maxOf(call, most), -1) + 1;
+  const members = Array.from({ length: calls }, (): CallMember[] => []);
+  for (const rankDelays of ranks) {
+    rankDelays.call.forEach((call, index) => {
+      members[call]!.push({
+        rankDelays,
+        index,
+        arrival: rankDelays.start[index]! + rankDelays.clock[index]!,
+      });
     });
   }
   return members;
 }
 
 /** Set the delays after the median rank, or after the earlier of two middle ones. */
-function compare(members: readonly Member[]): void {
+function setDelays(members: readonly CallMember[]): void {
   const arrivals = Float64Array.from(members, ({ arrival }) => arrival).sort();
   const median = arrivals[(arrivals.length - 1) >> 1]!;
-  for (const { of, at, arrival } of members) of.late[at] = Math.max(arrival - median, 0);
+  for (const { rankDelays, index, arrival } of members)
+    rankDelays.delay[index] = Math.max(arrival - median, 0);
 }
 
-function callOf(members: readonly Member[], place: number): Call {
+function summarizeCall(members: readonly CallMember[], place: number): CollectiveCall {
   // If several come last at the same time, take the last in order of ranks.
-  const last = members.reduce((one, other) => (other.arrival >= one.arrival ? other : one));
+  const last = members.reduce((latest, member) =>
+    member.arrival >= latest.arrival ? member : latest,
+  );
   const together = members.filter(({ arrival }) => arrival === last.arrival).length;
-  const waited = members.reduce((sum, { of, at }) => sum + of.wait[at]!, 0);
+  const waited = members.reduce((sum, { rankDelays, index }) => sum + rankDelays.wait[index]!, 0);
   return {
     number: place + 1,
-    time: last.of.start[last.at]!,
+    time: last.rankDelays.start[last.index]!,
     wait: Math.floor(waited / Math.max(members.length - 1, 1)),
-    rank: members.length > 1 && together === 1 ? last.of.rank : -1,
-    name: last.of.named[last.at]!,
-    id: last.of.id[last.at]!,
+    rank: members.length > 1 && together === 1 ? last.rankDelays.rank : -1,
+    name: last.rankDelays.recordedName[last.index]!,
+    id: last.rankDelays.id[last.index]!,
   };
 }
 
-function largest(values: ArrayLike<number>, most: number): number {
-  for (let i = 0; i < values.length; i += 1) most = Math.max(most, values[i]!);
-  return most;
+function maxOf(values: ArrayLike<number>, max: number): number {
+  for (let i = 0; i < values.length; i += 1) max = Math.max(max, values[i]!);
+  return max;
 }

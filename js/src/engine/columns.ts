@@ -7,9 +7,9 @@ export const DELTA = 1;
 export const ZIGZAG = 2;
 export const FLOAT = 4;
 
-type Numbers = Float64Array | Int32Array | Uint16Array | Uint8Array;
+type NumberArray = Float64Array | Int32Array | Uint16Array | Uint8Array;
 
-export class Columns {
+export class ColumnReader {
   constructor(
     private readonly bytes: Uint8Array,
     private readonly specs: Readonly<Record<string, ColumnSpec>>,
@@ -50,7 +50,7 @@ export class Columns {
     return Float64Array.from(new Float32Array(bytes.buffer));
   }
 
-  private read<T extends Numbers>(name: string, out: T): T {
+  private read<T extends NumberArray>(name: string, out: T): T {
     const spec = this.specs[name];
     if (spec === undefined) return out;
     const [offset, length, width, flags] = spec;
@@ -127,7 +127,7 @@ export async function readBlock(blocks: Blocks, name: string): Promise<Uint8Arra
 
 // Names of the whole job: full names, short names, and the keys of short names in replies.
 
-export class Names {
+export class NameTable {
   constructor(private readonly page: PageDocument) {}
 
   get all(): readonly string[] {
@@ -139,11 +139,11 @@ export class Names {
   }
 
   short(name: number): string {
-    return this.page.shorts[this.key(name)] ?? "";
+    return this.page.shorts[this.shortKey(name)] ?? "";
   }
 
   /** The key of a name's short form; the same for all names with this short form. */
-  key(name: number): number {
+  shortKey(name: number): number {
     return this.page.short_of[name] ?? 0;
   }
 
@@ -173,11 +173,14 @@ const DTYPES = new Map<unknown, string>([
 
 const ALIGNMENT = 8;
 
-export type Packed =
+export type PackedArray =
   Uint8Array | Uint16Array | Uint32Array | Int32Array | Float32Array | Float64Array;
 
 /** An answer with columns. */
-export function packed(reply: Record<string, unknown>, columns: Record<string, Packed>): Reply {
+export function packReply(
+  reply: Record<string, unknown>,
+  columns: Record<string, PackedArray>,
+): Reply {
   const header: Record<string, [string, number, number]> = {};
   let size = 0;
   for (const [name, values] of Object.entries(columns)) {
@@ -187,18 +190,23 @@ export function packed(reply: Record<string, unknown>, columns: Record<string, P
   }
   const bytes = new Uint8Array(size);
   for (const [name, values] of Object.entries(columns)) {
-    const own = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-    bytes.set(own, header[name]![1]);
+    const bytesOfColumn = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+    bytes.set(bytesOfColumn, header[name]![1]);
   }
   return { reply: { ...reply, columns: header }, buffer: bytes.buffer };
 }
 
 // Searches in sorted columns.
 
-type Sorted = ArrayLike<number>;
+type SortedNumbers = ArrayLike<number>;
 
 /** Number of `values` below `limit`; searches from `low` on. */
-export function countBelow(values: Sorted, limit: number, low = 0, high = values.length): number {
+export function countBelow(
+  values: SortedNumbers,
+  limit: number,
+  low = 0,
+  high = values.length,
+): number {
   while (low < high) {
     const middle = (low + high) >>> 1;
     if (values[middle]! < limit) low = middle + 1;
@@ -208,7 +216,7 @@ export function countBelow(values: Sorted, limit: number, low = 0, high = values
 }
 
 /** Number of `values` up to and including `limit`. */
-export function countUpTo(values: Sorted, limit: number): number {
+export function countUpTo(values: SortedNumbers, limit: number): number {
   let [low, high] = [0, values.length];
   while (low < high) {
     const middle = (low + high) >>> 1;
@@ -219,26 +227,26 @@ export function countUpTo(values: Sorted, limit: number): number {
 }
 
 /** Values at some positions. */
-export function picked<T extends Float64Array | Uint8Array>(values: T, at: Int32Array): T {
+export function gather<T extends Float64Array | Uint8Array>(values: T, at: Int32Array): T {
   const out = new (values.constructor as new (length: number) => T)(at.length);
   for (let i = 0; i < at.length; i += 1) out[i] = values[at[i]!]!;
   return out;
 }
 
 /** The numbers in `0 … length - 1` that pass, ascending. */
-export function positions(length: number, passes: (at: number) => boolean): Int32Array {
+export function indicesWhere(length: number, predicate: (at: number) => boolean): Int32Array {
   const out = new Int32Array(length);
-  let found = 0;
+  let count = 0;
   for (let at = 0; at < length; at += 1) {
-    if (!passes(at)) continue;
-    out[found] = at;
-    found += 1;
+    if (!predicate(at)) continue;
+    out[count] = at;
+    count += 1;
   }
-  return out.slice(0, found);
+  return out.slice(0, count);
 }
 
 /** `countBelow` for limits that grow from call to call: fast if the result is near `from`. */
-export function walkBelow(values: Sorted, limit: number, from: number): number {
+export function gallopBelow(values: SortedNumbers, limit: number, from: number): number {
   let step = 1;
   let low = from;
   let high = from;
@@ -252,10 +260,10 @@ export function walkBelow(values: Sorted, limit: number, from: number): number {
 
 // Run long work in slices, so that the page can paint and handle events in between.
 
-const LONGEST_MS = 12;
+const MAX_SLICE_MS = 12;
 
 /** Continue after the page has handled its pending events. */
-export function laterOn(): Promise<void> {
+export function yieldToPage(): Promise<void> {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = () => {
@@ -267,17 +275,17 @@ export function laterOn(): Promise<void> {
 }
 
 export class Pacer {
-  private since = performance.now();
+  private sliceStart = performance.now();
 
   get due(): boolean {
-    return performance.now() - this.since > LONGEST_MS;
+    return performance.now() - this.sliceStart > MAX_SLICE_MS;
   }
 
   /** Yield to the page if the current slice has taken long. */
-  async rest(): Promise<void> {
+  async yieldIfDue(): Promise<void> {
     if (!this.due) return;
-    await laterOn();
-    this.since = performance.now();
+    await yieldToPage();
+    this.sliceStart = performance.now();
   }
 }
 
@@ -303,25 +311,25 @@ const ESCAPED: Record<string, string> = {
   r: "\r",
   t: "\t",
 };
-const DEEPEST = 500;
+const MAX_DEPTH = 500;
 
 /** Read one JSON value; control characters in strings and NaN are taken as they are. */
 export function readJson(source: string): JsonText {
-  const reader = new Reader(source);
+  const reader = new JsonReader(source);
   const value = reader.value(0);
   reader.end();
   return value;
 }
 
-class Reader {
-  private at = 0;
+class JsonReader {
+  private position = 0;
 
   constructor(private readonly source: string) {}
 
   value(depth: number): JsonText {
-    if (depth > DEEPEST) this.fail("is nested too deeply");
+    if (depth > MAX_DEPTH) this.fail("is nested too deeply");
     this.space();
-    const first = this.source[this.at];
+    const first = this.source[this.position];
     if (first === "{") return this.object(depth);
     if (first === "[") return this.array(depth);
     if (first === '"') {
@@ -334,12 +342,12 @@ class Reader {
 
   end(): void {
     this.space();
-    if (this.at < this.source.length) this.fail("goes on after its end");
+    if (this.position < this.source.length) this.fail("goes on after its end");
   }
 
   private object(depth: number): JsonText {
     const pairs: [string, JsonText][] = [];
-    this.items("}", () => {
+    this.parseItems("}", () => {
       const key = this.string();
       this.expect(":");
       pairs.push([key, this.value(depth + 1)]);
@@ -350,19 +358,19 @@ class Reader {
 
   private array(depth: number): JsonText {
     const items: string[] = [];
-    this.items("]", () => items.push(this.value(depth + 1).json));
+    this.parseItems("]", () => items.push(this.value(depth + 1).json));
     const json = `[${items.join(",")}]`;
     return { json, text: json, pairs: null };
   }
 
   /** Parse items up to the closing bracket; the first item is the current one. */
-  private items(close: string, one: () => void): void {
-    this.at += 1;
+  private parseItems(close: string, parseItem: () => void): void {
+    this.position += 1;
     this.space();
     if (this.take(close)) return;
     do {
       this.space();
-      one();
+      parseItem();
       this.space();
     } while (this.take(","));
     this.expect(close);
@@ -372,18 +380,21 @@ class Reader {
     this.expect('"');
     let out = "";
     for (;;) {
-      const from = this.at;
-      while (this.at < this.source.length && !'"\\'.includes(this.source[this.at]!)) this.at += 1;
-      out += this.source.slice(from, this.at);
-      const stop = this.source[this.at];
-      this.at += 1;
+      const from = this.position;
+      while (this.position < this.source.length && !'"\\'.includes(this.source[this.position]!))
+        this.position += 1;
+      out += this.source.slice(from, this.position);
+      const stop = this.source[this.position];
+      this.position += 1;
       if (stop === '"') return out;
       if (stop === undefined) this.fail("ends within a string");
-      const letter = this.source[this.at] ?? "";
-      this.at += 1;
+      const letter = this.source[this.position] ?? "";
+      this.position += 1;
       if (letter === "u") {
-        out += String.fromCharCode(Number.parseInt(this.source.slice(this.at, this.at + 4), 16));
-        this.at += 4;
+        out += String.fromCharCode(
+          Number.parseInt(this.source.slice(this.position, this.position + 4), 16),
+        );
+        this.position += 4;
       } else {
         out += ESCAPED[letter] ?? letter;
       }
@@ -391,8 +402,8 @@ class Reader {
   }
 
   private take(character: string): boolean {
-    if (this.source[this.at] !== character) return false;
-    this.at += 1;
+    if (this.source[this.position] !== character) return false;
+    this.position += 1;
     return true;
   }
 
@@ -406,14 +417,14 @@ class Reader {
   }
 
   private match(pattern: RegExp): string | null {
-    pattern.lastIndex = this.at;
-    const found = pattern.exec(this.source);
-    if (found === null) return null;
-    this.at = pattern.lastIndex;
-    return found[0];
+    pattern.lastIndex = this.position;
+    const match = pattern.exec(this.source);
+    if (match === null) return null;
+    this.position = pattern.lastIndex;
+    return match[0];
   }
 
   private fail(what: string): never {
-    throw new Error(`The text of the arguments ${what}, at character ${this.at}.`);
+    throw new Error(`The text of the arguments ${what}, at character ${this.position}.`);
   }
 }

@@ -11,47 +11,47 @@ import type {
   DetailedEvent,
 } from "../protocol/source";
 import { median } from "../expressions/numbers";
-import type { Names } from "./columns";
-import { notEmbedded } from "./document";
-import type { Overview } from "./overview";
-import type { Args, Rank, Rows } from "./rank";
+import type { NameTable } from "./columns";
+import { notEmbeddedMessage } from "./document";
+import type { RankOverview } from "./overview";
+import type { ArgsReader, RankTrace, EventTable } from "./rank";
 import { durationFigures } from "./search";
 
 /** Fields of events on the device or in steps that others lack. */
-const NOT_STATED = { stream: null, step: null, correlation: null };
+const UNKNOWN_FIELDS = { stream: null, step: null, correlation: null };
 
 /** Answer `event`. */
-export async function details(
-  rank: Rank,
-  rows: Rows,
+export async function eventDetails(
+  rank: RankTrace,
+  rows: EventTable,
   row: number,
-  names: Names,
-  args: Args,
+  names: NameTable,
+  args: ArgsReader,
 ): Promise<EventDetail> {
   const isEvent = rows.table === "events";
-  const shown = await argsOf(args, rows.table, row);
+  const displayed = await readArgs(args, rows.table, row);
   return {
-    event: { ...rank.brief(rows, row), ...place(rank, rows, row, names) },
-    parents: isEvent ? parents(rank, row) : [],
-    args: shown.pairs,
-    args_error: shown.error,
-    flows: isEvent ? flows(rank, row) : [],
-    launched_by: isEvent ? await launchedBy(rank, row, names, args) : null,
-    kernels: isEvent ? kernels(rank, row) : null,
-    same: durationFigures(sameName(rows, row)),
+    event: { ...rank.brief(rows, row), ...locationOf(rank, rows, row, names) },
+    parents: isEvent ? enclosingEvents(rank, row) : [],
+    args: displayed.pairs,
+    args_error: displayed.error,
+    flows: isEvent ? flowsOf(rank, row) : [],
+    launched_by: isEvent ? await launchOf(rank, row, names, args) : null,
+    kernels: isEvent ? launchedKernels(rank, row) : null,
+    same: durationFigures(sameNameDurations(rows, row)),
   };
 }
 
 /** Reply to `event` for a rank embedded as an overview: the known fields of a long event. */
 export function overviewDetails(
-  rank: Overview,
+  rank: RankOverview,
   table: TableName,
   id: number,
-  names: Names,
+  names: NameTable,
 ): EventDetail {
-  const found = rank.find(table, id);
-  if (found === null) throw new Error(notEmbedded(rank.number));
-  const { brief, category } = found;
+  const event = rank.findEvent(table, id);
+  if (event === null) throw new Error(notEmbeddedMessage(rank.number));
+  const { brief, category } = event;
   const track = rank.header.tracks.find(
     ({ lane0, lanes }) => brief.lane >= lane0 && brief.lane < lane0 + lanes,
   );
@@ -62,11 +62,11 @@ export function overviewDetails(
       process: track?.process ?? null,
       track: track?.key ?? null,
       depth: track === undefined ? null : brief.lane - track.lane0,
-      ...NOT_STATED,
+      ...UNKNOWN_FIELDS,
     },
     parents: [],
     args: [],
-    args_error: notEmbedded(rank.number),
+    args_error: notEmbeddedMessage(rank.number),
     flows: [],
     launched_by: null,
     kernels: null,
@@ -74,22 +74,22 @@ export function overviewDetails(
   };
 }
 
-function place(
-  rank: Rank,
-  rows: Rows,
+function locationOf(
+  rank: RankTrace,
+  rows: EventTable,
   row: number,
-  names: Names,
+  names: NameTable,
 ): Omit<DetailedEvent, keyof Brief> {
   const track = rank.trackAt(rows.lane[row]!);
-  const known = {
+  const location = {
     category: names.category(rank.typeOf(rows, row)[1]),
     process: track?.process ?? null,
     track: track?.key ?? null,
     depth: track === null ? null : rows.lane[row]! - track.lane0,
   };
-  if (rows.table !== "events") return { ...known, ...NOT_STATED };
+  if (rows.table !== "events") return { ...location, ...UNKNOWN_FIELDS };
   return {
-    ...known,
+    ...location,
     stream: rank.streams()[row]!,
     step: rank.steps()[row]!,
     correlation: rank.correlations()[row]!,
@@ -97,65 +97,65 @@ function place(
 }
 
 /** Enclosing events, innermost first. */
-function parents(rank: Rank, row: number): Brief[] {
+function enclosingEvents(rank: RankTrace, row: number): Brief[] {
   const above = rank.parents();
   const out: Brief[] = [];
   for (let at = above[row]!; at >= 0; at = above[at]!) out.push(rank.brief(rank.events, at));
   return out;
 }
 
-async function launchedBy(
-  rank: Rank,
+async function launchOf(
+  rank: RankTrace,
   row: number,
-  names: Names,
-  args: Args,
+  names: NameTable,
+  args: ArgsReader,
 ): Promise<LaunchedBy | null> {
   const call = rank.launches()[row]!;
   if (call < 0) return null;
-  const { row: rows, above: outer, ofWork } = rank.operators();
+  const { row: rows, parent: outer, ofWork } = rank.operators();
   const operators: Brief[] = [];
   for (let at = ofWork[row]!; at >= 0; at = outer[at]!) {
     operators.push(rank.brief(rank.events, rows[at]!));
   }
   const modules: Brief[] = [];
   const frames: Brief[] = [];
-  for (const above of parents(rank, call)) {
+  for (const above of enclosingEvents(rank, call)) {
     const category = names.category(rank.typeOf(rank.events, above.id)[1]);
     if (above.name.startsWith("nn.Module: ")) modules.push(above);
     else if (category === "python_function") frames.push(above);
   }
   const [innermost] = operators;
-  const shown = innermost === undefined ? [] : (await argsOf(args, "events", innermost.id)).pairs;
+  const shown = innermost === undefined ? [] : (await readArgs(args, "events", innermost.id)).pairs;
   const shapes = shown.find(([key]) => key === "Input Dims" || key === "Input dims")?.[1] ?? "";
-  return { operators, modules, frames, shapes, forward: forwardOf(rank, operators) };
+  return { operators, modules, frames, shapes, forward: forwardOperator(rank, operators) };
 }
 
-function forwardOf(rank: Rank, operators: readonly Brief[]): Brief | null {
+function forwardOperator(rank: RankTrace, operators: readonly Brief[]): Brief | null {
   const { kind, source, target } = rank.flows();
   const fwdbwd = rank.header.flow_kinds.indexOf("fwdbwd");
-  const wanted = new Set(operators.map(({ id }) => id));
-  const at = target.findIndex((row, flow) => kind[flow] === fwdbwd && wanted.has(row));
+  const requested = new Set(operators.map(({ id }) => id));
+  const at = target.findIndex((row, flow) => kind[flow] === fwdbwd && requested.has(row));
   return at < 0 ? null : rank.brief(rank.events, source[at]!);
 }
 
 /** Same as `MOST_SELECTED` of the kernel. */
-const MOST_SELECTED = 10_000;
+const MAX_SELECTED = 10_000;
 
-function kernels(rank: Rank, row: number): LaunchedKernels | null {
+function launchedKernels(rank: RankTrace, row: number): LaunchedKernels | null {
   const { start, dur } = rank.events;
   const calls = rank.launches();
-  const ids = launched(rank, row);
+  const ids = launchedRows(rank, row);
   if (ids.length === 0) return null;
   return {
     count: ids.length,
     dur: ids.reduce((sum, at) => sum + dur[at]!, 0),
     delay: median(ids.map((at) => start[at]! - start[calls[at]!]!)),
-    ids: ids.length <= MOST_SELECTED ? ids : null,
+    ids: ids.length <= MAX_SELECTED ? ids : null,
   };
 }
 
 /** Device events that calls launch during a host event on its thread. */
-function launched(rank: Rank, row: number): number[] {
+function launchedRows(rank: RankTrace, row: number): number[] {
   const { start, dur, lane } = rank.events;
   const track = rank.trackAt(lane[row]!);
   if (track === null) return [];
@@ -175,53 +175,53 @@ function launched(rank: Rank, row: number): number[] {
 }
 
 /** Same as `MOST_ARROWS` of the kernel. */
-const MOST_ARROWS = 20;
+const MAX_ARROWS = 20;
 
 /** Answer `launches`. */
-export function launches(rank: Rank, row: number): Launches {
+export function launchesReply(rank: RankTrace, row: number): Launches {
   const call = rank.launches()[row]!;
-  const ids = launched(rank, row);
+  const ids = launchedRows(rank, row);
   return {
     call: call < 0 ? null : rank.brief(rank.events, call),
-    kernels: ids.length > MOST_ARROWS ? [] : ids.map((at) => rank.brief(rank.events, at)),
+    kernels: ids.length > MAX_ARROWS ? [] : ids.map((at) => rank.brief(rank.events, at)),
     count: ids.length,
   };
 }
 
-async function argsOf(
-  args: Args,
+async function readArgs(
+  args: ArgsReader,
   table: TableName,
   row: number,
 ): Promise<{ pairs: [string, string][]; error: string | null }> {
   if (args.missing !== null) return { pairs: [], error: args.missing };
   try {
-    return { pairs: await args.display(table, row), error: null };
+    return { pairs: await args.displayPairs(table, row), error: null };
   } catch (error) {
     return { pairs: [], error: error instanceof Error ? error.message : String(error) };
   }
 }
 
-function flows(rank: Rank, row: number): Flow[] {
+function flowsOf(rank: RankTrace, row: number): Flow[] {
   const { kind, source, target } = rank.flows();
   const { start, dur } = rank.events;
-  const found: Flow[] = [];
-  const look = (direction: "out" | "in", here: Int32Array, there: Int32Array): void => {
-    for (let at = here.indexOf(row); at >= 0; at = here.indexOf(row, at + 1)) {
-      found.push({
+  const result: Flow[] = [];
+  const collect = (direction: "out" | "in", ownEnds: Int32Array, otherEnds: Int32Array): void => {
+    for (let at = ownEnds.indexOf(row); at >= 0; at = ownEnds.indexOf(row, at + 1)) {
+      result.push({
         kind: rank.header.flow_kinds[kind[at]!] ?? "",
         direction,
-        brief: rank.brief(rank.events, there[at]!),
+        brief: rank.brief(rank.events, otherEnds[at]!),
         delay: start[target[at]!]! - (start[source[at]!]! + dur[source[at]!]!),
       });
     }
   };
-  look("out", source, target);
-  look("in", target, source);
-  return found.sort((a, b) => a.delay - b.delay || a.brief.id - b.brief.id);
+  collect("out", source, target);
+  collect("in", target, source);
+  return result.sort((a, b) => a.delay - b.delay || a.brief.id - b.brief.id);
 }
 
 /** Durations of the events of this name and category. */
-function sameName({ type, dur }: Rows, row: number): Float64Array {
-  const wanted = type[row]!;
-  return dur.filter((_, at) => type[at] === wanted);
+function sameNameDurations({ type, dur }: EventTable, row: number): Float64Array {
+  const requested = type[row]!;
+  return dur.filter((_, at) => type[at] === requested);
 }

@@ -1,59 +1,64 @@
 /** Device time of a rank by state, for all its work or chosen work, in any window. */
 
 import type { Metric } from "../facts/panels";
-import { picked, positions } from "./columns";
+import { gather, indicesWhere } from "./columns";
 import {
-  around,
-  BUSY,
+  candidateRange,
+  DEVICE_KIND_COUNT,
   COMMUNICATION as COMMUNICATION_KIND,
-  isChosen,
-  matchedIn,
-  ofAllTimes,
+  isSelected,
+  matchedInWindow,
+  withOpenWindow,
   overlaps,
-  type Part,
-  type PanelRank,
-  unmasked,
+  type RankSelection,
+  type RankAnalysis,
+  withoutMask,
 } from "./panel_rank";
-import { Spans } from "./spans";
-import { Sweep, timeOf } from "./sweep";
+import { IntervalSet } from "./spans";
+import { Sweep, timeInStates } from "./sweep";
 
 /** Bits of a state; bits of work are in the order of its kinds. */
 export const [COMPUTE, COMMUNICATION, MEMORY, WAIT, UNMATCHED] = [1, 2, 4, 8, 16] as const;
 export const WORK = COMPUTE | COMMUNICATION | MEMORY;
 
 /** Chosen work, regardless of the window. */
-interface Device {
-  kinds: readonly Spans[];
+interface DeviceSpans {
+  kinds: readonly IntervalSet[];
   /** Time by kind of work, of waits for other ranks, and of unmatched communication. */
   sweep: Sweep;
 }
 
-export function deviceOf(part: Part): Device {
-  return part.rank.once("device", ofAllTimes(part), (all) => {
-    const { work, matched } = all.rank;
-    const chosen = positions(work.row.length, (i) => isChosen(all, work.row[i]!));
-    const kinds = Array.from({ length: BUSY }, (_, kind) =>
-      spansAt(
+export function deviceSpansOf(selection: RankSelection): DeviceSpans {
+  return selection.analysis.memo("device", withOpenWindow(selection), (full) => {
+    const { work, collectiveEntries } = full.analysis;
+    const selected = indicesWhere(work.row.length, (i) => isSelected(full, work.row[i]!));
+    const kinds = Array.from({ length: DEVICE_KIND_COUNT }, (_, kind) =>
+      spansOfWork(
         work,
-        chosen.filter((i) => work.kind[i] === kind),
+        selected.filter((i) => work.kind[i] === kind),
       ),
     );
-    const waits = positions(matched.id.length, (i) => isChosen(all, matched.id[i]!));
-    const waited = Spans.of(picked(matched.start, waits), picked(matched.wait, waits));
-    const alone = new Set(all.rank.unmatched);
-    const unmatched = spansAt(
+    const waits = indicesWhere(collectiveEntries.id.length, (i) =>
+      isSelected(full, collectiveEntries.id[i]!),
+    );
+    const waited = IntervalSet.of(
+      gather(collectiveEntries.start, waits),
+      gather(collectiveEntries.wait, waits),
+    );
+    const alone = new Set(full.analysis.unmatchedIds);
+    const unmatched = spansOfWork(
       work,
-      chosen.filter((i) => alone.has(work.row[i]!) && work.kind[i] === COMMUNICATION_KIND),
+      selected.filter((i) => alone.has(work.row[i]!) && work.kind[i] === COMMUNICATION_KIND),
     );
     return { kinds, sweep: Sweep.of([...kinds, waited, unmatched].map(({ cover }) => cover)) };
   });
 }
 
-function spansAt({ start, end }: PanelRank["work"], at: Int32Array): Spans {
-  const starts = picked(start, at);
-  return Spans.of(
+function spansOfWork({ start, end }: RankAnalysis["work"], indices: Int32Array): IntervalSet {
+  const starts = gather(start, indices);
+  return IntervalSet.of(
     starts,
-    picked(end, at).map((time, i) => time - starts[i]!),
+    gather(end, indices).map((time, i) => time - starts[i]!),
   );
 }
 
@@ -67,67 +72,80 @@ interface DeviceTimes {
   times: Float64Array;
 }
 
-export function deviceTimes(part: Part): DeviceTimes {
-  return part.rank.once("times", part, ({ low, high }) => {
-    const { kinds, sweep } = deviceOf(part);
+export function deviceTimesOf(selection: RankSelection): DeviceTimes {
+  return selection.analysis.memo("times", selection, ({ low, high }) => {
+    const { kinds, sweep } = deviceSpansOf(selection);
     const extents = kinds.map((one) => one.extentWithin(low, high));
     return {
       counts: kinds.map((one) => one.count(low, high)),
       start: Math.min(...extents.map(([start]) => start)),
       end: Math.max(...extents.map(([, end]) => end)),
-      times: sweep.within(low, high),
+      times: sweep.timesWithin(low, high),
     };
   });
 }
 
 /** Number of members that are device work. */
-export function workOf(part: Part): number {
-  return deviceTimes(part).counts.reduce((sum, count) => sum + count, 0);
+export function workCount(selection: RankSelection): number {
+  return deviceTimesOf(selection).counts.reduce((sum, count) => sum + count, 0);
 }
 
 /**
  * The window, extended to the first start and last end of the chosen work of all times: idle time
  * is defined by the work around it. Null if the window is entirely before or after that work.
  */
-export function spanOf(part: Part): [start: number, end: number] | null {
-  const whole = deviceTimes(ofAllTimes(part));
-  const { work } = part.rank.rank.header;
-  const stated =
-    work && (workOf(ofAllTimes(part)) > 0 || part.mask === null) ? work : [Infinity, -Infinity];
-  const start = Math.max(Math.min(whole.start, stated[0]!), part.low);
-  const end = Math.min(Math.max(whole.end, stated[1]!), part.high);
-  return start < end || workOf(part) > 0 ? [start, end] : null;
+export function deviceSpan(selection: RankSelection): [start: number, end: number] | null {
+  const whole = deviceTimesOf(withOpenWindow(selection));
+  const { work } = selection.analysis.trace.header;
+  const headerSpan =
+    work && (workCount(withOpenWindow(selection)) > 0 || selection.mask === null)
+      ? work
+      : [Infinity, -Infinity];
+  const start = Math.max(Math.min(whole.start, headerSpan[0]!), selection.low);
+  const end = Math.min(Math.max(whole.end, headerSpan[1]!), selection.high);
+  return start < end || workCount(selection) > 0 ? [start, end] : null;
 }
 
 /**
  * Chosen communication, and all compute in the window, which hides communication even if not
  * chosen.
  */
-export function overlap(part: Part): { communication: number; compute: number; both: number } {
-  const times = part.mask === null ? deviceTimes(part).times : withAllCompute(part);
-  const [compute, communication] = [timeOf(times, COMPUTE), timeOf(times, COMMUNICATION)];
-  const both = compute + communication - timeOf(times, COMPUTE | COMMUNICATION);
+export function overlapTimes(selection: RankSelection): {
+  communication: number;
+  compute: number;
+  both: number;
+} {
+  const times =
+    selection.mask === null ? deviceTimesOf(selection).times : overlapWithAllCompute(selection);
+  const [compute, communication] = [
+    timeInStates(times, COMPUTE),
+    timeInStates(times, COMMUNICATION),
+  ];
+  const both = compute + communication - timeInStates(times, COMPUTE | COMMUNICATION);
   return { communication, compute, both };
 }
 
-function withAllCompute(part: Part): Float64Array {
-  const sweep = part.rank.once("overlap", ofAllTimes(part), (chosen) => {
-    const [compute, communication] = [deviceOf(unmasked(chosen)), deviceOf(chosen)];
+function overlapWithAllCompute(selection: RankSelection): Float64Array {
+  const sweep = selection.analysis.memo("overlap", withOpenWindow(selection), (selected) => {
+    const [compute, communication] = [
+      deviceSpansOf(withoutMask(selected)),
+      deviceSpansOf(selected),
+    ];
     return Sweep.of([compute.kinds[0]!.cover, communication.kinds[1]!.cover]);
   });
-  return sweep.within(part.low, part.high);
+  return sweep.timesWithin(selection.low, selection.high);
 }
 
 /** Time spent waiting without computing; null if no communication of the rank is matched. */
-export function exposedWait(part: Part): number | null {
-  if (part.rank.matched.id.length === 0) return null;
-  return timeOf(deviceTimes(part).times, WAIT, COMPUTE);
+export function exposedWaitTime(selection: RankSelection): number | null {
+  if (selection.analysis.collectiveEntries.id.length === 0) return null;
+  return timeInStates(deviceTimesOf(selection).times, WAIT, COMPUTE);
 }
 
 // Activity of each rank's device: any of its measures, cut into bins.
 
 /** States that count for each metric: those with some bit of the first and none of the second. */
-const STATES: Readonly<Record<Metric, readonly [any: number, none: number]>> = {
+const METRIC_STATES: Readonly<Record<Metric, readonly [any: number, none: number]>> = {
   busy: [WORK, 0],
   compute: [COMPUTE, 0],
   communication: [COMMUNICATION, 0],
@@ -147,16 +165,20 @@ export function binEdges(start: number, end: number, bins: number): Float64Array
 }
 
 /** Time of the metric in each bin, rank by rank; the windows of the parts are open. */
-export function heatmap(parts: readonly Part[], metric: Metric, edges: Float64Array): Float64Array {
+export function heatmapValues(
+  selections: readonly RankSelection[],
+  metric: Metric,
+  edges: Float64Array,
+): Float64Array {
   const bins = edges.length - 1;
-  const out = new Float64Array(parts.length * bins);
-  parts.forEach((part, at) => {
-    const { sweep } = deviceOf(part);
-    const [first, last] = spanOf(part) ?? [0, 0];
+  const out = new Float64Array(selections.length * bins);
+  selections.forEach((selection, at) => {
+    const { sweep } = deviceSpansOf(selection);
+    const [first, last] = deviceSpan(selection) ?? [0, 0];
     const before = edges.map((edge) => {
-      if (metric !== "idle") return timeOf(sweep.before(edge), ...STATES[metric]);
+      if (metric !== "idle") return timeInStates(sweep.timesBefore(edge), ...METRIC_STATES[metric]);
       const time = Math.min(Math.max(edge, first), last);
-      return time - timeOf(sweep.before(time), WORK);
+      return time - timeInStates(sweep.timesBefore(time), WORK);
     });
     for (let bin = 0; bin < bins; bin += 1) out[at * bins + bin] = before[bin + 1]! - before[bin]!;
   });
@@ -173,10 +195,10 @@ interface KernelSums {
   max: Float64Array;
 }
 
-export function kernelSums(part: Part): KernelSums {
-  return part.rank.once("kernels", part, ({ rank, mask, low, high }) => {
-    const { work, kernels } = rank;
-    const [first, last] = around(work, part);
+export function kernelSums(selection: RankSelection): KernelSums {
+  return selection.analysis.memo("kernels", selection, ({ analysis, mask, low, high }) => {
+    const { work, kernels } = analysis;
+    const [first, last] = candidateRange(work, selection);
     const count = new Float64Array(kernels.length);
     const sum = new Float64Array(kernels.length);
     const min = new Float64Array(kernels.length).fill(Infinity);
@@ -199,34 +221,34 @@ export function kernelSums(part: Part): KernelSums {
 }
 
 /** Time that the rank waits in communication, by position in the job's names. */
-export function waitsByName(part: Part): Map<number, number> {
-  return part.rank.once("waits by name", part, ({ rank, low, high }) => {
-    const { id, start, wait } = rank.matched;
-    const found = new Map<number, number>();
-    for (const i of matchedIn(part)) {
+export function waitsByName(selection: RankSelection): Map<number, number> {
+  return selection.analysis.memo("waits by name", selection, ({ analysis, low, high }) => {
+    const { id, start, wait } = analysis.collectiveEntries;
+    const times = new Map<number, number>();
+    for (const i of matchedInWindow(selection)) {
       const from = start[i]!;
       const time = Math.min(Math.max(from + wait[i]!, low), high) - Math.max(from, low);
-      const [name] = rank.rank.typeOf(rank.rank.events, id[i]!);
-      found.set(name, (found.get(name) ?? 0) + time);
+      const [name] = analysis.trace.typeOf(analysis.trace.events, id[i]!);
+      times.set(name, (times.get(name) ?? 0) + time);
     }
-    return found;
+    return times;
   });
 }
 
 /**
  * Note on the share of the chosen device work launched before recording began, worded as in Python.
  */
-export function prelaunchedNote(parts: readonly Part[]): string {
+export function prelaunchedNote(selections: readonly RankSelection[]): string {
   let [count, early, time] = [0, 0, 0];
-  for (const part of parts) {
-    const own = prelaunched(part);
-    count += own[0];
-    early += own[1];
+  for (const selection of selections) {
+    const work = prelaunchedWork(selection);
+    count += work[0];
+    early += work[1];
   }
   if (count === 0) return "";
-  for (const part of parts) for (const sum of kernelSums(part).sum) time += sum;
+  for (const selection of selections) for (const sum of kernelSums(selection).sum) time += sum;
   const share = Math.floor((100 * early) / Math.max(time, 1) + 0.5);
-  const what = parts.some(({ rank }) => rank.rank.header.work)
+  const what = selections.some(({ analysis }) => analysis.trace.header.work)
     ? "the exported window"
     : "recording";
   return (
@@ -236,17 +258,17 @@ export function prelaunchedNote(parts: readonly Part[]): string {
 }
 
 /** Number and time of chosen work that was launched before recording began. */
-function prelaunched(part: Part): [count: number, time: number] {
-  const { rank, low, high } = part;
-  const { row, start, end } = rank.work;
-  const rows = rank.once("prelaunched", rank.all, () => {
-    const early = rank.rank.prelaunched();
-    return positions(row.length, (i) => early[row[i]!] === 1);
+function prelaunchedWork(selection: RankSelection): [count: number, time: number] {
+  const { analysis, low, high } = selection;
+  const { row, start, end } = analysis.work;
+  const rows = analysis.memo("prelaunched", analysis.fullSelection, () => {
+    const early = analysis.trace.prelaunched();
+    return indicesWhere(row.length, (i) => early[row[i]!] === 1);
   });
   let [count, time] = [0, 0];
   for (const i of low === high ? [] : rows) {
     if (start[i]! >= high) break;
-    if (!isChosen(part, row[i]!) || !overlaps(start[i]!, end[i]!, low)) continue;
+    if (!isSelected(selection, row[i]!) || !overlaps(start[i]!, end[i]!, low)) continue;
     count += 1;
     time += Math.min(end[i]!, high) - Math.max(start[i]!, low);
   }

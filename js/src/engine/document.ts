@@ -148,16 +148,16 @@ export interface PageDocument {
 }
 
 /** The block that holds a rank's columns. */
-export function blockOf(rank: number): string {
+export function rankBlockName(rank: number): string {
   return `rank-${rank}`;
 }
 
-export function argsBlockOf(rank: number, block: number): string {
+export function argsBlockName(rank: number, block: number): string {
   return `args-${rank}-${block}`;
 }
 
 /** Message for a request of single events that the page does not hold. */
-export function notEmbedded(rank: number): string {
+export function notEmbeddedMessage(rank: number): string {
   return (
     `Rank ${rank} is embedded as an overview only: this page does not hold its single events. ` +
     "Save it again with a larger max_mb, or select in this rank before saving."

@@ -2,49 +2,52 @@
 
 import { CAUSES } from "../facts/panels";
 import type { Gap, HostTime } from "../protocol/source";
-import { gapsOf, idle } from "./idle";
-import type { PanelRank } from "./panel_rank";
+import { gapIndexOf, idleByCause } from "./idle";
+import type { RankAnalysis } from "./panel_rank";
 
-const MOST_NAMES = 8;
+const MAX_NAMES = 8;
 const HOST_KINDS: ReadonlySet<string> = new Set(["cpu", "annotation", "sync"]);
 
-export function gapAt(panel: PanelRank, time: number): Gap | null {
-  const { rank, work } = panel;
-  const found = gapsOf(panel.all).at(time);
-  if (found === null) return null;
-  const { start, end, next } = found;
-  const spent = idle({ ...panel.all, low: start, high: end }).time;
+export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
+  const { trace, work } = analysis;
+  const gap = gapIndexOf(analysis.fullSelection).find(time);
+  if (gap === null) return null;
+  const { start, end, next } = gap;
+  const spent = idleByCause({ ...analysis.fullSelection, low: start, high: end }).time;
   const call = work.call[next]!;
   const causes = CAUSES.map((cause, at) => ({ cause, time: spent[at]! }))
     .filter((one) => one.time > 0)
     .sort((a, b) => b.time - a.time);
-  const times = hostTimes(panel, start, end, call);
-  const byName = new Map<number, { longest: number; most: number; count: number; time: number }>();
+  const times = hostSelfTimes(analysis, start, end, call);
+  const byName = new Map<
+    number,
+    { longest: number; maxTime: number; count: number; time: number }
+  >();
   let total = 0;
   for (const [row, own] of times) {
     total += own;
-    const [name] = rank.typeOf(rank.events, row);
-    const one = byName.get(name) ?? { longest: row, most: 0, count: 0, time: 0 };
-    if (own > one.most) [one.longest, one.most] = [row, own];
+    const [name] = trace.typeOf(trace.events, row);
+    const one = byName.get(name) ?? { longest: row, maxTime: 0, count: 0, time: 0 };
+    if (own > one.maxTime) [one.longest, one.maxTime] = [row, own];
     one.count += 1;
     one.time += own;
     byName.set(name, one);
   }
   const host = [...byName.values()]
     .sort((a, b) => b.time - a.time || a.longest - b.longest)
-    .slice(0, MOST_NAMES)
+    .slice(0, MAX_NAMES)
     .map(({ longest, count, time: own }): HostTime => ({
-      longest: rank.brief(rank.events, longest),
+      longest: trace.brief(trace.events, longest),
       count,
       time: own,
     }));
   return {
-    rank: rank.number,
+    rank: trace.number,
     start,
     end,
     causes,
-    ends: rank.brief(rank.events, work.row[next]!),
-    launch: call < 0 ? null : rank.brief(rank.events, call),
+    ends: trace.brief(trace.events, work.row[next]!),
+    launch: call < 0 ? null : trace.brief(trace.events, call),
     host,
     host_time: total,
   };
@@ -54,19 +57,19 @@ export function gapAt(panel: PanelRank, time: number): Gap | null {
  * Time of each host event during a gap, less that of its children; by row, ascending. Only of the
  * thread of `call`, or of the busiest thread.
  */
-function hostTimes(
-  { rank, names }: PanelRank,
+function hostSelfTimes(
+  { trace, names }: RankAnalysis,
   gapStart: number,
   gapEnd: number,
   call: number,
 ): Map<number, number> {
-  const { start, dur, lane } = rank.events;
-  const [above, streams] = [rank.parents(), rank.streams()];
+  const { start, dur, lane } = trace.events;
+  const [above, streams] = [trace.parents(), trace.streams()];
   const inside = new Map<number, number>();
   for (let row = 0; row < start.length; row += 1) {
     const end = start[row]! + dur[row]!;
     if (start[row]! >= gapEnd || end <= gapStart || dur[row] === 0 || streams[row]! >= 0) continue;
-    if (!HOST_KINDS.has(names.kind(rank.kindOf(rank.events, row)))) continue;
+    if (!HOST_KINDS.has(names.kind(trace.kindOf(trace.events, row)))) continue;
     inside.set(row, Math.min(end, gapEnd) - Math.max(start[row]!, gapStart));
   }
   const spent = new Map(inside);
@@ -75,14 +78,14 @@ function hostTimes(
     if (inside.has(outer)) spent.set(outer, spent.get(outer)! - time);
   }
   const byTrack = new Map<number, number>();
-  const trackOf = (row: number): number => rank.trackAt(lane[row]!)?.lane0 ?? -1;
+  const trackOf = (row: number): number => trace.trackAt(lane[row]!)?.lane0 ?? -1;
   for (const [row, time] of spent) {
     byTrack.set(trackOf(row), (byTrack.get(trackOf(row)) ?? 0) + Math.max(time, 0));
   }
-  let chosen = call < 0 ? -1 : trackOf(call);
-  if (!((byTrack.get(chosen) ?? 0) > 0)) {
-    const most = [...byTrack].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
-    chosen = most[0]?.[0] ?? -1;
+  let selected = call < 0 ? -1 : trackOf(call);
+  if (!((byTrack.get(selected) ?? 0) > 0)) {
+    const tracksByTime = [...byTrack].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+    selected = tracksByTime[0]?.[0] ?? -1;
   }
-  return new Map([...spent].filter(([row, time]) => time > 0 && trackOf(row) === chosen));
+  return new Map([...spent].filter(([row, time]) => time > 0 && trackOf(row) === selected));
 }

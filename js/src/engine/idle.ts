@@ -2,15 +2,15 @@
 
 import { CAUSES } from "../facts/panels";
 import { countBelow, countUpTo } from "./columns";
-import { deviceTimes, spanOf } from "./device";
-import { isChosen, ofAllTimes, type PanelRank, type Part } from "./panel_rank";
+import { deviceTimesOf, deviceSpan } from "./device";
+import { isSelected, withOpenWindow, type RankAnalysis, type RankSelection } from "./panel_rank";
 import type { Sweep } from "./sweep";
 
-const NOTHING = CAUSES.indexOf("host_nothing");
-const CALL = CAUSES.indexOf("launch_call");
-const LATENCY = CAUSES.indexOf("launch_latency");
-const KERNEL = CAUSES.indexOf("kernel_wait");
-const STREAM = CAUSES.indexOf("stream_wait");
+const HOST_NOTHING = CAUSES.indexOf("host_nothing");
+const LAUNCH_CALL = CAUSES.indexOf("launch_call");
+const LAUNCH_LATENCY = CAUSES.indexOf("launch_latency");
+const KERNEL_WAIT = CAUSES.indexOf("kernel_wait");
+const STREAM_WAIT = CAUSES.indexOf("stream_wait");
 const BLOCKED = CAUSES.indexOf("blocked");
 const UNKNOWN = CAUSES.indexOf("unknown");
 
@@ -21,61 +21,61 @@ const SHORT_NS = 30_000;
 const STRIDE = 16;
 
 /** Time by cause, followed by the number of gaps that have any of it. */
-type Sums = Float64Array;
+type CauseSums = Float64Array;
 
-function noSums(): Sums {
+function emptySums(): CauseSums {
   return new Float64Array(2 * CAUSES.length);
 }
 
-function put(to: Sums, cause: number, time: number): void {
+function addTime(sums: CauseSums, cause: number, time: number): void {
   if (!(time > 0)) return;
-  to[cause] = to[cause]! + time;
-  to[CAUSES.length + cause] = to[CAUSES.length + cause]! + 1;
+  sums[cause] = sums[cause]! + time;
+  sums[CAUSES.length + cause] = sums[CAUSES.length + cause]! + 1;
 }
 
-export function idle(part: Part): { time: Float64Array; gaps: Float64Array } {
-  return part.rank.once("idle", part, (one) => {
-    const sums = gapsOf(one).within(one);
-    addBeyond(one, sums);
+export function idleByCause(selection: RankSelection): { time: Float64Array; gaps: Float64Array } {
+  return selection.analysis.memo("idle", selection, (windowed) => {
+    const sums = gapIndexOf(windowed).sumsWithin(windowed);
+    addEdgeGaps(windowed, sums);
     return { time: sums.subarray(0, CAUSES.length), gaps: sums.subarray(CAUSES.length) };
   });
 }
 
-export function gapsOf(part: Part): Gaps {
-  return part.rank.once("gaps", ofAllTimes(part), (all) => new Gaps(all));
+export function gapIndexOf(selection: RankSelection): GapIndex {
+  return selection.analysis.memo("gaps", withOpenWindow(selection), (full) => new GapIndex(full));
 }
 
 /**
  * Exports only: add the idle time before the first and after the last work in the file. It is
  * bounded by work outside the file.
  */
-function addBeyond(part: Part, sums: Sums): void {
-  const [low, high] = spanOf(part) ?? [0, 0];
-  const { start, end } = deviceTimes(ofAllTimes(part));
+function addEdgeGaps(selection: RankSelection, sums: CauseSums): void {
+  const [low, high] = deviceSpan(selection) ?? [0, 0];
+  const { start, end } = deviceTimesOf(withOpenWindow(selection));
   const first = Math.min(start, high);
-  put(sums, UNKNOWN, first - low);
-  put(sums, UNKNOWN, high - Math.max(end, low, first));
+  addTime(sums, UNKNOWN, first - low);
+  addTime(sums, UNKNOWN, high - Math.max(end, low, first));
 }
 
 /** All gaps between chosen work of a rank, with running totals: a window needs few look-ups. */
-class Gaps {
+class GapIndex {
   private readonly start: Float64Array;
   private readonly end: Float64Array;
   /** The work that ends each gap. */
   private readonly next: Int32Array;
   /** Sums of all gaps before every `STRIDE`th one. */
-  private readonly stored: Float64Array;
-  private readonly rank: PanelRank;
+  private readonly prefixSums: Float64Array;
+  private readonly analysis: RankAnalysis;
 
   /** Build the gaps of a part whose window is open. */
-  constructor(part: Part) {
-    this.rank = part.rank;
+  constructor(selection: RankSelection) {
+    this.analysis = selection.analysis;
     // Max number of gaps: each ends with a different piece of work, or at the last end.
-    const most = part.rank.work.row.length + 1;
-    const [starts, ends] = [new Float64Array(most), new Float64Array(most)];
-    const next = new Int32Array(most);
+    const maxGaps = selection.analysis.work.row.length + 1;
+    const [starts, ends] = [new Float64Array(maxGaps), new Float64Array(maxGaps)];
+    const next = new Int32Array(maxGaps);
     let gaps = 0;
-    walk(part, (start, end, work) => {
+    forEachGap(selection, (start, end, work) => {
       starts[gaps] = start;
       ends[gaps] = end;
       next[gaps] = work;
@@ -84,16 +84,16 @@ class Gaps {
     this.start = starts.slice(0, gaps);
     this.end = ends.slice(0, gaps);
     this.next = next.slice(0, gaps);
-    const soFar = noSums();
-    this.stored = new Float64Array((Math.floor(gaps / STRIDE) + 1) * soFar.length);
+    const soFar = emptySums();
+    this.prefixSums = new Float64Array((Math.floor(gaps / STRIDE) + 1) * soFar.length);
     for (let gap = 0; gap <= gaps; gap += 1) {
-      if (gap % STRIDE === 0) this.stored.set(soFar, (gap / STRIDE) * soFar.length);
-      if (gap < gaps) this.split(gap, this.start[gap]!, this.end[gap]!, soFar);
+      if (gap % STRIDE === 0) this.prefixSums.set(soFar, (gap / STRIDE) * soFar.length);
+      if (gap < gaps) this.addGapPart(gap, this.start[gap]!, this.end[gap]!, soFar);
     }
   }
 
   /** The gap at an instant, and the place of the work that ends it; null if there is none. */
-  at(time: number): { start: number; end: number; next: number } | null {
+  find(time: number): { start: number; end: number; next: number } | null {
     const gap = countUpTo(this.end, time);
     const start = this.start[gap];
     if (start === undefined || start > time) return null;
@@ -101,91 +101,103 @@ class Gaps {
   }
 
   /** Gaps in a window. Causes are derived from the whole gap, even if the window cuts it. */
-  within({ low, high }: Part): Sums {
-    const found = noSums();
+  sumsWithin({ low, high }: RankSelection): CauseSums {
+    const sums = emptySums();
     const first = countUpTo(this.end, low);
     const last = countBelow(this.start, high) - 1;
-    if (!(high > low) || last < first) return found;
+    if (!(high > low) || last < first) return sums;
     const cut = [first, last].filter((gap) => this.start[gap]! < low || this.end[gap]! > high);
     for (const gap of new Set(cut)) {
-      this.split(gap, Math.max(this.start[gap]!, low), Math.min(this.end[gap]!, high), found);
+      this.addGapPart(gap, Math.max(this.start[gap]!, low), Math.min(this.end[gap]!, high), sums);
     }
     const from = first + (cut.includes(first) ? 1 : 0);
     const to = last + (cut.includes(last) ? 0 : 1);
-    if (to <= from) return found;
-    const [until, since] = [this.before(to), this.before(from)];
-    return found.map((sum, k) => sum + until[k]! - since[k]!);
+    if (to <= from) return sums;
+    const [until, since] = [this.sumsBefore(to), this.sumsBefore(from)];
+    return sums.map((sum, k) => sum + until[k]! - since[k]!);
   }
 
   /** Sums of all gaps before one. */
-  private before(gap: number): Sums {
+  private sumsBefore(gap: number): CauseSums {
     const block = Math.floor(gap / STRIDE);
     const size = 2 * CAUSES.length;
-    const sums = this.stored.slice(block * size, (block + 1) * size);
+    const sums = this.prefixSums.slice(block * size, (block + 1) * size);
     for (let at = block * STRIDE; at < gap; at += 1) {
-      this.split(at, this.start[at]!, this.end[at]!, sums);
+      this.addGapPart(at, this.start[at]!, this.end[at]!, sums);
     }
     return sums;
   }
 
   /** The activity of the thread of a call. */
-  private doingOf(call: number): Sweep {
-    const { rank } = this.rank;
-    return rank.activities().get(rank.trackAt(rank.events.lane[call]!)!)!;
+  private threadActivity(call: number): Sweep {
+    const { trace } = this.analysis;
+    return trace.activities().get(trace.trackAt(trace.events.lane[call]!)!)!;
   }
 
   /** Add the part between two instants of a gap. */
-  private split(gap: number, start: number, end: number, to: Sums): void {
-    const { call, callStart, callEnd } = this.rank.work;
+  private addGapPart(gap: number, start: number, end: number, sums: CauseSums): void {
+    const { call, callStart, callEnd } = this.analysis.work;
     const next = this.next[gap]!;
     if (call[next]! < 0) {
-      put(to, UNKNOWN, end - start);
+      addTime(sums, UNKNOWN, end - start);
       return;
     }
-    const began = clamped(callStart[next]!, start, end);
+    const began = clamp(callStart[next]!, start, end);
     const returned = callEnd[next]!;
-    const left = clamped(returned, began, end);
+    const left = clamp(returned, began, end);
     if (began > start) {
       // The first causes are the activities of a thread before it launches.
-      const spent = this.doingOf(call[next]!).within(start, began);
-      spent.subarray(1).forEach((time, activity) => put(to, activity, time));
-      put(to, NOTHING, began - start - spent.reduce((sum, time) => sum + time, 0));
+      const spent = this.threadActivity(call[next]!).timesWithin(start, began);
+      spent.subarray(1).forEach((time, activity) => addTime(sums, activity, time));
+      addTime(sums, HOST_NOTHING, began - start - spent.reduce((sum, time) => sum + time, 0));
     }
-    put(to, CALL, left - began);
-    if (returned > this.start[gap]!) put(to, LATENCY, end - left);
-    else if (this.end[gap]! - this.start[gap]! < SHORT_NS) put(to, KERNEL, end - start);
-    else put(to, this.rank.rank.behindWaits()[call[next]!] === 1 ? STREAM : BLOCKED, end - start);
+    addTime(sums, LAUNCH_CALL, left - began);
+    if (returned > this.start[gap]!) addTime(sums, LAUNCH_LATENCY, end - left);
+    else if (this.end[gap]! - this.start[gap]! < SHORT_NS) addTime(sums, KERNEL_WAIT, end - start);
+    else
+      addTime(
+        sums,
+        this.analysis.trace.behindWaits()[call[next]!] === 1 ? STREAM_WAIT : BLOCKED,
+        end - start,
+      );
   }
 }
 
 /** Call `visit` with each gap between chosen work: start, end and the work that ends it. */
-function walk(part: Part, visit: (start: number, end: number, next: number) => void): void {
-  const { rank } = part;
-  const { work } = rank;
-  const member = (i: number): boolean => isChosen(part, work.row[i]!);
+function forEachGap(
+  selection: RankSelection,
+  visit: (start: number, end: number, next: number) => void,
+): void {
+  const { analysis } = selection;
+  const { work } = analysis;
+  const isMember = (i: number): boolean => isSelected(selection, work.row[i]!);
   let reached = -Infinity;
   let latest = -Infinity;
   for (let i = 0; i < work.row.length; i += 1) {
-    if (!member(i)) continue;
+    if (!isMember(i)) continue;
     const [start, end] = [work.start[i]!, work.end[i]!];
     if (end > latest) latest = end;
     if (reached === -Infinity) reached = start;
     // An interval without length covers nothing.
     if (end <= start) continue;
-    if (start > reached) visit(reached, start, earliestCalled(rank, i, member));
+    if (start > reached) visit(reached, start, earliestLaunched(analysis, i, isMember));
     if (end > reached) reached = end;
   }
   if (latest > reached) {
     // The last event has no length: the gap before it ends there.
     let at = work.row.length - 1;
-    while (at > 0 && (!member(at) || work.start[at]! > latest)) at -= 1;
-    visit(reached, latest, earliestCalled(rank, at, member));
+    while (at > 0 && (!isMember(at) || work.start[at]! > latest)) at -= 1;
+    visit(reached, latest, earliestLaunched(analysis, at, isMember));
   }
 }
 
 /** Among work that starts at the same time, return the work that was launched first. */
-function earliestCalled(rank: PanelRank, at: number, member: (i: number) => boolean): number {
-  const { start, callStart } = rank.work;
+function earliestLaunched(
+  analysis: RankAnalysis,
+  at: number,
+  member: (i: number) => boolean,
+): number {
+  const { start, callStart } = analysis.work;
   const time = start[at]!;
   let best = at;
   for (let i = at - 1; i >= 0 && start[i] === time; i -= 1) {
@@ -198,6 +210,6 @@ function earliestCalled(rank: PanelRank, at: number, member: (i: number) => bool
 }
 
 /** Clip as numpy does: the upper edge wins. */
-function clamped(value: number, low: number, high: number): number {
+function clamp(value: number, low: number, high: number): number {
   return Math.min(Math.max(value, low), high);
 }

@@ -2,38 +2,38 @@
 
 import { getOrMake } from "../protocol/maps";
 import type { Source } from "../protocol/source";
-import type { Lane } from "./cells";
+import type { IndexedLane } from "./cells";
 import { Collectives } from "./collectives";
-import { type Blocks, Columns, countUpTo, Names, readBlock } from "./columns";
+import { type Blocks, ColumnReader, countUpTo, NameTable, readBlock } from "./columns";
 import {
-  blockOf,
+  rankBlockName,
   type FullHeader,
   type OverlayHeader,
   type OverviewHeader,
   type PageDocument,
 } from "./document";
-import { type AnyRank, Overview } from "./overview";
-import { Masks } from "./masks";
-import { PanelRank } from "./panel_rank";
-import { Args, Rank } from "./rank";
+import { type RankData, RankOverview } from "./overview";
+import { MaskCache } from "./masks";
+import { RankAnalysis } from "./panel_rank";
+import { ArgsReader, RankTrace } from "./rank";
 
 /** Version of documents that this script reads. */
 const VERSION = 3;
 
 /** Returns a class for each of the `events` events of a rank; null if the classes are unknown. */
-export type ClassesOf = (rank: number, events: number) => Promise<Uint8Array | null>;
+export type EventClassLoader = (rank: number, events: number) => Promise<Uint8Array | null>;
 
-export class Job {
-  readonly names: Names;
-  readonly masks: Masks;
+export class PageJob {
+  readonly names: NameTable;
+  readonly masks: MaskCache;
   /** Source of the classes of a rank's events, if there is one; see `classed` in tiles. */
-  classes: ClassesOf | null = null;
+  classLoader: EventClassLoader | null = null;
   private readonly headers: (FullHeader | OverviewHeader)[];
   private readonly firstLanes: number[];
-  private readonly ranks = new Map<number, Promise<AnyRank>>();
-  private readonly works = new Map<number, PanelRank>();
-  private readonly argsOfRanks = new Map<number, Args>();
-  private matched: Promise<Collectives> | null = null;
+  private readonly ranks = new Map<number, Promise<RankData>>();
+  private readonly analyses = new Map<number, RankAnalysis>();
+  private readonly argsByRank = new Map<number, ArgsReader>();
+  private collectivesPromise: Promise<Collectives> | null = null;
 
   constructor(
     readonly page: PageDocument,
@@ -45,13 +45,13 @@ export class Job {
           `${VERSION}. Save the page again, or restart the kernel.`,
       );
     }
-    this.names = new Names(page);
-    this.masks = new Masks(this.names);
+    this.names = new NameTable(page);
+    this.masks = new MaskCache(this.names);
     this.headers = page.ranks;
     this.firstLanes = this.headers.map(({ lane0 }) => lane0);
   }
 
-  get numbers(): number[] {
+  get rankNumbers(): number[] {
     return this.headers.map(({ rank }) => rank);
   }
 
@@ -75,52 +75,55 @@ export class Job {
     return this.headers[countUpTo(this.firstLanes, lane) - 1]!;
   }
 
-  rank(number: number): Promise<AnyRank> {
-    return getOrMake(this.ranks, number, () => this.unpack(number));
+  loadRank(number: number): Promise<RankData> {
+    return getOrMake(this.ranks, number, () => this.unpackRank(number));
   }
 
-  all(): Promise<AnyRank[]> {
-    return Promise.all(this.numbers.map((number) => this.rank(number)));
+  loadRanks(): Promise<RankData[]> {
+    return Promise.all(this.rankNumbers.map((number) => this.loadRank(number)));
   }
 
   /** A rank with its device work; null if the page has only an overview of it. */
-  async work(number: number): Promise<PanelRank | null> {
-    const collectives = await this.collectives();
-    const rank = await this.rank(number);
-    if (rank instanceof Overview) return null;
-    return getOrMake(this.works, number, () => new PanelRank(rank, this.names, collectives));
+  async loadAnalysis(number: number): Promise<RankAnalysis | null> {
+    const collectives = await this.loadCollectives();
+    const rank = await this.loadRank(number);
+    if (rank instanceof RankOverview) return null;
+    return getOrMake(this.analyses, number, () => new RankAnalysis(rank, this.names, collectives));
   }
 
-  args(rank: Rank): Args {
-    return getOrMake(this.argsOfRanks, rank.number, () => new Args(rank, this.blocks));
+  argsOf(rank: RankTrace): ArgsReader {
+    return getOrMake(this.argsByRank, rank.number, () => new ArgsReader(rank, this.blocks));
   }
 
-  collectives(): Promise<Collectives> {
-    const { page, blocks, numbers, names } = this;
-    this.matched ??= Collectives.read(page.collectives, blocks, numbers, names);
-    return this.matched;
+  loadCollectives(): Promise<Collectives> {
+    const { page, blocks, rankNumbers, names } = this;
+    this.collectivesPromise ??= Collectives.read(page.collectives, blocks, rankNumbers, names);
+    return this.collectivesPromise;
   }
 
   /** A lane of waits or late arrivals; null for all others. */
-  async overlayLane(lane: number): Promise<Lane | null> {
+  async loadOverlayLane(lane: number): Promise<IndexedLane | null> {
     const overlay = this.overlayAt(lane);
     if (overlay === null) return null;
-    return (await this.collectives()).lane(this.rankOfLane(lane), overlay).index;
+    return (await this.loadCollectives()).overlayLane(this.rankOfLane(lane), overlay).index;
   }
 
   /** Ranks whose events are all in the page. */
-  async full(): Promise<Rank[]> {
+  async loadFullRanks(): Promise<RankTrace[]> {
     const full = this.headers.filter(({ detail }) => detail === "full");
-    return (await Promise.all(full.map(({ rank }) => this.rank(rank)))) as Rank[];
+    return (await Promise.all(full.map(({ rank }) => this.loadRank(rank)))) as RankTrace[];
   }
 
-  private async unpack(number: number): Promise<AnyRank> {
+  private async unpackRank(number: number): Promise<RankData> {
     const header = this.headers.find(({ rank }) => rank === number);
     if (header === undefined) throw new Error(`no rank ${number}`);
-    const columns = new Columns(await readBlock(this.blocks, blockOf(number)), header.columns);
+    const columns = new ColumnReader(
+      await readBlock(this.blocks, rankBlockName(number)),
+      header.columns,
+    );
     return header.detail === "full"
-      ? new Rank(header, columns, this.names)
-      : new Overview(header, columns, this.names);
+      ? new RankTrace(header, columns, this.names)
+      : new RankOverview(header, columns, this.names);
   }
 }
 

@@ -1,27 +1,27 @@
 /** Events of a rank that a selection includes. */
 
-import { type ColumnOf, compileQuery } from "../expressions/evaluate";
-import { readClauses } from "../protocol/selection";
+import { type ColumnLookup, compileQuery } from "../expressions/evaluate";
+import { parseClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 import { getOrMake } from "../protocol/maps";
-import { countBelow, type Names, Pacer, positions } from "./columns";
-import { Lru } from "./lru";
-import type { Rank } from "./rank";
+import { countBelow, type NameTable, Pacer, indicesWhere } from "./columns";
+import { LruCache } from "./lru";
+import type { RankTrace } from "./rank";
 
 /** Max number of cached masks per rank. */
-const KEPT_MASKS = 6;
+const MAX_MASKS = 6;
 const STRIDE = 1 << 12;
 
 /** Columns that are the same for all events of a type. */
-const OF_TYPES = new Set(["name", "category", "kind", "rank"]);
+const TYPE_COLUMNS = new Set(["name", "category", "kind", "rank"]);
 
 type Mask = Uint8Array | null;
-type Test = (row: number) => boolean;
+type RowTest = (row: number) => boolean;
 
-export class Masks {
-  private readonly known = new Map<number, Lru<string, Promise<Mask>>>();
+export class MaskCache {
+  private readonly cacheOfRank = new Map<number, LruCache<string, Promise<Mask>>>();
 
-  constructor(private readonly names: Names) {}
+  constructor(private readonly names: NameTable) {}
 
   /** Cache key of a selection's mask. */
   static key({ tracks, ids, query }: SelectionJson): string {
@@ -31,15 +31,15 @@ export class Masks {
   }
 
   /** Rows of the events that the selection includes, ascending. */
-  async members(rank: Rank, selection: SelectionJson): Promise<Int32Array> {
+  async memberRows(rank: RankTrace, selection: SelectionJson): Promise<Int32Array> {
     const { start_ns: from, end_ns: to, ranks } = selection;
     if (ranks !== null && !ranks.includes(rank.number)) return new Int32Array(0);
-    const mask = await this.of(rank, selection, new Pacer());
+    const mask = await this.maskOf(rank, selection, new Pacer());
     const { start, dur } = rank.events;
     // Sorted by start: all later ones start after the window.
     const last = to === null ? start.length : countBelow(start, to);
     const begun = from === null ? 0 : countBelow(start, from);
-    return positions(
+    return indicesWhere(
       last,
       (row) =>
         (mask === null || mask[row] === 1) && (row >= begun || start[row]! + dur[row]! > from!),
@@ -50,19 +50,23 @@ export class Masks {
    * 1 by row for each event that the selection includes, regardless of its window; null if it
    * includes all.
    */
-  of(rank: Rank, selection: SelectionJson, pacer: Pacer): Promise<Mask> {
-    const key = Masks.key(selection);
+  maskOf(rank: RankTrace, selection: SelectionJson, pacer: Pacer): Promise<Mask> {
+    const key = MaskCache.key(selection);
     if (key === "") return Promise.resolve(null);
-    const known = getOrMake(this.known, rank.number, () => new Lru(KEPT_MASKS));
-    return known.get(key, () => this.make(rank, selection, pacer));
+    const cache = getOrMake(this.cacheOfRank, rank.number, () => new LruCache(MAX_MASKS));
+    return cache.get(key, () => this.computeMask(rank, selection, pacer));
   }
 
-  private async make(rank: Rank, selection: SelectionJson, pacer: Pacer): Promise<Mask> {
+  private async computeMask(
+    rank: RankTrace,
+    selection: SelectionJson,
+    pacer: Pacer,
+  ): Promise<Mask> {
     const { tracks, ids, query } = selection;
     const { type, lane } = rank.events;
     const mask = new Uint8Array(type.length);
-    const { types, rows } = this.tests(rank, query);
-    const onTrack = trackTest(rank, tracks);
+    const { types, rows } = this.compileTests(rank, query);
+    const onTrack = compileTrackTest(rank, tracks);
     if (ids !== null) {
       for (const [number, row] of ids) {
         if (number === rank.number && row >= 0 && row < mask.length) mask[row] = 1;
@@ -73,7 +77,7 @@ export class Masks {
       return mask;
     }
     for (let row = 0; row < mask.length; row += 1) {
-      if (row % STRIDE === 0) await pacer.rest();
+      if (row % STRIDE === 0) await pacer.yieldIfDue();
       if (ids !== null && mask[row] === 0) continue;
       const has =
         types[type[row]!] === 1 &&
@@ -85,11 +89,14 @@ export class Masks {
   }
 
   /** Tests of a query: by type, and by single event. */
-  private tests(rank: Rank, query: string | null): { types: Uint8Array; rows: Test | null } {
+  private compileTests(
+    rank: RankTrace,
+    query: string | null,
+  ): { types: Uint8Array; rows: RowTest | null } {
     const { header } = rank;
     const types = new Uint8Array(header.types.length).fill(1);
     if (query === null) return { types, rows: null };
-    const { rest, names, kinds } = readClauses(query);
+    const { rest, names, kinds } = parseClauses(query);
     const [nameSet, kindSet] = [new Set(names), new Set(kinds)];
     header.types.forEach(([name, , kind], at) => {
       if (names !== null && !nameSet.has(this.names.full(name))) types[at] = 0;
@@ -102,7 +109,7 @@ export class Masks {
       used.add(name);
       return columns(name);
     });
-    if ([...used].some((name) => !OF_TYPES.has(name))) return { types, rows: test };
+    if ([...used].some((name) => !TYPE_COLUMNS.has(name))) return { types, rows: test };
     const first = new Int32Array(types.length).fill(-1);
     const { type } = rank.events;
     for (let row = type.length - 1; row >= 0; row -= 1) first[type[row]!] = row;
@@ -114,31 +121,31 @@ export class Masks {
 }
 
 /** A test for lanes of the chosen tracks; null if all are chosen. */
-function trackTest(
-  rank: Rank,
+function compileTrackTest(
+  rank: RankTrace,
   tracks: readonly unknown[] | null,
 ): ((lane: number) => boolean) | null {
   if (tracks === null) return null;
   const keys = new Set(
-    tracks.flatMap((one) => {
-      if (typeof one === "string") return [one];
-      const [number, key] = one as [number, string];
+    tracks.flatMap((track) => {
+      if (typeof track === "string") return [track];
+      const [number, key] = track as [number, string];
       return number === rank.number ? [key] : [];
     }),
   );
-  return rank.onTracks(({ key }) => keys.has(key));
+  return rank.trackFilter(({ key }) => keys.has(key));
 }
 
 /** The columns of `Trace.events`, for queries. */
-function eventColumns(rank: Rank, names: Names): ColumnOf {
+function eventColumns(rank: RankTrace, names: NameTable): ColumnLookup {
   const { events } = rank;
   const { start, dur, lane } = events;
-  const columns: Record<string, () => ReturnType<ColumnOf>> = {
+  const columns: Record<string, () => ReturnType<ColumnLookup>> = {
     rank: () => () => rank.number,
     id: () => (row) => row,
     index: () => (row) => row,
-    start_ns: () => valuesOf(start),
-    dur_ns: () => valuesOf(dur),
+    start_ns: () => columnGetter(start),
+    dur_ns: () => columnGetter(dur),
     name: () => (row) => names.full(rank.typeOf(events, row)[0]),
     category: () => (row) => names.category(rank.typeOf(events, row)[1]),
     kind: () => (row) => names.kind(rank.kindOf(events, row)),
@@ -147,21 +154,21 @@ function eventColumns(rank: Rank, names: Names): ColumnOf {
     tid: () => (row) => rank.trackAt(lane[row]!)?.tid ?? "",
     depth: () => (row) => lane[row]! - (rank.trackAt(lane[row]!)?.lane0 ?? 0),
     phase: () => {
-      const paired = rank.paired();
+      const paired = rank.pairedRows();
       return (row) => (paired.has(row) ? "B" : "X");
     },
-    parent: () => valuesOf(rank.parents()),
-    stream: () => valuesOf(rank.streams()),
-    correlation: () => valuesOf(rank.correlations()),
+    parent: () => columnGetter(rank.parents()),
+    stream: () => columnGetter(rank.streams()),
+    correlation: () => columnGetter(rank.correlations()),
     prelaunched: () => {
       const early = rank.prelaunched();
       return (row) => early[row] === 1;
     },
-    step: () => valuesOf(rank.steps()),
+    step: () => columnGetter(rank.steps()),
   };
   return (name) => (Object.hasOwn(columns, name) ? columns[name]!() : null);
 }
 
-function valuesOf(values: ArrayLike<number>): (row: number) => number {
+function columnGetter(values: ArrayLike<number>): (row: number) => number {
   return (row) => values[row]!;
 }

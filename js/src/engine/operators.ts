@@ -1,18 +1,18 @@
 /** A rank's operators: nesting, launched kernels, sums by name. */
 
-import { picked } from "./columns";
+import { gather } from "./columns";
 import {
-  around,
-  isChosen,
-  ofAllTimes,
+  candidateRange,
+  isSelected,
+  withOpenWindow,
   overlaps,
-  type Part,
-  reachOf,
-  type Sorted,
+  type RankSelection,
+  latestEnds,
+  type SortedIntervals,
 } from "./panel_rank";
 
 /** A rank's operators. */
-interface Operators extends Sorted {
+interface OperatorTree extends SortedIntervals {
   readonly row: Int32Array;
   /** Place of the operator above, -1 for none. */
   readonly parent: Int32Array;
@@ -26,29 +26,33 @@ interface Operators extends Sorted {
   readonly covered: Float64Array;
 }
 
-export function operatorsOf({ rank: { all } }: Part): Operators {
-  return all.rank.once("all operators", all, ({ rank: { rank, work } }) => {
-    const { type, start: begin, dur } = rank.events;
-    const { row, above, ofWork } = rank.operators();
-    const places = new Map<number, number>();
-    const start = picked(begin, row);
-    const end = picked(dur, row).map((time, at) => start[at]! + time);
-    return {
-      row,
-      start,
-      end,
-      reach: reachOf(end),
-      parent: above,
-      name: row.map((one) => {
-        const [name] = rank.header.types[type[one]!]!;
-        if (!places.has(name)) places.set(name, places.size);
-        return places.get(name)!;
-      }),
-      names: Int32Array.from(places.keys()),
-      ofWork: work.row.map((one) => ofWork[one]!),
-      covered: coveredByChildren(start, end, above),
-    };
-  });
+export function operatorTree({ analysis: { fullSelection } }: RankSelection): OperatorTree {
+  return fullSelection.analysis.memo(
+    "all operators",
+    fullSelection,
+    ({ analysis: { trace, work } }) => {
+      const { type, start: eventStart, dur } = trace.events;
+      const { row, parent, ofWork } = trace.operators();
+      const places = new Map<number, number>();
+      const start = gather(eventStart, row);
+      const end = gather(dur, row).map((time, at) => start[at]! + time);
+      return {
+        row,
+        start,
+        end,
+        latestEnd: latestEnds(end),
+        parent,
+        name: row.map((operatorRow) => {
+          const [name] = trace.header.types[type[operatorRow]!]!;
+          if (!places.has(name)) places.set(name, places.size);
+          return places.get(name)!;
+        }),
+        names: Int32Array.from(places.keys()),
+        ofWork: work.row.map((operatorRow) => ofWork[operatorRow]!),
+        covered: coveredByChildren(start, end, parent),
+      };
+    },
+  );
 }
 
 function coveredByChildren(
@@ -70,43 +74,49 @@ function coveredByChildren(
 }
 
 /** Call paths of operators: the names from the outermost one down, and which of them are chosen. */
-interface Paths {
+interface CallPaths {
   /** Path of each operator. */
-  of: Int32Array;
+  pathOfOperator: Int32Array;
   /** The path without its last operator, -1 for none; it has a lower number. */
   parent: number[];
   /** Name and choice of the last operator. */
   name: number[];
-  chosen: boolean[];
+  isSelected: boolean[];
   /** Whether the last operator is chosen, and no chosen operator above has its name. */
-  outermost: boolean[];
+  isOutermost: boolean[];
 }
 
 /** Null if no operator is chosen. */
-export function pathsOf(part: Part): Paths | null {
-  return part.rank.once("paths", ofAllTimes(part), (all) => {
-    const { row, parent, name, names } = operatorsOf(all);
-    if (!row.some((one) => isChosen(all, one))) return null;
-    const of = new Int32Array(row.length);
-    const paths: Paths = { of, parent: [], name: [], chosen: [], outermost: [] };
+export function callPaths(selection: RankSelection): CallPaths | null {
+  return selection.analysis.memo("paths", withOpenWindow(selection), (full) => {
+    const { row, parent, name, names } = operatorTree(full);
+    if (!row.some((operatorRow) => isSelected(full, operatorRow))) return null;
+    const pathOfOperator = new Int32Array(row.length);
+    const paths: CallPaths = {
+      pathOfOperator,
+      parent: [],
+      name: [],
+      isSelected: [],
+      isOutermost: [],
+    };
     const known = new Map<number, number>();
-    for (let at = 0; at < of.length; at += 1) {
-      const above = parent[at]! < 0 ? -1 : of[parent[at]!]!;
-      const chosen = isChosen(all, row[at]!);
-      const key = 2 * ((above + 1) * names.length + name[at]!) + Number(chosen);
+    for (let at = 0; at < pathOfOperator.length; at += 1) {
+      const above = parent[at]! < 0 ? -1 : pathOfOperator[parent[at]!]!;
+      const selected = isSelected(full, row[at]!);
+      const key = 2 * ((above + 1) * names.length + name[at]!) + Number(selected);
       let path = known.get(key);
       if (path === undefined) {
         path = paths.parent.push(above) - 1;
         known.set(key, path);
         let outer = above;
-        while (outer >= 0 && !(paths.chosen[outer]! && paths.name[outer] === name[at])) {
+        while (outer >= 0 && !(paths.isSelected[outer]! && paths.name[outer] === name[at])) {
           outer = paths.parent[outer]!;
         }
         paths.name.push(name[at]!);
-        paths.chosen.push(chosen);
-        paths.outermost.push(chosen && outer < 0);
+        paths.isSelected.push(selected);
+        paths.isOutermost.push(selected && outer < 0);
       }
-      of[at] = path;
+      pathOfOperator[at] = path;
     }
     return paths;
   });
@@ -127,17 +137,17 @@ interface OperatorSums {
   linked: number;
 }
 
-export function operatorSums(part: Part): OperatorSums {
-  return part.rank.once("operators", part, (of) => {
-    const sums = blank(operatorsOf(of).names.length);
-    const paths = pathsOf(of);
-    if (paths !== null) addHost(of, paths, sums);
-    addDevice(of, paths, sums);
+export function operatorSums(selection: RankSelection): OperatorSums {
+  return selection.analysis.memo("operators", selection, (windowed) => {
+    const sums = emptySums(operatorTree(windowed).names.length);
+    const paths = callPaths(windowed);
+    if (paths !== null) addHostTimes(windowed, paths, sums);
+    addDeviceTimes(windowed, paths, sums);
     return sums;
   });
 }
 
-function blank(size: number): OperatorSums {
+function emptySums(size: number): OperatorSums {
   return {
     count: new Float64Array(size),
     cpuTotal: new Float64Array(size),
@@ -149,27 +159,27 @@ function blank(size: number): OperatorSums {
   };
 }
 
-function addHost(part: Part, paths: Paths, sums: OperatorSums): void {
-  const { low, high } = part;
-  const tree = operatorsOf(part);
-  const [first, last] = around(tree, part);
-  const covered = coveredIn(tree, first, last, low, high);
+function addHostTimes(selection: RankSelection, paths: CallPaths, sums: OperatorSums): void {
+  const { low, high } = selection;
+  const tree = operatorTree(selection);
+  const [first, last] = candidateRange(tree, selection);
+  const covered = childCoverWithin(tree, first, last, low, high);
   for (let at = first; at < last; at += 1) {
     let [start, end] = [tree.start[at]!, tree.end[at]!];
-    const path = paths.of[at]!;
-    if (!paths.chosen[path]! || !overlaps(start, end, low)) continue;
+    const path = paths.pathOfOperator[at]!;
+    if (!paths.isSelected[path]! || !overlaps(start, end, low)) continue;
     if (start < low) start = low;
     if (end > high) end = high;
     const name = tree.name[at]!;
     sums.count[name] = sums.count[name]! + 1;
     sums.cpuSelf[name] = sums.cpuSelf[name]! + end - start - covered[at]!;
-    if (paths.outermost[path]) sums.cpuTotal[name] = sums.cpuTotal[name]! + end - start;
+    if (paths.isOutermost[path]) sums.cpuTotal[name] = sums.cpuTotal[name]! + end - start;
   }
 }
 
 /** Time that children cover within a window; precomputed for operators entirely within it. */
-function coveredIn(
-  tree: Operators,
+function childCoverWithin(
+  tree: OperatorTree,
   first: number,
   last: number,
   low: number,
@@ -187,22 +197,26 @@ function coveredIn(
     const above = parent[at]!;
     // Most parents are within the window.
     if (above < first || (start[above]! >= low && end[above]! <= high)) continue;
-    const one = crossing.get(above)!;
+    const crossed = crossing.get(above)!;
     const until = Math.min(end[at]!, end[above]!, high);
-    const from = Math.max(start[at]!, one.reached);
-    if (until > from) one.covered += until - from;
-    one.reached = Math.max(one.reached, until);
+    const from = Math.max(start[at]!, crossed.reached);
+    if (until > from) crossed.covered += until - from;
+    crossed.reached = Math.max(crossed.reached, until);
   }
-  for (const [at, one] of crossing) covered[at] = one.covered;
+  for (const [at, crossed] of crossing) covered[at] = crossed.covered;
   return covered;
 }
 
 /** Add the device work of chosen operators, whether the work itself is chosen or not. */
-function addDevice(part: Part, paths: Paths | null, sums: OperatorSums): void {
-  const { low, high } = part;
-  const { start, end, stream, call } = part.rank.work;
-  const { ofWork } = operatorsOf(part);
-  const [first, last] = around(part.rank.work, part);
+function addDeviceTimes(
+  selection: RankSelection,
+  paths: CallPaths | null,
+  sums: OperatorSums,
+): void {
+  const { low, high } = selection;
+  const { start, end, stream, call } = selection.analysis.work;
+  const { ofWork } = operatorTree(selection);
+  const [first, last] = candidateRange(selection.analysis.work, selection);
   const time = new Float64Array(paths?.name.length ?? 0);
   for (let i = first; i < last; i += 1) {
     let [from, to] = [start[i]!, end[i]!];
@@ -212,17 +226,17 @@ function addDevice(part: Part, paths: Paths | null, sums: OperatorSums): void {
     if (paths === null || ofWork[i]! < 0) continue;
     if (from < low) from = low;
     if (to > high) to = high;
-    const path = paths.of[ofWork[i]!]!;
+    const path = paths.pathOfOperator[ofWork[i]!]!;
     time[path] = time[path]! + to - from;
   }
   if (paths === null) return;
-  const { name: names, parent, chosen, outermost } = paths;
+  const { name: names, parent, isSelected: selected, isOutermost } = paths;
   names.forEach((name, path) => {
-    if (chosen[path]) sums.deviceSelf[name] = sums.deviceSelf[name]! + time[path]!;
+    if (selected[path]) sums.deviceSelf[name] = sums.deviceSelf[name]! + time[path]!;
   });
   for (let path = names.length - 1; path >= 0; path -= 1) {
     const [name, above] = [names[path]!, parent[path]!];
-    if (outermost[path]) sums.deviceTotal[name] = sums.deviceTotal[name]! + time[path]!;
+    if (isOutermost[path]) sums.deviceTotal[name] = sums.deviceTotal[name]! + time[path]!;
     if (above >= 0) time[above] = time[above]! + time[path]!;
   }
 }

@@ -2,33 +2,33 @@
 
 import type { Brief, TableName } from "../protocol/source";
 import {
-  CELLS,
+  CELLS_PER_TILE,
   type Cells,
-  cellTiles,
-  type CounterTileOut,
+  buildCellTiles,
+  type CounterTile,
   NO_KIND,
-  type SliceOut,
-  type TileOut,
+  type TileSlice,
+  type CellTile,
   type TileRange,
-  valueTiles,
+  buildValueTiles,
 } from "./cells";
-import type { Columns, Names } from "./columns";
+import type { ColumnReader, NameTable } from "./columns";
 import type { OverviewHeader } from "./document";
-import type { Rank } from "./rank";
+import type { RankTrace } from "./rank";
 
-export class Overview {
+export class RankOverview {
   readonly number: number;
-  private readonly cell: number;
+  private readonly cellNs: number;
   private readonly lanes = new Map<number, GridLane>();
   private readonly counters = new Map<number, { low: Float32Array; high: Float32Array }>();
 
   constructor(
     readonly header: OverviewHeader,
-    private readonly columns: Columns,
-    private readonly names: Names,
+    private readonly columns: ColumnReader,
+    private readonly names: NameTable,
   ) {
     this.number = header.rank;
-    this.cell = 2 ** header.level;
+    this.cellNs = 2 ** header.level;
     this.readLanes();
     this.readInstants();
     this.readSlices();
@@ -41,13 +41,19 @@ export class Overview {
     const [low, high] = [columns.floats("low"), columns.floats("high")];
     let at = 0;
     let counterAt = 0;
-    const part = (kind: number): Part => {
-      const own = (values: Float64Array): Float64Array => values.subarray(at, at + header.cells);
-      const [ownStarts, ownCount] = [own(starts), own(count)];
+    const readSums = (kind: number): GridSums => {
+      const cellsOf = (values: Float64Array): Float64Array =>
+        values.subarray(at, at + header.cells);
+      const [ownStarts, ownCount] = [cellsOf(starts), cellsOf(count)];
       const open = ownCount.map((events, k) => events - ownStarts[k]!);
-      const made: Part = { kind, covered: prefix(own(covered)), starts: prefix(ownStarts), open };
+      const sums: GridSums = {
+        kind,
+        covered: prefixSums(cellsOf(covered)),
+        starts: prefixSums(ownStarts),
+        open,
+      };
       at += header.cells;
-      return made;
+      return sums;
     };
     for (const lane of header.lanes_kept) {
       if (lane.counter) {
@@ -59,9 +65,9 @@ export class Overview {
         counterAt = to;
         continue;
       }
-      const whole = part(lane.kinds[0] ?? NO_KIND);
-      const kinds = lane.kinds.length < 2 ? [whole] : lane.kinds.map(part);
-      this.lanes.set(lane.lane, new GridLane(header, whole, kinds));
+      const total = readSums(lane.kinds[0] ?? NO_KIND);
+      const kinds = lane.kinds.length < 2 ? [total] : lane.kinds.map(readSums);
+      this.lanes.set(lane.lane, new GridLane(header, total, kinds));
     }
   }
 
@@ -84,7 +90,7 @@ export class Overview {
         start: start[i]!,
         dur: dur[i]!,
         id: id[i]!,
-        name: this.names.key(name),
+        name: this.names.shortKey(name),
         kind,
         flags: flags[i]!,
         type: type[i]!,
@@ -94,58 +100,63 @@ export class Overview {
 
   // --- tiles ---
 
-  tiles(lane: number, asked: TileRange): TileOut[] {
+  tiles(lane: number, requested: TileRange): CellTile[] {
     const grid = this.lanes.get(lane);
     if (grid === undefined) return [];
-    return cellTiles(this.extent(), asked, ({ level, first, last }) => ({
-      cells: grid.measure(level, first * CELLS, (last - first) * CELLS),
+    return buildCellTiles(this.extent(), requested, ({ level, first, last }) => ({
+      cells: grid.measure(level, first * CELLS_PER_TILE, (last - first) * CELLS_PER_TILE),
       slices: grid.slices.filter(({ dur }) => dur >= 2 * 2 ** level),
     }));
   }
 
-  counterTiles(lane: number, asked: TileRange): CounterTileOut[] {
+  counterTiles(lane: number, requested: TileRange): CounterTile[] {
     const grid = this.counters.get(lane);
     if (grid === undefined) return [];
-    return valueTiles(this.extent(), asked, ({ level, first, last }) => {
-      const length = (last - first) * CELLS;
-      const smallest = new Float32Array(length).fill(Number.NaN);
-      const largest = new Float32Array(length).fill(Number.NaN);
+    return buildValueTiles(this.extent(), requested, ({ level, first, last }) => {
+      const length = (last - first) * CELLS_PER_TILE;
+      const min = new Float32Array(length).fill(Number.NaN);
+      const max = new Float32Array(length).fill(Number.NaN);
       for (let k = 0; k < length; k += 1) {
-        const [a, b] = gridCells(this.header, level, first * CELLS + k);
+        const [a, b] = gridRange(this.header, level, first * CELLS_PER_TILE + k);
         for (let at = a; at < b; at += 1) {
           const [low, high] = [grid.low[at]!, grid.high[at]!];
-          if (!(low >= smallest[k]!) && !Number.isNaN(low)) smallest[k] = low;
-          if (!(high <= largest[k]!) && !Number.isNaN(high)) largest[k] = high;
+          if (!(low >= min[k]!) && !Number.isNaN(low)) min[k] = low;
+          if (!(high <= max[k]!) && !Number.isNaN(high)) max[k] = high;
         }
       }
-      return { smallest, largest };
+      return { min, max };
     });
   }
 
   private extent(): [number, number] {
     const { first, cells } = this.header;
-    return [first * this.cell, (first + cells) * this.cell];
+    return [first * this.cellNs, (first + cells) * this.cellNs];
   }
 
   // --- one cell, one event ---
 
   /** Cells of the grid in a window, end exclusive; null if its edges are not edges of the grid. */
-  private cellsIn(start: number, end: number): [from: number, to: number] | null {
-    if (start % this.cell !== 0 || end % this.cell !== 0) return null;
+  private cellRange(start: number, end: number): [from: number, to: number] | null {
+    if (start % this.cellNs !== 0 || end % this.cellNs !== 0) return null;
     const { first, cells } = this.header;
-    return [within(start / this.cell - first, cells), within(end / this.cell - first, cells)];
+    return [
+      clampToGrid(start / this.cellNs - first, cells),
+      clampToGrid(end / this.cellNs - first, cells),
+    ];
   }
 
   /** Exact contents of a window of whole cells; null for others. */
-  window(lane: number, start: number, end: number): OverviewWindow | null {
-    const [grid, range] = [this.lanes.get(lane), this.cellsIn(start, end)];
+  windowContents(lane: number, start: number, end: number): OverviewWindow | null {
+    const [grid, range] = [this.lanes.get(lane), this.cellRange(start, end)];
     if (grid === undefined || range === null) return null;
     const [a, b] = range;
-    const out = noCells(1);
-    if (b > a) grid.fill(a, b, out, 0);
-    const inside = grid.slices.filter((one) => one.start < end && one.start + one.dur > start);
+    const out = emptyCells(1);
+    if (b > a) grid.mergeCells(a, b, out, 0);
+    const inside = grid.slices.filter(
+      (slice) => slice.start < end && slice.start + slice.dur > start,
+    );
     const longest = inside.reduce<GridSlice | null>(
-      (most, one) => (most === null || one.dur > most.dur ? one : most),
+      (longest, slice) => (longest === null || slice.dur > longest.dur ? slice : longest),
       null,
     );
     return {
@@ -158,32 +169,32 @@ export class Overview {
   }
 
   /** Smallest and largest value of a counter in a window of whole cells; null for others. */
-  held(lane: number, start: number, end: number): [low: number, high: number] | null {
-    const [grid, range] = [this.counters.get(lane), this.cellsIn(start, end)];
+  counterExtremes(lane: number, start: number, end: number): [low: number, high: number] | null {
+    const [grid, range] = [this.counters.get(lane), this.cellRange(start, end)];
     if (grid === undefined || range === null) return null;
-    const known = (values: Float32Array): number[] =>
+    const knownValues = (values: Float32Array): number[] =>
       [...values.subarray(...range)].filter((value) => !Number.isNaN(value));
-    return [Math.min(...known(grid.low)), Math.max(...known(grid.high))];
+    return [Math.min(...knownValues(grid.low)), Math.max(...knownValues(grid.high))];
   }
 
   /** Find a long event; null if the page does not hold it. */
-  find(table: TableName, id: number): { brief: Brief; category: number } | null {
+  findEvent(table: TableName, id: number): { brief: Brief; category: number } | null {
     // An event is on its own lane and on a summary lane. Its own lane comes later and wins.
-    let found: { brief: Brief; category: number } | null = null;
+    let event: { brief: Brief; category: number } | null = null;
     for (const [lane, grid] of this.lanes) {
-      if (this.tableOf(lane) !== table) continue;
-      const slice = grid.slices.find((one) => one.id === id);
+      if (this.tableOfContent(lane) !== table) continue;
+      const slice = grid.slices.find((candidate) => candidate.id === id);
       if (slice === undefined) continue;
-      found = { brief: this.brief(lane, slice), category: this.header.types[slice.type]![1] };
+      event = { brief: this.brief(lane, slice), category: this.header.types[slice.type]![1] };
     }
-    return found;
+    return event;
   }
 
   private brief(lane: number, slice: GridSlice): Brief {
     const [name, , kind] = this.header.types[slice.type]!;
     return {
       rank: this.number,
-      table: this.tableOf(lane),
+      table: this.tableOfContent(lane),
       id: slice.id,
       lane,
       name: this.names.full(name),
@@ -194,27 +205,33 @@ export class Overview {
     };
   }
 
-  private tableOf(lane: number): TableName {
-    const on = this.header.tracks.find((one) => lane >= one.lane0 && lane < one.lane0 + one.lanes);
-    return on?.role === "async" ? "asyncs" : on?.role === "instant" ? "instants" : "events";
+  private tableOfContent(lane: number): TableName {
+    const trackOfLane = this.header.tracks.find(
+      (track) => lane >= track.lane0 && lane < track.lane0 + track.lanes,
+    );
+    return trackOfLane?.role === "async"
+      ? "asyncs"
+      : trackOfLane?.role === "instant"
+        ? "instants"
+        : "events";
   }
 
   // --- covered time between the grid's edges: evenly spread within a cell ---
 
   /** Covered time before an instant, for one of the device's unions. */
-  deviceBefore(name: string): (time: number) => number {
-    return this.interpolated(prefix(this.columns.f64(`device_${name}`)));
+  deviceTimeBefore(name: string): (time: number) => number {
+    return this.interpolate(prefixSums(this.columns.f64(`device_${name}`)));
   }
 
-  laneBefore(lane: number): (time: number) => number {
-    return this.interpolated(this.lanes.get(lane)?.whole.covered ?? null);
+  laneTimeBefore(lane: number): (time: number) => number {
+    return this.interpolate(this.lanes.get(lane)?.total.covered ?? null);
   }
 
-  private interpolated(sums: Float64Array | null): (time: number) => number {
+  private interpolate(sums: Float64Array | null): (time: number) => number {
     const { first, cells } = this.header;
     return (time) => {
       if (sums === null || cells === 0) return 0;
-      const at = within(time / this.cell - first, cells);
+      const at = clampToGrid(time / this.cellNs - first, cells);
       const low = Math.min(Math.floor(at), cells - 1);
       return sums[low]! + (at - low) * (sums[low + 1]! - sums[low]!);
     };
@@ -229,7 +246,7 @@ interface OverviewWindow {
 
 // One lane of an overview: the time covered by its events on a grid of cells.
 
-interface GridSlice extends SliceOut {
+interface GridSlice extends TileSlice {
   /** Position in the rank's types. */
   type: number;
 }
@@ -242,7 +259,7 @@ interface Grid {
 }
 
 /** Sums of one set of events before each edge of the grid. */
-interface Part {
+interface GridSums {
   kind: number;
   covered: Float64Array;
   starts: Float64Array;
@@ -260,57 +277,57 @@ class GridLane {
   /** `kinds`: a part for each kind, ascending. */
   constructor(
     private readonly grid: Grid,
-    readonly whole: Part,
-    readonly kinds: readonly Part[],
+    readonly total: GridSums,
+    readonly kinds: readonly GridSums[],
   ) {}
 
   /** `cells` cells of a level, from `first` on. */
   measure(level: number, first: number, cells: number): Cells {
-    const out = noCells(cells);
+    const out = emptyCells(cells);
     for (let k = 0; k < cells; k += 1) {
-      const [a, b] = gridCells(this.grid, level, first + k);
-      if (b > a) this.fill(a, b, out, k);
+      const [a, b] = gridRange(this.grid, level, first + k);
+      if (b > a) this.mergeCells(a, b, out, k);
     }
-    if (level < this.grid.level) this.spread(level, first, out);
+    if (level < this.grid.level) this.spreadEvenly(level, first, out);
     return out;
   }
 
   /** Merge the grid's cells `a … b - 1` into cell `k` of `out`. */
-  fill(a: number, b: number, out: Cells, k: number): void {
-    let most = 0;
+  mergeCells(a: number, b: number, out: Cells, k: number): void {
+    let maxCovered = 0;
     for (const part of this.kinds) {
       const count = part.starts[b]! - part.starts[a]! + part.open[a]!;
       if (count === 0) continue;
       out.count[k] = out.count[k]! + count;
       out.mask[k] = out.mask[k]! | (1 << part.kind);
       const covered = part.covered[b]! - part.covered[a]!;
-      if (covered > most) {
-        most = covered;
+      if (covered > maxCovered) {
+        maxCovered = covered;
         out.kind[k] = part.kind;
       }
     }
-    out.covered[k] = this.whole.covered[b]! - this.whole.covered[a]!;
-    if (most === 0 && out.count[k]! > 0) out.kind[k] = this.firstInstant(a, b);
+    out.covered[k] = this.total.covered[b]! - this.total.covered[a]!;
+    if (maxCovered === 0 && out.count[k]! > 0) out.kind[k] = this.firstInstant(a, b);
   }
 
   private firstInstant(a: number, b: number): number {
     for (let cell = a; cell < b; cell += 1) {
       const known = this.instants.get(cell);
       if (known !== undefined) return known;
-      const there = this.kinds.find(({ starts }) => starts[cell + 1]! > starts[cell]!);
-      if (there !== undefined) return there.kind;
+      const withStart = this.kinds.find(({ starts }) => starts[cell + 1]! > starts[cell]!);
+      if (withStart !== undefined) return withStart.kind;
     }
     return NO_KIND;
   }
 
   /** Cells finer than the grid: long events where they are, the rest evenly between them. */
-  private spread(level: number, first: number, out: Cells): void {
+  private spreadEvenly(level: number, first: number, out: Cells): void {
     const width = 2 ** level;
     const long = new Float64Array(out.covered.length);
     this.addSlices(long, first * width, width, out.kind);
-    const filled = this.filled();
+    const filled = this.filledShares();
     for (let k = 0; k < out.covered.length; k += 1) {
-      const [a, b] = gridCells(this.grid, level, first + k);
+      const [a, b] = gridRange(this.grid, level, first + k);
       if (b <= a) continue;
       out.covered[k] = long[k]! + Math.floor(filled[a]! * (width - long[k]!));
       if (out.covered[k]! > 0) continue;
@@ -321,13 +338,13 @@ class GridLane {
   }
 
   /** Share of each cell of the grid that is covered outside long events. */
-  private filled(): Float64Array {
+  private filledShares(): Float64Array {
     if (this.shares !== null) return this.shares;
     const { level, first, cells } = this.grid;
     const width = 2 ** level;
     const long = new Float64Array(cells);
     this.addSlices(long, first * width, width, null);
-    const { covered } = this.whole;
+    const { covered } = this.total;
     return (this.shares = long.map((ns, k) => {
       const rest = covered[k + 1]! - covered[k]! - ns;
       return rest > 0 ? Math.min(rest / (width - ns), 1) : 0;
@@ -358,7 +375,7 @@ class GridLane {
   }
 }
 
-function noCells(cells: number): Cells {
+function emptyCells(cells: number): Cells {
   return {
     covered: new Float64Array(cells),
     count: new Float64Array(cells),
@@ -368,23 +385,23 @@ function noCells(cells: number): Cells {
 }
 
 /** Cells of the grid within a cell of some level, or around it; an empty range outside. */
-function gridCells(grid: Grid, level: number, cell: number): [from: number, to: number] {
+function gridRange(grid: Grid, level: number, cell: number): [from: number, to: number] {
   const factor = 2 ** (level - grid.level);
   const from = Math.floor(cell * factor) - grid.first;
   const to = Math.max(Math.floor((cell + 1) * factor) - grid.first, from + 1);
-  return [within(from, grid.cells), within(to, grid.cells)];
+  return [clampToGrid(from, grid.cells), clampToGrid(to, grid.cells)];
 }
 
 /** Clamp a position to the edges of the grid. */
-function within(at: number, cells: number): number {
+function clampToGrid(at: number, cells: number): number {
   return Math.min(Math.max(at, 0), cells);
 }
 
 /** Sums before each value, and the total at the end. */
-function prefix(values: Float64Array): Float64Array {
+function prefixSums(values: Float64Array): Float64Array {
   const out = new Float64Array(values.length + 1);
   for (let i = 0; i < values.length; i += 1) out[i + 1] = out[i]! + values[i]!;
   return out;
 }
 
-export type AnyRank = Rank | Overview;
+export type RankData = RankTrace | RankOverview;

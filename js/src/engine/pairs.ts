@@ -5,19 +5,19 @@ import { getOrMake } from "../protocol/maps";
 import type {
   Answer,
   ClassCounts,
-  Frame,
+  PanelFrame,
   Operation,
   PairEvents,
   Partner,
   Requests,
   Scene,
   Ties,
-  Value,
+  CellValue,
 } from "../protocol/source";
-import { type Blocks, Columns, positions, readBlock } from "./columns";
+import { type Blocks, ColumnReader, indicesWhere, readBlock } from "./columns";
 import type { ColumnSpec, PageDocument } from "./document";
 import { download } from "./export";
-import { type HeldSource, PageSource } from "./source";
+import { type LocalSource, PageSource } from "./source";
 
 type PairsHeader = ClassCounts & {
   columns: Record<string, ColumnSpec>;
@@ -25,7 +25,7 @@ type PairsHeader = ClassCounts & {
 };
 
 /** The events of one run, by row; -1 for none. */
-interface Side {
+interface RunEvents {
   rank: Float64Array;
   id: Float64Array;
   /** Times are known for device work only. */
@@ -35,8 +35,8 @@ interface Side {
   rowOf: Map<string, number>;
 }
 
-interface Pairs {
-  sides: readonly [Side, Side];
+interface EventPairs {
+  sides: readonly [RunEvents, RunEvents];
   status: Uint8Array;
   class: Uint8Array;
   /** Rows of each change. */
@@ -45,61 +45,61 @@ interface Pairs {
   device: Uint8Array;
 }
 
-const MOST_EVENTS = 20_000;
+const MAX_EVENTS = 20_000;
 const NOT_COMPARED = CLASSES.indexOf("not_compared");
 /** A frame of one step; the frames of a step share a block. */
 const OF_STEP = /^(?:waterfall:\w+|names):(\d+)$/;
 /** A frame of one pair of ranks. */
 const OF_PAIR = /@(\d+)$/;
 
-type Held = Record<string, Frame>;
-type Answers = {
+type FramesByName = Record<string, PanelFrame>;
+type PairHandlers = {
   readonly [Op in Operation]?: (request: Requests[Op]) => Promise<Answer<Op>["reply"]>;
 };
 
-export class PairSource implements HeldSource {
+export class PairSource implements LocalSource {
   readonly status = "none";
   /** Frames of steps and of pairs of ranks lack rows that a page does not draw. */
-  readonly isWhole = false;
-  private pairs: Promise<Pairs> | null = null;
-  private readonly steps = new Map<string, Promise<Held>>();
-  private readonly answers = {
+  readonly isComplete = false;
+  private pairs: Promise<EventPairs> | null = null;
+  private readonly parts = new Map<string, Promise<FramesByName>>();
+  private readonly handlers = {
     frame: ({ name }: Requests["frame"]) => this.frame(name),
-    frames: async ({ names }: Requests["frames"]) => ({ frames: await this.several(names) }),
+    frames: async ({ names }: Requests["frames"]) => ({ frames: await this.framesOf(names) }),
     classes: () => {
       const { counts = [], pair_counts = [] } = this.header ?? {};
       return Promise.resolve({ counts, pair_counts });
     },
     partner: async (request: Requests["partner"]) =>
-      partner(await this.load(), request, this.header),
-    ties: async (request: Requests["ties"]) => ties(await this.load(), request),
+      partnerReply(await this.loadPairs(), request, this.header),
+    ties: async (request: Requests["ties"]) => tiesReply(await this.loadPairs(), request),
     path_events: async ({ node, pair }: Requests["path_events"]) => {
-      const pairs = await this.ofAllRanks(pair);
-      return eventsOf(pairs, (row) => pairs.node[row] === node);
+      const pairs = await this.pairsOfAllRanks(pair);
+      return eventsWhere(pairs, (row) => pairs.node[row] === node);
     },
     change_events: async ({ row, pair }: Requests["change_events"]) => {
-      const pairs = await this.ofAllRanks(pair);
+      const pairs = await this.pairsOfAllRanks(pair);
       const rows = new Set(pairs.changes[row] ?? []);
-      return eventsOf(pairs, (at) => rows.has(at));
+      return eventsWhere(pairs, (at) => rows.has(at));
     },
   };
 
   constructor(
-    private readonly frames: Held,
+    private readonly frames: FramesByName,
     private readonly header: PairsHeader | null,
     /** The bytes of the pairs, unpacked when they are first needed. */
     private readonly read: () => Promise<Uint8Array>,
-    private readonly sides: readonly [HeldSource | null, HeldSource | null],
+    private readonly sides: readonly [LocalSource | null, LocalSource | null],
     /** The frames of one step or pair of ranks, unpacked when it is chosen. */
-    private readonly readPart: (block: string) => Promise<Held>,
+    private readonly readPart: (block: string) => Promise<FramesByName>,
   ) {}
 
-  holds<Op extends Operation>(op: Op, request: Requests[Op]): boolean {
-    return this.sideOf(request)?.holds(op, request) === true;
+  canAnswer<Op extends Operation>(op: Op, request: Requests[Op]): boolean {
+    return this.sideOf(request)?.canAnswer(op, request) === true;
   }
 
   /** The run of a request; null: none, undefined: the comparison itself. */
-  private sideOf(request: Requests[Operation]): HeldSource | null | undefined {
+  private sideOf(request: Requests[Operation]): LocalSource | null | undefined {
     if (!("side" in request) || request.side === undefined) return undefined;
     return this.sides[request.side === 0 ? 0 : 1];
   }
@@ -114,7 +114,7 @@ export class PairSource implements HeldSource {
       if (side === null) throw new Error("This page holds no events.");
       return side.ask(op, request, signal);
     }
-    const answers: Answers = this.answers;
+    const answers: PairHandlers = this.handlers;
     const answer = answers[op];
     if (answer === undefined) {
       throw new Error(
@@ -124,83 +124,83 @@ export class PairSource implements HeldSource {
     return { reply: await answer(request), buffer: null };
   }
 
-  private async frame(name: string): Promise<Frame> {
+  private async frame(name: string): Promise<PanelFrame> {
     const [step, pair] = [OF_STEP.exec(name)?.[1], OF_PAIR.exec(name)?.[1]];
-    const held =
+    const frames =
       pair !== undefined
-        ? await this.part(`pair-${pair}`, `names@${pair}`)
+        ? await this.loadPart(`pair-${pair}`, `names@${pair}`)
         : step !== undefined
-          ? await this.part(`step-${step}`, `names:${step}`)
+          ? await this.loadPart(`step-${step}`, `names:${step}`)
           : this.frames;
-    const frame = held[name];
+    const frame = frames[name];
     if (frame === undefined) throw new Error(`This page does not hold ${name}.`);
     return frame;
   }
 
   /** The requested frames that the page has. */
-  private async several(names: readonly string[]): Promise<Record<string, Frame>> {
-    const found = await Promise.allSettled(names.map((name) => this.frame(name)));
-    const frames: Held = {};
-    found.forEach((one, at) => {
-      if (one.status === "fulfilled") frames[names[at]!] = one.value;
+  private async framesOf(names: readonly string[]): Promise<Record<string, PanelFrame>> {
+    const results = await Promise.allSettled(names.map((name) => this.frame(name)));
+    const frames: FramesByName = {};
+    results.forEach((result, at) => {
+      if (result.status === "fulfilled") frames[names[at]!] = result.value;
     });
     return frames;
   }
 
-  private part(block: string, names: string): Promise<Held> {
-    return getOrMake(this.steps, block, () =>
+  private loadPart(block: string, names: string): Promise<FramesByName> {
+    return getOrMake(this.parts, block, () =>
       this.readPart(block).then((frames) => this.withMembers(frames, names)),
     );
   }
 
   /** The class of each event of a rank; null if the rank is not compared. */
   async classesOf(side: 0 | 1, rank: number, events: number): Promise<Uint8Array | null> {
-    const pairs = await this.load();
+    const pairs = await this.loadPairs();
     const { id, rank: ranks } = pairs.sides[side];
-    const rows = positions(id.length, (row) => id[row]! >= 0 && ranks[row] === rank);
+    const rows = indicesWhere(id.length, (row) => id[row]! >= 0 && ranks[row] === rank);
     const codes = new Uint8Array(events).fill(NOT_COMPARED);
     for (const row of rows) codes[id[row]!] = pairs.class[row]!;
     return rows.length > 0 ? codes : null;
   }
 
   /** Add the full names behind each short name; they are stored once for all steps. */
-  private withMembers(frames: Held, name: string): Held {
-    const [whole, own] = [this.frames.names, frames[name]];
-    if (whole === undefined || own === undefined) return frames;
-    const behind = new Map(
-      (whole.columns.name ?? []).map((one, row) => [one, whole.columns.members?.[row]]),
+  private withMembers(frames: FramesByName, name: string): FramesByName {
+    const [allNames, stepFrame] = [this.frames.names, frames[name]];
+    if (allNames === undefined || stepFrame === undefined) return frames;
+    const membersOfName = new Map(
+      (allNames.columns.name ?? []).map((one, row) => [one, allNames.columns.members?.[row]]),
     );
     // The only column of lists.
-    const members = (own.columns.name ?? []).map(
-      (one) => behind.get(one) ?? [one],
-    ) as unknown as Value[];
-    return { ...frames, [name]: { ...own, columns: { ...own.columns, members } } };
+    const members = (stepFrame.columns.name ?? []).map(
+      (one) => membersOfName.get(one) ?? [one],
+    ) as unknown as CellValue[];
+    return { ...frames, [name]: { ...stepFrame, columns: { ...stepFrame.columns, members } } };
   }
 
-  private load(): Promise<Pairs> {
-    this.pairs ??= this.read().then((bytes) => pairsOf(bytes, this.header?.columns ?? {}));
+  private loadPairs(): Promise<EventPairs> {
+    this.pairs ??= this.read().then((bytes) => readPairs(bytes, this.header?.columns ?? {}));
     return this.pairs;
   }
 
-  private async ofAllRanks(pair: number | null | undefined): Promise<Pairs> {
+  private async pairsOfAllRanks(pair: number | null | undefined): Promise<EventPairs> {
     if (typeof pair === "number") {
       throw new Error("Listing these events for one pair of ranks needs a kernel.");
     }
-    return this.load();
+    return this.loadPairs();
   }
 }
 
-function pairsOf(bytes: Uint8Array, specs: PairsHeader["columns"]): Pairs {
-  const columns = new Columns(bytes, specs);
+function readPairs(bytes: Uint8Array, specs: PairsHeader["columns"]): EventPairs {
+  const columns = new ColumnReader(bytes, specs);
   const device = columns.u8("device");
-  const stored = (name: string): Float64Array => columns.f64(name).map((value) => value - 1);
+  const readIndices = (name: string): Float64Array => columns.f64(name).map((value) => value - 1);
   /** By row, from values of device work only. */
   const spread = (values: Float64Array): Float64Array => {
     let at = 0;
     return Float64Array.from(device, (is) => (is === 1 ? values[at++]! : 0));
   };
-  const sideOf = (side: 0 | 1): Side => {
-    const [rank, id] = [stored(`rank${side}`), stored(`id${side}`)];
+  const sideOf = (side: 0 | 1): RunEvents => {
+    const [rank, id] = [readIndices(`rank${side}`), readIndices(`id${side}`)];
     return {
       rank,
       id,
@@ -217,22 +217,25 @@ function pairsOf(bytes: Uint8Array, specs: PairsHeader["columns"]): Pairs {
     status: columns.u8("status"),
     class: columns.u8("class"),
     changes: changes.map((name) => columns.f64(name)),
-    node: stored("node"),
+    node: readIndices("node"),
     device,
   };
 }
 
 /** The run of a request's event, and the other one. */
-function sidesOf({ sides: [before, after] }: Pairs, of: number): [own: Side, other: Side] {
+function orderSides(
+  { sides: [before, after] }: EventPairs,
+  of: number,
+): [own: RunEvents, other: RunEvents] {
   return of === 0 ? [before, after] : [after, before];
 }
 
-function partner(
-  pairs: Pairs,
+function partnerReply(
+  pairs: EventPairs,
   { of, rank, id, pair }: Requests["partner"],
   header: PairsHeader | null,
 ): Partner {
-  const [own, other] = sidesOf(pairs, of);
+  const [own, other] = orderSides(pairs, of);
   const row = own.rowOf.get(`${rank}/${id}`);
   if (row === undefined) return { status: null, rank: -1, id: -1, node: -1 };
   return {
@@ -245,9 +248,9 @@ function partner(
 }
 
 /** The longest pairs of device work whose event in one run is in the view. */
-function ties(pairs: Pairs, { of, start, end, most }: Requests["ties"]): Ties {
-  const [own, other] = sidesOf(pairs, of);
-  const shown = positions(
+function tiesReply(pairs: EventPairs, { of, start, end, most: max }: Requests["ties"]): Ties {
+  const [own, other] = orderSides(pairs, of);
+  const shown = indicesWhere(
     pairs.device.length,
     (row) =>
       pairs.device[row] === 1 &&
@@ -256,11 +259,11 @@ function ties(pairs: Pairs, { of, start, end, most }: Requests["ties"]): Ties {
       own.start[row]! + own.dur[row]! > start,
   );
   const [before, after] = pairs.sides;
-  const long = (row: number): number => Math.max(before.dur[row]!, after.dur[row]!);
+  const longerDur = (row: number): number => Math.max(before.dur[row]!, after.dur[row]!);
   const longest = shown
     .filter((row) => other.id[row]! >= 0)
-    .sort((a, b) => long(b) - long(a) || a - b)
-    .slice(0, most);
+    .sort((a, b) => longerDur(b) - longerDur(a) || a - b)
+    .slice(0, max);
   return {
     of: shown.length,
     ties: Array.from(longest, (row): Ties["ties"][number] => [
@@ -272,11 +275,11 @@ function ties(pairs: Pairs, { of, start, end, most }: Requests["ties"]): Ties {
   };
 }
 
-function eventsOf({ sides }: Pairs, wanted: (row: number) => boolean): PairEvents {
+function eventsWhere({ sides }: EventPairs, predicate: (row: number) => boolean): PairEvents {
   return {
     events: sides.map(({ rank, id }) => {
-      const rows = positions(id.length, (row) => id[row]! >= 0 && wanted(row));
-      return Array.from(rows.subarray(0, MOST_EVENTS), (row) => [rank[row]!, id[row]!]);
+      const rows = indicesWhere(id.length, (row) => id[row]! >= 0 && predicate(row));
+      return Array.from(rows.subarray(0, MAX_EVENTS), (row) => [rank[row]!, id[row]!]);
     }),
   };
 }
@@ -290,45 +293,45 @@ export interface DiffDocument {
   pairs?: PairsHeader;
 }
 
-interface Opened {
+interface OpenedDiff {
   traits: Record<string, unknown>;
   scenes: Scene[];
   states: Record<string, unknown>[];
-  source: HeldSource;
+  source: LocalSource;
 }
 
 /** Each run has its own blocks, with the run's name as a prefix. */
-export async function openHeld(blocks: Blocks): Promise<Opened> {
+export async function openDiffPage(blocks: Blocks): Promise<OpenedDiff> {
   const readJson = async (name: string): Promise<unknown> =>
     JSON.parse(new TextDecoder().decode(await readBlock(blocks, name)));
   const page = (await readJson("document")) as DiffDocument;
   const runs = await Promise.all(
     ["before", "after"].map(async (side) => {
-      const own = (await readJson(`${side}-document`)) as PageDocument;
-      const named = (name: string): string => `${side}-${name}`;
-      const held: Blocks = {
-        text: (name) => blocks.text(named(name)),
-        ...(blocks.bytes && { bytes: (name: string) => blocks.bytes!(named(name)) }),
+      const document = (await readJson(`${side}-document`)) as PageDocument;
+      const prefixed = (name: string): string => `${side}-${name}`;
+      const runBlocks: Blocks = {
+        text: (name) => blocks.text(prefixed(name)),
+        ...(blocks.bytes && { bytes: (name: string) => blocks.bytes!(prefixed(name)) }),
       };
-      return { own, source: new PageSource(own, held, download) };
+      return { own: document, source: new PageSource(document, runBlocks, download) };
     }),
   );
   const source = new PairSource(
-    (await readJson("frames")) as Held,
+    (await readJson("frames")) as FramesByName,
     page.pairs ?? null,
     () => readBlock(blocks, "pairs"),
     [runs[0]!.source, runs[1]!.source],
-    async (block) => (await readJson(block)) as Held,
+    async (block) => (await readJson(block)) as FramesByName,
   );
   if (page.pairs !== undefined) {
     for (const side of [0, 1] as const) {
-      runs[side]!.source.classify((rank, events) => source.classesOf(side, rank, events));
+      runs[side]!.source.setClassLoader((rank, events) => source.classesOf(side, rank, events));
     }
   }
   return {
     traits: page.traits,
-    scenes: runs.map(({ own }) => own.scene),
-    states: runs.map(({ own }) => own.state as Record<string, unknown>),
+    scenes: runs.map(({ own: document }) => document.scene),
+    states: runs.map(({ own: document }) => document.state as Record<string, unknown>),
     source,
   };
 }

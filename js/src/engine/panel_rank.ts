@@ -2,19 +2,19 @@
 
 import { getOrMake } from "../protocol/maps";
 import type { Collectives } from "./collectives";
-import { countBelow, countUpTo, type Names, picked, positions } from "./columns";
-import { Lru } from "./lru";
-import type { Rank } from "./rank";
+import { countBelow, countUpTo, type NameTable, gather, indicesWhere } from "./columns";
+import { LruCache } from "./lru";
+import type { RankTrace } from "./rank";
 
 /** Max number of results kept per rank, in addition to the results for all events. */
-const KEPT_RESULTS = 48;
+const MAX_RESULTS = 48;
 /** Kinds 0 … 2 are device work. */
-export const BUSY = 3;
+export const DEVICE_KIND_COUNT = 3;
 export const COMMUNICATION = 1;
 
 /** Input of a panel: the chosen events of one rank, and the window that cuts them. */
-export interface Part {
-  readonly rank: PanelRank;
+export interface RankSelection {
+  readonly analysis: RankAnalysis;
   /** 1 by row for each chosen event, regardless of the window; null if all are chosen. */
   readonly mask: Uint8Array | null;
   /** Edges of the window; infinite if it is open. */
@@ -25,31 +25,34 @@ export interface Part {
 }
 
 /** The same events at all times. */
-export function ofAllTimes(part: Part): Part {
-  return { ...part, low: -Infinity, high: Infinity };
+export function withOpenWindow(selection: RankSelection): RankSelection {
+  return { ...selection, low: -Infinity, high: Infinity };
 }
 
 /** All events in the window of a part. */
-export function unmasked(part: Part): Part {
-  return { ...part, mask: null, key: "" };
+export function withoutMask(selection: RankSelection): RankSelection {
+  return { ...selection, mask: null, key: "" };
 }
 
-export function isChosen({ mask }: Part, row: number): boolean {
+export function isSelected({ mask }: RankSelection, row: number): boolean {
   return mask === null || mask[row] === 1;
 }
 
 /** Events sorted by start. */
-export interface Sorted {
+export interface SortedIntervals {
   readonly start: Float64Array;
   readonly end: Float64Array;
   /** The latest end so far. */
-  readonly reach: Float64Array;
+  readonly latestEnd: Float64Array;
 }
 
 /** Range of positions, end exclusive, of the events that may overlap the window of a part. */
-export function around({ start, reach }: Sorted, { low, high }: Part): [number, number] {
+export function candidateRange(
+  { start, latestEnd }: SortedIntervals,
+  { low, high }: RankSelection,
+): [number, number] {
   if (low === high) return [0, 0];
-  const first = Math.min(countUpTo(reach, low), countBelow(start, low));
+  const first = Math.min(countUpTo(latestEnd, low), countBelow(start, low));
   return [first, countBelow(start, high)];
 }
 
@@ -59,30 +62,30 @@ export function overlaps(start: number, end: number, low: number): boolean {
 }
 
 /** Places of the chosen entries in matched collectives that overlap the window. */
-export function matchedIn(part: Part): Int32Array {
-  const { low, high } = part;
-  const { id, start, dur } = part.rank.matched;
+export function matchedInWindow(selection: RankSelection): Int32Array {
+  const { low, high } = selection;
+  const { id, start, dur } = selection.analysis.collectiveEntries;
   // Sorted by start: all later ones start after the window.
   const last = low === high ? 0 : countBelow(start, high);
-  return positions(
+  return indicesWhere(
     last,
-    (i) => isChosen(part, id[i]!) && overlaps(start[i]!, start[i]! + dur[i]!, low),
+    (i) => isSelected(selection, id[i]!) && overlaps(start[i]!, start[i]! + dur[i]!, low),
   );
 }
 
-export function reachOf(end: Float64Array): Float64Array {
+export function latestEnds(end: Float64Array): Float64Array {
   let latest = -Infinity;
   return end.map((time) => (latest = Math.max(latest, time)));
 }
 
 /** Name and kind of device work. */
-export interface Kernel {
+export interface KernelType {
   name: number;
   kind: number;
 }
 
 /** Device work, by start. */
-export interface Work extends Sorted {
+export interface DeviceWork extends SortedIntervals {
   readonly row: Int32Array;
   readonly kind: Uint8Array;
   /** Place in the rank's kernels. */
@@ -94,54 +97,54 @@ export interface Work extends Sorted {
   readonly stream: Int32Array;
 }
 
-export class PanelRank {
+export class RankAnalysis {
   readonly number: number;
-  readonly work: Work;
-  readonly kernels: Kernel[] = [];
+  readonly work: DeviceWork;
+  readonly kernels: KernelType[] = [];
   /** Its part in matched collectives. */
-  readonly matched: ReturnType<Collectives["part"]>;
+  readonly collectiveEntries: ReturnType<Collectives["entriesOfRank"]>;
   /** Its communication without a match on other ranks; null if not known. */
-  readonly unmatched: Int32Array | null;
-  private readonly known = new Lru<string, unknown>(KEPT_RESULTS);
-  private readonly whole = new Map<string, unknown>();
+  readonly unmatchedIds: Int32Array | null;
+  private readonly windowResults = new LruCache<string, unknown>(MAX_RESULTS);
+  private readonly fullResults = new Map<string, unknown>();
 
   constructor(
-    readonly rank: Rank,
-    readonly names: Names,
+    readonly trace: RankTrace,
+    readonly names: NameTable,
     collectives: Collectives,
   ) {
-    this.number = rank.number;
-    this.matched = collectives.part(rank.number);
-    this.unmatched = collectives.unmatched(rank.number);
-    this.work = this.findWork();
+    this.number = trace.number;
+    this.collectiveEntries = collectives.entriesOfRank(trace.number);
+    this.unmatchedIds = collectives.unmatchedOf(trace.number);
+    this.work = this.indexWork();
   }
 
   /** All its events at all times. */
-  get all(): Part {
-    return { rank: this, mask: null, low: -Infinity, high: Infinity, key: "" };
+  get fullSelection(): RankSelection {
+    return { analysis: this, mask: null, low: -Infinity, high: Infinity, key: "" };
   }
 
-  private findWork(): Work {
-    const { events, header } = this.rank;
+  private indexWork(): DeviceWork {
+    const { events, header } = this.trace;
     const { type } = events;
-    const [launches, streams] = [this.rank.launches(), this.rank.streams()];
-    const kernelOfType = this.kernelsOfTypes();
-    const row = positions(type.length, (one) => kernelOfType[type[one]!]! >= 0);
-    const start = picked(events.start, row);
-    const end = picked(events.dur, row).map((dur, i) => start[i]! + dur);
+    const [launches, streams] = [this.trace.launches(), this.trace.streams()];
+    const kernelOfType = this.kernelOfTypes();
+    const row = indicesWhere(type.length, (one) => kernelOfType[type[one]!]! >= 0);
+    const start = gather(events.start, row);
+    const end = gather(events.dur, row).map((dur, i) => start[i]! + dur);
     const call = row.map((one) => launches[one]!);
     const callStart = new Float64Array(row.length).fill(Infinity);
     const callEnd = callStart.slice();
-    call.forEach((one, i) => {
-      if (one < 0) return;
-      callStart[i] = events.start[one]!;
-      callEnd[i] = events.start[one]! + events.dur[one]!;
+    call.forEach((eventRow, i) => {
+      if (eventRow < 0) return;
+      callStart[i] = events.start[eventRow]!;
+      callEnd[i] = events.start[eventRow]! + events.dur[eventRow]!;
     });
     return {
       row,
       start,
       end,
-      reach: reachOf(end),
+      latestEnd: latestEnds(end),
       kind: Uint8Array.from(row, (one) => header.types[type[one]!]![2]),
       kernel: row.map((one) => kernelOfType[type[one]!]!),
       call,
@@ -152,21 +155,28 @@ export class PanelRank {
   }
 
   /** Index in `kernels` of each type of events, -1 if the type is not device work. */
-  private kernelsOfTypes(): Int32Array {
+  private kernelOfTypes(): Int32Array {
     const places = new Map<number, number>();
-    const { types, host_collectives } = this.rank.header;
+    const { types, host_collectives } = this.trace.header;
     return Int32Array.from(types, ([name, , kind], type) => {
-      if (kind >= BUSY || host_collectives.includes(type)) return -1;
-      return getOrMake(places, name * BUSY + kind, () => this.kernels.push({ name, kind }) - 1);
+      if (kind >= DEVICE_KIND_COUNT || host_collectives.includes(type)) return -1;
+      return getOrMake(
+        places,
+        name * DEVICE_KIND_COUNT + kind,
+        () => this.kernels.push({ name, kind }) - 1,
+      );
     });
   }
 
   /** Result of `make` for a part, cached. */
-  once<T>(what: string, part: Part, make: (part: Part) => T): T {
-    if (part.key === "" && part.low === -Infinity && part.high === Infinity) {
-      if (!this.whole.has(what)) this.whole.set(what, make(part));
-      return this.whole.get(what) as T;
+  memo<T>(name: string, selection: RankSelection, make: (selection: RankSelection) => T): T {
+    if (selection.key === "" && selection.low === -Infinity && selection.high === Infinity) {
+      if (!this.fullResults.has(name)) this.fullResults.set(name, make(selection));
+      return this.fullResults.get(name) as T;
     }
-    return this.known.get(`${what} ${part.low} ${part.high} ${part.key}`, () => make(part));
+    return this.windowResults.get(
+      `${name} ${selection.low} ${selection.high} ${selection.key}`,
+      () => make(selection),
+    );
   }
 }

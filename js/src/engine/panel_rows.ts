@@ -7,72 +7,78 @@ import type { PanelFrame } from "../protocol/source";
 import {
   COMMUNICATION,
   COMPUTE,
-  deviceTimes,
-  exposedWait,
+  deviceTimesOf,
+  exposedWaitTime,
   MEMORY,
-  overlap,
+  overlapTimes,
   prelaunchedNote,
-  spanOf,
+  deviceSpan,
   UNMATCHED,
   WORK,
 } from "./device";
 import {
-  columnsOf,
-  countsOf,
-  frameOf,
-  type Lack,
+  buildColumns,
+  countByKind,
+  makeFrame,
+  type MissingNotes,
   matchedKinds,
-  noteWithout,
-  numbersOf,
+  missingRanksNote,
+  rankNumbersOf,
 } from "./frames";
-import { idle } from "./idle";
-import { ofAllTimes, type Part } from "./panel_rank";
-import { queuesIn } from "./queues";
-import { timeOf } from "./sweep";
+import { idleByCause } from "./idle";
+import { withOpenWindow, type RankSelection } from "./panel_rank";
+import { queueFigures } from "./queues";
+import { timeInStates } from "./sweep";
 
-const NO_WORK: Lack = ["no_device_work", "no_device_work_on"];
-const NO_COMMUNICATION: Lack = ["no_communication", "no_communication_on"];
-const NO_TIME: Lack = ["no_communication_time", "no_communication_time_on"];
-const WORDS = ["COMPUTATION", "COMMUNICATION", "MEMORY"] as const;
+const NO_WORK: MissingNotes = ["no_device_work", "no_device_work_on"];
+const NO_COMMUNICATION: MissingNotes = ["no_communication", "no_communication_on"];
+const NO_TIME: MissingNotes = ["no_communication_time", "no_communication_time_on"];
+const KIND_LABELS = ["COMPUTATION", "COMMUNICATION", "MEMORY"] as const;
 
 /** Parts whose window touches the device work, and the ranks of the others. */
-function working(parts: readonly Part[]): [working: Part[], idle: number[]] {
-  const at = parts.filter((part) => spanOf(part) !== null);
-  return [at, numbersOf(parts.filter((part) => !at.includes(part)))];
+function splitByWork(
+  selections: readonly RankSelection[],
+): [working: RankSelection[], idle: number[]] {
+  const active = selections.filter((part) => deviceSpan(part) !== null);
+  return [active, rankNumbersOf(selections.filter((selection) => !active.includes(selection)))];
 }
 
-export function breakdown(parts: readonly Part[]): PanelFrame {
-  const [at, without] = working(parts);
-  const rows = at.map((part) => {
-    const [start, end] = spanOf(part)!;
-    const { times } = deviceTimes(part);
-    const [wait, known] = [exposedWait(part), part.rank.unmatched !== null];
-    return { rank: part.rank.number, span: end - start, times, wait, known };
+export function breakdownFrame(selections: readonly RankSelection[]): PanelFrame {
+  const [active, ranksWithoutWork] = splitByWork(selections);
+  const rows = active.map((selection) => {
+    const [start, end] = deviceSpan(selection)!;
+    const { times } = deviceTimesOf(selection);
+    const [wait, known] = [exposedWaitTime(selection), selection.analysis.unmatchedIds !== null];
+    return { rank: selection.analysis.number, span: end - start, times, wait, known };
   });
-  const columns = columnsOf(rows, {
+  const columns = buildColumns(rows, {
     rank: ({ rank }) => rank,
     span_ns: ({ span }) => span,
-    idle_ns: ({ span, times }) => span - timeOf(times, WORK),
-    compute_ns: ({ times }) => timeOf(times, COMPUTE),
-    non_compute_ns: ({ times }) => timeOf(times, COMMUNICATION | MEMORY, COMPUTE),
-    busy_ns: ({ times }) => timeOf(times, WORK),
-    communication_ns: ({ times }) => timeOf(times, COMMUNICATION),
-    exposed_communication_ns: ({ times }) => timeOf(times, COMMUNICATION, COMPUTE),
-    exposed_memory_ns: ({ times }) => timeOf(times, MEMORY, COMPUTE | COMMUNICATION),
+    idle_ns: ({ span, times }) => span - timeInStates(times, WORK),
+    compute_ns: ({ times }) => timeInStates(times, COMPUTE),
+    non_compute_ns: ({ times }) => timeInStates(times, COMMUNICATION | MEMORY, COMPUTE),
+    busy_ns: ({ times }) => timeInStates(times, WORK),
+    communication_ns: ({ times }) => timeInStates(times, COMMUNICATION),
+    exposed_communication_ns: ({ times }) => timeInStates(times, COMMUNICATION, COMPUTE),
+    exposed_memory_ns: ({ times }) => timeInStates(times, MEMORY, COMPUTE | COMMUNICATION),
     exposed_wait_ns: ({ wait }) => wait,
-    unmatched_exposed_ns: ({ known, times }) => (known ? timeOf(times, UNMATCHED, COMPUTE) : null),
+    unmatched_exposed_ns: ({ known, times }) =>
+      known ? timeInStates(times, UNMATCHED, COMPUTE) : null,
   });
-  const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
-  const notes = [noteWithout(numbersOf(parts), without, NO_WORK), prelaunchedNote(parts)];
-  return frameOf(columns, attrs, notes.filter((note) => note !== "").join("; "));
+  const attrs = { matched: matchedKinds(countByKind(selections)), missing_ranks: ranksWithoutWork };
+  const notes = [
+    missingRanksNote(rankNumbersOf(selections), ranksWithoutWork, NO_WORK),
+    prelaunchedNote(selections),
+  ];
+  return makeFrame(columns, attrs, notes.filter((note) => note !== "").join("; "));
 }
 
-export function overlapRows(parts: readonly Part[]): PanelFrame {
-  const rows = parts.map((part) => {
-    const [, kernels = 0] = deviceTimes(part).counts;
-    return { rank: part.rank.number, kernels, ...overlap(part) };
+export function overlapFrame(selections: readonly RankSelection[]): PanelFrame {
+  const rows = selections.map((selection) => {
+    const [, kernels = 0] = deviceTimesOf(selection).counts;
+    return { rank: selection.analysis.number, kernels, ...overlapTimes(selection) };
   });
-  const columns = columnsOf(rows, {
+  const columns = buildColumns(rows, {
     rank: ({ rank }) => rank,
     communication_ns: ({ communication }) => communication,
     overlapped_ns: ({ both }) => both,
@@ -80,44 +86,48 @@ export function overlapRows(parts: readonly Part[]): PanelFrame {
     exposed_ns: ({ communication, both }) => communication - both,
     compute_ns: ({ compute }) => compute,
   });
-  const { compute, communication } = matchedKinds(countsOf(parts));
-  const silent = rows.filter((row) => row.communication === 0);
+  const { compute, communication } = matchedKinds(countByKind(selections));
+  const rowsWithoutCommunication = rows.filter((row) => row.communication === 0);
   const ranksWhere = (has: boolean): number[] =>
-    silent.filter(({ kernels }) => kernels > 0 === has).map(({ rank }) => rank);
+    rowsWithoutCommunication.filter(({ kernels }) => kernels > 0 === has).map(({ rank }) => rank);
   const notes = new Set([
-    noteWithout(numbersOf(parts), ranksWhere(false), NO_COMMUNICATION),
-    noteWithout(numbersOf(parts), ranksWhere(true), NO_TIME),
+    missingRanksNote(rankNumbersOf(selections), ranksWhere(false), NO_COMMUNICATION),
+    missingRanksNote(rankNumbersOf(selections), ranksWhere(true), NO_TIME),
   ]);
   const note = [...notes].filter(Boolean).join("; ");
-  return frameOf(columns, { matched: { compute, communication } }, note);
+  return makeFrame(columns, { matched: { compute, communication } }, note);
 }
 
-export function idleCauses(parts: readonly Part[]): PanelFrame {
-  const [at, without] = working(parts);
-  const rows = at.flatMap((part) => {
-    const { time, gaps } = idle(part);
+export function idleFrame(selections: readonly RankSelection[]): PanelFrame {
+  const [active, ranksWithoutWork] = splitByWork(selections);
+  const rows = active.flatMap((selection) => {
+    const { time, gaps } = idleByCause(selection);
     const whole = sum(time);
     return CAUSES.map((cause, k) => ({
-      ...{ rank: part.rank.number, cause, time: time[k]!, gaps: gaps[k]! },
+      ...{ rank: selection.analysis.number, cause, time: time[k]!, gaps: gaps[k]! },
       share: whole > 0 ? time[k]! / whole : null,
     }));
   });
-  const columns = columnsOf(rows, {
+  const columns = buildColumns(rows, {
     rank: ({ rank }) => rank,
     idle_category: ({ cause }) => cause,
     idle_ns: ({ time }) => time,
     gaps: ({ gaps }) => gaps,
     idle_share: ({ share }) => share,
   });
-  const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
-  return frameOf(columns, attrs, noteWithout(numbersOf(parts), without, NO_WORK));
+  const attrs = { matched: matchedKinds(countByKind(selections)), missing_ranks: ranksWithoutWork };
+  return makeFrame(
+    columns,
+    attrs,
+    missingRanksNote(rankNumbersOf(selections), ranksWithoutWork, NO_WORK),
+  );
 }
 
-export function queues(parts: readonly Part[]): PanelFrame {
-  const rows = parts.flatMap((part) =>
-    queuesIn(part).map((queue) => ({ rank: part.rank.number, ...queue })),
+export function queuesFrame(selections: readonly RankSelection[]): PanelFrame {
+  const rows = selections.flatMap((selection) =>
+    queueFigures(selection).map((queue) => ({ rank: selection.analysis.number, ...queue })),
   );
-  const columns = columnsOf(rows, {
+  const columns = buildColumns(rows, {
     rank: ({ rank }) => rank,
     stream: ({ stream }) => stream,
     count: ({ count }) => count,
@@ -127,17 +137,17 @@ export function queues(parts: readonly Part[]): PanelFrame {
   });
   const launched = sum(rows.map((row) => row.launched));
   // Queues cover all times and are cut at the window's edges.
-  const matched = { ...matchedKinds(countsOf(parts.map(ofAllTimes))), launched };
-  const moved = rows.some(({ count, span }) => count !== 0 || span !== 0);
+  const matched = { ...matchedKinds(countByKind(selections.map(withOpenWindow))), launched };
+  const hasChanges = rows.some(({ count, span }) => count !== 0 || span !== 0);
   const note =
-    rows.length === 0 ? noteFor("no_launches") : moved ? "" : noteFor("no_queue_changes");
-  return frameOf(columns, { matched }, note);
+    rows.length === 0 ? noteFor("no_launches") : hasChanges ? "" : noteFor("no_queue_changes");
+  return makeFrame(columns, { matched }, note);
 }
 
-export function kernelTypes(parts: readonly Part[]): PanelFrame {
+export function kernelTypesFrame(selections: readonly RankSelection[]): PanelFrame {
   const times = new Float64Array(WORK + 1);
-  for (const part of parts) {
-    deviceTimes(part).times.forEach((time, state) => {
+  for (const selection of selections) {
+    deviceTimesOf(selection).times.forEach((time, state) => {
       const set = state & WORK;
       if (set > 0) times[set] = times[set]! + time;
     });
@@ -145,15 +155,15 @@ export function kernelTypes(parts: readonly Part[]): PanelFrame {
   const whole = sum(times);
   const sets = Array.from(times.keys()).filter((set) => times[set]! !== 0);
   sets.sort((a, b) => times[b]! - times[a]! || a - b);
-  const columns = columnsOf(sets, {
+  const columns = buildColumns(sets, {
     kernel_type: (set) =>
-      WORDS.filter((_, kind) => ((set >> kind) & 1) === 1).join(" overlapping "),
+      KIND_LABELS.filter((_, kind) => ((set >> kind) & 1) === 1).join(" overlapping "),
     sum_ns: (set) => times[set]!,
     share: (set) => times[set]! / whole,
   });
-  const counts = countsOf(parts);
+  const counts = countByKind(selections);
   const matched = matchedKinds(counts);
   const missing = Object.keys(matched).filter((kind) => matched[kind] === 0);
   const note = missing.length > 0 ? noteFor("no_kernels_of", { kinds: missing.join(", ") }) : "";
-  return frameOf(columns, { matched }, note);
+  return makeFrame(columns, { matched }, note);
 }

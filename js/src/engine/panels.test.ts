@@ -1,17 +1,17 @@
 import { describe, expect, test } from "vitest";
 import { seeded } from "../../test/random";
-import { binEdges, deviceTimes, overlap, spanOf } from "./device";
-import { idle } from "./idle";
-import { byCodePoints } from "./panel_names";
-import { PanelRank, type Part } from "./panel_rank";
-import { queuesIn } from "./queues";
-import { Sweep, timeOf } from "./sweep";
+import { binEdges, deviceTimesOf, overlapTimes, deviceSpan } from "./device";
+import { idleByCause } from "./idle";
+import { compareCodePoints } from "./panel_names";
+import { RankAnalysis, type RankSelection } from "./panel_rank";
+import { queueFigures } from "./queues";
+import { Sweep, timeInStates } from "./sweep";
 
 type Event = [start: number, end: number, kind: number, callStart?: number, callEnd?: number];
 const CPU = 4;
 
 /** A rank that has only this device work, by start, and the calls that launch it. */
-function rankOf(events: readonly Event[]): PanelRank {
+function rankOf(events: readonly Event[]): RankAnalysis {
   const rows: { start: number; end: number; kind: number; of: number }[] = [];
   events.forEach(([start, end, kind, callStart, callEnd], of) => {
     rows.push({ start, end, kind, of });
@@ -38,19 +38,24 @@ function rankOf(events: readonly Event[]): PanelRank {
   };
   const names = { full: () => "", category: () => "", kind: () => "" };
   const matched = { id: [], start: new Float64Array(0), wait: new Float64Array(0) };
-  return new PanelRank(
+  return new RankAnalysis(
     rank as never,
     names as never,
-    { part: () => matched, unmatched: () => new Int32Array(0) } as never,
+    { entriesOfRank: () => matched, unmatchedOf: () => new Int32Array(0) } as never,
   );
 }
 
 /** A window of a rank with all events, or with some of its work. */
-function part(rank: PanelRank, low: number, high: number, chosen: number[] | null = null): Part {
-  if (chosen === null) return { ...rank.all, low, high };
-  const mask = new Uint8Array(rank.rank.events.start.length);
-  for (const at of chosen) mask[rank.work.row[at]!] = 1;
-  return { rank, mask, low, high, key: String(chosen) };
+function part(
+  analysis: RankAnalysis,
+  low: number,
+  high: number,
+  chosen: number[] | null = null,
+): RankSelection {
+  if (chosen === null) return { ...analysis.fullSelection, low, high };
+  const mask = new Uint8Array(analysis.trace.events.start.length);
+  for (const at of chosen) mask[analysis.work.row[at]!] = 1;
+  return { analysis, mask, low, high, key: String(chosen) };
 }
 
 const EVENTS: Event[] = [
@@ -67,7 +72,7 @@ const EVENTS: Event[] = [
 test("gaps are attributed to the work that their end waited for", () => {
   const rank = rankOf(EVENTS);
   // 20 … 30: called at 22, for 3; 40 … 50: called at 41, for 1; 60 … 70: no call.
-  const { time, gaps } = idle(part(rank, -Infinity, Infinity));
+  const { time, gaps } = idleByCause(part(rank, -Infinity, Infinity));
   expect([...time]).toEqual([0, 0, 0, 0, 2 + 1, 3 + 1, 5 + 8, 0, 0, 0, 10]);
   expect([...gaps]).toEqual([0, 0, 0, 0, 2, 2, 2, 0, 0, 0, 1]);
 });
@@ -75,11 +80,11 @@ test("gaps are attributed to the work that their end waited for", () => {
 test("a window within a gap is idle, with the cause of the whole gap", () => {
   const rank = rankOf(EVENTS);
   const gap = part(rank, 43, 48);
-  expect(spanOf(gap)).toEqual([43, 48]);
-  expect([...idle(gap).time]).toEqual([0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0]);
-  expect([...idle(part(rank, 21, 24)).time]).toEqual([0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0]);
-  expect(spanOf(part(rank, 71, 90))).toBeNull();
-  expect(spanOf(part(rank, -9, 0))).toBeNull();
+  expect(deviceSpan(gap)).toEqual([43, 48]);
+  expect([...idleByCause(gap).time]).toEqual([0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0]);
+  expect([...idleByCause(part(rank, 21, 24)).time]).toEqual([0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0]);
+  expect(deviceSpan(part(rank, 71, 90))).toBeNull();
+  expect(deviceSpan(part(rank, -9, 0))).toBeNull();
 });
 
 test("times of adjacent windows add up to the time of both", () => {
@@ -95,10 +100,10 @@ test("times of adjacent windows add up to the time of both", () => {
     const some = [...events.keys()].filter(() => random(2) > 0);
     const times = (low: number, high: number, chosen: number[] | null): number[] => {
       const one = part(rank, low, high, chosen);
-      const [start, end] = spanOf(one) ?? [0, 0];
-      const { times: states } = deviceTimes(one);
-      const sums = [1, 2, 3, 4, 5, 6, 7].map((any) => timeOf(states, any));
-      return [end - start, ...sums, ...idle(one).time, overlap(one).both];
+      const [start, end] = deviceSpan(one) ?? [0, 0];
+      const { times: states } = deviceTimesOf(one);
+      const sums = [1, 2, 3, 4, 5, 6, 7].map((any) => timeInStates(states, any));
+      return [end - start, ...sums, ...idleByCause(one).time, overlapTimes(one).both];
     };
     for (let tries = 0; tries < 12; tries += 1) {
       const [low, middle, high] = [random(90), random(90), random(90)].sort((a, b) => a - b);
@@ -115,7 +120,7 @@ test("times of adjacent windows add up to the time of both", () => {
 });
 
 test("times of each set of kinds, and of no more", () => {
-  const { counts, times } = deviceTimes(part(rankOf(EVENTS), -Infinity, Infinity));
+  const { counts, times } = deviceTimesOf(part(rankOf(EVENTS), -Infinity, Infinity));
   expect(counts).toEqual([3, 2, 3]);
   expect([...times]).toEqual([0, 5 + 10, 10, 5, 7, 0, 3]);
 });
@@ -138,12 +143,12 @@ describe("queues", () => {
     [20, 30, { count: 0, max: null, mean: null, span: 0 }],
   ])("from %d to %d", (low, high, wanted) => {
     const queues = [{ stream: 7, launched: 3, ...wanted }];
-    expect(queuesIn(part(rank, low, high))).toEqual(queues);
-    expect(queuesIn(part(rank, low, high, [0, 1, 2, 3]))).toEqual(queues);
+    expect(queueFigures(part(rank, low, high))).toEqual(queues);
+    expect(queueFigures(part(rank, low, high, [0, 1, 2, 3]))).toEqual(queues);
   });
 
   test("of chosen work alone", () => {
-    expect(queuesIn(part(rank, -Infinity, Infinity, [1, 3]))).toEqual([
+    expect(queueFigures(part(rank, -Infinity, Infinity, [1, 3]))).toEqual([
       { stream: 7, count: 2, max: 1, mean: 1, span: 5, launched: 1 },
     ]);
   });
@@ -161,5 +166,5 @@ test("bins share a window to the last nanosecond", () => {
 
 test("names in the order of Python", () => {
   const names = ["b", "a", "\u{1f642}", "\uffee", "ab", "", "\u{10000}"];
-  expect(names.sort(byCodePoints).join()).toBe(",a,ab,b,\uffee,\u{10000},\u{1f642}");
+  expect(names.sort(compareCodePoints).join()).toBe(",a,ab,b,\uffee,\u{10000},\u{1f642}");
 });

@@ -1,87 +1,99 @@
 /** Answer the requests `panels` and `heatmap` from the page's data. */
 
 import { noteFor } from "../facts/notes";
-import { isMetric, METRICS, withoutOwn } from "../facts/panels";
+import { isMetric, METRICS, withoutOwnDimensions } from "../facts/panels";
 import { getOrMake } from "../protocol/maps";
 import type { Answer, GapReply, PanelFrame, Requests, SelectionJson } from "../protocol/source";
-import { readSelection } from "../protocol/selection";
-import { callTree } from "./call_tree";
-import { Pacer, picked, positions } from "./columns";
-import { binEdges, deviceOf, heatmap, spanOf, workOf } from "./device";
+import { normalizeSelection } from "../protocol/selection";
+import { callTreeFrame } from "./call_tree";
+import { Pacer, gather, indicesWhere } from "./columns";
+import { binEdges, deviceSpansOf, heatmapValues, deviceSpan, workCount } from "./device";
 import type { PhasesHeader } from "./document";
-import { countsOf, heatmapNote, matchedKinds } from "./frames";
+import { countByKind, heatmapNote, matchedKinds } from "./frames";
 import { gapAt } from "./gaps";
-import { gapsOf } from "./idle";
-import type { Job } from "./job";
+import { gapIndexOf } from "./idle";
+import type { PageJob } from "./job";
 import { checkBins, checkWindow } from "./lookups";
-import { Lru } from "./lru";
-import { Masks } from "./masks";
+import { LruCache } from "./lru";
+import { MaskCache } from "./masks";
 import { operatorSums } from "./operators";
-import { kernelDurations, kernels, operators } from "./panel_names";
-import { isChosen, matchedIn, ofAllTimes, type PanelRank, type Part } from "./panel_rank";
-import { breakdown, idleCauses, kernelTypes, overlapRows, queues } from "./panel_rows";
-import { queuesIn } from "./queues";
-import { Spans } from "./spans";
-import { steps } from "./steps";
+import { kernelDurationsFrame, kernelsFrame, operatorsFrame } from "./panel_names";
+import {
+  isSelected,
+  matchedInWindow,
+  withOpenWindow,
+  type RankAnalysis,
+  type RankSelection,
+} from "./panel_rank";
+import {
+  breakdownFrame,
+  idleFrame,
+  kernelTypesFrame,
+  overlapFrame,
+  queuesFrame,
+} from "./panel_rows";
+import { queueFigures } from "./queues";
+import { IntervalSet } from "./spans";
+import { stepsFrame } from "./steps";
 
 const TOP = 200;
 const TOP_DURATIONS = 12;
-const MOST_BINS = 4096;
+const MAX_BINS = 4096;
 /** Frames of all panels for a few selections. */
-const KEPT_FRAMES = 48;
+const MAX_FRAMES = 48;
 const NO_PHASES: PhasesHeader = { names: [], labels: [] };
 
-type Make = (parts: Part[], top: number | null) => PanelFrame;
+type FrameBuilder = (selections: RankSelection[], top: number | null) => PanelFrame;
 
 /** Parts of the ranks that the page holds, and the chosen ranks whose events it lacks. */
-interface Chosen {
-  parts: Part[];
+interface SelectedRanks {
+  selections: RankSelection[];
   missing: number[];
 }
 
-export class Panels {
-  private readonly made = new Map<number, Promise<PanelRank | null>>();
-  private readonly frames: Record<string, Make>;
+export class PanelEngine {
+  private readonly analyses = new Map<number, Promise<RankAnalysis | null>>();
+  private readonly builders: Record<string, FrameBuilder>;
   /** Cached frames: a brush does not change the panels that write its dimension. */
-  private readonly known = new Lru<string, Promise<PanelFrame>>(KEPT_FRAMES);
+  private readonly frameCache = new LruCache<string, Promise<PanelFrame>>(MAX_FRAMES);
 
-  constructor(private readonly job: Job) {
+  constructor(private readonly job: PageJob) {
     const { names, page } = job;
-    this.frames = {
-      breakdown,
-      overlap: overlapRows,
-      idle: idleCauses,
-      queue: queues,
-      kernel_types: kernelTypes,
+    this.builders = {
+      breakdown: breakdownFrame,
+      overlap: overlapFrame,
+      idle: idleFrame,
+      queue: queuesFrame,
+      kernel_types: kernelTypesFrame,
       kernel_durations: (parts, top) =>
-        kernelDurations(parts, names, Math.min(top ?? TOP_DURATIONS, TOP_DURATIONS)),
-      kernels: (parts, top) => kernels(parts, names, top ?? TOP),
-      operators: (parts, top) => operators(parts, names, top ?? TOP),
-      call_tree: (parts) => callTree(parts, names, "host"),
-      call_tree_device: (parts) => callTree(parts, names, "device"),
-      steps: (parts) => steps(parts, page.phases ?? NO_PHASES),
-      summary,
+        kernelDurationsFrame(parts, names, Math.min(top ?? TOP_DURATIONS, TOP_DURATIONS)),
+      kernels: (parts, top) => kernelsFrame(parts, names, top ?? TOP),
+      operators: (parts, top) => operatorsFrame(parts, names, top ?? TOP),
+      call_tree: (parts) => callTreeFrame(parts, names, "host"),
+      call_tree_device: (parts) => callTreeFrame(parts, names, "device"),
+      steps: (parts) => stepsFrame(parts, page.phases ?? NO_PHASES),
+      summary: summaryFrame,
     };
   }
 
   async panels(request: Requests["panels"]): Promise<Answer<"panels">> {
-    const selection = readSelection(request.selection);
+    const selection = normalizeSelection(request.selection);
     const top = request.top ?? null;
     const panels: Record<string, PanelFrame> = {};
     const pacer = new Pacer();
     for (const id of request.panels) {
-      const make = this.frames[id];
-      if (make === undefined) {
-        const known = Object.keys(this.frames).join(", ");
+      const buildFrame = this.builders[id];
+      if (buildFrame === undefined) {
+        const known = Object.keys(this.builders).join(", ");
         throw new Error(`no panel ${JSON.stringify(id)}; the panels are ${known}`);
       }
-      const own = withoutOwn(id, selection);
-      const key = JSON.stringify([id, top, own]);
-      panels[id] = await this.known.get(key, async () => {
-        const { parts, missing } = await this.chosen(own, pacer);
-        return withMissing(make(parts, top), missing);
+      const ownSelection = withoutOwnDimensions(id, selection);
+      const key = JSON.stringify([id, top, ownSelection]);
+      panels[id] = await this.frameCache.get(key, async () => {
+        const { selections, missing } = await this.selectRanks(ownSelection, pacer);
+        return withMissingRanks(buildFrame(selections, top), missing);
       });
-      await pacer.rest();
+      await pacer.yieldIfDue();
     }
     return { reply: { panels }, buffer: null };
   }
@@ -99,82 +111,82 @@ export class Panels {
       );
     }
     checkWindow({ start, end });
-    checkBins(bins, MOST_BINS);
-    const selection = withoutOwn("heatmap", readSelection(request.selection));
-    const chosen = await this.chosen(selection, new Pacer());
-    const parts = chosen.parts.map(ofAllTimes);
-    const values = heatmap(parts, metric, binEdges(start, end, bins));
+    checkBins(bins, MAX_BINS);
+    const selection = withoutOwnDimensions("heatmap", normalizeSelection(request.selection));
+    const selected = await this.selectRanks(selection, new Pacer());
+    const parts = selected.selections.map(withOpenWindow);
+    const values = heatmapValues(parts, metric, binEdges(start, end, bins));
     const note = heatmapNote(parts, metric, values);
     const attrs: Record<string, unknown> = {
-      matched: matchedKinds(countsOf(parts)),
+      matched: matchedKinds(countByKind(parts)),
       span_ns: parts.map((part) => {
-        const [first, last] = spanOf(part) ?? [0, 0];
+        const [first, last] = deviceSpan(part) ?? [0, 0];
         return Math.max(Math.min(last, end) - Math.max(first, start), 0);
       }),
     };
     if (note !== "") attrs.note = note;
-    if (chosen.missing.length > 0) {
-      Object.assign(attrs, { missing_ranks: chosen.missing, left_out: chosen.missing });
+    if (selected.missing.length > 0) {
+      Object.assign(attrs, { missing_ranks: selected.missing, left_out: selected.missing });
     }
-    const ranks = parts.map(({ rank }) => rank.number);
+    const ranks = parts.map(({ analysis }) => analysis.number);
     const reply = { ranks, start, end, bins, exact: true, attrs };
     return { reply, buffer: values.buffer as ArrayBuffer };
   }
 
   /** Causes of a device's idle time at an instant; null also for a rank without single events. */
   async gap({ rank, time }: Requests["gap"]): Promise<GapReply> {
-    await this.job.rank(rank);
-    const panel = await this.rank(rank, new Pacer());
+    await this.job.loadRank(rank);
+    const panel = await this.analysisOf(rank, new Pacer());
     return { gap: panel === null ? null : gapAt(panel, time) };
   }
 
-  private async chosen(selection: SelectionJson, pacer: Pacer): Promise<Chosen> {
+  private async selectRanks(selection: SelectionJson, pacer: Pacer): Promise<SelectedRanks> {
     const { start_ns: from, end_ns: to, ranks } = selection;
     const { scene } = this.job.page;
     // Events outside the window of an export do not represent the job.
     const [first, last] = scene.part ? scene.range : [-Infinity, Infinity];
     const low = Math.max(from ?? -Infinity, first);
     const high = Math.max(Math.min(to ?? Infinity, last), low);
-    const parts: Part[] = [];
+    const selections: RankSelection[] = [];
     const missing: number[] = [];
-    for (const number of this.job.numbers) {
+    for (const number of this.job.rankNumbers) {
       if (ranks !== null && !ranks.includes(number)) continue;
-      const rank = await this.rank(number, pacer);
-      if (rank === null) {
+      const analysis = await this.analysisOf(number, pacer);
+      if (analysis === null) {
         missing.push(number);
         continue;
       }
-      const mask = await this.job.masks.of(rank.rank, selection, pacer);
-      parts.push({ rank, mask, low, high, key: Masks.key(selection) });
+      const mask = await this.job.masks.maskOf(analysis.trace, selection, pacer);
+      selections.push({ analysis, mask, low, high, key: MaskCache.key(selection) });
     }
-    return { parts, missing };
+    return { selections, missing };
   }
 
   /** Build the indices of all ranks, yielding to the page in between. */
   async prepare(): Promise<void> {
     const pacer = new Pacer();
-    for (const number of this.job.numbers) await this.rank(number, pacer);
+    for (const number of this.job.rankNumbers) await this.analysisOf(number, pacer);
   }
 
   /** Null if the page has only an overview of the rank. */
-  private rank(number: number, pacer: Pacer): Promise<PanelRank | null> {
-    return getOrMake(this.made, number, () => this.unpacked(number, pacer));
+  private analysisOf(number: number, pacer: Pacer): Promise<RankAnalysis | null> {
+    return getOrMake(this.analyses, number, () => this.buildAnalysis(number, pacer));
   }
 
   /** A rank with its indices, which take the longest to build. */
-  private async unpacked(number: number, pacer: Pacer): Promise<PanelRank | null> {
-    const made = await this.job.work(number);
-    if (made === null) return null;
-    for (const index of [deviceOf, eventsOf, queuesIn, gapsOf, operatorSums]) {
-      await pacer.rest();
-      index(made.all);
+  private async buildAnalysis(number: number, pacer: Pacer): Promise<RankAnalysis | null> {
+    const analysis = await this.job.loadAnalysis(number);
+    if (analysis === null) return null;
+    for (const index of [deviceSpansOf, eventIntervals, queueFigures, gapIndexOf, operatorSums]) {
+      await pacer.yieldIfDue();
+      index(analysis.fullSelection);
     }
-    return made;
+    return analysis;
   }
 }
 
 /** Add a note that names the chosen ranks whose events the page lacks. */
-function withMissing(frame: PanelFrame, missing: readonly number[]): PanelFrame {
+function withMissingRanks(frame: PanelFrame, missing: readonly number[]): PanelFrame {
   if (missing.length === 0) return frame;
   const known = (frame.attrs.missing_ranks ?? []) as number[];
   const all = [...known, ...missing].sort((a, b) => a - b);
@@ -183,22 +195,23 @@ function withMissing(frame: PanelFrame, missing: readonly number[]): PanelFrame 
 
 // Key figures of a selection.
 
-function summary(parts: readonly Part[]): PanelFrame {
+function summaryFrame(selections: readonly RankSelection[]): PanelFrame {
   let [events, device, ranks] = [0, 0, 0];
   let [start, end] = [Infinity, -Infinity];
   const calls = new Set<number>();
-  for (const part of parts) {
-    const spans = eventsOf(part);
-    const count = spans.count(part.low, part.high);
-    const [first, last] = spans.extentWithin(part.low, part.high);
+  for (const selection of selections) {
+    const spans = eventIntervals(selection);
+    const count = spans.count(selection.low, selection.high);
+    const [first, last] = spans.extentWithin(selection.low, selection.high);
     events += count;
-    device += workOf(part);
+    device += workCount(selection);
     if (count > 0) ranks += 1;
     start = Math.min(start, first);
     end = Math.max(end, last);
-    for (const i of matchedIn(part)) calls.add(part.rank.matched.call[i]!);
+    for (const i of matchedInWindow(selection))
+      calls.add(selection.analysis.collectiveEntries.call[i]!);
   }
-  const known = ranks > 0;
+  const hasEvents = ranks > 0;
   return {
     rows: 1,
     columns: {
@@ -206,19 +219,19 @@ function summary(parts: readonly Part[]): PanelFrame {
       device_events: [device],
       collectives: [calls.size],
       ranks: [ranks],
-      start_ns: [known ? start : null],
-      end_ns: [known ? end : null],
+      start_ns: [hasEvents ? start : null],
+      end_ns: [hasEvents ? end : null],
     },
-    attrs: known ? {} : { note: noteFor("no_events") },
+    attrs: hasEvents ? {} : { note: noteFor("no_events") },
   };
 }
 
 /** Intervals of the chosen events, regardless of the window. */
-function eventsOf(part: Part): Spans {
-  return part.rank.once("events", ofAllTimes(part), (all) => {
-    const { start, dur } = all.rank.rank.events;
-    if (all.mask === null) return Spans.of(start, dur);
-    const at = positions(start.length, (row) => isChosen(all, row));
-    return Spans.of(picked(start, at), picked(dur, at));
+function eventIntervals(selection: RankSelection): IntervalSet {
+  return selection.analysis.memo("events", withOpenWindow(selection), (full) => {
+    const { start, dur } = full.analysis.trace.events;
+    if (full.mask === null) return IntervalSet.of(start, dur);
+    const at = indicesWhere(start.length, (row) => isSelected(full, row));
+    return IntervalSet.of(gather(start, at), gather(dur, at));
   });
 }

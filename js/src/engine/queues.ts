@@ -1,10 +1,10 @@
 /** Number of launched operations that wait on each stream of a rank. */
 
-import { countBelow, countUpTo, picked, positions } from "./columns";
-import { isChosen, ofAllTimes, type Part, type Work } from "./panel_rank";
+import { countBelow, countUpTo, gather, indicesWhere } from "./columns";
+import { isSelected, withOpenWindow, type RankSelection, type DeviceWork } from "./panel_rank";
 
 /** Figures of one stream's queue. */
-interface Queue {
+interface QueueFigures {
   stream: number;
   /** Number of changes of the queue in the window, and its max length after one of them. */
   count: number;
@@ -16,30 +16,32 @@ interface Queue {
 }
 
 /** Changes of one stream by time; at the same instant, work enters before other work leaves. */
-class Changes {
+class QueueChanges {
   readonly time: Float64Array;
   /** Length of the queue after each change. */
   private readonly length: Int32Array;
   /** Sum of length times time before each change. */
   private readonly area: Float64Array;
 
-  /** `own`: places of the stream's work. */
+  /** `workIndices`: places of the stream's work. */
   constructor(
     readonly stream: number,
-    work: Work,
-    own: Int32Array,
+    work: DeviceWork,
+    workIndices: Int32Array,
   ) {
-    const size = 2 * own.length;
+    const size = 2 * workIndices.length;
     this.time = new Float64Array(size);
     this.length = new Int32Array(size);
     this.area = new Float64Array(size);
-    const enters = picked(work.callStart, own);
-    const leaves = picked(work.start, own).map((started, k) => Math.max(started, enters[k]!));
+    const enters = gather(work.callStart, workIndices);
+    const leaves = gather(work.start, workIndices).map((started, k) =>
+      Math.max(started, enters[k]!),
+    );
     enters.sort();
     leaves.sort();
     let [entered, left, before, area] = [0, 0, 0, 0];
     for (let at = 0; at < size; at += 1) {
-      const isEntry = entered < own.length && enters[entered]! <= leaves[left]!;
+      const isEntry = entered < workIndices.length && enters[entered]! <= leaves[left]!;
       const time = isEntry ? enters[entered]! : leaves[left]!;
       if (at > 0) area += (entered - left) * (time - before);
       before = time;
@@ -52,7 +54,7 @@ class Changes {
   }
 
   /** Figures within a window. */
-  within(low: number, high: number): Queue {
+  figuresWithin(low: number, high: number): QueueFigures {
     const { time, length, stream } = this;
     const first = countBelow(time, low);
     const last = Math.max(countBelow(time, high), first);
@@ -78,21 +80,21 @@ class Changes {
 }
 
 /** Changes of all streams by chosen work whose call is known. */
-function changesOf(part: Part): Changes[] {
-  return part.rank.once("changes", ofAllTimes(part), (all) => {
-    const { row, call, stream } = all.rank.work;
-    const launched = positions(row.length, (i) => call[i]! >= 0 && isChosen(all, row[i]!));
+function queueChanges(selection: RankSelection): QueueChanges[] {
+  return selection.analysis.memo("changes", withOpenWindow(selection), (full) => {
+    const { row, call, stream } = full.analysis.work;
+    const launched = indicesWhere(row.length, (i) => call[i]! >= 0 && isSelected(full, row[i]!));
     const streams = [...new Set(launched.map((i) => stream[i]!))].sort((a, b) => a - b);
-    return streams.map((one) => {
-      const own = launched.filter((i) => stream[i] === one);
-      return new Changes(one, all.rank.work, own);
+    return streams.map((streamNumber) => {
+      const own = launched.filter((i) => stream[i] === streamNumber);
+      return new QueueChanges(streamNumber, full.analysis.work, own);
     });
   });
 }
 
 /** Figures of all streams' queues in the window; queues are computed over all times. */
-export function queuesIn(part: Part): Queue[] {
-  return part.rank.once("queues", part, ({ low, high }) =>
-    changesOf(part).map((one) => one.within(low, high)),
+export function queueFigures(selection: RankSelection): QueueFigures[] {
+  return selection.analysis.memo("queues", selection, ({ low, high }) =>
+    queueChanges(selection).map((one) => one.figuresWithin(low, high)),
   );
 }

@@ -1,23 +1,23 @@
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { compileQuery } from "../expressions/evaluate";
-import type { Value } from "../expressions/parse";
-import { Columns, DELTA, FLOAT, fromBase64, readBlock, readJson, ZIGZAG } from "./columns";
-import { micros } from "./export";
+import type { QueryValue } from "../expressions/parse";
+import { ColumnReader, DELTA, FLOAT, fromBase64, readBlock, readJson, ZIGZAG } from "./columns";
+import { formatMicros } from "./export";
 import { durationFigures } from "./search";
 
 describe("columns", () => {
   test("planes, differences and signs", () => {
     // 3, -2, 70000, as differences 3, -5, 70002, folded to 6, 9, 140004.
     const bytes = Uint8Array.of(6, 9, 0xe4, 0, 0, 0x22, 0, 0, 2);
-    const columns = new Columns(bytes, { a: [0, 3, 3, DELTA | ZIGZAG] });
+    const columns = new ColumnReader(bytes, { a: [0, 3, 3, DELTA | ZIGZAG] });
     expect(Array.from(columns.i32("a"))).toEqual([3, -2, 70_000]);
     expect(Array.from(columns.f64("missing"))).toEqual([]);
   });
 
   test("numbers up to 2^53", () => {
     const wide = Uint8Array.of(0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f);
-    expect(new Columns(wide, { a: [0, 1, 7, 0] }).f64("a")[0]).toBe(Number.MAX_SAFE_INTEGER);
+    expect(new ColumnReader(wide, { a: [0, 1, 7, 0] }).f64("a")[0]).toBe(Number.MAX_SAFE_INTEGER);
   });
 
   test("floating point numbers in planes", () => {
@@ -26,13 +26,13 @@ describe("columns", () => {
     const planes = new Uint8Array(16);
     for (let i = 0; i < 2; i += 1)
       for (let k = 0; k < 8; k += 1) planes[k * 2 + i] = whole[i * 8 + k]!;
-    expect(Array.from(new Columns(planes, { a: [0, 2, 8, FLOAT] }).floats("a"))).toEqual([
+    expect(Array.from(new ColumnReader(planes, { a: [0, 2, 8, FLOAT] }).floats("a"))).toEqual([
       0.1, -2.5,
     ]);
   });
 
   test("a column that is cut off raises an error that names it", () => {
-    const columns = new Columns(new Uint8Array(2), { a: [0, 3, 1, 0] });
+    const columns = new ColumnReader(new Uint8Array(2), { a: [0, 3, 1, 0] });
     expect(() => columns.f64("a")).toThrow('The column "a" of this page is cut off');
   });
 });
@@ -84,12 +84,12 @@ describe("JSON as text", () => {
 });
 
 describe("queries", () => {
-  const rows: Record<string, Value>[] = [
+  const rows: Record<string, QueryValue>[] = [
     { name: "ncclAllReduce", kind: "communication", dur_ns: 2_000_000, rank: 0, depth: 1 },
     { name: "aten::mm", kind: "cpu", dur_ns: 500, rank: 0, depth: 0 },
     { name: 'gemm "x"', kind: "compute", dur_ns: 10_000, rank: 1, depth: 3 },
   ];
-  const columnOf = (name: string): ((row: number) => Value) | null =>
+  const columnOf = (name: string): ((row: number) => QueryValue) | null =>
     name in rows[0]! ? (row) => rows[row]![name]! : null;
   const found = (query: string): number[] => {
     const test = compileQuery(query, columnOf);
@@ -138,7 +138,7 @@ describe("queries", () => {
 });
 
 test("times of records are exact", () => {
-  const texts = [0, 1, 999, 1000, 1234567, -1500].map(micros);
+  const texts = [0, 1, 999, 1000, 1234567, -1500].map(formatMicros);
   expect(texts.join(" ")).toBe("0 0.001 0.999 1 1234.567 -1.500");
 });
 

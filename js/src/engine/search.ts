@@ -12,16 +12,16 @@ import type {
   SameName,
   Sums as KindSums,
 } from "../protocol/source";
-import { countBelow, countUpTo, type Names, picked, positions } from "./columns";
-import type { Job } from "./job";
-import { Lru } from "./lru";
-import { Overview } from "./overview";
-import type { Rank } from "./rank";
+import { countBelow, countUpTo, type NameTable, gather, indicesWhere } from "./columns";
+import type { PageJob } from "./job";
+import { LruCache } from "./lru";
+import { RankOverview } from "./overview";
+import type { RankTrace } from "./rank";
 
 export const TABLES = ["events", "asyncs", "instants"] as const;
-const KEPT_TEXTS = 4;
+const MAX_TEXTS = 4;
 
-interface Ordered {
+interface OrderedHits {
   start: Float64Array;
   /** Positions in `TABLES`. */
   table: Uint8Array;
@@ -30,53 +30,53 @@ interface Ordered {
 
 /** The matches of one rank. */
 class RankHits {
-  private inOrder: Ordered | null = null;
+  private cachedOrder: OrderedHits | null = null;
   private readonly byTable = new Map<TableName, Int32Array>();
 
   constructor(
-    readonly rank: Rank,
+    readonly rank: RankTrace,
     /** By type: 1 if its name matches. */
     private readonly matching: Uint8Array,
     readonly count: number,
   ) {}
 
   /** Matching rows of a table, ascending. */
-  rows(name: TableName): Int32Array {
+  matchingRows(name: TableName): Int32Array {
     return getOrMake(this.byTable, name, () => {
-      const { type } = this.rank.table(name);
+      const { type } = this.rank.tableByName(name);
       const { matching } = this;
-      return positions(this.count > 0 ? type.length : 0, (row) => matching[type[row]!] === 1);
+      return indicesWhere(this.count > 0 ? type.length : 0, (row) => matching[type[row]!] === 1);
     });
   }
 
   /** All matches, in the order in which users step through them. */
-  get ordered(): Ordered {
-    if (this.inOrder !== null) return this.inOrder;
-    const parts = TABLES.map((name) => this.rows(name));
+  get ordered(): OrderedHits {
+    if (this.cachedOrder !== null) return this.cachedOrder;
+    const parts = TABLES.map((name) => this.matchingRows(name));
     const length = parts.reduce((sum, rows) => sum + rows.length, 0);
-    const all: Ordered = {
+    const all: OrderedHits = {
       start: new Float64Array(length),
       table: new Uint8Array(length),
       row: new Int32Array(length),
     };
     let at = 0;
     parts.forEach((rows, table) => {
-      all.start.set(picked(this.rank.table(TABLES[table]!).start, rows), at);
+      all.start.set(gather(this.rank.tableByName(TABLES[table]!).start, rows), at);
       all.table.fill(table, at, at + rows.length);
       all.row.set(rows, at);
       at += rows.length;
     });
-    const inOrder = parts[0]!.length === length ? all : sorted(all);
-    return (this.inOrder = inOrder);
+    const inOrder = parts[0]!.length === length ? all : sortHits(all);
+    return (this.cachedOrder = inOrder);
   }
 
   brief(position: number): Brief {
     const { table, row } = this.ordered;
-    return this.rank.brief(this.rank.table(TABLES[table[position]!]!), row[position]!);
+    return this.rank.brief(this.rank.tableByName(TABLES[table[position]!]!), row[position]!);
   }
 
   /** Number of matches before a place; `inclusive` also counts the match at the place. */
-  before(time: number, table: number, row: number, inclusive: boolean): number {
+  countBefore(time: number, table: number, row: number, inclusive: boolean): number {
     const places = this.ordered;
     const low = countBelow(places.start, time);
     const high = countUpTo(places.start, time);
@@ -89,18 +89,18 @@ class RankHits {
   }
 }
 
-function sorted({ start, table, row }: Ordered): Ordered {
-  const order = positions(start.length, () => true).sort(
+function sortHits({ start, table, row }: OrderedHits): OrderedHits {
+  const order = indicesWhere(start.length, () => true).sort(
     (a, b) => start[a]! - start[b]! || table[a]! - table[b]! || row[a]! - row[b]!,
   );
   return {
-    start: picked(start, order),
-    table: picked(table, order),
+    start: gather(start, order),
+    table: gather(table, order),
     row: order.map((at) => row[at]!),
   };
 }
 
-interface Hits {
+interface SearchHits {
   ranks: RankHits[];
   /** Number of names that match. */
   names: number;
@@ -110,29 +110,29 @@ interface Hits {
   leftOut: [rank: number, count: number][];
 }
 
-export interface Place {
+export interface SearchOrigin {
   rank: number;
   start: number;
   table?: string;
   id?: number;
 }
 
-export class Search {
-  private readonly kept = new Lru<string, Promise<Hits>>(KEPT_TEXTS);
+export class EventSearch {
+  private readonly cache = new LruCache<string, Promise<SearchHits>>(MAX_TEXTS);
 
-  constructor(private readonly job: Job) {}
+  constructor(private readonly job: PageJob) {}
 
   /** Matches of a text; the results of the last few texts are cached. */
-  hits(text: string): Promise<Hits> {
-    return this.kept.get(text, () => this.match(text));
+  hits(text: string): Promise<SearchHits> {
+    return this.cache.get(text, () => this.matchRanks(text));
   }
 
-  private async match(text: string): Promise<Hits> {
+  private async matchRanks(text: string): Promise<SearchHits> {
     const { matching, error } = matchNames(text, this.job.names.all);
     const used = new Set<number>();
-    const hits: Hits = { ranks: [], names: 0, total: 0, error, leftOut: [] };
-    for (const rank of await this.job.all()) {
-      const counts = rank instanceof Overview ? rank.header.counts : typeCounts(rank);
+    const hits: SearchHits = { ranks: [], names: 0, total: 0, error, leftOut: [] };
+    for (const rank of await this.job.loadRanks()) {
+      const counts = rank instanceof RankOverview ? rank.header.counts : typeCounts(rank);
       const types = Uint8Array.from(rank.header.types, ([name]) => matching[name]!);
       let count = 0;
       rank.header.types.forEach(([name], type) => {
@@ -140,7 +140,7 @@ export class Search {
         count += counts[type]!;
         used.add(name);
       });
-      if (rank instanceof Overview) {
+      if (rank instanceof RankOverview) {
         if (count > 0) hits.leftOut.push([rank.number, count]);
       } else {
         hits.ranks.push(new RankHits(rank, types, count));
@@ -152,7 +152,7 @@ export class Search {
   }
 
   /** Answer `search`. */
-  async summary(text: string): Promise<MatchCount> {
+  async searchReply(text: string): Promise<MatchCount> {
     const { total, names, ranks, error, leftOut } = await this.hits(text);
     const reply: MatchCount = {
       total,
@@ -165,50 +165,50 @@ export class Search {
   }
 
   /** Answer `find`: the next or previous match after a place, wrapping around at the end. */
-  async step(text: string, from: Place | null, direction: number): Promise<Match> {
+  async findReply(text: string, from: SearchOrigin | null, direction: number): Promise<Match> {
     const hits = await this.hits(text);
     const { total, error } = hits;
     if (total === 0) return { brief: null, index: 0, total: 0, wrapped: false, error };
     const forward = direction > 0;
-    let position = from === null ? (forward ? 0 : total - 1) : next(hits, from, forward);
+    let position = from === null ? (forward ? 0 : total - 1) : nextPosition(hits, from, forward);
     const wrapped = position < 0 || position >= total;
     position = ((position % total) + total) % total;
     let rest = position;
     let brief: Brief | null = null;
-    for (const one of hits.ranks) {
-      if (rest < one.count) {
-        brief = one.brief(rest);
+    for (const rankHits of hits.ranks) {
+      if (rest < rankHits.count) {
+        brief = rankHits.brief(rest);
         break;
       }
-      rest -= one.count;
+      rest -= rankHits.count;
     }
     return { brief, index: position + 1, total, wrapped, error };
   }
 }
 
 /** The position after (or before) a place among the matches of all ranks. */
-function next(hits: Hits, from: Place, forward: boolean): number {
+function nextPosition(hits: SearchHits, from: SearchOrigin, forward: boolean): number {
   // A place without a row precedes all rows with the same start.
   const table = Math.max(TABLES.indexOf((from.table ?? "events") as TableName), 0);
   const row = from.id ?? -1;
   let before = 0;
-  for (const one of hits.ranks) {
-    if (one.rank.number < from.rank) before += one.count;
-    else if (one.rank.number === from.rank && one.count > 0) {
-      before += one.before(from.start, table, row, forward);
+  for (const rankHits of hits.ranks) {
+    if (rankHits.rank.number < from.rank) before += rankHits.count;
+    else if (rankHits.rank.number === from.rank && rankHits.count > 0) {
+      before += rankHits.countBefore(from.start, table, row, forward);
     }
   }
   return forward ? before : before - 1;
 }
 
-const counted = new WeakMap<Rank, Float64Array>();
+const countsOfRank = new WeakMap<RankTrace, Float64Array>();
 
 /** Number of events, asyncs and instants of each type. */
-function typeCounts(rank: Rank): Float64Array {
-  return getOrMake(counted, rank, () => {
+function typeCounts(rank: RankTrace): Float64Array {
+  return getOrMake(countsOfRank, rank, () => {
     const counts = new Float64Array(rank.header.types.length);
     for (const name of TABLES) {
-      for (const type of rank.table(name).type) counts[type] = counts[type]! + 1;
+      for (const type of rank.tableByName(name).type) counts[type] = counts[type]! + 1;
     }
     return counts;
   });
@@ -216,103 +216,115 @@ function typeCounts(rank: Rank): Float64Array {
 
 // Time of a selection, by kind and by name.
 
-const MOST_NAMES = 200;
+const MAX_NAMES = 200;
 
-interface Sums {
+interface TotalsEntry {
   kind: number;
   /** Position in the job's names; -1 for a sum over all names. */
   name: number;
   /** Position in order of first occurrence. */
-  at: number;
+  order: number;
   count: number;
   sum: number;
-  least: number;
-  most: number;
+  min: number;
+  max: number;
   device: number;
 }
 
 /** Answer `totals`. */
-export async function totals(
-  { masks, names }: Job,
-  ranks: readonly Rank[],
+export async function totalsReply(
+  { masks, names }: PageJob,
+  ranks: readonly RankTrace[],
   selection: SelectionJson,
 ): Promise<Totals> {
-  const byName = new Map<string, Sums>();
-  for (const rank of ranks) addUp(rank, await masks.members(rank, selection), selection, byName);
-  const kinds = new Map<number, Sums>();
-  for (const one of byName.values()) {
-    merge(group(kinds, one.kind, { kind: one.kind, name: -1, at: one.kind }), one);
+  const byName = new Map<string, TotalsEntry>();
+  for (const rank of ranks)
+    addTotals(rank, await masks.memberRows(rank, selection), selection, byName);
+  const kinds = new Map<number, TotalsEntry>();
+  for (const entry of byName.values()) {
+    mergeInto(
+      entryFor(kinds, entry.kind, { kind: entry.kind, name: -1, order: entry.kind }),
+      entry,
+    );
   }
-  const named = [...byName.values()].sort(byTime);
+  const named = [...byName.values()].sort(compareTotals);
   return {
     events: named.reduce((events, { count }) => events + count, 0),
-    kinds: [...kinds.values()].sort(byTime).map((sums) => record(sums, names)),
-    names: named.slice(0, MOST_NAMES).map((sums) => ({
+    kinds: [...kinds.values()].sort(compareTotals).map((sums) => toRecord(sums, names)),
+    names: named.slice(0, MAX_NAMES).map((sums) => ({
       name: names.full(sums.name),
       short: names.short(sums.name),
-      ...record(sums, names),
+      ...toRecord(sums, names),
     })),
     names_total: named.length,
   };
 }
 
-function addUp(
-  rank: Rank,
+function addTotals(
+  rank: RankTrace,
   members: Int32Array,
   { start_ns: from, end_ns: to }: SelectionJson,
-  groups: Map<string, Sums>,
+  groups: Map<string, TotalsEntry>,
 ): void {
   const { start, dur, type } = rank.events;
   const streams = rank.streams();
-  const byType: (Sums | undefined)[] = [];
+  const byType: (TotalsEntry | undefined)[] = [];
   for (const row of members) {
     const low = from === null ? start[row]! : Math.max(start[row]!, from);
     const end = start[row]! + dur[row]!;
     const inside = (to === null ? end : Math.min(end, to)) - low;
     const [name, , kind] = rank.header.types[type[row]!]!;
-    const sums = (byType[type[row]!] ??= blank({ kind, name, at: type[row]! }));
+    const sums = (byType[type[row]!] ??= emptyEntry({ kind, name, order: type[row]! }));
     sums.count += 1;
     sums.sum += inside;
-    sums.least = Math.min(sums.least, inside);
-    sums.most = Math.max(sums.most, inside);
+    sums.min = Math.min(sums.min, inside);
+    sums.max = Math.max(sums.max, inside);
     if (streams[row]! >= 0) sums.device += inside;
   }
   // Types are in the order in which the kernel would find their names.
   for (const sums of byType) {
     if (sums === undefined) continue;
     const key = `${sums.kind} ${sums.name}`;
-    merge(group(groups, key, { ...sums, at: groups.size }), sums);
+    mergeInto(entryFor(groups, key, { ...sums, order: groups.size }), sums);
   }
 }
 
-function blank({ kind, name, at }: Pick<Sums, "kind" | "name" | "at">): Sums {
-  return { kind, name, at, count: 0, sum: 0, least: Infinity, most: 0, device: 0 };
+function emptyEntry({
+  kind,
+  name,
+  order,
+}: Pick<TotalsEntry, "kind" | "name" | "order">): TotalsEntry {
+  return { kind, name, order, count: 0, sum: 0, min: Infinity, max: 0, device: 0 };
 }
 
-function group<K>(groups: Map<K, Sums>, key: K, of: Pick<Sums, "kind" | "name" | "at">): Sums {
-  return getOrMake(groups, key, () => blank(of));
+function entryFor<K>(
+  groups: Map<K, TotalsEntry>,
+  key: K,
+  of: Pick<TotalsEntry, "kind" | "name" | "order">,
+): TotalsEntry {
+  return getOrMake(groups, key, () => emptyEntry(of));
 }
 
-function merge(into: Sums, part: Sums): void {
+function mergeInto(into: TotalsEntry, part: TotalsEntry): void {
   into.count += part.count;
   into.sum += part.sum;
-  into.least = Math.min(into.least, part.least);
-  into.most = Math.max(into.most, part.most);
+  into.min = Math.min(into.min, part.min);
+  into.max = Math.max(into.max, part.max);
   into.device += part.device;
 }
 
-function byTime(a: Sums, b: Sums): number {
-  return b.sum - a.sum || b.count - a.count || a.kind - b.kind || a.at - b.at;
+function compareTotals(a: TotalsEntry, b: TotalsEntry): number {
+  return b.sum - a.sum || b.count - a.count || a.kind - b.kind || a.order - b.order;
 }
 
-function record(sums: Sums, names: Names): KindSums {
+function toRecord(sums: TotalsEntry, names: NameTable): KindSums {
   return {
     kind: names.kind(sums.kind),
     count: sums.count,
     sum: sums.sum,
     mean: sums.sum / Math.max(sums.count, 1),
-    min: sums.least,
-    max: sums.most,
+    min: sums.min,
+    max: sums.max,
     device: sums.device,
     host: sums.sum - sums.device,
   };
@@ -324,7 +336,7 @@ const MAX_BINS = 40;
 /**
  * From this ratio of longest to shortest on, equal steps would put almost all events into one bin.
  */
-const LOG_FROM = 20;
+const LOG_SCALE_FROM_RATIO = 20;
 
 /** Figures of a non-empty array of durations. The array is sorted in place. */
 export function durationFigures(durs: Float64Array): SameName {
@@ -332,7 +344,7 @@ export function durationFigures(durs: Float64Array): SameName {
   const count = durs.length;
   const [low, high] = [durs[0]!, durs[count - 1]!];
   const sum = durs.reduce((total, dur) => total + dur, 0);
-  const { edges, scale } = edgesOf(low, high, count);
+  const { edges, scale } = histogramEdges(low, high, count);
   const bins = edges.length - 1;
   const below = edges.map((edge, k) => (k < bins ? countBelow(durs, edge) : countUpTo(durs, edge)));
   const half = count >> 1;
@@ -349,15 +361,15 @@ export function durationFigures(durs: Float64Array): SameName {
   };
 }
 
-function edgesOf(
+function histogramEdges(
   low: number,
   high: number,
   count: number,
 ): { edges: number[]; scale: "linear" | "log" } {
   if (low === high) return { edges: [low, low + 1], scale: "linear" };
-  const wanted = Math.min(MAX_BINS, 2 * (32 - Math.clz32(count) + 1));
-  const log = low > 0 && high / low >= LOG_FROM;
-  const bins = log ? wanted : Math.min(wanted, high - low);
+  const requested = Math.min(MAX_BINS, 2 * (32 - Math.clz32(count) + 1));
+  const log = low > 0 && high / low >= LOG_SCALE_FROM_RATIO;
+  const bins = log ? requested : Math.min(requested, high - low);
   const [from, to] = log ? [Math.log10(low), Math.log10(high)] : [low, high];
   const step = (to - from) / bins;
   const edges = Array.from({ length: bins + 1 }, (_, k) => {

@@ -1,18 +1,18 @@
 /** Sets of intervals with the covered time before any instant. */
 
-import { countBelow, countUpTo, walkBelow } from "./columns";
+import { countBelow, countUpTo, gallopBelow } from "./columns";
 
-const NONE = new Float64Array(0);
+const EMPTY = new Float64Array(0);
 
 /** Union of intervals, as disjoint pieces in order. */
-export class Cover {
+export class IntervalUnion {
   /** `prefix`: covered time before each piece, and the total at the end. */
   constructor(
     readonly starts: Float64Array,
     readonly prefix: Float64Array,
   ) {}
 
-  static of(starts: Float64Array, ends: Float64Array): Cover {
+  static of(starts: Float64Array, ends: Float64Array): IntervalUnion {
     const pieces = new Float64Array(starts.length);
     const prefix = new Float64Array(starts.length + 1);
     let count = 0;
@@ -28,21 +28,21 @@ export class Cover {
       }
     }
     if (count > 0) prefix[count] = prefix[count - 1]! + reached - pieces[count - 1]!;
-    return new Cover(shrunk(pieces, count), shrunk(prefix, count + 1));
+    return new IntervalUnion(shrink(pieces, count), shrink(prefix, count + 1));
   }
 
   /** Covered time before one instant. */
-  before(time: number): number {
-    return this.reached(countBelow(this.starts, time), time);
+  coveredBefore(time: number): number {
+    return this.coveredUpTo(countBelow(this.starts, time), time);
   }
 
   /** Covered time between two instants. */
-  within(start: number, end: number): number {
-    return this.before(end) - this.before(start);
+  coveredWithin(start: number, end: number): number {
+    return this.coveredBefore(end) - this.coveredBefore(start);
   }
 
   /** Covered time before `time`, given the number of pieces that start before it. */
-  reached(started: number, time: number): number {
+  coveredUpTo(started: number, time: number): number {
     if (started === 0) return 0;
     // The last piece may end after `time`: count it only up to `time`.
     return Math.min(
@@ -52,28 +52,31 @@ export class Cover {
   }
 
   /** End of a piece. */
-  end(piece: number): number {
+  endOf(piece: number): number {
     return this.starts[piece]! + this.prefix[piece + 1]! - this.prefix[piece]!;
   }
 
-  /** Call `found` with each part, in order, that this covers and the other does not. */
-  eachBeyond(other: Cover, found: (start: number, end: number, piece: number) => void): void {
+  /** Call `visit` with each part, in order, that this covers and the other does not. */
+  forEachDifference(
+    other: IntervalUnion,
+    visit: (start: number, end: number, piece: number) => void,
+  ): void {
     let at = 0;
     for (let piece = 0; piece < this.starts.length; piece += 1) {
       let from = this.starts[piece]!;
-      const end = this.end(piece);
-      while (at < other.starts.length && other.end(at) <= from) at += 1;
+      const end = this.endOf(piece);
+      while (at < other.starts.length && other.endOf(at) <= from) at += 1;
       for (let k = at; from < end; k += 1) {
         const next = k < other.starts.length ? other.starts[k]! : Number.POSITIVE_INFINITY;
-        if (next > from) found(from, Math.min(next, end), piece);
+        if (next > from) visit(from, Math.min(next, end), piece);
         if (next >= end) break;
-        from = Math.max(from, other.end(k));
+        from = Math.max(from, other.endOf(k));
       }
     }
   }
 }
 
-interface Measured {
+interface Coverage {
   covered: Float64Array;
   count: Float64Array;
 }
@@ -83,21 +86,21 @@ interface Measured {
  * `ends` are of the intervals with a length, each sorted separately; null if none overlap, because
  * the cover's pieces are then the intervals. `points`: intervals without length.
  */
-export class Spans {
+export class IntervalSet {
   constructor(
-    readonly cover: Cover,
+    readonly cover: IntervalUnion,
     readonly starts: Float64Array | null,
     readonly ends: Float64Array | null,
     readonly points: Float64Array,
   ) {}
 
   /** Build the set of intervals with these ascending starts and durations. */
-  static of(starts: Float64Array, durs: Float64Array): Spans {
+  static of(starts: Float64Array, durs: Float64Array): IntervalSet {
     let points = 0;
     for (let i = 0; i < durs.length; i += 1) if (!(durs[i]! > 0)) points += 1;
     const begins = new Float64Array(durs.length - points);
     const ends = new Float64Array(durs.length - points);
-    const instants = points === 0 ? NONE : new Float64Array(points);
+    const instants = points === 0 ? EMPTY : new Float64Array(points);
     let long = 0;
     points = 0;
     for (let i = 0; i < durs.length; i += 1) {
@@ -110,12 +113,12 @@ export class Spans {
         points += 1;
       }
     }
-    const cover = Cover.of(begins, ends);
-    if (cover.starts.length === begins.length) return new Spans(cover, null, null, instants);
-    return new Spans(cover, begins, ends.sort(), instants);
+    const cover = IntervalUnion.of(begins, ends);
+    if (cover.starts.length === begins.length) return new IntervalSet(cover, null, null, instants);
+    return new IntervalSet(cover, begins, ends.sort(), instants);
   }
 
-  get disjoint(): boolean {
+  get isDisjoint(): boolean {
     return this.starts === null;
   }
 
@@ -126,13 +129,13 @@ export class Spans {
 
   /** Ends around `time`: the last one before it, the first one from it on. Points excluded. */
   endsAround(time: number): number[] {
-    if (this.ends !== null) return around(this.ends, time);
+    if (this.ends !== null) return neighbours(this.ends, time);
     const { starts } = this.cover;
     // Ends of disjoint pieces ascend as their starts do.
     const at = countBelow(starts, time);
     return [at - 2, at - 1, at]
       .filter((piece) => piece >= 0 && piece < starts.length)
-      .map((piece) => this.cover.end(piece));
+      .map((piece) => this.cover.endOf(piece));
   }
 
   /** Number of intervals that overlap a window. */
@@ -146,11 +149,11 @@ export class Spans {
     let [start, end] = [Infinity, -Infinity];
     if (low === high) return [start, end];
     const begun = countUpTo(cover.starts, low);
-    const piece = begun > 0 && cover.end(begun - 1) > low ? begun - 1 : begun;
+    const piece = begun > 0 && cover.endOf(begun - 1) > low ? begun - 1 : begun;
     const last = countBelow(cover.starts, high) - 1;
     if (piece <= last) {
       start = Math.max(cover.starts[piece]!, low);
-      end = Math.min(cover.end(last), high);
+      end = Math.min(cover.endOf(last), high);
     }
     const [point, lastPoint] = [countBelow(points, low), countBelow(points, high) - 1];
     if (point <= lastPoint) {
@@ -161,17 +164,17 @@ export class Spans {
   }
 
   /** Covered time and number of overlapping intervals between neighbouring edges. */
-  measure(edges: Float64Array): Measured {
+  measure(edges: Float64Array): Coverage {
     const cells = Math.max(edges.length - 1, 0);
     const covered = new Float64Array(cells);
     const count = new Float64Array(cells);
     if (cells === 0) return { covered, count };
     const { cover } = this;
     let started = countBelow(cover.starts, edges[0]!);
-    let before = cover.reached(started, edges[0]!);
+    let before = cover.coveredUpTo(started, edges[0]!);
     for (let k = 0; k < cells; k += 1) {
-      const next = walkBelow(cover.starts, edges[k + 1]!, started);
-      const after = cover.reached(next, edges[k + 1]!);
+      const next = gallopBelow(cover.starts, edges[k + 1]!, started);
+      const after = cover.coveredUpTo(next, edges[k + 1]!);
       covered[k] = after - before;
       // A piece is open at an edge if it started before and is not completely covered yet.
       count[k] = next - started + (cover.prefix[started]! > before ? 1 : 0);
@@ -182,7 +185,7 @@ export class Spans {
     if (this.points.length > 0) {
       let low = countBelow(this.points, edges[0]!);
       for (let k = 0; k < cells; k += 1) {
-        const high = walkBelow(this.points, edges[k + 1]!, low);
+        const high = gallopBelow(this.points, edges[k + 1]!, low);
         count[k] = count[k]! + high - low;
         low = high;
       }
@@ -194,9 +197,9 @@ export class Spans {
     let begun = 0;
     let over = 0;
     for (let k = 0; k < count.length; k += 1) {
-      begun = walkBelow(this.starts!, edges[k + 1]!, begun);
+      begun = gallopBelow(this.starts!, edges[k + 1]!, begun);
       // Ends are integers: "at most" is "below the next one".
-      over = walkBelow(this.ends!, edges[k]! + 1, over);
+      over = gallopBelow(this.ends!, edges[k]! + 1, over);
       count[k] = begun - over;
     }
   }
@@ -220,16 +223,16 @@ export class Spans {
 }
 
 /** The last of sorted `values` before `time`, and the first one from it on. */
-export function around(values: Float64Array, time: number): number[] {
+export function neighbours(values: Float64Array, time: number): number[] {
   const at = countBelow(values, time);
   return Array.from(values.subarray(Math.max(at - 1, 0), at + 1));
 }
 
 /** Position of the piece that holds or precedes `time`; 0 if all are later. */
-export function pieceAt(cover: Cover, time: number): number {
+export function pieceAt(cover: IntervalUnion, time: number): number {
   return Math.max(countUpTo(cover.starts, time) - 1, 0);
 }
 
-function shrunk(values: Float64Array, length: number): Float64Array {
+function shrink(values: Float64Array, length: number): Float64Array {
   return values.length === length ? values : values.slice(0, length);
 }

@@ -3,7 +3,7 @@ import statsVectors from "../../../tests/vectors/stats.json";
 import { rankOf, workOf } from "../../test/lane";
 import { decodeMinimap } from "../protocol/decode";
 import type { Scene } from "../protocol/source";
-import { DeviceTime, minimap, stats } from "./stats";
+import { DeviceUsage, minimapReply, statsReply } from "./stats";
 
 interface StatsCase {
   name: string;
@@ -16,11 +16,11 @@ const cases = (statsVectors as unknown as { cases: StatsCase[] }).cases;
 
 describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
   const devices = ranks.map(
-    (one) => new DeviceTime(workOf(rankOf(one.device, one.rank, one.range))),
+    (one) => new DeviceUsage(workOf(rankOf(one.device, one.rank, one.range))),
   );
 
   test.each(windows)("$start … $end", ({ start, end, ...answer }) => {
-    const { reply } = stats(devices, start, end);
+    const { reply } = statsReply(devices, start, end);
     for (const [name, values] of Object.entries(answer))
       expect(reply, name).toHaveProperty(name, values);
     expect(reply.ranks).toEqual(ranks.map(({ rank }) => rank));
@@ -30,7 +30,7 @@ describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
   test("kinds of one rank are shares of its own time", () => {
     const { start, end } = windows[0]!;
     devices.forEach(({ rank }, at) => {
-      const { reply } = stats(devices, start, end, [rank]);
+      const { reply } = statsReply(devices, start, end, [rank]);
       const { compute, span } = reply;
       const { compute: share = 0 } = reply.kinds;
       expect(share).toBeCloseTo(compute[at]! / Math.max(span[at]!, 1), 12);
@@ -39,7 +39,7 @@ describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
 
   test("minimap", () => {
     const { start, end, bins, ...columns } = wanted.minimap;
-    const made = decodeMinimap(minimap(devices, { range: [start, end] } as Scene, bins));
+    const made = decodeMinimap(minimapReply(devices, { range: [start, end] } as Scene, bins));
     expect([made.start, made.end, made.bins]).toEqual([start, end, bins]);
     for (const name of ["compute", "exposed", "memory"] as const) {
       if (columns[name] === undefined) continue;
@@ -49,5 +49,5 @@ describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
 });
 
 test("a window must have a length", () => {
-  expect(() => stats([], 5, 5)).toThrow("must end after it starts");
+  expect(() => statsReply([], 5, 5)).toThrow("must end after it starts");
 });

@@ -2,16 +2,16 @@
 
 import { sum } from "../expressions/numbers";
 import type { Reply, Scene, Stats } from "../protocol/source";
-import { Counter } from "./cells";
-import { packed } from "./columns";
-import { binEdges, COMMUNICATION, COMPUTE, deviceOf, MEMORY, WORK } from "./device";
+import { CounterSeries } from "./cells";
+import { packReply } from "./columns";
+import { binEdges, COMMUNICATION, COMPUTE, deviceSpansOf, MEMORY, WORK } from "./device";
 import { checkBins, checkWindow } from "./lookups";
-import { type AnyRank, Overview } from "./overview";
-import type { PanelRank } from "./panel_rank";
-import { timeOf } from "./sweep";
+import { type RankData, RankOverview } from "./overview";
+import type { RankAnalysis } from "./panel_rank";
+import { timeInStates } from "./sweep";
 
 /** Unions of device work by their names in overviews, and the states of each. */
-const UNIONS = {
+const DEVICE_UNIONS = {
   compute: COMPUTE,
   communication: COMMUNICATION,
   memory: MEMORY,
@@ -19,104 +19,106 @@ const UNIONS = {
   busy: WORK,
 } as const;
 
-type Union = keyof typeof UNIONS;
+type Union = keyof typeof DEVICE_UNIONS;
 
 const PARTS = ["compute", "communication", "exposed", "memory", "busy", "memory_union"] as const;
-type Parts = Record<(typeof PARTS)[number], number>;
+type DeviceParts = Record<(typeof PARTS)[number], number>;
 
-export class DeviceTime {
+export class DeviceUsage {
   readonly rank: number;
-  readonly any: boolean;
+  readonly hasDevice: boolean;
   /** Whether time within a cell of an overview is a mean. */
-  readonly approximate: boolean;
+  readonly isApproximate: boolean;
   /** Time of each union in a window. */
   private readonly times: (start: number, end: number) => (name: Union) => number;
   /** First start and last end of its work. */
   private readonly span: readonly [number, number];
-  private readonly host: (time: number) => number;
+  private readonly hostTimeBefore: (time: number) => number;
 
   private readonly range: readonly [number, number];
 
-  constructor(of: PanelRank | Overview) {
-    const source = of instanceof Overview ? of : of.rank;
+  constructor(of: RankAnalysis | RankOverview) {
+    const source = of instanceof RankOverview ? of : of.trace;
     this.rank = source.number;
     this.range = source.header.range;
-    this.approximate = of instanceof Overview;
-    if (of instanceof Overview) {
-      this.any = of.header.has_device;
+    this.isApproximate = of instanceof RankOverview;
+    if (of instanceof RankOverview) {
+      this.hasDevice = of.header.has_device;
       this.span = of.header.device_range;
-      const names = Object.keys(UNIONS) as Union[];
-      const before = new Map(names.map((name) => [name, of.deviceBefore(name)]));
+      const names = Object.keys(DEVICE_UNIONS) as Union[];
+      const before = new Map(names.map((name) => [name, of.deviceTimeBefore(name)]));
       this.times = (start, end) => (name) => before.get(name)!(end) - before.get(name)!(start);
     } else {
-      this.any = of.rank.device().length > 0;
-      this.span = of.rank.header.device_range ?? of.rank.workEdges() ?? [0, 0];
-      const { sweep } = deviceOf(of.all);
+      this.hasDevice = of.trace.deviceRows().length > 0;
+      this.span = of.trace.header.device_range ?? of.trace.workExtent() ?? [0, 0];
+      const { sweep } = deviceSpansOf(of.fullSelection);
       this.times = (start, end) => {
-        const times = sweep.within(start, end);
-        return (name) => timeOf(times, UNIONS[name]);
+        const times = sweep.timesWithin(start, end);
+        return (name) => timeInStates(times, DEVICE_UNIONS[name]);
       };
     }
-    this.host = hostTime(source);
+    this.hostTimeBefore = hostTimeReader(source);
   }
 
-  between(start: number, end: number): Parts {
-    const of = this.times(start, end);
-    const [compute, both, busy] = [of("compute"), of("both"), of("busy")];
+  partsBetween(start: number, end: number): DeviceParts {
+    const timeIn = this.times(start, end);
+    const [compute, both, busy] = [timeIn("compute"), timeIn("both"), timeIn("busy")];
     return {
       compute,
-      communication: of("communication"),
+      communication: timeIn("communication"),
       exposed: both - compute,
       memory: busy - both,
       busy,
-      memory_union: of("memory"),
+      memory_union: timeIn("memory"),
     };
   }
 
   /** Time of the first host lane. */
   hostBetween(start: number, end: number): number {
-    return this.host(end) - this.host(start);
+    return this.hostTimeBefore(end) - this.hostTimeBefore(start);
   }
 
   /** Length of the part of a window that is within the rank's data. */
-  inside(start: number, end: number): number {
-    return shared(this.range, start, end);
+  dataWithin(start: number, end: number): number {
+    return overlapLength(this.range, start, end);
   }
 
   /** Length of the part of a window between the rank's first and last device work. */
   spanWithin(start: number, end: number): number {
-    return shared(this.span, start, end);
+    return overlapLength(this.span, start, end);
   }
 }
 
-function shared([low, high]: readonly [number, number], start: number, end: number): number {
+function overlapLength([low, high]: readonly [number, number], start: number, end: number): number {
   return Math.max(0, Math.min(high, end) - Math.max(low, start));
 }
 
-function hostTime(rank: AnyRank): (time: number) => number {
+function hostTimeReader(rank: RankData): (time: number) => number {
   const first = rank.header.summary.find(({ role }) => role === "cpu");
   if (first === undefined) return () => 0;
-  if (rank instanceof Overview) return rank.laneBefore(first.lane);
+  if (rank instanceof RankOverview) return rank.laneTimeBefore(first.lane);
   return (time) => {
-    const lane = rank.lane(first.lane);
-    return lane instanceof Counter ? 0 : lane.spans.cover.before(time);
+    const lane = rank.laneIndex(first.lane);
+    return lane instanceof CounterSeries ? 0 : lane.spans.cover.coveredBefore(time);
   };
 }
 
 /** Answer `stats`: the parts of a window, by rank and as shares of some ranks or all. */
-export function stats(
-  devices: readonly DeviceTime[],
+export function statsReply(
+  devices: readonly DeviceUsage[],
   start: number,
   end: number,
   ranks: readonly number[] | null = null,
 ): Reply<Stats> {
   checkWindow({ start, end });
-  const parts = devices.map((device) => whole(device.between(start, end), device.approximate));
+  const parts = devices.map((device) =>
+    roundParts(device.partsBetween(start, end), device.isApproximate),
+  );
   const span = devices.map((device) => device.spanWithin(start, end));
-  const chosen = (values: readonly number[]): number =>
+  const sumOfRanks = (values: readonly number[]): number =>
     sum(values.filter((_, at) => ranks === null || ranks.includes(devices[at]!.rank)));
-  const all = chosen(span);
-  const shares = all > 0 && devices.some(({ any }) => any);
+  const totalSpan = sumOfRanks(span);
+  const hasShares = totalSpan > 0 && devices.some(({ hasDevice }) => hasDevice);
   const reply: Stats = {
     start,
     end,
@@ -125,34 +127,34 @@ export function stats(
     communication: parts.map(({ communication }) => communication),
     exposed: parts.map(({ exposed }) => exposed),
     memory: parts.map(({ memory }) => memory),
-    data: devices.map((device) => device.inside(start, end)),
+    data: devices.map((device) => device.dataWithin(start, end)),
     span,
     idle: parts.map((part, i) => Math.max(span[i]! - part.busy, 0)),
-    kinds: shares
+    kinds: hasShares
       ? {
-          compute: chosen(parts.map(({ compute }) => compute)) / all,
-          communication: chosen(parts.map(({ communication }) => communication)) / all,
-          memory: chosen(parts.map(({ memory_union }) => memory_union)) / all,
+          compute: sumOfRanks(parts.map(({ compute }) => compute)) / totalSpan,
+          communication: sumOfRanks(parts.map(({ communication }) => communication)) / totalSpan,
+          memory: sumOfRanks(parts.map(({ memory_union }) => memory_union)) / totalSpan,
         }
       : {},
   };
-  const approximate = devices.filter((device) => device.approximate).map(({ rank }) => rank);
+  const approximate = devices.filter((device) => device.isApproximate).map(({ rank }) => rank);
   if (approximate.length > 0) reply.approximate = approximate;
   return { reply, buffer: null };
 }
 
 /** Means of an overview as whole nanoseconds. */
-function whole(parts: Parts, approximate: boolean): Parts {
+function roundParts(parts: DeviceParts, approximate: boolean): DeviceParts {
   if (!approximate) return parts;
-  return Object.fromEntries(PARTS.map((name) => [name, Math.round(parts[name])])) as Parts;
+  return Object.fromEntries(PARTS.map((name) => [name, Math.round(parts[name])])) as DeviceParts;
 }
 
 /** Answer `minimap`: the mean of all ranks over the whole job. */
-export function minimap(devices: readonly DeviceTime[], scene: Scene, bins: number): Reply {
+export function minimapReply(devices: readonly DeviceUsage[], scene: Scene, bins: number): Reply {
   checkBins(bins);
   const [start, end] = scene.range;
   const edges = binEdges(start, end, bins);
-  const onDevices = devices.some(({ any }) => any);
+  const onDevices = devices.some(({ hasDevice }) => hasDevice);
   const names = onDevices ? (["compute", "exposed", "memory"] as const) : (["cpu"] as const);
   const columns: Record<string, Float32Array> = {};
   for (const name of names) columns[name] = new Float32Array(bins);
@@ -162,12 +164,14 @@ export function minimap(devices: readonly DeviceTime[], scene: Scene, bins: numb
     if (weight === 0) continue;
     const totals: Record<string, number> = {};
     for (const device of devices) {
-      const parts = onDevices ? device.between(low, high) : { cpu: device.hostBetween(low, high) };
+      const parts = onDevices
+        ? device.partsBetween(low, high)
+        : { cpu: device.hostBetween(low, high) };
       for (const name of names) {
         totals[name] = (totals[name] ?? 0) + (parts as Record<string, number>)[name]!;
       }
     }
     for (const name of names) columns[name]![bin] = totals[name]! / weight;
   }
-  return packed({ start, end, bins }, columns);
+  return packReply({ start, end, bins }, columns);
 }

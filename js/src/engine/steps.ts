@@ -4,15 +4,22 @@ import { median, sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
 import type { PhasesHeader } from "./document";
-import { columnsOf, countsOf, frameOf, matchedKinds, noteWithout, numbersOf } from "./frames";
-import { isChosen, type PanelRank, type Part } from "./panel_rank";
+import {
+  buildColumns,
+  countByKind,
+  makeFrame,
+  matchedKinds,
+  missingRanksNote,
+  rankNumbersOf,
+} from "./frames";
+import { isSelected, type RankAnalysis, type RankSelection } from "./panel_rank";
 
 /** Phases below this share of all steps are omitted. */
-const LEAST_PCT = 1;
-const CUT = "steps that the window cuts are not compared between ranks";
+const MIN_PHASE_PCT = 1;
+const CUT_NOTE = "steps that the window cuts are not compared between ranks";
 
 /** One step of a rank, or one of its phases. */
-interface Spent {
+interface StepTime {
   phase: string;
   rank: number;
   step: number;
@@ -20,20 +27,26 @@ interface Spent {
   end: number;
   dur: number;
   /** Whether the step is within the window: only such steps are compared. */
-  whole: boolean;
+  isWhole: boolean;
 }
 
 /** Frame of steps; the windows of the parts are open, or that of an export. */
-export function steps(parts: readonly Part[], phases: PhasesHeader): PanelFrame {
-  const ofPhase = (phase: number, name: string): Spent[] =>
-    parts.flatMap((part) => spent(part, phase, name));
-  const whole = ofPhase(0, "step").map((one) => ({ ...one, dur: one.end - one.start }));
-  const least = sum(whole.map(({ dur }) => dur)) * LEAST_PCT;
-  const lasting = phases.labels
+export function stepsFrame(selections: readonly RankSelection[], phases: PhasesHeader): PanelFrame {
+  const ofPhase = (phase: number, name: string): StepTime[] =>
+    selections.flatMap((selection) => stepTimes(selection, phase, name));
+  const stepTimesOfRanks = ofPhase(0, "step").map((stepTime) => ({
+    ...stepTime,
+    dur: stepTime.end - stepTime.start,
+  }));
+  const minSum = sum(stepTimesOfRanks.map(({ dur }) => dur)) * MIN_PHASE_PCT;
+  const longPhases = phases.labels
     .map((label, at) => ofPhase(at + 1, label))
-    .filter((one) => whole.length > 0 && sum(one.map(({ dur }) => dur)) * 100 >= least);
-  const groups = [whole, ...lasting];
-  const columns = columnsOf(groups.flat(), {
+    .filter(
+      (stepTime) =>
+        stepTimesOfRanks.length > 0 && sum(stepTime.map(({ dur }) => dur)) * 100 >= minSum,
+    );
+  const groups = [stepTimesOfRanks, ...longPhases];
+  const columns = buildColumns(groups.flat(), {
     phase: ({ phase }) => phase,
     step: ({ step }) => step,
     rank: ({ rank }) => rank,
@@ -41,67 +54,71 @@ export function steps(parts: readonly Part[], phases: PhasesHeader): PanelFrame 
     dur_ns: ({ dur }) => dur,
   });
   columns.deviation_share = groups.flatMap(deviations);
-  const withSteps = new Set(whole.map(({ rank }) => rank));
-  const without = parts.filter(({ rank }) => !withSteps.has(rank.number));
-  const unselected = sum(
-    without.map(({ rank }) => new Set(stepRows(rank, 0).map(([, step]) => step)).size),
+  const withSteps = new Set(stepTimesOfRanks.map(({ rank }) => rank));
+  const selectionsWithoutSteps = selections.filter(
+    ({ analysis }) => !withSteps.has(analysis.number),
   );
-  const matched = { steps: whole.length, ...matchedKinds(countsOf(parts)) };
-  const notes = [
-    noteWithout(
-      numbersOf(parts),
-      numbersOf(without),
-      unselected > 0 ? ["no_steps_selected", "no_steps_selected_on"] : ["no_steps", "no_steps_on"],
-      { ranks: numbersOf(without).join(", "), steps: unselected },
+  const unselected = sum(
+    selectionsWithoutSteps.map(
+      ({ analysis }) => new Set(stepRows(analysis, 0).map(([, step]) => step)).size,
     ),
-    whole.every((one) => one.whole) ? "" : CUT,
+  );
+  const matched = { steps: stepTimesOfRanks.length, ...matchedKinds(countByKind(selections)) };
+  const notes = [
+    missingRanksNote(
+      rankNumbersOf(selections),
+      rankNumbersOf(selectionsWithoutSteps),
+      unselected > 0 ? ["no_steps_selected", "no_steps_selected_on"] : ["no_steps", "no_steps_on"],
+      { ranks: rankNumbersOf(selectionsWithoutSteps).join(", "), steps: unselected },
+    ),
+    stepTimesOfRanks.every((stepTime) => stepTime.isWhole) ? "" : CUT_NOTE,
   ];
-  return frameOf(columns, { matched }, notes.filter(Boolean).join("; "));
+  return makeFrame(columns, { matched }, notes.filter(Boolean).join("; "));
 }
 
 /** The chosen ranges of a phase, added up by step. */
-function spent(part: Part, phase: number, name: string): Spent[] {
-  const { rank, low, high } = part;
-  const { start, dur } = rank.rank.events;
-  const cut = new Set(rank.rank.header.clipped_steps);
-  for (const [row, step] of stepRows(rank, 0)) {
+function stepTimes(selection: RankSelection, phase: number, name: string): StepTime[] {
+  const { analysis, low, high } = selection;
+  const { start, dur } = analysis.trace.events;
+  const cut = new Set(analysis.trace.header.clipped_steps);
+  for (const [row, step] of stepRows(analysis, 0)) {
     if (start[row]! < low || start[row]! + dur[row]! > high) cut.add(step);
   }
-  const byStep = new Map<number, Spent>();
-  for (const [row, step] of stepRows(rank, phase)) {
-    if (!isChosen(part, row)) continue;
+  const byStep = new Map<number, StepTime>();
+  for (const [row, step] of stepRows(analysis, phase)) {
+    if (!isSelected(selection, row)) continue;
     const [from, end] = [Math.max(start[row]!, low), Math.min(start[row]! + dur[row]!, high)];
-    const known = byStep.get(step);
-    if (known === undefined) {
-      const names = { phase: name, rank: rank.number, step };
-      byStep.set(step, { ...names, start: from, end, dur: end - from, whole: !cut.has(step) });
+    const stepTime = byStep.get(step);
+    if (stepTime === undefined) {
+      const names = { phase: name, rank: analysis.number, step };
+      byStep.set(step, { ...names, start: from, end, dur: end - from, isWhole: !cut.has(step) });
     } else {
-      known.start = Math.min(known.start, from);
-      known.end = Math.max(known.end, end);
-      known.dur += end - from;
+      stepTime.start = Math.min(stepTime.start, from);
+      stepTime.end = Math.max(stepTime.end, end);
+      stepTime.dur += end - from;
     }
   }
   return [...byStep.values()].sort((a, b) => a.step - b.step);
 }
 
 /** Rows and steps of a rank's ranges of a phase; phase 0 is the step itself. */
-function stepRows(rank: PanelRank, phase: number): [row: number, step: number][] {
-  return rank.once(`steps ${phase}`, rank.all, () => {
-    const { row, step, phase: of } = rank.rank.phases();
-    const own = Array.from(row.keys()).filter((i) => of[i] === phase);
-    return own.map((i) => [row[i]!, step[i]!]);
+function stepRows(analysis: RankAnalysis, phase: number): [row: number, step: number][] {
+  return analysis.memo(`steps ${phase}`, analysis.fullSelection, () => {
+    const { row, step, phase: of } = analysis.trace.phases();
+    const indices = Array.from(row.keys()).filter((i) => of[i] === phase);
+    return indices.map((i) => [row[i]!, step[i]!]);
   });
 }
 
 /** Deviation of each duration from the median of its step, as a share of that median. */
-function deviations(rows: readonly Spent[]): (number | null)[] {
+function deviations(rows: readonly StepTime[]): (number | null)[] {
   const byStep = new Map<number, number[]>();
-  for (const { step, dur, whole } of rows) {
-    if (whole) getOrMake(byStep, step, () => []).push(dur);
+  for (const { step, dur, isWhole } of rows) {
+    if (isWhole) getOrMake(byStep, step, () => []).push(dur);
   }
   const middles = new Map(Array.from(byStep, ([step, durs]) => [step, median(durs)]));
-  return rows.map(({ step, dur, whole }) => {
+  return rows.map(({ step, dur, isWhole }) => {
     const middle = middles.get(step);
-    return !whole || middle === undefined || middle === 0 ? null : (dur - middle) / middle;
+    return !isWhole || middle === undefined || middle === 0 ? null : (dur - middle) / middle;
   });
 }

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { seeded } from "../../test/random";
-import { Spans } from "./spans";
-import { Sweep, timeOf } from "./sweep";
+import { IntervalSet } from "./spans";
+import { Sweep, timeInStates } from "./sweep";
 
 type Interval = [start: number, end: number];
 
-function spansOf(intervals: readonly Interval[]): Spans {
+function spansOf(intervals: readonly Interval[]): IntervalSet {
   const sorted = [...intervals].sort((a, b) => a[0] - b[0]);
-  return Spans.of(
+  return IntervalSet.of(
     Float64Array.from(sorted, ([start]) => start),
     Float64Array.from(sorted, ([start, end]) => end - start),
   );
@@ -38,12 +38,12 @@ describe.each(SETS.map((sets, seed) => ({ seed, sets })))("sets of seed $seed", 
         const state = sets.reduce((sum, set, k) => sum + (covers(time)(set) ? 1 << k : 0), 0);
         if (state > 0) times[state] = times[state]! + 1;
       }
-      const found = sweep.within(low, high);
+      const found = sweep.timesWithin(low, high);
       expect([...found]).toEqual([...times.subarray(0, found.length)]);
       expect([...times.subarray(found.length)].some((time) => time > 0)).toBe(false);
     }
-    const all = [...sweep.within(-Infinity, Infinity)];
-    expect(all).toEqual([...sweep.within(0, 200)]);
+    const all = [...sweep.timesWithin(-Infinity, Infinity)];
+    expect(all).toEqual([...sweep.timesWithin(0, 200)]);
   });
 
   test("intervals that overlap a window, and their extent in it", () => {
@@ -64,14 +64,14 @@ describe.each(SETS.map((sets, seed) => ({ seed, sets })))("sets of seed $seed", 
 
 test("states as columns state them", () => {
   const sweep = new Sweep(Float64Array.of(0, 5, 9, 20, 30), Uint8Array.of(1, 3, 0, 2, 0));
-  expect([...sweep.within(2, 25)]).toEqual([0, 3, 5, 4]);
-  expect([...sweep.within(-9, 99)]).toEqual([0, 5, 10, 4]);
+  expect([...sweep.timesWithin(2, 25)]).toEqual([0, 3, 5, 4]);
+  expect([...sweep.timesWithin(-9, 99)]).toEqual([0, 5, 10, 4]);
 });
 
 test("time with some bits and without others", () => {
   const times = Float64Array.of(0, 1, 10, 100, 1000, 0, 0, 10_000);
-  expect(timeOf(times, 1)).toBe(10_101);
-  expect(timeOf(times, 3)).toBe(10_111);
-  expect(timeOf(times, 2, 1)).toBe(10);
-  expect(timeOf(times, 4, 3)).toBe(1000);
+  expect(timeInStates(times, 1)).toBe(10_101);
+  expect(timeInStates(times, 3)).toBe(10_111);
+  expect(timeInStates(times, 2, 1)).toBe(10);
+  expect(timeInStates(times, 4, 3)).toBe(1000);
 });

@@ -1,7 +1,7 @@
 /** Time as one sequence of states: which of several sets of intervals hold at each instant. */
 
 import { countUpTo } from "./columns";
-import type { Cover } from "./spans";
+import type { IntervalUnion } from "./spans";
 
 /** States from one stored sum to the next. */
 const STRIDE = 16;
@@ -16,20 +16,20 @@ export class Sweep {
     private readonly starts: Float64Array,
     private readonly codes: Uint8Array,
   ) {
-    const size = (this.size = codes.reduce((most, code) => Math.max(most, code), 0) + 1);
+    const size = (this.size = codes.reduce((maxEdges, code) => Math.max(maxEdges, code), 0) + 1);
     this.sums = new Float64Array(Math.ceil(starts.length / STRIDE) * size);
     const soFar = new Float64Array(size);
     for (let at = 0; at < starts.length; at += 1) {
-      const before = codes[at - 1] ?? 0;
-      if (before > 0) soFar[before] = soFar[before]! + starts[at]! - starts[at - 1]!;
+      const timesBefore = codes[at - 1] ?? 0;
+      if (timesBefore > 0) soFar[timesBefore] = soFar[timesBefore]! + starts[at]! - starts[at - 1]!;
       if (at % STRIDE === 0) this.sums.set(soFar, (at / STRIDE) * size);
     }
   }
 
   /** Bit k of a code stands for cover k. */
-  static of(covers: readonly Cover[]): Sweep {
-    const most = covers.reduce((sum, cover) => sum + 2 * cover.starts.length, 0);
-    const [starts, codes] = [new Float64Array(most), new Uint8Array(most)];
+  static of(covers: readonly IntervalUnion[]): Sweep {
+    const maxEdges = covers.reduce((sum, cover) => sum + 2 * cover.starts.length, 0);
+    const [starts, codes] = [new Float64Array(maxEdges), new Uint8Array(maxEdges)];
     const piece = new Int32Array(covers.length);
     // The next edge of each cover: start or end of its piece.
     const edges = Float64Array.from(covers, ({ starts: [first = Infinity] }) => first);
@@ -49,7 +49,7 @@ export class Sweep {
           // A piece that touches the one before continues it.
           if (edges[k] !== time) continue;
         }
-        edges[k] = cover.end(piece[k]!);
+        edges[k] = cover.endOf(piece[k]!);
         set |= 1 << k;
       }
       if (set === before) continue;
@@ -61,14 +61,14 @@ export class Sweep {
   }
 
   /** Time in each code within a window; 0 for code 0. */
-  within(low: number, high: number): Float64Array {
-    const [until, from] = [this.before(high), this.before(low)];
+  timesWithin(low: number, high: number): Float64Array {
+    const [until, from] = [this.timesBefore(high), this.timesBefore(low)];
     for (let code = 0; code < from.length; code += 1) until[code] = until[code]! - from[code]!;
     return until;
   }
 
   /** Time in each code before an instant. */
-  before(time: number): Float64Array {
+  timesBefore(time: number): Float64Array {
     const { starts, codes, size } = this;
     const at = countUpTo(starts, time) - 1;
     if (at < 0) return new Float64Array(size);
@@ -83,7 +83,7 @@ export class Sweep {
 }
 
 /** Time in the sets that have some bit of `any` and none of `none`. */
-export function timeOf(times: Float64Array, any: number, none = 0): number {
+export function timeInStates(times: Float64Array, any: number, none = 0): number {
   let sum = 0;
   for (let set = 1; set < times.length; set += 1) {
     if ((set & any) !== 0 && (set & none) === 0) sum += times[set]!;

@@ -2,35 +2,35 @@
 
 import type { Reply, Requests } from "../protocol/source";
 import {
-  CELLS,
-  Counter,
-  type CounterTileOut,
-  counterTiles,
-  type Lane,
-  laneTiles,
-  mainKinds,
+  CELLS_PER_TILE,
+  CounterSeries,
+  type CounterTile,
+  buildCounterTiles,
+  type IndexedLane,
+  buildLaneTiles,
+  mainKindsOfTile,
   MAX_LEVEL,
   MAX_TILES,
-  type SliceOut,
-  type TileOut,
+  type TileSlice,
+  type CellTile,
   type TileRange,
 } from "./cells";
-import { type Names, type Packed, packed } from "./columns";
-import type { Job } from "./job";
-import { type AnyRank, Overview } from "./overview";
-import type { Rank } from "./rank";
+import { type NameTable, type PackedArray, packReply } from "./columns";
+import type { PageJob } from "./job";
+import { type RankData, RankOverview } from "./overview";
+import type { RankTrace } from "./rank";
 
 const TRIMMED = 1;
 const SPILLED = 2;
 
-interface Found {
-  tiles: { lane: number; tile: TileOut; classes?: Uint8Array; sliceClass?: Uint8Array }[];
-  counters: { lane: number; tile: CounterTileOut }[];
+interface CollectedTiles {
+  tiles: { lane: number; tile: CellTile; classes?: Uint8Array; sliceClass?: Uint8Array }[];
+  counters: { lane: number; tile: CounterTile }[];
   /** Class of every event by rank; null if classes were not requested. */
   classes: ReadonlyMap<number, Uint8Array | null> | null;
 }
 
-export async function answerTiles(job: Job, request: Requests["tiles"]): Promise<Reply> {
+export async function tilesReply(job: PageJob, request: Requests["tiles"]): Promise<Reply> {
   const { level, parts } = request;
   if (!(level >= 0 && level <= MAX_LEVEL)) {
     throw new Error(`level ${level} is not within 0 … ${MAX_LEVEL}`);
@@ -39,12 +39,12 @@ export async function answerTiles(job: Job, request: Requests["tiles"]): Promise
   const numbers = new Set(
     lanes.filter((lane) => job.overlayAt(lane) === null).map((lane) => job.rankOfLane(lane)),
   );
-  const ranks = new Map<number, AnyRank>();
-  await Promise.all([...numbers].map(async (rank) => ranks.set(rank, await job.rank(rank))));
-  const found: Found = {
+  const ranks = new Map<number, RankData>();
+  await Promise.all([...numbers].map(async (rank) => ranks.set(rank, await job.loadRank(rank))));
+  const collected: CollectedTiles = {
     tiles: [],
     counters: [],
-    classes: await classesAsked(job, request, ranks),
+    classes: await loadClasses(job, request, ranks),
   };
   for (const { first, last, ...part } of parts) {
     const range: TileRange = { level, first, last };
@@ -52,56 +52,63 @@ export async function answerTiles(job: Job, request: Requests["tiles"]): Promise
       const rank = job.rankOfLane(lane);
       const overlay = job.overlayAt(lane);
       if (overlay === null) {
-        collect(found, ranks.get(rank)!, job.names, lane, range);
+        collectTiles(collected, ranks.get(rank)!, job.names, lane, range);
       } else {
-        const { index, slice } = (await job.collectives()).lane(rank, overlay);
-        for (const tile of laneTiles(index, range, slice)) {
-          found.tiles.push({ lane, tile });
+        const { index, slice } = (await job.loadCollectives()).overlayLane(rank, overlay);
+        for (const tile of buildLaneTiles(index, range, slice)) {
+          collected.tiles.push({ lane, tile });
         }
       }
-      if (found.tiles.length + found.counters.length > MAX_TILES) {
+      if (collected.tiles.length + collected.counters.length > MAX_TILES) {
         throw new Error(`more than ${MAX_TILES} tiles in one answer; ask for fewer at once`);
       }
     }
   }
-  return inOneBuffer(level, found, job.names);
+  return packTiles(level, collected, job.names);
 }
 
-async function classesAsked(
-  job: Job,
+async function loadClasses(
+  job: PageJob,
   request: Requests["tiles"],
-  ranks: ReadonlyMap<number, AnyRank>,
-): Promise<Found["classes"]> {
-  const of = job.classes;
-  if (request.classed !== true || of === null) return null;
-  const found = new Map<number, Uint8Array | null>();
+  ranks: ReadonlyMap<number, RankData>,
+): Promise<CollectedTiles["classes"]> {
+  const loadClass = job.classLoader;
+  if (request.classed !== true || loadClass === null) return null;
+  const classes = new Map<number, Uint8Array | null>();
   for (const [number, rank] of ranks) {
-    const known = rank instanceof Overview ? null : await of(number, rank.events.start.length);
-    found.set(number, known);
+    const known =
+      rank instanceof RankOverview ? null : await loadClass(number, rank.events.start.length);
+    classes.set(number, known);
   }
-  return found;
+  return classes;
 }
 
-function collect(found: Found, rank: AnyRank, names: Names, lane: number, asked: TileRange): void {
-  if (rank instanceof Overview) {
-    for (const tile of rank.tiles(lane, asked)) found.tiles.push({ lane, tile });
-    for (const tile of rank.counterTiles(lane, asked)) found.counters.push({ lane, tile });
+function collectTiles(
+  collected: CollectedTiles,
+  rank: RankData,
+  names: NameTable,
+  lane: number,
+  requested: TileRange,
+): void {
+  if (rank instanceof RankOverview) {
+    for (const tile of rank.tiles(lane, requested)) collected.tiles.push({ lane, tile });
+    for (const tile of rank.counterTiles(lane, requested)) collected.counters.push({ lane, tile });
     return;
   }
-  const index = rank.lane(lane);
-  if (index instanceof Counter) {
-    for (const tile of counterTiles(index, asked)) found.counters.push({ lane, tile });
+  const index = rank.laneIndex(lane);
+  if (index instanceof CounterSeries) {
+    for (const tile of buildCounterTiles(index, requested)) collected.counters.push({ lane, tile });
     return;
   }
-  const slice = sliceOf(rank, lane, index, names);
-  const known = found.classes?.get(rank.number) ?? null;
-  const byClass = known === null ? null : rank.classedLane(lane, known);
-  for (const tile of laneTiles(index, asked, slice)) {
-    found.tiles.push({
+  const slice = sliceReader(rank, lane, index, names);
+  const known = collected.classes?.get(rank.number) ?? null;
+  const byClass = known === null ? null : rank.classLane(lane, known);
+  for (const tile of buildLaneTiles(index, requested, slice)) {
+    collected.tiles.push({
       lane,
       tile,
       ...(byClass !== null && {
-        classes: mainKinds(byClass, asked.level, tile.index),
+        classes: mainKindsOfTile(byClass, requested.level, tile.index),
         sliceClass: Uint8Array.from(tile.slices, ({ id }) => known![id]!),
       }),
     });
@@ -109,21 +116,26 @@ function collect(found: Found, rank: AnyRank, names: Names, lane: number, asked:
 }
 
 /** Unknown classes: of overviews, overlays, and tables other than events. */
-const NO_CLASSES = new Uint8Array(CELLS).fill(255);
+const UNKNOWN_CLASSES = new Uint8Array(CELLS_PER_TILE).fill(255);
 
-function classColumns({ tiles, classes }: Found): Record<string, Uint8Array> {
+function classColumns({ tiles, classes }: CollectedTiles): Record<string, Uint8Array> {
   if (classes === null) return {};
-  const cells = new Uint8Array(tiles.length * CELLS);
-  tiles.forEach((one, i) => cells.set(one.classes ?? NO_CLASSES, i * CELLS));
+  const cells = new Uint8Array(tiles.length * CELLS_PER_TILE);
+  tiles.forEach((entry, i) => cells.set(entry.classes ?? UNKNOWN_CLASSES, i * CELLS_PER_TILE));
   const slices = tiles.flatMap(({ tile, sliceClass }) =>
     Array.from(sliceClass ?? new Uint8Array(tile.slices.length).fill(255)),
   );
   return { class: cells, slice_class: Uint8Array.from(slices) };
 }
 
-function sliceOf(rank: Rank, lane: number, index: Lane, names: Names): (at: number) => SliceOut {
-  const ref = rank.ref(lane);
-  const rows = rank.tableOf(ref);
+function sliceReader(
+  rank: RankTrace,
+  lane: number,
+  index: IndexedLane,
+  names: NameTable,
+): (at: number) => TileSlice {
+  const ref = rank.laneContent(lane);
+  const rows = rank.tableOfContent(ref);
   const spilled = "spilled" in ref && ref.spilled ? SPILLED : 0;
   return (at) => {
     const row = index.rows[at]!;
@@ -132,31 +144,35 @@ function sliceOf(rank: Rank, lane: number, index: Lane, names: Names): (at: numb
       start: rows.start[row]!,
       dur: rows.dur[row]!,
       id: row,
-      name: names.key(name),
+      name: names.shortKey(name),
       kind,
-      flags: spilled | (index.overlapped(at) ? TRIMMED : 0),
+      flags: spilled | (index.overlapsEarlier(at) ? TRIMMED : 0),
     };
   };
 }
 
-function inOneBuffer(level: number, found: Found, names: Names): Reply {
-  const { tiles, counters } = found;
+function packTiles(level: number, collected: CollectedTiles, names: NameTable): Reply {
+  const { tiles, counters } = collected;
   const first = new Uint32Array(tiles.length + 1);
   tiles.forEach(({ tile }, i) => {
     first[i + 1] = first[i]! + tile.slices.length;
   });
   const slices = tiles.flatMap(({ tile }) => tile.slices);
-  const shown: Record<string, string> = {};
-  for (const { name } of slices) shown[String(name)] ??= names.shortOfKey(name);
-  return packed(
-    { level, names: shown },
+  const usedNames: Record<string, string> = {};
+  for (const { name } of slices) usedNames[String(name)] ??= names.shortOfKey(name);
+  return packReply(
+    { level, names: usedNames },
     {
       tile_lane: Uint32Array.from(tiles, ({ lane }) => lane),
       tile_index: Float64Array.from(tiles, ({ tile }) => tile.index),
-      busy: joined(new Uint16Array(tiles.length * CELLS), tiles, ({ busy }) => busy),
-      count: joined(new Uint16Array(tiles.length * CELLS), tiles, ({ count }) => count),
-      kind: joined(new Uint8Array(tiles.length * CELLS), tiles, ({ kind }) => kind),
-      mask: joined(new Uint8Array(tiles.length * CELLS), tiles, ({ mask }) => mask),
+      busy: concatCells(new Uint16Array(tiles.length * CELLS_PER_TILE), tiles, ({ busy }) => busy),
+      count: concatCells(
+        new Uint16Array(tiles.length * CELLS_PER_TILE),
+        tiles,
+        ({ count }) => count,
+      ),
+      kind: concatCells(new Uint8Array(tiles.length * CELLS_PER_TILE), tiles, ({ kind }) => kind),
+      mask: concatCells(new Uint8Array(tiles.length * CELLS_PER_TILE), tiles, ({ mask }) => mask),
       slice_first: first,
       slice_start: Float64Array.from(slices, ({ start }) => start),
       slice_dur: Float64Array.from(slices, ({ dur }) => dur),
@@ -166,19 +182,27 @@ function inOneBuffer(level: number, found: Found, names: Names): Reply {
       slice_flags: Uint8Array.from(slices, ({ flags }) => flags),
       counter_lane: Uint32Array.from(counters, ({ lane }) => lane),
       counter_index: Float64Array.from(counters, ({ tile }) => tile.index),
-      counter_min: joined(new Float32Array(counters.length * CELLS), counters, (of) => of.smallest),
-      counter_max: joined(new Float32Array(counters.length * CELLS), counters, (of) => of.largest),
-      ...classColumns(found),
+      counter_min: concatCells(
+        new Float32Array(counters.length * CELLS_PER_TILE),
+        counters,
+        (of) => of.min,
+      ),
+      counter_max: concatCells(
+        new Float32Array(counters.length * CELLS_PER_TILE),
+        counters,
+        (of) => of.max,
+      ),
+      ...classColumns(collected),
     },
   );
 }
 
 /** Cells of all tiles, one tile after the other. */
-function joined<Tile, Cells extends Packed>(
+function concatCells<Tile, Cells extends PackedArray>(
   into: Cells,
   tiles: readonly { tile: Tile }[],
   cellsOf: (tile: Tile) => Cells,
 ): Cells {
-  tiles.forEach(({ tile }, i) => into.set(cellsOf(tile), i * CELLS));
+  tiles.forEach(({ tile }, i) => into.set(cellsOf(tile), i * CELLS_PER_TILE));
   return into;
 }

@@ -3,11 +3,18 @@ import packedVectors from "../../../tests/vectors/packed.json";
 import searchVectors from "../../../tests/vectors/search.json";
 import { tileCases as cases, type Tile, type Given } from "../../test/tile_vectors";
 import { matchNames } from "../expressions/evaluate";
-import { CELLS, Counter, counterTiles, Lane, laneTiles, quantised } from "./cells";
-import { packed, type Packed } from "./columns";
+import {
+  CELLS_PER_TILE,
+  CounterSeries,
+  buildCounterTiles,
+  IndexedLane,
+  buildLaneTiles,
+  quantiseShare,
+} from "./cells";
+import { packReply, type PackedArray } from "./columns";
 
-function laneOf(events: Given[], slices: boolean): Lane {
-  return new Lane({
+function laneOf(events: Given[], slices: boolean): IndexedLane {
+  return new IndexedLane({
     starts: Float64Array.from(events, ([start]) => start),
     durs: Float64Array.from(events, ([, dur]) => dur),
     kinds: Uint8Array.from(events, ([, , kind]) => kind),
@@ -17,7 +24,7 @@ function laneOf(events: Given[], slices: boolean): Lane {
 
 /** A column of a tile, expanded from its sparse cells. */
 function columnOf(tile: Tile, name: string, empty: number): number[] {
-  const out = new Array<number>(CELLS).fill(empty);
+  const out = new Array<number>(CELLS_PER_TILE).fill(empty);
   for (const cell of tile.cells) out[cell.cell!] = cell[name]!;
   return out;
 }
@@ -25,7 +32,7 @@ function columnOf(tile: Tile, name: string, empty: number): number[] {
 describe.each(cases)("tiles: $name", ({ level, first, last, end, lanes, counters, ...wanted }) => {
   test.each(lanes)("lane $lane", ({ lane, events, slices }) => {
     const index = laneOf(events, slices);
-    const made = laneTiles(index, { level, first, last }, (at) => {
+    const made = buildLaneTiles(index, { level, first, last }, (at) => {
       const row = index.rows[at]!;
       const [start, dur, kind] = events[row]!;
       return { start, dur, id: row, name: 0, kind, flags: 0 };
@@ -48,7 +55,7 @@ describe.each(cases)("tiles: $name", ({ level, first, last, end, lanes, counters
       const { events } = lanes.find((one) => one.lane === lane)!;
       const indexed = laneOf(events, true);
       for (const { cell, covered } of cells) {
-        const start = (index * CELLS + cell!) * width;
+        const start = (index * CELLS_PER_TILE + cell!) * width;
         const found = indexed.measure(Float64Array.of(start, start + width));
         expect(found.covered[0]).toBe(covered);
       }
@@ -56,32 +63,32 @@ describe.each(cases)("tiles: $name", ({ level, first, last, end, lanes, counters
   });
 
   test.each(counters)("counter $lane", ({ lane, samples }) => {
-    const counter = new Counter(
+    const counter = new CounterSeries(
       Float64Array.from(samples, ([time]) => time),
       Float64Array.from(samples, ([, value]) => value),
       end!,
     );
-    const made = counterTiles(counter, { level, first, last });
+    const made = buildCounterTiles(counter, { level, first, last });
     const tiles = wanted.counter_tiles.filter((tile) => tile.lane === lane);
     expect(made.map((tile) => tile.index)).toEqual(tiles.map((tile) => tile.index));
     tiles.forEach((tile, i) => {
-      expect(Array.from(made[i]!.smallest)).toEqual(columnOf(tile, "min", Number.NaN));
-      expect(Array.from(made[i]!.largest)).toEqual(columnOf(tile, "max", Number.NaN));
+      expect(Array.from(made[i]!.min)).toEqual(columnOf(tile, "min", Number.NaN));
+      expect(Array.from(made[i]!.max)).toEqual(columnOf(tile, "max", Number.NaN));
     });
   });
 });
 
 test("shares at levels whose products leave 2^53", () => {
   const cell = 2 ** 50;
-  expect(quantised(1, 50)).toBe(1);
-  expect(quantised(cell - 1, 50)).toBe(65_534);
-  expect(quantised(cell / 2, 50)).toBe(32_768);
+  expect(quantiseShare(1, 50)).toBe(1);
+  expect(quantiseShare(cell - 1, 50)).toBe(65_534);
+  expect(quantiseShare(cell / 2, 50)).toBe(32_768);
   // 2/5 of the cell: slightly above 26214.0, which a product of doubles still rounds correctly …
-  expect(quantised(Math.floor((cell * 2) / 5), 50)).toBe(26_214);
+  expect(quantiseShare(Math.floor((cell * 2) / 5), 50)).toBe(26_214);
   // … and slightly below a half step, which a product of doubles would round up.
   const half = Number((BigInt(cell) * 3n) / (65_535n * 2n));
-  expect(quantised(half, 50)).toBe(1);
-  expect(quantised(half + 1, 50)).toBe(2);
+  expect(quantiseShare(half, 50)).toBe(1);
+  expect(quantiseShare(half + 1, 50)).toBe(2);
 });
 
 const ARRAYS = {
@@ -95,12 +102,12 @@ const ARRAYS = {
 
 test.each(packedVectors.replies)("packed bytes: $name", ({ reply, buffer, columns }) => {
   const header = reply.columns as unknown as Record<string, [keyof typeof ARRAYS, number, number]>;
-  const values: Record<string, Packed> = {};
+  const values: Record<string, PackedArray> = {};
   for (const [name, [dtype]] of Object.entries(header)) {
     const given = (columns as unknown as Record<string, (number | null)[]>)[name]!;
     values[name] = ARRAYS[dtype].from(given.map((value) => value ?? Number.NaN));
   }
-  const made = packed({}, values);
+  const made = packReply({}, values);
   expect(made.reply.columns).toEqual(header);
   expect(Buffer.from(made.buffer!).toString("base64")).toBe(buffer);
 });

@@ -2,7 +2,7 @@
 
 import type { RenderProps } from "@anywidget/types";
 import { liveSource } from "../connection/answering";
-import { type FollowedTraits, showFollowing } from "../connection/store";
+import { type FollowedTraits, renderLinkedApp } from "../connection/store";
 import { makeChart } from "../dashboard/charts";
 import { DashApp } from "../dashboard/view";
 import { findPageSource } from "../engine/job";
@@ -10,7 +10,7 @@ import "./dashboard.css";
 
 async function render(props: RenderProps<FollowedTraits>): Promise<void> {
   const { model, el, signal } = props;
-  await showFollowing(props, "The dashboard cannot be shown", (scene, state) => {
+  await renderLinkedApp(props, "The dashboard cannot be shown", (scene, state) => {
     const page = findPageSource(model);
     const live = page === null ? liveSource(model, signal) : null;
     return new DashApp(el, {

@@ -6,20 +6,20 @@ import { liveSource } from "../connection/answering";
 import type { Model } from "../connection/store";
 import type { Blocks } from "../engine/columns";
 import { findPageSource } from "../engine/job";
-import { openHeld } from "../engine/pairs";
+import { openDiffPage } from "../engine/pairs";
 import { readScene } from "../protocol/scene";
 import { asError } from "../protocol/source";
-import { showBroken } from "../ui/controls";
+import { showFailurePanel } from "../ui/controls";
 import "./diff.css";
 
-interface Traits {
+interface DiffTraits {
   [key: string]: unknown;
   left_state: string;
   right_state: string;
   _scenes: unknown[];
 }
 
-async function render({ model, el, host, signal }: RenderProps<Traits>): Promise<void> {
+async function render({ model, el, host, signal }: RenderProps<DiffTraits>): Promise<void> {
   try {
     const scenes = model.get("_scenes");
     const states: Model[] = [
@@ -28,7 +28,7 @@ async function render({ model, el, host, signal }: RenderProps<Traits>): Promise
     ];
     if (signal.aborted) return;
     const page = findPageSource(model);
-    const openSource = async (held: Blocks) => (await openHeld(held)).source;
+    const openSource = async (held: Blocks) => (await openDiffPage(held)).source;
     const live = page === null ? liveSource(model, signal, openSource) : null;
     new DiffApp(el, {
       scenes: [readScene(scenes[0]), readScene(scenes[1])],
@@ -39,7 +39,7 @@ async function render({ model, el, host, signal }: RenderProps<Traits>): Promise
       signal,
     });
   } catch (error) {
-    showBroken(el, "The comparison cannot be shown", asError(error), signal);
+    showFailurePanel(el, "The comparison cannot be shown", asError(error), signal);
   }
 }
 

@@ -4,11 +4,11 @@ import { type Blocks, canGunzip, readBlock } from "../engine/columns";
 import type { PageDocument } from "../engine/document";
 import { download } from "../engine/export";
 import { EMBEDDED, offerPageSource } from "../engine/job";
-import { type DiffDocument, openHeld } from "../engine/pairs";
+import { type DiffDocument, openDiffPage } from "../engine/pairs";
 import { PageSource } from "../engine/source";
 import { fitToWindow, importText, WidgetHost } from "../host/host";
 
-const SOURCE = "page";
+const PAGE_SOURCE = "page";
 
 const blocks: Blocks = {
   text: (name) => document.getElementById(`hta-${name}`)?.textContent ?? null,
@@ -34,7 +34,7 @@ interface ModelSpec {
 }
 
 /** A host of the page's own models, without Python. */
-function hostOf(specs: Readonly<Record<string, ModelSpec>>): WidgetHost {
+function makeHost(specs: Readonly<Record<string, ModelSpec>>): WidgetHost {
   const transport = { post: () => undefined, load: loadModule, css: readText };
   const host = new WidgetHost(transport, null, 0);
   for (const [comm, { module, css, state }] of Object.entries(specs)) {
@@ -44,8 +44,8 @@ function hostOf(specs: Readonly<Record<string, ModelSpec>>): WidgetHost {
   return host;
 }
 
-async function modelOf(page: PageDocument): Promise<ModelSpec> {
-  const shared = { state: "anywidget:state", _scene: page.scene, [EMBEDDED]: SOURCE };
+async function makeModel(page: PageDocument): Promise<ModelSpec> {
+  const shared = { state: "anywidget:state", _scene: page.scene, [EMBEDDED]: PAGE_SOURCE };
   if (page.widget !== "dashboard") {
     const height = window.innerHeight - FOOTER_PX;
     return { module: "timeline.js", css: "timeline.css", state: { ...shared, height } };
@@ -62,9 +62,9 @@ async function modelOf(page: PageDocument): Promise<ModelSpec> {
 function signStyles(): void {
   const nonce = document.querySelector<HTMLElement>("script[nonce]")?.nonce ?? "";
   type Make = (tag: string, options?: ElementCreationOptions) => HTMLElement;
-  const make: Make = Reflect.get(document, "createElement").bind(document);
+  const createElement: Make = Reflect.get(document, "createElement").bind(document);
   const signed: Make = (tag, options) => {
-    const element = make(tag, options);
+    const element = createElement(tag, options);
     if (element instanceof HTMLStyleElement) element.nonce = nonce;
     return element;
   };
@@ -72,10 +72,10 @@ function signStyles(): void {
 }
 
 async function openDiff(view: HTMLElement): Promise<void> {
-  const { traits, scenes, states, source } = await openHeld(blocks);
-  offerPageSource(SOURCE, source);
+  const { traits, scenes, states, source } = await openDiffPage(blocks);
+  offerPageSource(PAGE_SOURCE, source);
   const history = { _history: { past: [], future: [] } };
-  const host = hostOf({
+  const host = makeHost({
     left: { module: "state.js", state: { ...history, ...states[0] } },
     right: { module: "state.js", state: { ...history, ...states[1] } },
     view: {
@@ -86,7 +86,7 @@ async function openDiff(view: HTMLElement): Promise<void> {
         left_state: "anywidget:left",
         right_state: "anywidget:right",
         _scenes: scenes,
-        [EMBEDDED]: SOURCE,
+        [EMBEDDED]: PAGE_SOURCE,
       },
     },
   });
@@ -94,7 +94,7 @@ async function openDiff(view: HTMLElement): Promise<void> {
   await host.show("view", view);
 }
 
-async function open(view: HTMLElement): Promise<void> {
+async function openView(view: HTMLElement): Promise<void> {
   if (!canGunzip()) {
     throw new Error(
       "This browser cannot unpack the page: it lacks DecompressionStream. " +
@@ -107,10 +107,10 @@ async function open(view: HTMLElement): Promise<void> {
     return;
   }
   const isDashboard = page.widget === "dashboard";
-  offerPageSource(SOURCE, new PageSource(page, blocks, download));
-  const host = hostOf({
+  offerPageSource(PAGE_SOURCE, new PageSource(page, blocks, download));
+  const host = makeHost({
     state: { module: "state.js", state: { _history: { past: [], future: [] }, ...page.state } },
-    view: await modelOf(page),
+    view: await makeModel(page),
   });
   view.textContent = "";
   await host.show("view", view);
@@ -120,7 +120,7 @@ async function open(view: HTMLElement): Promise<void> {
 const view = document.getElementById("hta-view");
 if (view !== null) {
   signStyles();
-  open(view).catch((error: unknown) => {
+  openView(view).catch((error: unknown) => {
     view.textContent = `This page cannot be shown. ${error instanceof Error ? error.message : String(error)}`;
     view.setAttribute("role", "alert");
   });

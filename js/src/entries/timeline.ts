@@ -3,35 +3,38 @@
 import type { RenderProps } from "@anywidget/types";
 import { HybridSource } from "../connection/answering";
 import { KernelSource } from "../connection/kernel";
-import { type FollowedTraits, listenTo, showFollowing } from "../connection/store";
+import { type FollowedTraits, listenTo, renderLinkedApp } from "../connection/store";
 import { findPageSource } from "../engine/job";
 import { TimelineApp } from "../timeline/view";
 import "./timeline.css";
 
-interface Traits extends FollowedTraits {
+interface TimelineTraits extends FollowedTraits {
   height: number;
   /** Not set in saved pages. */
   folded?: boolean;
 }
 
-async function render(props: RenderProps<Traits>): Promise<void> {
+async function render(props: RenderProps<TimelineTraits>): Promise<void> {
   const { model, el, signal } = props;
-  const keep = <Name extends keyof Traits>(name: Name, value: Traits[Name]): void => {
+  const saveTrait = <Name extends keyof TimelineTraits>(
+    name: Name,
+    value: TimelineTraits[Name],
+  ): void => {
     model.set(name, value);
     model.save_changes();
   };
-  await showFollowing(props, "The timeline cannot be shown", (scene, state) => {
+  await renderLinkedApp(props, "The timeline cannot be shown", (scene, state) => {
     const page = findPageSource(model);
     const app = new TimelineApp(el, {
       scene,
       state,
       source: page ?? new HybridSource(new KernelSource(model, signal)),
-      setClock: page === null ? (clock) => keep("clock", clock) : undefined,
+      setClock: page === null ? (clock) => saveTrait("clock", clock) : undefined,
       height: model.get("height"),
       signal,
       folded: model.get("folded") ?? null,
-      keepFolded: (folded) => keep("folded", folded),
-      keepHeight: (height) => keep("height", height),
+      saveFolded: (folded) => saveTrait("folded", folded),
+      saveHeight: (height) => saveTrait("height", height),
     });
     const fold = (): void => app.folding.set(model.get("folded") === true, false);
     const resize = (): void => {

@@ -1,13 +1,13 @@
 /** The page of `hta-widgets view`: a start page, dashboards, timelines and comparisons. */
 
-import { type Stage, ViewPlace } from "../host/card";
+import { type LoadingStage, LoadingCard } from "../host/card";
 import { fitToWindow, WidgetHost } from "../host/host";
-import { type RemoteModel, same } from "../host/models";
+import { type RemoteModel, isSameValue } from "../host/models";
 import { HostSocket } from "../host/socket";
-import { type Entry, type OpenRequest, StartPage } from "../host/start";
-import type { Message } from "../host/wire";
-import { button, copyWords } from "../ui/controls";
-import { fill, h } from "../ui/dom";
+import { type FolderEntry, type OpenViewRequest, StartPage } from "../host/start";
+import type { WireMessage } from "../host/wire";
+import { renderButton, copyAndReport } from "../ui/controls";
+import { replaceChildren, h } from "../ui/dom";
 import { applyTheme } from "../ui/theme";
 import "./view.css";
 
@@ -15,62 +15,63 @@ const PROTOCOL = 1;
 /** Space around a view. */
 const EDGE_PX = 8;
 
-interface Hello {
+interface HelloMessage {
   protocol: number;
   title: string;
   /** The command that starts this host again. */
   again: string;
-  request: OpenRequest | null;
+  request: OpenViewRequest | null;
 }
 
-interface Folder {
+interface FolderListing {
   title: string;
-  entries: Entry[];
+  entries: FolderEntry[];
 }
 
 class ViewPage {
   private readonly bar = h("header", { class: "hta-root hta-host-bar" });
-  private readonly place: ViewPlace;
+  private readonly place: LoadingCard;
   private readonly notice = h("div", { class: "hta-host-notice", role: "status" });
   private readonly socket: HostSocket;
   private host: WidgetHost | null = null;
-  private hello: Hello | null = null;
+  private hello: HelloMessage | null = null;
   private start: StartPage | null = null;
-  private asked = 0;
-  private request: OpenRequest | null = null;
+  private requested = 0;
+  private request: OpenViewRequest | null = null;
   private shown: RemoteModel | null = null;
   /** Ends the timeline that fills the window. */
-  private full: AbortController | null = null;
-  private gone = false;
+  private fullWindow: AbortController | null = null;
+  private isGone = false;
 
   constructor(private readonly root: HTMLElement) {
-    this.place = new ViewPlace({
-      cancel: () => this.socket.post({ type: "cancel", id: this.asked }),
-      again: () => this.ask(),
+    this.place = new LoadingCard({
+      cancel: () => this.socket.post({ type: "cancel", id: this.requested }),
+      again: () => this.requestView(),
     });
     root.replaceChildren(this.bar, this.place.el);
     const dark = window.matchMedia("(prefers-color-scheme: dark)");
     const setTheme = (): void => applyTheme(document.body, dark.matches ? "dark" : "light");
     dark.addEventListener("change", setTheme);
     setTheme();
-    this.place.progress({ stage: "start" });
+    this.place.showProgress({ stage: "start" });
     this.socket = new HostSocket(`${location.origin.replace(/^http/, "ws")}/ws`, {
-      receive: (message, buffers) => this.receive(message, buffers),
-      lost: () => undefined,
-      ended: () => this.end(),
+      onMessage: (message, buffers) => this.receive(message, buffers),
+      onLost: () => undefined,
+      onEnded: () => this.showEnd(),
     });
-    window.addEventListener("hashchange", () => this.follow());
+    window.addEventListener("hashchange", () => this.followHash());
   }
 
-  private receive(message: Message, buffers: readonly DataView[]): void {
+  private receive(message: WireMessage, buffers: readonly DataView[]): void {
     if (this.host?.receive(message, buffers)) {
       download(message);
       return;
     }
-    if (message.type === "hello") this.greet(message as unknown as Hello);
-    else if (message.type === "folder") this.showFolder(message as unknown as Folder);
-    else if (message.id !== this.asked) return;
-    else if (message.type === "progress") this.place.progress(message as unknown as Stage);
+    if (message.type === "hello") this.onHello(message as unknown as HelloMessage);
+    else if (message.type === "folder") this.showFolder(message as unknown as FolderListing);
+    else if (message.id !== this.requested) return;
+    else if (message.type === "progress")
+      this.place.showProgress(message as unknown as LoadingStage);
     else if (message.type === "failed") this.fail(message);
     else if (message.type === "opened") {
       this.show(String(message.model)).catch((error: unknown) =>
@@ -79,7 +80,7 @@ class ViewPage {
     }
   }
 
-  private greet(hello: Hello): void {
+  private onHello(hello: HelloMessage): void {
     if (hello.protocol !== PROTOCOL) {
       this.fail({ message: "this page is of another version", remedy: "Reload it." });
       return;
@@ -96,48 +97,48 @@ class ViewPage {
       );
     }
     this.hello = hello;
-    this.follow();
+    this.followHash();
   }
 
   // --- the shown view -----------------------------------------------------------------------------
 
   /** Show the view that the address names, so that reloads and the browser's Back work. */
-  private follow(): void {
+  private followHash(): void {
     const before = this.request;
     this.request = fromHash(location.hash) ?? this.hello?.request ?? null;
-    if (location.hash === ALL) this.request = null;
+    if (location.hash === ALL_HASH) this.request = null;
     if (this.request === null) this.showStart();
     else if (this.shown !== null && isSameJob(before, this.request)) this.arrange();
     else {
-      this.leave();
-      this.ask();
+      this.leaveView();
+      this.requestView();
     }
     this.printBar();
   }
 
-  private ask(): void {
+  private requestView(): void {
     if (this.request === null) return;
-    this.asked += 1;
-    this.place.progress({ stage: "start" });
+    this.requested += 1;
+    this.place.showProgress({ stage: "start" });
     const { view, paths } = this.request;
     const kind = view === "diff" ? view : "dashboard";
-    this.socket.post({ type: "open", id: this.asked, view: kind, paths });
+    this.socket.post({ type: "open", id: this.requested, view: kind, paths });
   }
 
-  private open(request: OpenRequest): void {
+  private open(request: OpenViewRequest): void {
     location.hash = toHash(request);
   }
 
-  private leave(): void {
-    this.full?.abort();
-    this.full = null;
-    this.place.leave();
+  private leaveView(): void {
+    this.fullWindow?.abort();
+    this.fullWindow = null;
+    this.place.removeShown();
     this.shown = null;
   }
 
-  private fail(message: Omit<Message, "type">): void {
-    this.leave();
-    this.place.failed(message);
+  private fail(message: Omit<WireMessage, "type">): void {
+    this.leaveView();
+    this.place.showFailure(message);
   }
 
   private async show(model: string): Promise<void> {
@@ -145,7 +146,7 @@ class ViewPage {
     const shown = await this.host.model(model);
     // After a broken connection, the model is the one that is shown already.
     if (shown === this.shown) return;
-    this.leave();
+    this.leaveView();
     const name = this.request.paths.map(baseName).join(", ");
     document.title = name === "" || name === "." ? (this.hello?.title ?? "") : name;
     this.shown = shown;
@@ -157,11 +158,11 @@ class ViewPage {
   /** Let the timeline alone fill the window, in this page only, or show the whole dashboard. */
   private arrange(): void {
     const { shown, request } = this;
-    this.full?.abort();
-    this.full = null;
+    this.fullWindow?.abort();
+    this.fullWindow = null;
     if (shown === null || request?.view !== "timeline") return;
     const full = new AbortController();
-    this.full = full;
+    this.fullWindow = full;
     const { el } = this.place;
     const [panels, height] = [shown.get("panels"), shown.get("height")];
     shown.setLocally("panels", ["timeline"]);
@@ -174,21 +175,25 @@ class ViewPage {
   }
 
   private showStart(): void {
-    this.leave();
+    this.leaveView();
     document.title = this.hello?.title ?? "";
-    if (this.start === null) this.place.progress({ stage: "start" });
-    else fill(this.place.el, this.start.el);
+    if (this.start === null) this.place.showProgress({ stage: "start" });
+    else replaceChildren(this.place.el, this.start.el);
   }
 
-  private showFolder({ title, entries }: Folder): void {
+  private showFolder({ title, entries }: FolderListing): void {
     const isFirst = this.start === null;
     this.start ??= new StartPage(title, (request) => this.open(request));
-    const [fresh] = this.start.show(entries);
+    const [fresh] = this.start.showEntries(entries);
     if (isFirst) {
       if (this.hello !== null && this.request === null) this.showStart();
     } else if (fresh !== undefined && this.request !== null) {
       const press = (): void => this.open({ view: "dashboard", paths: [fresh.path] });
-      fill(this.notice, h("span", {}, `New trace: ${fresh.path}`), button({ text: "Open", press }));
+      replaceChildren(
+        this.notice,
+        h("span", {}, `New trace: ${fresh.path}`),
+        renderButton({ text: "Open", press }),
+      );
     }
     this.printBar();
   }
@@ -197,17 +202,17 @@ class ViewPage {
 
   private printBar(): void {
     const { request } = this;
-    const all = button({ text: "All traces", press: () => (location.hash = ALL) });
+    const all = renderButton({ text: "All traces", press: () => (location.hash = ALL_HASH) });
     const about = this.shown?.get("_about") as { panels?: string[] } | undefined;
     const isJob = request !== null && about?.panels?.includes("timeline") === true;
     const views = (["dashboard", "timeline"] as const).map((view) => {
       const name = view === "dashboard" ? "Dashboard" : "Timeline";
       const press = (): void => this.open({ view, paths: request?.paths ?? [] });
-      const one = button({ text: name, class: "hta-host-choice", press });
+      const one = renderButton({ text: name, class: "hta-host-choice", press });
       one.setAttribute("aria-pressed", String(request?.view === view));
       return one;
     });
-    fill(
+    replaceChildren(
       this.bar,
       this.start !== null && request !== null && all,
       isJob &&
@@ -217,23 +222,25 @@ class ViewPage {
     this.bar.hidden = this.bar.children.length === 1 && this.notice.childNodes.length === 0;
   }
 
-  private end(): void {
-    if (this.gone) return;
-    this.gone = true;
-    this.host?.end();
+  private showEnd(): void {
+    if (this.isGone) return;
+    this.isGone = true;
+    this.host?.endModel();
     const again = this.hello?.again ?? "hta-widgets view";
     if (this.shown === null) {
       this.fail({ message: "Python has ended", remedy: `Run “${again}” again.` });
     }
-    const said = h("span", {}, "Copy the command");
-    const copy = button({
+    const copyLabel = h("span", {}, "Copy the command");
+    const copy = renderButton({
       name: `Copy: ${again}`,
       text: "",
       press: () =>
-        void copyWords(again, "the command", this.root).then((words) => fill(said, words)),
+        void copyAndReport(again, "the command", this.root).then((words) =>
+          replaceChildren(copyLabel, words),
+        ),
     });
-    fill(copy, said);
-    fill(
+    replaceChildren(copy, copyLabel);
+    replaceChildren(
       this.notice,
       h("span", { class: "hta-host-badge hta-host-warn" }, "Python has ended"),
       h(
@@ -249,30 +256,30 @@ class ViewPage {
 }
 
 /** The start page's address. */
-const ALL = "#/";
+const ALL_HASH = "#/";
 
 const VIEWS: readonly string[] = ["dashboard", "timeline", "diff"];
 
-export function toHash({ view, paths }: OpenRequest): string {
+export function toHash({ view, paths }: OpenViewRequest): string {
   return ["#", view, ...paths.map(encodeURIComponent)].join("/");
 }
 
-export function fromHash(hash: string): OpenRequest | null {
+export function fromHash(hash: string): OpenViewRequest | null {
   const [, view = "", ...paths] = hash.split("/");
   if (!VIEWS.includes(view) || paths.length === 0) return null;
-  return { view: view as OpenRequest["view"], paths: paths.map(decodeURIComponent) };
+  return { view: view as OpenViewRequest["view"], paths: paths.map(decodeURIComponent) };
 }
 
 /** Dashboard and timeline of one job are one view. */
-function isSameJob(before: OpenRequest | null, now: OpenRequest): boolean {
+function isSameJob(before: OpenViewRequest | null, now: OpenViewRequest): boolean {
   if (before === null || (before.view === "diff") !== (now.view === "diff")) return false;
-  return same(before.paths, now.paths);
+  return isSameValue(before.paths, now.paths);
 }
 
 const baseName = (path: string): string => path.split(/[\\/]/).at(-1) ?? path;
 
 /** Fetch the file that a reply offers. */
-function download({ data }: Message): void {
+function download({ data }: WireMessage): void {
   const { content } = data as { content?: { reply?: { download?: unknown } } };
   const address = content?.reply?.download;
   if (typeof address !== "string" || !address.startsWith("/file/")) return;

@@ -3,39 +3,39 @@
  * `and`, `or`, `not`, arithmetic and the usual string tests on the columns of events.
  */
 
-import { type Expression, parseQuery, type Value } from "./parse";
-import { Regular } from "./regular";
+import { type Expression, parseQuery, type QueryValue } from "./parse";
+import { LinearRegExp } from "./regular";
 
 /** Values of a column by row; null for one that events do not have. */
-export type ColumnOf = (name: string) => ((row: number) => Value) | null;
+export type ColumnLookup = (name: string) => ((row: number) => QueryValue) | null;
 
-type Evaluate = (row: number) => Value;
+type RowEvaluator = (row: number) => QueryValue;
 
 const NO_COLUMNS = "Trace.events has the columns.";
 
 /**
  * The test of a query. Parsing and testing throw Errors that name operations a page cannot perform.
  */
-export function compileQuery(query: string, columnOf: ColumnOf): (row: number) => boolean {
-  const explained = <T>(work: () => T): T => {
+export function compileQuery(query: string, columnOf: ColumnLookup): (row: number) => boolean {
+  const withQueryContext = <T>(run: () => T): T => {
     try {
-      return work();
+      return run();
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       const what = `The query ${JSON.stringify(query)} cannot be evaluated without a kernel`;
       throw new Error(`${what}: ${reason}`, { cause: error });
     }
   };
-  const evaluate = explained(() => compile(parseQuery(query), columnOf));
-  return (row) => explained(() => truth(evaluate(row)));
+  const evaluate = withQueryContext(() => compileNode(parseQuery(query), columnOf));
+  return (row) => withQueryContext(() => toBoolean(evaluate(row)));
 }
 
-function compile(node: Expression, columnOf: ColumnOf): Evaluate {
+function compileNode(node: Expression, columnOf: ColumnLookup): RowEvaluator {
   switch (node.type) {
     case "literal":
       return () => node.value;
     case "list": {
-      const items = node.items.map((item) => compile(item, columnOf));
+      const items = node.items.map((item) => compileNode(item, columnOf));
       return (row) => items.map((item) => item(row));
     }
     case "name": {
@@ -44,32 +44,32 @@ function compile(node: Expression, columnOf: ColumnOf): Evaluate {
       return column;
     }
     case "not": {
-      const of = compile(node.of, columnOf);
-      return (row) => !truth(of(row));
+      const operand = compileNode(node.operand, columnOf);
+      return (row) => !toBoolean(operand(row));
     }
     case "negative": {
-      const of = compile(node.of, columnOf);
-      return (row) => -number(of(row));
+      const operand = compileNode(node.operand, columnOf);
+      return (row) => -toNumber(operand(row));
     }
     case "both": {
-      const parts = node.parts.map((part) => compile(part, columnOf));
-      return node.word === "and"
-        ? (row) => parts.every((part) => truth(part(row)))
-        : (row) => parts.some((part) => truth(part(row)));
+      const parts = node.operands.map((part) => compileNode(part, columnOf));
+      return node.operator === "and"
+        ? (row) => parts.every((part) => toBoolean(part(row)))
+        : (row) => parts.some((part) => toBoolean(part(row)));
     }
     case "compare": {
       const operands = [node.first, ...node.rest.map(([, of]) => of)];
-      const values = operands.map((operand) => compile(operand, columnOf));
+      const values = operands.map((operand) => compileNode(operand, columnOf));
       const tests = node.rest.map(([sign]) => COMPARISONS[sign]!);
       return (row) => tests.every((test, i) => test(values[i]!(row), values[i + 1]!(row)));
     }
     case "arithmetic": {
-      const [left, right] = [compile(node.left, columnOf), compile(node.right, columnOf)];
-      const work = ARITHMETIC[node.sign]!;
-      return (row) => work(number(left(row)), number(right(row)));
+      const [left, right] = [compileNode(node.left, columnOf), compileNode(node.right, columnOf)];
+      const operation = ARITHMETIC[node.operator]!;
+      return (row) => operation(toNumber(left(row)), toNumber(right(row)));
     }
     case "call":
-      return call(node, columnOf);
+      return compileCall(node, columnOf);
     default:
       throw new Error(`${node.type} is not known here`);
   }
@@ -85,72 +85,75 @@ const ARITHMETIC: Record<string, (a: number, b: number) => number> = {
   "**": (a, b) => a ** b,
 };
 
-const COMPARISONS: Record<string, (a: Value, b: Value) => boolean> = {
-  "==": equal,
-  "!=": (a, b) => !equal(a, b),
-  "<": (a, b) => number(a) < number(b),
-  "<=": (a, b) => number(a) <= number(b),
-  ">": (a, b) => number(a) > number(b),
-  ">=": (a, b) => number(a) >= number(b),
+const COMPARISONS: Record<string, (a: QueryValue, b: QueryValue) => boolean> = {
+  "==": isEqual,
+  "!=": (a, b) => !isEqual(a, b),
+  "<": (a, b) => toNumber(a) < toNumber(b),
+  "<=": (a, b) => toNumber(a) <= toNumber(b),
+  ">": (a, b) => toNumber(a) > toNumber(b),
+  ">=": (a, b) => toNumber(a) >= toNumber(b),
   in: isIn,
   "not in": (a, b) => !isIn(a, b),
 };
 
 /** Follows pandas: a column equals a list if it equals one of its items. */
-function equal(a: Value, b: Value): boolean {
-  if (Array.isArray(b)) return isIn(a, b as readonly Value[]);
-  if (Array.isArray(a)) return isIn(b, a as readonly Value[]);
-  return plain(a) === plain(b);
+function isEqual(a: QueryValue, b: QueryValue): boolean {
+  if (Array.isArray(b)) return isIn(a, b as readonly QueryValue[]);
+  if (Array.isArray(a)) return isIn(b, a as readonly QueryValue[]);
+  return toComparable(a) === toComparable(b);
 }
 
-function plain(value: Value): Value {
+function toComparable(value: QueryValue): QueryValue {
   return typeof value === "boolean" ? Number(value) : value;
 }
 
-function isIn(value: Value, list: Value): boolean {
-  const items = Array.isArray(list) ? (list as readonly Value[]) : [list];
-  return items.some((item) => plain(item) === plain(value));
+function isIn(value: QueryValue, list: QueryValue): boolean {
+  const items = Array.isArray(list) ? (list as readonly QueryValue[]) : [list];
+  return items.some((item) => toComparable(item) === toComparable(value));
 }
 
-function truth(value: Value): boolean {
+function toBoolean(value: QueryValue): boolean {
   if (typeof value === "boolean") return value;
   throw new Error("it is not a condition");
 }
 
-function number(value: Value): number {
+function toNumber(value: QueryValue): number {
   if (typeof value === "number") return value;
   if (typeof value === "boolean") return Number(value);
   throw new Error("only numbers can be compared and calculated with");
 }
 
-type Call = Extract<Expression, { type: "call" }>;
+type CallExpression = Extract<Expression, { type: "call" }>;
 
-function call(node: Call, columnOf: ColumnOf): Evaluate {
-  const of = compile(node.of, columnOf);
-  const constant = (at: number, name: string): Value | undefined => {
-    const found = node.named[name] ?? node.given[at];
-    if (found === undefined) return undefined;
+function compileCall(node: CallExpression, columnOf: ColumnLookup): RowEvaluator {
+  const operand = compileNode(node.operand, columnOf);
+  const constantArgument = (at: number, name: string): QueryValue | undefined => {
+    const argument = node.kwargs[name] ?? node.args[at];
+    if (argument === undefined) return undefined;
     // Arguments do not depend on the row: evaluate them for an arbitrary one.
-    return compile(found, () => null)(0);
+    return compileNode(argument, () => null)(0);
   };
-  if (!node.strings) return plainCall(node.method, of, constant);
-  const test = stringTest(node.method, constant);
-  const known = new Map<string, Value>();
+  if (!node.isStringMethod) return compilePlainCall(node.method, operand, constantArgument);
+  const test = compileStringMethod(node.method, constantArgument);
+  const results = new Map<string, QueryValue>();
   return (row) => {
-    const value = of(row);
+    const value = operand(row);
     if (typeof value !== "string") throw new Error(`.str.${node.method} needs a column of text`);
-    let result = known.get(value);
+    let result = results.get(value);
     if (result === undefined) {
       result = test(value);
-      known.set(value, result);
+      results.set(value, result);
     }
     return result;
   };
 }
 
-type Constant = (at: number, name: string) => Value | undefined;
+type ConstantArgument = (at: number, name: string) => QueryValue | undefined;
 
-function stringTest(method: string, constant: Constant): (text: string) => Value {
+function compileStringMethod(
+  method: string,
+  constant: ConstantArgument,
+): (text: string) => QueryValue {
   const pattern = constant(0, "pat");
   const text = typeof pattern === "string" ? pattern : "";
   switch (method) {
@@ -162,7 +165,7 @@ function stringTest(method: string, constant: Constant): (text: string) => Value
         const needle = ignoreCase ? text.toLowerCase() : text;
         return (name) => (ignoreCase ? name.toLowerCase() : name).includes(needle);
       }
-      const regular = new Regular(text, { ignoreCase, at: method });
+      const regular = new LinearRegExp(text, { ignoreCase, anchor: method });
       return (name) => regular.test(name);
     }
     case "startswith":
@@ -180,19 +183,23 @@ function stringTest(method: string, constant: Constant): (text: string) => Value
   }
 }
 
-function plainCall(method: string, of: Evaluate, constant: Constant): Evaluate {
+function compilePlainCall(
+  method: string,
+  operand: RowEvaluator,
+  constant: ConstantArgument,
+): RowEvaluator {
   switch (method) {
     case "isin": {
       const list = constant(0, "values") ?? [];
-      return (row) => isIn(of(row), list);
+      return (row) => isIn(operand(row), list);
     }
     case "between": {
-      const low = number(constant(0, "left") ?? null);
-      const high = number(constant(1, "right") ?? null);
-      return (row) => number(of(row)) >= low && number(of(row)) <= high;
+      const low = toNumber(constant(0, "left") ?? null);
+      const high = toNumber(constant(1, "right") ?? null);
+      return (row) => toNumber(operand(row)) >= low && toNumber(operand(row)) <= high;
     }
     case "abs":
-      return (row) => Math.abs(number(of(row)));
+      return (row) => Math.abs(toNumber(operand(row)));
     default:
       throw new Error(`.${method}() is not known here`);
   }
@@ -200,30 +207,30 @@ function plainCall(method: string, of: Evaluate, constant: Constant): Evaluate {
 
 // Names that match a search text.
 
-const EXPRESSION = /^\/(.*)\/(i?)$/s;
+const REGEX_SEARCH = /^\/(.*)\/(i?)$/s;
 
 /** Matching names, and the error in the search text, if any. */
-export interface Matches {
+export interface NameMatches {
   matching: Uint8Array;
   error: string | null;
 }
 
 /** Names that match a search text: plain text, or `/expression/`, `/expression/i`. */
-export function matchNames(text: string, names: readonly string[]): Matches {
-  const expression = EXPRESSION.exec(text);
-  const found = (test: (name: string) => boolean): Matches => ({
+export function matchNames(text: string, names: readonly string[]): NameMatches {
+  const regexSearch = REGEX_SEARCH.exec(text);
+  const matchesBy = (test: (name: string) => boolean): NameMatches => ({
     matching: Uint8Array.from(names, (name) => (test(name) ? 1 : 0)),
     error: null,
   });
-  if (expression === null || text === "/") {
+  if (regexSearch === null || text === "/") {
     const needle = text.toLowerCase();
-    return found((name) => needle !== "" && name.toLowerCase().includes(needle));
+    return matchesBy((name) => needle !== "" && name.toLowerCase().includes(needle));
   }
-  const [, source = "", flags] = expression;
-  if (source === "") return found(() => false);
+  const [, source = "", flags] = regexSearch;
+  if (source === "") return matchesBy(() => false);
   try {
-    const pattern = new Regular(source, { ignoreCase: flags === "i" });
-    return found((name) => pattern.test(name));
+    const pattern = new LinearRegExp(source, { ignoreCase: flags === "i" });
+    return matchesBy((name) => pattern.test(name));
   } catch (error) {
     // For single characters, JavaScript's message repeats the expression before the reason.
     const reason = String(error).split(": ").at(-1) ?? "";

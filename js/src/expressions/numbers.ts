@@ -7,7 +7,7 @@ export function median(values: Iterable<number>): number {
 }
 
 export function sum(values: Iterable<number>): number {
-  let all = 0;
-  for (const value of values) all += value;
-  return all;
+  let total = 0;
+  for (const value of values) total += value;
+  return total;
 }

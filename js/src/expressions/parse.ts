@@ -1,46 +1,46 @@
 /** Parse a query as Python does: operators, precedence, literals, method calls on columns. */
 
-export type Value = number | string | boolean | null | readonly Value[];
+export type QueryValue = number | string | boolean | null | readonly QueryValue[];
 
 export type Expression =
-  | { type: "literal"; value: Value }
+  | { type: "literal"; value: QueryValue }
   | { type: "list"; items: Expression[] }
   | { type: "name"; name: string }
-  | { type: "not"; of: Expression }
-  | { type: "negative"; of: Expression }
-  | { type: "both"; word: "and" | "or"; parts: Expression[] }
+  | { type: "not"; operand: Expression }
+  | { type: "negative"; operand: Expression }
+  | { type: "both"; operator: "and" | "or"; operands: Expression[] }
   | { type: "compare"; first: Expression; rest: (readonly [sign: string, of: Expression])[] }
-  | { type: "arithmetic"; sign: string; left: Expression; right: Expression }
+  | { type: "arithmetic"; operator: string; left: Expression; right: Expression }
   | {
       type: "call";
-      of: Expression;
+      operand: Expression;
       /** Whether it is a method of `.str`. */
-      strings: boolean;
+      isStringMethod: boolean;
       method: string;
-      given: Expression[];
-      named: Record<string, Expression>;
+      args: Expression[];
+      kwargs: Record<string, Expression>;
     }
   // In definitions of charts only.
-  | { type: "if"; test: Expression; yes: Expression; no: Expression }
-  | { type: "at"; of: Expression; index: Expression }
+  | { type: "if"; test: Expression; consequent: Expression; alternate: Expression }
+  | { type: "at"; operand: Expression; index: Expression }
   | {
       type: "function";
       name: string;
-      given: Expression[];
-      named: Record<string, Expression>;
+      args: Expression[];
+      kwargs: Record<string, Expression>;
     };
 
-interface Token {
-  sort: "number" | "string" | "name" | "sign" | "end";
+interface QueryToken {
+  kind: "number" | "string" | "name" | "sign" | "end";
   text: string;
-  value: Value;
+  value: QueryValue;
 }
 
 const TOKEN =
   /\s*(?:(\d[\d_]*(?:\.[\d_]*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([rR]?)("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|`([^`]+)`|([A-Za-z_]\w*)|(\*\*|\/\/|==|!=|<=|>=|[-+*/%<>&|~()[\],.=]))/sy;
 
-const COMPARING = new Set(["==", "!=", "<", "<=", ">", ">=", "in", "not in"]);
-const WORDS: Record<string, Value> = { True: true, False: false, None: null };
+const COMPARISON_OPERATORS = new Set(["==", "!=", "<", "<=", ">", ">=", "in", "not in"]);
+const KEYWORD_VALUES: Record<string, QueryValue> = { True: true, False: false, None: null };
 const ESCAPES: Record<string, string> = {
   n: "\n",
   r: "\r",
@@ -53,23 +53,23 @@ const ESCAPES: Record<string, string> = {
 };
 
 export function parseQuery(query: string): Expression {
-  return parsed(query, false);
+  return parseWith(query, false);
 }
 
-/** Parse an expression of a chart's definition, which may call functions as well. */
+/** Parse an expression of a chart definition; unlike filters, it may call functions. */
 export function parseExpression(text: string): Expression {
-  return parsed(text, true);
+  return parseWith(text, true);
 }
 
-function parsed(text: string, calls: boolean): Expression {
-  const parser = new Parser(tokens(text), calls);
-  const found = parser.whole();
+function parseWith(text: string, allowCalls: boolean): Expression {
+  const parser = new QueryParser(tokenize(text), allowCalls);
+  const expression = parser.parseConditional();
   parser.expect("end", "");
-  return found;
+  return expression;
 }
 
-function tokens(query: string): Token[] {
-  const found: Token[] = [];
+function tokenize(query: string): QueryToken[] {
+  const result: QueryToken[] = [];
   let at = 0;
   while (query.slice(at).trim() !== "") {
     TOKEN.lastIndex = at;
@@ -79,20 +79,24 @@ function tokens(query: string): Token[] {
     at = TOKEN.lastIndex;
     const [, digits, raw, quoted, quotedName, name, sign] = match;
     if (digits !== undefined) {
-      found.push({ sort: "number", text: digits, value: Number(digits.replaceAll("_", "")) });
+      result.push({ kind: "number", text: digits, value: Number(digits.replaceAll("_", "")) });
     } else if (quoted !== undefined) {
       const inner = quoted.slice(1, -1);
-      found.push({ sort: "string", text: quoted, value: raw === "" ? unescaped(inner) : inner });
+      result.push({
+        kind: "string",
+        text: quoted,
+        value: raw === "" ? unescapeString(inner) : inner,
+      });
     } else if (name !== undefined || quotedName !== undefined) {
-      found.push({ sort: "name", text: (name ?? quotedName)!, value: null });
+      result.push({ kind: "name", text: (name ?? quotedName)!, value: null });
     } else {
-      found.push({ sort: "sign", text: sign!, value: null });
+      result.push({ kind: "sign", text: sign!, value: null });
     }
   }
-  return [...found, { sort: "end", text: "", value: null }];
+  return [...result, { kind: "end", text: "", value: null }];
 }
 
-function unescaped(text: string): string {
+function unescapeString(text: string): string {
   return text.replace(
     /\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|\n|([\s\S]))/g,
     (whole, x?: string, u?: string, long?: string, letter?: string) => {
@@ -106,148 +110,156 @@ function unescaped(text: string): string {
   );
 }
 
-class Parser {
-  private at = 0;
+class QueryParser {
+  private position = 0;
 
   constructor(
-    private readonly tokens: Token[],
-    private readonly calls: boolean,
+    private readonly tokens: QueryToken[],
+    private readonly allowCalls: boolean,
   ) {}
 
-  whole(): Expression {
-    const yes = this.either();
-    if (!this.calls || !this.take("name", "if")) return yes;
-    const test = this.either();
+  parseConditional(): Expression {
+    const consequent = this.parseOr();
+    if (!this.allowCalls || !this.take("name", "if")) return consequent;
+    const test = this.parseOr();
     this.expect("name", "else");
-    return { type: "if", test, yes, no: this.whole() };
+    return { type: "if", test, consequent, alternate: this.parseConditional() };
   }
 
-  private either(): Expression {
-    return this.both("or", "|", () => this.all());
+  private parseOr(): Expression {
+    return this.parseLogical("or", "|", () => this.parseAnd());
   }
 
-  private all(): Expression {
-    return this.both("and", "&", () => this.negated());
+  private parseAnd(): Expression {
+    return this.parseLogical("and", "&", () => this.parseNot());
   }
 
   /** pandas gives `&` and `|` the precedence of `and` and `or`. */
-  private both(word: "and" | "or", sign: string, part: () => Expression): Expression {
-    const parts = [part()];
-    while (this.take("name", word) || this.take("sign", sign)) parts.push(part());
-    return parts.length === 1 ? parts[0]! : { type: "both", word, parts };
+  private parseLogical(
+    operator: "and" | "or",
+    sign: string,
+    parseOperand: () => Expression,
+  ): Expression {
+    const operands = [parseOperand()];
+    while (this.take("name", operator) || this.take("sign", sign)) operands.push(parseOperand());
+    return operands.length === 1 ? operands[0]! : { type: "both", operator, operands };
   }
 
-  private negated(): Expression {
-    return this.take("name", "not") ? { type: "not", of: this.negated() } : this.comparison();
+  private parseNot(): Expression {
+    return this.take("name", "not")
+      ? { type: "not", operand: this.parseNot() }
+      : this.parseComparison();
   }
 
-  private comparison(): Expression {
-    const first = this.sum();
+  private parseComparison(): Expression {
+    const first = this.parseSum();
     const rest: (readonly [string, Expression])[] = [];
-    for (let sign = this.comparing(); sign !== null; sign = this.comparing()) {
-      rest.push([sign, this.sum()]);
+    for (let sign = this.takeComparison(); sign !== null; sign = this.takeComparison()) {
+      rest.push([sign, this.parseSum()]);
     }
     return rest.length === 0 ? first : { type: "compare", first, rest };
   }
 
-  private comparing(): string | null {
-    const { text } = this.tokens[this.at]!;
-    if (text === "not" && this.tokens[this.at + 1]!.text === "in") {
-      this.at += 2;
+  private takeComparison(): string | null {
+    const { text } = this.tokens[this.position]!;
+    if (text === "not" && this.tokens[this.position + 1]!.text === "in") {
+      this.position += 2;
       return "not in";
     }
-    if (!COMPARING.has(text) || this.tokens[this.at]!.sort === "string") return null;
-    this.at += 1;
+    if (!COMPARISON_OPERATORS.has(text) || this.tokens[this.position]!.kind === "string")
+      return null;
+    this.position += 1;
     return text;
   }
 
-  private sum(): Expression {
-    return this.arithmetic(["+", "-"], () => this.product());
+  private parseSum(): Expression {
+    return this.parseBinary(["+", "-"], () => this.parseProduct());
   }
 
-  private product(): Expression {
-    return this.arithmetic(["*", "/", "//", "%"], () => this.signed());
+  private parseProduct(): Expression {
+    return this.parseBinary(["*", "/", "//", "%"], () => this.parseUnary());
   }
 
-  private arithmetic(signs: string[], operand: () => Expression): Expression {
-    let left = operand();
+  private parseBinary(operators: string[], parseOperand: () => Expression): Expression {
+    let left = parseOperand();
     for (;;) {
-      const sign = signs.find((one) => this.take("sign", one));
-      if (sign === undefined) return left;
-      left = { type: "arithmetic", sign, left, right: operand() };
+      const operator = operators.find((candidate) => this.take("sign", candidate));
+      if (operator === undefined) return left;
+      left = { type: "arithmetic", operator, left, right: parseOperand() };
     }
   }
 
-  private signed(): Expression {
-    if (this.take("sign", "-")) return { type: "negative", of: this.signed() };
-    if (this.take("sign", "+")) return this.signed();
-    if (this.take("sign", "~")) return { type: "not", of: this.signed() };
-    const base = this.postfix();
+  private parseUnary(): Expression {
+    if (this.take("sign", "-")) return { type: "negative", operand: this.parseUnary() };
+    if (this.take("sign", "+")) return this.parseUnary();
+    if (this.take("sign", "~")) return { type: "not", operand: this.parseUnary() };
+    const base = this.parsePostfix();
     if (!this.take("sign", "**")) return base;
-    return { type: "arithmetic", sign: "**", left: base, right: this.signed() };
+    return { type: "arithmetic", operator: "**", left: base, right: this.parseUnary() };
   }
 
-  private postfix(): Expression {
-    let of = this.atom();
-    while (this.calls && this.take("sign", "[")) {
-      of = { type: "at", of, index: this.whole() };
+  private parsePostfix(): Expression {
+    let operand = this.parseAtom();
+    while (this.allowCalls && this.take("sign", "[")) {
+      operand = { type: "at", operand, index: this.parseConditional() };
       this.expect("sign", "]");
     }
     while (this.take("sign", ".")) {
       let method = this.expect("name").text;
-      const strings = method === "str";
-      if (strings) {
+      const isStringMethod = method === "str";
+      if (isStringMethod) {
         this.expect("sign", ".");
         method = this.expect("name").text;
       }
       this.expect("sign", "(");
-      of = { type: "call", of, strings, method, ...this.callArguments() };
+      operand = { type: "call", operand, isStringMethod, method, ...this.parseArguments() };
     }
-    return of;
+    return operand;
   }
 
-  private callArguments(): { given: Expression[]; named: Record<string, Expression> } {
-    const given: Expression[] = [];
-    const named: Record<string, Expression> = {};
+  private parseArguments(): { args: Expression[]; kwargs: Record<string, Expression> } {
+    const args: Expression[] = [];
+    const kwargs: Record<string, Expression> = {};
     while (!this.take("sign", ")")) {
-      const [name, next] = [this.tokens[this.at]!, this.tokens[this.at + 1]!];
-      if (name.sort === "name" && next.text === "=") {
-        this.at += 2;
-        named[name.text] = this.whole();
+      const [name, next] = [this.tokens[this.position]!, this.tokens[this.position + 1]!];
+      if (name.kind === "name" && next.text === "=") {
+        this.position += 2;
+        kwargs[name.text] = this.parseConditional();
       } else {
-        given.push(this.whole());
+        args.push(this.parseConditional());
       }
       if (!this.take("sign", ",")) {
         this.expect("sign", ")");
         break;
       }
     }
-    return { given, named };
+    return { args, kwargs };
   }
 
-  private atom(): Expression {
-    const token = this.tokens[this.at]!;
-    this.at += 1;
-    if (token.sort === "number" || token.sort === "string") {
+  private parseAtom(): Expression {
+    const token = this.tokens[this.position]!;
+    this.position += 1;
+    if (token.kind === "number" || token.kind === "string") {
       return { type: "literal", value: token.value };
     }
-    if (token.sort === "name") {
-      if (token.text in WORDS) return { type: "literal", value: WORDS[token.text]! };
-      if (this.calls && this.take("sign", "(")) {
-        return { type: "function", name: token.text, ...this.callArguments() };
+    if (token.kind === "name") {
+      if (token.text in KEYWORD_VALUES)
+        return { type: "literal", value: KEYWORD_VALUES[token.text]! };
+      if (this.allowCalls && this.take("sign", "(")) {
+        return { type: "function", name: token.text, ...this.parseArguments() };
       }
       return { type: "name", name: token.text };
     }
-    if (token.text === "(" || token.text === "[") return this.bracketed(token.text);
-    throw new Error(token.sort === "end" ? "it ends too early" : `"${token.text}" is out of place`);
+    if (token.text === "(" || token.text === "[") return this.parseBracketed(token.text);
+    throw new Error(token.kind === "end" ? "it ends too early" : `"${token.text}" is out of place`);
   }
 
-  private bracketed(open: string): Expression {
+  private parseBracketed(open: string): Expression {
     const close = open === "(" ? ")" : "]";
     const items: Expression[] = [];
     let list = open === "[";
     while (!this.take("sign", close)) {
-      items.push(this.whole());
+      items.push(this.parseConditional());
       if (!this.take("sign", ",")) {
         this.expect("sign", close);
         break;
@@ -257,21 +269,21 @@ class Parser {
     return list || items.length !== 1 ? { type: "list", items } : items[0]!;
   }
 
-  private take(sort: Token["sort"], text: string): boolean {
-    const token = this.tokens[this.at]!;
-    if (token.sort !== sort || token.text !== text) return false;
-    this.at += 1;
+  private take(kind: QueryToken["kind"], text: string): boolean {
+    const token = this.tokens[this.position]!;
+    if (token.kind !== kind || token.text !== text) return false;
+    this.position += 1;
     return true;
   }
 
-  expect(sort: Token["sort"], text?: string): Token {
-    const token = this.tokens[this.at]!;
-    if (token.sort === sort && (text === undefined || token.text === text)) {
-      this.at += 1;
+  expect(kind: QueryToken["kind"], text?: string): QueryToken {
+    const token = this.tokens[this.position]!;
+    if (token.kind === kind && (text === undefined || token.text === text)) {
+      this.position += 1;
       return token;
     }
     throw new Error(
-      token.sort === "end"
+      token.kind === "end"
         ? `it ends where ${text ?? "a name"} is due`
         : `"${token.text}" is out of place`,
     );

@@ -9,19 +9,19 @@
 
 type Flags = Readonly<Record<"i" | "m" | "s", boolean>>;
 
-type Part =
+type PatternNode =
   | { type: "char"; test: (char: string) => boolean }
   | { type: "assert"; holds: Assertion }
-  | { type: "all" | "any"; parts: Part[] }
-  | { type: "repeat"; part: Part; least: number; most: number };
+  | { type: "all" | "any"; children: PatternNode[] }
+  | { type: "repeat"; child: PatternNode; min: number; max: number };
 
 /** Tests the characters before and after a position; null at the ends of the text. */
 type Assertion = (before: string | null, after: string | null) => boolean;
 
-type Node =
+type NfaNode =
   | { test: (char: string) => boolean; next: number }
   | { holds: Assertion; next: number }
-  | { both: [number, number] };
+  | { branches: [number, number] };
 
 const MAX_REPEAT = 1000;
 const MAX_DEPTH = 500;
@@ -65,9 +65,9 @@ const atLineEnd: Assertion = (_, after) => after === null || after === "\n";
 const atWord: Assertion = (before, after) => isWord(before) !== isWord(after);
 const notAtWord: Assertion = (before, after) => isWord(before) === isWord(after);
 
-class Parser {
+class PatternParser {
   private readonly chars: string[];
-  private at = 0;
+  private position = 0;
   private depth = 0;
 
   constructor(source: string) {
@@ -75,73 +75,73 @@ class Parser {
     if (this.chars.length > MAX_NODES) throw new Error("the pattern is too large");
   }
 
-  parse(flags: Flags): Part {
-    const part = this.choice(flags);
-    if (this.at < this.chars.length) throw new Error("unexpected )");
+  parse(flags: Flags): PatternNode {
+    const part = this.parseAlternation(flags);
+    if (this.position < this.chars.length) throw new Error("unexpected )");
     return part;
   }
 
   private take(text: string): boolean {
-    const found = this.chars.slice(this.at, this.at + text.length).join("") === text;
-    if (found) this.at += text.length;
-    return found;
+    const matches = this.chars.slice(this.position, this.position + text.length).join("") === text;
+    if (matches) this.position += text.length;
+    return matches;
   }
 
   /** Consume the match of an expression at this position; null if there is none. */
   private takeMatch(expression: RegExp): RegExpExecArray | null {
-    const match = expression.exec(this.chars.slice(this.at, this.at + 100).join(""));
-    if (match !== null) this.at += Array.from(match[0]).length;
+    const match = expression.exec(this.chars.slice(this.position, this.position + 100).join(""));
+    if (match !== null) this.position += Array.from(match[0]).length;
     return match;
   }
 
-  private choice(given: Flags): Part {
+  private parseAlternation(given: Flags): PatternNode {
     if ((this.depth += 1) > MAX_DEPTH) throw new Error("groups are nested too deeply");
     let flags = given;
-    const choices: Part[][] = [[]];
-    while (this.at < this.chars.length && this.chars[this.at] !== ")") {
+    const choices: PatternNode[][] = [[]];
+    while (this.position < this.chars.length && this.chars[this.position] !== ")") {
       if (this.take("|")) {
         choices.push([]);
         continue;
       }
       const set = this.takeMatch(/^\(\?([ims]*)(?:-([ims]+))?\)/);
       if (set !== null) {
-        flags = changed(flags, set);
+        flags = applyFlags(flags, set);
         continue;
       }
-      choices.at(-1)!.push(this.repeated(this.single(flags)));
+      choices.at(-1)!.push(this.parseQuantified(this.parseAtom(flags)));
     }
     this.depth -= 1;
-    return { type: "any", parts: choices.map((parts) => ({ type: "all", parts })) };
+    return { type: "any", children: choices.map((children) => ({ type: "all", children })) };
   }
 
-  private repeated(part: Part): Part {
+  private parseQuantified(child: PatternNode): PatternNode {
     const match = this.takeMatch(/^(?:[*+?]|\{(\d+)(,?)(\d*)\})\??/);
-    if (match === null) return part;
+    if (match === null) return child;
     const [text, low, comma, high] = match;
-    let [least, most] = [text.startsWith("+") ? 1 : 0, text.startsWith("?") ? 1 : Infinity];
+    let [min, max] = [text.startsWith("+") ? 1 : 0, text.startsWith("?") ? 1 : Infinity];
     if (low !== undefined) {
-      least = Number(low);
-      most = comma === "" ? least : high === "" ? Infinity : Number(high);
-      if (least > MAX_REPEAT || (most !== Infinity && most > MAX_REPEAT) || most < least) {
+      min = Number(low);
+      max = comma === "" ? min : high === "" ? Infinity : Number(high);
+      if (min > MAX_REPEAT || (max !== Infinity && max > MAX_REPEAT) || max < min) {
         throw new Error(`invalid repetition ${text}`);
       }
     }
     if (this.takeMatch(/^(?:[*+?]|\{\d+,?\d*\})/) !== null) throw new Error("repeated repetition");
-    return { type: "repeat", part, least, most };
+    return { type: "repeat", child, min, max };
   }
 
-  private single(flags: Flags): Part {
-    const char = this.chars[this.at]!;
-    this.at += 1;
+  private parseAtom(flags: Flags): PatternNode {
+    const char = this.chars[this.position]!;
+    this.position += 1;
     switch (char) {
       case "(":
-        return this.group(flags);
+        return this.parseGroup(flags);
       case "[":
-        return one(this.charClass(), flags);
+        return charNode(this.parseCharClass(), flags);
       case "\\":
-        return this.escape(flags);
+        return this.parseEscape(flags);
       case ".":
-        return { type: "char", test: flags.s ? () => true : (found) => found !== "\n" };
+        return { type: "char", test: flags.s ? () => true : (candidate) => candidate !== "\n" };
       case "^":
         return { type: "assert", holds: flags.m ? atLineStart : atStart };
       case "$":
@@ -151,43 +151,43 @@ class Parser {
       case "?":
         throw new Error(`nothing to repeat before ${char}`);
       default:
-        return one(literal(char), flags);
+        return charNode(codePointEscape(char), flags);
     }
   }
 
-  private group(flags: Flags): Part {
+  private parseGroup(flags: Flags): PatternNode {
     let inner = flags;
     const set = this.takeMatch(/^\?([ims]*)(?:-([ims]+))?:/);
-    if (set !== null) inner = changed(flags, set);
-    else if (this.chars[this.at] === "?" && this.takeMatch(/^\?P?<\w+>/) === null) {
+    if (set !== null) inner = applyFlags(flags, set);
+    else if (this.chars[this.position] === "?" && this.takeMatch(/^\?P?<\w+>/) === null) {
       throw new Error("groups that look around or refer to others are not supported");
     }
-    const part = this.choice(inner);
+    const part = this.parseAlternation(inner);
     if (!this.take(")")) throw new Error("missing )");
     return part;
   }
 
-  private escape(flags: Flags): Part {
-    const char = this.chars[this.at];
+  private parseEscape(flags: Flags): PatternNode {
+    const char = this.chars[this.position];
     if (char === "A" || char === "z" || char === "b" || char === "B") {
-      this.at += 1;
+      this.position += 1;
       const holds = { A: atStart, z: atEnd, b: atWord, B: notAtWord }[char];
       return { type: "assert", holds };
     }
     if (this.take("Q")) {
-      const parts: Part[] = [];
-      while (this.at < this.chars.length && !this.take("\\E")) {
-        parts.push(one(literal(this.chars[this.at]!), flags));
-        this.at += 1;
+      const children: PatternNode[] = [];
+      while (this.position < this.chars.length && !this.take("\\E")) {
+        children.push(charNode(codePointEscape(this.chars[this.position]!), flags));
+        this.position += 1;
       }
-      return { type: "all", parts };
+      return { type: "all", children };
     }
-    if (this.take("S")) return one(`[^${BLANKS}]`, flags);
-    return one(`[${this.escaped()}]`, flags);
+    if (this.take("S")) return charNode(`[^${BLANKS}]`, flags);
+    return charNode(`[${this.parseCharEscape()}]`, flags);
   }
 
   /** Translate an escape sequence into a JavaScript character class. */
-  private escaped(): string {
+  private parseCharEscape(): string {
     const property = this.takeMatch(/^[pP](?:\{(\^?)(\w+)\}|([A-Z]))/);
     if (property !== null) {
       const [text, not, name, letter] = property;
@@ -198,21 +198,21 @@ class Parser {
     }
     const code = this.takeMatch(/^x(?:\{([0-9a-fA-F]{1,6})\}|([0-9a-fA-F]{2}))/);
     if (code !== null) return `\\u{${code[1] ?? code[2]!}}`;
-    const char = this.chars[this.at] ?? "";
-    this.at += 1;
+    const char = this.chars[this.position] ?? "";
+    this.position += 1;
     if (/[dDwW]/.test(char)) return `\\${char}`;
     if (char === "s") return BLANKS;
     if (char === "S") return "\\S";
     const control = CONTROLS[char];
-    if (control !== undefined) return literal(control);
+    if (control !== undefined) return codePointEscape(control);
     if (char === "" || /[0-9A-Za-z]/.test(char)) throw new Error(`invalid escape \\${char}`);
-    return literal(char);
+    return codePointEscape(char);
   }
 
   /** Translate a character class into JavaScript's syntax. */
-  private charClass(): string {
+  private parseCharClass(): string {
     let text = this.take("^") ? "[^" : "[";
-    for (let first = true; first || this.chars[this.at] !== "]"; first = false) {
+    for (let first = true; first || this.chars[this.position] !== "]"; first = false) {
       const named = this.takeMatch(/^\[:(\^?)(\w+):\]/);
       if (named !== null) {
         const chars = POSIX[named[2]!];
@@ -220,45 +220,45 @@ class Parser {
         text += chars;
         continue;
       }
-      const char = this.chars[this.at];
+      const char = this.chars[this.position];
       if (char === undefined) throw new Error("missing ]");
-      this.at += 1;
-      text += char === "\\" ? this.escaped() : literal(char);
-      if (this.chars[this.at] === "-" && this.chars[this.at + 1] !== "]") {
-        this.at += 1;
+      this.position += 1;
+      text += char === "\\" ? this.parseCharEscape() : codePointEscape(char);
+      if (this.chars[this.position] === "-" && this.chars[this.position + 1] !== "]") {
+        this.position += 1;
         text += "-";
       }
     }
-    this.at += 1;
+    this.position += 1;
     return `${text}]`;
   }
 }
 
-function changed(flags: Flags, [, on = "", off = ""]: RegExpExecArray): Flags {
+function applyFlags(flags: Flags, [, on = "", off = ""]: RegExpExecArray): Flags {
   const value = (name: keyof Flags): boolean =>
     (flags[name] || on.includes(name)) && !off.includes(name);
   return { i: value("i"), m: value("m"), s: value("s") };
 }
 
-function literal(char: string): string {
+function codePointEscape(char: string): string {
   return `\\u{${char.codePointAt(0)!.toString(16)}}`;
 }
 
 /** A part that matches one character by a JavaScript class or code. */
-function one(source: string, flags: Flags): Part {
+function charNode(source: string, flags: Flags): PatternNode {
   const expression = new RegExp(`^${source}$`, flags.i ? "iu" : "u");
   return { type: "char", test: (char) => expression.test(char) };
 }
 
 /** Nodes of a pattern; the first is the end. */
-function graph(whole: Part): { nodes: Node[]; start: number } {
-  const nodes: Node[] = [{ both: [END, END] }];
-  const add = (node: Node): number => {
+function buildNfa(pattern: PatternNode): { nodes: NfaNode[]; start: number } {
+  const nodes: NfaNode[] = [{ branches: [END, END] }];
+  const add = (node: NfaNode): number => {
     if (nodes.push(node) > MAX_NODES) throw new Error("the pattern is too large");
     return nodes.length - 1;
   };
   let steps = 0;
-  const emit = (part: Part, next: number): number => {
+  const emit = (part: PatternNode, next: number): number => {
     // Repeated empty groups add no nodes.
     if ((steps += 1) > MAX_NODES * 4) throw new Error("the pattern is too large");
     switch (part.type) {
@@ -267,113 +267,117 @@ function graph(whole: Part): { nodes: Node[]; start: number } {
       case "assert":
         return add({ holds: part.holds, next });
       case "all":
-        return part.parts.reduceRight((after, inner) => emit(inner, after), next);
+        return part.children.reduceRight((after, inner) => emit(inner, after), next);
       case "any": {
-        const starts = part.parts.map((inner) => emit(inner, next));
-        return starts.reduceRight((rest, start) => add({ both: [start, rest] }));
+        const starts = part.children.map((inner) => emit(inner, next));
+        return starts.reduceRight((rest, start) => add({ branches: [start, rest] }));
       }
       case "repeat": {
         let entry = next;
-        if (part.most === Infinity) {
+        if (part.max === Infinity) {
           const loop: [number, number] = [END, next];
-          entry = add({ both: loop });
-          loop[0] = emit(part.part, entry);
+          entry = add({ branches: loop });
+          loop[0] = emit(part.child, entry);
         }
-        const more = part.most === Infinity ? 0 : part.most - part.least;
-        for (let k = 0; k < more; k += 1) entry = add({ both: [emit(part.part, entry), next] });
-        for (let k = 0; k < part.least; k += 1) entry = emit(part.part, entry);
+        const more = part.max === Infinity ? 0 : part.max - part.min;
+        for (let k = 0; k < more; k += 1)
+          entry = add({ branches: [emit(part.child, entry), next] });
+        for (let k = 0; k < part.min; k += 1) entry = emit(part.child, entry);
         return entry;
       }
     }
   };
-  const start = emit(whole, END);
+  const start = emit(pattern, END);
   return { nodes, start };
 }
 
 /** Nodes that a text can have reached, before the next character is known. */
-interface State {
-  places: readonly number[];
+interface NfaState {
+  nodes: readonly number[];
   before: string | null;
-  next: Map<string, State | typeof HAS_MATCHED | null>;
+  next: Map<string, NfaState | typeof HAS_MATCHED | null>;
 }
 
 interface Options {
   ignoreCase?: boolean;
   /** Required position of a match, named after the methods of pandas. */
-  at?: "contains" | "match" | "fullmatch";
+  anchor?: "contains" | "match" | "fullmatch";
 }
 
 /** A compiled pattern, which tests texts for a match. */
-export class Regular {
-  private readonly nodes: Node[];
+export class LinearRegExp {
+  private readonly nodes: NfaNode[];
   private readonly start: number;
-  private states = new Map<string, State>();
+  private states = new Map<string, NfaState>();
   private visits = 0;
 
   /** Throws an Error if the pattern is invalid. */
-  constructor(source: string, { ignoreCase = false, at = "contains" }: Options = {}) {
+  constructor(source: string, { ignoreCase = false, anchor = "contains" }: Options = {}) {
     const flags = { i: ignoreCase, m: false, s: false };
-    const part = new Parser(source).parse(flags);
+    const part = new PatternParser(source).parse(flags);
     // Add assertions to the parsed pattern: in its text, a parenthesis could end a group around it.
-    const parts: Part[] = [part];
-    if (at !== "contains") parts.unshift({ type: "assert", holds: atStart });
-    if (at === "fullmatch") parts.push({ type: "assert", holds: atEnd });
-    ({ nodes: this.nodes, start: this.start } = graph({ type: "all", parts }));
+    const children: PatternNode[] = [part];
+    if (anchor !== "contains") children.unshift({ type: "assert", holds: atStart });
+    if (anchor === "fullmatch") children.push({ type: "assert", holds: atEnd });
+    ({ nodes: this.nodes, start: this.start } = buildNfa({ type: "all", children }));
   }
 
   /** Throws an Error if the texts so far took too long. */
   test(text: string): boolean {
-    let state = this.state([], null);
+    let state = this.getState([], null);
     for (const char of text) {
-      const next = this.after(state, char);
+      const next = this.nextState(state, char);
       if (next === HAS_MATCHED) return true;
       state = next!;
     }
-    return this.after(state, "") === HAS_MATCHED;
+    return this.nextState(state, "") === HAS_MATCHED;
   }
 
   /** The state after a character; `""` is the end of the text. */
-  private after(state: State, char: string): State | typeof HAS_MATCHED | null {
+  private nextState(state: NfaState, char: string): NfaState | typeof HAS_MATCHED | null {
     let next = state.next.get(char);
     if (next === undefined) {
-      next = this.computed(state, char);
+      next = this.computeNext(state, char);
       state.next.set(char, next);
     }
     return next;
   }
 
-  private computed({ places, before }: State, char: string): State | typeof HAS_MATCHED | null {
+  private computeNext(
+    { nodes, before }: NfaState,
+    char: string,
+  ): NfaState | typeof HAS_MATCHED | null {
     const after = char === "" ? null : char;
     const reached = new Set<number>();
-    const open = [this.start, ...places];
-    const found = new Set<number>();
-    for (let at = open.pop(); at !== undefined; at = open.pop()) {
+    const stack = [this.start, ...nodes];
+    const targets = new Set<number>();
+    for (let at = stack.pop(); at !== undefined; at = stack.pop()) {
       if (reached.has(at)) continue;
       if (at === END) return HAS_MATCHED;
       reached.add(at);
       const node = this.nodes[at]!;
-      if ("both" in node) open.push(...node.both);
+      if ("branches" in node) stack.push(...node.branches);
       else if ("holds" in node) {
-        if (node.holds(before, after)) open.push(node.next);
-      } else if (after !== null && node.test(after)) found.add(node.next);
+        if (node.holds(before, after)) stack.push(node.next);
+      } else if (after !== null && node.test(after)) targets.add(node.next);
     }
     this.visits += reached.size;
     if (this.visits > MAX_VISITS) throw new Error("matching takes too long; make it simpler");
     return after === null
       ? null
-      : this.state(
-          [...found].sort((a, b) => a - b),
+      : this.getState(
+          [...targets].sort((a, b) => a - b),
           after,
         );
   }
 
-  private state(places: number[], before: string | null): State {
+  private getState(nodes: number[], before: string | null): NfaState {
     const kind = before === null || before === "\n" ? before : isWord(before) ? "a" : " ";
-    const key = `${kind ?? ""}:${places.join()}`;
+    const key = `${kind ?? ""}:${nodes.join()}`;
     let state = this.states.get(key);
     if (state === undefined) {
       if (this.states.size >= MAX_STATES) this.states = new Map();
-      state = { places, before: kind, next: new Map() };
+      state = { nodes, before: kind, next: new Map() };
       this.states.set(key, state);
     }
     return state;

@@ -3,10 +3,10 @@
 import data from "../../../hta_widgets/facts/event_classes.json";
 import type {
   ClassCounts,
-  Classes,
-  ClassLook,
-  ClassParts,
-  Frame,
+  ClassPalette,
+  ClassStyle,
+  ClassShares,
+  PanelFrame,
   ThemeName,
 } from "../protocol/source";
 
@@ -16,7 +16,7 @@ type EventClass = keyof typeof data.light;
 export const CLASSES = Object.keys(data.light) as EventClass[];
 
 /** Counts of the chosen pair of ranks, as given in the model; without one, of all. */
-export function countsOf(all: ClassCounts, pair: unknown): ClassCounts["counts"] {
+export function classCountsOf(all: ClassCounts, pair: unknown): ClassCounts["counts"] {
   return (typeof pair === "number" ? all.pair_counts[pair] : undefined) ?? all.counts;
 }
 
@@ -30,10 +30,10 @@ const COLOURS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>>
 const HATCHED: ReadonlySet<string> = new Set(data.hatched);
 
 /** Ratios from which an event is much longer, and very much longer, as in Python. */
-const THIRD = 4 / 3;
-const TWICE = 2;
+const MUCH_LONGER = 4 / 3;
+const VERY_MUCH_LONGER = 2;
 
-const TURNED: Partial<Record<EventClass, EventClass>> = {
+const SWAPPED_CLASS: Partial<Record<EventClass, EventClass>> = {
   slower_1: "faster_1",
   slower_2: "faster_2",
   slower_3: "faster_3",
@@ -43,11 +43,11 @@ const TURNED: Partial<Record<EventClass, EventClass>> = {
 };
 
 /** The class to show: swapped sides exchange slower and faster. */
-function shownClass(name: EventClass, swapped: boolean): EventClass {
-  return (swapped ? TURNED[name] : undefined) ?? name;
+function displayedClass(name: EventClass, swapped: boolean): EventClass {
+  return (swapped ? SWAPPED_CLASS[name] : undefined) ?? name;
 }
 
-export function classLook(name: EventClass, theme: ThemeName): ClassLook {
+export function classStyle(name: EventClass, theme: ThemeName): ClassStyle {
   const faint = name === "not_compared";
   return { colour: COLOURS[theme][name], hatched: HATCHED.has(name), faint };
 }
@@ -58,12 +58,12 @@ export function classOfChange(change: string, before: number, after: number): Ev
   if (change === "moved" || change === "replaced") return change;
   if (before === after) return "same";
   const ratio = Math.max(before, after) / Math.max(Math.min(before, after), 1);
-  const size = ratio >= TWICE ? 3 : ratio >= THIRD ? 2 : 1;
+  const size = ratio >= VERY_MUCH_LONGER ? 3 : ratio >= MUCH_LONGER ? 2 : 1;
   return `${after > before ? "slower" : "faster"}_${size}`;
 }
 
 /** CSS style of a class. */
-export function lookStyle({ colour, hatched, faint }: ClassLook): Record<string, string> {
+export function classCss({ colour, hatched, faint }: ClassStyle): Record<string, string> {
   if (!hatched) return { background: colour, opacity: faint === true ? "0.45" : "1" };
   return {
     background: `repeating-linear-gradient(135deg, ${colour} 0 2px, transparent 2px 5px)`,
@@ -71,13 +71,13 @@ export function lookStyle({ colour, hatched, faint }: ClassLook): Record<string,
   };
 }
 
-export function eventClasses(swapped: boolean): Classes {
+export function eventClassPalette(swapped: boolean): ClassPalette {
   return {
-    looks: (theme) => CLASSES.map((name) => classLook(shownClass(name, swapped), theme)),
-    keys: (theme) =>
+    styles: (theme) => CLASSES.map((name) => classStyle(displayedClass(name, swapped), theme)),
+    legend: (theme) =>
       GROUPS.map(({ name, classes }) => ({
         name,
-        looks: classes.map((one) => classLook(one, theme)),
+        styles: classes.map((eventClass) => classStyle(eventClass, theme)),
       })),
   };
 }
@@ -92,7 +92,10 @@ export interface ClassGroup {
 export const GROUPS = data.groups as readonly ClassGroup[];
 
 /** Shares of classes in a side's device work, in the legend's order; null without device work. */
-export function classParts({ attrs, columns, rows }: Frame, side: 0 | 1): ClassParts | null {
+export function classSharesOf(
+  { attrs, columns, rows }: PanelFrame,
+  side: 0 | 1,
+): ClassShares | null {
   const word = side === 0 ? "before" : "after";
   const [start, end] = [attrs[`${word}_start_ns`], attrs[`${word}_end_ns`]];
   if (typeof start !== "number" || typeof end !== "number") return null;
@@ -104,19 +107,19 @@ export function classParts({ attrs, columns, rows }: Frame, side: 0 | 1): ClassP
     times.reduce((sum, [, time]) => sum + time[at]!, 0),
   );
   const shares = times.map(
-    ([code, time]) => [code, time.map((one, at) => one / Math.max(whole[at]!, 1))] as const,
+    ([code, time]) => [code, time.map((ns, at) => ns / Math.max(whole[at]!, 1))] as const,
   );
   return { start, end, shares };
 }
 
 /** Number of events of a group on both sides; null while unknown. */
-export function countOf(
+export function countEventsInGroup(
   group: ClassGroup,
   counts: readonly (readonly number[])[] | null,
   swapped: boolean,
 ): number | null {
   if (counts === null) return null;
-  const isIn = CLASSES.map((name) => group.classes.includes(shownClass(name, swapped)));
-  const counted = counts.flatMap((side) => side.filter((_, code) => isIn[code]));
-  return counted.reduce((sum, count) => sum + count, 0);
+  const isIn = CLASSES.map((name) => group.classes.includes(displayedClass(name, swapped)));
+  const matching = counts.flatMap((side) => side.filter((_, code) => isIn[code]));
+  return matching.reduce((sum, count) => sum + count, 0);
 }

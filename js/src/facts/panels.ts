@@ -3,7 +3,7 @@
 import causes from "../../../hta_widgets/facts/causes.json";
 import METRICS from "../../../hta_widgets/facts/metrics.json";
 import panels from "../../../hta_widgets/facts/panels.json";
-import { EVERYTHING, type Part, without } from "../protocol/selection";
+import { FULL_SELECTION, type SelectionDimension, withoutDimension } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 
 interface PanelKind {
@@ -12,42 +12,45 @@ interface PanelKind {
   /** One-line description. */
   about: string;
   /** Dimensions that do not filter it: ranks, names, kinds, window. */
-  own: readonly Part[];
+  own: readonly SelectionDimension[];
   look: string;
   /** Only for panels that users add: whether frames are of the selection or of the whole job. */
   added?: string;
 }
 
-const KINDS = Object.entries(panels).map(([id, one]) => ({ id, ...one })) as readonly PanelKind[];
+const KINDS = Object.entries(panels).map(([id, panel]) => ({
+  id,
+  ...panel,
+})) as readonly PanelKind[];
 
 /** In the order of the list from which users choose. */
 export const PANELS = KINDS.filter(({ id }) => id !== "summary");
 
 /** Panels whose whole frames saved pages contain; kernels compute them on request. */
-export const OF_JOB = KINDS.filter(({ added }) => added === "job").map(({ id }) => id);
+export const WHOLE_JOB_PANELS = KINDS.filter(({ added }) => added === "job").map(({ id }) => id);
 
-export function panelKind(id: string): PanelKind {
-  const found = KINDS.find((one) => one.id === id);
-  if (found === undefined) throw new Error(`There is no panel ${id}.`);
-  return found;
+export function findPanelKind(id: string): PanelKind {
+  const kind = KINDS.find((candidate) => candidate.id === id);
+  if (kind === undefined) throw new Error(`There is no panel ${id}.`);
+  return kind;
 }
 
 /** The selection that filters a panel: without the dimensions that the panel itself writes. */
-export function withoutOwn(id: string, selection: SelectionJson): SelectionJson {
-  let rest: SelectionJson | null = { ...EVERYTHING, ...selection };
-  for (const part of panelKind(id).own) rest = without(rest, part);
-  return rest ?? EVERYTHING;
+export function withoutOwnDimensions(id: string, selection: SelectionJson): SelectionJson {
+  let rest: SelectionJson | null = { ...FULL_SELECTION, ...selection };
+  for (const dimension of findPanelKind(id).own) rest = withoutDimension(rest, dimension);
+  return rest ?? FULL_SELECTION;
 }
 
 /** Whether a panel is drawn on its own canvas. */
 export function isChart(id: string): boolean {
-  const { look } = panelKind(id);
+  const { look } = findPanelKind(id);
   return look === "chart" || look === "heatmap";
 }
 
 /** Whether a panel has numbers to request. */
-export function isCounted(id: string): boolean {
-  const { look } = panelKind(id);
+export function hasNumbers(id: string): boolean {
+  const { look } = findPanelKind(id);
   return look === "chart" || look === "table";
 }
 

@@ -3,19 +3,19 @@
  * narrow only the files of their own kind.
  */
 
-import { columnsOf, frameOf } from "../engine/frames";
-import { byCodePoints } from "../engine/panel_names";
+import { buildColumns, makeFrame } from "../engine/frames";
+import { compareCodePoints } from "../engine/panel_names";
 import { sum } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
 import type { PanelFrame, SelectionJson } from "../protocol/source";
 import {
-  fieldsOf,
-  grouped,
-  noteOf,
-  overlapping,
+  columnsOfRows,
+  groupBy,
+  tableNote,
+  overlapTest,
   rowsOf,
-  sumOf,
-  type Tables,
+  sumBy,
+  type ColumnTables,
   unionLength,
 } from "./shared";
 
@@ -24,7 +24,7 @@ export const CONSISTENT_SHARE = 0.8;
 const NO_WORKERS = noteFor("no_byteps_workers");
 const NO_SERVERS = noteFor("no_byteps_servers");
 
-interface File {
+interface FileRow {
   rank: number;
   job: string;
   format: string;
@@ -34,18 +34,18 @@ interface File {
   root: boolean;
 }
 
-type Files = ReadonlyMap<number, File>;
+type FilesOfRanks = ReadonlyMap<number, FileRow>;
 
 /** Files of a format that a selection includes, by rank. */
-function filesOf(tables: Tables, format: string, { ranks }: SelectionJson): Files {
-  const all = (rowsOf(tables.files) as readonly File[]).filter((file) => file.format === format);
+function filesOf(tables: ColumnTables, format: string, { ranks }: SelectionJson): FilesOfRanks {
+  const all = (rowsOf(tables.files) as readonly FileRow[]).filter((file) => file.format === format);
   const own = all.filter(({ rank }) => ranks?.includes(rank) === true);
   return new Map((own.length > 0 ? own : all).map((file) => [file.rank, file]));
 }
 
 // Requests of servers.
 
-interface Request {
+interface RequestRow {
   rank: number;
   key: number;
   /** 0 for a pull. */
@@ -58,35 +58,39 @@ interface Request {
   wait_ns: number;
 }
 
-function requestsOf(tables: Tables, files: Files, selection: SelectionJson): Request[] {
-  const within = overlapping(selection);
+function requestsOf(
+  tables: ColumnTables,
+  files: FilesOfRanks,
+  selection: SelectionJson,
+): RequestRow[] {
+  const within = overlapTest(selection);
   const [low, high] = [selection.start_ns ?? -Infinity, selection.end_ns ?? Infinity];
   // Unanswered requests have no length: those that begin in the window count.
-  return (rowsOf(tables.requests) as readonly Request[]).filter(
+  return (rowsOf(tables.requests) as readonly RequestRow[]).filter(
     ({ rank, start_ns: start, dur_ns: dur }) =>
       files.has(rank) && (dur < 0 ? start >= low && start < high : within(start, dur)),
   );
 }
 
 /** How late a node or worker is with one key or partition. */
-interface Lag {
+interface PushLag {
   job: string;
   node: number;
   iteration: number;
   start_ns: number;
   lag: number;
-  /** Whether it alone comes last. */
+  /** Whether it is the only one to arrive last. */
   isLast: boolean;
 }
 
-type Arrival = Pick<Request, "rank" | "key"> & Lag;
+type PushArrival = Pick<RequestRow, "rank" | "key"> & PushLag;
 
 /** Arrivals of pushes, in iterations that every node of the server pushed. */
-function arrivalsOf(requests: readonly Request[], files: Files): Arrival[] {
+function pushArrivals(requests: readonly RequestRow[], files: FilesOfRanks): PushArrival[] {
   const pushes = requests.filter(({ push }) => push === 1);
-  return grouped(pushes, ({ rank }) => rank).flatMap((own) => {
-    const nodes = new Set(own.map(({ node }) => node)).size;
-    return grouped(own, ({ key, iteration }) => `${key} ${iteration}`)
+  return groupBy(pushes, ({ rank }) => rank).flatMap((ofServer) => {
+    const nodes = new Set(ofServer.map(({ node }) => node)).size;
+    return groupBy(ofServer, ({ key, iteration }) => `${key} ${iteration}`)
       .filter((group) => nodes > 1 && group.length === nodes)
       .flatMap((group) => {
         const starts = group.map(({ start_ns }) => start_ns);
@@ -111,18 +115,18 @@ function nodeLabel(node: number): string {
 }
 
 /** Lag of each worker in each iteration, from the servers' data or else the workers' pulls. */
-export function stragglers(tables: Tables, selection: SelectionJson): PanelFrame {
+export function stragglersFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
   const byServers = tables.requests !== undefined;
   const files = filesOf(tables, "byteps-server", selection);
-  const all: readonly Lag[] = byServers
-    ? arrivalsOf(requestsOf(tables, files, selection), files)
-    : pullsOf(tables, selection);
-  const found = grouped(all, ({ job, iteration }) => `${iteration} ${job}`).flatMap(
+  const all: readonly PushLag[] = byServers
+    ? pushArrivals(requestsOf(tables, files, selection), files)
+    : workerPulls(tables, selection);
+  const lagsOfGroups = groupBy(all, ({ job, iteration }) => `${iteration} ${job}`).flatMap(
     (ofIteration) => {
       const starts = ofIteration.map(({ start_ns }) => start_ns);
       const start_ns = starts.reduce((a, b) => Math.min(a, b));
       const end_ns = starts.reduce((a, b) => Math.max(a, b)) + 1;
-      return grouped(ofIteration, ({ node }) => node).map((own) => {
+      return groupBy(ofIteration, ({ node }) => node).map((own) => {
         const { job, node, iteration } = own[0]!;
         return {
           ...{
@@ -130,7 +134,7 @@ export function stragglers(tables: Tables, selection: SelectionJson): PanelFrame
             node,
             iteration,
             keys: own.length,
-            lag_ns: sumOf(own, "lag"),
+            lag_ns: sumBy(own, "lag"),
             start_ns,
             end_ns,
           },
@@ -140,65 +144,70 @@ export function stragglers(tables: Tables, selection: SelectionJson): PanelFrame
       });
     },
   );
-  found.sort((a, b) => byCodePoints(a.job, b.job) || a.node - b.node || a.iteration - b.iteration);
-  const columns = fieldsOf(found, "job node iteration keys lag_ns last start_ns end_ns label");
+  lagsOfGroups.sort(
+    (a, b) => compareCodePoints(a.job, b.job) || a.node - b.node || a.iteration - b.iteration,
+  );
+  const columns = columnsOfRows(
+    lagsOfGroups,
+    "job node iteration keys lag_ns last start_ns end_ns label",
+  );
   const none = byServers ? "no iteration was pushed by every node" : NO_PULLS;
   const source = byServers ? "servers" : "workers";
-  return frameOf(columns, { source }, found.length === 0 ? none : "");
+  return makeFrame(columns, { source }, lagsOfGroups.length === 0 ? none : "");
 }
 
-export function servers(tables: Tables, selection: SelectionJson): PanelFrame {
+export function serversFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
   const files = filesOf(tables, "byteps-server", selection);
   const requests = requestsOf(tables, files, selection);
-  const found = Array.from(tables.requests ? files.values() : [], (file) => {
-    const own = requests.filter(({ rank }) => rank === file.rank);
-    const closed = own.filter(({ dur_ns }) => dur_ns >= 0);
+  const serverRows = Array.from(tables.requests ? files.values() : [], (file) => {
+    const ofServer = requests.filter(({ rank }) => rank === file.rank);
+    const closed = ofServer.filter(({ dur_ns }) => dur_ns >= 0);
     const pushes = closed.filter(({ push }) => push === 1);
     const pulls = closed.filter(({ push }) => push !== 1);
-    return { file, own, closed, pushes, pulls };
+    return { file, own: ofServer, closed, pushes, pulls };
   });
-  const columns = columnsOf(found, {
+  const columns = buildColumns(serverRows, {
     server: ({ file }) => file.server,
     requests: ({ closed }) => closed.length,
-    open: ({ own, closed }) => own.length - closed.length,
-    keys: ({ own }) => new Set(own.map(({ key }) => key)).size,
-    iterations: ({ own }) => completeIterations(own),
+    open: ({ own: ofServer, closed }) => ofServer.length - closed.length,
+    keys: ({ own: ofServer }) => new Set(ofServer.map(({ key }) => key)).size,
+    iterations: ({ own: ofServer }) => completeIterations(ofServer),
     busy_ns: ({ pushes }) =>
       unionLength(pushes.map(({ start_ns: start, dur_ns: dur }) => [start, start + dur])),
-    push_ns: ({ pushes }) => sumOf(pushes, "dur_ns"),
-    wait_ns: ({ pulls }) => sumOf(pulls, "wait_ns"),
-    service_ns: ({ pulls }) => sumOf(pulls, "dur_ns") - sumOf(pulls, "wait_ns"),
+    push_ns: ({ pushes }) => sumBy(pushes, "dur_ns"),
+    wait_ns: ({ pulls }) => sumBy(pulls, "wait_ns"),
+    service_ns: ({ pulls }) => sumBy(pulls, "dur_ns") - sumBy(pulls, "wait_ns"),
     job: ({ file }) => file.job || null,
     ranks: ({ file }) => String(file.rank),
   });
-  return frameOf(columns, {}, noteOf(tables.requests, NO_SERVERS));
+  return makeFrame(columns, {}, tableNote(tables.requests, NO_SERVERS));
 }
 
-function completeIterations(requests: readonly Request[]): number {
+function completeIterations(requests: readonly RequestRow[]): number {
   const pushes = requests.filter(({ push }) => push === 1);
   const nodes = new Set(pushes.map(({ node }) => node)).size;
-  const groups = grouped(pushes, ({ key, iteration }) => `${key} ${iteration}`);
+  const groups = groupBy(pushes, ({ key, iteration }) => `${key} ${iteration}`);
   return groups.filter(({ length }) => length === nodes).length;
 }
 
-export function requestsByKey(tables: Tables, selection: SelectionJson): PanelFrame {
+export function requestsFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
   const files = filesOf(tables, "byteps-server", selection);
   const requests = requestsOf(tables, files, selection);
-  const byKey = ({ rank, key }: Pick<Request, "rank" | "key">): string => `${rank} ${key}`;
+  const byKey = ({ rank, key }: Pick<RequestRow, "rank" | "key">): string => `${rank} ${key}`;
   const arrivals = new Map(
-    grouped(arrivalsOf(requests, files), byKey).map((group) => [byKey(group[0]!), group]),
+    groupBy(pushArrivals(requests, files), byKey).map((group) => [byKey(group[0]!), group]),
   );
   const keys = tables.requests?.attrs.keys as [text: string, tensor: string, partition: number][];
   const closed = requests.filter(({ dur_ns }) => dur_ns >= 0);
-  const found = grouped(closed, byKey).map((group) => {
+  const keyRows = groupBy(closed, byKey).map((group) => {
     const { rank, key } = group[0]!;
     const pushes = group.filter(({ push }) => push === 1);
     const pulls = group.filter(({ push }) => push !== 1);
-    const last = lastOf(arrivals.get(byKey(group[0]!)) ?? []);
-    return { rank, key, pushes, pulls, last, wait: sumOf(group, "wait_ns") };
+    const last = lastNodeOf(arrivals.get(byKey(group[0]!)) ?? []);
+    return { rank, key, pushes, pulls, last, wait: sumBy(group, "wait_ns") };
   });
-  found.sort((a, b) => b.wait - a.wait || a.rank - b.rank || a.key - b.key);
-  const columns = columnsOf(found, {
+  keyRows.sort((a, b) => b.wait - a.wait || a.rank - b.rank || a.key - b.key);
+  const columns = buildColumns(keyRows, {
     name: ({ key }) => keys[key]![0],
     rank: ({ rank }) => rank,
     server: ({ rank }) => files.get(rank)!.server,
@@ -206,32 +215,34 @@ export function requestsByKey(tables: Tables, selection: SelectionJson): PanelFr
     partition: ({ key }) => keys[key]![2],
     requests: ({ pushes, pulls }) => pushes.length + pulls.length,
     pushes: ({ pushes }) => pushes.length,
-    push_ns: ({ pushes }) => sumOf(pushes, "dur_ns"),
-    pull_ns: ({ pulls }) => sumOf(pulls, "dur_ns"),
+    push_ns: ({ pushes }) => sumBy(pushes, "dur_ns"),
+    pull_ns: ({ pulls }) => sumBy(pulls, "dur_ns"),
     wait_ns: ({ wait }) => wait,
-    service_ns: ({ pulls }) => sumOf(pulls, "dur_ns") - sumOf(pulls, "wait_ns"),
+    service_ns: ({ pulls }) => sumBy(pulls, "dur_ns") - sumBy(pulls, "wait_ns"),
     last_node: ({ last }) => last?.node ?? -1,
     last_share: ({ last }) => last?.share ?? null,
     last_lag_ns: ({ last }) => last?.lag ?? null,
   });
-  return frameOf(columns, {}, noteOf(tables.requests, NO_SERVERS));
+  return makeFrame(columns, {}, tableNote(tables.requests, NO_SERVERS));
 }
 
 /** The node that most often comes last, its share of the iterations, and its mean lag. */
-function lastOf(arrivals: readonly Arrival[]): { node: number; share: number; lag: number } | null {
-  const nodes = grouped(arrivals, ({ node }) => node).map((own) => ({
-    node: own[0]!.node,
-    share: own.filter(({ isLast }) => isLast).length / own.length,
-    lag: sumOf(own, "lag") / own.length,
+function lastNodeOf(
+  arrivals: readonly PushArrival[],
+): { node: number; share: number; lag: number } | null {
+  const nodes = groupBy(arrivals, ({ node }) => node).map((ofNode) => ({
+    node: ofNode[0]!.node,
+    share: ofNode.filter(({ isLast }) => isLast).length / ofNode.length,
+    lag: sumBy(ofNode, "lag") / ofNode.length,
   }));
   nodes.sort((a, b) => b.share - a.share || a.node - b.node);
-  const [most] = nodes;
-  return most === undefined || most.share === 0 ? null : most;
+  const [maxShare] = nodes;
+  return maxShare === undefined || maxShare.share === 0 ? null : maxShare;
 }
 
 // Gradients and stages of workers.
 
-interface Gradient {
+interface GradientRow {
   rank: number;
   tensor: string;
   start_ns: number;
@@ -243,50 +254,50 @@ interface Gradient {
   critical: boolean;
 }
 
-export function gradients(tables: Tables, selection: SelectionJson): PanelFrame {
+export function gradientsFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
   const files = filesOf(tables, "byteps", selection);
-  const within = overlapping(selection);
-  const rows = (rowsOf(tables.gradients) as readonly Gradient[]).filter(
+  const within = overlapTest(selection);
+  const rows = (rowsOf(tables.gradients) as readonly GradientRow[]).filter(
     ({ rank, start_ns, total_ns, busy_ns }) =>
       files.has(rank) && busy_ns >= 0 && within(start_ns, total_ns),
   );
-  const found = grouped(rows, ({ tensor, rank }) => {
+  const gradientTotals = groupBy(rows, ({ tensor, rank }) => {
     const { job, worker } = files.get(rank)!;
     return `${worker} ${job}\0${tensor}`;
   }).map((group) => {
     // If the worker's root GPU has the tensor, only it counts: other queues contain its work.
     const ofRoot = group.filter(({ rank }) => files.get(rank)!.root);
-    const counted = ofRoot.length > 0 ? ofRoot : group;
+    const isCounted = ofRoot.length > 0 ? ofRoot : group;
     const { job, worker } = files.get(group[0]!.rank)!;
     return {
-      ...{ tensor: group[0]!.tensor, job, worker, count: counted.length },
-      total_ns: sumOf(counted, "total_ns"),
-      busy_ns: sumOf(counted, "busy_ns"),
-      queue_ns: sumOf(counted, "queue_ns"),
-      tail_ns: sumOf(counted, "tail_ns"),
-      critical: counted.filter(({ critical }) => critical).length,
+      ...{ tensor: group[0]!.tensor, job, worker, count: isCounted.length },
+      total_ns: sumBy(isCounted, "total_ns"),
+      busy_ns: sumBy(isCounted, "busy_ns"),
+      queue_ns: sumBy(isCounted, "queue_ns"),
+      tail_ns: sumBy(isCounted, "tail_ns"),
+      critical: isCounted.filter(({ critical }) => critical).length,
       root: ofRoot.length > 0,
     };
   });
   const slowest = new Map<string, number>();
-  for (const { tensor, total_ns, count } of found) {
+  for (const { tensor, total_ns, count } of gradientTotals) {
     slowest.set(tensor, Math.max(slowest.get(tensor) ?? 0, total_ns / count));
   }
-  found.sort(
+  gradientTotals.sort(
     (a, b) =>
       slowest.get(b.tensor)! - slowest.get(a.tensor)! ||
-      byCodePoints(a.tensor, b.tensor) ||
-      byCodePoints(a.job, b.job) ||
+      compareCodePoints(a.tensor, b.tensor) ||
+      compareCodePoints(a.job, b.job) ||
       a.worker - b.worker,
   );
-  const columns = fieldsOf(
-    found,
+  const columns = columnsOfRows(
+    gradientTotals,
     "tensor job worker count total_ns busy_ns queue_ns tail_ns critical root",
   );
-  return frameOf(columns, {}, noteOf(tables.gradients, NO_WORKERS));
+  return makeFrame(columns, {}, tableNote(tables.gradients, NO_WORKERS));
 }
 
-interface Stage {
+interface QueueStageRow {
   rank: number;
   /** Place in the table's list of stages. */
   stage: number;
@@ -298,19 +309,19 @@ interface Stage {
 }
 
 /** Stages of the chosen files that overlap the window, and the names of all stages. */
-function stagesOf(tables: Tables, files: Files, selection: SelectionJson) {
-  const within = overlapping(selection);
-  const rows = (rowsOf(tables.stages) as readonly Stage[]).filter(
+function stageRows(tables: ColumnTables, files: FilesOfRanks, selection: SelectionJson) {
+  const within = overlapTest(selection);
+  const rows = (rowsOf(tables.stages) as readonly QueueStageRow[]).filter(
     ({ rank, start_ns, dur_ns }) => files.has(rank) && within(start_ns, dur_ns),
   );
   return { rows, names: (tables.stages?.attrs.stages ?? []) as string[] };
 }
 
-export function stages(tables: Tables, selection: SelectionJson): PanelFrame {
+export function stagesFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
   const files = filesOf(tables, "byteps", selection);
   const [low, high] = [selection.start_ns ?? -Infinity, selection.end_ns ?? Infinity];
-  const { rows, names } = stagesOf(tables, files, selection);
-  const found = grouped(rows, ({ rank, stage }) => `${rank} ${stage}`).map((group) => {
+  const { rows, names } = stageRows(tables, files, selection);
+  const stageTotals = groupBy(rows, ({ rank, stage }) => `${rank} ${stage}`).map((group) => {
     const spans = group.map(({ start_ns: start, dur_ns: dur }): [number, number] => [
       Math.max(start, low),
       Math.min(start + dur, high),
@@ -319,8 +330,8 @@ export function stages(tables: Tables, selection: SelectionJson): PanelFrame {
     const { rank, stage } = group[0]!;
     return { group, file: files.get(rank)!, stage, spans, durs, time: sum(durs) };
   });
-  found.sort((a, b) => a.file.rank - b.file.rank || a.stage - b.stage);
-  const columns = columnsOf(found, {
+  stageTotals.sort((a, b) => a.file.rank - b.file.rank || a.stage - b.stage);
+  const columns = buildColumns(stageTotals, {
     rank: ({ file }) => file.rank,
     worker: ({ file }) => file.worker,
     local_rank: ({ file }) => file.local_rank,
@@ -330,81 +341,82 @@ export function stages(tables: Tables, selection: SelectionJson): PanelFrame {
     union_ns: ({ spans }) => unionLength(spans),
     mean_ns: ({ time, group }) => time / group.length,
     max_ns: ({ durs }) => durs.reduce((a, b) => Math.max(a, b)),
-    queue_ns: ({ group }) => sumOf(group, "queue_ns"),
+    queue_ns: ({ group }) => sumBy(group, "queue_ns"),
     root: ({ file }) => file.root,
     waits_for_root: ({ file, stage }) => names[stage] === "COPYH2D" && !file.root,
     job: ({ file }) => file.job || null,
   });
-  return frameOf(columns, {}, noteOf(tables.stages, NO_WORKERS));
+  return makeFrame(columns, {}, tableNote(tables.stages, NO_WORKERS));
 }
 
 // Pulls of workers and their waits.
 
 const NO_PULLS = "it takes PULLs of two workers or more";
 
-interface Pull extends Lag {
+interface PullRow extends PushLag {
   dur: number;
-  /** Time beyond the shortest pull of the same partition and step. */
+  /** Excess over the shortest pull of the same partition and step. */
   slack: number;
 }
 
 /** Pulls of partitions and steps that every worker of the job pulled. */
-function pullsOf(tables: Tables, selection: SelectionJson): Pull[] {
+function workerPulls(tables: ColumnTables, selection: SelectionJson): PullRow[] {
   const files = filesOf(tables, "byteps", selection);
-  const { rows, names } = stagesOf(tables, files, selection);
+  const { rows, names } = stageRows(tables, files, selection);
   const pulls = rows.filter(({ stage }) => names[stage] === "PULL");
-  return grouped(pulls, ({ rank }) => files.get(rank)!.job).flatMap((ofJob) => {
-    const workerOf = ({ rank }: Stage): number => files.get(rank)!.worker;
+  return groupBy(pulls, ({ rank }) => files.get(rank)!.job).flatMap((ofJob) => {
+    const workerOf = ({ rank }: QueueStageRow): number => files.get(rank)!.worker;
     const workers = new Set(ofJob.map(workerOf)).size;
-    return grouped(ofJob, ({ key, step }) => `${key} ${step}`)
+    return groupBy(ofJob, ({ key, step }) => `${key} ${step}`)
       .filter(
         (group) =>
           workers > 1 && group.length === workers && new Set(group.map(workerOf)).size === workers,
       )
       .flatMap((group) => {
         const durs = group.map(({ dur_ns }) => dur_ns);
-        const [least, most] = [Math.min(...durs), Math.max(...durs)];
-        const isAlone = durs.filter((dur) => dur === least).length === 1;
-        return group.map((one) => ({
-          job: files.get(one.rank)!.job,
-          node: workerOf(one),
-          iteration: one.step,
-          start_ns: one.start_ns,
-          dur: one.dur_ns,
-          slack: one.dur_ns - least,
-          lag: most - one.dur_ns,
-          isLast: isAlone && one.dur_ns === least,
+        const [minDur, maxDur] = [Math.min(...durs), Math.max(...durs)];
+        const isAlone = durs.filter((dur) => dur === minDur).length === 1;
+        return group.map((pull) => ({
+          job: files.get(pull.rank)!.job,
+          node: workerOf(pull),
+          iteration: pull.step,
+          start_ns: pull.start_ns,
+          dur: pull.dur_ns,
+          slack: pull.dur_ns - minDur,
+          lag: maxDur - pull.dur_ns,
+          isLast: isAlone && pull.dur_ns === minDur,
         }));
       });
   });
 }
 
-export function blame(tables: Tables, selection: SelectionJson): PanelFrame {
-  const found = grouped(pullsOf(tables, selection), ({ job, node }) => `${node} ${job}`).map(
-    (pulls) => {
-      const { job, node: worker } = pulls[0]!;
-      return {
-        job,
-        worker,
-        pulls,
-        share: pulls.filter(({ isLast }) => isLast).length / pulls.length,
-      };
-    },
-  );
-  found.sort((a, b) => byCodePoints(a.job, b.job) || a.worker - b.worker);
-  const columns = columnsOf(found, {
+export function blameFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
+  const workerRows = groupBy(
+    workerPulls(tables, selection),
+    ({ job, node }) => `${node} ${job}`,
+  ).map((pulls) => {
+    const { job, node: worker } = pulls[0]!;
+    return {
+      job,
+      worker,
+      pulls,
+      share: pulls.filter(({ isLast }) => isLast).length / pulls.length,
+    };
+  });
+  workerRows.sort((a, b) => compareCodePoints(a.job, b.job) || a.worker - b.worker);
+  const columns = buildColumns(workerRows, {
     worker: ({ worker }) => worker,
     blame: ({ share }) => share,
-    slack_ns: ({ pulls }) => sumOf(pulls, "slack"),
+    slack_ns: ({ pulls }) => sumBy(pulls, "slack"),
     pulls: ({ pulls }) => pulls.length,
-    pull_ns: ({ pulls }) => sumOf(pulls, "dur"),
+    pull_ns: ({ pulls }) => sumBy(pulls, "dur"),
     straggler: ({ share }) => share >= CONSISTENT_SHARE,
     job: ({ job }) => job || null,
     ranks: ({ job, worker }) =>
-      (rowsOf(tables.files) as readonly File[])
+      (rowsOf(tables.files) as readonly FileRow[])
         .filter((file) => file.job === job && file.worker === worker)
         .map(({ rank }) => rank)
         .join(","),
   });
-  return frameOf(columns, {}, found.length === 0 ? NO_PULLS : "");
+  return makeFrame(columns, {}, workerRows.length === 0 ? NO_PULLS : "");
 }

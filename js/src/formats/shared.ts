@@ -1,21 +1,21 @@
 /** Rows of tables in a page: read, grouped, converted to columns. */
 
-import type { Columns } from "../engine/frames";
+import type { FrameColumns } from "../engine/frames";
 import { getOrMake } from "../protocol/maps";
-import type { PanelFrame, SelectionJson, Value } from "../protocol/source";
+import type { PanelFrame, SelectionJson, CellValue } from "../protocol/source";
 
 /** Tables of a job's files in the page; null if there are too many rows. */
-export type Tables = Record<string, PanelFrame | null | undefined>;
+export type ColumnTables = Record<string, PanelFrame | null | undefined>;
 
-const known = new WeakMap<PanelFrame, unknown[]>();
+const rowsOfFrame = new WeakMap<PanelFrame, unknown[]>();
 
 /** The rows of a table as objects, created once; none without a table. */
-export function rowsOf(table: Tables[string]): readonly unknown[] {
+export function rowsOf(table: ColumnTables[string]): readonly unknown[] {
   if (table === null || table === undefined) return [];
-  return getOrMake(known, table, () => {
+  return getOrMake(rowsOfFrame, table, () => {
     const columns = Object.entries(table.columns);
     return Array.from({ length: table.rows }, (_, at) => {
-      const row: Record<string, Value> = {};
+      const row: Record<string, CellValue> = {};
       for (const [name, values] of columns) row[name] = values[at]!;
       return row;
     });
@@ -23,19 +23,22 @@ export function rowsOf(table: Tables[string]): readonly unknown[] {
 }
 
 /** The table's own note, or `missing` if the job has no such table. */
-export function noteOf(table: Tables[string], missing: string): string {
+export function tableNote(table: ColumnTables[string], missing: string): string {
   if (table === null || table === undefined) return missing;
   const { note } = table.attrs;
   return typeof note === "string" ? note : "";
 }
 
 /** Columns of some fields of rows; `names` are separated by blanks. */
-export function fieldsOf(rows: readonly Readonly<Record<string, Value>>[], names: string): Columns {
+export function columnsOfRows(
+  rows: readonly Readonly<Record<string, CellValue>>[],
+  names: string,
+): FrameColumns {
   return Object.fromEntries(names.split(" ").map((name) => [name, rows.map((row) => row[name]!)]));
 }
 
 /** Sum of a field of rows. */
-export function sumOf<Name extends string>(
+export function sumBy<Name extends string>(
   rows: readonly Readonly<Record<Name, number>>[],
   name: Name,
 ): number {
@@ -43,14 +46,14 @@ export function sumOf<Name extends string>(
 }
 
 /** Rows with equal keys, in order of first occurrence. */
-export function grouped<Row>(rows: readonly Row[], keyOf: (row: Row) => string | number): Row[][] {
+export function groupBy<Row>(rows: readonly Row[], keyOf: (row: Row) => string | number): Row[][] {
   const groups = new Map<string | number, Row[]>();
   for (const row of rows) getOrMake(groups, keyOf(row), () => []).push(row);
   return [...groups.values()];
 }
 
 /** Whether an event overlaps a window, as for members of a selection. */
-export function overlapping({
+export function overlapTest({
   start_ns: from,
   end_ns: to,
 }: SelectionJson): (start: number, dur: number) => boolean {

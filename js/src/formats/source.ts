@@ -1,7 +1,7 @@
 /** Answer panels of a format from the tables in the page; pass other requests on. */
 
-import { OF_JOB, withoutOwn } from "../facts/panels";
-import { EVERYTHING } from "../protocol/selection";
+import { WHOLE_JOB_PANELS, withoutOwnDimensions } from "../facts/panels";
+import { FULL_SELECTION } from "../protocol/selection";
 import type {
   PanelFrame,
   SelectionJson,
@@ -10,73 +10,82 @@ import type {
   Answer,
   Operation,
 } from "../protocol/source";
-import { blame, gradients, requestsByKey, servers, stages, stragglers } from "./byteps";
-import { routines, sizes, whole } from "./mpi";
-import { overlapping, type Tables } from "./shared";
+import {
+  blameFrame,
+  gradientsFrame,
+  requestsFrame,
+  serversFrame,
+  stagesFrame,
+  stragglersFrame,
+} from "./byteps";
+import { routinesFrame, sizesFrame, wholeTable } from "./mpi";
+import { overlapTest, type ColumnTables } from "./shared";
 
-type Make = (tables: Tables, selection: SelectionJson) => PanelFrame;
+type TableFrameBuilder = (tables: ColumnTables, selection: SelectionJson) => PanelFrame;
 
-interface Maker {
+interface TableMaker {
   /** The tables that it needs; if one has too many rows, the kernel has to reply. */
   from: readonly string[];
-  make: Make;
+  make: TableFrameBuilder;
 }
 
 /** The rows of a panel's whole frame that overlap the window. */
-function rowsInWindow(id: string): Make {
+function makeRowsInWindow(id: string): TableFrameBuilder {
   return (tables, selection) => {
     const { rows, columns, attrs } = tables[id]!;
-    const overlaps = overlapping(selection);
+    const overlaps = overlapTest(selection);
     const { start_ns: start, end_ns: end } = columns as Record<string, number[] | undefined>;
-    const kept = Array.from({ length: rows }, (_, at) => at).filter(
+    const remaining = Array.from({ length: rows }, (_, at) => at).filter(
       (at) => start === undefined || overlaps(start[at]!, end![at]! - start[at]!),
     );
     const taken: PanelFrame["columns"] = {};
-    for (const [name, of] of Object.entries(columns)) taken[name] = kept.map((at) => of[at]!);
-    return { rows: kept.length, columns: taken, attrs };
+    for (const [name, of] of Object.entries(columns)) taken[name] = remaining.map((at) => of[at]!);
+    return { rows: remaining.length, columns: taken, attrs };
   };
 }
 
-const MAKERS: Readonly<Record<string, Maker>> = {
-  byteps_gradients: { from: ["gradients"], make: gradients },
-  byteps_stages: { from: ["stages"], make: stages },
-  byteps_stragglers: { from: ["requests"], make: stragglers },
-  byteps_blame: { from: ["stages"], make: blame },
-  byteps_servers: { from: ["requests"], make: servers },
-  byteps_requests: { from: ["requests"], make: requestsByKey },
-  mpi_routines: { from: ["routines"], make: routines },
-  mpi_routine_table: { from: ["routines"], make: routines },
-  mpi_sizes: { from: ["sizes", "routines"], make: sizes },
-  mpi_messages: { from: ["sizes", "routines"], make: sizes },
+const TABLE_MAKERS: Readonly<Record<string, TableMaker>> = {
+  byteps_gradients: { from: ["gradients"], make: gradientsFrame },
+  byteps_stages: { from: ["stages"], make: stagesFrame },
+  byteps_stragglers: { from: ["requests"], make: stragglersFrame },
+  byteps_blame: { from: ["stages"], make: blameFrame },
+  byteps_servers: { from: ["requests"], make: serversFrame },
+  byteps_requests: { from: ["requests"], make: requestsFrame },
+  mpi_routines: { from: ["routines"], make: routinesFrame },
+  mpi_routine_table: { from: ["routines"], make: routinesFrame },
+  mpi_sizes: { from: ["sizes", "routines"], make: sizesFrame },
+  mpi_messages: { from: ["sizes", "routines"], make: sizesFrame },
   ...Object.fromEntries(
     ["byteps_clock", "mpi_ranks", "mpi_hosts"].map((id) => [
       id,
-      { from: [id], make: (tables: Tables) => whole(tables, id) },
+      { from: [id], make: (tables: ColumnTables) => wholeTable(tables, id) },
     ]),
   ),
-  ...Object.fromEntries(OF_JOB.map((id) => [id, { from: [id], make: rowsInWindow(id) }])),
+  ...Object.fromEntries(
+    WHOLE_JOB_PANELS.map((id) => [id, { from: [id], make: makeRowsInWindow(id) }]),
+  ),
 };
 
 /** Whether the job has the panel's data, but too much for the page. */
-function isLarge(tables: Tables, id: string): boolean {
-  return MAKERS[id]?.from.some((name) => tables[name] === null) === true;
+function isLarge(tables: ColumnTables, id: string): boolean {
+  return TABLE_MAKERS[id]?.from.some((name) => tables[name] === null) === true;
 }
 
 /** Frame of a panel from the page's own tables; null if they do not suffice. */
 export function frameFromTables(
-  tables: Tables,
+  tables: ColumnTables,
   id: string,
   selection: SelectionJson | null,
 ): PanelFrame | null {
-  const maker = MAKERS[id];
+  const maker = TABLE_MAKERS[id];
   if (maker === undefined || isLarge(tables, id)) return null;
-  if (OF_JOB.includes(id) && tables[id] === undefined) return null;
-  return maker.make(tables, withoutOwn(id, { ...EVERYTHING, ...selection }));
+  if (WHOLE_JOB_PANELS.includes(id) && tables[id] === undefined) return null;
+  return maker.make(tables, withoutOwnDimensions(id, { ...FULL_SELECTION, ...selection }));
 }
 
-const TOO_LARGE = "this is too much for a saved page of this job: a kernel can count it";
+const TOO_LARGE_NOTE = "this is too much for a saved page of this job: a kernel can count it";
 
-export function withTables(source: Source, tables: () => Tables): Source {
+export function withTables(source: Source, tables: () => ColumnTables): Source {
   const frames = async (
     request: Requests["panels"],
     signal?: AbortSignal,
@@ -87,7 +96,7 @@ export function withTables(source: Source, tables: () => Tables): Source {
     for (const id of ids) {
       const frame = frameFromTables(tables(), id, selection);
       if (frame === null && isLarge(tables(), id) && source.status === "none") {
-        panels[id] = { rows: 0, columns: {}, attrs: { note: TOO_LARGE } };
+        panels[id] = { rows: 0, columns: {}, attrs: { note: TOO_LARGE_NOTE } };
       } else if (frame === null) rest.push(id);
       else panels[id] = frame;
     }

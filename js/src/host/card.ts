@@ -3,20 +3,20 @@
  * there is none. Once the host has ended, a bar is shown above the view.
  */
 
-import { button } from "../ui/controls";
-import { fill, h } from "../ui/dom";
+import { renderButton } from "../ui/controls";
+import { replaceChildren, h } from "../ui/dom";
 import { formatBytes } from "../ui/formats";
-import { sentence } from "../ui/text";
+import { capitalizeSentence } from "../ui/text";
 import type { WidgetHost } from "./host";
-import type { Message } from "./wire";
+import type { WireMessage } from "./wire";
 
-const STAGES: Readonly<Record<string, string>> = {
+const STAGE_LABELS: Readonly<Record<string, string>> = {
   start: "Starting …",
   read: "Reading",
   draw: "Laying out …",
 };
 
-export interface Stage {
+export interface LoadingStage {
   stage: string;
   /** Bytes read so far, and bytes of all files. */
   done?: number;
@@ -24,7 +24,7 @@ export interface Stage {
 }
 
 /** One view in a tab of a host that can start it again. */
-export class ViewPlace {
+export class LoadingCard {
   readonly bar = h("div", { class: "hta-root hta-host-bar" });
   readonly el = h("div", { class: "hta-host-view" });
   readonly card = h("div", { class: "hta-root hta-host-page hta-host-card" });
@@ -32,75 +32,79 @@ export class ViewPlace {
   private readonly progressBar = h("progress", { "aria-label": "Progress of loading" });
   private readonly cancel: HTMLElement;
   /** Ends the view that is shown. */
-  private shown: AbortController | null = null;
+  private shownCard: AbortController | null = null;
 
-  constructor(private readonly ways: { cancel(): void; again(): void }) {
-    this.cancel = button({ text: "Cancel", press: () => ways.cancel() });
+  constructor(private readonly callbacks: { cancel(): void; again(): void }) {
+    this.cancel = renderButton({ text: "Cancel", press: () => callbacks.cancel() });
     this.bar.hidden = true;
   }
 
   get isShown(): boolean {
-    return this.shown !== null;
+    return this.shownCard !== null;
   }
 
-  leave(): void {
-    this.shown?.abort();
-    this.shown = null;
+  removeShown(): void {
+    this.shownCard?.abort();
+    this.shownCard = null;
     this.bar.hidden = true;
   }
 
-  progress({ stage, done = 0, of = 0 }: Stage): void {
+  showProgress({ stage, done = 0, of = 0 }: LoadingStage): void {
     if (this.isShown) return;
-    const word = STAGES[stage] ?? stage;
+    const word = STAGE_LABELS[stage] ?? stage;
     this.text.textContent = of > 0 ? `${word} ${formatBytes(done)} of ${formatBytes(of)}` : word;
     if (of > 0) Object.assign(this.progressBar, { max: of, value: done });
     else this.progressBar.removeAttribute("value");
     // Replacing the button would lose a click in progress.
     if (!this.card.contains(this.cancel)) {
-      fill(this.card, this.text, this.progressBar, this.cancel);
+      replaceChildren(this.card, this.text, this.progressBar, this.cancel);
     }
-    if (this.card.parentNode !== this.el) fill(this.el, this.card);
+    if (this.card.parentNode !== this.el) replaceChildren(this.el, this.card);
   }
 
   /** Show a failure; `more` are buttons in front of the retry button. */
-  failed(
-    { message, path, place, remedy, cancelled }: Omit<Message, "type">,
+  showFailure(
+    { message, path, place, remedy, cancelled }: Omit<WireMessage, "type">,
     more: readonly HTMLElement[] = [],
   ): void {
-    this.leave();
+    this.removeShown();
     const text = cancelled === true ? "Load" : "Try again";
-    const again = button({ text, press: () => this.ways.again() });
+    const again = renderButton({ text, press: () => this.callbacks.again() });
     const where = [path, place].filter((part) => typeof part === "string").join(", ");
-    fill(
+    replaceChildren(
       this.card,
       where !== "" && h("p", { class: "hta-host-path" }, where),
-      h("p", { role: cancelled === true ? "status" : "alert" }, sentence(String(message))),
+      h(
+        "p",
+        { role: cancelled === true ? "status" : "alert" },
+        capitalizeSentence(String(message)),
+      ),
       typeof remedy === "string" && h("p", { class: "hta-note" }, remedy),
       more.length === 0 ? again : h("div", { class: "hta-host-pair" }, ...more, again),
     );
-    fill(this.el, this.card);
+    replaceChildren(this.el, this.card);
   }
 
   async show(host: WidgetHost, model: string): Promise<void> {
-    this.leave();
+    this.removeShown();
     const shown = new AbortController();
-    this.shown = shown;
+    this.shownCard = shown;
     const el = h("div");
-    fill(this.el, el);
+    replaceChildren(this.el, el);
     try {
       await host.show(model, el, shown.signal);
     } catch (error) {
-      if (!shown.signal.aborted) this.failed({ message: String(error) });
+      if (!shown.signal.aborted) this.showFailure({ message: String(error) });
     }
   }
 
   /** Show the text `ended` after the host has ended; the view remains usable. */
-  goOn(ended: string): void {
-    fill(
+  showEnded(ended: string): void {
+    replaceChildren(
       this.bar,
       h("span", { class: "hta-host-badge hta-host-warn", role: "status" }, ended),
       h("span", { class: "hta-host-said" }, "This page goes on with the data that it holds."),
-      button({ text: "Start again", press: () => this.ways.again() }),
+      renderButton({ text: "Start again", press: () => this.callbacks.again() }),
     );
     this.bar.hidden = false;
   }

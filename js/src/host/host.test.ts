@@ -156,8 +156,8 @@ test("when Python has ended, sending fails and models are notified", async () =>
   expect(posted).toEqual([
     { type: "comm_msg", comm: "one", data: { method: "custom", content: { rpc: "1" } } },
   ]);
-  host.end();
-  host.end();
+  host.endModel();
+  host.endModel();
   expect(closed).toHaveBeenCalledTimes(1);
   expect(model.widget_manager.kernel.status).toBe("dead");
   expect(() => model.send({ rpc: "2" })).toThrow("ended");

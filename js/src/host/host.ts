@@ -3,12 +3,12 @@
  * widgets (comm_open, comm_msg, comm_close) over any transport.
  */
 
-import { type Manager, RemoteModel, stateOf } from "./models";
-import type { Bytes, Message } from "./wire";
+import { type Manager, RemoteModel, decodeState } from "./models";
+import type { BinaryData, WireMessage } from "./wire";
 
 /** Sends messages to Python, and loads the texts that `_esm` and `_css` of a model name. */
 export interface Transport {
-  post(message: Message, buffers: readonly Bytes[]): void;
+  post(message: WireMessage, buffers: readonly BinaryData[]): void;
   load(name: string): Promise<{ default: unknown }>;
   css(name: string): Promise<string>;
 }
@@ -29,14 +29,14 @@ interface WidgetModule {
   render?(props: Record<string, unknown>): unknown;
 }
 
-interface Running {
+interface RunningModule {
   model: RemoteModel;
   widget: WidgetModule;
   exports: unknown;
 }
 
-const REFERENCE = /^(anywidget:|IPY_MODEL_)/;
-const PATIENCE_MS = 10_000;
+const MODEL_REFERENCE = /^(anywidget:|IPY_MODEL_)/;
+const MODEL_TIMEOUT_MS = 10_000;
 
 const experimental = {
   invoke: (): Promise<never> => Promise.reject(new Error("This page calls no commands.")),
@@ -44,24 +44,24 @@ const experimental = {
 
 export class WidgetHost {
   private readonly models = new Map<string, RemoteModel>();
-  private readonly awaited = new Map<string, ((model: RemoteModel) => void)[]>();
-  private readonly running = new Map<string, Promise<Running>>();
+  private readonly pendingModels = new Map<string, ((model: RemoteModel) => void)[]>();
+  private readonly running = new Map<string, Promise<RunningModule>>();
   private readonly styles = new Set<string>();
-  private readonly ended = new AbortController();
+  private readonly aborter = new AbortController();
   private readonly manager: Manager;
   private readonly host: Record<string, unknown>;
 
-  /** `words`: terms for the replying program, see `HostWords`; `patienceMs`: wait for a model. */
+  /** `terms`: terms for the replying program, see `HostWords`; `timeoutMs`: wait for a model. */
   constructor(
     private readonly transport: Transport,
-    words: Record<string, string> | null = null,
-    private readonly patienceMs = PATIENCE_MS,
+    terms: Record<string, string> | null = null,
+    private readonly timeoutMs = MODEL_TIMEOUT_MS,
   ) {
-    this.manager = { kernel: { status: "idle" }, words };
+    this.manager = { kernel: { status: "idle" }, words: terms };
     this.host = {
       getModel: (ref: string) => this.model(ref),
       getWidget: async (ref: string) => {
-        const { exports } = await this.start(ref);
+        const { exports } = await this.loadModule(ref);
         const render = ({ el, signal }: { el: HTMLElement; signal?: AbortSignal }): Promise<void> =>
           this.show(ref, el, signal);
         return { exports, render };
@@ -69,8 +69,8 @@ export class WidgetHost {
     };
   }
 
-  /** Handle a message; return whether it was one of a model. */
-  receive({ type, comm, data }: Message, buffers: readonly DataView[] = []): boolean {
+  /** Handle a message; true if it was addressed to a model. */
+  receive({ type, comm, data }: WireMessage, buffers: readonly DataView[] = []): boolean {
     if (!type.startsWith("comm_")) return false;
     const id = String(comm);
     const model = this.models.get(id);
@@ -82,54 +82,54 @@ export class WidgetHost {
       // After a broken connection, comm_open comes again, perhaps with a newer state.
       model.receive(data as Record<string, unknown>, buffers);
     } else if (type === "comm_open") {
-      const state = stateOf(data as Record<string, unknown>, buffers);
-      const post = (own: Record<string, unknown>, sent: readonly Bytes[]): void => {
+      const state = decodeState(data as Record<string, unknown>, buffers);
+      const post = (own: Record<string, unknown>, sent: readonly BinaryData[]): void => {
         if (this.manager.kernel.status === "dead") throw new Error("Python has ended.");
         this.transport.post({ type: "comm_msg", comm: id, data: own }, sent);
       };
       const made = new RemoteModel(state, post, this.manager);
       this.models.set(id, made);
-      for (const found of this.awaited.get(id) ?? []) found(made);
-      this.awaited.delete(id);
+      for (const found of this.pendingModels.get(id) ?? []) found(made);
+      this.pendingModels.delete(id);
     }
     return true;
   }
 
   /** A model by its reference; waits for the model if it does not exist yet. */
   model(ref: string): Promise<RemoteModel> {
-    const id = ref.replace(REFERENCE, "");
+    const id = ref.replace(MODEL_REFERENCE, "");
     const known = this.models.get(id);
     if (known !== undefined) return Promise.resolve(known);
     return new Promise((resolve, reject) => {
-      const late = setTimeout(
+      const onTimeout = setTimeout(
         () => reject(new Error(`This page has no model ${ref}.`)),
-        this.patienceMs,
+        this.timeoutMs,
       );
-      const found = (model: RemoteModel): void => {
-        clearTimeout(late);
+      const onFound = (model: RemoteModel): void => {
+        clearTimeout(onTimeout);
         resolve(model);
       };
-      this.awaited.set(id, [...(this.awaited.get(id) ?? []), found]);
+      this.pendingModels.set(id, [...(this.pendingModels.get(id) ?? []), onFound]);
     });
   }
 
   /** Show a view of a model until the signal aborts. Rejects if its module fails. */
-  async show(ref: string, el: HTMLElement, signal = this.ended.signal): Promise<void> {
-    const { model, widget } = await this.start(ref);
-    await this.dress(model.get("_css"));
+  async show(ref: string, el: HTMLElement, signal = this.aborter.signal): Promise<void> {
+    const { model, widget } = await this.loadModule(ref);
+    await this.addStyles(model.get("_css"));
     await widget.render?.({ model, el, signal, host: this.host, experimental });
   }
 
   /** Python has ended: views stay and use the data in the page. */
-  end(): void {
+  endModel(): void {
     if (this.manager.kernel.status === "dead") return;
     this.manager.kernel.status = "dead";
     for (const model of this.models.values()) model.emit("comm:close");
   }
 
   /** The widget of a model. Its module is loaded on first access. */
-  private start(ref: string): Promise<Running> {
-    const id = ref.replace(REFERENCE, "");
+  private loadModule(ref: string): Promise<RunningModule> {
+    const id = ref.replace(MODEL_REFERENCE, "");
     let running = this.running.get(id);
     if (running === undefined) {
       running = this.initialize(ref);
@@ -139,19 +139,19 @@ export class WidgetHost {
     return running;
   }
 
-  private async initialize(ref: string): Promise<Running> {
+  private async initialize(ref: string): Promise<RunningModule> {
     const model = await this.model(ref);
     const made = (await this.transport.load(String(model.get("_esm")))).default;
     const widget = (
       typeof made === "function" ? await (made as () => unknown)() : made
     ) as WidgetModule;
-    const { signal } = this.ended;
+    const { signal } = this.aborter;
     const exports = await widget.initialize?.({ model, signal, experimental });
     return { model, widget, exports };
   }
 
   /** Add styles once, as a constructed style sheet, which policies of pages allow. */
-  private async dress(name: unknown): Promise<void> {
+  private async addStyles(name: unknown): Promise<void> {
     if (typeof name !== "string" || name === "" || this.styles.has(name)) return;
     this.styles.add(name);
     const sheet = new CSSStyleSheet();
@@ -162,7 +162,7 @@ export class WidgetHost {
 
 // A timeline that fills its window.
 
-const LEAST_PX = 320;
+const MIN_PX = 320;
 
 /** Fit a timeline into the window, less `otherPx` and the height of its open panels. */
 export function fitToWindow(
@@ -171,16 +171,16 @@ export function fitToWindow(
   otherPx: () => number,
   signal?: AbortSignal,
 ): void {
-  let own: number | null = null;
+  let ownHeight: number | null = null;
   const fit = (): void => {
     // The user has dragged the lower edge: keep that height.
-    if (own !== null && timeline.get("height") !== own) return;
+    if (ownHeight !== null && timeline.get("height") !== ownHeight) return;
     // The drawing is lower than requested if its rows need less height.
     const drawn = view.querySelector<HTMLElement>(".hta-stage-frame")?.offsetHeight;
     const panels = view.offsetHeight - (drawn ?? view.offsetHeight);
     const height = window.innerHeight - otherPx() - panels;
-    own = Math.max(LEAST_PX, height);
-    timeline.setLocally("height", own);
+    ownHeight = Math.max(MIN_PX, height);
+    timeline.setLocally("height", ownHeight);
   };
   fit();
   window.addEventListener("resize", fit, { signal });

@@ -2,8 +2,8 @@
 
 import { getOrMake } from "../protocol/maps";
 
-type Listener = (...args: unknown[]) => void;
-type State = Record<string, unknown>;
+type ModelListener = (...args: unknown[]) => void;
+type ModelState = Record<string, unknown>;
 
 /** State of the kernel, and terms for it, as widgets read them. */
 export interface Manager {
@@ -12,16 +12,16 @@ export interface Manager {
 }
 
 /** Sends data of Jupyter's widget messages to Python; throws if Python has ended. */
-type Post = (data: State, buffers: readonly ArrayBuffer[]) => void;
+type PostMessage = (data: ModelState, buffers: readonly ArrayBuffer[]) => void;
 
 export class RemoteModel {
-  private readonly listeners = new Map<string, Set<Listener>>();
+  private readonly listeners = new Map<string, Set<ModelListener>>();
   /** Keys that were set here and are not sent yet. */
-  private readonly changed = new Set<string>();
+  private readonly changedKeys = new Set<string>();
 
   constructor(
-    private readonly state: State,
-    private readonly post: Post,
+    private readonly state: ModelState,
+    private readonly post: PostMessage,
     readonly widget_manager: Manager,
   ) {}
 
@@ -30,19 +30,19 @@ export class RemoteModel {
   }
 
   set(key: string, value: unknown): void {
-    if (same(this.state[key], value)) return;
-    this.changed.add(key);
-    this.take({ [key]: value });
+    if (isSameValue(this.state[key], value)) return;
+    this.changedKeys.add(key);
+    this.applyState({ [key]: value });
   }
 
   /** Change a value in this page only: neither Python nor other pages receive it. */
   setLocally(key: string, value: unknown): void {
-    this.take({ [key]: value });
+    this.applyState({ [key]: value });
   }
 
   save_changes(): void {
-    const state = Object.fromEntries([...this.changed].map((key) => [key, this.state[key]]));
-    this.changed.clear();
+    const state = Object.fromEntries([...this.changedKeys].map((key) => [key, this.state[key]]));
+    this.changedKeys.clear();
     if (Object.keys(state).length === 0) return;
     try {
       this.post({ method: "update", state, buffer_paths: [] }, []);
@@ -55,11 +55,11 @@ export class RemoteModel {
     this.post({ method: "custom", content }, buffers);
   }
 
-  on(event: string, listener: Listener): void {
+  on(event: string, listener: ModelListener): void {
     getOrMake(this.listeners, event, () => new Set()).add(listener);
   }
 
-  off(event?: string | null, listener?: Listener | null): void {
+  off(event?: string | null, listener?: ModelListener | null): void {
     if (event === undefined || event === null) this.listeners.clear();
     else if (listener === undefined || listener === null) this.listeners.delete(event);
     else this.listeners.get(event)?.delete(listener);
@@ -70,25 +70,25 @@ export class RemoteModel {
       try {
         listener(...values);
       } catch (error) {
-        // If one listener fails, the others must still be called.
+        // One failing listener must not stop the others.
         reportError(error);
       }
     }
   }
 
   /** Handle a message of Python. Values that were set here and are not sent yet are newer. */
-  receive(data: State, buffers: readonly DataView[]): void {
+  receive(data: ModelState, buffers: readonly DataView[]): void {
     if (data.method === "custom") this.emit("msg:custom", data.content, buffers);
     else {
-      const fresh = Object.entries(stateOf(data, buffers)).filter(
-        ([key]) => !this.changed.has(key),
+      const newEntries = Object.entries(decodeState(data, buffers)).filter(
+        ([key]) => !this.changedKeys.has(key),
       );
-      this.take(Object.fromEntries(fresh));
+      this.applyState(Object.fromEntries(newEntries));
     }
   }
 
-  private take(state: State): void {
-    const keys = Object.keys(state).filter((key) => !same(this.state[key], state[key]));
+  private applyState(state: ModelState): void {
+    const keys = Object.keys(state).filter((key) => !isSameValue(this.state[key], state[key]));
     for (const key of keys) this.state[key] = state[key];
     for (const key of keys) this.emit(`change:${key}`, this, state[key]);
     if (keys.length > 0) this.emit("change", this);
@@ -96,23 +96,25 @@ export class RemoteModel {
 }
 
 /** The state of a message, with its buffers put back. */
-export function stateOf(data: State, buffers: readonly DataView[]): State {
-  const state = (data.state ?? {}) as State;
+export function decodeState(data: ModelState, buffers: readonly DataView[]): ModelState {
+  const state = (data.state ?? {}) as ModelState;
   const paths = (data.buffer_paths ?? []) as (string | number)[][];
-  paths.forEach((path, place) => {
+  paths.forEach((path, index) => {
     const parts = path.slice(0, -1);
-    const owner = parts.reduce<State>((part, key) => part[key] as State, state);
-    owner[path.at(-1)!] = buffers[place];
+    const owner = parts.reduce<ModelState>((part, key) => part[key] as ModelState, state);
+    owner[path.at(-1)!] = buffers[index];
   });
   return state;
 }
 
 /** Whether two JSON values are equal. Binary values are equal only if identical. */
-export function same(a: unknown, b: unknown): boolean {
+export function isSameValue(a: unknown, b: unknown): boolean {
   if (a === b) return true;
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
   if (ArrayBuffer.isView(a) || ArrayBuffer.isView(b)) return false;
   const keys = Object.keys(a);
   if (Array.isArray(a) !== Array.isArray(b) || keys.length !== Object.keys(b).length) return false;
-  return keys.every((key) => Object.hasOwn(b, key) && same((a as State)[key], (b as State)[key]));
+  return keys.every(
+    (key) => Object.hasOwn(b, key) && isSameValue((a as ModelState)[key], (b as ModelState)[key]),
+  );
 }

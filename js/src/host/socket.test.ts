@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { HostSocket } from "./socket";
-import { type Message, pack, unpack } from "./wire";
+import { type WireMessage, pack, unpack } from "./wire";
 
 /** A WebSocket that tests open, close and answer. */
 class Fake {
@@ -8,19 +8,19 @@ class Fake {
   binaryType = "";
   onmessage: ((event: { data: ArrayBuffer }) => void) | null = null;
   onclose: ((event: { code: number }) => void) | null = null;
-  readonly sent: Message[] = [];
+  readonly sent: WireMessage[] = [];
   constructor(readonly url: string) {
     Fake.all.push(this);
   }
   send(frame: ArrayBuffer): void {
     this.sent.push(unpack(frame).message);
   }
-  hear(message: Message): void {
+  hear(message: WireMessage): void {
     this.onmessage?.({ data: pack(message) });
   }
 }
 
-const custom = (content: object): Message => ({
+const custom = (content: object): WireMessage => ({
   ...{ type: "comm_msg", comm: "m" },
   data: { method: "custom", content },
 });
@@ -31,8 +31,8 @@ function dialled(): void {
   Fake.all[1]!.hear({ type: "hello" });
 }
 
-let received: Message[];
-let ways: { receive: (message: Message) => void; lost: () => void; ended: () => void };
+let received: WireMessage[];
+let ways: { onMessage: (message: WireMessage) => void; onLost: () => void; onEnded: () => void };
 let socket: HostSocket;
 
 beforeEach(() => {
@@ -40,7 +40,7 @@ beforeEach(() => {
   vi.stubGlobal("WebSocket", Fake);
   Fake.all = [];
   received = [];
-  ways = { receive: (message) => received.push(message), lost: vi.fn(), ended: vi.fn() };
+  ways = { onMessage: (message) => received.push(message), onLost: vi.fn(), onEnded: vi.fn() };
   socket = new HostSocket("ws://127.0.0.1:1/ws", ways);
 });
 
@@ -63,11 +63,11 @@ test("a connection that broke is dialled, and requests without a reply are sent 
   socket.post(request("b"));
   Fake.all[0]!.hear(custom({ rpc: "a", ok: true, reply: {} }));
   broken();
-  expect(ways.lost).toHaveBeenCalledTimes(1);
+  expect(ways.onLost).toHaveBeenCalledTimes(1);
   socket.post(request("c"));
   dialled();
   expect(Fake.all[1]!.sent).toEqual([request("b"), request("c")]);
-  expect(ways.ended).not.toHaveBeenCalled();
+  expect(ways.onEnded).not.toHaveBeenCalled();
 });
 
 test("a file is not written twice: its request fails", () => {
@@ -85,18 +85,18 @@ test("after ten seconds without an answer the host has ended", () => {
   for (let at = 1; at <= 20; at += 1) {
     vi.advanceTimersByTime(500);
     expect(Fake.all).toHaveLength(1 + at);
-    expect(ways.ended).not.toHaveBeenCalled();
+    expect(ways.onEnded).not.toHaveBeenCalled();
     broken(at);
   }
   vi.advanceTimersByTime(500);
   broken(21);
-  expect(ways.ended).toHaveBeenCalledTimes(1);
+  expect(ways.onEnded).toHaveBeenCalledTimes(1);
 });
 
 test("a host that ends in good order is not dialled", () => {
   Fake.all[0]!.hear({ type: "hello" });
   Fake.all[0]!.onclose?.({ code: 1001 });
   vi.advanceTimersByTime(20_000);
-  expect(ways.ended).toHaveBeenCalledTimes(1);
+  expect(ways.onEnded).toHaveBeenCalledTimes(1);
   expect(Fake.all).toHaveLength(1);
 });

@@ -1,92 +1,95 @@
 /** The WebSocket of a page to its host; it reconnects after a sleep or a broken tunnel. */
 
-import { WRITES } from "../protocol/source";
-import { type Bytes, type Message, pack, unpack } from "./wire";
+import { WRITE_OPERATIONS } from "../protocol/source";
+import { type BinaryData, type WireMessage, pack, unpack } from "./wire";
 
 /** A host that cannot be reached for this long has ended. */
-const GRACE_MS = 10_000;
-const DIAL_EVERY_MS = 500;
+const RECONNECT_WITHIN_MS = 10_000;
+const RECONNECT_DELAY_MS = 500;
 /** Code with which a host closes the connection when it ends normally. */
-const GOING_AWAY = 1001;
+const GOING_AWAY_CODE = 1001;
 
-interface Content {
+interface SocketContent {
   rpc?: string;
   op?: string;
 }
 
-interface Ways {
-  receive(message: Message, buffers: readonly DataView[]): void;
+interface SocketCallbacks {
+  onMessage(message: WireMessage, buffers: readonly DataView[]): void;
   /** The connection broke and is being restored. */
-  lost(): void;
-  ended(): void;
+  onLost(): void;
+  onEnded(): void;
 }
 
 export class HostSocket {
   private socket: WebSocket | null = null;
   private live = false;
   private lostAt: number | null = null;
-  private readonly waiting: ArrayBuffer[] = [];
+  private readonly queue: ArrayBuffer[] = [];
   /** Requests without a reply, which a broken connection loses. */
-  private readonly open = new Map<string, { message: Message; buffers: readonly Bytes[] }>();
+  private readonly open = new Map<
+    string,
+    { message: WireMessage; buffers: readonly BinaryData[] }
+  >();
 
   constructor(
     private readonly url: string,
-    private readonly ways: Ways,
+    private readonly callbacks: SocketCallbacks,
   ) {
-    this.dial();
+    this.connect();
   }
 
-  post(message: Message, buffers: readonly Bytes[] = []): void {
-    const { rpc } = contentOf(message);
+  post(message: WireMessage, buffers: readonly BinaryData[] = []): void {
+    const { rpc } = socketContent(message);
     if (rpc !== undefined) this.open.set(rpc, { message, buffers });
     const frame = pack(message, buffers);
     if (this.live) this.socket?.send(frame);
     // Once connected, all requests without a reply are sent again anyway.
-    else if (rpc === undefined) this.waiting.push(frame);
+    else if (rpc === undefined) this.queue.push(frame);
   }
 
-  private dial(): void {
+  private connect(): void {
     const socket = new WebSocket(this.url);
     socket.binaryType = "arraybuffer";
     socket.onmessage = ({ data }: MessageEvent<ArrayBuffer>) => {
       const { message, buffers } = unpack(data);
-      const { rpc } = contentOf(message);
+      const { rpc } = socketContent(message);
       if (rpc !== undefined) this.open.delete(rpc);
-      this.ways.receive(message, buffers);
-      if (message.type === "hello") this.greet();
+      this.callbacks.onMessage(message, buffers);
+      if (message.type === "hello") this.onConnected();
     };
     socket.onclose = ({ code }) => {
       this.live = false;
       this.lostAt ??= performance.now();
-      if (code === GOING_AWAY || performance.now() - this.lostAt > GRACE_MS) {
-        this.ways.ended();
+      if (code === GOING_AWAY_CODE || performance.now() - this.lostAt > RECONNECT_WITHIN_MS) {
+        this.callbacks.onEnded();
         return;
       }
-      this.ways.lost();
-      setTimeout(() => this.dial(), DIAL_EVERY_MS);
+      this.callbacks.onLost();
+      setTimeout(() => this.connect(), RECONNECT_DELAY_MS);
     };
     this.socket = socket;
   }
 
-  private greet(): void {
+  private onConnected(): void {
     this.live = true;
     this.lostAt = null;
-    for (const frame of this.waiting.splice(0)) this.socket?.send(frame);
+    for (const frame of this.queue.splice(0)) this.socket?.send(frame);
     for (const [rpc, { message, buffers }] of [...this.open]) {
-      if (WRITES.has(contentOf(message).op ?? "")) {
+      if (WRITE_OPERATIONS.has(socketContent(message).op ?? "")) {
         this.open.delete(rpc);
-        this.ways.receive(refusal(message, rpc), []);
+        this.callbacks.onMessage(refusalMessage(message, rpc), []);
       } else this.post(message, buffers);
     }
   }
 }
 
-function contentOf({ data }: Message): Content {
-  return (data as { content?: Content } | undefined)?.content ?? {};
+function socketContent({ data }: WireMessage): SocketContent {
+  return (data as { content?: SocketContent } | undefined)?.content ?? {};
 }
 
 /** Error reply to a request that may or may not have been carried out. */
-function refusal({ comm }: Message, rpc: string): Message {
+function refusalMessage({ comm }: WireMessage, rpc: string): WireMessage {
   const error = { message: "The connection broke while this was written. Write it again." };
   const content = { rpc, ok: false, error };
   return { type: "comm_msg", comm, data: { method: "custom", content } };

@@ -1,14 +1,14 @@
 import { beforeEach, expect, test } from "vitest";
-import { agoText, type Entry, type OpenRequest, StartPage } from "./start";
+import { relativeTimeText, type FolderEntry, type OpenViewRequest, StartPage } from "./start";
 
 const DAY = 86_400_000;
 
-function entry(path: string, changed = 0, parts: Entry[] = []): Entry {
+function entry(path: string, changed = 0, parts: FolderEntry[] = []): FolderEntry {
   const files = Math.max(parts.length, 1);
   return { path, files, bytes: 1000, changed_ms: changed, formats: ["Kineto"], parts };
 }
 
-let opened: OpenRequest[];
+let opened: OpenViewRequest[];
 let page: StartPage;
 
 beforeEach(() => {
@@ -30,10 +30,10 @@ function press(name: string): void {
 }
 
 test("an entry opens as a dashboard, whatever its name", () => {
-  page.show([]);
+  page.showEntries([]);
   expect(page.el.textContent).toContain("There are no traces in runs yet.");
   const name = "<img src=x onerror=alert(1)>";
-  page.show([entry("b"), entry(name)]);
+  page.showEntries([entry("b"), entry(name)]);
   expect(rows()).toHaveLength(2);
   expect(page.el.querySelector("img")).toBeNull();
   press(name);
@@ -41,7 +41,7 @@ test("an entry opens as a dashboard, whatever its name", () => {
 });
 
 test("of two ticked ones the older is before", () => {
-  page.show([entry("new", 2000), entry("mid", 1500), entry("old", 1000)]);
+  page.showEntries([entry("new", 2000), entry("mid", 1500), entry("old", 1000)]);
   tick("new");
   expect(page.el.textContent).toContain("Tick another one to compare new");
   tick("old");
@@ -53,7 +53,7 @@ test("of two ticked ones the older is before", () => {
 });
 
 test("files of a job unfold", () => {
-  page.show([entry("job", 0, [entry("job/rank-0.json"), entry("job/rank-1.json")])]);
+  page.showEntries([entry("job", 0, [entry("job/rank-0.json"), entry("job/rank-1.json")])]);
   expect(rows()).toHaveLength(1);
   page.el.querySelector<HTMLElement>("[aria-expanded]")!.click();
   expect(rows()).toHaveLength(3);
@@ -62,15 +62,15 @@ test("files of a job unfold", () => {
 });
 
 test("traces that come later are new, and ticks stay", () => {
-  expect(page.show([entry("a")])).toEqual([]);
+  expect(page.showEntries([entry("a")])).toEqual([]);
   tick("a");
-  expect(page.show([entry("b", 5), entry("a")]).map(({ path }) => path)).toEqual(["b"]);
+  expect(page.showEntries([entry("b", 5), entry("a")]).map(({ path }) => path)).toEqual(["b"]);
   expect(rows()[0]).toContain("new");
   expect(rows()[1]).not.toContain("new");
   tick("b");
   press("Compare");
   expect(opened).toEqual([{ view: "diff", paths: ["a", "b"] }]);
-  page.show([entry("a")]);
+  page.showEntries([entry("a")]);
   expect(page.el.textContent).toContain("Tick another one to compare a");
 });
 
@@ -81,5 +81,5 @@ test.each([
   [3 * DAY, "3 days ago"],
   [93 * DAY, "2024-02-29"],
 ])("%d ms ago", (age, text) => {
-  expect(agoText(Date.UTC(2024, 1, 29), Date.UTC(2024, 1, 29) + age)).toBe(text);
+  expect(relativeTimeText(Date.UTC(2024, 1, 29), Date.UTC(2024, 1, 29) + age)).toBe(text);
 });

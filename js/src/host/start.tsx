@@ -1,55 +1,57 @@
 /** The start page: jobs and files of a folder, newest first; open one, or tick two to compare. */
 
 import { render, type VNode } from "preact";
-import { picked } from "../protocol/selection";
+import { togglePick } from "../protocol/selection";
 import { Button, Link } from "../ui/controls";
 import { h } from "../ui/dom";
 import { formatBytes, formatCount, plural } from "../ui/formats";
 
 /** A job or a file, as `hta_widgets/host/web.py` lists it. */
-export interface Entry {
+export interface FolderEntry {
   path: string;
   files: number;
   bytes: number;
   changed_ms: number;
   formats: string[];
-  parts: Entry[];
+  parts: FolderEntry[];
 }
 
-export interface OpenRequest {
+export interface OpenViewRequest {
   view: "dashboard" | "timeline" | "diff";
   paths: string[];
 }
 
-const SHOWN_PARTS = 200;
+const MAX_SHOWN_PARTS = 200;
 
 export class StartPage {
   readonly el = h("div", { class: "hta-root hta-host-page hta-host-start" });
-  private entries: Entry[] = [];
-  private ticked: string[] = [];
-  private readonly unfolded = new Set<string>();
+  private entries: FolderEntry[] = [];
+  private selectedPaths: string[] = [];
+  private readonly expanded = new Set<string>();
   /** Entries of the first listing; all others are new. */
-  private known: Set<string> | null = null;
+  private knownPaths: Set<string> | null = null;
 
   constructor(
     private readonly title: string,
-    private readonly open: (request: OpenRequest) => void,
+    private readonly open: (request: OpenViewRequest) => void,
   ) {}
 
-  /** Show these entries; returns those that the first listing lacked. */
-  show(entries: Entry[]): Entry[] {
+  /** Show these entries; returns the ones that were not in the first listing. */
+  showEntries(entries: FolderEntry[]): FolderEntry[] {
     this.entries = entries;
-    this.known ??= new Set(entries.map(({ path }) => path));
-    this.print();
-    return entries.filter(({ path }) => !this.known?.has(path));
+    this.knownPaths ??= new Set(entries.map(({ path }) => path));
+    this.renderEntries();
+    return entries.filter(({ path }) => !this.knownPaths?.has(path));
   }
 
-  private print(): void {
+  private renderEntries(): void {
     const { title, entries } = this;
     const every = entries.flatMap((entry) => [entry, ...entry.parts]);
-    const ticked = this.ticked.flatMap((path) => every.find((entry) => entry.path === path) ?? []);
-    this.ticked = ticked.map(({ path }) => path);
-    const both = ticked.sort((a, b) => a.changed_ms - b.changed_ms).map(({ path }) => path);
+    const ticked = this.selectedPaths.flatMap(
+      (path) => every.find((entry) => entry.path === path) ?? [],
+    );
+    this.selectedPaths = ticked.map(({ path }) => path);
+    const sortedPaths = ticked.sort((a, b) => a.changed_ms - b.changed_ms).map(({ path }) => path);
     const page = (
       <>
         <h1>{`Traces in ${title}`}</h1>
@@ -69,25 +71,25 @@ export class StartPage {
           <tbody>
             {entries.flatMap((entry) => [
               this.row(entry, false),
-              ...(this.unfolded.has(entry.path)
-                ? entry.parts.slice(0, SHOWN_PARTS).map((part) => this.row(part, true))
+              ...(this.expanded.has(entry.path)
+                ? entry.parts.slice(0, MAX_SHOWN_PARTS).map((part) => this.row(part, true))
                 : []),
             ])}
           </tbody>
         </table>
         <div class="hta-host-pair" role="status">
           {entries.length === 0 && <p>{`There are no traces in ${title} yet.`}</p>}
-          {both.length === 1 && (
-            <span class="hta-note">{`Tick another one to compare ${both[0]}.`}</span>
+          {sortedPaths.length === 1 && (
+            <span class="hta-note">{`Tick another one to compare ${sortedPaths[0]}.`}</span>
           )}
-          {both.length === 2 && (
+          {sortedPaths.length === 2 && (
             <>
               <Button
                 text="Compare"
                 class="hta-primary"
-                press={() => this.open({ view: "diff", paths: both })}
+                press={() => this.open({ view: "diff", paths: sortedPaths })}
               />
-              <span>{`${both[0]} (before) with ${both[1]} (after)`}</span>
+              <span>{`${sortedPaths[0]} (before) with ${sortedPaths[1]} (after)`}</span>
             </>
           )}
         </div>
@@ -96,18 +98,18 @@ export class StartPage {
     render(page, this.el);
   }
 
-  private row(entry: Entry, isPart: boolean): VNode {
+  private row(entry: FolderEntry, isPart: boolean): VNode {
     const { path } = entry;
     const name = path === "." ? `${this.title} (this folder)` : path;
-    const isNew = !isPart && this.known?.has(path) === false;
+    const isNew = !isPart && this.knownPaths?.has(path) === false;
     return (
       <tr key={path} class={isPart ? "hta-host-part" : undefined}>
         <td>
           <input
             type="checkbox"
             aria-label={`Compare ${name}`}
-            checked={this.ticked.includes(path)}
-            onChange={() => this.toggle(path)}
+            checked={this.selectedPaths.includes(path)}
+            onChange={() => this.toggleSelected(path)}
           />
         </td>
         <td>
@@ -120,23 +122,24 @@ export class StartPage {
         </td>
         <td>
           {entry.formats.join(", ")}
-          {entry.parts.length > 0 && this.unfold(entry)}
+          {entry.parts.length > 0 && this.renderFilesToggle(entry)}
         </td>
         <td class="hta-host-size">{formatBytes(entry.bytes)}</td>
         <td title={new Date(entry.changed_ms).toLocaleString()}>
-          {agoText(entry.changed_ms, Date.now())}
+          {relativeTimeText(entry.changed_ms, Date.now())}
         </td>
       </tr>
     );
   }
 
-  private unfold({ path, files }: Entry): VNode {
-    const isOpen = this.unfolded.has(path);
-    const cut = isOpen && files > SHOWN_PARTS ? ` (the first ${formatCount(SHOWN_PARTS)})` : "";
+  private renderFilesToggle({ path, files }: FolderEntry): VNode {
+    const isOpen = this.expanded.has(path);
+    const cut =
+      isOpen && files > MAX_SHOWN_PARTS ? ` (the first ${formatCount(MAX_SHOWN_PARTS)})` : "";
     const press = (): void => {
-      if (isOpen) this.unfolded.delete(path);
-      else this.unfolded.add(path);
-      this.print();
+      if (isOpen) this.expanded.delete(path);
+      else this.expanded.add(path);
+      this.renderEntries();
     };
     return (
       <button type="button" class="hta-link" aria-expanded={isOpen} onClick={press}>
@@ -146,9 +149,9 @@ export class StartPage {
   }
 
   /** Tick or untick an entry. At most two are ticked: a third one replaces the first. */
-  private toggle(path: string): void {
-    this.ticked = picked(this.ticked, path, true)?.slice(-2) ?? [];
-    this.print();
+  private toggleSelected(path: string): void {
+    this.selectedPaths = togglePick(this.selectedPaths, path, true)?.slice(-2) ?? [];
+    this.renderEntries();
   }
 }
 
@@ -157,12 +160,12 @@ const UNITS: readonly [string, number][] = [
   ["hour", 3_600_000],
   ["minute", 60_000],
 ];
-const MOST_DAYS = 7;
+const MAX_DAYS = 7;
 
 /** `3 minutes ago`; for older times than a week, the date. */
-export function agoText(then: number, now: number): string {
-  const age = now - then;
-  if (age > MOST_DAYS * 86_400_000) return new Date(then).toISOString().slice(0, 10);
+export function relativeTimeText(timestamp: number, now: number): string {
+  const age = now - timestamp;
+  if (age > MAX_DAYS * 86_400_000) return new Date(timestamp).toISOString().slice(0, 10);
   for (const [unit, ms] of UNITS) {
     if (age >= ms) return `${plural(Math.floor(age / ms), unit)} ago`;
   }

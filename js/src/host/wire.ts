@@ -1,8 +1,8 @@
 /** Frames of `hta_widgets/host/session.py`: JSON and buffers, each aligned to 8 bytes. */
 
-export type Bytes = ArrayBuffer | ArrayBufferView;
+export type BinaryData = ArrayBuffer | ArrayBufferView;
 
-export interface Message {
+export interface WireMessage {
   type: string;
   [field: string]: unknown;
 }
@@ -10,42 +10,42 @@ export interface Message {
 const ALIGN = 8;
 const LENGTH_BYTES = 4;
 
-const aligned = (at: number): number => Math.ceil(at / ALIGN) * ALIGN;
+const alignUp = (at: number): number => Math.ceil(at / ALIGN) * ALIGN;
 
-function bytesOf(data: Bytes): Uint8Array {
+function asBytes(data: BinaryData): Uint8Array {
   return ArrayBuffer.isView(data)
     ? new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
     : new Uint8Array(data);
 }
 
-export function pack(message: Message, buffers: readonly Bytes[] = []): ArrayBuffer {
-  const parts = [new TextEncoder().encode(JSON.stringify(message)), ...buffers.map(bytesOf)];
+export function pack(message: WireMessage, buffers: readonly BinaryData[] = []): ArrayBuffer {
+  const parts = [new TextEncoder().encode(JSON.stringify(message)), ...buffers.map(asBytes)];
   const head = LENGTH_BYTES * (1 + parts.length);
-  const size = parts.reduce((at, part) => aligned(at) + part.length, head);
+  const size = parts.reduce((at, part) => alignUp(at) + part.length, head);
   const frame = new Uint8Array(size);
   const lengths = new DataView(frame.buffer);
   lengths.setUint32(0, parts.length, true);
   let at = head;
   parts.forEach((part, place) => {
     lengths.setUint32(LENGTH_BYTES * (1 + place), part.length, true);
-    at = aligned(at);
+    at = alignUp(at);
     frame.set(part, at);
     at += part.length;
   });
   return frame.buffer;
 }
 
-export function unpack(frame: ArrayBuffer): { message: Message; buffers: DataView[] } {
+export function unpack(frame: ArrayBuffer): { message: WireMessage; buffers: DataView[] } {
   const lengths = new DataView(frame);
   const count = lengths.getUint32(0, true);
   const parts: DataView[] = [];
   let at = LENGTH_BYTES * (1 + count);
   for (let place = 0; place < count; place += 1) {
     const length = lengths.getUint32(LENGTH_BYTES * (1 + place), true);
-    at = aligned(at);
+    at = alignUp(at);
     parts.push(new DataView(frame, at, length));
     at += length;
   }
   const [text, ...buffers] = parts;
-  return { message: JSON.parse(new TextDecoder().decode(text)) as Message, buffers };
+  return { message: JSON.parse(new TextDecoder().decode(text)) as WireMessage, buffers };
 }

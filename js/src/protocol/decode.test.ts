@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import packed from "../../../tests/vectors/packed.json";
-import { column, decodeMarks, decodeMinimap, decodeTiles, ProtocolError } from "./decode";
+import { readColumn, decodeMarks, decodeMinimap, decodeTiles, ProtocolError } from "./decode";
 
 type Spec = [dtype: "u8" | "u16" | "u32" | "i32" | "f32" | "f64", offset: number, length: number];
 interface Vector {
@@ -35,7 +35,7 @@ describe.each(vectors)("$name", ({ reply, buffer, columns }) => {
     const source = shift === 0 ? bytes : shifted(bytes, shift);
     for (const [name, expected] of Object.entries(columns)) {
       const [dtype] = reply.columns[name]!;
-      expect(numbers(column(reply, source, name, dtype))).toEqual(expected);
+      expect(numbers(readColumn(reply, source, name, dtype))).toEqual(expected);
     }
   });
 });
@@ -70,7 +70,7 @@ describe("invalid replies are refused", () => {
   ] as const)("column %s as %s in %s bytes", (name, dtype, bytes, reason) => {
     const reply = { columns: { a: ["u16", 0, 4] as Spec } };
     const buffer = bytes === null ? null : new ArrayBuffer(bytes);
-    expect(() => column(reply, buffer, name, dtype)).toThrow(reason);
+    expect(() => readColumn(reply, buffer, name, dtype)).toThrow(reason);
   });
 
   test("columns that do not agree", () => {

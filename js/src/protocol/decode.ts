@@ -2,7 +2,7 @@
 
 import type { Reply } from "./source";
 
-const ARRAYS = {
+const ARRAY_TYPES = {
   u8: Uint8Array,
   u16: Uint16Array,
   u32: Uint32Array,
@@ -11,30 +11,31 @@ const ARRAYS = {
   f64: Float64Array,
 } as const;
 
-type Dtype = keyof typeof ARRAYS;
-type Column<D extends Dtype> = InstanceType<(typeof ARRAYS)[D]>;
+type Dtype = keyof typeof ARRAY_TYPES;
+type TypedColumn<D extends Dtype> = InstanceType<(typeof ARRAY_TYPES)[D]>;
 
 export const TILE_CELLS = 256;
 
 /** Received bytes; their offset may not be aligned for wider types. */
-type Bytes = ArrayBuffer | DataView;
+type ReceivedBytes = ArrayBuffer | DataView;
 
 export class ProtocolError extends Error {}
 
 /** The column `name` of a reply: a view if the alignment allows it, else a copy. */
-export function column<D extends Dtype>(
+export function readColumn<D extends Dtype>(
   reply: Record<string, unknown>,
-  bytes: Bytes | null,
+  bytes: ReceivedBytes | null,
   name: string,
   dtype: D,
-): Column<D> {
+): TypedColumn<D> {
   const specs = reply.columns as Record<string, [string, number, number]> | undefined;
   const spec = specs?.[name];
   if (spec === undefined) throw new ProtocolError(`The answer lacks the column ${name}.`);
-  const [found, offset, length] = spec;
-  if (found !== dtype) throw new ProtocolError(`Column ${name} is ${found}, not ${dtype}.`);
-  const Type = ARRAYS[dtype];
-  if (length === 0) return new Type(0) as Column<D>;
+  const [actualDtype, offset, length] = spec;
+  if (actualDtype !== dtype)
+    throw new ProtocolError(`Column ${name} is ${actualDtype}, not ${dtype}.`);
+  const Type = ARRAY_TYPES[dtype];
+  if (length === 0) return new Type(0) as TypedColumn<D>;
   if (bytes === null) throw new ProtocolError(`The answer has no data for the column ${name}.`);
   const buffer = bytes instanceof DataView ? bytes.buffer : bytes;
   const start = (bytes instanceof DataView ? bytes.byteOffset : 0) + offset;
@@ -43,9 +44,9 @@ export function column<D extends Dtype>(
     throw new ProtocolError(`Column ${name} ends beyond the data.`);
   }
   if (start % Type.BYTES_PER_ELEMENT === 0) {
-    return new Type(buffer as ArrayBuffer, start, length) as Column<D>;
+    return new Type(buffer as ArrayBuffer, start, length) as TypedColumn<D>;
   }
-  return new Type(buffer.slice(start, start + size) as ArrayBuffer) as Column<D>;
+  return new Type(buffer.slice(start, start + size) as ArrayBuffer) as TypedColumn<D>;
 }
 
 export interface TilesReply {
@@ -73,7 +74,7 @@ export interface TilesReply {
 }
 
 export function decodeTiles({ reply, buffer }: Reply): TilesReply {
-  const get = <D extends Dtype>(name: string, dtype: D) => column(reply, buffer, name, dtype);
+  const get = <D extends Dtype>(name: string, dtype: D) => readColumn(reply, buffer, name, dtype);
   const level = Number(reply.level);
   const tileIndex = get("tile_index", "f64");
   const sliceFirst = get("slice_first", "u32");
@@ -84,15 +85,15 @@ export function decodeTiles({ reply, buffer }: Reply): TilesReply {
     tileLane: get("tile_lane", "u32"),
     tileIndex,
     busy: get("busy", "u16"),
-    count: widened(reply, buffer, "count", Uint16Array),
+    count: readWidened(reply, buffer, "count", Uint16Array),
     kind: has("kinds") ? unpackKinds(get("kinds", "u8")) : get("kind", "u8"),
     sliceFirst,
     sliceStart: has("slice_offset")
-      ? startsOf(get("slice_offset", "i32"), sliceFirst, tileIndex, TILE_CELLS * 2 ** level)
+      ? sliceStarts(get("slice_offset", "i32"), sliceFirst, tileIndex, TILE_CELLS * 2 ** level)
       : get("slice_start", "f64"),
-    sliceDur: widened(reply, buffer, "slice_dur", Float64Array),
-    sliceId: widened(reply, buffer, "slice_id", Uint32Array),
-    sliceName: widened(reply, buffer, "slice_name", Uint32Array),
+    sliceDur: readWidened(reply, buffer, "slice_dur", Float64Array),
+    sliceId: readWidened(reply, buffer, "slice_id", Uint32Array),
+    sliceName: readWidened(reply, buffer, "slice_name", Uint32Array),
     sliceKind: get("slice_kind", "u8"),
     sliceFlags: has("slice_flags") ? get("slice_flags", "u8") : new Uint8Array(slices),
     counterLane: get("counter_lane", "u32"),
@@ -115,14 +116,14 @@ export function decodeTiles({ reply, buffer }: Reply): TilesReply {
 }
 
 /** Whole numbers of a column; a compact reply may use a narrower type. */
-function widened<T>(
+function readWidened<T>(
   reply: Record<string, unknown>,
-  bytes: Bytes | null,
+  bytes: ReceivedBytes | null,
   name: string,
   Type: new (values: ArrayLike<number>) => T,
 ): T {
   const [dtype] = (reply.columns as Record<string, [Dtype] | undefined>)[name] ?? ["u8"];
-  const values = column(reply, bytes, name, dtype);
+  const values = readColumn(reply, bytes, name, dtype);
   return values instanceof Type ? values : new Type(values);
 }
 
@@ -139,7 +140,7 @@ function unpackKinds(pairs: Uint8Array): Uint8Array {
 }
 
 /** Starts of slices. A compact reply stores them relative to the start of their tile. */
-function startsOf(
+function sliceStarts(
   offsets: Int32Array,
   first: Uint32Array,
   tileIndex: Float64Array,
@@ -173,17 +174,17 @@ export interface Minimap {
 }
 
 export function decodeMinimap({ reply, buffer }: Reply): Minimap {
-  const get = (name: string) => column(reply, buffer, name, "f32");
+  const get = (name: string) => readColumn(reply, buffer, name, "f32");
   const bins = Number(reply.bins);
   const hasCpu = "cpu" in (reply.columns as object);
-  const none = new Float32Array(bins);
+  const zeros = new Float32Array(bins);
   return {
     start: Number(reply.start),
     end: Number(reply.end),
     bins,
-    compute: hasCpu ? none : get("compute"),
-    exposed: hasCpu ? none : get("exposed"),
-    memory: hasCpu ? none : get("memory"),
+    compute: hasCpu ? zeros : get("compute"),
+    exposed: hasCpu ? zeros : get("exposed"),
+    memory: hasCpu ? zeros : get("memory"),
     cpu: hasCpu ? get("cpu") : null,
   };
 }
@@ -198,8 +199,8 @@ export interface Marks {
 
 export function decodeMarks({ reply, buffer }: Reply): Marks {
   return {
-    lane: column(reply, buffer, "lane", "u32"),
-    bin: column(reply, buffer, "bin", "u32"),
+    lane: readColumn(reply, buffer, "lane", "u32"),
+    bin: readColumn(reply, buffer, "bin", "u32"),
     inView: Number(reply.in_view),
     total: Number(reply.total),
     error: (reply.error ?? null) as string | null,

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { plain } from "../../test/plain";
-import { packed } from "../engine/columns";
-import { step, strength } from "../stage/lanes";
-import { arrivalWords } from "../timeline/text";
+import { packReply } from "../engine/columns";
+import { rampIndex, delayStrength } from "../stage/lanes";
+import { arrivalText } from "../timeline/text";
 import { arrivalAt, decodeRibbon, jobArrivalAt, timeOfBin } from "./ribbon";
 
 /** Rank 0 takes part in calls 1 and 2, rank 5 is late for both; ten bins of a hundred ns. */
@@ -23,7 +23,7 @@ function ribbon() {
     job_name: Uint32Array.of(0, 1),
     job_id: Uint32Array.of(17, 18),
   };
-  return decodeRibbon(packed(reply, columns), { start: 0, end: 100, bins: 10 });
+  return decodeRibbon(packReply(reply, columns), { start: 0, end: 100, bins: 10 });
 }
 
 test("marks are found by rank and time, the nearest within reach", () => {
@@ -48,26 +48,26 @@ test("the job's marks name the last rank, or report several", () => {
 test("a mark shows the delay and the call; the job's mark shows the last rank and its cost", () => {
   const found = ribbon();
   const said = (lines: [string, string]) => lines.map(plain);
-  expect(said(arrivalWords(arrivalAt(found, 5, 35, 5)!))).toEqual([
+  expect(said(arrivalText(arrivalAt(found, 5, 35, 5)!))).toEqual([
     "40 ns after the median rank",
     "rank 5, AllReduce 1 of 2",
   ]);
-  expect(arrivalWords(arrivalAt(found, 0, 15, 5)!)[0]).toBe("not after the median rank");
-  expect(said(arrivalWords(jobArrivalAt(found, 35, 5)!))).toEqual([
+  expect(arrivalText(arrivalAt(found, 0, 15, 5)!)[0]).toBe("not after the median rank");
+  expect(said(arrivalText(jobArrivalAt(found, 35, 5)!))).toEqual([
     "rank 5 comes last, AllReduce 1 of 2",
     "the others wait 40 ns on average",
   ]);
-  expect(arrivalWords(jobArrivalAt(found, 85, 5)!)[0]).toContain("several ranks come last at once");
+  expect(arrivalText(jobArrivalAt(found, 85, 5)!)[0]).toContain("several ranks come last at once");
 });
 
 test("only on-time marks look like the lane, and the latest of the job has full strength", () => {
-  expect(step(strength(0, 40), 49)).toBe(0);
-  expect(step(strength(1e-6, 40), 49)).toBe(1);
-  expect(step(strength(40, 40), 49)).toBe(48);
-  expect(step(strength(10, 40), 49)).toBe(24);
-  expect(strength(5, 0)).toBe(0);
+  expect(rampIndex(delayStrength(0, 40), 49)).toBe(0);
+  expect(rampIndex(delayStrength(1e-6, 40), 49)).toBe(1);
+  expect(rampIndex(delayStrength(40, 40), 49)).toBe(48);
+  expect(rampIndex(delayStrength(10, 40), 49)).toBe(24);
+  expect(delayStrength(5, 0)).toBe(0);
 });
 
 test("columns of different lengths are refused", () => {
-  expect(() => decodeRibbon(packed({}, {}), { start: 0, end: 1, bins: 1 })).toThrow("column");
+  expect(() => decodeRibbon(packReply({}, {}), { start: 0, end: 1, bins: 1 })).toThrow("column");
 });

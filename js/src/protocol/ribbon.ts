@@ -1,10 +1,10 @@
 /** Decode the reply of `ribbon`: the last rank to arrive at each collective. */
 
-import { column, ProtocolError } from "./decode";
+import { readColumn, ProtocolError } from "./decode";
 import type { Arrival, Reply } from "./source";
 
 /** Arrivals as columns. */
-interface Arrivals {
+interface RibbonArrivals {
   bin: Uint32Array;
   /** ns after the median rank; of the job, ns that the others waited, mean. */
   ns: Float64Array;
@@ -17,7 +17,7 @@ interface Arrivals {
 }
 
 /** Arrivals of one rank: positions in the columns, by bin. */
-interface RibbonPart {
+interface ArrivalRange {
   first: number;
   last: number;
 }
@@ -26,26 +26,26 @@ export interface Ribbon {
   start: number;
   end: number;
   bins: number;
-  late: Arrivals;
-  byRank: ReadonlyMap<number, RibbonPart>;
+  rankArrivals: RibbonArrivals;
+  rangeOfRank: ReadonlyMap<number, ArrivalRange>;
   /** The last arrival at each collective. */
-  job: Arrivals;
+  jobArrivals: RibbonArrivals;
   names: readonly string[];
   /** Number of matched collectives. */
-  of: number;
+  collectiveCount: number;
   /** The largest `ns` of the whole job. */
-  most: number;
-  jobMost: number;
+  maxNs: number;
+  jobMaxNs: number;
 }
 
 export function decodeRibbon(
   { reply, buffer }: Reply,
   { start, end, bins }: { start: number; end: number; bins: number },
 ): Ribbon {
-  const arrivals = (prefix: string, ns: string): Arrivals => {
+  const readArrivals = (prefix: string, ns: string): RibbonArrivals => {
     const get = <D extends "u32" | "i32" | "f64">(name: string, dtype: D) =>
-      column(reply, buffer, prefix + name, dtype);
-    const found = {
+      readColumn(reply, buffer, prefix + name, dtype);
+    const columns = {
       bin: get("bin", "u32"),
       ns: get(ns, "f64"),
       rank: get("rank", "i32"),
@@ -53,31 +53,31 @@ export function decodeRibbon(
       name: get("name", "u32"),
       id: get("id", "u32"),
     };
-    if (Object.values(found).some(({ length }) => length !== found.bin.length)) {
+    if (Object.values(columns).some(({ length }) => length !== columns.bin.length)) {
       throw new ProtocolError("The columns of the ribbon do not agree in length.");
     }
-    return found;
+    return columns;
   };
-  const late = arrivals("", "late");
-  const { rank } = late;
-  const byRank = new Map<number, RibbonPart>();
+  const rankArrivals = readArrivals("", "late");
+  const { rank } = rankArrivals;
+  const rangeOfRank = new Map<number, ArrivalRange>();
   for (let first = 0; first < rank.length;) {
     let last = first + 1;
     while (last < rank.length && rank[last] === rank[first]) last += 1;
-    byRank.set(rank[first]!, { first, last });
+    rangeOfRank.set(rank[first]!, { first, last });
     first = last;
   }
   return {
     start,
     end,
     bins,
-    late,
-    byRank,
-    job: arrivals("job_", "wait"),
+    rankArrivals,
+    rangeOfRank,
+    jobArrivals: readArrivals("job_", "wait"),
     names: (reply.names ?? []) as string[],
-    of: Number(reply.of ?? 0),
-    most: Number(reply.most ?? 0),
-    jobMost: Number(reply.job_most ?? 0),
+    collectiveCount: Number(reply.of ?? 0),
+    maxNs: Number(reply.most ?? 0),
+    jobMaxNs: Number(reply.job_most ?? 0),
   };
 }
 
@@ -86,55 +86,57 @@ export function timeOfBin({ start, end, bins }: Ribbon, bin: number): number {
   return start + ((bin + 0.5) / bins) * (end - start);
 }
 
-/** The arrival nearest to `time` within `reach`; ties go to the later one. */
-function nearest(
+/** The arrival nearest to `time` within `toleranceNs`; ties go to the later one. */
+function nearestArrival(
   ribbon: Ribbon,
-  arrivals: Arrivals,
-  { first, last }: RibbonPart,
+  arrivals: RibbonArrivals,
+  { first, last }: ArrivalRange,
   time: number,
-  reach: number,
+  toleranceNs: number,
 ): Arrival | null {
   const timeAt = (at: number): number => timeOfBin(ribbon, arrivals.bin[at]!);
   let [low, high] = [first, last];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (timeAt(middle) < time - reach) low = middle + 1;
+    if (timeAt(middle) < time - toleranceNs) low = middle + 1;
     else high = middle;
   }
   let best: number | null = null;
-  let distance = reach;
+  let distance = toleranceNs;
   for (let at = low; at < last; at += 1) {
-    const away = Math.abs(timeAt(at) - time);
-    if (away <= distance) {
+    const distanceToBin = Math.abs(timeAt(at) - time);
+    if (distanceToBin <= distance) {
       best = at;
-      distance = away;
+      distance = distanceToBin;
     } else if (timeAt(at) > time) break;
   }
   if (best === null) return null;
   return {
     name: ribbon.names[arrivals.name[best]!] ?? "",
     call: arrivals.call[best]!,
-    of: ribbon.of,
+    of: ribbon.collectiveCount,
     rank: arrivals.rank[best]!,
     id: arrivals.id[best]!,
     ns: arrivals.ns[best]!,
-    ofJob: arrivals === ribbon.job,
+    ofJob: arrivals === ribbon.jobArrivals,
   };
 }
 
-/** A rank's arrival within `reach` of a time. */
+/** A rank's arrival within `toleranceNs` of a time. */
 export function arrivalAt(
   ribbon: Ribbon,
   rank: number,
   time: number,
-  reach: number,
+  toleranceNs: number,
 ): Arrival | null {
-  const part = ribbon.byRank.get(rank);
-  return part === undefined ? null : nearest(ribbon, ribbon.late, part, time, reach);
+  const range = ribbon.rangeOfRank.get(rank);
+  return range === undefined
+    ? null
+    : nearestArrival(ribbon, ribbon.rankArrivals, range, time, toleranceNs);
 }
 
 /** The job's mark at a time: the last arrival at a collective. */
-export function jobArrivalAt(ribbon: Ribbon, time: number, reach: number): Arrival | null {
-  const all = { first: 0, last: ribbon.job.bin.length };
-  return nearest(ribbon, ribbon.job, all, time, reach);
+export function jobArrivalAt(ribbon: Ribbon, time: number, toleranceNs: number): Arrival | null {
+  const wholeRange = { first: 0, last: ribbon.jobArrivals.bin.length };
+  return nearestArrival(ribbon, ribbon.jobArrivals, wholeRange, time, toleranceNs);
 }

@@ -29,7 +29,7 @@ export function hasLateness({ ranks }: Scene): boolean {
 
 // Rank and track of a lane.
 
-interface LanePlace {
+interface LaneLocation {
   rank: SceneRank;
   /** Null for a summary lane. */
   track: SceneTrack | null;
@@ -40,10 +40,10 @@ interface LanePlace {
 
 export class LaneIndex {
   /** By their first lane. */
-  private readonly places: (Omit<LanePlace, "depth"> & { lane0: number; lanes: number })[];
+  private readonly locations: (Omit<LaneLocation, "depth"> & { lane0: number; lanes: number })[];
 
   constructor(readonly scene: Scene) {
-    const places = scene.ranks.flatMap((rank) => [
+    const locations = scene.ranks.flatMap((rank) => [
       ...rank.summary.map((summary) => {
         return { rank, track: null, summary, lane0: summary.lane, lanes: 1 };
       }),
@@ -51,30 +51,30 @@ export class LaneIndex {
         return { rank, track, summary: null, lane0: track.lane0, lanes: track.lanes };
       }),
     ]);
-    this.places = places.sort((a, b) => a.lane0 - b.lane0);
+    this.locations = locations.sort((a, b) => a.lane0 - b.lane0);
   }
 
-  at(lane: number): LanePlace | null {
+  locate(lane: number): LaneLocation | null {
     let low = 0;
-    let high = this.places.length;
+    let high = this.locations.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.places[middle]!.lane0 <= lane) low = middle + 1;
+      if (this.locations[middle]!.lane0 <= lane) low = middle + 1;
       else high = middle;
     }
-    const found = this.places[low - 1];
-    if (found === undefined || lane >= found.lane0 + found.lanes) return null;
-    const { rank, track, summary, lane0 } = found;
+    const location = this.locations[low - 1];
+    if (location === undefined || lane >= location.lane0 + location.lanes) return null;
+    const { rank, track, summary, lane0 } = location;
     return { rank, track, summary, depth: lane - lane0 };
   }
 
-  rank(rank: number): SceneRank | null {
-    return this.scene.ranks.find((one) => one.rank === rank) ?? null;
+  findRank(rank: number): SceneRank | null {
+    return this.scene.ranks.find((sceneRank) => sceneRank.rank === rank) ?? null;
   }
 
   /** The table that a slice's id counts in. */
-  table(slice: Slice): TableName {
-    const role = this.at(slice.lane)?.track?.role;
+  tableOf(slice: Slice): TableName {
+    const role = this.locate(slice.lane)?.track?.role;
     return role === "async" ? "asyncs" : role === "instant" ? "instants" : "events";
   }
 }

@@ -2,12 +2,12 @@ import { describe, expect, test } from "vitest";
 import { recordedScene } from "../../test/recorded";
 import { LaneIndex } from "./scene";
 import {
-  EVERYTHING,
-  nearlySame,
-  roomAround,
-  rowsChoice,
+  FULL_SELECTION,
+  areSpansNearlyEqual,
+  padSpan,
+  selectionOfRows,
   selectionSpan,
-  toggledEvent,
+  toggleEvent,
   windowSelection,
 } from "./selection";
 import type { Brief, RowInfo } from "./source";
@@ -33,7 +33,7 @@ test.each<[string, RowInfo[], number[] | null, string[] | null]>([
   ["every track of a rank", scene.ranks[2]!.tracks.map((_, at) => row(2, at)), [2], null],
   ["the head of an opened rank alone", [row(1, null, true)], [1], null],
 ])("rows: %s", (_, rows, ranks, tracks) => {
-  expect(rowsChoice(rows, scene)).toEqual({ ranks, tracks });
+  expect(selectionOfRows(rows, scene)).toEqual({ ranks, tracks });
 });
 
 describe("windows", () => {
@@ -45,39 +45,39 @@ describe("windows", () => {
 
   test("open ends are the job's", () => {
     expect(selectionSpan(null, scene)).toBeNull();
-    expect(selectionSpan({ ...EVERYTHING, query: "x" }, scene)).toBeNull();
-    expect(selectionSpan({ ...EVERYTHING, start_ns: 5 }, scene)).toEqual([5, scene.range[1]]);
+    expect(selectionSpan({ ...FULL_SELECTION, query: "x" }, scene)).toBeNull();
+    expect(selectionSpan({ ...FULL_SELECTION, start_ns: 5 }, scene)).toEqual([5, scene.range[1]]);
   });
 
   test("room around an event of no length is not empty", () => {
-    const [start, end] = roomAround(1000, 0);
+    const [start, end] = padSpan(1000, 0);
     expect(end - start).toBeGreaterThan(100);
     expect(start).toBeLessThan(1000);
   });
 
   test("nearly the same is one in a hundred", () => {
-    expect(nearlySame([0, 1000], [5, 1005])).toBe(true);
-    expect(nearlySame([0, 1000], [0, 1100])).toBe(false);
+    expect(areSpansNearlyEqual([0, 1000], [5, 1005])).toBe(true);
+    expect(areSpansNearlyEqual([0, 1000], [0, 1100])).toBe(false);
   });
 });
 
 describe("sets of events", () => {
   test("the event that was selected before is included", () => {
-    expect(toggledEvent(null, [0, 1], brief(0, 2))?.ids).toEqual([
+    expect(toggleEvent(null, [0, 1], brief(0, 2))?.ids).toEqual([
       [0, 1],
       [0, 2],
     ]);
   });
 
   test("a second click removes an event, the last one clears", () => {
-    const two = toggledEvent(null, [0, 1], brief(0, 2));
-    const one = toggledEvent(two, null, brief(0, 1));
+    const two = toggleEvent(null, [0, 1], brief(0, 2));
+    const one = toggleEvent(two, null, brief(0, 1));
     expect(one?.ids).toEqual([[0, 2]]);
-    expect(toggledEvent(one, null, brief(0, 2))).toBeNull();
+    expect(toggleEvent(one, null, brief(0, 2))).toBeNull();
   });
 
   test("the same id on another rank is another event", () => {
-    expect(toggledEvent(null, [0, 1], brief(1, 1))?.ids).toHaveLength(2);
+    expect(toggleEvent(null, [0, 1], brief(1, 1))?.ids).toHaveLength(2);
   });
 });
 
@@ -88,26 +88,26 @@ describe("lanes", () => {
     for (const rank of scene.ranks) {
       for (const track of rank.tracks) {
         for (let depth = 0; depth < track.lanes; depth += 1) {
-          const { rank: found, track: own, depth: at } = index.at(track.lane0 + depth)!;
+          const { rank: found, track: own, depth: at } = index.locate(track.lane0 + depth)!;
           expect([found.rank, own?.key, at]).toEqual([rank.rank, track.key, depth]);
         }
       }
       for (const summary of rank.summary) {
-        expect(index.at(summary.lane)).toMatchObject({ track: null, summary });
+        expect(index.locate(summary.lane)).toMatchObject({ track: null, summary });
       }
     }
   });
 
   test("lanes beyond the scene are nowhere", () => {
-    expect(index.at(-1)).toBeNull();
-    expect(index.at(scene.lanes)).toBeNull();
+    expect(index.locate(-1)).toBeNull();
+    expect(index.locate(scene.lanes)).toBeNull();
   });
 
   test("the table of a slice follows from its track", () => {
     const track = { ...scene.ranks[0]!.tracks[0]!, lane0: 0, lanes: 1 };
     const of = (role: typeof track.role): string => {
       const rank = { ...scene.ranks[0]!, summary: [], tracks: [{ ...track, role }] };
-      return new LaneIndex({ ...scene, ranks: [rank] }).table({ ...brief(0, 0), flags: 0 });
+      return new LaneIndex({ ...scene, ranks: [rank] }).tableOf({ ...brief(0, 0), flags: 0 });
     };
     expect([of("thread"), of("async"), of("instant")]).toEqual(["events", "asyncs", "instants"]);
   });

@@ -3,7 +3,7 @@
 import type {
   Brief,
   Brush,
-  Chosen,
+  ChartSelection,
   RowInfo,
   Scene,
   SelectionJson,
@@ -19,7 +19,7 @@ export interface EventKey {
   id: number;
 }
 
-export const EVERYTHING: SelectionJson = {
+export const FULL_SELECTION: SelectionJson = {
   start_ns: null,
   end_ns: null,
   ranks: null,
@@ -29,18 +29,20 @@ export const EVERYTHING: SelectionJson = {
 };
 
 /** A selection as a request or a host states it; missing parts mean "all". */
-export function readSelection(given: Partial<SelectionJson> | null | undefined): SelectionJson {
-  const parts = Object.keys(EVERYTHING) as (keyof SelectionJson)[];
-  return Object.fromEntries(parts.map((part) => [part, given?.[part] ?? null])) as never;
+export function normalizeSelection(
+  partial: Partial<SelectionJson> | null | undefined,
+): SelectionJson {
+  const parts = Object.keys(FULL_SELECTION) as (keyof SelectionJson)[];
+  return Object.fromEntries(parts.map((part) => [part, partial?.[part] ?? null])) as never;
 }
 
 /** Fields of an event that its rectangle provides. */
-export function briefOf(slice: Slice, rank: number, table: TableName): Brief {
+export function briefFromSlice(slice: Slice, rank: number, table: TableName): Brief {
   const { id, lane, name, kind, start, dur } = slice;
   return { rank, table, id, lane, name, short: name, kind, start, dur };
 }
 
-export interface RowChoice {
+export interface RowSelection {
   ranks: number[] | null;
   tracks: string[] | null;
 }
@@ -49,47 +51,53 @@ export interface RowChoice {
  * Selection of a range of rows. A selection names ranks and track keys but not pairs of them, so a
  * folded rank among opened tracks includes the tracks as a whole.
  */
-export function rowsChoice(rows: readonly RowInfo[], scene: Scene): RowChoice {
-  const ranks = [...new Set(rows.flatMap((row) => row.like ?? [row.rank]))].sort((a, b) => a - b);
-  const every = ranks.length === scene.ranks.length;
+export function selectionOfRows(rows: readonly RowInfo[], scene: Scene): RowSelection {
+  const ranks = [...new Set(rows.flatMap((row) => row.memberRanks ?? [row.rank]))].sort(
+    (a, b) => a - b,
+  );
+  const coversAllRanks = ranks.length === scene.ranks.length;
   // An opened rank's own head has no lanes: it counts only if no other row is included.
-  const drawn = rows.filter((row) => row.track !== null || !row.open);
-  const heads = drawn.length === 0;
-  const whole = heads || drawn.some((row) => row.track === null);
-  const tracks = whole
+  const rowsWithLanes = rows.filter((row) => row.track !== null || !row.open);
+  const onlyHeads = rowsWithLanes.length === 0;
+  const wholeRanks = onlyHeads || rowsWithLanes.some((row) => row.track === null);
+  const tracks = wholeRanks
     ? null
-    : [...new Set(drawn.map((row) => row.track?.key ?? ""))].filter((key) => key !== "");
-  const all = tracks !== null && coversAll(tracks, ranks, scene);
-  return { ranks: every ? null : ranks, tracks: all ? null : tracks };
+    : [...new Set(rowsWithLanes.map((row) => row.track?.key ?? ""))].filter((key) => key !== "");
+  const allTracks = tracks !== null && coversAllTracks(tracks, ranks, scene);
+  return { ranks: coversAllRanks ? null : ranks, tracks: allTracks ? null : tracks };
 }
 
-function coversAll(tracks: readonly string[], ranks: readonly number[], scene: Scene): boolean {
-  const chosen = new Set(tracks);
+function coversAllTracks(
+  tracks: readonly string[],
+  ranks: readonly number[],
+  scene: Scene,
+): boolean {
+  const selected = new Set(tracks);
   return scene.ranks
     .filter((rank) => ranks.includes(rank.rank))
-    .every((rank) => rank.tracks.every((track) => chosen.has(track.key)));
+    .every((rank) => rank.tracks.every((track) => selected.has(track.key)));
 }
 
-export function windowSelection(span: Span, rows: RowChoice): SelectionJson {
-  const [start, end] = rounded(span);
-  return { ...EVERYTHING, start_ns: start, end_ns: end, ...rows };
+export function windowSelection(span: Span, rows: RowSelection): SelectionJson {
+  const [start, end] = roundWindow(span);
+  return { ...FULL_SELECTION, start_ns: start, end_ns: end, ...rows };
 }
 
 /** A window in whole ns, which is not empty. */
-function rounded([start, end]: Span): [number, number] {
+function roundWindow([start, end]: Span): [number, number] {
   const from = Math.round(start);
   return [from, Math.max(Math.round(end), from + 1)];
 }
 
 /** Selection of the linked panels, without the dimensions that a timeline selects itself. */
-export function withoutOwn(
+export function withoutTimelineParts(
   selection: SelectionJson | null,
   ranksFrom: string,
 ): SelectionJson | null {
   if (selection === null) return null;
   const ranks = ranksFrom === "timeline" ? null : selection.ranks;
   if (ranks === null && selection.query === null) return null;
-  return { ...EVERYTHING, ranks, query: selection.query };
+  return { ...FULL_SELECTION, ranks, query: selection.query };
 }
 
 /** The window of a selection; open ends are taken from the job. Null if it has no window. */
@@ -103,25 +111,25 @@ export function selectionSpan(
 }
 
 /** Add an event to a set of events, or remove it. */
-export function toggledEvent(
+export function toggleEvent(
   selection: SelectionJson | null,
-  before: [number, number] | null,
+  selectedEvent: [number, number] | null,
   event: Brief,
 ): SelectionJson | null {
-  const known = selection?.ids ?? (before === null ? [] : [before]);
-  const ids = known.filter(([rank, id]) => rank !== event.rank || id !== event.id);
-  if (ids.length === known.length) ids.push([event.rank, event.id]);
-  return ids.length === 0 ? null : { ...EVERYTHING, ids };
+  const currentIds = selection?.ids ?? (selectedEvent === null ? [] : [selectedEvent]);
+  const ids = currentIds.filter(([rank, id]) => rank !== event.rank || id !== event.id);
+  if (ids.length === currentIds.length) ids.push([event.rank, event.id]);
+  return ids.length === 0 ? null : { ...FULL_SELECTION, ids };
 }
 
 /** Time of an event, with a margin around it. */
-export function roomAround(start: number, dur: number, share = 0.2): Span {
-  const room = Math.max(dur * share, dur === 0 ? 500 : 30);
-  return [Math.floor(start - room), Math.ceil(start + dur + room)];
+export function padSpan(start: number, dur: number, marginShare = 0.2): Span {
+  const marginNs = Math.max(dur * marginShare, dur === 0 ? 500 : 30);
+  return [Math.floor(start - marginNs), Math.ceil(start + dur + marginNs)];
 }
 
 /** Whether two windows are equal within 1 %. */
-export function nearlySame(a: Span, b: Span): boolean {
+export function areSpansNearlyEqual(a: Span, b: Span): boolean {
   const slack = Math.max(b[1] - b[0], a[1] - a[0], 1) / 100;
   return Math.abs(a[0] - b[0]) <= slack && Math.abs(a[1] - b[1]) <= slack;
 }
@@ -138,35 +146,35 @@ export interface Clauses {
   kinds: string[] | null;
 }
 
-const ESCAPED = String.raw`\\(?:[\\'"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})`;
-const TEXT = String.raw`'(?:[^'\\\n]|${ESCAPED})*'|"(?:[^"\\\n]|${ESCAPED})*"`;
+const ESCAPE_PATTERN = String.raw`\\(?:[\\'"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})`;
+const STRING_PATTERN = String.raw`'(?:[^'\\\n]|${ESCAPE_PATTERN})*'|"(?:[^"\\\n]|${ESCAPE_PATTERN})*"`;
 const CLAUSE = new RegExp(
-  String.raw`^(name|kind) in \[((?:(?:${TEXT})(?:, (?:${TEXT}))*)?)\]$`,
+  String.raw`^(name|kind) in \[((?:(?:${STRING_PATTERN})(?:, (?:${STRING_PATTERN}))*)?)\]$`,
   "u",
 );
-const TEXTS = new RegExp(TEXT, "gu");
+const STRING_LITERALS = new RegExp(STRING_PATTERN, "gu");
 const ESCAPE = /\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)/gu;
-const PLAIN: Record<string, string> = { n: "\n", r: "\r", t: "\t" };
+const CONTROL_CHARACTERS: Record<string, string> = { n: "\n", r: "\r", t: "\t" };
 
 /** Tokens of a query, as needed to find its conjuncts. */
 const TOKEN =
   /(?<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)|(?<word>[\p{L}\p{N}_]+)|(?<open>[([{])|(?<close>[)\]}])|(?<other>.)/gsu;
 
-interface Token {
+interface ClauseToken {
   text: string;
   start: number;
   end: number;
   /** 1 after an opening bracket, −1 after a closing one. */
-  step: number;
+  nesting: number;
   isOther: boolean;
 }
 
-function tokens(query: string): Token[] {
+function tokenizeClauses(query: string): ClauseToken[] {
   return [...query.matchAll(TOKEN)].map((match) => ({
     text: match[0],
     start: match.index,
     end: match.index + match[0].length,
-    step: match.groups?.open !== undefined ? 1 : match.groups?.close !== undefined ? -1 : 0,
+    nesting: match.groups?.open !== undefined ? 1 : match.groups?.close !== undefined ? -1 : 0,
     isOther: match.groups?.other !== undefined,
   }));
 }
@@ -174,59 +182,59 @@ function tokens(query: string): Token[] {
 /**
  * Split a query. Other spellings, and `or` outside of parentheses, are kept as a whole in `rest`.
  */
-export function readClauses(query: string | null): Clauses {
-  const found: Clauses = { rest: null, names: null, kinds: null };
-  if (query === null || query.trim() === "") return found;
+export function parseClauses(query: string | null): Clauses {
+  const clauses: Clauses = { rest: null, names: null, kinds: null };
+  if (query === null || query.trim() === "") return clauses;
   const rest: string[] = [];
-  let any = false;
-  for (const part of conjuncts(query.trim())) {
+  let hasClause = false;
+  for (const part of splitConjuncts(query.trim())) {
     const clause = CLAUSE.exec(part);
     if (clause === null) {
       rest.push(part);
       continue;
     }
-    any = true;
-    const values = [...(clause[2] ?? "").matchAll(TEXTS)].map(([text]) => unquoted(text));
+    hasClause = true;
+    const values = [...(clause[2] ?? "").matchAll(STRING_LITERALS)].map(([text]) => unquote(text));
     const key = clause[1] === "name" ? "names" : "kinds";
-    found[key] = found[key]?.filter((one) => values.includes(one)) ?? values;
+    clauses[key] = clauses[key]?.filter((value) => values.includes(value)) ?? values;
   }
-  const only = rest.length === 1 ? rest[0]! : "";
-  found.rest =
-    any && isWrapped(only)
-      ? only.slice(1, -1).trim()
+  const single = rest.length === 1 ? rest[0]! : "";
+  clauses.rest =
+    hasClause && isWrapped(single)
+      ? single.slice(1, -1).trim()
       : rest.length === 0
         ? null
         : rest.join(" and ");
-  return found;
+  return clauses;
 }
 
-export function writeClauses({ rest, names, kinds }: Clauses): string | null {
+export function formatClauses({ rest, names, kinds }: Clauses): string | null {
   const clauses: string[] = [];
-  if (names !== null) clauses.push(`name in ${pythonList(names)}`);
-  if (kinds !== null) clauses.push(`kind in ${pythonList(kinds)}`);
+  if (names !== null) clauses.push(`name in ${toPythonList(names)}`);
+  if (kinds !== null) clauses.push(`kind in ${toPythonList(kinds)}`);
   if (rest === null) return clauses.length === 0 ? null : clauses.join(" and ");
   return clauses.length === 0 ? rest : [`(${rest})`, ...clauses].join(" and ");
 }
 
 /** Value of a quoted text; null if it is not quoted as `repr` does. */
-export function readText(literal: string): string | null {
-  return new RegExp(`^(?:${TEXT})$`, "u").test(literal) ? unquoted(literal) : null;
+export function parseStringLiteral(literal: string): string | null {
+  return new RegExp(`^(?:${STRING_PATTERN})$`, "u").test(literal) ? unquote(literal) : null;
 }
 
-function unquoted(text: string): string {
+function unquote(text: string): string {
   return text.slice(1, -1).replace(ESCAPE, (_whole, code: string) => {
     if (code.length > 1) return String.fromCodePoint(parseInt(code.slice(1), 16));
-    return PLAIN[code] ?? code;
+    return CONTROL_CHARACTERS[code] ?? code;
   });
 }
 
 /** Operands of the top-level `and`; the whole query if it is not a conjunction. */
-export function conjuncts(query: string): string[] {
+export function splitConjuncts(query: string): string[] {
   const parts: string[] = [];
   let begin = 0;
   let depth = 0;
-  for (const token of tokens(query)) {
-    depth += token.step;
+  for (const token of tokenizeClauses(query)) {
+    depth += token.nesting;
     if (depth < 0 || (token.isOther && `'"\`#`.includes(token.text))) return [query];
     // pandas gives the bar the precedence of the word.
     if (depth === 0 && (token.text === "|" || token.text === "or")) return [query];
@@ -243,25 +251,30 @@ export function conjuncts(query: string): string[] {
 function isWrapped(text: string): boolean {
   if (!text.startsWith("(") || !text.endsWith(")")) return false;
   let depth = 0;
-  return tokens(text).every(({ step, start }) => {
-    depth += step;
+  return tokenizeClauses(text).every(({ nesting, start }) => {
+    depth += nesting;
     return depth > 0 || start >= text.length - 1;
   });
 }
 
-function pythonList(texts: readonly string[]): string {
-  return `[${texts.map(pythonRepr).join(", ")}]`;
+function toPythonList(texts: readonly string[]): string {
+  return `[${texts.map(toPythonRepr).join(", ")}]`;
 }
 
-const SHORT: Record<string, string> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+const SHORT_ESCAPES: Record<string, string> = {
+  "\\": "\\\\",
+  "\n": "\\n",
+  "\r": "\\r",
+  "\t": "\\t",
+};
 
 /** A string literal as Python's `repr` writes it. */
-function pythonRepr(text: string): string {
+function toPythonRepr(text: string): string {
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
   let out = "";
   for (const character of text) {
     const code = character.codePointAt(0) ?? 0;
-    const short = SHORT[character];
+    const short = SHORT_ESCAPES[character];
     if (short !== undefined) out += short;
     else if (character === quote) out += `\\${quote}`;
     else if (character === " " || /[\p{L}\p{M}\p{N}\p{S}\p{P}]/u.test(character)) out += character;
@@ -274,69 +287,74 @@ function pythonRepr(text: string): string {
 
 // A selection by dimension, and how a brush changes it.
 
-const NONE_CHOSEN: Chosen = { ranks: null, names: null, kinds: null, window: null };
+const ALL_ITEMS: ChartSelection = { ranks: null, names: null, kinds: null, window: null };
 
-export function chosenOf(selection: SelectionJson | null, scene: Scene): Chosen {
-  if (selection === null) return NONE_CHOSEN;
-  const { names, kinds } = readClauses(selection.query);
+export function chartSelectionOf(selection: SelectionJson | null, scene: Scene): ChartSelection {
+  if (selection === null) return ALL_ITEMS;
+  const { names, kinds } = parseClauses(selection.query);
   return { ranks: selection.ranks, names, kinds, window: selectionSpan(selection, scene) };
 }
 
 /** Apply a brush to a selection; null selects everything. */
-export function brushed(
-  before: SelectionJson | null,
+export function applyBrush(
+  current: SelectionJson | null,
   brush: Brush,
-  allRanks: number,
+  rankCount: number,
 ): SelectionJson | null {
-  const selection: SelectionJson = { ...EVERYTHING, ...before };
+  const selection: SelectionJson = { ...FULL_SELECTION, ...current };
   if (brush.ranks !== undefined) {
     const ranks = [...new Set(brush.ranks ?? [])].sort((a, b) => a - b);
-    selection.ranks = ranks.length === 0 || ranks.length === allRanks ? null : ranks;
+    selection.ranks = ranks.length === 0 || ranks.length === rankCount ? null : ranks;
   }
   if (brush.window !== undefined) {
-    const [start, end] = brush.window === null ? [null, null] : rounded(brush.window);
+    const [start, end] = brush.window === null ? [null, null] : roundWindow(brush.window);
     selection.start_ns = start;
     selection.end_ns = end;
   }
   if (brush.names !== undefined || brush.kinds !== undefined) {
-    const clauses = readClauses(selection.query);
-    if (brush.names !== undefined) clauses.names = someOf(brush.names);
-    if (brush.kinds !== undefined) clauses.kinds = someOf(brush.kinds);
-    selection.query = writeClauses(clauses);
+    const clauses = parseClauses(selection.query);
+    if (brush.names !== undefined) clauses.names = uniqueOrNull(brush.names);
+    if (brush.kinds !== undefined) clauses.kinds = uniqueOrNull(brush.kinds);
+    selection.query = formatClauses(clauses);
   }
-  return orNothing(selection);
+  return nullIfUnrestricted(selection);
 }
 
 /** Dimensions of a selection that can be cleared separately. */
-export type Part = "window" | "ranks" | "tracks" | "ids" | "names" | "kinds" | "rest";
+export type SelectionDimension = "window" | "ranks" | "tracks" | "ids" | "names" | "kinds" | "rest";
 
 /** A selection without a dimension; null if nothing else restricts it. */
-export function without(selection: SelectionJson | null, part: Part): SelectionJson | null {
+export function withoutDimension(
+  selection: SelectionJson | null,
+  dimension: SelectionDimension,
+): SelectionJson | null {
   if (selection === null) return null;
-  const left: SelectionJson = { ...selection };
-  if (part === "window") left.start_ns = left.end_ns = null;
-  else if (part === "ranks" || part === "tracks" || part === "ids") left[part] = null;
+  const remaining: SelectionJson = { ...selection };
+  if (dimension === "window") remaining.start_ns = remaining.end_ns = null;
+  else if (dimension === "ranks" || dimension === "tracks" || dimension === "ids")
+    remaining[dimension] = null;
   else {
-    const clauses = readClauses(left.query);
-    if (clauses[part] !== null) left.query = writeClauses({ ...clauses, [part]: null });
+    const clauses = parseClauses(remaining.query);
+    if (clauses[dimension] !== null)
+      remaining.query = formatClauses({ ...clauses, [dimension]: null });
   }
-  return orNothing(left);
+  return nullIfUnrestricted(remaining);
 }
 
 /** Toggle by a click: choose only this one, or clear it; with a key held, add or remove it. */
-export function picked<T>(chosen: readonly T[] | null, one: T, add: boolean): T[] | null {
-  const before = chosen ?? [];
-  const has = before.includes(one);
-  if (!add) return has && before.length === 1 ? null : [one];
-  const next = has ? before.filter((other) => other !== one) : [...before, one];
+export function togglePick<T>(selected: readonly T[] | null, item: T, add: boolean): T[] | null {
+  const current = selected ?? [];
+  const has = current.includes(item);
+  if (!add) return has && current.length === 1 ? null : [item];
+  const next = has ? current.filter((other) => other !== item) : [...current, item];
   return next.length === 0 ? null : next;
 }
 
-function someOf(values: readonly string[] | null): string[] | null {
+function uniqueOrNull(values: readonly string[] | null): string[] | null {
   return values === null || values.length === 0 ? null : [...new Set(values)];
 }
 
 /** Null instead of a selection that restricts nothing. */
-export function orNothing(selection: SelectionJson): SelectionJson | null {
-  return Object.values(selection).every((part) => part === null) ? null : selection;
+export function nullIfUnrestricted(selection: SelectionJson): SelectionJson | null {
+  return Object.values(selection).every((value) => value === null) ? null : selection;
 }

@@ -12,7 +12,7 @@ export type Span = readonly [start: number, end: number];
 
 export type TableName = Brief["table"];
 
-export interface Problem {
+export interface ReadProblem {
   kind: string;
   count: number;
   detail: string;
@@ -102,7 +102,7 @@ export interface Scene {
   steps_rank: number | null;
   steps: SceneStep[];
   phases: SceneStep[];
-  truth: { level: "ok" | "warn"; text: string; problems: Problem[] };
+  truth: { level: "ok" | "warn"; text: string; problems: ReadProblem[] };
   /** Only in saved pages: the part of the job that is in the page. */
   embedded?: {
     level: "all" | "partial";
@@ -149,7 +149,7 @@ export type Answer<Op extends Operation> = Reply<
 export type Operation = keyof Requests;
 
 /** Operations that write files; they must not be repeated. */
-export const WRITES = new Set(["export", "export_pair", "export_table", "save_html"]);
+export const WRITE_OPERATIONS = new Set(["export", "export_pair", "export_table", "save_html"]);
 
 /** Handler of requests: the kernel, or data embedded in the page. */
 export interface Source {
@@ -192,15 +192,15 @@ export interface RowInfo {
   open: boolean;
   pinned: boolean;
   /** All ranks of a row that stands for several, its own included. */
-  like?: readonly number[];
+  memberRanks?: readonly number[];
   /** The row has a badge: it folds similar ranks, or it would unfold them. */
   badge?: "fold" | "unfold";
   /** Lanes without events in view, drawn as thin lines. */
-  thin?: number;
+  thinLanes?: number;
 }
 
 /** Groups of similar ranks. One rank per group has a row and represents the others. */
-export interface Alike {
+export interface RankGroups {
   /** Ranks of a group, ascending, by the rank that represents them. */
   readonly groups: ReadonlyMap<number, readonly number[]>;
   /** Groups that are not folded, by the rank that represents them. */
@@ -208,11 +208,11 @@ export interface Alike {
   /** Ranks without a row, with the rank that represents each. */
   readonly hidden: ReadonlyMap<number, number>;
   /** Why a rank is not folded with most others, in words. */
-  readonly why: ReadonlyMap<number, string>;
+  readonly reasons: ReadonlyMap<number, string>;
 }
 
 /** Item under a point of the canvas. */
-export interface Hit {
+export interface StageHit {
   region: "gutter" | "lanes" | "margin" | "axis" | "minimap" | "strip" | "none";
   time: number;
   row: RowInfo | null;
@@ -243,7 +243,7 @@ export interface Overlay {
   brush: { start: number; end: number; ranks: number[] | null; tracks: string[] | null } | null;
   ruler: { start: number; end: number; y: number } | null;
   /** Vertical marks set with M; `kept` ones stay. */
-  notes: { start: number; end: number; kept: boolean }[];
+  timeMarks: { start: number; end: number; kept: boolean }[];
   /** Search text whose hits are marked above the lanes; "" for none. */
   search: string;
   /** Hits of the search by rank, if known. */
@@ -260,18 +260,18 @@ export interface RowState {
   /** Regular expression over "rank 5", process, label and host; "" shows all. */
   filter: string;
   /** Groups of similar ranks folded into one row; absent: none are folded. */
-  alike?: Alike | null;
+  rankGroups?: RankGroups | null;
   /** Ranks that have rows, as pinned ranks do; null or undefined: all. */
-  only?: ReadonlySet<number> | null;
+  onlyRanks?: ReadonlySet<number> | null;
   /** Lanes without events in view are as high as the others. */
-  roomy?: boolean;
+  keepEmptyLanes?: boolean;
 }
 
 /** Texts around a picture. */
 export interface SvgCaption {
   title: string;
   /** Description of the picture's content. */
-  words: string;
+  summary: string;
   /** A sentence above all; "" for none. */
   headline: string;
 }
@@ -292,7 +292,7 @@ export function asError(error: unknown): Error {
 // The reply of op `event`.
 
 /** Arrows of an event, from where they start to where they end. */
-export function arrows(detail: EventDetail): { kind: string; from: Brief; to: Brief }[] {
+export function flowArrows(detail: EventDetail): { kind: string; from: Brief; to: Brief }[] {
   return detail.flows.map((flow) =>
     flow.direction === "out"
       ? { kind: flow.kind, from: detail.event, to: flow.brief }
@@ -310,66 +310,66 @@ export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
 
 // The reply of op `totals`, and how its tables are sorted.
 
-export type Column = "name" | "count" | "sum" | "mean" | "min" | "max";
+export type TotalsColumn = "name" | "count" | "sum" | "mean" | "min" | "max";
 
 /** Order with device work first and enclosing events such as steps last; the longest first. */
 export const BY_WORK = "work";
 
-export interface Order {
-  column: Column | typeof BY_WORK;
+export interface TotalsOrder {
+  column: TotalsColumn | typeof BY_WORK;
   descending: boolean;
 }
 
 /** The next order after a click on a column's head: numbers start with the largest. */
-export function clicked(order: Order, column: Column): Order {
+export function nextOrder(order: TotalsOrder, column: TotalsColumn): TotalsOrder {
   if (order.column === column) return { column, descending: !order.descending };
   return { column, descending: column !== "name" };
 }
 
-export function sorted<T extends Sums>(
+export function sortTotals<T extends Sums>(
   rows: readonly T[],
-  order: Order,
+  order: TotalsOrder,
   label: (row: T) => string,
 ): T[] {
   const sign = order.descending ? -1 : 1;
   return [...rows].sort((a, b) => {
     const { column } = order;
-    const way =
+    const comparison =
       column === "name"
         ? label(a).localeCompare(label(b))
         : column === BY_WORK
-          ? placeOf(b.kind) - placeOf(a.kind) || a.sum - b.sum
+          ? kindPriority(b.kind) - kindPriority(a.kind) || a.sum - b.sum
           : a[column] - b[column];
     // Equal rows keep one order at every click.
-    return sign * way || label(a).localeCompare(label(b));
+    return sign * comparison || label(a).localeCompare(label(b));
   });
 }
 
-const DEVICE: readonly Kind[] = ["compute", "communication", "memory"];
-const AROUND: readonly Kind[] = ["annotation", "other"];
+const DEVICE_KINDS: readonly Kind[] = ["compute", "communication", "memory"];
+const ENCLOSING_KINDS: readonly Kind[] = ["annotation", "other"];
 
-function placeOf(kind: Kind): number {
-  return DEVICE.includes(kind) ? 0 : AROUND.includes(kind) ? 2 : 1;
+function kindPriority(kind: Kind): number {
+  return DEVICE_KINDS.includes(kind) ? 0 : ENCLOSING_KINDS.includes(kind) ? 2 : 1;
 }
 
 /**
  * Kinds that sum up a selection: device kinds, which do not nest, or host kinds if there is no
  * device. Sums of nested events count time more than once and would come first.
  */
-export function telling(totals: Totals): Sums[] {
-  const device = totals.kinds.filter((row) => DEVICE.includes(row.kind) && row.sum > 0);
+export function mainKinds(totals: Totals): Sums[] {
+  const device = totals.kinds.filter((row) => DEVICE_KINDS.includes(row.kind) && row.sum > 0);
   const rows = device.length > 0 ? device : totals.kinds.filter((row) => row.sum > 0);
   return [...rows].sort((a, b) => b.sum - a.sum).slice(0, 2);
 }
 
 // Data exchanged by the dashboard's parts: frames go down, brushes go up.
 
-export type Value = string | number | boolean | null;
+export type CellValue = string | number | boolean | null;
 
 /** One panel's numbers, by column; times are integer nanoseconds. */
 export type PanelFrame = {
   rows: number;
-  columns: Record<string, readonly Value[]>;
+  columns: Record<string, readonly CellValue[]>;
   attrs: Record<string, unknown>;
 };
 
@@ -382,7 +382,7 @@ export interface Brush {
 }
 
 /** Current selection by dimension; null selects everything. */
-export interface Chosen {
+export interface ChartSelection {
   ranks: readonly number[] | null;
   names: readonly string[] | null;
   kinds: readonly string[] | null;
@@ -392,15 +392,13 @@ export interface Chosen {
 /** A drawn chart. It shows a whole frame and marks the chosen part. */
 export interface ChartPanel {
   readonly el: HTMLElement;
-  show(frame: PanelFrame, chosen: Chosen): void;
+  show(frame: PanelFrame, selection: ChartSelection): void;
   toPng(): Promise<Blob>;
   toSvg(): Promise<Blob>;
   destroy(): void;
 }
 
-export type Frame = PanelFrame;
-
-export interface ClassLook {
+export interface ClassStyle {
   colour: string;
   /** Drawn as diagonal lines of the colour over a pale ground. */
   hatched: boolean;
@@ -409,18 +407,18 @@ export interface ClassLook {
 }
 
 /** Entry of a legend, and its appearance. */
-export interface ClassKey {
+export interface ClassLegendEntry {
   name: string;
-  looks: readonly ClassLook[];
+  styles: readonly ClassStyle[];
 }
 
-export interface Classes {
-  keys(theme: ThemeName): readonly ClassKey[];
+export interface ClassPalette {
+  legend(theme: ThemeName): readonly ClassLegendEntry[];
   /** By class; the last one is for events whose class is unknown. */
-  looks(theme: ThemeName): readonly ClassLook[];
+  styles(theme: ThemeName): readonly ClassStyle[];
 }
 
-export interface ClassParts {
+export interface ClassShares {
   /** Window that is divided into parts, ns since the origin. */
   start: number;
   end: number;

@@ -8,7 +8,7 @@ export class Camera {
   view: Span;
   /** Target view of the current animation. */
   target: Span;
-  private journey: { from: Span; began: number; length: number } | null = null;
+  private animation: { from: Span; startMs: number; durationMs: number } | null = null;
 
   constructor(range: Span) {
     this.job = jobSpan(range);
@@ -16,39 +16,39 @@ export class Camera {
     this.target = this.job;
   }
 
-  get moving(): boolean {
-    return this.journey !== null;
+  get isMoving(): boolean {
+    return this.animation !== null;
   }
 
-  /** Go to `view` in `length` ms; true if the shown view has changed immediately. */
-  go(view: Span, length: number, now: number): boolean {
+  /** Go to `view` in `durationMs` ms; true if the shown view has changed immediately. */
+  animateTo(view: Span, durationMs: number, now: number): boolean {
     this.target = clampView(view, this.job);
     const isThere = this.target[0] === this.view[0] && this.target[1] === this.view[1];
-    if (length > 0 && !isThere) {
-      this.journey = { from: this.view, began: now, length };
+    if (durationMs > 0 && !isThere) {
+      this.animation = { from: this.view, startMs: now, durationMs };
       return false;
     }
-    this.journey = null;
+    this.animation = null;
     this.view = this.target;
     return !isThere;
   }
 
-  zoom(factor: number, atTime: number, length: number, now: number): boolean {
+  zoom(factor: number, atTime: number, durationMs: number, now: number): boolean {
     // Start from the target, so that quick repeated steps add up. Measure the pointer's time in
     // the target as well, to keep it under the pointer.
     const { view, target } = this;
     const share = (atTime - view[0]) / (view[1] - view[0]);
     const at = target[0] + share * (target[1] - target[0]);
-    return this.go(zoomed(target, factor, at), length, now);
+    return this.animateTo(zoomSpan(target, factor, at), durationMs, now);
   }
 
   /** Advance the animation; true while the view changes. */
   step(now: number): boolean {
-    if (this.journey === null) return false;
-    const { from, began, length } = this.journey;
-    const share = (now - began) / length;
-    this.view = between(from, this.target, ease(share));
-    if (share >= 1) this.journey = null;
+    if (this.animation === null) return false;
+    const { from, startMs, durationMs } = this.animation;
+    const share = (now - startMs) / durationMs;
+    this.view = interpolateSpans(from, this.target, easeProgress(share));
+    if (share >= 1) this.animation = null;
     return true;
   }
 }
@@ -58,7 +58,7 @@ export class Camera {
 /** Min span of a view: times are whole nanoseconds. */
 export const MIN_SPAN_NS = 50;
 /** Margin on either side of the job that the view may include, as a share of the job. */
-const BEYOND = 0.02;
+const OUTER_MARGIN_SHARE = 0.02;
 
 /** Span of the whole job; never empty, so that divisions by the span are safe. */
 export function jobSpan(range: Span): Span {
@@ -68,9 +68,9 @@ export function jobSpan(range: Span): Span {
 
 /** `view` moved, then shortened if needed, to be within the job and its margin. */
 export function clampView(view: Span, job: Span): Span {
-  const beyond = Math.max((job[1] - job[0]) * BEYOND, MIN_SPAN_NS);
-  const low = job[0] - beyond;
-  const high = job[1] + beyond;
+  const outerMargin = Math.max((job[1] - job[0]) * OUTER_MARGIN_SHARE, MIN_SPAN_NS);
+  const low = job[0] - outerMargin;
+  const high = job[1] + outerMargin;
   let start = Math.min(view[0], view[1]);
   let span = Math.abs(view[1] - view[0]);
   if (!Number.isFinite(start) || !Number.isFinite(span)) return job;
@@ -84,12 +84,12 @@ export function clampView(view: Span, job: Span): Span {
 }
 
 /** Return `view` magnified by `factor`; `atTime` keeps its position. */
-export function zoomed(view: Span, factor: number, atTime: number): Span {
+export function zoomSpan(view: Span, factor: number, atTime: number): Span {
   return [atTime - (atTime - view[0]) / factor, atTime + (view[1] - atTime) / factor];
 }
 
 /** The curve cubic-bezier(.2, 0, 0, 1). */
-export function ease(progress: number): number {
+export function easeProgress(progress: number): number {
   if (progress <= 0) return 0;
   if (progress >= 1) return 1;
   let low = 0;
@@ -109,7 +109,7 @@ export function ease(progress: number): number {
  * Interpolate two views. If the span changes, it changes by equal factors in equal shares and one
  * point of time keeps its position, as in a zoom.
  */
-export function between(from: Span, to: Span, share: number): Span {
+export function interpolateSpans(from: Span, to: Span, share: number): Span {
   if (share <= 0) return from;
   if (share >= 1) return to;
   const a = from[1] - from[0];
@@ -125,24 +125,24 @@ export function between(from: Span, to: Span, share: number): Span {
 
 // Positions of the parts of the stage. CSS px, relative to the stage.
 
-export type Geometry = Readonly<ReturnType<typeof geometryOf>>;
+export type StageGeometry = Readonly<ReturnType<typeof computeGeometry>>;
 
 /** Padding above and below the minimap's box. */
 const MINIMAP_PAD = 3;
 const STRIP_PAD = 2;
 
-/** `slim`: names are narrow and there is no margin on the right, at any width. */
-export function geometryOf(
+/** `isSlim`: narrow names and no right margin, whatever the width. */
+export function computeGeometry(
   width: number,
   height: number,
   dpr: number,
   stripRows: number,
   lateRow = false,
-  slim = false,
+  isSlim = false,
 ) {
-  const narrow = slim || width < SIZE.gutterFrom;
-  const gutter: number = narrow ? SIZE.gutterNarrow : SIZE.gutter;
-  const margin: number = !slim && width >= SIZE.marginFrom ? SIZE.margin : 0;
+  const isNarrow = isSlim || width < SIZE.gutterFrom;
+  const gutter: number = isNarrow ? SIZE.gutterNarrow : SIZE.gutter;
+  const margin: number = !isSlim && width >= SIZE.marginFrom ? SIZE.margin : 0;
   const axisTop = SIZE.minimap + MINIMAP_PAD + 1;
   const stripTop = axisTop + SIZE.axis;
   const stripHeight = stripRows * SIZE.steps;
@@ -170,18 +170,18 @@ export function geometryOf(
     /** Top of the rows, and the height available for them. */
     rowsTop,
     rowsHeight: Math.max(0, height - rowsTop),
-    narrow,
+    narrow: isNarrow,
   };
 }
 
-export function timeAtX(geometry: Geometry, view: Span, x: number): number {
+export function timeAtX(geometry: StageGeometry, view: Span, x: number): number {
   return view[0] + ((x - geometry.lanesX) / geometry.lanesWidth) * (view[1] - view[0]);
 }
 
-export function xAtTime(geometry: Geometry, view: Span, time: number): number {
+export function xAtTime(geometry: StageGeometry, view: Span, time: number): number {
   return geometry.lanesX + ((time - view[0]) / (view[1] - view[0])) * geometry.lanesWidth;
 }
 
-export function nsPerDevicePx({ lanesWidth, dpr }: Geometry, [start, end]: Span): number {
+export function nsPerDevicePx({ lanesWidth, dpr }: StageGeometry, [start, end]: Span): number {
   return (end - start) / Math.round(lanesWidth * dpr);
 }

@@ -1,6 +1,14 @@
 import { describe, expect, test } from "vitest";
 import type { Span } from "../protocol/source";
-import { between, Camera, clampView, ease, jobSpan, MIN_SPAN_NS, zoomed } from "./camera";
+import {
+  interpolateSpans,
+  Camera,
+  clampView,
+  easeProgress,
+  jobSpan,
+  MIN_SPAN_NS,
+  zoomSpan,
+} from "./camera";
 
 const JOB: Span = [0, 1e9];
 const width = ([start, end]: Span) => end - start;
@@ -26,7 +34,7 @@ describe("limits", () => {
 });
 
 test("a zoom keeps the time under the pointer in place", () => {
-  const view = zoomed([100, 300], 4, 150);
+  const view = zoomSpan([100, 300], 4, 150);
   expect(width(view)).toBe(50);
   expect((150 - view[0]) / width(view)).toBeCloseTo(0.25);
 });
@@ -36,13 +44,13 @@ describe("on the way", () => {
   const to: Span = [4e8, 4.001e8];
 
   test("begins and ends exactly, and a pan is straight", () => {
-    expect(between(from, to, 0)).toBe(from);
-    expect(between(from, to, 1)).toBe(to);
-    expect(between([0, 100], [1000, 1100], 0.5)).toEqual([500, 600]);
+    expect(interpolateSpans(from, to, 0)).toBe(from);
+    expect(interpolateSpans(from, to, 1)).toBe(to);
+    expect(interpolateSpans([0, 100], [1000, 1100], 0.5)).toEqual([500, 600]);
   });
 
   test("spans shrink by equal factors", () => {
-    const spans = [0, 0.25, 0.5, 0.75, 1].map((share) => width(between(from, to, share)));
+    const spans = [0, 0.25, 0.5, 0.75, 1].map((share) => width(interpolateSpans(from, to, share)));
     const factors = spans.slice(1).map((span, i) => span / spans[i]!);
     for (const factor of factors) expect(factor).toBeCloseTo(factors[0]!, 4);
   });
@@ -50,37 +58,37 @@ describe("on the way", () => {
   test("one point keeps its position", () => {
     const fixed = (4e8 * 1e9) / (1e9 - 1e5);
     for (const share of [0.1, 0.5, 0.9]) {
-      const view = between(from, to, share);
+      const view = interpolateSpans(from, to, share);
       expect((fixed - view[0]) / width(view)).toBeCloseTo(fixed / 1e9, 4);
     }
   });
 
   test("the curve rises from 0 to 1 and is fast first", () => {
-    const curve = Array.from({ length: 21 }, (_, i) => ease(i / 20));
+    const curve = Array.from({ length: 21 }, (_, i) => easeProgress(i / 20));
     expect([curve[0], curve[20]]).toEqual([0, 1]);
     expect(curve).toEqual([...curve].sort((a, b) => a - b));
-    expect(ease(0.3)).toBeGreaterThan(0.6);
+    expect(easeProgress(0.3)).toBeGreaterThan(0.6);
   });
 });
 
 describe("the camera", () => {
   test("jumps immediately if the duration is 0", () => {
     const camera = new Camera(JOB);
-    expect(camera.go([1e8, 2e8], 0, 0)).toBe(true);
+    expect(camera.animateTo([1e8, 2e8], 0, 0)).toBe(true);
     expect(camera.view).toEqual([1e8, 2e8]);
     expect(camera.step(5)).toBe(false);
   });
 
   test("arrives exactly at the requested view", () => {
     const camera = new Camera(JOB);
-    camera.go([1e8, 2e8], 120, 1000);
+    camera.animateTo([1e8, 2e8], 120, 1000);
     expect(camera.view).toEqual(JOB);
     camera.step(1060);
-    expect(camera.moving).toBe(true);
+    expect(camera.isMoving).toBe(true);
     expect(width(camera.view)).toBeLessThan(1e9);
     camera.step(1120);
     expect(camera.view).toEqual([1e8, 2e8]);
-    expect(camera.moving).toBe(false);
+    expect(camera.isMoving).toBe(false);
   });
 
   test("steps of a zoom add up while it moves", () => {

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { plain } from "../../test/plain";
 import { recordedScene } from "../../test/recorded";
 import type { SceneRank, Lateness, Stats } from "../protocol/source";
-import { factOf } from "./gutter";
+import { rankFact } from "./gutter";
 import { latenessByRank, statsByRank } from "./lanes";
 
 const [rank] = recordedScene().ranks as [SceneRank];
@@ -46,8 +46,8 @@ function fact(
   of = rank,
   hasMargin = true,
 ): string {
-  const { look, texts } = factOf(of, shown, hasMargin, late);
-  return `${look}: ${texts.map(plain).join(" | ")}`;
+  const { tone, texts } = rankFact(of, shown, hasMargin, late);
+  return `${tone}: ${texts.map(plain).join(" | ")}`;
 }
 
 test("exposed time, or busy time without it; the idle share where no margin has the shares", () => {

@@ -3,76 +3,77 @@
 import { hasDevice } from "../protocol/scene";
 import type { SceneRank } from "../protocol/source";
 import { formatCount, formatDuration, formatShare, formatTime, formatValue } from "../ui/formats";
-import { FONT, shade, type Theme } from "../ui/theme";
-import type { Geometry } from "./camera";
+import { FONT, interpolateStops, type Theme } from "../ui/theme";
+import type { StageGeometry } from "./camera";
 import type { LatenessByRank, StatsByRank } from "./lanes";
 import { LATE_TINT } from "./paints";
-import type { Frame } from "./painter";
-import type { Pen } from "./pen";
-import { BADGE_WIDTH, badgeLeft, type Band, type PlacedRow, type Row } from "./rows";
+import type { StageFrame } from "./painter";
+import type { CanvasPen } from "./pen";
+import { BADGE_WIDTH, badgeLeft, type Band, type PlacedRow, type StageRow } from "./rows";
 
-interface Fact {
+interface RowFact {
   /** Texts from long to short; the first one that fits is drawn. */
   texts: string[];
-  look: "plain" | "warn" | "late" | "hit";
+  tone: "plain" | "warn" | "late" | "hit";
 }
 
 /** A number is never drawn without its word, which differs by rank. */
-function fact(word: string, number: string): Fact {
-  return { texts: [`${word} ${number}`], look: "plain" };
+function makeFact(word: string, number: string): RowFact {
+  return { texts: [`${word} ${number}`], tone: "plain" };
 }
 
 /** Min number of collectives for which the share of last arrivals is shown. */
-const LEAST_COLLECTIVES = 4;
+const MIN_COLLECTIVES = 4;
 
 /** Fact on lateness: last arrivals of a rank that is late or mostly last; otherwise its wait. */
-function lateFact(rank: SceneRank, known: LatenessByRank | null): Fact | null {
-  const index = known?.at.get(rank.rank);
-  if (known === null || index === undefined) return null;
-  const { last, collectives, wait } = known.lateness;
-  if (known.late.has(rank.rank)) {
+function lateFact(rank: SceneRank, lateness: LatenessByRank | null): RowFact | null {
+  const index = lateness?.at.get(rank.rank);
+  if (lateness === null || index === undefined) return null;
+  const { last, collectives, wait } = lateness.lateness;
+  if (lateness.late.has(rank.rank)) {
     const count = formatCount(last[index] ?? 0);
     const of = formatCount(collectives[index] ?? 0);
-    return { texts: [`last in ${count} of ${of}`, `last ${count}/${of}`, "last"], look: "late" };
+    return { texts: [`last in ${count} of ${of}`, `last ${count}/${of}`, "last"], tone: "late" };
   }
-  const [came, all] = [last[index] ?? 0, collectives[index] ?? 0];
-  if (all >= LEAST_COLLECTIVES && 2 * came > all) return fact("last", formatShare(came / all));
+  const [lastCount, all] = [last[index] ?? 0, collectives[index] ?? 0];
+  if (all >= MIN_COLLECTIVES && 2 * lastCount > all)
+    return makeFact("last", formatShare(lastCount / all));
   const waited = wait[index] ?? 0;
   if (waited <= 0) return null;
   const time = formatDuration(waited);
   // The margin shows the exposed part of the wait.
-  return { texts: [`waits ${time} in all`, `waits ${time}`], look: "plain" };
+  return { texts: [`waits ${time} in all`, `waits ${time}`], tone: "plain" };
 }
 
 /** The most important fact of a rank in this view. */
-export function factOf(
+export function rankFact(
   rank: SceneRank,
   known: StatsByRank | null,
   hasMargin: boolean,
   lateness: LatenessByRank | null = null,
-): Fact {
+): RowFact {
   if (rank.truncated !== null)
-    return { texts: [`ends at ${formatTime(rank.range[1])}`, "ends early"], look: "warn" };
-  if (!hasDevice(rank)) return { texts: [rank.host ?? "CPU only"], look: "plain" };
+    return { texts: [`ends at ${formatTime(rank.range[1])}`, "ends early"], tone: "warn" };
+  if (!hasDevice(rank)) return { texts: [rank.host ?? "CPU only"], tone: "plain" };
   const late = lateFact(rank, lateness);
   if (late !== null) return late;
   const index = known?.at.get(rank.rank);
-  if (known === null || index === undefined) return { texts: [], look: "plain" };
+  if (known === null || index === undefined) return { texts: [], tone: "plain" };
   const { stats } = known;
   const data = stats.data[index] ?? 0;
   const idle = stats.idle[index] ?? 0;
-  if (data <= 0) return { texts: ["no data here"], look: "plain" };
+  if (data <= 0) return { texts: ["no data here"], tone: "plain" };
   // The margin has the shares already.
   const span = stats.span[index] ?? 0;
   if (!hasMargin)
-    return span > 0 ? fact("idle", formatShare(idle / span)) : { texts: [], look: "plain" };
+    return span > 0 ? makeFact("idle", formatShare(idle / span)) : { texts: [], tone: "plain" };
   const exposed = stats.exposed[index] ?? 0;
-  if (exposed > 0) return fact("exposed", formatDuration(exposed));
-  return fact("busy", formatDuration(span - idle));
+  if (exposed > 0) return makeFact("exposed", formatDuration(exposed));
+  return makeFact("busy", formatDuration(span - idle));
 }
 
 /** `computes +25 %` for `computes 25 % longer`. */
-function signed(reason: string): string {
+function abbreviateReason(reason: string): string {
   return reason
     .replace(/^its device /, "")
     .replace(/ of (?:a step|its time|their time)/, "")
@@ -81,53 +82,53 @@ function signed(reason: string): string {
 }
 
 /** The first reason why a rank is not folded with others, long and short; null if there is none. */
-export function reasonOf(why: string): Fact["texts"] | null {
+export function foldReason(why: string): RowFact["texts"] | null {
   const [reason = ""] = why.split(";");
   if (reason === "") return null;
-  return [reason, signed(reason)];
+  return [reason, abbreviateReason(reason)];
 }
 
 /**
  * Fact of a row. For a row that folds similar ranks, facts that would otherwise be hidden come
  * first.
  */
-function factOfRow(row: Row, gutter: Frame): Fact {
-  const { stats, lateness, geometry, overlay } = gutter;
+function rowFact(row: StageRow, frame: StageFrame): RowFact {
+  const { stats, lateness, geometry, overlay } = frame;
   const hits = overlay.search === "" ? undefined : overlay.hits;
-  const own = factOf(row.rank, stats, geometry.margin > 0, lateness);
+  const ownFact = rankFact(row.rank, stats, geometry.margin > 0, lateness);
   let folded = 0;
-  for (const rank of row.like) if (rank !== row.rank.rank) folded += hits?.get(rank) ?? 0;
+  for (const rank of row.memberRanks) if (rank !== row.rank.rank) folded += hits?.get(rank) ?? 0;
   if (folded > 0) {
     const count = formatCount(folded);
-    return { texts: [`${count} in the others`, `${count} folded`, count], look: "hit" };
+    return { texts: [`${count} in the others`, `${count} folded`, count], tone: "hit" };
   }
-  const reason = reasonOf(row.why);
+  const reason = foldReason(row.reason);
   // One of the folded ranks is drawn, with its own figures.
   const named = (text: string): string =>
     /\d/.test(text) ? `rank ${row.rank.rank} ${text}` : text;
-  if (row.like.length > 1) own.texts = own.texts.map(named);
-  if (reason === null || own.look === "warn") return own;
-  return { texts: [...reason, ...own.texts], look: own.look };
+  if (row.memberRanks.length > 1) ownFact.texts = ownFact.texts.map(named);
+  if (reason === null || ownFact.tone === "warn") return ownFact;
+  return { texts: [...reason, ...ownFact.texts], tone: ownFact.tone };
 }
 
 const BASELINE = 4;
 /** Lines of text nearer than this touch. */
 const LINE = 11;
 /** Short name of a lane, used if the fact next to it leaves no room for the full name. */
-const BRIEF: Readonly<Record<string, string>> = { compute: "GPU" };
+const SHORT_LANE_NAMES: Readonly<Record<string, string>> = { compute: "GPU" };
 
 /** Background of a row. */
-export function rowGround(theme: Theme, late: boolean): string {
-  return late ? shade([theme.bg, theme.late], LATE_TINT) : theme.bg;
+export function rowBackground(theme: Theme, late: boolean): string {
+  return late ? interpolateStops([theme.bg, theme.late], LATE_TINT) : theme.bg;
 }
 
-export function drawGutter(pen: Pen, frame: Frame): void {
+export function drawGutter(pen: CanvasPen, frame: StageFrame): void {
   const { geometry, theme } = frame;
-  const { placed } = frame.sight;
+  const { placed } = frame.visible;
   // Numbers of an earlier view would be wrong.
   const gutter = frame.isStale ? { ...frame, stats: null, lateness: null } : frame;
   const { rowsTop, rowsHeight } = geometry;
-  pen.rect(0, rowsTop, geometry.gutter, rowsHeight, theme.bg);
+  pen.fillRect(0, rowsTop, geometry.gutter, rowsHeight, theme.bg);
   // Rows are ordered from back to front; each clip range is one run of them.
   let from = 0;
   while (from < placed.length) {
@@ -141,27 +142,27 @@ export function drawGutter(pen: Pen, frame: Frame): void {
       to += 1;
     }
     const run = placed.slice(from, to);
-    pen.clipped(0, clipTop, geometry.gutter, clipBottom - clipTop, () => {
+    pen.withClip(0, clipTop, geometry.gutter, clipBottom - clipTop, () => {
       for (const row of run) drawRow(pen, gutter, row);
     });
     from = to;
   }
-  pen.vertical(geometry.gutter - 1, rowsTop, rowsTop + rowsHeight, theme.rule);
+  pen.verticalLine(geometry.gutter - 1, rowsTop, rowsTop + rowsHeight, theme.rule);
   const end = Math.max(0, ...placed.map(({ row, y }) => y + row.height));
-  if (end < rowsTop + rowsHeight) pen.horizontal(end, 0, geometry.gutter, theme.rule);
+  if (end < rowsTop + rowsHeight) pen.horizontalLine(end, 0, geometry.gutter, theme.rule);
 }
 
-function drawRow(pen: Pen, gutter: Frame, placed: PlacedRow): void {
+function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
   const { row } = placed;
-  if (row.track === null) drawRankNames(pen, gutter, placed);
-  else drawTrackNames(pen, gutter, placed);
-  if (row.pinned && (row.track === null || !isPinnedBelowHead(gutter, placed))) {
-    drawPin(pen, gutter.theme, 4, placed.y + Math.min(9, row.height / 2));
+  if (row.track === null) drawRankNames(pen, frame, placed);
+  else drawTrackNames(pen, frame, placed);
+  if (row.pinned && (row.track === null || !isPinnedBelowHead(frame, placed))) {
+    drawPin(pen, frame.theme, 4, placed.y + Math.min(9, row.height / 2));
   }
 }
 
 /** A track that is pinned only because its rank is. */
-function isPinnedBelowHead({ layout }: Frame, { row }: PlacedRow): boolean {
+function isPinnedBelowHead({ layout }: StageFrame, { row }: PlacedRow): boolean {
   const at = layout.rows.indexOf(row);
   for (let i = at - 1; i >= 0; i -= 1) {
     const before = layout.rows[i]!;
@@ -171,41 +172,46 @@ function isPinnedBelowHead({ layout }: Frame, { row }: PlacedRow): boolean {
   return false;
 }
 
-function drawRankNames(pen: Pen, gutter: Frame, { row, y }: PlacedRow): void {
-  const { geometry, theme, layout } = gutter;
-  const { fold } = layout;
-  const said = factOfRow(row, gutter);
-  pen.rect(0, y, geometry.gutter, row.height, rowGround(theme, said.look === "late"));
-  pen.horizontal(y, 0, geometry.gutter, theme.rule);
-  if (said.look === "late") pen.rect(0, y + 1, 4, row.height - 1, theme.late);
+function drawRankNames(pen: CanvasPen, frame: StageFrame, { row, y }: PlacedRow): void {
+  const { geometry, theme, layout } = frame;
+  const { foldSizes } = layout;
+  const fact = rowFact(row, frame);
+  pen.fillRect(0, y, geometry.gutter, row.height, rowBackground(theme, fact.tone === "late"));
+  pen.horizontalLine(y, 0, geometry.gutter, theme.rule);
+  if (fact.tone === "late") pen.fillRect(0, y + 1, 4, row.height - 1, theme.late);
   const right = geometry.gutter - 8;
-  const ink = { plain: theme.ink2, warn: theme.warnInk, late: theme.late, hit: theme.ink }[
-    said.look
+  const color = { plain: theme.ink2, warn: theme.warnInk, late: theme.late, hit: theme.ink }[
+    fact.tone
   ];
   const badge = row.badge === null ? 0 : BADGE_WIDTH + 5;
-  const names = [row.name, ...row.briefly];
-  const factFont = said.look === "late" ? FONT.labelStrong : FONT.label;
-  if (fold.mode === "full") {
+  const names = [row.name, ...row.shortNames];
+  const factFont = fact.tone === "late" ? FONT.labelStrong : FONT.label;
+  if (foldSizes.mode === "full") {
     let lanes = geometry.narrow
       ? []
       : row
           .bands()
           .filter(({ label }) => label !== "")
           .map((band) => ({ label: band.label, at: nameBaseline(band, row.height) }));
-    const mark = said.look === "hit" ? drawHit(pen, theme, 16, y + 25) : 0;
+    const mark = fact.tone === "hit" ? drawHitMark(pen, theme, 16, y + 25) : 0;
     // In folded rows facts take priority over lane names, which are the same in every row.
-    const firm = row.badge !== null || row.why !== "";
-    const room = (texts: readonly string[], left: number, baseline: number, font: string) => {
+    const isGroup = row.badge !== null || row.reason !== "";
+    const availableWidth = (
+      texts: readonly string[],
+      left: number,
+      baseline: number,
+      font: string,
+    ) => {
       const all = right - left;
       const beside = lanes.filter(({ at }) => Math.abs(at - baseline) < LINE);
       const free = (): number => {
-        const widths = beside.map(({ label }) => pen.width(label, FONT.label) + 8);
+        const widths = beside.map(({ label }) => pen.textWidth(label, FONT.label) + 8);
         return all - Math.max(0, ...widths);
       };
-      const widest = texts.map((text) => pen.width(text, font)).find((width) => width <= all);
+      const widest = texts.map((text) => pen.textWidth(text, font)).find((width) => width <= all);
       if (widest === undefined || widest <= free()) return free();
-      if (!firm) {
-        for (const lane of beside) lane.label = BRIEF[lane.label] ?? lane.label;
+      if (!isGroup) {
+        for (const lane of beside) lane.label = SHORT_LANE_NAMES[lane.label] ?? lane.label;
         // A cut name may be ambiguous; the names of lanes are repeated in every row.
         if (texts !== names || widest <= free()) return free();
       }
@@ -213,56 +219,70 @@ function drawRankNames(pen: Pen, gutter: Frame, { row, y }: PlacedRow): void {
       return all;
     };
     const left = 12 + badge;
-    if (badge > 0) drawBadge(pen, theme, badgeLeft(fold), y + 10, row.badge === "fold");
-    const nameRoom = room(names, left, 14, FONT.bodyStrong);
-    fitName(pen, names, left, y + 14, nameRoom, FONT.bodyStrong, theme.ink);
-    const factRoom = room(said.texts, 12 + mark, 28, factFont);
-    pen.firstFit(said.texts, 12 + mark, y + 28, factRoom, factFont, ink);
+    if (badge > 0) drawBadge(pen, theme, badgeLeft(foldSizes), y + 10, row.badge === "fold");
+    const nameWidth = availableWidth(names, left, 14, FONT.bodyStrong);
+    fitRankName(pen, names, left, y + 14, nameWidth, FONT.bodyStrong, theme.ink);
+    const factWidth = availableWidth(fact.texts, 12 + mark, 28, factFont);
+    pen.drawFirstFit(fact.texts, 12 + mark, y + 28, factWidth, factFont, color);
     for (const { label, at } of lanes) {
-      pen.text(label, right, y + at, FONT.label, theme.ink3, "right");
+      pen.drawText(label, right, y + at, FONT.label, theme.ink3, "right");
     }
     return;
   }
   const baseline = y + Math.round(row.height / 2) + BASELINE;
   const font = row.open ? FONT.bodyStrong : FONT.body;
-  const arrow = fold.mode === "line";
+  const arrow = foldSizes.mode === "line";
   if (arrow) drawArrow(pen, theme, 14, baseline - 4, row.open);
   const x = (arrow ? 24 : 12) + badge;
-  if (badge > 0) drawBadge(pen, theme, badgeLeft(fold), baseline - 4, row.badge === "fold");
-  const used = fitName(pen, names, x, baseline, right - x, font, theme.ink);
-  const mark = said.look === "hit" ? 12 : 0;
-  const room = right - x - used - 8 - mark;
-  const width = pen.firstFit(said.texts, right, baseline, room, factFont, ink, "right");
-  if (mark > 0 && width > 0) drawHit(pen, theme, right - width - 8, baseline - 3);
+  if (badge > 0) drawBadge(pen, theme, badgeLeft(foldSizes), baseline - 4, row.badge === "fold");
+  const used = fitRankName(pen, names, x, baseline, right - x, font, theme.ink);
+  const mark = fact.tone === "hit" ? 12 : 0;
+  const availableWidth = right - x - used - 8 - mark;
+  const width = pen.drawFirstFit(
+    fact.texts,
+    right,
+    baseline,
+    availableWidth,
+    factFont,
+    color,
+    "right",
+  );
+  if (mark > 0 && width > 0) drawHitMark(pen, theme, right - width - 8, baseline - 3);
 }
 
 /** Draw the longest name that fits, or truncate a single one. Returns the width used. */
-function fitName(
-  pen: Pen,
+function fitRankName(
+  pen: CanvasPen,
   names: readonly string[],
   x: number,
   y: number,
-  room: number,
+  maxWidth: number,
   font: string,
   colour: string,
 ): number {
-  const whole = names.length > 1 ? pen.firstFit(names, x, y, room, font, colour) : 0;
-  return whole > 0 ? whole : pen.fitted(names.at(-1) ?? "", x, y, room, font, colour);
+  const whole = names.length > 1 ? pen.drawFirstFit(names, x, y, maxWidth, font, colour) : 0;
+  return whole > 0 ? whole : pen.drawTruncated(names.at(-1) ?? "", x, y, maxWidth, font, colour);
 }
 
 /** Icon of ranks folded into one row: three lines in a box, filled if the ranks are shown. */
-function drawBadge(pen: Pen, theme: Theme, x: number, middle: number, pressed: boolean): void {
+function drawBadge(
+  pen: CanvasPen,
+  theme: Theme,
+  x: number,
+  middle: number,
+  pressed: boolean,
+): void {
   const height = 12;
   const top = middle - height / 2;
-  if (pressed) pen.rect(x, top, BADGE_WIDTH, height, theme.ink2);
-  else pen.frame(x, top, BADGE_WIDTH, height, theme.ruleStrong, 1);
+  if (pressed) pen.fillRect(x, top, BADGE_WIDTH, height, theme.ink2);
+  else pen.strokeFrame(x, top, BADGE_WIDTH, height, theme.ruleStrong, 1);
   for (const line of [3, 6, 9]) {
-    pen.rect(x + 3, top + line - 0.5, BADGE_WIDTH - 6, 1, pressed ? theme.bg : theme.ink2);
+    pen.fillRect(x + 3, top + line - 0.5, BADGE_WIDTH - 6, 1, pressed ? theme.bg : theme.ink2);
   }
 }
 
-/** Mark of search hits in folded ranks. Returns the width used. */
-function drawHit(pen: Pen, theme: Theme, x: number, middle: number): number {
+/** Draw the marker for search hits in folded ranks; returns the width used. */
+function drawHitMark(pen: CanvasPen, theme: Theme, x: number, middle: number): number {
   const { ctx } = pen;
   ctx.beginPath();
   ctx.moveTo(x - 3.5, middle - 3);
@@ -272,7 +292,7 @@ function drawHit(pen: Pen, theme: Theme, x: number, middle: number): number {
   ctx.lineWidth = 2;
   ctx.strokeStyle = theme.hitLine;
   ctx.stroke();
-  pen.fill(theme.hit);
+  pen.setFill(theme.hit);
   ctx.fill();
   return 12;
 }
@@ -286,11 +306,11 @@ function nameBaseline({ top, height }: Band, rowHeight: number): number {
   return Math.min(beside, rowHeight - 3);
 }
 
-function drawTrackNames(pen: Pen, gutter: Frame, placed: PlacedRow): void {
-  const { geometry, theme } = gutter;
+function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
+  const { geometry, theme } = frame;
   const { row, y, clipTop, clipBottom } = placed;
   const right = geometry.gutter - 8;
-  const room = right - (row.pinned ? 14 : 10);
+  const availableWidth = right - (row.pinned ? 14 : 10);
   const bands = row.bands();
   const spill = bands.find(({ label }, index) => index > 0 && label !== "");
   const last = spill === undefined ? y + row.height - 4 : y + spill.top;
@@ -299,37 +319,37 @@ function drawTrackNames(pen: Pen, gutter: Frame, placed: PlacedRow): void {
   const name = geometry.narrow ? row.name.replace(/^(CPU|GPU) {2}/, "") : row.name;
   const middle = (top + bottom) / 2 + BASELINE;
   const range = row.track?.range;
-  if (row.thin === bands.length) {
+  if (row.thinLanes === bands.length) {
     const baseline = y + row.height / 2 + BASELINE;
-    pen.fitted(name, right, baseline, room, FONT.label, theme.ink3, "right");
+    pen.drawTruncated(name, right, baseline, availableWidth, FONT.label, theme.ink3, "right");
   } else if (range !== undefined && bottom - top >= 28) {
     const [low, high] = range.map((value) => formatValue(value, row.track?.unit)) as [
       string,
       string,
     ];
-    pen.fitted(name, right, middle - 7, room, FONT.label, theme.ink2, "right");
-    pen.firstFit(
+    pen.drawTruncated(name, right, middle - 7, availableWidth, FONT.label, theme.ink2, "right");
+    pen.drawFirstFit(
       [`${low} – ${high}`, high],
       right,
       middle + 7,
-      room,
+      availableWidth,
       FONT.label,
       theme.ink3,
       "right",
     );
   } else if (bottom - top >= 11) {
-    pen.fitted(name, right, middle, room, FONT.label, theme.ink2, "right");
+    pen.drawTruncated(name, right, middle, availableWidth, FONT.label, theme.ink2, "right");
   }
   for (const band of bands) {
     if (band.label === "" || band === bands[0] || band.height < 11) continue;
     const baseline = y + band.top + band.height / 2 + BASELINE;
-    pen.text(band.label, right, baseline, FONT.label, theme.ink3, "right");
+    pen.drawText(band.label, right, baseline, FONT.label, theme.ink3, "right");
   }
 }
 
-function drawArrow(pen: Pen, theme: Theme, x: number, y: number, open: boolean): void {
+function drawArrow(pen: CanvasPen, theme: Theme, x: number, y: number, open: boolean): void {
   const { ctx } = pen;
-  pen.fill(theme.ink2);
+  pen.setFill(theme.ink2);
   ctx.beginPath();
   if (open) {
     ctx.moveTo(x - 3.5, y - 2);
@@ -343,9 +363,9 @@ function drawArrow(pen: Pen, theme: Theme, x: number, y: number, open: boolean):
   ctx.fill();
 }
 
-function drawPin(pen: Pen, theme: Theme, x: number, y: number): void {
+function drawPin(pen: CanvasPen, theme: Theme, x: number, y: number): void {
   const { ctx } = pen;
-  pen.fill(theme.focus);
+  pen.setFill(theme.focus);
   ctx.beginPath();
   ctx.arc(x, y - 2, 2.5, 0, 2 * Math.PI);
   ctx.fill();
@@ -354,15 +374,15 @@ function drawPin(pen: Pen, theme: Theme, x: number, y: number): void {
 
 // A slim scrollbar over the right edge of the rows; the rows are drawn, so the browser has none.
 
-const WIDTH = 10;
-const BAR = 6;
-const SHORTEST = 24;
+const SCROLLBAR_WIDTH = 10;
+const THUMB_WIDTH = 6;
+const MIN_THUMB_LENGTH = 24;
 
 export class Scrollbar {
   readonly el: HTMLDivElement;
   private readonly thumb: HTMLDivElement;
-  private content = 0;
-  private room = 0;
+  private contentHeight = 0;
+  private viewportHeight = 0;
   private scroll = 0;
 
   constructor(
@@ -376,15 +396,15 @@ export class Scrollbar {
     Object.assign(this.el.style, {
       position: "absolute",
       right: "0",
-      width: `${WIDTH}px`,
+      width: `${SCROLLBAR_WIDTH}px`,
       display: "none",
       touchAction: "none",
     });
     Object.assign(this.thumb.style, {
       position: "absolute",
       right: "2px",
-      width: `${BAR}px`,
-      borderRadius: `${BAR / 2}px`,
+      width: `${THUMB_WIDTH}px`,
+      borderRadius: `${THUMB_WIDTH / 2}px`,
     });
     // The stage's own gestures must not begin on the bar.
     for (const type of ["pointerdown", "dblclick", "click"] as const) {
@@ -393,17 +413,17 @@ export class Scrollbar {
     this.el.addEventListener("pointerdown", (event) => this.drag(event, signal), { signal });
   }
 
-  update(geometry: Geometry, content: number, scroll: number): void {
-    this.content = content;
-    this.room = geometry.rowsHeight;
+  update(geometry: StageGeometry, content: number, scroll: number): void {
+    this.contentHeight = content;
+    this.viewportHeight = geometry.rowsHeight;
     this.scroll = scroll;
-    const needed = content > this.room + 0.5 && this.room > SHORTEST;
-    this.el.style.display = needed ? "block" : "none";
-    if (!needed) return;
+    const isNeeded = content > this.viewportHeight + 0.5 && this.viewportHeight > MIN_THUMB_LENGTH;
+    this.el.style.display = isNeeded ? "block" : "none";
+    if (!isNeeded) return;
     this.el.style.top = `${geometry.rowsTop}px`;
-    this.el.style.height = `${this.room}px`;
+    this.el.style.height = `${this.viewportHeight}px`;
     this.thumb.style.height = `${this.length()}px`;
-    this.thumb.style.top = `${(scroll / (content - this.room)) * (this.room - this.length())}px`;
+    this.thumb.style.top = `${(scroll / (content - this.viewportHeight)) * (this.viewportHeight - this.length())}px`;
   }
 
   theme(theme: Theme): void {
@@ -412,13 +432,17 @@ export class Scrollbar {
   }
 
   private length(): number {
-    return Math.max(SHORTEST, (this.room / this.content) * this.room);
+    return Math.max(
+      MIN_THUMB_LENGTH,
+      (this.viewportHeight / this.contentHeight) * this.viewportHeight,
+    );
   }
 
   private drag(event: PointerEvent, signal: AbortSignal): void {
     if (event.button !== 0) return;
     event.preventDefault();
-    const perPx = (this.content - this.room) / Math.max(1, this.room - this.length());
+    const perPx =
+      (this.contentHeight - this.viewportHeight) / Math.max(1, this.viewportHeight - this.length());
     const box = this.el.getBoundingClientRect();
     const y = event.clientY - box.top;
     const top = this.scroll / perPx;
@@ -427,17 +451,17 @@ export class Scrollbar {
       begin = (y - this.length() / 2) * perPx;
       this.onScroll(begin);
     }
-    const ended = new AbortController();
-    signal.addEventListener("abort", () => ended.abort(), { signal: ended.signal });
+    const aborter = new AbortController();
+    signal.addEventListener("abort", () => aborter.abort(), { signal: aborter.signal });
     this.el.setPointerCapture(event.pointerId);
     const from = event.clientY;
     this.el.addEventListener(
       "pointermove",
       (move) => this.onScroll(begin + (move.clientY - from) * perPx),
-      { signal: ended.signal },
+      { signal: aborter.signal },
     );
     for (const type of ["pointerup", "pointercancel"] as const) {
-      this.el.addEventListener(type, () => ended.abort(), { signal: ended.signal });
+      this.el.addEventListener(type, () => aborter.abort(), { signal: aborter.signal });
     }
   }
 }

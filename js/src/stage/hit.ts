@@ -3,19 +3,19 @@
 import { countUpTo } from "../engine/columns";
 import { TILE_CELLS } from "../protocol/decode";
 import { arrivalAt, jobArrivalAt } from "../protocol/ribbon";
-import type { Hit, Kind, Slice } from "../protocol/source";
+import type { StageHit, Kind, Slice } from "../protocol/source";
 import { SIZE } from "../ui/theme";
 import { timeAtX } from "./camera";
-import { type LaneWindow, SLOT } from "./lane_window";
-import type { Frame } from "./painter";
-import { badgeSpot, rowInfo } from "./rows";
-import type { LaneSpot } from "./rows_view";
+import { type LaneWindow, SLOT_STATE } from "./lane_window";
+import type { StageFrame } from "./painter";
+import { badgeHitArea, makeRowInfo } from "./rows";
+import type { VisibleLane } from "./rows_view";
 
 /** A point on a narrower mark hits its cell. */
-const SLICE_FROM_PX = 2;
-const MARK_REACH_PX = 4;
+const MIN_SLICE_PX = 2;
+const MARK_HIT_PX = 4;
 
-function regionOf({ geometry }: Frame, x: number, y: number): Hit["region"] {
+function regionOf({ geometry }: StageFrame, x: number, y: number): StageHit["region"] {
   const { width, height, lanesX, lanesWidth, rowsTop, stripTop, axisTop } = geometry;
   if (x < 0 || y < 0 || x >= width || y >= height) return "none";
   if (y >= rowsTop) {
@@ -27,88 +27,102 @@ function regionOf({ geometry }: Frame, x: number, y: number): Hit["region"] {
   return y < stripTop ? "axis" : "strip";
 }
 
-export function hitAt(scene: Frame, x: number, y: number): Hit {
-  const { geometry, view, job, sight } = scene;
-  const region = regionOf(scene, x, y);
+export function hitTest(frame: StageFrame, x: number, y: number): StageHit {
+  const { geometry, view, job, visible } = frame;
+  const region = regionOf(frame, x, y);
   const time =
     region === "minimap"
       ? job[0] + ((x - geometry.lanesX) / geometry.lanesWidth) * (job[1] - job[0])
       : timeAtX(geometry, view, x);
-  const hit: Hit = { region, time, row: null, lane: null, slice: null, cell: null, step: null };
+  const hit: StageHit = {
+    region,
+    time,
+    row: null,
+    lane: null,
+    slice: null,
+    cell: null,
+    step: null,
+  };
   if (region === "strip") {
-    const { steps, phases } = scene.scene;
+    const { steps, phases } = frame.scene;
     if (geometry.lateRow && y >= geometry.stripTop + (geometry.stripRows - 1) * SIZE.steps) {
-      const { ribbon } = scene;
-      hit.arrival = ribbon === null ? null : jobArrivalAt(ribbon, time, reach(scene));
+      const { ribbon } = frame;
+      hit.arrival = ribbon === null ? null : jobArrivalAt(ribbon, time, hitToleranceNs(frame));
       return hit;
     }
     const inSteps = y < geometry.stripTop + 16 && steps.length > 0;
     hit.step =
-      (inSteps ? steps : phases).find((s) => s.start <= time && time < s.start + s.dur) ?? null;
+      (inSteps ? steps : phases).find(
+        (step) => step.start <= time && time < step.start + step.dur,
+      ) ?? null;
     return hit;
   }
   if (region !== "lanes" && region !== "gutter" && region !== "margin") return hit;
-  const placed = sight.rowAt(y);
-  if (placed !== null) hit.row = rowInfo(placed.row, placed.y);
+  const placed = visible.rowAt(y);
+  if (placed !== null) hit.row = makeRowInfo(placed.row, placed.y);
   if (region === "gutter" && hit.row?.badge !== undefined) {
-    const { left, right } = badgeSpot(scene.layout.fold);
+    const { left, right } = badgeHitArea(frame.layout.foldSizes);
     hit.badge = x >= left && x < right;
   }
   if (region !== "lanes") return hit;
   const strip = placed?.row.ribbon() ?? null;
-  if (placed !== null && strip !== null && scene.ribbon !== null) {
+  if (placed !== null && strip !== null && frame.ribbon !== null) {
     const from = y - placed.y - strip.top;
     if (from >= 0 && from < strip.height) {
-      hit.arrival = arrivalAt(scene.ribbon, placed.row.rank.rank, time, reach(scene));
+      hit.arrival = arrivalAt(frame.ribbon, placed.row.rank.rank, time, hitToleranceNs(frame));
       return hit;
     }
   }
-  const spot = sight.spotAt(y);
+  const spot = visible.laneAt(y);
   if (spot === null) return hit;
   hit.lane = spot.band.lane;
-  const lane = scene.windows.get(spot.band.lane);
+  const lane = frame.windows.get(spot.band.lane);
   if (lane === null || lane.empty) return hit;
-  hit.slice = withWait(scene, spot, sliceAt(scene, lane, x));
-  if (hit.slice === null) hit.cell = cellAt(scene, lane, spot, time);
+  hit.slice = withLongerWait(frame, spot, sliceAt(frame, lane, x));
+  if (hit.slice === null) hit.cell = cellAt(frame, lane, spot, time);
   return hit;
 }
 
 /** Distance in ns within which a point hits a mark of a ribbon. */
-function reach(scene: Frame): number {
-  return MARK_REACH_PX * nsPerPx(scene);
+function hitToleranceNs(frame: StageFrame): number {
+  return MARK_HIT_PX * nsPerPx(frame);
 }
 
-function nsPerPx({ geometry, view }: Frame): number {
+function nsPerPx({ geometry, view }: StageFrame): number {
   return (view[1] - view[0]) / geometry.lanesWidth;
 }
 
 /** The rectangle at `x`; the one in front if several overlap. */
-function sliceAt(scene: Frame, lane: LaneWindow, x: number): Slice | null {
-  const perDevicePx = nsPerPx(scene) / scene.geometry.dpr;
-  const least = SLICE_FROM_PX * perDevicePx;
-  const px = Math.floor((x - scene.geometry.lanesX) * scene.geometry.dpr);
-  const start = scene.view[0];
-  const time = timeAtX(scene.geometry, scene.view, x);
+function sliceAt(frame: StageFrame, lane: LaneWindow, x: number): Slice | null {
+  const perDevicePx = nsPerPx(frame) / frame.geometry.dpr;
+  const min = MIN_SLICE_PX * perDevicePx;
+  const px = Math.floor((x - frame.geometry.lanesX) * frame.geometry.dpr);
+  const start = frame.view[0];
+  const time = timeAtX(frame.geometry, frame.view, x);
   // Sorted by start: a slice that begins a pixel further right cannot contain the point.
-  let i = begunBy(lane, time + perDevicePx) - 1;
+  let i = countStarted(lane, time + perDevicePx) - 1;
   for (let looked = 0; i >= 0 && looked < 4096; i -= 1, looked += 1) {
     const from = lane.sliceStart[i]!;
     const dur = lane.sliceDur[i]!;
-    if (dur < least) continue;
+    if (dur < min) continue;
     const x0 = Math.round((from - start) / perDevicePx);
     const x1 = Math.round((from + dur - start) / perDevicePx);
-    if (px >= x0 && px < x1) return sliceOf(scene, lane, i);
+    if (px >= x0 && px < x1) return makeSlice(frame, lane, i);
   }
   return null;
 }
 
 /** Add to a collective the part of it that is hatched as waiting, if that is loaded. */
-function withWait(scene: Frame, { band: { over } }: LaneSpot, slice: Slice | null): Slice | null {
-  const waits = over === undefined ? null : scene.windows.get(over.wait);
+function withLongerWait(
+  frame: StageFrame,
+  { band: { over } }: VisibleLane,
+  slice: Slice | null,
+): Slice | null {
+  const waits = over === undefined ? null : frame.windows.get(over.wait);
   if (slice === null || waits === null) return slice;
   const end = slice.start + slice.dur;
   let wait = 0;
-  for (let i = begunBy(waits, end) - 1; i >= 0; i -= 1) {
+  for (let i = countStarted(waits, end) - 1; i >= 0; i -= 1) {
     const from = waits.sliceStart[i]!;
     const to = Math.min(from + waits.sliceDur[i]!, end);
     wait += Math.max(0, to - Math.max(from, slice.start));
@@ -118,12 +132,12 @@ function withWait(scene: Frame, { band: { over } }: LaneSpot, slice: Slice | nul
   return wait > 0 ? { ...slice, wait } : slice;
 }
 
-function sliceOf({ scene, windows }: Frame, lane: LaneWindow, i: number): Slice {
+function makeSlice({ scene: frame, windows }: StageFrame, lane: LaneWindow, i: number): Slice {
   return {
     lane: lane.lane,
     id: lane.sliceId[i]!,
     name: windows.store.names.get(lane.sliceName[i]!) ?? "",
-    kind: scene.kinds[lane.sliceKind[i]!] ?? "other",
+    kind: frame.kinds[lane.sliceKind[i]!] ?? "other",
     start: lane.sliceStart[i]!,
     dur: lane.sliceDur[i]!,
     flags: lane.sliceFlags[i]!,
@@ -131,40 +145,47 @@ function sliceOf({ scene, windows }: Frame, lane: LaneWindow, i: number): Slice 
 }
 
 /** Loaded slices of a lane that overlap the view, by start. */
-export function slicesIn(scene: Frame, lane: LaneWindow): Slice[] {
+export function slicesInWindow(frame: StageFrame, lane: LaneWindow): Slice[] {
   const out: Slice[] = [];
   for (let i = 0; i < lane.slices; i += 1) {
-    if (lane.sliceStart[i]! >= scene.view[1]) break;
-    if (lane.sliceStart[i]! + lane.sliceDur[i]! > scene.view[0]) out.push(sliceOf(scene, lane, i));
+    if (lane.sliceStart[i]! >= frame.view[1]) break;
+    if (lane.sliceStart[i]! + lane.sliceDur[i]! > frame.view[0])
+      out.push(makeSlice(frame, lane, i));
   }
   return out;
 }
 
 /** The cell at `time`, or the busiest of those that share its pixel. */
-function cellAt(scene: Frame, lane: LaneWindow, spot: LaneSpot, time: number): Hit["cell"] {
+function cellAt(
+  frame: StageFrame,
+  lane: LaneWindow,
+  spot: VisibleLane,
+  time: number,
+): StageHit["cell"] {
   if (spot.band.form === "counter") return null;
-  const half = nsPerPx(scene) / scene.geometry.dpr / 2;
-  let best: Hit["cell"] = null;
+  const half = nsPerPx(frame) / frame.geometry.dpr / 2;
+  let best: StageHit["cell"] = null;
   for (const at of [time, time - half, time + half]) {
-    const cell = exactCell(scene, lane, at);
+    const cell = exactCellAt(frame, lane, at);
     if (cell !== null && (best === null || cell.busy > best.busy)) best = cell;
   }
   return best;
 }
 
-function exactCell(scene: Frame, lane: LaneWindow, time: number): Hit["cell"] {
+function exactCellAt(frame: StageFrame, lane: LaneWindow, time: number): StageHit["cell"] {
   const index = Math.floor(time / lane.cell) - lane.first * TILE_CELLS;
   const slot = Math.floor(index / TILE_CELLS);
-  if (slot < 0 || slot >= lane.last - lane.first || lane.slots[slot] === SLOT.missing) return null;
+  if (slot < 0 || slot >= lane.last - lane.first || lane.slots[slot] === SLOT_STATE.missing)
+    return null;
   const level = lane.levels[slot]!;
   const width = 2 ** level;
   const cell = Math.floor(time / width);
-  const tile = scene.windows.store.get(lane.lane, level, Math.floor(cell / TILE_CELLS));
+  const tile = frame.windows.store.get(lane.lane, level, Math.floor(cell / TILE_CELLS));
   // Merged from finer tiles: the window has the sums.
   const local = cell - Math.floor(cell / TILE_CELLS) * TILE_CELLS;
   const count = tile?.count[local] ?? lane.count[index]!;
   if (count === 0) return null;
-  const kind: Kind | undefined = scene.scene.kinds[tile?.kind[local] ?? lane.kind[index]!];
+  const kind: Kind | undefined = frame.scene.kinds[tile?.kind[local] ?? lane.kind[index]!];
   return {
     start: cell * width,
     end: (cell + 1) * width,
@@ -175,6 +196,6 @@ function exactCell(scene: Frame, lane: LaneWindow, time: number): Hit["cell"] {
 }
 
 /** Number of slices that begin until `time`. */
-function begunBy({ sliceStart, slices }: LaneWindow, time: number): number {
+function countStarted({ sliceStart, slices }: LaneWindow, time: number): number {
   return countUpTo(sliceStart.subarray(0, slices), time);
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { type Given, tileCases } from "../../test/tile_vectors";
-import { takeOut } from "./lane_window";
+import { subtractSlices } from "./lane_window";
 
 const cases = tileCases.filter(({ lanes }) => lanes.length > 0);
 
@@ -35,7 +35,7 @@ test.each(cases)("$name: cells less their slices equal the time of short events"
       sliceDur: Float64Array.from(long, ([, dur]) => dur),
     };
     const origin = tile.index * 256 * width;
-    takeOut(share, count, origin, width, columns, long.length, 0);
+    subtractSlices(share, count, origin, width, columns, long.length, 0);
 
     const isLong = ([, dur]: Given) => dur >= 2 * width;
     for (let cell = 0; cell < 256; cell += 1) {
@@ -53,8 +53,8 @@ test("slices below the min length stay in the cells", () => {
   const share = new Float32Array(4).fill(1);
   const count = new Int32Array(4).fill(1);
   const slices = { sliceStart: Float64Array.of(0), sliceDur: Float64Array.of(4) };
-  takeOut(share, count, 0, 1, slices, 1, 5);
+  subtractSlices(share, count, 0, 1, slices, 1, 5);
   expect([...share, ...count]).toEqual([1, 1, 1, 1, 1, 1, 1, 1]);
-  takeOut(share, count, 0, 1, slices, 1, 4);
+  subtractSlices(share, count, 0, 1, slices, 1, 4);
   expect([...share, ...count]).toEqual([0, 0, 0, 0, 0, 0, 0, 0]);
 });

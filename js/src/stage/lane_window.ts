@@ -1,9 +1,9 @@
 /** One lane's cells and slices over the visible tiles, ready to draw. */
 
 import { TILE_CELLS } from "../protocol/decode";
-import { EMPTY, MAX_LEVEL, type Tile, type TileStore } from "./tile_store";
+import { EMPTY_TILE, MAX_LEVEL, type Tile, type TileStore } from "./tile_store";
 
-export const SLOT = {
+export const SLOT_STATE = {
   missing: 0,
   exact: 1,
   /** Cells of a coarser level, without the time of that level's slices. */
@@ -12,17 +12,17 @@ export const SLOT = {
 
 const MERGE_LEVELS = 2;
 
-const leftShare = new Float32Array(TILE_CELLS);
-const leftCount = new Int32Array(TILE_CELLS);
+const remainingShare = new Float32Array(TILE_CELLS);
+const remainingCount = new Int32Array(TILE_CELLS);
 
 /** Subtract a coarse tile's slices from its cells; finer cells cannot separate the two. */
-function leftOf(tile: Tile, firstCell: number, cell: number): void {
+function loadRemainder(tile: Tile, firstCell: number, cell: number): void {
   for (let k = 0; k < TILE_CELLS; k += 1) {
-    leftShare[k] = tile.busy[k]! / 65535;
-    leftCount[k] = tile.count[k]!;
+    remainingShare[k] = tile.busy[k]! / 65535;
+    remainingCount[k] = tile.count[k]!;
   }
   const origin = firstCell * cell;
-  takeOut(leftShare, leftCount, origin, cell, tile, tile.sliceStart.length, 0);
+  subtractSlices(remainingShare, remainingCount, origin, cell, tile, tile.sliceStart.length, 0);
 }
 
 export class LaneWindow {
@@ -53,7 +53,7 @@ export class LaneWindow {
   /** Whether a tile is missing or stretched. */
   pending = true;
   private version = -1;
-  private added: Tile | null = null;
+  private lastAddedTile: Tile | null = null;
 
   constructor(readonly lane: number) {}
 
@@ -85,7 +85,7 @@ export class LaneWindow {
     this.last = last;
     this.version = version;
     this.slices = 0;
-    this.added = null;
+    this.lastAddedTile = null;
     this.empty = true;
     this.pending = false;
     const tiles = last - first;
@@ -102,19 +102,19 @@ export class LaneWindow {
     const index = this.first + slot;
     const exact = store.get(this.lane, this.level, index);
     if (exact !== undefined) {
-      this.place(slot, exact);
+      this.setTile(slot, exact);
       return;
     }
     this.pending = true;
     if (this.merge(store, slot, index) || this.stretch(store, slot, index)) return;
-    this.place(slot, EMPTY);
-    this.slots[slot] = SLOT.missing;
+    this.setTile(slot, EMPTY_TILE);
+    this.slots[slot] = SLOT_STATE.missing;
   }
 
-  private place(slot: number, tile: Tile): void {
+  private setTile(slot: number, tile: Tile): void {
     const from = slot * TILE_CELLS;
     const to = from + TILE_CELLS;
-    this.slots[slot] = SLOT.exact;
+    this.slots[slot] = SLOT_STATE.exact;
     this.levels[slot] = this.level;
     this.busy.set(tile.busy, from);
     this.count.set(tile.count, from);
@@ -123,7 +123,7 @@ export class LaneWindow {
     this.classes.fill(255, from, to).set(tile.classes, from);
     this.min.fill(Number.NaN, from, to).set(tile.min, from);
     this.max.fill(Number.NaN, from, to).set(tile.max, from);
-    this.add(tile);
+    this.addSlices(tile);
   }
 
   /** Merge finer tiles, if all of them are loaded. */
@@ -135,12 +135,12 @@ export class LaneWindow {
         whole = store.has(this.lane, this.level - deeper, index * parts + part);
       }
       if (!whole) continue;
-      this.place(slot, EMPTY);
+      this.setTile(slot, EMPTY_TILE);
       for (let part = 0; part < parts; part += 1) {
         const tile = store.get(this.lane, this.level - deeper, index * parts + part)!;
-        if (tile === EMPTY) continue;
+        if (tile === EMPTY_TILE) continue;
         this.mergeCells(tile, slot * TILE_CELLS + (part * TILE_CELLS) / parts, parts);
-        this.add(tile);
+        this.addSlices(tile);
       }
       return true;
     }
@@ -152,14 +152,14 @@ export class LaneWindow {
     for (let cell = 0; cell < TILE_CELLS / parts; cell += 1) {
       let busy = 0;
       let count = 0;
-      let most = -1;
+      let maxBusy = -1;
       let min = Number.POSITIVE_INFINITY;
       let max = Number.NEGATIVE_INFINITY;
       for (let k = cell * parts; k < (cell + 1) * parts; k += 1) {
         busy += tile.busy[k]!;
         count += tile.count[k]!;
-        if (tile.count[k]! > 0 && tile.busy[k]! > most) {
-          most = tile.busy[k]!;
+        if (tile.count[k]! > 0 && tile.busy[k]! > maxBusy) {
+          maxBusy = tile.busy[k]!;
           this.kind[at + cell] = tile.kind[k]!;
           this.classes[at + cell] = tile.classes[k] ?? 255;
         }
@@ -176,46 +176,46 @@ export class LaneWindow {
   }
 
   private stretch(store: TileStore, slot: number, index: number): boolean {
-    for (let coarser = 1; this.level + coarser <= MAX_LEVEL; coarser += 1) {
-      const factor = 2 ** coarser;
+    for (let levelsUp = 1; this.level + levelsUp <= MAX_LEVEL; levelsUp += 1) {
+      const factor = 2 ** levelsUp;
       const coarse = Math.floor(index / factor);
-      const tile = store.get(this.lane, this.level + coarser, coarse);
+      const tile = store.get(this.lane, this.level + levelsUp, coarse);
       if (tile === undefined) continue;
-      this.place(slot, EMPTY);
-      if (tile === EMPTY) return true;
-      this.slots[slot] = SLOT.stretched;
-      this.levels[slot] = this.level + coarser;
+      this.setTile(slot, EMPTY_TILE);
+      if (tile === EMPTY_TILE) return true;
+      this.slots[slot] = SLOT_STATE.stretched;
+      this.levels[slot] = this.level + levelsUp;
       const isCounter = tile.min.length > 0;
       const at = slot * TILE_CELLS;
       const origin = (index - coarse * factor) * TILE_CELLS;
-      leftOf(tile, coarse * TILE_CELLS, this.cell * factor);
+      loadRemainder(tile, coarse * TILE_CELLS, this.cell * factor);
       for (let cell = 0; cell < TILE_CELLS; cell += 1) {
         const from = Math.floor((origin + cell) / factor);
-        this.busy[at + cell] = Math.max(0, Math.round(leftShare[from]! * 65535));
-        this.count[at + cell] = Math.max(0, leftCount[from]!);
+        this.busy[at + cell] = Math.max(0, Math.round(remainingShare[from]! * 65535));
+        this.count[at + cell] = Math.max(0, remainingCount[from]!);
         this.kind[at + cell] = tile.kind[from]!;
         this.classes[at + cell] = tile.classes[from] ?? 255;
         if (!isCounter) continue;
         this.min[at + cell] = tile.min[from]!;
         this.max[at + cell] = tile.max[from]!;
       }
-      this.add(tile);
+      this.addSlices(tile);
       return true;
     }
     return false;
   }
 
   /** Add a tile's slices. One that crosses a border of tiles is in both tiles: keep it once. */
-  private add(tile: Tile): void {
-    if (tile !== EMPTY) this.empty = false;
+  private addSlices(tile: Tile): void {
+    if (tile !== EMPTY_TILE) this.empty = false;
     const added = tile.sliceStart.length;
     // One coarse tile may occupy several slots.
-    if (added === 0 || tile === this.added) return;
-    this.added = tile;
+    if (added === 0 || tile === this.lastAddedTile) return;
+    this.lastAddedTile = tile;
     this.reserveSlices(this.slices + added);
     const before = this.slices;
     for (let i = 0; i < added; i += 1) {
-      if (before > 0 && this.known(tile.sliceId[i]!, tile.sliceStart[i]!, before)) continue;
+      if (before > 0 && this.hasSlice(tile.sliceId[i]!, tile.sliceStart[i]!, before)) continue;
       const at = this.slices;
       this.sliceStart[at] = tile.sliceStart[i]!;
       this.sliceDur[at] = tile.sliceDur[i]!;
@@ -228,7 +228,7 @@ export class LaneWindow {
     }
   }
 
-  private known(id: number, start: number, before: number): boolean {
+  private hasSlice(id: number, start: number, before: number): boolean {
     if (start > this.sliceStart[before - 1]!) return false;
     for (let i = before - 1; i >= 0; i -= 1) {
       if (this.sliceId[i] === id && this.sliceStart[i] === start) return true;
@@ -264,20 +264,20 @@ export class LaneWindow {
     this.max = new Float32Array(cells);
   }
 
-  private reserveSlices(wanted: number): void {
-    if (this.sliceStart.length >= wanted) return;
-    const size = Math.max(64, 2 ** Math.ceil(Math.log2(wanted)));
-    this.sliceStart = grown(this.sliceStart, new Float64Array(size));
-    this.sliceDur = grown(this.sliceDur, new Float64Array(size));
-    this.sliceId = grown(this.sliceId, new Uint32Array(size));
-    this.sliceName = grown(this.sliceName, new Uint32Array(size));
-    this.sliceKind = grown(this.sliceKind, new Uint8Array(size));
-    this.sliceFlags = grown(this.sliceFlags, new Uint8Array(size));
-    this.sliceClass = grown(this.sliceClass, new Uint8Array(size));
+  private reserveSlices(requested: number): void {
+    if (this.sliceStart.length >= requested) return;
+    const size = Math.max(64, 2 ** Math.ceil(Math.log2(requested)));
+    this.sliceStart = growArray(this.sliceStart, new Float64Array(size));
+    this.sliceDur = growArray(this.sliceDur, new Float64Array(size));
+    this.sliceId = growArray(this.sliceId, new Uint32Array(size));
+    this.sliceName = growArray(this.sliceName, new Uint32Array(size));
+    this.sliceKind = growArray(this.sliceKind, new Uint8Array(size));
+    this.sliceFlags = growArray(this.sliceFlags, new Uint8Array(size));
+    this.sliceClass = growArray(this.sliceClass, new Uint8Array(size));
   }
 }
 
-function grown<T extends { set(source: T): void }>(from: T, to: T): T {
+function growArray<T extends { set(source: T): void }>(from: T, to: T): T {
   to.set(from);
   return to;
 }
@@ -294,7 +294,7 @@ interface SliceColumns {
  * Take the first `length` slices that last at least `leastNs` out of `share` (0..1 of each cell)
  * and `count`. The cells begin at `origin` and are `cell` ns wide; slices are sorted by start.
  */
-export function takeOut(
+export function subtractSlices(
   share: Float32Array,
   count: Int32Array,
   origin: number,
@@ -316,10 +316,10 @@ export function takeOut(
     if (from >= cells) break;
     const a = Math.max(0, Math.floor(from));
     const b = Math.min(cells, Math.ceil(to));
-    const fresh = Math.max(from, reached);
+    const uncoveredFrom = Math.max(from, reached);
     for (let k = a; k < b; k += 1) {
       count[k] = count[k]! - 1;
-      const covered = Math.min(to, k + 1) - Math.max(fresh, k);
+      const covered = Math.min(to, k + 1) - Math.max(uncoveredFrom, k);
       if (covered > 0) share[k] = share[k]! - covered;
     }
     if (to > reached) reached = to;
@@ -331,15 +331,15 @@ export function takeOut(
 let share = new Float32Array(0);
 let counts = new Int32Array(0);
 
-/** Mapping from pixels to a lane's cells; `start` is the time at x = 0, `resolution` ns per px. */
-export function pixelsOf(
+/** Mapping from pixels to a lane's cells; `start` is the time at x = 0, `nsPerPx` ns per px. */
+export function pixelMapping(
   lane: LaneWindow,
-  { start, resolution }: { start: number; resolution: number },
+  { start, nsPerPx }: { start: number; nsPerPx: number },
   width: number,
 ) {
   const cells = (lane.last - lane.first) * TILE_CELLS;
   /** Cells in a pixel. */
-  const perPx = resolution / lane.cell;
+  const perPx = nsPerPx / lane.cell;
   /** The cell at x = 0, with its fraction. */
   const origin = (start - lane.start) / lane.cell;
   /** The first pixel that has cells, and the one behind the last. */
@@ -352,7 +352,7 @@ export function pixelsOf(
  * Busy share and number of events of each cell, less the slices of at least `leastNs`. The next
  * call reuses the arrays.
  */
-export function residual(lane: LaneWindow, leastNs: number) {
+export function residualCells(lane: LaneWindow, leastNs: number) {
   const tiles = lane.last - lane.first;
   const cells = tiles * TILE_CELLS;
   if (share.length < cells) {
@@ -362,10 +362,10 @@ export function residual(lane: LaneWindow, leastNs: number) {
   readCells(lane, 0, cells);
   if (lane.slices === 0) return { share, counts };
   const { start, cell, slices } = lane;
-  takeOut(share.subarray(0, cells), counts, start, cell, lane, slices, leastNs);
+  subtractSlices(share.subarray(0, cells), counts, start, cell, lane, slices, leastNs);
   // Stretched cells lack the time of their slices already.
   for (let slot = 0; slot < tiles; slot += 1) {
-    if (lane.slots[slot] === SLOT.exact) continue;
+    if (lane.slots[slot] === SLOT_STATE.exact) continue;
     readCells(lane, slot * TILE_CELLS, (slot + 1) * TILE_CELLS);
   }
   return { share, counts };

@@ -3,21 +3,21 @@ import { type Given, placeOf, shownLane } from "../../test/lane";
 import { recordedScene } from "../../test/recorded";
 import type { Kind } from "../protocol/source";
 import { THEMES } from "../ui/theme";
-import { drawBeyond, drawLane } from "./lanes";
-import { mix, pack, paintsOf, rgb } from "./paints";
-import { Raster } from "./raster";
-import type { Form } from "./rows";
+import { drawNoDataHatch, drawLane } from "./lanes";
+import { mix, pack, kindPaints, rgb } from "./paints";
+import { PixelRaster } from "./raster";
+import type { BandForm } from "./rows";
 
 const KINDS = recordedScene().kinds;
 const theme = THEMES.light;
-const paints = paintsOf(theme, KINDS, new Set());
+const paints = kindPaints(theme, KINDS, new Set());
 const LANE = pack(rgb(theme.lane));
 const COMPUTE = pack(rgb(theme.kind.compute));
 const COMPUTE_CODE = 0;
 const CPU_CODE = 4;
 
 interface Drawing {
-  form?: Form;
+  form?: BandForm;
   width?: number;
   height?: number;
   dpr?: number;
@@ -35,13 +35,13 @@ async function draw(events: Given[], given: Drawing = {}) {
   const { form = "solid", width = 200, height = 16, dpr = 1, view = [0, 1e6] } = given;
   const job = given.job ?? [0, 1e6];
   const shown = await shownLane(events, { ...given, view, width, job });
-  const raster = new Raster(width, height);
-  raster.rect(0, 0, width, height, pack(rgb(theme.bg)));
+  const raster = new PixelRaster(width, height);
+  raster.fillRect(0, 0, width, height, pack(rgb(theme.bg)));
   const [dataStart, dataEnd] = given.data ?? job;
   const more = { form, y1: height, dpr, dataStart, dataEnd, coarse: given.coarse ?? false };
   const place = placeOf({ view, width, job }, more);
-  const used = given.dimmed === undefined ? paints : paintsOf(theme, KINDS, given.dimmed);
-  drawBeyond(raster, place, used);
+  const used = given.dimmed === undefined ? paints : kindPaints(theme, KINDS, given.dimmed);
+  drawNoDataHatch(raster, place, used);
   drawLane(raster, place, shown, used, null);
   const px = new Uint32Array(raster.image.data.buffer);
   const at = (x: number, y: number) => px[y * width + x]!;

@@ -3,11 +3,11 @@ import { type Given, placeOf, shownLane } from "../../test/lane";
 import { recordedScene } from "../../test/recorded";
 import { THEMES } from "../ui/theme";
 import { drawLane, drawLate, drawWaits } from "./lanes";
-import { pack, paintsOf, rgb } from "./paints";
-import { Raster } from "./raster";
+import { pack, kindPaints, rgb } from "./paints";
+import { PixelRaster } from "./raster";
 
 const theme = THEMES.light;
-const paints = paintsOf(theme, recordedScene().kinds, new Set());
+const paints = kindPaints(theme, recordedScene().kinds, new Set());
 const BACK = pack(rgb(theme.bg));
 const EVENT = pack(rgb(theme.kind.communication));
 const COMMUNICATION = 1;
@@ -22,9 +22,9 @@ const windowOf = (events: Given[]) => shownLane(events, { view: VIEW, width: WID
 const place = (dpr = 1) => placeOf({ view: VIEW, width: WIDTH }, { y0: 2, y1: HEIGHT - 2, dpr });
 
 /** Pixels after something was drawn between the second row and the last but one. */
-async function pixels(draw: (raster: Raster) => Promise<void> | void) {
-  const raster = new Raster(WIDTH, HEIGHT);
-  raster.rect(0, 0, WIDTH, HEIGHT, BACK);
+async function pixels(draw: (raster: PixelRaster) => Promise<void> | void) {
+  const raster = new PixelRaster(WIDTH, HEIGHT);
+  raster.fillRect(0, 0, WIDTH, HEIGHT, BACK);
   await draw(raster);
   const px = new Uint32Array(raster.image.data.buffer);
   const at = (x: number, y: number): number => px[y * WIDTH + x]!;
@@ -111,7 +111,7 @@ describe("a lane of communication", () => {
     const over = {
       wait: null,
       late: null,
-      named: true,
+      isNamed: true,
       [own]: await windowOf([piece(start, dur)]),
     };
     return pixels((raster) => drawLane(raster, place(), lane, paints, null, over));

@@ -4,17 +4,17 @@ import { type Ribbon, timeOfBin } from "../protocol/ribbon";
 import type { SceneRank, Lateness, Stats } from "../protocol/source";
 import { FONT } from "../ui/theme";
 import { xAtTime } from "./camera";
-import { type LaneWindow, pixelsOf, residual, SLOT } from "./lane_window";
-import { type Paints, STEPS } from "./paints";
-import type { Frame } from "./painter";
-import type { Pen } from "./pen";
+import { type LaneWindow, pixelMapping, residualCells, SLOT_STATE } from "./lane_window";
+import { type StagePaints, STEPS } from "./paints";
+import type { StageFrame } from "./painter";
+import type { CanvasPen } from "./pen";
 import type { LaneRaster } from "./raster";
-import type { Form, PlacedRow } from "./rows";
+import type { BandForm, PlacedRow } from "./rows";
 import { levelOf } from "./tile_store";
 
 /** All in device px; x from the left edge of the lanes. */
-export interface LanePlace extends RowPlace {
-  form: Form;
+export interface LanePlacement extends RowPlacement {
+  form: BandForm;
   /** Whether the page holds less detail of the rank than this view can show. */
   coarse: boolean;
   /** Span in which any rank has data. */
@@ -23,7 +23,7 @@ export interface LanePlace extends RowPlace {
   /** Counters only. */
   valueRange: readonly [number, number] | null;
   /** Hue of host calls by name; null for one colour. */
-  hue?: ShadeOfName | null;
+  hue?: NameShader | null;
 }
 
 /** Rectangles begin at this width; shorter events are columns. */
@@ -32,90 +32,103 @@ const RECT_PX = 2;
 const HATCH_PITCH = 5;
 
 /** Overlays drawn over or under the events of a communication lane. */
-interface OverWindows {
+interface OverlayWindows {
   wait: LaneWindow | null;
   late: LaneWindow | null;
-  /** Whether this is a rank that the others wait for. */
-  named: boolean;
+  /** Whether this rank holds up the others. */
+  isNamed: boolean;
 }
 
-const NOTHING_OVER: OverWindows = { wait: null, late: null, named: false };
+const NO_OVERLAY_WINDOWS: OverlayWindows = { wait: null, late: null, isNamed: false };
 
-export type ShadeOfName = (name: number) => number;
+export type NameShader = (name: number) => number;
 
 export function drawLane(
   raster: LaneRaster,
-  place: LanePlace,
+  place: LanePlacement,
   lane: LaneWindow,
-  paints: Paints,
-  shade: ShadeOfName | null,
-  over: OverWindows = NOTHING_OVER,
+  paints: StagePaints,
+  shade: NameShader | null,
+  overlays: OverlayWindows = NO_OVERLAY_WINDOWS,
 ): void {
   drawGround(raster, place, paints);
   if (place.y1 <= place.y0) return;
   // Below the lane's events: other calls may run during the wait.
-  if (over.late !== null && !paints.byClass) {
-    drawLate(raster, place, over.late, paints, over.named);
+  if (overlays.late !== null && !paints.byClass) {
+    drawLate(raster, place, overlays.late, paints, overlays.isNamed);
   }
   if (lane.empty) return;
   if (place.form === "counter") {
     drawCounter(raster, place, lane, paints);
     return;
   }
-  const leastNs = RECT_PX * place.resolution;
+  const leastNs = RECT_PX * place.nsPerPx;
   drawColumns(raster, place, lane, paints, leastNs);
   drawRects(raster, place, lane, paints, leastNs, shade);
-  if (over.wait !== null && !paints.byClass) drawWaits(raster, place, over.wait, paints);
+  if (overlays.wait !== null && !paints.byClass) drawWaits(raster, place, overlays.wait, paints);
 }
 
 /** Left and right end of the rank's data, in px. */
-function dataExtent(raster: LaneRaster, place: LanePlace): [number, number] {
-  const xOf = (time: number) => Math.round((time - place.start) / place.resolution);
+function dataExtent(raster: LaneRaster, place: LanePlacement): [number, number] {
+  const xOf = (time: number) => Math.round((time - place.start) / place.nsPerPx);
   const from = Math.min(raster.width, Math.max(0, xOf(place.dataStart)));
   return [from, Math.max(from, Math.min(raster.width, xOf(place.dataEnd)))];
 }
 
-function drawGround(raster: LaneRaster, place: LanePlace, paints: Paints): void {
+function drawGround(raster: LaneRaster, place: LanePlacement, paints: StagePaints): void {
   const [from, to] = dataExtent(raster, place);
-  if (place.coarse) hatch(raster, place, paints, from, to);
-  else raster.rect(from, place.y0, to, place.y1, paints.ground[place.form]);
+  if (place.coarse) hatchPlacement(raster, place, paints, from, to);
+  else raster.fillRect(from, place.y0, to, place.y1, paints.ground[place.form]);
 }
 
-function hatch(
+function hatchPlacement(
   raster: LaneRaster,
-  place: LanePlace,
-  paints: Paints,
+  place: LanePlacement,
+  paints: StagePaints,
   from: number,
   to: number,
 ): void {
   const pitch = Math.round(HATCH_PITCH * place.dpr);
   const thick = Math.max(1, Math.round(place.dpr));
-  raster.hatch(from, place.y0, to, place.y1, paints.hatchGround, paints.hatchLine, pitch, thick);
+  raster.hatchRect(
+    from,
+    place.y0,
+    to,
+    place.y1,
+    paints.hatchGround,
+    paints.hatchLine,
+    pitch,
+    thick,
+  );
 }
 
 /** Hatch times at which other ranks have data and this one has none: they are not idle. */
-export function drawBeyond(raster: LaneRaster, place: LanePlace, paints: Paints): void {
-  const xOf = (time: number) => Math.round((time - place.start) / place.resolution);
+export function drawNoDataHatch(
+  raster: LaneRaster,
+  place: LanePlacement,
+  paints: StagePaints,
+): void {
+  const xOf = (time: number) => Math.round((time - place.start) / place.nsPerPx);
   const [from, to] = dataExtent(raster, place);
   const first = Math.max(0, xOf(place.jobStart));
   const last = Math.min(raster.width, xOf(place.jobEnd));
-  hatch(raster, place, paints, first, from);
-  hatch(raster, place, paints, to, last);
+  hatchPlacement(raster, place, paints, first, from);
+  hatchPlacement(raster, place, paints, to, last);
 }
 
 function drawColumns(
   raster: LaneRaster,
-  place: LanePlace,
+  place: LanePlacement,
   lane: LaneWindow,
-  paints: Paints,
+  paints: StagePaints,
   leastNs: number,
 ): void {
-  const { share, counts } = residual(lane, leastNs);
-  const { cells, perPx, origin, first, last } = pixelsOf(lane, place, raster.width);
+  const { share, counts } = residualCells(lane, leastNs);
+  const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
   const exact = paints.columns[place.form];
   const pending = paints.pendingColumns[place.form];
   const high = place.y1 - place.y0;
-  const least = Math.min(high, Math.max(1, Math.round(place.dpr)));
+  const min = Math.min(high, Math.max(1, Math.round(place.dpr)));
   const { slots } = lane;
   const kind = paints.byClass ? lane.classes : lane.kind;
   for (let x = first; x < last; x += 1) {
@@ -124,64 +137,64 @@ function drawColumns(
     const a = Math.max(0, Math.floor(from));
     const b = Math.min(cells - 1, Math.ceil(to) - 1);
     let covered = 0;
-    let most = -1;
+    let maxShare = -1;
     let hue = 255;
     let marked = false;
     for (let k = a; k <= b; k += 1) {
       if (counts[k]! <= 0) continue;
       // A cell marks the one pixel that holds its middle: a lone event is never two pixels wide.
-      const mine = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || x === raster.width - 1);
-      if (mine) marked = true;
+      const isSampled = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || x === raster.width - 1);
+      if (isSampled) marked = true;
       const part = share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
       if (part > 0) covered += part;
-      if (part > most && (mine || part > 0)) {
-        most = part;
+      if (part > maxShare && (isSampled || part > 0)) {
+        maxShare = part;
         hue = kind[k]!;
       }
     }
     if (hue === 255) {
-      if (!paints.byClass || most < 0) continue;
+      if (!paints.byClass || maxShare < 0) continue;
       hue = paints.unknownClass;
     }
     let size = (covered / perPx) * high;
-    if (marked && size < least) size = least;
+    if (marked && size < min) size = min;
     else if (size > high) size = high;
     if (size * STEPS < 0.5) continue;
-    const ramp = slots[a >> 8] === SLOT.exact && !place.coarse ? exact : pending;
-    raster.column(x, place.y1, size, ramp, hue * (STEPS + 1), STEPS);
+    const ramp = slots[a >> 8] === SLOT_STATE.exact && !place.coarse ? exact : pending;
+    raster.fillColumn(x, place.y1, size, ramp, hue * (STEPS + 1), STEPS);
   }
 }
 
 function drawRects(
   raster: LaneRaster,
-  place: LanePlace,
+  place: LanePlacement,
   lane: LaneWindow,
-  paints: Paints,
+  paints: StagePaints,
   leastNs: number,
-  shade: ShadeOfName | null,
+  shade: NameShader | null,
 ): void {
   const { sliceStart, sliceDur, sliceName } = lane;
   const codes = paints.byClass ? lane.sliceClass : lane.sliceKind;
-  const { y0, y1, dpr, start, resolution, form } = place;
+  const { y0, y1, dpr, start, nsPerPx, form } = place;
   const pitch = Math.round(HATCH_PITCH * dpr);
   const { width } = raster;
   const hueOf = (form === "pale" && place.hue) || null;
   const gap = Math.max(1, Math.round(dpr));
-  const end = start + width * resolution;
+  const end = start + width * nsPerPx;
   for (let i = 0; i < lane.slices; i += 1) {
     const dur = sliceDur[i]!;
     const from = sliceStart[i]!;
     if (from >= end) break;
     if (dur < leastNs || from + dur <= start) continue;
-    const x0 = Math.max(-2, Math.round((from - start) / resolution));
-    const x1 = Math.min(width + 2, Math.round((from + dur - start) / resolution));
+    const x0 = Math.max(-2, Math.round((from - start) / nsPerPx));
+    const x1 = Math.min(width + 2, Math.round((from + dur - start) / nsPerPx));
     const right = x1 - x0 >= 3 * dpr ? x1 - gap : x1;
-    const found = codes[i]!;
-    const kind = paints.byClass && found === 255 ? paints.unknownClass : found;
+    const nameCode = codes[i]!;
+    const kind = paints.byClass && nameCode === 255 ? paints.unknownClass : nameCode;
     const code = kind * 3 + (shade === null ? 0 : shade(sliceName[i]!));
-    if (right < x1) raster.rect(right, y0, x1, y1, paints.ground[form]);
+    if (right < x1) raster.fillRect(right, y0, x1, y1, paints.ground[form]);
     if (paints.hatched[kind] === 1) {
-      raster.hatch(
+      raster.hatchRect(
         x0,
         y0,
         right,
@@ -191,11 +204,11 @@ function drawRects(
         pitch,
         2 * gap,
       );
-      raster.rect(x0, y0, Math.min(x0 + gap, right), y1, paints.solid[code]!);
+      raster.fillRect(x0, y0, Math.min(x0 + gap, right), y1, paints.solid[code]!);
       continue;
     }
     if (form !== "pale" && paints.isPale[kind] === 0) {
-      raster.rect(x0, y0, right, y1, paints.solid[code]!);
+      raster.fillRect(x0, y0, right, y1, paints.solid[code]!);
       continue;
     }
     const edge = edgeWidth(x1 - x0, paints.edgePx[kind]!, dpr);
@@ -203,10 +216,10 @@ function drawRects(
     const line = hue < 0 ? paints.solid[code]! : paints.hostEdge[hue]!;
     const tint = hue < 0 ? paints.tint[code]! : paints.hostTint[hue]!;
     if (from >= start) {
-      raster.rect(x0, y0, Math.min(x0 + edge, right), y1, line);
-      raster.rect(x0 + edge, y0, right, y1, tint);
+      raster.fillRect(x0, y0, Math.min(x0 + edge, right), y1, line);
+      raster.fillRect(x0 + edge, y0, right, y1, tint);
     } else {
-      raster.rect(x0, y0, right, y1, tint);
+      raster.fillRect(x0, y0, right, y1, tint);
     }
   }
 }
@@ -217,11 +230,16 @@ function edgeWidth(width: number, cssPx: number, dpr: number): number {
   return Math.max(1, Math.round(cssPx * dpr));
 }
 
-function drawCounter(raster: LaneRaster, place: LanePlace, lane: LaneWindow, paints: Paints): void {
+function drawCounter(
+  raster: LaneRaster,
+  place: LanePlacement,
+  lane: LaneWindow,
+  paints: StagePaints,
+): void {
   const [low, high] = place.valueRange ?? [0, 1];
   const floor = Math.min(0, low);
   const scale = high > floor ? (place.y1 - place.y0 - 1) / (high - floor) : 0;
-  const { cells, perPx, origin, first, last } = pixelsOf(lane, place, raster.width);
+  const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
   const line = Math.max(1, Math.round(place.dpr));
   for (let x = first; x < last; x += 1) {
     const from = origin + x * perPx;
@@ -236,8 +254,8 @@ function drawCounter(raster: LaneRaster, place: LanePlace, lane: LaneWindow, pai
     if (max < min) continue;
     const top = place.y1 - line - Math.round((max - floor) * scale);
     const bottom = place.y1 - Math.round((min - floor) * scale);
-    raster.rect(x, bottom, x + 1, place.y1, paints.counterFill);
-    raster.rect(x, top, x + 1, Math.max(bottom, top + line), paints.counterLine);
+    raster.fillRect(x, bottom, x + 1, place.y1, paints.counterFill);
+    raster.fillRect(x, top, x + 1, Math.max(bottom, top + line), paints.counterLine);
   }
 }
 
@@ -249,69 +267,75 @@ const FILLED_FROM_PX = 4;
 /** Draw a wait: its height is its share of the pixel's time, as for the event it is part of. */
 export function drawWaits(
   raster: LaneRaster,
-  place: LanePlace,
+  place: LanePlacement,
   lane: LaneWindow,
-  paints: Paints,
+  paints: StagePaints,
 ): void {
   if (lane.empty) return;
   const { y0, y1, dpr } = place;
   const pitch = Math.round(HATCH_PITCH * dpr);
   const thick = Math.max(1, Math.round(dpr));
-  eachColumn(raster, place, lane, (x, share) => {
+  forEachColumn(raster, place, lane, (x, share) => {
     const size = Math.round(share * (y1 - y0));
-    raster.hatch(x, y1 - size, x + 1, y1, paints.waitFill, paints.waitLine, pitch, thick);
+    raster.hatchRect(x, y1 - size, x + 1, y1, paints.waitFill, paints.waitLine, pitch, thick);
   });
-  eachSlice(raster, place, lane, (x0, x1) => {
-    raster.hatch(x0, y0, x1, y1, paints.waitFill, paints.waitLine, pitch, thick);
-    frame(raster, x0, x1, place, paints.waitLine);
+  forEachSlice(raster, place, lane, (x0, x1) => {
+    raster.hatchRect(x0, y0, x1, y1, paints.waitFill, paints.waitLine, pitch, thick);
+    strokeBox(raster, x0, x1, place, paints.waitLine);
   });
 }
 
-/** Draw the time in which the others had arrived and this rank had not; red if it is `named`. */
+/** Draw the time in which the others had arrived and this rank had not; red if it is `isNamed`. */
 export function drawLate(
   raster: LaneRaster,
-  place: LanePlace,
+  place: LanePlacement,
   lane: LaneWindow,
-  paints: Paints,
-  named: boolean,
+  paints: StagePaints,
+  isNamed: boolean,
 ): void {
   if (lane.empty) return;
   const { y0, y1, dpr } = place;
-  const line = named ? paints.lateLine : paints.lastLine;
-  const fill = named ? paints.lateFill : paints.lastFill;
-  eachColumn(raster, place, lane, (x, share) => {
-    raster.rect(x, y1 - Math.round(share * (y1 - y0)), x + 1, y1, line);
+  const line = isNamed ? paints.lateLine : paints.lastLine;
+  const fill = isNamed ? paints.lateFill : paints.lastFill;
+  forEachColumn(raster, place, lane, (x, share) => {
+    raster.fillRect(x, y1 - Math.round(share * (y1 - y0)), x + 1, y1, line);
   });
-  eachSlice(raster, place, lane, (x0, x1) => {
-    if (x1 - x0 >= FILLED_FROM_PX * dpr) raster.rect(x0, y0, x1, y1, fill);
-    frame(raster, x0, x1, place, line);
+  forEachSlice(raster, place, lane, (x0, x1) => {
+    if (x1 - x0 >= FILLED_FROM_PX * dpr) raster.fillRect(x0, y0, x1, y1, fill);
+    strokeBox(raster, x0, x1, place, line);
   });
 }
 
-function frame(raster: LaneRaster, x0: number, x1: number, place: LanePlace, colour: number): void {
+function strokeBox(
+  raster: LaneRaster,
+  x0: number,
+  x1: number,
+  place: LanePlacement,
+  colour: number,
+): void {
   const { y0, y1, dpr } = place;
   const line = Math.max(1, Math.round(dpr));
-  raster.rect(x0, y0, x1, y0 + line, colour);
-  raster.rect(x0, y1 - line, x1, y1, colour);
-  raster.rect(x0, y0, x0 + line, y1, colour);
-  raster.rect(x1 - line, y0, x1, y1, colour);
+  raster.fillRect(x0, y0, x1, y0 + line, colour);
+  raster.fillRect(x0, y1 - line, x1, y1, colour);
+  raster.fillRect(x0, y0, x0 + line, y1, colour);
+  raster.fillRect(x1 - line, y0, x1, y1, colour);
 }
 
 /** Rectangles of at least two pixels. */
-function eachSlice(
+function forEachSlice(
   raster: LaneRaster,
-  { start, resolution }: LanePlace,
+  { start, nsPerPx }: LanePlacement,
   { slices, sliceStart, sliceDur }: LaneWindow,
   draw: (x0: number, x1: number) => void,
 ): void {
-  const end = start + raster.width * resolution;
+  const end = start + raster.width * nsPerPx;
   for (let i = 0; i < slices; i += 1) {
     const from = sliceStart[i]!;
     const dur = sliceDur[i]!;
     if (from >= end) break;
-    if (dur < RECT_PX * resolution || from + dur <= start) continue;
-    const x0 = Math.max(-2, Math.round((from - start) / resolution));
-    const x1 = Math.min(raster.width + 2, Math.round((from + dur - start) / resolution));
+    if (dur < RECT_PX * nsPerPx || from + dur <= start) continue;
+    const x0 = Math.max(-2, Math.round((from - start) / nsPerPx));
+    const x1 = Math.min(raster.width + 2, Math.round((from + dur - start) / nsPerPx));
     if (x1 > x0) draw(x0, x1);
   }
 }
@@ -319,14 +343,14 @@ function eachSlice(
 /**
  * Call `draw` for each pixel with the share covered by events too short for a rectangle, if not 0.
  */
-function eachColumn(
+function forEachColumn(
   raster: LaneRaster,
-  place: LanePlace,
+  place: LanePlacement,
   lane: LaneWindow,
   draw: (x: number, share: number) => void,
 ): void {
-  const { share, counts } = residual(lane, RECT_PX * place.resolution);
-  const { cells, perPx, origin, first, last } = pixelsOf(lane, place, raster.width);
+  const { share, counts } = residualCells(lane, RECT_PX * place.nsPerPx);
+  const { cells, perPx, origin, first, last } = pixelMapping(lane, place, raster.width);
   for (let x = first; x < last; x += 1) {
     const from = origin + x * perPx;
     const to = from + perPx;
@@ -347,23 +371,23 @@ function eachColumn(
 export const MARK_PX = 2;
 
 /** Strength of a lateness: its root, since values differ by orders of magnitude. */
-export function strength(ns: number, most: number): number {
-  return most <= 0 ? 0 : Math.sqrt(Math.min(1, Math.max(0, ns / most)));
+export function delayStrength(ns: number, max: number): number {
+  return max <= 0 ? 0 : Math.sqrt(Math.min(1, Math.max(0, ns / max)));
 }
 
 /** The entry of a ramp for a strength; the first one, the lane's own colour, only for 0. */
-export function step(share: number, steps: number): number {
+export function rampIndex(share: number, steps: number): number {
   return share <= 0 ? 0 : Math.max(1, Math.ceil(share * (steps - 1)));
 }
 
 /** A rank's row: place in device px, from the left edge of the lanes. */
-interface RowPlace {
+interface RowPlacement {
   y0: number;
   y1: number;
   dpr: number;
   /** Time at x = 0 and ns per device px. */
   start: number;
-  resolution: number;
+  nsPerPx: number;
   /** Start of the rank's data. */
   dataStart: number;
   dataEnd: number;
@@ -372,28 +396,28 @@ interface RowPlace {
 /** Ground and marks of one rank's ribbon. */
 export function drawRibbon(
   raster: LaneRaster,
-  place: RowPlace,
+  place: RowPlacement,
   ribbon: Ribbon | null,
   rank: number,
-  paints: Paints,
+  paints: StagePaints,
 ): void {
-  const { y0, y1, dpr, start, resolution } = place;
-  const x = (time: number) => Math.round((time - start) / resolution);
+  const { y0, y1, dpr, start, nsPerPx } = place;
+  const x = (time: number) => Math.round((time - start) / nsPerPx);
   const [from, to] = [x(place.dataStart), x(place.dataEnd)];
-  raster.rect(Math.max(0, from), y0, Math.min(raster.width, to), y1, paints.ribbon[0]!);
-  const part = ribbon?.byRank.get(rank);
+  raster.fillRect(Math.max(0, from), y0, Math.min(raster.width, to), y1, paints.ribbon[0]!);
+  const part = ribbon?.rangeOfRank.get(rank);
   if (ribbon === null || part === undefined) return;
   const width = Math.max(1, Math.round(MARK_PX * dpr));
   let next = raster.width;
   // From the right: each mark ends at the next one.
   for (let at = part.last - 1; at >= part.first; at -= 1) {
-    const x = Math.floor((timeOfBin(ribbon, ribbon.late.bin[at]!) - start) / resolution);
+    const x = Math.floor((timeOfBin(ribbon, ribbon.rankArrivals.bin[at]!) - start) / nsPerPx);
     if (x >= raster.width) continue;
     if (x + width <= 0) break;
-    const share = strength(ribbon.late.ns[at]!, ribbon.most);
+    const share = delayStrength(ribbon.rankArrivals.ns[at]!, ribbon.maxNs);
     if (share > 0) {
-      const colour = paints.ribbon[step(share, paints.ribbon.length)]!;
-      raster.rect(x, y0, Math.max(x + 1, Math.min(x + width, next)), y1, colour);
+      const colour = paints.ribbon[rampIndex(share, paints.ribbon.length)]!;
+      raster.fillRect(x, y0, Math.max(x + 1, Math.min(x + width, next)), y1, colour);
     }
     next = x;
   }
@@ -402,35 +426,35 @@ export function drawRibbon(
 // Captions of the hatch: no data of the rank here, or less detail in the page than the view needs.
 
 const NO_DATA = "no data";
-const COARSE = "detail not embedded";
+const COARSE_CAPTION = "detail not embedded";
 /** Lower rows show the hatch only. */
-const WORDS_FROM_PX = 18;
+const CAPTION_FROM_PX = 18;
 const PLATE_PX = 15;
 
-/** Whether a view at `resolution` ns per device px needs more detail than a saved page holds. */
-export function isCoarse(rank: SceneRank, resolution: number): boolean {
-  return rank.overview_level !== undefined && levelOf(resolution) < rank.overview_level;
+/** Whether a view at `nsPerPx` ns per device px needs more detail than a saved page holds. */
+export function isCoarse(rank: SceneRank, nsPerPx: number): boolean {
+  return rank.overview_level !== undefined && levelOf(nsPerPx) < rank.overview_level;
 }
 
-export function drawNoData(pen: Pen, scene: Frame): void {
-  const { geometry, view, job, sight } = scene;
+export function drawNoData(pen: CanvasPen, frame: StageFrame): void {
+  const { geometry, view, job, visible } = frame;
   const { lanesX, lanesWidth, dpr } = geometry;
-  const resolution = (view[1] - view[0]) / (lanesWidth * dpr);
+  const nsPerPx = (view[1] - view[0]) / (lanesWidth * dpr);
   const at = (time: number) =>
     Math.min(Math.max(xAtTime(geometry, view, time), lanesX), lanesX + lanesWidth);
-  for (const placed of sight.placed) {
+  for (const placed of visible.placed) {
     const { rank, track } = placed.row;
     if (track !== null) continue;
     const [start, end] = [at(rank.range[0]), at(rank.range[1])];
-    drawGap(pen, scene, placed, at(job[0]), start, false);
-    drawGap(pen, scene, placed, end, at(job[1]), rank.truncated !== null);
-    const area = isCoarse(rank, resolution) ? areaOf(placed, start, end) : null;
+    drawNoDataCaption(pen, frame, placed, at(job[0]), start, false);
+    drawNoDataCaption(pen, frame, placed, end, at(job[1]), rank.truncated !== null);
+    const area = isCoarse(rank, nsPerPx) ? captionArea(placed, start, end) : null;
     // At the end, it hides the fewest events.
-    if (area !== null) drawWords(pen, scene, area, COARSE, 1);
+    if (area !== null) drawPlate(pen, frame, area, COARSE_CAPTION, 1);
   }
 }
 
-interface Area {
+interface CaptionArea {
   x0: number;
   x1: number;
   top: number;
@@ -438,7 +462,7 @@ interface Area {
 }
 
 /** The lanes of a row between two x; null if there is no room, or if a part is scrolled away. */
-function areaOf(placed: PlacedRow, x0: number, x1: number): Area | null {
+function captionArea(placed: PlacedRow, x0: number, x1: number): CaptionArea | null {
   const bands = placed.row.bands();
   const first = bands[0];
   const last = bands[bands.length - 1];
@@ -448,34 +472,34 @@ function areaOf(placed: PlacedRow, x0: number, x1: number): Area | null {
   return top < placed.clipTop || top + height > placed.clipBottom ? null : { x0, x1, top, height };
 }
 
-function drawGap(
-  pen: Pen,
-  scene: Frame,
+function drawNoDataCaption(
+  pen: CanvasPen,
+  frame: StageFrame,
   placed: PlacedRow,
   x0: number,
   x1: number,
-  cut: boolean,
+  isCut: boolean,
 ): void {
-  const area = areaOf(placed, x0, x1);
+  const area = captionArea(placed, x0, x1);
   if (area === null) return;
-  if (cut) pen.frame(x0, area.top, x1 - x0, area.height, scene.theme.ruleStrong, 1);
-  drawWords(pen, scene, area, NO_DATA, 0.5);
+  if (isCut) pen.strokeFrame(x0, area.top, x1 - x0, area.height, frame.theme.ruleStrong, 1);
+  drawPlate(pen, frame, area, NO_DATA, 0.5);
 }
 
 /** Draw text on a plate, at this share of the area's width. */
-function drawWords(
-  pen: Pen,
-  { theme }: Frame,
-  { x0, x1, top, height }: Area,
-  words: string,
+function drawPlate(
+  pen: CanvasPen,
+  { theme }: StageFrame,
+  { x0, x1, top, height }: CaptionArea,
+  text: string,
   share: number,
 ): void {
-  const width = pen.width(words, FONT.label) + 10;
-  if (height < WORDS_FROM_PX || x1 - x0 < width + 8) return;
+  const width = pen.textWidth(text, FONT.label) + 10;
+  if (height < CAPTION_FROM_PX || x1 - x0 < width + 8) return;
   const left = x0 + 4 + (x1 - x0 - width - 8) * share;
   const plate = top + Math.round((height - PLATE_PX) / 2);
-  pen.rect(left, plate, width, PLATE_PX, theme.bg);
-  pen.text(words, left + 5, plate + 11, FONT.label, theme.ink2);
+  pen.fillRect(left, plate, width, PLATE_PX, theme.bg);
+  pen.drawText(text, left + 5, plate + 11, FONT.label, theme.ink2);
 }
 
 // Ranks of MPI traces, which have no device events.
@@ -499,14 +523,14 @@ export interface LatenessByRank {
   late: ReadonlySet<number>;
 }
 
-function places(ranks: readonly number[]): ReadonlyMap<number, number> {
+function indexByRank(ranks: readonly number[]): ReadonlyMap<number, number> {
   return new Map(ranks.map((rank, index) => [rank, index]));
 }
 
 export function statsByRank(stats: Stats): StatsByRank {
-  return { stats, at: places(stats.ranks) };
+  return { stats, at: indexByRank(stats.ranks) };
 }
 
 export function latenessByRank(lateness: Lateness): LatenessByRank {
-  return { lateness, at: places(lateness.ranks), late: new Set(lateness.late) };
+  return { lateness, at: indexByRank(lateness.ranks), late: new Set(lateness.late) };
 }

@@ -3,62 +3,75 @@
 import { hasDevice } from "../protocol/scene";
 import { formatShare } from "../ui/formats";
 import { FONT, type Theme } from "../ui/theme";
-import { rowGround } from "./gutter";
+import { rowBackground } from "./gutter";
 import { isMpi } from "./lanes";
-import type { Frame } from "./painter";
-import type { Pen } from "./pen";
+import type { StageFrame } from "./painter";
+import type { CanvasPen } from "./pen";
 import type { PlacedRow } from "./rows";
 
 const PAD = 12;
 
-export function drawMargin(pen: Pen, scene: Frame): void {
-  const { geometry, theme } = scene;
-  const { placed } = scene.sight;
+export function drawMargin(pen: CanvasPen, frame: StageFrame): void {
+  const { geometry, theme } = frame;
+  const { placed } = frame.visible;
   if (geometry.margin === 0) return;
   const x = geometry.width - geometry.margin;
-  pen.rect(x, geometry.stripTop, geometry.margin, geometry.height - geometry.stripTop, theme.bg);
-  drawTitle(pen, scene, x);
-  pen.clipped(x, geometry.rowsTop, geometry.margin, geometry.rowsHeight, () => {
-    for (const row of placed) drawRow(pen, scene, row, x);
+  pen.fillRect(
+    x,
+    geometry.stripTop,
+    geometry.margin,
+    geometry.height - geometry.stripTop,
+    theme.bg,
+  );
+  drawTitle(pen, frame, x);
+  pen.withClip(x, geometry.rowsTop, geometry.margin, geometry.rowsHeight, () => {
+    for (const row of placed) drawRow(pen, frame, row, x);
   });
   const end = Math.max(0, ...placed.map(({ row, y }) => y + row.height));
-  if (end < geometry.height) pen.horizontal(end, x, geometry.width, theme.rule);
-  pen.vertical(x, geometry.stripTop, geometry.height, theme.rule);
+  if (end < geometry.height) pen.horizontalLine(end, x, geometry.width, theme.rule);
+  pen.verticalLine(x, geometry.stripTop, geometry.height, theme.rule);
 }
 
-function drawTitle(pen: Pen, scene: Frame, x: number): void {
-  const { geometry, theme } = scene;
-  const { placed } = scene.sight;
-  const room = geometry.margin - PAD - 4;
+function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
+  const { geometry, theme } = frame;
+  const { placed } = frame.visible;
+  const availableWidth = geometry.margin - PAD - 4;
   const device = placed.some(({ row }) => hasDevice(row.rank));
   if (geometry.stripRows === 0 || !device) return;
   const y = geometry.stripTop + 11;
   const mpi = placed.every(({ row }) => isMpi(row.rank));
-  pen.fitted(`${mpi ? "MPI" : "GPU"} time in view`, x + PAD, y, room, FONT.label, theme.ink3);
+  pen.drawTruncated(
+    `${mpi ? "MPI" : "GPU"} time in view`,
+    x + PAD,
+    y,
+    availableWidth,
+    FONT.label,
+    theme.ink3,
+  );
   const has = placed.some(({ row }) => row.rank.summary.some(({ role }) => role === "comm"));
   if (geometry.stripRows > 1 && !has) {
-    pen.firstFit(["idle"], x + PAD, y + 16, room, FONT.label, theme.ink3);
+    pen.drawFirstFit(["idle"], x + PAD, y + 16, availableWidth, FONT.label, theme.ink3);
   } else if (geometry.stripRows > 1) {
-    const comm = scene.lateness === null ? "comm" : "wait";
+    const comm = frame.lateness === null ? "comm" : "wait";
     // The bar excludes waits hidden by compute; the row's name shows the total wait.
     const keys = mpi ? [`${comm} · other`] : [`exposed ${comm} · idle`, `exp. ${comm} · idle`];
-    pen.firstFit(keys, x + PAD, y + 16, room, FONT.label, theme.ink3);
+    pen.drawFirstFit(keys, x + PAD, y + 16, availableWidth, FONT.label, theme.ink3);
   }
 }
 
-function drawRow(pen: Pen, scene: Frame, placed: PlacedRow, x: number): void {
-  const { geometry, theme, stats } = scene;
+function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number): void {
+  const { geometry, theme, stats } = frame;
   const { row, y, clipTop } = placed;
   if (row.track !== null) return;
   const height = Math.min(row.height, placed.clipBottom - y);
-  const late = scene.lateness?.late.has(row.rank.rank) ?? false;
-  pen.rect(x, Math.max(y, clipTop), geometry.margin, height, rowGround(theme, late));
-  if (y >= clipTop) pen.horizontal(y, x, geometry.width, theme.rule);
+  const late = frame.lateness?.late.has(row.rank.rank) ?? false;
+  pen.fillRect(x, Math.max(y, clipTop), geometry.margin, height, rowBackground(theme, late));
+  if (y >= clipTop) pen.horizontalLine(y, x, geometry.width, theme.rule);
   const index = stats?.at.get(row.rank.rank);
   if (stats === null || index === undefined) return;
   if (!hasDevice(row.rank)) return;
   const { compute, exposed, memory, idle, span } = stats.stats;
-  const whole = span[index] ?? 0;
+  const totalNs = span[index] ?? 0;
   const left = x + PAD;
   const width = geometry.margin - 2 * PAD;
   const compact = row.height < 24;
@@ -66,9 +79,9 @@ function drawRow(pen: Pen, scene: Frame, placed: PlacedRow, x: number): void {
   const top = compact
     ? y + Math.round((row.height - barHeight) / 2)
     : y + (row.height >= 36 ? 3 : 4);
-  pen.ctx.globalAlpha = scene.isStale ? 0.4 : 1;
-  if (whole > 0) {
-    const wait = exposedWait(scene, row.rank.rank);
+  pen.ctx.globalAlpha = frame.isStale ? 0.4 : 1;
+  if (totalNs > 0) {
+    const wait = exposedWait(frame, row.rank.rank);
     let from = left;
     for (const [ns, colour] of [
       [compute[index] ?? 0, theme.kind.compute],
@@ -76,41 +89,41 @@ function drawRow(pen: Pen, scene: Frame, placed: PlacedRow, x: number): void {
       [wait, null],
       [memory[index] ?? 0, theme.kind.memory],
     ] as const) {
-      const to = from + (ns / whole) * width;
-      if (colour !== null) pen.rect(from, top, to - from, barHeight, colour);
-      else pen.hatched(from, top, to - from, barHeight, theme.waitFill, theme.waitLine);
+      const to = from + (ns / totalNs) * width;
+      if (colour !== null) pen.fillRect(from, top, to - from, barHeight, colour);
+      else pen.hatchedRect(from, top, to - from, barHeight, theme.waitFill, theme.waitLine);
       from = to;
     }
   }
-  pen.frame(left, top, width, barHeight, theme.idleLine, 1);
+  pen.strokeFrame(left, top, width, barHeight, theme.idleLine, 1);
   pen.ctx.globalAlpha = 1;
   // Numbers of an earlier view would be wrong; a pale bar is a hint at most.
-  if (!compact && !scene.isStale) {
+  if (!compact && !frame.isStale) {
     const baseline = top + barHeight + (row.height >= 36 ? 14 : 12);
-    if (whole > 0) {
-      const known = scene.lateness !== null;
-      const share = (known ? exposedWait(scene, row.rank.rank) : (exposed[index] ?? 0)) / whole;
-      const words = share > 0 ? `${known ? "wait" : "comm"} ${formatShare(share)}` : "";
+    if (totalNs > 0) {
+      const known = frame.lateness !== null;
+      const share = (known ? exposedWait(frame, row.rank.rank) : (exposed[index] ?? 0)) / totalNs;
+      const text = share > 0 ? `${known ? "wait" : "comm"} ${formatShare(share)}` : "";
       if (row.rank.truncated !== null) {
         // The missing part of the file may cover this time, so it is not known to be idle.
-        pen.text("file cut off", left, baseline, FONT.label, theme.warnInk);
+        pen.drawText("file cut off", left, baseline, FONT.label, theme.warnInk);
       } else if (late) {
-        pen.text("causes the wait", left, baseline, FONT.labelStrong, theme.late);
+        pen.drawText("causes the wait", left, baseline, FONT.labelStrong, theme.late);
       } else {
-        const idleWords = formatShare((idle[index] ?? 0) / whole);
+        const idleWords = formatShare((idle[index] ?? 0) / totalNs);
         const rest = isMpi(row.rank) ? "other" : "idle";
         const isNamed = geometry.stripRows > 1;
-        drawPair(pen, theme, left, baseline, width, words, [rest, idleWords], isNamed);
+        drawNumberPair(pen, theme, left, baseline, width, text, [rest, idleWords], isNamed);
       }
     } else {
-      const words = (stats.stats.data[index] ?? 0) > 0 ? "no GPU work" : "no data";
-      pen.text(words, left, baseline, FONT.label, theme.ink3);
+      const text = (stats.stats.data[index] ?? 0) > 0 ? "no GPU work" : "no data";
+      pen.drawText(text, left, baseline, FONT.label, theme.ink3);
     }
   }
 }
 
 /** Time that a rank waits for others without computing; 0 if unknown. */
-function exposedWait({ lateness }: Frame, rank: number): number {
+function exposedWait({ lateness }: StageFrame, rank: number): number {
   const index = lateness?.at.get(rank);
   return index === undefined ? 0 : (lateness?.lateness.exposed_wait[index] ?? 0);
 }
@@ -119,8 +132,8 @@ function exposedWait({ lateness }: Frame, rank: number): number {
  * Draw the exposed share on the left and the idle share on the right. If they do not fit, leave out
  * the words if the column has a heading (`isNamed`), otherwise the idle share.
  */
-function drawPair(
-  pen: Pen,
+function drawNumberPair(
+  pen: CanvasPen,
   theme: Theme,
   x: number,
   y: number,
@@ -129,14 +142,14 @@ function drawPair(
   [rest, share]: readonly [string, string],
   isNamed: boolean,
 ): void {
-  const bare = exposed.replace(/^\w+ /, "");
+  const shortText = exposed.replace(/^\w+ /, "");
   const forms: [string, string][] = [[exposed, `${rest} ${share}`]];
-  if (isNamed) forms.push([bare, `${rest} ${share}`], [bare, share]);
+  if (isNamed) forms.push([shortText, `${rest} ${share}`], [shortText, share]);
   else forms.push([exposed, ""]);
   const fits = forms.find(
-    ([a, b]) => pen.width(a, FONT.label) + pen.width(b, FONT.label) + 8 <= width,
+    ([a, b]) => pen.textWidth(a, FONT.label) + pen.textWidth(b, FONT.label) + 8 <= width,
   );
   if (fits === undefined) return;
-  pen.text(fits[0], x, y, FONT.label, theme.ink2);
-  pen.text(fits[1], x + width, y, FONT.label, theme.ink3, "right");
+  pen.drawText(fits[0], x, y, FONT.label, theme.ink2);
+  pen.drawText(fits[1], x + width, y, FONT.label, theme.ink3, "right");
 }

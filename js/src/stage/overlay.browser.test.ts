@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { sceneOf } from "../../test/recorded";
-import { EVERYTHING } from "../protocol/selection";
+import { FULL_SELECTION } from "../protocol/selection";
 import type { Brief, Overlay, RowState } from "../protocol/source";
 import { THEMES } from "../ui/theme";
-import { geometryOf, xAtTime } from "./camera";
+import { computeGeometry, xAtTime } from "./camera";
 import { drawOverlay, NO_OVERLAY } from "./overlay";
 import { rgb } from "./paints";
-import { Pen } from "./pen";
+import { CanvasPen } from "./pen";
 import { layoutRows, placeRows } from "./rows";
-import { Sightings } from "./rows_view";
+import { VisibleLanes } from "./rows_view";
 import type { PlacedMarks } from "./tile_loader";
 
 const scene = sceneOf(4);
@@ -17,19 +17,19 @@ const VIEW: [number, number] = [0, 2e8];
 function draw(
   overlay: Partial<Overlay>,
   rows: Partial<RowState> = {},
-  searched: PlacedMarks | null = null,
+  searchMarks: PlacedMarks | null = null,
 ) {
   const canvas = document.createElement("canvas");
   canvas.width = 1100;
   canvas.height = 500;
   const ctx = canvas.getContext("2d", { willReadFrequently: true })!;
-  const geometry = geometryOf(1100, 500, 1, 2);
+  const geometry = computeGeometry(1100, 500, 1, 2);
   const state = { open: new Set<number>(), pinned: [], filter: "", ...rows };
   const layout = layoutRows(scene, state, geometry.rowsHeight);
-  const sight = new Sightings(placeRows(layout, 0, geometry.rowsTop, geometry.rowsHeight));
+  const visible = new VisibleLanes(placeRows(layout, 0, geometry.rowsTop, geometry.rowsHeight));
   const all = { ...NO_OVERLAY, ...overlay };
-  const about = { geometry, theme, view: VIEW, sight, searched, chosen: null };
-  drawOverlay(new Pen(ctx, 1), { ...about, overlay: all });
+  const about = { geometry, theme, view: VIEW, visible, searchMarks, selectionMarks: null };
+  drawOverlay(new CanvasPen(ctx, 1), { ...about, overlay: all });
   const { data } = ctx.getImageData(0, 0, 1100, 500);
   const at = (x: number, y: number) => {
     const first = 4 * (Math.round(y) * 1100 + Math.round(x));
@@ -46,7 +46,7 @@ function draw(
     }
     return { left, top, right, bottom };
   };
-  return { at, box, geometry, sight, x: (time: number) => xAtTime(geometry, VIEW, time) };
+  return { at, box, geometry, sight: visible, x: (time: number) => xAtTime(geometry, VIEW, time) };
 }
 
 const solid = (hex: string) => {
@@ -75,7 +75,7 @@ test("an empty overlay draws nothing", () => {
 });
 
 test("a selection of all ranks: light fill, 2 px edges, over the rows only", () => {
-  const selection = { ...EVERYTHING, start_ns: 5e7, end_ns: 1e8 };
+  const selection = { ...FULL_SELECTION, start_ns: 5e7, end_ns: 1e8 };
   const { at, x, geometry } = draw({ selection });
   const edge = Math.round(x(5e7));
   expect(at(edge - 1, 200)).toEqual(solid(theme.brushLine));
@@ -89,7 +89,7 @@ test("a brush over two ranks covers their rows and no other", () => {
   const { at, x, sight } = draw({ brush: { start: 5e7, end: 1e8, ranks: [1, 2], tracks: null } });
   const middle = x(7.5e7);
   const covered = [0, 1, 2, 3].filter((rank) => {
-    const { y, row } = sight.head(rank)!;
+    const { y, row } = sight.findHead(rank)!;
     return at(middle, y + row.height / 2)[3]! > 0;
   });
   expect(covered).toEqual([1, 2]);
@@ -98,7 +98,7 @@ test("a brush over two ranks covers their rows and no other", () => {
 test("a selected event is outlined 2 px outside its mark, in its opened lane", () => {
   const event = brief(1, streamOf(1), 5e7, 2e7, "compute");
   const { at, x, sight } = draw({ selected: event }, OPEN);
-  const spot = sight.lane(event.lane)!;
+  const spot = sight.findLane(event.lane)!;
   const left = Math.round(x(5e7));
   const y = Math.round(spot.y + spot.band.height / 2);
   expect(at(left - 2, y)).toEqual(solid(theme.selection));
@@ -113,7 +113,7 @@ test.each([
   "in a folded rank %s is outlined on the lane that stands for it",
   (_, lane, kind, at) => {
     const { box, sight } = draw({ selected: brief(1, lane, 5e7, 2e7, kind) });
-    const spot = sight.lane(scene.ranks[1]!.summary[at]!.lane)!;
+    const spot = sight.findLane(scene.ranks[1]!.summary[at]!.lane)!;
     expect(box().top).toBeGreaterThanOrEqual(Math.floor(spot.y) - 4);
     expect(box().bottom).toBeLessThanOrEqual(Math.ceil(spot.y + spot.band.height) + 4);
   },
@@ -131,8 +131,8 @@ test("an arrow points from the launch to the head of the kernel", () => {
   const { left, right, top, bottom } = drawn.box();
   expect(Math.abs(right - drawn.x(1.2e8))).toBeLessThanOrEqual(2);
   expect(Math.abs(left - drawn.x(5.05e7))).toBeLessThanOrEqual(4);
-  expect(top).toBeLessThan(drawn.sight.lane(from.lane)!.bottom);
-  expect(bottom).toBeGreaterThan(drawn.sight.lane(to.lane)!.top);
+  expect(top).toBeLessThan(drawn.sight.findLane(from.lane)!.bottom);
+  expect(bottom).toBeGreaterThan(drawn.sight.findLane(to.lane)!.top);
 });
 
 test("ends that are near are joined by a curve that bows out to the left", () => {
@@ -143,7 +143,7 @@ test("ends that are near are joined by a curve that bows out to the left", () =>
 test("an arrow to a folded rank ends at its lane, to one out of sight there is none", () => {
   const { flows } = launched(5e7, 1e6, 0, 1.2e8);
   const drawn = draw({ flows }, OPEN);
-  const spot = drawn.sight.lane(scene.ranks[0]!.summary[0]!.lane)!;
+  const spot = drawn.sight.findLane(scene.ranks[0]!.summary[0]!.lane)!;
   expect(Math.abs(drawn.box().top - (spot.top + spot.bottom) / 2)).toBeLessThanOrEqual(6);
   const filtered = draw({ flows }, { ...OPEN, filter: "^rank 1$" });
   expect(filtered.box().right).toBe(-1);
@@ -155,7 +155,7 @@ test("marks are above their lane at any distance, in the colour of hits", () => 
   const bin = Uint32Array.from(at);
   const marks = { lane: bin.map(() => lane), bin, inView: 4, total: 4, error: null };
   const drawn = draw({ search: "x" }, {}, { marks, start: VIEW[0], end: VIEW[1], bins: 808 });
-  const { y } = drawn.sight.lane(lane)!;
+  const { y } = drawn.sight.findLane(lane)!;
   for (const x of at) {
     expect(drawn.at(drawn.geometry.lanesX + x, y - 1)).toEqual(solid(theme.hit));
   }
@@ -165,7 +165,7 @@ test("marks are above their lane at any distance, in the colour of hits", () => 
 test("a ruler shows its length, a note stays within the lanes", () => {
   const drawn = draw({
     ruler: { start: 2e7, end: 1.2e8, y: 300 },
-    notes: [{ start: -5e7, end: 5e7, kept: true }],
+    timeMarks: [{ start: -5e7, end: 5e7, kept: true }],
   });
   expect(drawn.at(drawn.x(7e7) - 60, 300)).toEqual(solid(theme.ink));
   expect(drawn.box().left).toBeGreaterThanOrEqual(drawn.geometry.lanesX);

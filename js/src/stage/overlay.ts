@@ -2,10 +2,10 @@
 
 import type { Brief, Overlay, SelectionJson } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
-import { FONT, shade } from "../ui/theme";
+import { FONT, interpolateStops } from "../ui/theme";
 import { xAtTime } from "./camera";
-import type { Frame } from "./painter";
-import type { Pen } from "./pen";
+import type { StageFrame } from "./painter";
+import type { CanvasPen } from "./pen";
 import type { PlacedMarks } from "./tile_loader";
 
 export const NO_OVERLAY: Overlay = {
@@ -17,80 +17,81 @@ export const NO_OVERLAY: Overlay = {
   selection: null,
   brush: null,
   ruler: null,
-  notes: [],
+  timeMarks: [],
   search: "",
   dimmed: new Set(),
 };
 
-type OverlayScene = Pick<
-  Frame,
-  "geometry" | "theme" | "view" | "sight" | "overlay" | "searched" | "chosen"
+type OverlayFrame = Pick<
+  StageFrame,
+  "geometry" | "theme" | "view" | "visible" | "overlay" | "searchMarks" | "selectionMarks"
 >;
 
-export function drawOverlay(pen: Pen, scene: OverlayScene): void {
-  const { geometry, overlay } = scene;
+export function drawOverlay(pen: CanvasPen, frame: OverlayFrame): void {
+  const { geometry, overlay } = frame;
   const { lanesX, lanesWidth, rowsTop, rowsHeight, axisTop } = geometry;
   if (lanesWidth <= 0) return;
   const lanesTop = rowsTop;
-  pen.clipped(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
-    if (overlay.selection !== null) drawSelection(pen, scene, overlay.selection);
+  pen.withClip(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
+    if (overlay.selection !== null) drawSelection(pen, frame, overlay.selection);
     if (overlay.brush !== null) {
       const { start, end, ranks, tracks } = overlay.brush;
-      drawArea(pen, scene, start, end, ranks, tracks);
+      drawArea(pen, frame, start, end, ranks, tracks);
     }
   });
-  pen.clipped(lanesX, axisTop, lanesWidth, geometry.height - axisTop, () => {
-    for (const note of overlay.notes) drawNote(pen, scene, note);
+  pen.withClip(lanesX, axisTop, lanesWidth, geometry.height - axisTop, () => {
+    for (const note of overlay.timeMarks) drawTimeMark(pen, frame, note);
   });
-  if (overlay.collective !== null) drawArrival(pen, scene, overlay.collective);
-  pen.clipped(lanesX, lanesTop - 6, lanesWidth, rowsHeight + 6, () => {
-    if (scene.chosen !== null) drawMarks(pen, scene, scene.chosen, scene.theme.brushLine);
-    if (scene.searched !== null) drawMarks(pen, scene, scene.searched, scene.theme.hit);
+  if (overlay.collective !== null) drawArrival(pen, frame, overlay.collective);
+  pen.withClip(lanesX, lanesTop - 6, lanesWidth, rowsHeight + 6, () => {
+    if (frame.selectionMarks !== null)
+      drawMarks(pen, frame, frame.selectionMarks, frame.theme.brushLine);
+    if (frame.searchMarks !== null) drawMarks(pen, frame, frame.searchMarks, frame.theme.hit);
   });
-  pen.clipped(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
-    if (overlay.hover !== null) drawHover(pen, scene, overlay.hover);
-    if (overlay.selected !== null) drawSelected(pen, scene, overlay.selected);
-    drawFlows(pen, scene);
-    if (overlay.ruler !== null) drawRuler(pen, scene, overlay.ruler);
+  pen.withClip(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
+    if (overlay.hover !== null) drawHover(pen, frame, overlay.hover);
+    if (overlay.selected !== null) drawSelected(pen, frame, overlay.selected);
+    drawFlows(pen, frame);
+    if (overlay.ruler !== null) drawRuler(pen, frame, overlay.ruler);
   });
 }
 
-function drawSelection(pen: Pen, scene: OverlayScene, selection: SelectionJson): void {
+function drawSelection(pen: CanvasPen, frame: OverlayFrame, selection: SelectionJson): void {
   const { start_ns, end_ns, ranks, tracks } = selection;
   if (start_ns === null && end_ns === null && ranks === null && tracks === null) return;
   const start = start_ns ?? Number.NEGATIVE_INFINITY;
   const end = end_ns ?? Number.POSITIVE_INFINITY;
-  drawArea(pen, scene, start, end, ranks, tracks);
+  drawArea(pen, frame, start, end, ranks, tracks);
 }
 
 /** Draw a window over the rows that it holds for: a light fill between two edges. */
 function drawArea(
-  pen: Pen,
-  scene: OverlayScene,
+  pen: CanvasPen,
+  frame: OverlayFrame,
   start: number,
   end: number,
   ranks: readonly number[] | null,
   tracks: readonly string[] | null,
 ): void {
-  const { geometry, theme, view } = scene;
+  const { geometry, theme, view } = frame;
   const left = geometry.lanesX - 4;
   const right = geometry.lanesX + geometry.lanesWidth + 4;
   const x0 = Math.max(left, Number.isFinite(start) ? xAtTime(geometry, view, start) : left);
   const x1 = Math.min(right, Number.isFinite(end) ? xAtTime(geometry, view, end) : right);
   if (x1 < left || x0 > right) return;
-  for (const [top, bottom] of stretches(scene, ranks, tracks)) {
-    pen.rect(x0, top, Math.max(x1 - x0, 1), bottom - top, theme.brush);
-    pen.rect(x0 - 1, top, 2, bottom - top, theme.brushLine);
-    pen.rect(x1 - 1, top, 2, bottom - top, theme.brushLine);
+  for (const [top, bottom] of selectedBands(frame, ranks, tracks)) {
+    pen.fillRect(x0, top, Math.max(x1 - x0, 1), bottom - top, theme.brush);
+    pen.fillRect(x0 - 1, top, 2, bottom - top, theme.brushLine);
+    pen.fillRect(x1 - 1, top, 2, bottom - top, theme.brushLine);
     if (ranks === null && tracks === null) continue;
-    pen.rect(x0, top, x1 - x0, 1, theme.brushLine);
-    pen.rect(x0, bottom - 1, x1 - x0, 1, theme.brushLine);
+    pen.fillRect(x0, top, x1 - x0, 1, theme.brushLine);
+    pen.fillRect(x0, bottom - 1, x1 - x0, 1, theme.brushLine);
   }
 }
 
 /** Vertical ranges of the selected rows, neighbours joined. */
-function stretches(
-  { sight, geometry }: OverlayScene,
+function selectedBands(
+  { visible: lanes, geometry }: OverlayFrame,
   ranks: readonly number[] | null,
   tracks: readonly string[] | null,
 ): [number, number][] {
@@ -98,7 +99,7 @@ function stretches(
     return [[geometry.rowsTop, geometry.rowsTop + geometry.rowsHeight]];
   }
   const out: [number, number][] = [];
-  const rows = sight.placed
+  const rows = lanes.placed
     .filter(({ row }) => ranks === null || ranks.includes(row.rank.rank))
     .filter(({ row }) => {
       if (tracks === null) return true;
@@ -122,32 +123,36 @@ function stretches(
 }
 
 /** Left and right of an event as it is drawn. */
-function extentOf(scene: OverlayScene, start: number, dur: number): [number, number] {
-  const { geometry, view } = scene;
+function eventExtent(frame: OverlayFrame, start: number, dur: number): [number, number] {
+  const { geometry, view } = frame;
   const { dpr } = geometry;
   const snap = (x: number) => Math.round(x * dpr) / dpr;
-  const far = 10_000;
-  const x0 = Math.max(-far, snap(xAtTime(geometry, view, start)));
-  const x1 = Math.min(far + geometry.width, snap(xAtTime(geometry, view, start + dur)));
+  const limit = 10_000;
+  const x0 = Math.max(-limit, snap(xAtTime(geometry, view, start)));
+  const x1 = Math.min(limit + geometry.width, snap(xAtTime(geometry, view, start + dur)));
   return [x0, Math.max(x1, x0 + 1 / dpr)];
 }
 
-function drawHover(pen: Pen, scene: OverlayScene, hover: NonNullable<Overlay["hover"]>): void {
-  const spot = scene.sight.lane(hover.lane);
+function drawHover(
+  pen: CanvasPen,
+  frame: OverlayFrame,
+  hover: NonNullable<Overlay["hover"]>,
+): void {
+  const spot = frame.visible.findLane(hover.lane);
   if (spot === null) return;
-  const [x0, x1] = extentOf(scene, hover.start, hover.dur);
+  const [x0, x1] = eventExtent(frame, hover.start, hover.dur);
   const { ctx } = pen;
-  ctx.strokeStyle = scene.theme.hover;
+  ctx.strokeStyle = frame.theme.hover;
   ctx.lineWidth = 1.5;
   ctx.strokeRect(x0 - 0.75, spot.y - 0.75, x1 - x0 + 1.5, spot.band.height + 1.5);
 }
 
-function drawSelected(pen: Pen, scene: OverlayScene, event: Brief): void {
-  const spot = scene.sight.lane(event.lane) ?? scene.sight.standIn(event);
+function drawSelected(pen: CanvasPen, frame: OverlayFrame, event: Brief): void {
+  const spot = frame.visible.findLane(event.lane) ?? frame.visible.findSummaryLane(event);
   if (spot === null) return;
-  const [x0, x1] = extentOf(scene, event.start, event.dur);
+  const [x0, x1] = eventExtent(frame, event.start, event.dur);
   const { ctx } = pen;
-  const { selection, selectionHalo } = scene.theme;
+  const { selection, selectionHalo } = frame.theme;
   const box = [x0 - 2, spot.y - 2, x1 - x0 + 4, spot.band.height + 4] as const;
   ctx.strokeStyle = selectionHalo;
   ctx.lineWidth = 4;
@@ -157,72 +162,92 @@ function drawSelected(pen: Pen, scene: OverlayScene, event: Brief): void {
   ctx.strokeRect(...box);
 }
 
-function drawRuler(pen: Pen, scene: OverlayScene, ruler: NonNullable<Overlay["ruler"]>): void {
-  const { geometry, theme, view } = scene;
+function drawRuler(
+  pen: CanvasPen,
+  frame: OverlayFrame,
+  ruler: NonNullable<Overlay["ruler"]>,
+): void {
+  const { geometry, theme, view } = frame;
   const a = xAtTime(geometry, view, Math.min(ruler.start, ruler.end));
   const b = xAtTime(geometry, view, Math.max(ruler.start, ruler.end));
-  pen.rect(a, ruler.y - 1, b - a, 2, theme.ink);
-  pen.rect(a - 1, ruler.y - 6, 2, 12, theme.ink);
-  pen.rect(b - 1, ruler.y - 6, 2, 12, theme.ink);
-  plate(pen, scene, formatDuration(Math.abs(ruler.end - ruler.start)), (a + b) / 2, ruler.y - 18);
+  pen.fillRect(a, ruler.y - 1, b - a, 2, theme.ink);
+  pen.fillRect(a - 1, ruler.y - 6, 2, 12, theme.ink);
+  pen.fillRect(b - 1, ruler.y - 6, 2, 12, theme.ink);
+  drawPlate(
+    pen,
+    frame,
+    formatDuration(Math.abs(ruler.end - ruler.start)),
+    (a + b) / 2,
+    ruler.y - 18,
+  );
 }
 
 /** Draw text on a plate, kept within the lanes. */
-function plate(pen: Pen, { geometry, theme }: OverlayScene, words: string, x: number, y: number) {
-  const width = pen.width(words, FONT.labelStrong) + 10;
+function drawPlate(
+  pen: CanvasPen,
+  { geometry, theme }: OverlayFrame,
+  text: string,
+  x: number,
+  y: number,
+) {
+  const width = pen.textWidth(text, FONT.labelStrong) + 10;
   const { lanesX, lanesWidth, axisTop } = geometry;
   const left = Math.min(Math.max(x - width / 2, lanesX + 2), lanesX + lanesWidth - width - 2);
   const top = Math.max(y, axisTop);
-  pen.rect(left, top, width, 15, theme.ink);
-  pen.text(words, left + 5, top + 11, FONT.labelStrong, theme.bg);
+  pen.fillRect(left, top, width, 15, theme.ink);
+  pen.drawText(text, left + 5, top + 11, FONT.labelStrong, theme.bg);
 }
 
-function drawNote(pen: Pen, scene: OverlayScene, note: Overlay["notes"][number]): void {
-  const { geometry, theme, view } = scene;
+function drawTimeMark(
+  pen: CanvasPen,
+  frame: OverlayFrame,
+  note: Overlay["timeMarks"][number],
+): void {
+  const { geometry, theme, view } = frame;
   const top = geometry.axisTop + geometry.axisHeight - 7;
   const x0 = xAtTime(geometry, view, note.start);
   const x1 = xAtTime(geometry, view, note.end);
   const colour = note.kept ? theme.focus : theme.ink2;
   const spans = note.end > note.start;
-  if (spans) pen.rect(x0, top, x1 - x0, 7, shade([theme.bg, colour], 0.25));
+  if (spans) pen.fillRect(x0, top, x1 - x0, 7, interpolateStops([theme.bg, colour], 0.25));
   for (const x of spans ? [x0, x1] : [x0]) {
-    if (note.kept) pen.vertical(x, top, geometry.height, colour);
-    else pen.dashed(x, top, geometry.height, colour);
-    pen.rect(x, top, 5, 7, colour);
+    if (note.kept) pen.verticalLine(x, top, geometry.height, colour);
+    else pen.dashedLine(x, top, geometry.height, colour);
+    pen.fillRect(x, top, 5, 7, colour);
   }
   if (!spans) return;
-  const words = formatDuration(note.end - note.start);
-  if (x1 - x0 >= pen.width(words, FONT.labelStrong) + 24) {
-    plate(pen, scene, words, (x0 + x1) / 2, top - 5);
+  const text = formatDuration(note.end - note.start);
+  if (x1 - x0 >= pen.textWidth(text, FONT.labelStrong) + 24) {
+    drawPlate(pen, frame, text, (x0 + x1) / 2, top - 5);
   }
 }
 
 /** Draw the last arrival at the selected collective: a line over all ranks, and a flag. */
 function drawArrival(
-  pen: Pen,
-  { geometry, theme, view }: OverlayScene,
+  pen: CanvasPen,
+  { geometry, theme, view }: OverlayFrame,
   { time, rank }: NonNullable<Overlay["collective"]>,
 ): void {
   const { lanesX, lanesWidth, rowsTop, stripTop, stripRows, height } = geometry;
   const x = xAtTime(geometry, view, time);
   if (x < lanesX || x > lanesX + lanesWidth) return;
-  pen.dashed(x, rowsTop, height, theme.ink2);
-  const words = `rank ${rank} arrives last`;
-  const width = pen.width(words, FONT.labelStrong) + 10;
+  pen.dashedLine(x, rowsTop, height, theme.ink2);
+  const text = `rank ${rank} arrives last`;
+  const width = pen.textWidth(text, FONT.labelStrong) + 10;
   const left = Math.min(x, lanesX + lanesWidth - width);
   const top = stripRows > 0 ? stripTop + (stripRows - 1) * 16 : rowsTop;
-  pen.rect(left, top, width, 15, theme.ink2);
-  pen.text(words, left + 5, top + 11, FONT.labelStrong, theme.bg);
+  pen.fillRect(left, top, width, 15, theme.ink2);
+  pen.drawText(text, left + 5, top + 11, FONT.labelStrong, theme.bg);
 }
 
 const MARK_WIDTH = 7;
 const MARK_HEIGHT = 6;
-/** Marks nearer than this are drawn as one, as wide as they reach. */
+/** Marks closer than this are merged into one that spans them all. */
 const MARK_STEP = 4;
 
 /** Triangles above the lanes. They are visible at every zoom. */
-function drawMarks(pen: Pen, scene: OverlayScene, placed: PlacedMarks, colour: string): void {
-  const { sight, theme, geometry, view } = scene;
+function drawMarks(pen: CanvasPen, frame: OverlayFrame, placed: PlacedMarks, colour: string): void {
+  const { visible: lanes, theme, geometry, view } = frame;
   const { marks, start, end, bins } = placed;
   const { ctx } = pen;
   const half = MARK_WIDTH / 2;
@@ -237,7 +262,7 @@ function drawMarks(pen: Pen, scene: OverlayScene, placed: PlacedMarks, colour: s
   let i = 0;
   while (i < marks.lane.length) {
     const lane = marks.lane[i]!;
-    const spot = sight.lane(lane);
+    const spot = lanes.findLane(lane);
     let x0 = Number.NaN;
     let x1 = Number.NaN;
     for (; i < marks.lane.length && marks.lane[i] === lane; i += 1) {
@@ -258,61 +283,67 @@ function drawMarks(pen: Pen, scene: OverlayScene, placed: PlacedMarks, colour: s
   ctx.lineWidth = 2;
   ctx.strokeStyle = theme.hitLine;
   ctx.stroke();
-  pen.fill(colour);
+  pen.setFill(colour);
   ctx.fill();
 }
 
 // Arrows between the selected event and the events that it launched or that launched it.
 
-const LINE = 1.75;
+const ARROW_WIDTH = 1.75;
 /** Ends nearer than this are joined by a curve that bows out to the left. */
 const BOW_BELOW_PX = 60;
-const HEAD = 7;
+const ARROW_HEAD = 7;
 /** Ends far outside the view keep their direction, not their distance. */
 const FAR_PX = 3000;
 
-interface End {
+interface ArrowEnd {
   x: number;
   y: number;
   /** Whether the event itself is visible, not only the row that hides it. */
-  shown: boolean;
+  isVisible: boolean;
 }
 
-function drawFlows(pen: Pen, scene: OverlayScene): void {
-  const { overlay, theme } = scene;
+function drawFlows(pen: CanvasPen, frame: OverlayFrame): void {
+  const { overlay, theme } = frame;
   for (const arrow of [...overlay.launches, ...overlay.flows]) {
     const { from, to } = arrow;
     const isFlow = "kind" in arrow;
     // An operator may be longer than the view: its arrow starts at the time of its target.
     const leaves = isFlow ? from.start + from.dur / 2 : Math.min(to.start, from.start + from.dur);
-    const a = endOf(scene, from, leaves);
-    const b = endOf(scene, to, to.start);
-    if (a === null || b === null || (!a.shown && !b.shown)) continue;
-    drawArrow(pen, scene, a, b, isFlow ? theme.selection : theme.hover);
+    const a = arrowEnd(frame, from, leaves);
+    const b = arrowEnd(frame, to, to.start);
+    if (a === null || b === null || (!a.isVisible && !b.isVisible)) continue;
+    drawArrow(pen, frame, a, b, isFlow ? theme.selection : theme.hover);
   }
 }
 
 /** End point of an arrow; at the edge of a row that hides the event. */
-function endOf(scene: OverlayScene, event: Brief, time: number): End | null {
-  const { geometry, view, sight } = scene;
+function arrowEnd(frame: OverlayFrame, event: Brief, time: number): ArrowEnd | null {
+  const { geometry, view, visible: lanes } = frame;
   const left = geometry.lanesX;
   const x = Math.min(
     Math.max(xAtTime(geometry, view, time), left - FAR_PX),
     left + geometry.lanesWidth + FAR_PX,
   );
-  const spot = sight.lane(event.lane) ?? sight.standIn(event);
-  if (spot !== null) return { x, y: (spot.top + spot.bottom) / 2, shown: true };
-  const head = sight.head(event.rank);
+  const spot = lanes.findLane(event.lane) ?? lanes.findSummaryLane(event);
+  if (spot !== null) return { x, y: (spot.top + spot.bottom) / 2, isVisible: true };
+  const head = lanes.findHead(event.rank);
   if (head !== null) {
     const bottom = Math.min(head.y + head.row.height, head.clipBottom);
-    return { x, y: bottom - 2, shown: !head.row.open };
+    return { x, y: bottom - 2, isVisible: !head.row.open };
   }
   return null;
 }
 
-function drawArrow(pen: Pen, scene: OverlayScene, a: End, b: End, colour: string): void {
+function drawArrow(
+  pen: CanvasPen,
+  frame: OverlayFrame,
+  a: ArrowEnd,
+  b: ArrowEnd,
+  colour: string,
+): void {
   const { ctx } = pen;
-  const { selectionHalo } = scene.theme;
+  const { selectionHalo } = frame.theme;
   const path = () => {
     ctx.beginPath();
     ctx.moveTo(a.x, a.y);
@@ -321,24 +352,24 @@ function drawArrow(pen: Pen, scene: OverlayScene, a: End, b: End, colour: string
       const lift = Math.min(8, Math.abs(b.y - a.y) / 2) * Math.sign(b.y - a.y);
       const middle = (a.y + b.y) / 2;
       ctx.bezierCurveTo(out, a.y, out, a.y + lift, out, middle);
-      ctx.bezierCurveTo(out, b.y - lift, out, b.y, b.x - HEAD + 2, b.y);
+      ctx.bezierCurveTo(out, b.y - lift, out, b.y, b.x - ARROW_HEAD + 2, b.y);
     } else {
       const reach = Math.max(18, (b.x - a.x) / 2);
-      ctx.bezierCurveTo(a.x + reach, a.y, b.x - reach, b.y, b.x - HEAD + 2, b.y);
+      ctx.bezierCurveTo(a.x + reach, a.y, b.x - reach, b.y, b.x - ARROW_HEAD + 2, b.y);
     }
     ctx.stroke();
   };
   ctx.strokeStyle = selectionHalo;
-  ctx.lineWidth = LINE + 3;
+  ctx.lineWidth = ARROW_WIDTH + 3;
   path();
   ctx.strokeStyle = colour;
-  ctx.lineWidth = LINE;
+  ctx.lineWidth = ARROW_WIDTH;
   path();
-  pen.fill(colour);
+  pen.setFill(colour);
   ctx.beginPath();
   ctx.moveTo(b.x, b.y);
-  ctx.lineTo(b.x - HEAD, b.y - 4);
-  ctx.lineTo(b.x - HEAD, b.y + 4);
+  ctx.lineTo(b.x - ARROW_HEAD, b.y - 4);
+  ctx.lineTo(b.x - ARROW_HEAD, b.y + 4);
   ctx.fill();
   ctx.beginPath();
   ctx.arc(a.x, a.y, 2.5, 0, 2 * Math.PI);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Kind } from "../protocol/source";
 import { THEMES } from "../ui/theme";
-import { contrast, fnv1a32, mix, pack, paintsOf, rgb, shadeOf } from "./paints";
+import { contrast, fnv1a32, mix, pack, kindPaints, rgb, shadeIndex } from "./paints";
 
 const KINDS: Kind[] = ["compute", "communication", "memory", "sync", "cpu", "annotation", "other"];
 
@@ -16,7 +16,7 @@ test("shades hash the name's UTF-8", () => {
   let hash = 0x811c9dc5;
   for (const byte of [0xc3, 0xb6]) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
   expect(fnv1a32("ö")).toBe(hash);
-  expect(shadeOf(fnv1a32("ö"))).toBe(hash % 3);
+  expect(shadeIndex(fnv1a32("ö"))).toBe(hash % 3);
 });
 
 test("pixels are little-endian RGBA", () => {
@@ -28,7 +28,7 @@ describe.each(["light", "dark"] as const)("%s theme", (name) => {
   const theme = THEMES[name];
 
   test("text on every solid shade has a contrast of at least 4.5", () => {
-    const paints = paintsOf(theme, KINDS, new Set());
+    const paints = kindPaints(theme, KINDS, new Set());
     for (const [code, kind] of KINDS.entries()) {
       for (let shade = 0; shade < 3; shade += 1) {
         const ground = rgb(theme.nameShades[kind][shade]!);
@@ -44,8 +44,8 @@ describe.each(["light", "dark"] as const)("%s theme", (name) => {
   });
 
   test("a dimmed kind is paler, others are as before", () => {
-    const all = paintsOf(theme, KINDS, new Set());
-    const dimmed = paintsOf(theme, KINDS, new Set<Kind>(["compute"]));
+    const all = kindPaints(theme, KINDS, new Set());
+    const dimmed = kindPaints(theme, KINDS, new Set<Kind>(["compute"]));
     expect(dimmed.solid[0]).not.toBe(all.solid[0]);
     expect(dimmed.solid[3]).toBe(all.solid[3]);
   });

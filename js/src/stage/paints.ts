@@ -1,8 +1,8 @@
 /** The theme's colours as packed pixels, by form, kind and shade, ready for the rasteriser. */
 
-import type { Classes, ClassLook, ClassParts, Kind } from "../protocol/source";
+import type { ClassPalette, ClassStyle, ClassShares, Kind } from "../protocol/source";
 import { type Theme, THEMES } from "../ui/theme";
-import type { Form } from "./rows";
+import type { BandForm } from "./rows";
 
 /** Number of steps from the lane's colour to the full one, for partly covered pixels. */
 export const STEPS = 16;
@@ -12,7 +12,7 @@ const PENDING = 0.55;
 const DIMMED = 0.22;
 /** Share of the colour in columns of host events, too short for a tint and an edge. */
 const PALE_COLUMN = 0.55;
-const BAR = 0.75;
+const BAR_ALPHA = 0.75;
 /** Opacity of the late colour over the row of a rank that the others wait for. */
 export const LATE_TINT = 0.07;
 
@@ -62,34 +62,34 @@ export function contrast(a: Rgb, b: Rgb): number {
 }
 
 /** The text colour with the higher contrast. */
-export function betterOn(ground: Rgb, texts: readonly [string, string]): string {
+export function readableOn(background: Rgb, texts: readonly [string, string]): string {
   const [a, b] = texts;
-  return contrast(rgb(a), ground) >= contrast(rgb(b), ground) ? a : b;
+  return contrast(rgb(a), background) >= contrast(rgb(b), background) ? a : b;
 }
 
 /** The theme's dark text, which differs from its ink in the dark theme. */
-function onDark(theme: Theme): string {
+function darkText(theme: Theme): string {
   return theme.name === "dark" ? theme.onKind.compute : theme.ink;
 }
 
 /** The shade of events by the hash of their name. */
-export function shadeOf(hash: number): number {
+export function shadeIndex(hash: number): number {
   return hash % SHADES;
 }
 
 /** The hue of host calls by the hash of their name. */
-export function hueOf(hash: number): number {
+export function hueIndex(hash: number): number {
   return hash % THEMES.light.hostHues.length;
 }
 
 /** Colours of columns: entry `kind · (STEPS + 1) + step`. */
-type Ramp = Uint32Array;
+type ColorRamp = Uint32Array;
 
 /** Number of distinct steps between two stops of a ramp. */
 const RAMP_STEPS = 8;
 
 /** A ramp's stops and the interpolated steps between them. */
-function rampOf(stops: readonly string[]): Uint32Array {
+function buildRamp(stops: readonly string[]): Uint32Array {
   const out = new Uint32Array((stops.length - 1) * RAMP_STEPS + 1);
   for (let at = 0; at < out.length; at += 1) {
     const stop = Math.min(Math.floor(at / RAMP_STEPS), stops.length - 2);
@@ -100,7 +100,7 @@ function rampOf(stops: readonly string[]): Uint32Array {
 }
 
 /** Style of a kind or a class of events. */
-interface Look {
+interface EventStyle {
   /** Colours and the text on them, by shade. */
   colours: readonly Rgb[];
   texts: readonly string[];
@@ -113,37 +113,42 @@ interface Look {
   hatched: boolean;
 }
 
-export type Paints = Readonly<ReturnType<typeof paintsFrom>>;
+export type StagePaints = Readonly<ReturnType<typeof buildPaints>>;
 
-/** `host` is the code of calls of the host; -1 if they have no colours by name. */
-function paintsFrom(theme: Theme, looks: readonly Look[], host: number, byClass: boolean) {
+/** `hostStyle` is the code of calls of the host; -1 if they have no colours by name. */
+function buildPaints(
+  theme: Theme,
+  styles: readonly EventStyle[],
+  hostStyle: number,
+  byClass: boolean,
+) {
   const lane = rgb(theme.lane);
   const bg = rgb(theme.bg);
-  const ink = rgb(theme.ink2);
-  const ramp = (form: keyof Look["columns"], ground: Rgb, alpha: number): Ramp => {
-    const ramps = looks.map(({ colours, columns }) => {
+  const textColor = rgb(theme.ink2);
+  const ramp = (form: keyof EventStyle["columns"], ground: Rgb, alpha: number): ColorRamp => {
+    const ramps = styles.map(({ colours, columns }) => {
       const full = mix(colours[0]!, ground, columns[form] * alpha);
       return Array.from({ length: STEPS + 1 }, (_, step) => pack(mix(full, ground, step / STEPS)));
     });
     return Uint32Array.from(ramps.flat());
   };
-  const rampsAt = (alpha: number): Readonly<Record<Form, Ramp>> => {
+  const rampsAt = (alpha: number): Readonly<Record<BandForm, ColorRamp>> => {
     const solid = ramp("solid", lane, alpha);
     return { solid, counter: solid, pale: ramp("pale", bg, alpha), bar: ramp("bar", bg, alpha) };
   };
   /** Background of the marks: a device lane has its own, to make its idle time visible. */
-  const ground: Readonly<Record<Form, number>> = {
+  const ground: Readonly<Record<BandForm, number>> = {
     solid: pack(lane),
     counter: pack(lane),
     pale: pack(bg),
     bar: pack(bg),
   };
   return {
-    host,
+    host: hostStyle,
     /** Whether entries are classes carried by tiles, not kinds. */
     byClass,
     /** Class of events in tiles without classes. */
-    unknownClass: looks.length - 1,
+    unknownClass: styles.length - 1,
     bg: pack(bg),
     ground,
     rule: pack(rgb(theme.rule)),
@@ -152,57 +157,61 @@ function paintsFrom(theme: Theme, looks: readonly Look[], host: number, byClass:
     columns: rampsAt(1),
     pendingColumns: rampsAt(PENDING),
     /** Rectangles: entry `kind · 3 + shade`. */
-    solid: Uint32Array.from(looks.flatMap(({ colours }) => colours.map(pack))),
+    solid: Uint32Array.from(styles.flatMap(({ colours }) => colours.map(pack))),
     tint: Uint32Array.from(
-      looks.flatMap(({ colours, tint }) => colours.map((colour) => pack(mix(colour, bg, tint)))),
+      styles.flatMap(({ colours, tint }) => colours.map((colour) => pack(mix(colour, bg, tint)))),
     ),
     /** Text on a solid rectangle: entry `kind · 3 + shade`. */
-    textOn: looks.flatMap(({ texts }) => texts),
+    textOn: styles.flatMap(({ texts }) => texts),
     /** By hue: calls of the host by name. */
     hostTint: Uint32Array.from(theme.hostHues, (hue) => pack(mix(rgb(hue), bg, theme.hostTint))),
     hostEdge: Uint32Array.from(theme.hostHues, (hue) => pack(rgb(hue))),
     /** By kind: drawn as a tint with an edge even among device events. */
-    isPale: Uint8Array.from(looks, ({ isPale }) => (isPale ? 1 : 0)),
+    isPale: Uint8Array.from(styles, ({ isPale }) => (isPale ? 1 : 0)),
     /** By kind: width of the edge in CSS px. */
-    edgePx: Float32Array.from(looks, ({ edgePx }) => edgePx),
+    edgePx: Float32Array.from(styles, ({ edgePx }) => edgePx),
     /** By class: drawn as lines over a pale ground, and that ground. */
-    hatched: Uint8Array.from(looks, ({ hatched }) => (hatched ? 1 : 0)),
-    hatchedGround: Uint32Array.from(looks, ({ colours }) =>
+    hatched: Uint8Array.from(styles, ({ hatched }) => (hatched ? 1 : 0)),
+    hatchedGround: Uint32Array.from(styles, ({ colours }) =>
       pack(mix(colours[0]!, bg, HATCH_GROUND)),
     ),
-    counterFill: pack(mix(ink, lane, 0.2)),
-    counterLine: pack(mix(ink, lane, 0.8)),
+    counterFill: pack(mix(textColor, lane, 0.2)),
+    counterLine: pack(mix(textColor, lane, 0.8)),
     waitFill: pack(rgb(theme.waitFill)),
     waitLine: pack(rgb(theme.waitLine)),
     /** Ramp of a ribbon, from on time to latest. */
-    ribbon: rampOf(theme.waiting),
+    ribbon: buildRamp(theme.waiting),
     lateFill: pack(rgb(theme.lateFill)),
     lateLine: pack(rgb(theme.late)),
     /** Colours of late arrivals of a rank that the others do not wait for. */
     lastFill: pack(mix(rgb(theme.ink3), bg, 0.12)),
     lastLine: pack(rgb(theme.ink3)),
-    /** Behind the row of a rank that the others wait for. */
+    /** Background of the row of a rank that holds up the others. */
     lateGround: pack(mix(rgb(theme.late), bg, LATE_TINT)),
   };
 }
 
-export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlySet<Kind>): Paints {
-  const looks = kinds.map((kind): Look => {
+export function kindPaints(
+  theme: Theme,
+  kinds: readonly Kind[],
+  dimmed: ReadonlySet<Kind>,
+): StagePaints {
+  const styles = kinds.map((kind): EventStyle => {
     const shades = theme.nameShades[kind].map(rgb);
     const isPale = kind === "cpu" || kind === "annotation";
-    const [, ...others] = shades.map((shade) => betterOn(shade, ["#ffffff", onDark(theme)]));
+    const [, ...others] = shades.map((shade) => readableOn(shade, ["#ffffff", darkText(theme)]));
     const isDimmed = dimmed.has(kind);
     return {
       colours: isDimmed ? shades.map((shade) => mix(shade, rgb(theme.lane), DIMMED)) : shades,
       texts: isDimmed ? shades.map(() => theme.ink2) : [theme.onKind[kind], ...others],
-      columns: { solid: isPale ? PALE_COLUMN : 1, pale: PALE_COLUMN, bar: BAR },
+      columns: { solid: isPale ? PALE_COLUMN : 1, pale: PALE_COLUMN, bar: BAR_ALPHA },
       tint: kind === "annotation" ? theme.annotationTint : theme.cpuTint,
       isPale,
       edgePx: kind === "annotation" ? 2 : 1.5,
       hatched: false,
     };
   });
-  return paintsFrom(theme, looks, dimmed.has("cpu") ? -1 : kinds.indexOf("cpu"), false);
+  return buildPaints(theme, styles, dimmed.has("cpu") ? -1 : kinds.indexOf("cpu"), false);
 }
 
 // Colouring by class instead of kind: tiles carry a class for each event, and a class has a style.
@@ -210,41 +219,41 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
 const PALE_CLASS_COLUMN = 0.75;
 /** Share of the colour in the ground between the lines, and in a call of the host. */
 const HATCH_GROUND = 0.16;
-const TINT = 0.3;
-const FAINT = 0.45;
+const CLASS_TINT = 0.3;
+const FAINT_SHARE = 0.45;
 
 /** Paints whose entries are classes instead of kinds; the other colours are the same. */
-export function classPaints(theme: Theme, classes: Classes): Paints {
-  const looks = classes.looks(theme.name).map(({ colour, faint, hatched }): Look => {
-    const full = faint === true ? mix(rgb(colour), rgb(theme.lane), FAINT) : rgb(colour);
-    const ground = hatched ? mix(full, rgb(theme.bg), HATCH_GROUND) : full;
-    const text = betterOn(ground, ["#ffffff", onDark(theme)]);
+export function classPaints(theme: Theme, classes: ClassPalette): StagePaints {
+  const styles = classes.styles(theme.name).map(({ colour, faint, hatched }): EventStyle => {
+    const full = faint === true ? mix(rgb(colour), rgb(theme.lane), FAINT_SHARE) : rgb(colour);
+    const background = hatched ? mix(full, rgb(theme.bg), HATCH_GROUND) : full;
+    const text = readableOn(background, ["#ffffff", darkText(theme)]);
     return {
       colours: Array<Rgb>(SHADES).fill(full),
       texts: Array<string>(SHADES).fill(text),
       columns: { solid: 1, pale: PALE_CLASS_COLUMN, bar: 1 },
-      tint: TINT,
+      tint: CLASS_TINT,
       isPale: false,
       edgePx: 2,
       hatched,
     };
   });
-  return paintsFrom(theme, looks, -1, true);
+  return buildPaints(theme, styles, -1, true);
 }
 
 // Share of each class of events in the device work of the whole job, for the minimap.
 
 /** Packed colour and share of each class at a time; empty outside of the window. */
-export function partsAt(
-  { start, end, shares }: ClassParts,
-  looks: readonly ClassLook[],
+export function classSharesAt(
+  { start, end, shares }: ClassShares,
+  styles: readonly ClassStyle[],
   theme: Theme,
 ): (time: number) => [colour: number, share: number][] {
   const lane = rgb(theme.lane);
   const layers = shares.map(([code, share]) => {
-    const look = looks[code];
-    const full = rgb(look?.colour ?? theme.lane);
-    return { share, colour: pack(look?.faint === true ? mix(full, lane, FAINT) : full) };
+    const style = styles[code];
+    const full = rgb(style?.colour ?? theme.lane);
+    return { share, colour: pack(style?.faint === true ? mix(full, lane, FAINT_SHARE) : full) };
   });
   const count = shares[0]?.[1].length ?? 0;
   return (time) => {

@@ -5,12 +5,12 @@ import { TextFitter } from "../ui/text";
 
 const HATCH_PITCH = 5;
 
-type Align = "left" | "right" | "center";
+type TextAlign = "left" | "right" | "center";
 
-export class Pen {
+export class CanvasPen {
   private font = "";
   private colour = "";
-  private align: Align = "left";
+  private align: TextAlign = "left";
   private readonly fitters = new Map<string, TextFitter>();
 
   constructor(
@@ -31,27 +31,34 @@ export class Pen {
     return Math.max(1, Math.round(this.dpr)) / this.dpr;
   }
 
-  fill(colour: string): void {
+  setFill(colour: string): void {
     if (colour === this.colour) return;
     this.colour = colour;
     this.ctx.fillStyle = colour;
   }
 
-  rect(x: number, y: number, width: number, height: number, colour: string): void {
+  fillRect(x: number, y: number, width: number, height: number, colour: string): void {
     const left = this.snap(x);
     const top = this.snap(y);
-    this.fill(colour);
+    this.setFill(colour);
     this.ctx.fillRect(left, top, this.snap(x + width) - left, this.snap(y + height) - top);
   }
 
   /** The border of a rectangle, inside it. */
-  frame(x: number, y: number, width: number, height: number, colour: string, line: number): void {
+  strokeFrame(
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    colour: string,
+    line: number,
+  ): void {
     const left = this.snap(x);
     const top = this.snap(y);
     const right = this.snap(x + width);
     const bottom = this.snap(y + height);
     const thick = Math.max(this.snap(line), 1 / this.dpr);
-    this.fill(colour);
+    this.setFill(colour);
     this.ctx.fillRect(left, top, right - left, thick);
     this.ctx.fillRect(left, bottom - thick, right - left, thick);
     this.ctx.fillRect(left, top + thick, thick, bottom - top - 2 * thick);
@@ -59,9 +66,16 @@ export class Pen {
   }
 
   /** A rectangle of diagonal lines with a border: time spent waiting. */
-  hatched(x: number, y: number, width: number, height: number, ground: string, line: string): void {
+  hatchedRect(
+    x: number,
+    y: number,
+    width: number,
+    height: number,
+    ground: string,
+    line: string,
+  ): void {
     if (this.snap(x + width) <= this.snap(x)) return;
-    this.rect(x, y, width, height, ground);
+    this.fillRect(x, y, width, height, ground);
     const { ctx } = this;
     ctx.save();
     ctx.beginPath();
@@ -78,22 +92,22 @@ export class Pen {
     ctx.stroke();
     ctx.restore();
     this.colour = "";
-    this.frame(x, y, width, height, line, 1);
+    this.strokeFrame(x, y, width, height, line, 1);
   }
 
-  vertical(x: number, y0: number, y1: number, colour: string): void {
-    this.fill(colour);
+  verticalLine(x: number, y0: number, y1: number, colour: string): void {
+    this.setFill(colour);
     this.ctx.fillRect(this.snap(x), this.snap(y0), this.hairline, this.snap(y1) - this.snap(y0));
   }
 
-  horizontal(y: number, x0: number, x1: number, colour: string): void {
-    this.fill(colour);
+  horizontalLine(y: number, x0: number, x1: number, colour: string): void {
+    this.setFill(colour);
     this.ctx.fillRect(this.snap(x0), this.snap(y), this.snap(x1) - this.snap(x0), this.hairline);
   }
 
   /** A vertical line of dashes: 2 px on, 3 off. */
-  dashed(x: number, y0: number, y1: number, colour: string): void {
-    this.fill(colour);
+  dashedLine(x: number, y0: number, y1: number, colour: string): void {
+    this.setFill(colour);
     const left = this.snap(x);
     for (let y = this.snap(y0); y < y1; y += 5) {
       this.ctx.fillRect(left, y, this.hairline, Math.min(2, y1 - y));
@@ -101,17 +115,17 @@ export class Pen {
   }
 
   /** Draw all of `text` with its baseline at `y`. */
-  text(
+  drawText(
     text: string,
     x: number,
     y: number,
     font: string,
     colour: string,
-    align: Align = "left",
+    align: TextAlign = "left",
   ): void {
     if (text === "") return;
-    this.use(font);
-    this.fill(colour);
+    this.setFont(font);
+    this.setFill(colour);
     if (align !== this.align) {
       this.align = align;
       this.ctx.textAlign = align;
@@ -119,55 +133,55 @@ export class Pen {
     this.ctx.fillText(text, align === "left" ? this.snap(x) : x, y);
   }
 
-  /** Draw the text that fits into `room`; returns the width used, 0 if none fits. */
-  fitted(
+  /** Draw the text that fits into `maxWidth`; returns the width used, 0 if none fits. */
+  drawTruncated(
     text: string,
     x: number,
     y: number,
-    room: number,
+    maxWidth: number,
     font: string,
     colour: string,
-    align: Align = "left",
+    align: TextAlign = "left",
   ): number {
-    const label = this.fitter(font).fit(text, room);
+    const label = this.fitter(font).fit(text, maxWidth);
     if (label === "") return 0;
-    this.text(label, x, y, font, colour, align);
-    return Math.min(room, this.width(label, font));
+    this.drawText(label, x, y, font, colour, align);
+    return Math.min(maxWidth, this.textWidth(label, font));
   }
 
   /** Draw the first of `texts` that fits whole: a number is dropped rather than cut. */
-  firstFit(
+  drawFirstFit(
     texts: readonly string[],
     x: number,
     y: number,
-    room: number,
+    maxWidth: number,
     font: string,
     colour: string,
-    align: Align = "left",
+    align: TextAlign = "left",
   ): number {
     for (const text of texts) {
-      const width = this.width(text, font);
-      if (width > room) continue;
-      this.text(text, x, y, font, colour, align);
+      const width = this.textWidth(text, font);
+      if (width > maxWidth) continue;
+      this.drawText(text, x, y, font, colour, align);
       return width;
     }
     return 0;
   }
 
-  width(text: string, font: string): number {
+  textWidth(text: string, font: string): number {
     return this.fitter(font).width(text);
   }
 
   fitter(font: string): TextFitter {
     const measure = (text: string): number => {
-      this.use(font);
+      this.setFont(font);
       return this.ctx.measureText(text).width;
     };
     return getOrMake(this.fitters, font, () => new TextFitter(measure));
   }
 
-  /** Draw with everything outside the rectangle cut off. */
-  clipped(x: number, y: number, width: number, height: number, draw: () => void): void {
+  /** Run `draw` clipped to the rectangle. */
+  withClip(x: number, y: number, width: number, height: number, draw: () => void): void {
     const { ctx } = this;
     ctx.save();
     ctx.beginPath();
@@ -182,7 +196,7 @@ export class Pen {
     ctx.textAlign = "left";
   }
 
-  private use(font: string): void {
+  private setFont(font: string): void {
     if (font === this.font) return;
     this.font = font;
     this.ctx.font = font;

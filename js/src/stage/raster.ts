@@ -1,6 +1,6 @@
 /** Fill rectangles and columns of pixels in memory, far faster than with canvas calls. */
 
-export class Raster {
+export class PixelRaster {
   readonly image: ImageData;
   private readonly px: Uint32Array;
   private top = 0;
@@ -21,7 +21,7 @@ export class Raster {
     this.bottom = Math.max(this.top, Math.min(bottom, this.height));
   }
 
-  rect(x0: number, y0: number, x1: number, y1: number, colour: number): void {
+  fillRect(x0: number, y0: number, x1: number, y1: number, colour: number): void {
     const left = Math.max(0, x0);
     const right = Math.min(this.width, x1);
     const to = Math.min(y1, this.bottom);
@@ -45,7 +45,7 @@ export class Raster {
    * pixel is the share of it that is covered: `ramp[at + 0 … at + steps]` goes from nothing to the
    * full colour.
    */
-  column(
+  fillColumn(
     x: number,
     base: number,
     size: number,
@@ -65,7 +65,7 @@ export class Raster {
   }
 
   /** Diagonal lines, `pitch` apart, over a plain ground: marks unknown time. */
-  hatch(
+  hatchRect(
     x0: number,
     y0: number,
     x1: number,
@@ -93,4 +93,7 @@ export class Raster {
 }
 
 /** Drawing functions for lanes. */
-export type LaneRaster = Pick<Raster, "width" | "height" | "clip" | "rect" | "column" | "hatch">;
+export type LaneRaster = Pick<
+  PixelRaster,
+  "width" | "height" | "clip" | "fillRect" | "fillColumn" | "hatchRect"
+>;

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { sceneOf } from "../../test/recorded";
 import type { RowState, SceneTrack } from "../protocol/source";
-import { layoutRows, naturalHeight, placeRows, type Row, rowTest } from "./rows";
-import { anchored, clampScroll, scrollTo, Sightings } from "./rows_view";
+import { layoutRows, naturalHeight, placeRows, type StageRow, compileRowFilter } from "./rows";
+import { anchoredScroll, clampScroll, scrollToReveal, VisibleLanes } from "./rows_view";
 
 const state = (change: Partial<RowState> = {}): RowState => ({
   open: new Set(),
@@ -10,9 +10,9 @@ const state = (change: Partial<RowState> = {}): RowState => ({
   filter: "",
   ...change,
 });
-const heightsOf = (row: Row | undefined) => row!.bands().map(({ height }) => height);
+const heightsOf = (row: StageRow | undefined) => row!.bands().map(({ height }) => height);
 /** Rows of an opened rank whose tracks are changed. */
-function openedWith(change: (track: SceneTrack) => Partial<SceneTrack>): readonly Row[] {
+function openedWith(change: (track: SceneTrack) => Partial<SceneTrack>): readonly StageRow[] {
   const scene = sceneOf(1);
   const [rank] = scene.ranks;
   const tracks = rank!.tracks.map((track) => ({ ...track, ...change(track) }));
@@ -41,9 +41,9 @@ describe("folded ranks", () => {
     ["64 in 330", {}, [18, 8, 6]],
   ])("%s px %o have these heights: %o", (given, change, heights) => {
     const [ranks, room] = given.match(/\d+/g)!.map(Number) as [number, number];
-    const { rows, fold } = layoutRows(sceneOf(ranks), state(change), room);
+    const { rows, foldSizes } = layoutRows(sceneOf(ranks), state(change), room);
     expect([rows[0]!.height, ...heightsOf(rows[0])]).toEqual(heights);
-    expect(fold.mode === "compact").toBe(ranks === 64);
+    expect(foldSizes.mode === "compact").toBe(ranks === 64);
   });
 
   test("a thousand are laid out without gaps or overlaps", () => {
@@ -75,7 +75,7 @@ describe("opened ranks", () => {
         (row) => row.track === track,
       )!;
     const most = rowWith(lanesFrom(1));
-    expect(most.thin).toBe(track.lanes - 1);
+    expect(most.thinLanes).toBe(track.lanes - 1);
     expect(most.height).toBe(17 + 3 * (track.lanes - 1) + 4);
     expect(heightsOf(most)).toEqual([16, ...Array<number>(track.lanes - 1).fill(2)]);
     expect(rowWith(lanesFrom(0)).height).toBe(Math.max(12, 3 * track.lanes + 4));
@@ -115,8 +115,8 @@ describe("opened ranks", () => {
 describe("pinned rows", () => {
   test("come first, in the order of the pins", () => {
     const pinned = ["5", "2/GPU 0 · stream 7"];
-    const { rows, sticky } = layoutRows(sceneOf(8), state({ pinned }), 400);
-    expect(sticky).toBe(2);
+    const { rows, stickyCount } = layoutRows(sceneOf(8), state({ pinned }), 400);
+    expect(stickyCount).toBe(2);
     expect(rows[0]!.rank.rank).toBe(5);
     const stream = { track: { key: "GPU 0 · stream 7" }, name: "rank 2 · stream 7" };
     expect(rows[1]).toMatchObject(stream);
@@ -137,7 +137,7 @@ describe("pinned rows", () => {
 
   test("scroll like the rest where they would fill the stage", () => {
     const pinned = Array.from({ length: 30 }, (_, rank) => String(rank));
-    expect(layoutRows(sceneOf(64), state({ pinned }), 300).sticky).toBe(0);
+    expect(layoutRows(sceneOf(64), state({ pinned }), 300).stickyCount).toBe(0);
   });
 });
 
@@ -145,7 +145,7 @@ test("a GPU of a worker has a brief name, which differs from that of its neighbo
   const scene = sceneOf(2);
   scene.ranks.forEach((rank, at) => Object.assign(rank, { label: `worker 0 · GPU ${at}` }));
   const { rows } = layoutRows(scene, state(), 400);
-  expect(rows.map(({ briefly }) => briefly)).toEqual([["w0 · GPU 0"], ["w0 · GPU 1"]]);
+  expect(rows.map(({ shortNames }) => shortNames)).toEqual([["w0 · GPU 0"], ["w0 · GPU 1"]]);
 });
 
 describe("the filter", () => {
@@ -168,9 +168,9 @@ describe("the filter", () => {
   });
 
   test("treats a broken expression as text", () => {
-    expect(rowTest("stream (")?.("stream (7)")).toBe(true);
-    expect(rowTest("stream (")?.("stream 7")).toBe(false);
-    expect(rowTest("")).toBeNull();
+    expect(compileRowFilter("stream (")?.("stream (7)")).toBe(true);
+    expect(compileRowFilter("stream (")?.("stream 7")).toBe(false);
+    expect(compileRowFilter("")).toBeNull();
   });
 });
 
@@ -188,13 +188,13 @@ describe("scrolling", () => {
 
   test("each lane is in sight once", () => {
     for (let scroll = 0; scroll < open.height; scroll += 7) {
-      const sight = new Sightings(placeRows(open, scroll, 90, 200));
-      const lanes = sight.spots.map(({ band }) => band.lane);
+      const sight = new VisibleLanes(placeRows(open, scroll, 90, 200));
+      const lanes = sight.lanes.map(({ band }) => band.lane);
       expect(new Set(lanes).size).toBe(lanes.length);
-      for (const spot of sight.spots) {
+      for (const spot of sight.lanes) {
         expect(spot.top).toBeGreaterThanOrEqual(90);
         expect(spot.bottom).toBeLessThanOrEqual(290);
-        expect(sight.spotAt((spot.top + spot.bottom) / 2)).toBe(spot);
+        expect(sight.laneAt((spot.top + spot.bottom) / 2)).toBe(spot);
       }
     }
   });
@@ -208,12 +208,12 @@ describe("scrolling", () => {
   test("brings a lane into sight, and returns whether a row shows it", () => {
     const track = open.rows.find(({ track: one }) => one?.label === "stream 20")!;
     const lane = track.track!.lane0;
-    const scroll = scrollTo(open, 200, 0, lane)!;
-    const sight = new Sightings(placeRows(open, scroll, 90, 200));
-    const spot = sight.lane(lane)!;
+    const scroll = scrollToReveal(open, 200, 0, lane)!;
+    const sight = new VisibleLanes(placeRows(open, scroll, 90, 200));
+    const spot = sight.findLane(lane)!;
     expect(spot.bottom - spot.top).toBe(spot.band.height);
     const folded = sceneOf(4).ranks[0]!.tracks[0]!.lane0;
-    expect(scrollTo(open, 200, 0, folded)).toBeNull();
+    expect(scrollToReveal(open, 200, 0, folded)).toBeNull();
   });
 
   test("opening a rank above keeps the rank at the top in place", () => {
@@ -221,7 +221,7 @@ describe("scrolling", () => {
     const before = layoutRows(scene, state({ open: new Set([9]) }), 300);
     const after = layoutRows(scene, state({ open: new Set([2, 9]) }), 300);
     const top = before.rows.find(({ rank }) => rank.rank === 20)!.top;
-    const moved = anchored(before, after, top);
+    const moved = anchoredScroll(before, after, top);
     expect(after.rows.find(({ rank }) => rank.rank === 20)!.top).toBe(moved);
   });
 });

@@ -2,58 +2,58 @@
 
 import { hasLateness } from "../protocol/scene";
 import type { Brief, RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../protocol/source";
-import { type Geometry, geometryOf } from "./camera";
+import { type StageGeometry, computeGeometry } from "./camera";
 import {
   type Band,
-  type Layout,
+  type RowLayout,
   layoutRows,
   naturalHeight,
   type PlacedRow,
   placeRows,
-  type Row,
-  rowInfo,
+  type StageRow,
+  makeRowInfo,
 } from "./rows";
 
 export class RowsView {
   state: RowState = { open: new Set(), pinned: [], filter: "" };
-  layout: Layout;
-  sight = new Sightings([]);
+  layout: RowLayout;
+  visible = new VisibleLanes([]);
   /** Visible lanes, from the top. */
   lanes: readonly number[] = [];
   /** Lanes drawn over the visible ones. */
-  over: readonly number[] = [];
+  overlayLanes: readonly number[] = [];
   /** Lanes that scrolling by one screen would make visible. */
-  nearby: readonly number[] = [];
+  nearbyLanes: readonly number[] = [];
   scroll = 0;
   /** Visible ranks with a ribbon of late arrivals. */
-  ribbons: readonly number[] = [];
+  ribbonRanks: readonly number[] = [];
   /** Lanes of opened ranks without events in view. */
-  private bare: ReadonlySet<number> = new Set();
+  private emptyLanes: ReadonlySet<number> = new Set();
 
   constructor(
     private scene: Scene,
-    private geometry: Geometry,
+    private geometry: StageGeometry,
   ) {
     this.layout = layoutRows(scene, this.state, geometry.rowsHeight, geometry.lateRow);
   }
 
   /** Update the layout; the rank at the top keeps its position. */
-  update(scene: Scene, geometry: Geometry): void {
+  update(scene: Scene, geometry: StageGeometry): void {
     const before = this.layout;
     if (scene !== this.scene) this.scroll = 0;
-    if (scene !== this.scene) this.bare = new Set();
+    if (scene !== this.scene) this.emptyLanes = new Set();
     this.scene = scene;
     this.geometry = geometry;
-    const bare = this.state.roomy === true ? undefined : this.bare;
+    const bare = this.state.keepEmptyLanes === true ? undefined : this.emptyLanes;
     this.layout = layoutRows(scene, this.state, geometry.rowsHeight, geometry.lateRow, bare);
-    this.scroll = anchored(before, this.layout, this.scroll);
+    this.scroll = anchoredScroll(before, this.layout, this.scroll);
     this.place();
   }
 
   /** Scroll to a position; returns false if it is the current one. */
   scrollTo(scroll: number): boolean {
     const before = this.scroll;
-    this.scroll = this.clamped(scroll);
+    this.scroll = this.clampedScroll(scroll);
     if (this.scroll === before) return false;
     this.place();
     return true;
@@ -61,16 +61,16 @@ export class RowsView {
 
   /** The scroll that brings `lane` into view; null if no row shows it. */
   scrollFor(lane: number): number | null {
-    return scrollTo(this.layout, this.geometry.rowsHeight, this.scroll, lane);
+    return scrollToReveal(this.layout, this.geometry.rowsHeight, this.scroll, lane);
   }
 
-  infos(): RowInfo[] {
+  rowInfos(): RowInfo[] {
     const { layout, geometry, scroll } = this;
     // The head of an opened rank sticks to the top, away from its place in the list.
-    const shown = new Map(this.sight.placed.map(({ row, y }) => [row, y]));
+    const shown = new Map(this.visible.placed.map(({ row, y }) => [row, y]));
     return layout.rows.map((row, i) => {
-      const y = geometry.rowsTop + row.top - (i < layout.sticky ? 0 : scroll);
-      return rowInfo(row, shown.get(row) ?? y);
+      const y = geometry.rowsTop + row.top - (i < layout.stickyCount ? 0 : scroll);
+      return makeRowInfo(row, shown.get(row) ?? y);
     });
   }
 
@@ -79,47 +79,51 @@ export class RowsView {
   }
 
   /** Height of all rows in this room, including those hidden by a filter or a choice of ranks. */
-  heightIn(room: number): number {
-    const state = { ...this.state, filter: "", only: null };
-    return layoutRows(this.scene, state, room, this.geometry.lateRow).height;
+  heightIn(maxHeight: number): number {
+    const state = { ...this.state, filter: "", onlyRanks: null };
+    return layoutRows(this.scene, state, maxHeight, this.geometry.lateRow).height;
   }
 
   /**
    * Find the empty lanes of opened ranks; null for a lane that is not loaded. The lane
-   * `kept` stays where it is, if rows scroll. False if nothing has changed.
+   * `remaining` stays where it is, if rows scroll. False if nothing has changed.
    */
-  shrink(isEmpty: (lane: number, rank: SceneRank) => boolean | null, kept: number | null): boolean {
+  updateEmptyLanes(
+    isEmpty: (lane: number, rank: SceneRank) => boolean | null,
+    remaining: number | null,
+  ): boolean {
     const bare = new Set<number>();
     for (const { rank, track } of this.layout.rows) {
       if (track === null) continue;
       for (let lane = track.lane0; lane < track.lane0 + track.lanes; lane += 1) {
-        if (canBeThin(track, lane) && (isEmpty(lane, rank) ?? this.bare.has(lane))) bare.add(lane);
+        if (canBeThin(track, lane) && (isEmpty(lane, rank) ?? this.emptyLanes.has(lane)))
+          bare.add(lane);
       }
     }
-    if (bare.size === this.bare.size && [...bare].every((lane) => this.bare.has(lane)))
+    if (bare.size === this.emptyLanes.size && [...bare].every((lane) => this.emptyLanes.has(lane)))
       return false;
-    const before = kept === null ? null : this.sight.lane(kept);
-    this.bare = bare;
+    const before = remaining === null ? null : this.visible.findLane(remaining);
+    this.emptyLanes = bare;
     this.update(this.scene, this.geometry);
-    const after = kept === null ? null : this.sight.lane(kept);
+    const after = remaining === null ? null : this.visible.findLane(remaining);
     if (before !== null && after !== null) this.scrollTo(this.scroll + after.y - before.y);
     return true;
   }
 
-  private clamped(scroll: number): number {
+  private clampedScroll(scroll: number): number {
     return clampScroll(this.layout, this.geometry.rowsHeight, scroll);
   }
 
   private place(): void {
     const { layout, geometry } = this;
     const { rowsTop, rowsHeight } = geometry;
-    this.scroll = this.clamped(this.scroll);
-    this.sight = new Sightings(placeRows(layout, this.scroll, rowsTop, rowsHeight));
-    this.ribbons = this.sight.placed.flatMap(({ row }) =>
+    this.scroll = this.clampedScroll(this.scroll);
+    this.visible = new VisibleLanes(placeRows(layout, this.scroll, rowsTop, rowsHeight));
+    this.ribbonRanks = this.visible.placed.flatMap(({ row }) =>
       row.ribbon() === null ? [] : [row.rank.rank],
     );
-    this.lanes = this.sight.spots.map(({ band }) => band.lane);
-    this.over = this.sight.spots.flatMap(({ band: { over } }) =>
+    this.lanes = this.visible.lanes.map(({ band }) => band.lane);
+    this.overlayLanes = this.visible.lanes.flatMap(({ band: { over } }) =>
       over === undefined ? [] : [over.wait, over.late],
     );
     const seen = new Set(this.lanes);
@@ -129,7 +133,7 @@ export class RowsView {
         for (const { lane } of row.bands()) if (!seen.has(lane)) nearby.push(lane);
       }
     }
-    this.nearby = nearby;
+    this.nearbyLanes = nearby;
   }
 }
 
@@ -140,7 +144,7 @@ function canBeThin(track: SceneTrack, lane: number): boolean {
 
 // Visible lanes and their positions.
 
-export interface LaneSpot {
+export interface VisibleLane {
   band: Band;
   placed: PlacedRow;
   /** Offset in the stage, CSS px, before clipping. */
@@ -150,9 +154,9 @@ export interface LaneSpot {
   bottom: number;
 }
 
-export class Sightings {
-  readonly spots: LaneSpot[] = [];
-  private readonly byLane = new Map<number, LaneSpot>();
+export class VisibleLanes {
+  readonly lanes: VisibleLane[] = [];
+  private readonly byLane = new Map<number, VisibleLane>();
   private readonly heads = new Map<number, PlacedRow>();
 
   /** End of the last row. */
@@ -169,35 +173,35 @@ export class Sightings {
         const bottom = Math.min(y + band.height, row.clipBottom);
         if (bottom <= top) continue;
         const spot = { band, placed: row, y, top, bottom };
-        this.spots.push(spot);
+        this.lanes.push(spot);
         this.byLane.set(band.lane, spot);
       }
     }
     this.bottom = bottom;
   }
 
-  lane(lane: number): LaneSpot | null {
+  findLane(lane: number): VisibleLane | null {
     return this.byLane.get(lane) ?? null;
   }
 
   /** The row of a rank that is folded, or the head of one that is open. */
-  head(rank: number): PlacedRow | null {
+  findHead(rank: number): PlacedRow | null {
     return this.heads.get(rank) ?? null;
   }
 
   /** The band that represents an event whose own lane is folded away. */
-  standIn({ rank, lane, kind }: Brief): LaneSpot | null {
-    const row = this.head(rank)?.row;
+  findSummaryLane({ rank, lane, kind }: Brief): VisibleLane | null {
+    const row = this.findHead(rank)?.row;
     if (row === undefined) return null;
     const { tracks, summary } = row.rank;
     const track = tracks.find(({ lane0, lanes }) => lane >= lane0 && lane < lane0 + lanes);
     if (track === undefined) return null;
     const role = track.role === "stream" ? (kind === "communication" ? "comm" : "gpu") : "cpu";
     if (role === "cpu" && track.role !== "thread") return null;
-    const stand = summary.find(
+    const summaryLane = summary.find(
       (one) => one.role === role && (role !== "cpu" || one.label === track.label),
     );
-    return stand === undefined ? null : this.lane(stand.lane);
+    return summaryLane === undefined ? null : this.findLane(summaryLane.lane);
   }
 
   /** The row at a height; rows in front win. */
@@ -212,16 +216,16 @@ export class Sightings {
   }
 
   /** The lane at a height, or the nearest one of the row within 2 px. */
-  spotAt(y: number): LaneSpot | null {
+  laneAt(y: number): VisibleLane | null {
     const row = this.rowAt(y);
-    let best: LaneSpot | null = null;
+    let best: VisibleLane | null = null;
     let distance = 2 + 1e-9;
-    for (const spot of this.spots) {
+    for (const spot of this.lanes) {
       if (spot.placed !== row) continue;
-      const away = y < spot.top ? spot.top - y : y >= spot.bottom ? y - spot.bottom : 0;
-      if (away < distance || (away === 0 && best === null)) {
+      const distancePx = y < spot.top ? spot.top - y : y >= spot.bottom ? y - spot.bottom : 0;
+      if (distancePx < distance || (distancePx === 0 && best === null)) {
         best = spot;
-        distance = away;
+        distance = distancePx;
       }
     }
     return best;
@@ -233,27 +237,29 @@ export class Sightings {
 /** Margin around a lane that is scrolled into view. */
 const REVEAL_PAD = 8;
 
-export function clampScroll(layout: Layout, room: number, scroll: number): number {
-  return Math.min(Math.max(0, scroll), Math.max(0, layout.height - room));
+export function clampScroll(layout: RowLayout, viewportHeight: number, scroll: number): number {
+  return Math.min(Math.max(0, scroll), Math.max(0, layout.height - viewportHeight));
 }
 
 /** The rank's first scrolling row; null if it has only sticky rows. */
-function headOf(layout: Layout, rank: SceneRank): Row | null {
-  return layout.rows.find((row, i) => i >= layout.sticky && row.rank.rank === rank.rank) ?? null;
+function firstRowOf(layout: RowLayout, rank: SceneRank): StageRow | null {
+  return (
+    layout.rows.find((row, i) => i >= layout.stickyCount && row.rank.rank === rank.rank) ?? null
+  );
 }
 
 /** The scroll that keeps the rank at the top of `before` at the same height in `after`. */
-export function anchored(before: Layout, after: Layout, scroll: number): number {
+export function anchoredScroll(before: RowLayout, after: RowLayout, scroll: number): number {
   const top = scroll + before.stickyHeight;
-  const at = before.rows.find((row, i) => i >= before.sticky && row.top + row.height > top);
+  const at = before.rows.find((row, i) => i >= before.stickyCount && row.top + row.height > top);
   if (at === undefined || scroll === 0) return scroll;
-  const was = headOf(before, at.rank);
-  const is = headOf(after, at.rank);
-  if (was === null || is === null) return scroll;
-  return scroll + is.top - was.top - after.stickyHeight + before.stickyHeight;
+  const rowBefore = firstRowOf(before, at.rank);
+  const rowAfter = firstRowOf(after, at.rank);
+  if (rowBefore === null || rowAfter === null) return scroll;
+  return scroll + rowAfter.top - rowBefore.top - after.stickyHeight + before.stickyHeight;
 }
 
-function holds(row: Row, lane: number): boolean {
+function showsLane(row: StageRow, lane: number): boolean {
   const { track, rank } = row;
   if (track !== null) return lane >= track.lane0 && lane < track.lane0 + track.lanes;
   return (
@@ -263,38 +269,39 @@ function holds(row: Row, lane: number): boolean {
 }
 
 /** The scroll that brings `lane` into view; null if no row shows it. */
-export function scrollTo(
-  layout: Layout,
-  room: number,
+export function scrollToReveal(
+  layout: RowLayout,
+  viewportHeight: number,
   scroll: number,
   lane: number,
 ): number | null {
-  const index = layout.rows.findIndex((row) => holds(row, lane));
+  const index = layout.rows.findIndex((row) => showsLane(row, lane));
   const row = layout.rows[index];
   if (row === undefined) return null;
-  if (index < layout.sticky) return scroll;
+  if (index < layout.stickyCount) return scroll;
   const band = row.bands().find((one) => one.lane === lane);
   if (band === undefined) return null;
   const top = row.top + band.top;
   const bottom = top + band.height;
   // An opened rank's head covers rows that scroll under it.
-  const cover = layout.stickyHeight + (row.track === null ? 0 : layout.fold.height);
-  if (top - cover - REVEAL_PAD < scroll) return clampScroll(layout, room, top - cover - REVEAL_PAD);
-  if (bottom + REVEAL_PAD > scroll + room)
-    return clampScroll(layout, room, bottom + REVEAL_PAD - room);
+  const cover = layout.stickyHeight + (row.track === null ? 0 : layout.foldSizes.height);
+  if (top - cover - REVEAL_PAD < scroll)
+    return clampScroll(layout, viewportHeight, top - cover - REVEAL_PAD);
+  if (bottom + REVEAL_PAD > scroll + viewportHeight)
+    return clampScroll(layout, viewportHeight, bottom + REVEAL_PAD - viewportHeight);
   return scroll;
 }
 
 // Rows that a scene needs above its lanes, and the resulting positions.
 
-export function placesOf(
+export function stageGeometry(
   scene: Scene,
   width: number,
   height: number,
   dpr: number,
-  slim = false,
-): Geometry {
-  const late = hasLateness(scene);
-  const rows = [scene.steps.length > 0, scene.phases.length > 0, late].filter(Boolean).length;
-  return geometryOf(width, height, dpr, rows, late, slim);
+  isSlim = false,
+): StageGeometry {
+  const hasLateRow = hasLateness(scene);
+  const rows = [scene.steps.length > 0, scene.phases.length > 0, hasLateRow].filter(Boolean).length;
+  return computeGeometry(width, height, dpr, rows, hasLateRow, isSlim);
 }

@@ -167,7 +167,7 @@ describe("the hit under the pointer", () => {
   test("a rectangle, with all known fields", async () => {
     await mounted();
     const event = nccl.events[5]!;
-    const hit = stage.hit(stage.xOf(event.start + event.dur / 2), laneTop(LATE, "comm") + 5);
+    const hit = stage.hitTest(stage.xOf(event.start + event.dur / 2), laneTop(LATE, "comm") + 5);
     const { lane } = nccl;
     expect(hit).toMatchObject({ region: "lanes", lane, row: { rank: LATE }, cell: null });
     const { id, short: name, start, dur } = event;
@@ -177,7 +177,7 @@ describe("the hit under the pointer", () => {
   test("a cell, with its exact window and count", async () => {
     await mounted();
     const y = laneTop(LATE, "gpu") + 5;
-    const cells = Array.from({ length: 800 }, (_, i) => stage.hit(170 + i, y).cell).filter(
+    const cells = Array.from({ length: 800 }, (_, i) => stage.hitTest(170 + i, y).cell).filter(
       (cell) => cell !== null,
     );
     expect(cells.length).toBeGreaterThan(100);
@@ -195,12 +195,12 @@ describe("the hit under the pointer", () => {
   test("each region, and none outside", async () => {
     await mounted();
     const regions = (...places: [number, number][]) =>
-      places.map(([x, y]) => stage.hit(x, y).region).join();
+      places.map(([x, y]) => stage.hitTest(x, y).region).join();
     expect(regions([400, 15], [400, 45], [400, 64])).toBe("minimap,axis,strip");
     expect(regions([400, 200], [50, 200], [1050, 200])).toBe("lanes,gutter,margin");
     expect(regions([-1, 200])).toBe("none");
-    expect(stage.hit(stage.xOf(3e7), 64).step?.name).toBe("ProfilerStep#2");
-    expect(stage.hit(400, 15).time).toBeCloseTo(
+    expect(stage.hitTest(stage.xOf(3e7), 64).step?.name).toBe("ProfilerStep#2");
+    expect(stage.hitTest(400, 15).time).toBeCloseTo(
       ((400 - 164) / 808) * (scene.range[1] - scene.range[0]),
       0,
     );
@@ -228,7 +228,7 @@ describe("rows", () => {
     const row = stage.rows().find(({ track }) => track?.lane0 === lane)!;
     expect(row.top).toBeGreaterThanOrEqual(90);
     expect(row.top + row.height).toBeLessThanOrEqual(300);
-    expect(stage.hit(500, row.top + 8).lane).toBe(lane);
+    expect(stage.hitTest(500, row.top + 8).lane).toBe(lane);
   });
 
   test("the scrollbar shows only if rows need more than there is", async () => {

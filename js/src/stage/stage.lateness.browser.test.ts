@@ -62,7 +62,7 @@ describe("waits", () => {
     const { ranks } = await collective();
     const hit = (rank: number) => {
       const { start, dur } = eventOf(rank);
-      return stage.hit(stage.xOf(start + 0.8 * dur), rowOf(rank).top + 34);
+      return stage.hitTest(stage.xOf(start + 0.8 * dur), rowOf(rank).top + 34);
     };
     await expect.poll(() => hit(0).slice?.wait).toBe(ranks[0]!.wait);
     const { start, dur } = eventOf(0);
@@ -105,7 +105,7 @@ describe("the ribbon", () => {
     const { top, height } = rowOf(rank);
     const x = stage.xOf(time) + 1;
     return Array.from({ length: height }, (_, y) => top + y).filter(
-      (y) => stage.hit(x, y).arrival?.rank === rank,
+      (y) => stage.hitTest(x, y).arrival?.rank === rank,
     );
   }
 
@@ -139,12 +139,12 @@ describe("the ribbon", () => {
     const { ranks } = await collective(0);
     const { start } = eventOf(LATE, 0);
     const y = 35 + 1 + 20 + 2 * 16 + 8;
-    await expect.poll(() => stage.hit(stage.xOf(start), y).arrival?.rank).toBe(LATE);
-    const { arrival } = stage.hit(stage.xOf(start), y);
+    await expect.poll(() => stage.hitTest(stage.xOf(start), y).arrival?.rank).toBe(LATE);
+    const { arrival } = stage.hitTest(stage.xOf(start), y);
     expect(arrival).toMatchObject({ call: 1, of: 12, ofJob: true });
     const waits = ranks.reduce((sum, { wait }) => sum + wait, 0);
     expect(arrival!.ns).toBeCloseTo(waits / 2, -1);
-    const steps = stage.hit(stage.xOf(2e7), y - 32);
+    const steps = stage.hitTest(stage.xOf(2e7), y - 32);
     expect(steps.arrival).toBeUndefined();
     expect(steps.step?.name).toContain("Step");
   });

@@ -2,10 +2,10 @@
 
 import type { Minimap } from "../protocol/decode";
 import type {
-  Classes,
-  ClassParts,
+  ClassPalette,
+  ClassShares,
   FrameStats,
-  Hit,
+  StageHit,
   Kind,
   Overlay,
   RowInfo,
@@ -17,24 +17,24 @@ import type {
   SvgCaption,
   ThemeName,
 } from "../protocol/source";
-import { InSight, sizeOf, watchSize } from "../ui/host";
-import { react } from "../ui/react";
+import { ElementVisibility, sizeOf, watchSize } from "../ui/host";
+import { onSignal } from "../ui/react";
 import { type Theme, THEMES } from "../ui/theme";
-import { Camera, type Geometry, nsPerDevicePx, timeAtX, xAtTime } from "./camera";
+import { Camera, type StageGeometry, nsPerDevicePx, timeAtX, xAtTime } from "./camera";
 import { Scrollbar } from "./gutter";
-import { minimapPicture } from "./head";
-import { hitAt, slicesIn } from "./hit";
+import { drawMinimapImage } from "./head";
+import { hitTest, slicesInWindow } from "./hit";
 import { isCoarse } from "./lanes";
 import { NO_OVERLAY } from "./overlay";
-import { EVERYTHING, type Frame, FrameLoop, Painter, type Part } from "./painter";
-import { classPaints, paintsOf, partsAt } from "./paints";
-import { placesOf, RowsView } from "./rows_view";
-import { loadWhole, svgOf, type Whole } from "./svg";
+import { ALL_REGIONS, type StageFrame, FrameLoop, Painter, type StageRegion } from "./painter";
+import { classPaints, kindPaints, classSharesAt } from "./paints";
+import { stageGeometry, RowsView } from "./rows_view";
+import { loadFullPicture, stageSvg, type FullPicture } from "./svg";
 import { type DataPart, StageData } from "./tile_loader";
-import { isEmptyIn } from "./tile_store";
+import { isLaneEmpty } from "./tile_store";
 
 /** Time without a change of the view before empty lanes shrink: not during a gesture. */
-const REST_MS = 250;
+const IDLE_AFTER_MS = 250;
 
 /**
  * The drawn part: minimap, axis, steps, gutter, lanes, margin. It owns its canvases, the tile
@@ -44,36 +44,36 @@ export class Stage {
   readonly el = document.createElement("div");
   private readonly painter = new Painter();
   private camera: Camera;
-  private readonly ended = new AbortController();
+  private readonly aborter = new AbortController();
   private readonly scrollbar: Scrollbar;
-  private readonly calm = matchMedia("(prefers-reduced-motion: reduce)");
+  private readonly reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
   private readonly viewListeners: ((view: Span, done: boolean) => void)[] = [];
   private readonly frameListeners: ((stats: FrameStats) => void)[] = [];
   private readonly rowListeners: (() => void)[] = [];
-  private resting = 0;
+  private restTimer = 0;
   private data: StageData;
   private theme: Theme;
   private byName = false;
-  private classes: Classes | null = null;
-  private parts: ClassParts | null = null;
+  private classes: ClassPalette | null = null;
+  private classShares: ClassShares | null = null;
   private overlay = NO_OVERLAY;
-  private readonly paints = kept(
-    (theme: Theme, { kinds }: Scene, classes: Classes | null, dimmed: ReadonlySet<Kind>) =>
-      classes === null ? paintsOf(theme, kinds, dimmed) : classPaints(theme, classes),
+  private readonly paints = memoizeLast(
+    (theme: Theme, { kinds }: Scene, classes: ClassPalette | null, dimmed: ReadonlySet<Kind>) =>
+      classes === null ? kindPaints(theme, kinds, dimmed) : classPaints(theme, classes),
   );
-  private readonly minimap = kept(minimapOf);
-  private readonly typicalStep = kept(stepLength);
-  private geometry: Geometry;
+  private readonly minimap = memoizeLast(renderMinimap);
+  private readonly typicalStep = memoizeLast(medianStep);
+  private geometry: StageGeometry;
   private readonly rowsView: RowsView;
   private readonly loop = new FrameLoop((now) => this.draw(now));
   /** The view last reported to the listeners as final. */
-  private arrivedAt: Span | null = null;
+  private reportedView: Span | null = null;
   /** Whether the geometry is that of this scene. */
-  private measured = false;
-  private slim = false;
+  private isMeasured = false;
+  private isSlim = false;
   /** Requests and drawing pause while the stage is not visible. */
-  private readonly inSight: InSight;
-  private blank = true;
+  private readonly visibility: ElementVisibility;
+  private isBlank = true;
 
   constructor(
     public scene: Scene,
@@ -83,9 +83,9 @@ export class Stage {
     this.camera = new Camera(scene.range);
     this.data = this.openData();
     this.theme = THEMES[theme];
-    this.geometry = placesOf(scene, 0, 0, 1);
+    this.geometry = stageGeometry(scene, 0, 0, 1);
     this.rowsView = new RowsView(scene, this.geometry);
-    const { signal } = this.ended;
+    const { signal } = this.aborter;
     this.scrollbar = new Scrollbar((scroll) => this.scrollTo(scroll), signal);
     this.scrollbar.theme(this.theme);
     this.el.className = "hta-stage";
@@ -96,12 +96,12 @@ export class Stage {
       height: "100%",
       background: this.theme.bg,
     });
-    this.el.append(this.painter.base, this.painter.over, this.scrollbar.el);
-    watchSize(this.el, () => this.resized(), signal);
-    this.inSight = new InSight(this.el, () => this.seen(), signal);
-    react(
+    this.el.append(this.painter.baseCanvas, this.painter.overlayCanvas, this.scrollbar.el);
+    watchSize(this.el, () => this.onResize(), signal);
+    this.visibility = new ElementVisibility(this.el, () => this.onVisibility(), signal);
+    onSignal(
       () => source.status,
-      () => this.loop.touch("gutter", "margin"),
+      () => this.loop.invalidate("gutter", "margin"),
       signal,
     );
   }
@@ -112,8 +112,8 @@ export class Stage {
     this.scene = scene;
     this.data = this.openData();
     this.camera = new Camera(scene.range);
-    this.arrivedAt = null;
-    this.measured = false;
+    this.reportedView = null;
+    this.isMeasured = false;
     this.measure();
   }
 
@@ -123,32 +123,36 @@ export class Stage {
     this.theme = theme;
     this.el.style.background = theme.bg;
     this.scrollbar.theme(theme);
-    this.loop.touch(...EVERYTHING);
+    this.loop.invalidate(...ALL_REGIONS);
   }
 
   setColor(color: "kind" | "name"): void {
     this.byName = color === "name";
-    this.loop.touch("lanes");
+    this.loop.invalidate("lanes");
   }
 
   /**
    * Colour events by the classes in the tiles; null: by kind or name. Until the classes are
-   * `known`, all events are drawn with the last class. `parts`: shares of the classes in the
-   * minimap; null: the minimap shows kinds.
+   * `isKnown`, all events are drawn with the last class. `classShares`: shares of the classes in
+   * the minimap; null: the minimap shows kinds.
    */
-  setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void {
+  setClasses(
+    classes: ClassPalette | null,
+    isKnown: boolean,
+    classShares: ClassShares | null,
+  ): void {
     this.classes = classes;
-    this.parts = parts;
-    this.data.store.classed = classes !== null && known;
+    this.classShares = classShares;
+    this.data.store.classed = classes !== null && isKnown;
     this.request();
-    this.loop.touch("head", "lanes");
+    this.loop.invalidate("head", "lanes");
   }
 
   /** Leave the width to the lanes: narrow names, no totals on the right. */
-  setSlim(slim: boolean): void {
-    if (slim === this.slim) return;
-    this.slim = slim;
-    this.measured = false;
+  setSlim(isSlim: boolean): void {
+    if (isSlim === this.isSlim) return;
+    this.isSlim = isSlim;
+    this.isMeasured = false;
     this.measure();
   }
 
@@ -158,11 +162,11 @@ export class Stage {
   }
 
   rows(): readonly RowInfo[] {
-    return this.rowsView.infos();
+    return this.rowsView.rowInfos();
   }
 
   /** Called when rows have changed their height: other lanes are empty in view. */
-  onRows(listener: () => void): void {
+  onRowsChange(listener: () => void): void {
     this.rowListeners.push(listener);
   }
 
@@ -174,8 +178,8 @@ export class Stage {
   /** Show a window; `animate` in ms, 0 for none. Clamped to the job and its margin. */
   setView(view: Span, animate = 0): void {
     // While hidden, no frame would end the movement.
-    const jumps = this.calm.matches || this.inSight.isOut;
-    this.moved(this.camera.go(view, jumps ? 0 : animate, performance.now()));
+    const jumps = this.reducedMotion.matches || this.visibility.isOut;
+    this.onCameraMoved(this.camera.animateTo(view, jumps ? 0 : animate, performance.now()));
   }
 
   /** Called on every change of the shown view. */
@@ -184,8 +188,8 @@ export class Stage {
   }
 
   zoomBy(factor: number, atTime: number, animate = 0): void {
-    const length = this.calm.matches ? 0 : animate;
-    this.moved(this.camera.zoom(factor, atTime, length, performance.now()));
+    const length = this.reducedMotion.matches ? 0 : animate;
+    this.onCameraMoved(this.camera.zoom(factor, atTime, length, performance.now()));
   }
 
   panBy(fraction: number): void {
@@ -199,9 +203,9 @@ export class Stage {
     const now = { ...before, ...overlay };
     this.overlay = now;
     if (now.search !== before.search || now.selection !== before.selection) this.request();
-    if (now.dimmed !== before.dimmed) this.loop.touch("lanes");
-    if (now.hits !== before.hits) this.loop.touch("gutter");
-    this.loop.touch("overlay");
+    if (now.dimmed !== before.dimmed) this.loop.invalidate("lanes");
+    if (now.hits !== before.hits) this.loop.invalidate("gutter");
+    this.loop.invalidate("overlay");
   }
 
   scrollBy(pixels: number): boolean {
@@ -217,8 +221,8 @@ export class Stage {
   }
 
   /** Coordinates relative to `el`, CSS pixels. */
-  hit(x: number, y: number): Hit {
-    return hitAt(this.frame(), x, y);
+  hitTest(x: number, y: number): StageHit {
+    return hitTest(this.frame(), x, y);
   }
 
   timeAt(x: number): number {
@@ -232,18 +236,18 @@ export class Stage {
   /** Slices of a lane that are loaded and overlap the view, by start. */
   slices(lane: number): Slice[] {
     const window = this.data.windows.get(lane);
-    return window === null ? [] : slicesIn(this.frame(), window);
+    return window === null ? [] : slicesInWindow(this.frame(), window);
   }
 
   /**
-   * CSS pixel height of all rows, stretched into `most` but no higher. Rows hidden by a choice of
-   * ranks count.
+   * CSS pixel height of all rows, stretched into `maxHeight` but no higher. Rows hidden by a choice
+   * of ranks count.
    */
-  contentHeight(most?: number): number {
+  contentHeight(maxHeight?: number): number {
     const { rowsTop } = this.geometry;
-    if (most === undefined) return rowsTop + this.rowsView.naturalHeight;
+    if (maxHeight === undefined) return rowsTop + this.rowsView.naturalHeight;
     // Includes the line below the last row.
-    return Math.min(most, rowsTop + this.rowsView.heightIn(most - rowsTop) + 1);
+    return Math.min(maxHeight, rowsTop + this.rowsView.heightIn(maxHeight - rowsTop) + 1);
   }
 
   /** Called with the figures of each frame. */
@@ -256,20 +260,20 @@ export class Stage {
    * scale around them.
    */
   async toSvg(caption: SvgCaption): Promise<string> {
-    const whole = await loadWhole(this.source, this.frame(), this.data.store.classed);
-    return svgOf(this.frame(THEMES.light, whole), caption);
+    const picture = await loadFullPicture(this.source, this.frame(), this.data.store.classed);
+    return stageSvg(this.frame(THEMES.light, picture), caption);
   }
 
   /** Repaint after a change that no setter covers. */
   invalidate(): void {
     this.measure();
     this.data.retry();
-    this.loop.touch(...EVERYTHING);
+    this.loop.invalidate(...ALL_REGIONS);
   }
 
   destroy(): void {
-    this.ended.abort();
-    clearTimeout(this.resting);
+    this.aborter.abort();
+    clearTimeout(this.restTimer);
     this.loop.stop();
     this.data.destroy();
     this.viewListeners.length = 0;
@@ -278,41 +282,41 @@ export class Stage {
   }
 
   private openData(): StageData {
-    return new StageData(this.scene, this.source, (part) => this.arrived(part));
+    return new StageData(this.scene, this.source, (part) => this.onData(part));
   }
 
-  private arrived(part: DataPart): void {
+  private onData(part: DataPart): void {
     if (part === "tiles") {
-      if (this.data.windows.pending) this.loop.touch("lanes");
-      this.rest();
+      if (this.data.windows.pending) this.loop.invalidate("lanes");
+      this.shrinkWhenIdle();
       return;
     }
-    this.loop.touch(...SHOWS[part]);
+    this.loop.invalidate(...REGIONS_OF_DATA[part]);
     // Other requests wait for these replies.
     if (part === "stats" || part === "lateness") this.request();
   }
 
   /** Once the view rests and its tiles are loaded, shrink the lanes that are empty in it. */
-  private rest(): void {
-    clearTimeout(this.resting);
-    this.resting = window.setTimeout(() => {
+  private shrinkWhenIdle(): void {
+    clearTimeout(this.restTimer);
+    this.restTimer = window.setTimeout(() => {
       const { view } = this.camera;
       const { scene, geometry, overlay, data } = this;
       if (geometry.lanesWidth <= 0) return;
-      const sight = { view, resolution: nsPerDevicePx(geometry, view), range: scene.range };
-      const kept = (overlay.hover ?? overlay.selected)?.lane ?? null;
-      const changed = this.rowsView.shrink(
+      const viewport = { view, nsPerPx: nsPerDevicePx(geometry, view), range: scene.range };
+      const remaining = (overlay.hover ?? overlay.selected)?.lane ?? null;
+      const changed = this.rowsView.updateEmptyLanes(
         (lane, rank) =>
-          isCoarse(rank, sight.resolution) ? false : isEmptyIn(data.store, lane, sight),
-        kept,
+          isCoarse(rank, viewport.nsPerPx) ? false : isLaneEmpty(data.store, lane, viewport),
+        remaining,
       );
       if (!changed) return;
-      this.placed();
+      this.onRowsMoved();
       for (const listener of this.rowListeners) listener();
-    }, REST_MS);
+    }, IDLE_AFTER_MS);
   }
 
-  private resized(): void {
+  private onResize(): void {
     const before = this.geometry;
     this.measure();
     // Draw immediately: a resized canvas is blank.
@@ -326,48 +330,48 @@ export class Stage {
     const { width, height, dpr } = size;
     const now = this.geometry;
     const same = width === now.width && height === now.height && dpr === now.dpr;
-    if (same && this.measured) return;
-    this.measured = true;
-    this.geometry = placesOf(this.scene, width, height, dpr, this.slim);
+    if (same && this.isMeasured) return;
+    this.isMeasured = true;
+    this.geometry = stageGeometry(this.scene, width, height, dpr, this.isSlim);
     this.painter.resize(this.geometry);
-    this.blank = true;
+    this.isBlank = true;
     this.relayout();
-    this.loop.touch(...EVERYTHING);
+    this.loop.invalidate(...ALL_REGIONS);
   }
 
   private relayout(): void {
     this.rowsView.update(this.scene, this.geometry);
-    this.placed();
+    this.onRowsMoved();
   }
 
   private scrollTo(scroll: number): boolean {
     if (!this.rowsView.scrollTo(scroll)) return false;
-    this.placed();
+    this.onRowsMoved();
     return true;
   }
 
   /** Update after rows have moved, appeared or disappeared. */
-  private placed(): void {
+  private onRowsMoved(): void {
     this.scrollbar.update(this.geometry, this.rowsView.layout.height, this.rowsView.scroll);
     this.request();
-    this.rest();
-    this.loop.touch("gutter", "lanes", "margin", "overlay");
+    this.shrinkWhenIdle();
+    this.loop.invalidate("gutter", "lanes", "margin", "overlay");
   }
 
-  private moved(changed: boolean): void {
+  private onCameraMoved(changed: boolean): void {
     if (changed) {
       this.request();
       this.notifyView(true);
-      this.loop.touch("head", "lanes", "overlay");
-    } else if (this.camera.moving) {
+      this.loop.invalidate("head", "lanes", "overlay");
+    } else if (this.camera.isMoving) {
       this.request();
       this.loop.schedule();
     }
   }
 
-  private seen(): void {
-    if (!this.inSight.now) {
-      this.data.rest();
+  private onVisibility(): void {
+    if (!this.visibility.now) {
+      this.data.pause();
       return;
     }
     this.request();
@@ -376,51 +380,51 @@ export class Stage {
 
   private request(): void {
     const { lanesWidth, lateRow, dpr } = this.geometry;
-    if (lanesWidth <= 0 || !this.inSight.now) return;
+    if (lanesWidth <= 0 || !this.visibility.now) return;
     const view = this.camera.view;
-    const { lanes, nearby, over } = this.rowsView;
-    const resolution = nsPerDevicePx(this.geometry, view);
-    const sight = { view, resolution, lanes, nearby, range: this.scene.range };
+    const { lanes, nearbyLanes, overlayLanes } = this.rowsView;
+    const nsPerPx = nsPerDevicePx(this.geometry, view);
+    const viewport = { view, nsPerPx, lanes, nearbyLanes, range: this.scene.range };
     const bins = Math.round(lanesWidth * dpr);
-    const ribbons = lateRow ? { bins, ranks: this.rowsView.ribbons } : null;
-    this.data.show(sight, over, this.camera.target, lanesWidth, this.overlay, ribbons);
+    const ribbons = lateRow ? { bins, ranks: this.rowsView.ribbonRanks } : null;
+    this.data.show(viewport, overlayLanes, this.camera.target, lanesWidth, this.overlay, ribbons);
   }
 
   private notifyView(done: boolean): void {
     const { view } = this.camera;
-    this.rest();
-    if (done && this.arrivedAt === view) return;
-    this.arrivedAt = done ? view : null;
+    this.shrinkWhenIdle();
+    if (done && this.reportedView === view) return;
+    this.reportedView = done ? view : null;
     for (const listener of this.viewListeners) listener(view, done);
   }
 
   private draw(now: number): void {
     // A blank canvas is black, also in prints and screenshots: draw at least once.
-    if (!this.inSight.now && !this.blank) return;
+    if (!this.visibility.now && !this.isBlank) return;
     if (this.camera.step(now)) {
-      this.loop.touch("head", "lanes", "overlay");
+      this.loop.invalidate("head", "lanes", "overlay");
       this.request();
-      this.notifyView(!this.camera.moving);
+      this.notifyView(!this.camera.isMoving);
     }
     if (this.geometry.lanesWidth > 0) {
-      const dirty = this.loop.take();
+      const dirty = this.loop.takeDirty();
       const { windows } = this.data;
       if (dirty.has("lanes") || dirty.has("head")) {
         const { view } = this.camera;
-        const { lanes, over } = this.rowsView;
-        const drawn = this.data.lateness.value === null ? lanes : [...lanes, ...over];
+        const { lanes, overlayLanes } = this.rowsView;
+        const drawn = this.data.lateness.value === null ? lanes : [...lanes, ...overlayLanes];
         windows.update(drawn, view, nsPerDevicePx(this.geometry, view), this.scene.range);
       }
       const lanesDrawn = this.painter.paint(this.frame(), dirty);
-      this.blank = false;
+      this.isBlank = false;
       const stats = { lanes: lanesDrawn, pending: windows.pending };
       for (const listener of this.frameListeners) listener(stats);
     }
-    if (this.camera.moving) this.loop.schedule();
+    if (this.camera.isMoving) this.loop.schedule();
   }
 
   /** Input of a painter; `whole` overrides the visible part. */
-  private frame(theme = this.theme, whole: Partial<Whole> = {}): Frame {
+  private frame(theme = this.theme, whole: Partial<FullPicture> = {}): StageFrame {
     const { scene, data, camera, rowsView, geometry, classes, overlay, byName } = this;
     const { view = camera.view } = whole;
     const stats = data.stats.value;
@@ -437,26 +441,26 @@ export class Stage {
       job: camera.job,
       view,
       layout: rowsView.layout,
-      sight: rowsView.sight,
+      visible: rowsView.visible,
       windows: data.windows,
       stats,
       isStale: !isCurrent,
       lateness: data.lateness.value,
       ribbon: data.ribbon.value,
-      minimap: this.minimap(data.minimap.value, theme, geometry, classes, this.parts),
+      minimap: this.minimap(data.minimap.value, theme, geometry, classes, this.classShares),
       byName,
       // In views shorter than a step, host calls are coloured by name.
       hasHues: byName || view[1] - view[0] < this.typicalStep(scene),
       overlay,
-      searched: data.searched.value,
-      chosen: data.chosen.value,
+      searchMarks: data.searchMarks.value,
+      selectionMarks: data.selectionMarks.value,
       ...whole,
     };
   }
 }
 
 /** Parts of the stage that show a reply. */
-const SHOWS: Readonly<Record<Exclude<DataPart, "tiles">, readonly Part[]>> = {
+const REGIONS_OF_DATA: Readonly<Record<Exclude<DataPart, "tiles">, readonly StageRegion[]>> = {
   stats: ["gutter", "margin"],
   lateness: ["gutter", "lanes", "margin"],
   minimap: ["head"],
@@ -465,31 +469,32 @@ const SHOWS: Readonly<Record<Exclude<DataPart, "tiles">, readonly Part[]>> = {
 };
 
 /** `make`, whose last result is kept until its arguments change. */
-function kept<Args extends unknown[], T>(make: (...args: Args) => T): (...args: Args) => T {
+function memoizeLast<Args extends unknown[], T>(make: (...args: Args) => T): (...args: Args) => T {
   let last: { args: Args; value: T } | null = null;
   return (...args) => {
-    if (last?.args.every((one, at) => one === args[at]) !== true) {
+    if (last?.args.every((arg, at) => arg === args[at]) !== true) {
       last = { args, value: make(...args) };
     }
     return last.value;
   };
 }
 
-function minimapOf(
+function renderMinimap(
   minimap: Minimap | null,
   theme: Theme,
-  { lanesWidth, minimapHeight, dpr }: Geometry,
-  classes: Classes | null,
-  parts: ClassParts | null,
+  { lanesWidth, minimapHeight, dpr }: StageGeometry,
+  classes: ClassPalette | null,
+  classShares: ClassShares | null,
 ): HTMLCanvasElement | null {
   if (minimap === null || lanesWidth <= 0) return null;
-  const byClass = classes && parts && partsAt(parts, classes.looks(theme.name), theme);
-  const [across, down] = [Math.round(lanesWidth * dpr), Math.round(minimapHeight * dpr)];
-  return minimapPicture(minimap, theme, across, down, byClass);
+  const byClass =
+    classes && classShares && classSharesAt(classShares, classes.styles(theme.name), theme);
+  const [pixelWidth, pixelHeight] = [Math.round(lanesWidth * dpr), Math.round(minimapHeight * dpr)];
+  return drawMinimapImage(minimap, theme, pixelWidth, pixelHeight, byClass);
 }
 
 /** The median step; without steps the whole job. */
-function stepLength({ steps, range }: Scene): number {
+function medianStep({ steps, range }: Scene): number {
   const lengths = steps.map(({ dur }) => dur).sort((a, b) => a - b);
   return lengths[lengths.length >> 1] ?? range[1] - range[0];
 }

@@ -5,16 +5,16 @@ import { getOrMake } from "../protocol/maps";
 import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
 import type { Kind, Scene, SceneRank, Source, SvgCaption } from "../protocol/source";
 import { formatDuration, formatShare } from "../ui/formats";
-import { FONT, FONT_FAMILY, shade } from "../ui/theme";
+import { FONT, FONT_FAMILY, interpolateStops } from "../ui/theme";
 import { nsPerDevicePx } from "./camera";
 import { niceStep } from "./head";
-import { EVERYTHING, type Frame, lanesBox, paintParts } from "./painter";
-import { Pen } from "./pen";
+import { ALL_REGIONS, type StageFrame, lanesBox, paintRegions } from "./painter";
+import { CanvasPen } from "./pen";
 import type { LaneRaster } from "./raster";
 import { placeRows } from "./rows";
-import { Sightings } from "./rows_view";
-import { LaneWindows, MOST_BINS } from "./tile_loader";
-import { levelOf, missing, TileStore } from "./tile_store";
+import { VisibleLanes } from "./rows_view";
+import { LaneWindows, MAX_BINS } from "./tile_loader";
+import { levelOf, missingTiles, TileStore } from "./tile_store";
 
 const ANCHORS: Readonly<Record<string, string>> = { right: "end", center: "middle" };
 
@@ -26,14 +26,14 @@ class SvgContext {
   globalAlpha = 1;
   font = `11px ${FONT_FAMILY}`;
   textAlign = "left";
-  private readonly saved: { settings: object; groups: number }[] = [];
+  private readonly stateStack: { settings: object; groups: number }[] = [];
   private groups = 0;
   private data = "";
   private clips = 0;
 
   constructor(
-    private readonly sheet: Sheet,
-    private readonly ruler: CanvasRenderingContext2D,
+    private readonly sheet: SvgSheet,
+    private readonly measureContext: CanvasRenderingContext2D,
   ) {}
 
   setTransform(): void {
@@ -43,12 +43,12 @@ class SvgContext {
   save(): void {
     const { fillStyle, strokeStyle, lineWidth, lineJoin, globalAlpha, font, textAlign } = this;
     const settings = { fillStyle, strokeStyle, lineWidth, lineJoin, globalAlpha, font, textAlign };
-    this.saved.push({ settings, groups: this.groups });
+    this.stateStack.push({ settings, groups: this.groups });
     this.groups = 0;
   }
 
   restore(): void {
-    const last = this.saved.pop();
+    const last = this.stateStack.pop();
     if (last === undefined) return;
     if (this.groups > 0) this.sheet.add("</g>".repeat(this.groups));
     this.groups = last.groups;
@@ -60,15 +60,15 @@ class SvgContext {
   }
 
   moveTo(x: number, y: number): void {
-    this.data += `M${num(x)} ${num(y)}`;
+    this.data += `M${formatNumber(x)} ${formatNumber(y)}`;
   }
 
   lineTo(x: number, y: number): void {
-    this.data += `L${num(x)} ${num(y)}`;
+    this.data += `L${formatNumber(x)} ${formatNumber(y)}`;
   }
 
   bezierCurveTo(...places: [number, number, number, number, number, number]): void {
-    this.data += `C${places.map(num).join(" ")}`;
+    this.data += `C${places.map(formatNumber).join(" ")}`;
   }
 
   closePath(): void {
@@ -76,14 +76,14 @@ class SvgContext {
   }
 
   rect(x: number, y: number, width: number, height: number): void {
-    this.data += `M${num(x)} ${num(y)}h${num(width)}v${num(height)}h${num(-width)}z`;
+    this.data += `M${formatNumber(x)} ${formatNumber(y)}h${formatNumber(width)}v${formatNumber(height)}h${formatNumber(-width)}z`;
   }
 
   /** Whole circles only. */
   arc(x: number, y: number, radius: number): void {
-    const r = num(radius);
-    this.data += `M${num(x - radius)} ${num(y)}a${r} ${r} 0 1 0 ${num(2 * radius)} 0`;
-    this.data += `a${r} ${r} 0 1 0 ${num(-2 * radius)} 0z`;
+    const r = formatNumber(radius);
+    this.data += `M${formatNumber(x - radius)} ${formatNumber(y)}a${r} ${r} 0 1 0 ${formatNumber(2 * radius)} 0`;
+    this.data += `a${r} ${r} 0 1 0 ${formatNumber(-2 * radius)} 0z`;
   }
 
   clip(): void {
@@ -97,21 +97,21 @@ class SvgContext {
   }
 
   fill(): void {
-    const fill = attribute("fill", this.fillStyle, this.globalAlpha);
+    const fill = paintAttribute("fill", this.fillStyle, this.globalAlpha);
     this.sheet.add(`<path d="${this.data}" ${fill}/>`);
   }
 
   stroke(): void {
     const { strokeStyle, globalAlpha, lineWidth, lineJoin } = this;
-    const pen = attribute("stroke", strokeStyle, globalAlpha);
-    const wide = lineWidth === 1 ? "" : ` stroke-width="${num(lineWidth)}"`;
+    const pen = paintAttribute("stroke", strokeStyle, globalAlpha);
+    const wide = lineWidth === 1 ? "" : ` stroke-width="${formatNumber(lineWidth)}"`;
     const join = lineJoin === "miter" ? "" : ` stroke-linejoin="${lineJoin}"`;
     this.sheet.add(`<path d="${this.data}" fill="none" ${pen}${wide}${join}/>`);
   }
 
   fillRect(x: number, y: number, width: number, height: number): void {
-    const fill = attribute("fill", this.fillStyle, this.globalAlpha);
-    this.sheet.box(x, y, x + width, y + height, fill);
+    const fill = paintAttribute("fill", this.fillStyle, this.globalAlpha);
+    this.sheet.addBox(x, y, x + width, y + height, fill);
   }
 
   strokeRect(x: number, y: number, width: number, height: number): void {
@@ -128,17 +128,19 @@ class SvgContext {
     const [, weight, size = "11"] = /^(?:(\d+) )?([\d.]+)px/.exec(this.font) ?? [];
     const anchor = ANCHORS[this.textAlign];
     const more = [
-      attribute("fill", this.fillStyle, this.globalAlpha),
+      paintAttribute("fill", this.fillStyle, this.globalAlpha),
       anchor === undefined ? "" : ` text-anchor="${anchor}"`,
       weight === undefined ? "" : ` font-weight="${weight}"`,
       size === "11" ? "" : ` font-size="${size}"`,
     ];
-    this.sheet.add(`<text x="${num(x)}" y="${num(y)}" ${more.join("")}>${escaped(text)}</text>`);
+    this.sheet.add(
+      `<text x="${formatNumber(x)}" y="${formatNumber(y)}" ${more.join("")}>${escapeXml(text)}</text>`,
+    );
   }
 
   measureText(text: string): TextMetrics {
-    this.ruler.font = this.font;
-    return this.ruler.measureText(text);
+    this.measureContext.font = this.font;
+    return this.measureContext.measureText(text);
   }
 
   /** Draw a bitmap of a few plain colours: a box per run of equal pixels in a column. */
@@ -153,9 +155,9 @@ class SvgContext {
       for (let row = 1; row <= down; row += 1) {
         const colour = px[from * across + column]!;
         if (row < down && px[row * across + column] === colour) continue;
-        const fill = attribute("fill", hex(colour), this.globalAlpha);
+        const fill = paintAttribute("fill", pixelToCss(colour), this.globalAlpha);
         const left = x + column * dx;
-        this.sheet.box(left, y + from * dy, left + dx, y + row * dy, fill);
+        this.sheet.addBox(left, y + from * dy, left + dx, y + row * dy, fill);
         from = row;
       }
     }
@@ -163,34 +165,34 @@ class SvgContext {
 }
 
 /** Record the drawing of `paint` as an SVG document. */
-export function recorded(
+export function recordSvg(
   { width, height }: { width: number; height: number },
   title: string,
-  paint: (pen: CanvasRenderingContext2D, sheet: Sheet) => void,
+  paint: (pen: CanvasRenderingContext2D, sheet: SvgSheet) => void,
 ): string {
-  const ruler = document.createElement("canvas").getContext("2d");
-  if (ruler === null) throw new Error("This browser gives no 2D canvas.");
-  const sheet = new Sheet();
+  const measureContext = document.createElement("canvas").getContext("2d");
+  if (measureContext === null) throw new Error("This browser gives no 2D canvas.");
+  const sheet = new SvgSheet();
   sheet.add(`<g font-family="${FONT_FAMILY.replace(/"/g, "'")}" font-size="11">`);
-  // The context has all members that `Pen` uses.
-  paint(new SvgContext(sheet, ruler) as unknown as CanvasRenderingContext2D, sheet);
+  // The context has all members that `CanvasPen` uses.
+  paint(new SvgContext(sheet, measureContext) as unknown as CanvasRenderingContext2D, sheet);
   sheet.add("</g>");
   return sheet.svg(width, height, title);
 }
 
 // The stage as one SVG, drawn by the same code as on the screen.
 
-const KEY_PX = 10;
+const LEGEND_PX = 10;
 const SCALE_PX = 48;
-const BELOW_PX = 34;
-const FAINT = 0.45;
+const FOOTER_PX = 34;
+const FAINT_OPACITY = 0.45;
 const OF_DEVICE: ReadonlySet<Kind> = new Set(["compute", "communication", "memory"]);
 
-export function svgOf(frame: Frame, caption: SvgCaption): string {
+export function stageSvg(frame: StageFrame, caption: SvgCaption): string {
   const { width, height } = frame.geometry;
   const above = caption.headline === "" ? 46 : 64;
-  const size = { width, height: above + height + BELOW_PX };
-  return recorded(size, `${caption.title}, ${caption.words}`, (context, sheet) =>
+  const size = { width, height: above + height + FOOTER_PX };
+  return recordSvg(size, `${caption.title}, ${caption.summary}`, (context, sheet) =>
     drawPicture(context, sheet, frame, caption, above),
   );
 }
@@ -198,102 +200,109 @@ export function svgOf(frame: Frame, caption: SvgCaption): string {
 /** Draw title, legend, stage and scale; `above`: the height of title and legend. */
 function drawPicture(
   context: CanvasRenderingContext2D,
-  sheet: Sheet,
-  frame: Frame,
+  sheet: SvgSheet,
+  frame: StageFrame,
   caption: SvgCaption,
   above: number,
 ): void {
   const { geometry, theme, view, scene } = frame;
   const { width, dpr, lanesX, lanesWidth } = geometry;
-  const pen = new Pen(context, dpr);
-  pen.rect(0, 0, width, above + geometry.height + BELOW_PX, theme.bg);
+  const pen = new CanvasPen(context, dpr);
+  pen.fillRect(0, 0, width, above + geometry.height + FOOTER_PX, theme.bg);
   drawTitle(pen, frame, caption);
   drawLegend(pen, frame, above - 10);
   sheet.add(`<g transform="translate(0 ${above})">`);
   const { left, top, across, down } = lanesBox(geometry);
   const raster = new SvgRaster(sheet, across, down, dpr, [left / dpr, top / dpr]);
-  paintParts(frame, new Set(EVERYTHING), pen, pen, raster);
+  paintRegions(frame, new Set(ALL_REGIONS), pen, pen, raster);
   sheet.add("</g>");
   const y = above + geometry.height + 15;
-  pen.horizontal(above + geometry.height, 0, width, theme.rule);
+  pen.horizontalLine(above + geometry.height, 0, width, theme.rule);
   const perPx = (view[1] - view[0]) / lanesWidth;
   const length = niceStep(Math.max(SCALE_PX * perPx, 1));
-  const wide = length / perPx;
-  pen.rect(lanesX, y, wide, 2, theme.ink);
-  for (const x of [lanesX, lanesX + wide - 1]) pen.rect(x, y - 3, 1, 8, theme.ink);
-  pen.text(formatDuration(length), lanesX + wide + 6, y + 5, FONT.label, theme.ink);
+  const scaleWidthPx = length / perPx;
+  pen.fillRect(lanesX, y, scaleWidthPx, 2, theme.ink);
+  for (const x of [lanesX, lanesX + scaleWidthPx - 1]) pen.fillRect(x, y - 3, 1, 8, theme.ink);
+  pen.drawText(formatDuration(length), lanesX + scaleWidthPx + 6, y + 5, FONT.label, theme.ink);
   const right = lanesX + lanesWidth;
-  const room = lanesWidth - wide - 100;
-  pen.fitted(scene.truth.text, right, y + 5, room, FONT.label, theme.ink3, "right");
+  const room = lanesWidth - scaleWidthPx - 100;
+  pen.drawTruncated(scene.truth.text, right, y + 5, room, FONT.label, theme.ink3, "right");
 }
 
-function drawTitle(pen: Pen, frame: Frame, { title, words, headline }: SvgCaption): void {
+function drawTitle(
+  pen: CanvasPen,
+  frame: StageFrame,
+  { title, summary, headline }: SvgCaption,
+): void {
   const { geometry, theme } = frame;
-  const room = geometry.width - 24;
-  const strong = `600 14px ${FONT_FAMILY}`;
-  if (headline !== "") pen.fitted(headline, 12, 20, room, strong, theme.ink);
+  const maxWidth = geometry.width - 24;
+  const boldFont = `600 14px ${FONT_FAMILY}`;
+  if (headline !== "") pen.drawTruncated(headline, 12, 20, maxWidth, boldFont, theme.ink);
   const y = headline === "" ? 20 : 40;
-  const left = Math.max(room - pen.width(words, FONT.label) - 16, 60);
-  const used = pen.fitted(title, 12, y, left, FONT.labelStrong, theme.ink);
-  pen.fitted(words, 24 + used, y, room - used - 12, FONT.label, theme.ink2);
+  const left = Math.max(maxWidth - pen.textWidth(summary, FONT.label) - 16, 60);
+  const used = pen.drawTruncated(title, 12, y, left, FONT.labelStrong, theme.ink);
+  pen.drawTruncated(summary, 24 + used, y, maxWidth - used - 12, FONT.label, theme.ink2);
 }
 
 /** Draw the legend of the colours, as far as there is room. */
-function drawLegend(pen: Pen, frame: Frame, y: number): void {
+function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
   const { geometry, theme, stats, lateness } = frame;
   const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
   const span = stats === null ? 0 : sum(stats.stats.span);
   const waited = lateness === null ? 0 : sum(lateness.lateness.wait);
-  const top = y - KEY_PX + 1;
+  const top = y - LEGEND_PX + 1;
   let x = geometry.lanesX;
   const key = (text: string, ...swatches: ((left: number) => void)[]): void => {
-    const words = x + swatches.length * (KEY_PX + 2) + 2;
-    const end = words + pen.width(text, FONT.label);
+    const words = x + swatches.length * (LEGEND_PX + 2) + 2;
+    const end = words + pen.textWidth(text, FONT.label);
     if (end > geometry.width - 12) return;
-    swatches.forEach((draw, at) => draw(x + at * (KEY_PX + 2)));
-    pen.text(text, words, y, FONT.label, theme.ink2);
+    swatches.forEach((draw, at) => draw(x + at * (LEGEND_PX + 2)));
+    pen.drawText(text, words, y, FONT.label, theme.ink2);
     x = end + 14;
   };
-  const keys = frame.classes?.keys(theme.name) ?? null;
-  for (const { name, looks } of keys ?? []) {
-    const swatches = looks.map(({ colour, hatched, faint }) => (left: number) => {
-      const fill = faint === true ? shade([theme.lane, colour], FAINT) : colour;
-      if (hatched) pen.hatched(left, top, KEY_PX, KEY_PX, theme.bg, colour);
-      else pen.rect(left, top, KEY_PX, KEY_PX, fill);
+  const keys = frame.classes?.legend(theme.name) ?? null;
+  for (const { name, styles } of keys ?? []) {
+    const swatches = styles.map(({ colour, hatched, faint }) => (left: number) => {
+      const fill = faint === true ? interpolateStops([theme.lane, colour], FAINT_OPACITY) : colour;
+      if (hatched) pen.hatchedRect(left, top, LEGEND_PX, LEGEND_PX, theme.bg, colour);
+      else pen.fillRect(left, top, LEGEND_PX, LEGEND_PX, fill);
     });
     key(name, ...swatches);
   }
   // With classes, the legend of kinds belongs to the totals on the right.
-  const kinds = kindsIn(frame).filter((kind) => keys === null || OF_DEVICE.has(kind));
+  const kinds = visibleKinds(frame).filter((kind) => keys === null || OF_DEVICE.has(kind));
   for (const kind of geometry.margin > 0 || keys === null ? kinds : []) {
-    const word = { communication: "comm", cpu: "CPU" }[kind as string] ?? kind;
+    const label = { communication: "comm", cpu: "CPU" }[kind as string] ?? kind;
     const share = stats?.stats.kinds[kind];
-    key(share === undefined ? word : `${word} ${formatShare(share)}`, (left) =>
-      pen.rect(left, top, KEY_PX, KEY_PX, theme.kind[kind]),
+    key(share === undefined ? label : `${label} ${formatShare(share)}`, (left) =>
+      pen.fillRect(left, top, LEGEND_PX, LEGEND_PX, theme.kind[kind]),
     );
     if (kind !== "communication" || waited <= 0) continue;
     key(span > 0 ? `waiting ${formatShare(waited / span)}` : "waiting", (left) =>
-      pen.hatched(left, top, KEY_PX, KEY_PX, theme.waitFill, theme.waitLine),
+      pen.hatchedRect(left, top, LEGEND_PX, LEGEND_PX, theme.waitFill, theme.waitLine),
     );
     key("late", (left) => {
       const named = lateness !== null && lateness.late.size > 0;
-      pen.rect(left, top, KEY_PX, KEY_PX, named ? theme.lateFill : theme.bg);
-      pen.frame(left, top, KEY_PX, KEY_PX, named ? theme.late : theme.ink3, 1);
+      pen.fillRect(left, top, LEGEND_PX, LEGEND_PX, named ? theme.lateFill : theme.bg);
+      pen.strokeFrame(left, top, LEGEND_PX, LEGEND_PX, named ? theme.late : theme.ink3, 1);
     });
   }
 }
 
 /** Kinds that visible rows may have, device kinds first. */
-function kindsIn({ scene, sight }: Frame): Kind[] {
-  const rows = sight.placed.map(({ row }) => row);
+function visibleKinds({ scene, visible }: StageFrame): Kind[] {
+  const rows = visible.placed.map(({ row }) => row);
   const ranks = rows.map(({ rank }) => rank);
-  const there = kindsThere(ranks, scene);
-  there.sync &&= rows.some(({ track }) => track !== null);
-  return (Object.keys(there) as Kind[]).filter((kind) => there[kind]);
+  const present = possibleKinds(ranks, scene);
+  present.sync &&= rows.some(({ track }) => track !== null);
+  return (Object.keys(present) as Kind[]).filter((kind) => present[kind]);
 }
 
 /** Which kinds the tracks of these ranks can have, device kinds first. */
-export function kindsThere(ranks: readonly SceneRank[], { steps }: Scene): Record<Kind, boolean> {
+export function possibleKinds(
+  ranks: readonly SceneRank[],
+  { steps }: Scene,
+): Record<Kind, boolean> {
   const summaries = new Set(ranks.flatMap(({ summary }) => summary.map(({ role }) => role)));
   const roles = new Set(ranks.flatMap(({ tracks }) => tracks.map(({ role }) => role)));
   return {
@@ -316,7 +325,7 @@ class SvgRaster implements LaneRaster {
 
   /** `width` and `height` are in device px, `left` and `top` are CSS px of the sheet. */
   constructor(
-    private readonly sheet: Sheet,
+    private readonly sheet: SvgSheet,
     readonly width: number,
     readonly height: number,
     private readonly dpr: number,
@@ -330,11 +339,11 @@ class SvgRaster implements LaneRaster {
     this.bottom = Math.max(this.top, Math.min(bottom, this.height));
   }
 
-  rect(x0: number, y0: number, x1: number, y1: number, colour: number): void {
+  fillRect(x0: number, y0: number, x1: number, y1: number, colour: number): void {
     this.box(x0, y0, x1, y1, this.fill(colour));
   }
 
-  column(
+  fillColumn(
     x: number,
     base: number,
     size: number,
@@ -347,7 +356,7 @@ class SvgRaster implements LaneRaster {
     this.box(x, top, x + 1, base, this.fill(ramp[at + steps]!));
   }
 
-  hatch(
+  hatchRect(
     x0: number,
     y0: number,
     x1: number,
@@ -357,7 +366,7 @@ class SvgRaster implements LaneRaster {
     pitch: number,
     thickness: number,
   ): void {
-    const [below, above] = [hex(ground), hex(line)];
+    const [below, above] = [pixelToCss(ground), pixelToCss(line)];
     const size = pitch / this.dpr;
     const wide = thickness / this.dpr;
     const id = this.sheet.define(
@@ -374,7 +383,7 @@ class SvgRaster implements LaneRaster {
   private box(x0: number, y0: number, x1: number, y1: number, fill: string): void {
     const { dpr, origin } = this;
     const [left, top] = origin;
-    this.sheet.box(
+    this.sheet.addBox(
       left + Math.max(0, x0) / dpr,
       top + Math.max(this.top, y0) / dpr,
       left + Math.min(this.width, x1) / dpr,
@@ -384,12 +393,12 @@ class SvgRaster implements LaneRaster {
   }
 
   private fill(colour: number): string {
-    return getOrMake(this.fills, colour, () => `fill="${hex(colour)}"`);
+    return getOrMake(this.fills, colour, () => `fill="${pixelToCss(colour)}"`);
   }
 }
 
 /** A pixel as a CSS colour. */
-function hex(pixel: number): string {
+function pixelToCss(pixel: number): string {
   const [r, g, b] = [pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255];
   return `#${[r, g, b].map((part) => part.toString(16).padStart(2, "0")).join("")}`;
 }
@@ -397,7 +406,7 @@ function hex(pixel: number): string {
 // Collects shapes and text as SVG, bottom first.
 
 /** Max number of shapes of other colours between two shapes that are merged into one path. */
-const REACH = 12;
+const MERGE_DISTANCE = 12;
 
 interface Skyline {
   right: number;
@@ -417,12 +426,12 @@ interface Batch {
 }
 
 /** A coordinate with at most two decimals, without trailing zeros. */
-function num(value: number): string {
+function formatNumber(value: number): string {
   return String(Math.round(value * 100) / 100 || 0);
 }
 
 /** Text that is valid in XML: most control characters and lone surrogates are not allowed. */
-export function escaped(text: string): string {
+export function escapeXml(text: string): string {
   return (
     text
       // eslint-disable-next-line no-control-regex
@@ -435,14 +444,14 @@ export function escaped(text: string): string {
 }
 
 /** Attributes of a fill or a stroke: six digits and an opacity, which every SVG reader knows. */
-export function attribute(name: "fill" | "stroke", css: string, alpha: number): string {
-  const [, colour = css, own = "ff"] = /^(#[0-9a-f]{6})([0-9a-f]{2})$/i.exec(css) ?? [];
-  const covers = (Number.parseInt(own, 16) / 255) * alpha;
-  const opacity = covers >= 0.999 ? "" : ` ${name}-opacity="${num(covers)}"`;
+export function paintAttribute(name: "fill" | "stroke", css: string, alpha: number): string {
+  const [, colour = css, alphaHex = "ff"] = /^(#[0-9a-f]{6})([0-9a-f]{2})$/i.exec(css) ?? [];
+  const covers = (Number.parseInt(alphaHex, 16) / 255) * alpha;
+  const opacity = covers >= 0.999 ? "" : ` ${name}-opacity="${formatNumber(covers)}"`;
   return `${name}="${colour}"${opacity}`;
 }
 
-export class Sheet {
+export class SvgSheet {
   private readonly parts: string[] = [];
   private readonly defs = new Map<string, string>();
   private batches: Batch[] = [];
@@ -461,7 +470,7 @@ export class Sheet {
   }
 
   /** A filled rectangle; `fill` is the attribute. Neighbours on one base become one shape. */
-  box(x0: number, y0: number, x1: number, y1: number, fill: string): void {
+  addBox(x0: number, y0: number, x1: number, y1: number, fill: string): void {
     if (!(x1 > x0) || !(y1 > y0)) return;
     const batch = this.batchFor(x0, y0, y1, fill);
     batch.right = Math.max(batch.right, x1);
@@ -469,7 +478,7 @@ export class Sheet {
     batch.bottom = Math.max(batch.bottom, y1);
     const { open } = batch;
     if (open !== null && open.right === x0 && open.base === y1) {
-      if (open.top !== y0) open.data += `H${num(open.right)}V${num(y0)}`;
+      if (open.top !== y0) open.data += `H${formatNumber(open.right)}V${formatNumber(y0)}`;
       open.top = y0;
       open.right = x1;
       return;
@@ -480,10 +489,10 @@ export class Sheet {
 
   svg(width: number, height: number, title: string): string {
     this.flush();
-    const size = `width="${num(width)}" height="${num(height)}"`;
+    const size = `width="${formatNumber(width)}" height="${formatNumber(height)}"`;
     return [
-      `<svg xmlns="http://www.w3.org/2000/svg" ${size} viewBox="0 0 ${num(width)} ${num(height)}" role="img">`,
-      `<title>${escaped(title)}</title>`,
+      `<svg xmlns="http://www.w3.org/2000/svg" ${size} viewBox="0 0 ${formatNumber(width)} ${formatNumber(height)}" role="img">`,
+      `<title>${escapeXml(title)}</title>`,
       `<defs>${[...this.defs.values()].join("")}</defs>`,
       ...this.parts,
       "</svg>\n",
@@ -496,7 +505,7 @@ export class Sheet {
    */
   private batchFor(x0: number, y0: number, y1: number, fill: string): Batch {
     const { batches } = this;
-    for (let at = batches.length - 1; at >= Math.max(0, batches.length - REACH); at -= 1) {
+    for (let at = batches.length - 1; at >= Math.max(0, batches.length - MERGE_DISTANCE); at -= 1) {
       const batch = batches[at]!;
       if (batch.fill === fill) return batch;
       if (x0 < batch.right && y0 < batch.bottom && y1 > batch.top) break;
@@ -516,52 +525,56 @@ export class Sheet {
 }
 
 function start(x: number, base: number, top: number): string {
-  return `M${num(x)} ${num(base)}V${num(top)}`;
+  return `M${formatNumber(x)} ${formatNumber(base)}V${formatNumber(top)}`;
 }
 
 function close(batch: Batch): void {
   const { open } = batch;
   if (open === null) return;
-  batch.data.push(`${open.data}H${num(open.right)}V${num(open.base)}z`);
+  batch.data.push(`${open.data}H${formatNumber(open.right)}V${formatNumber(open.base)}z`);
   batch.open = null;
 }
 
 // Data for a picture of all rows, not only of the visible ones.
 
 /** What a picture of all rows has instead of the visible ones. */
-export type Whole = Pick<Frame, "geometry" | "sight" | "view" | "windows" | "ribbon">;
+export type FullPicture = Pick<StageFrame, "geometry" | "visible" | "view" | "windows" | "ribbon">;
 
 /** Load the data of all rows of the shown view; with `classed` also the classes of events. */
-export async function loadWhole(source: Source, shown: Frame, classed: boolean): Promise<Whole> {
+export async function loadFullPicture(
+  source: Source,
+  shown: StageFrame,
+  classed: boolean,
+): Promise<FullPicture> {
   const { scene, layout, view, lateness } = shown;
   const { rowsTop, lateRow, lanesWidth, dpr } = shown.geometry;
   const { height } = layout;
   const geometry = { ...shown.geometry, height: rowsTop + height, rowsHeight: height };
-  const sight = new Sightings(placeRows(layout, 0, rowsTop, height));
-  const lanes = sight.spots.flatMap(({ band: { lane, over } }) =>
+  const visible = new VisibleLanes(placeRows(layout, 0, rowsTop, height));
+  const lanes = visible.lanes.flatMap(({ band: { lane, over } }) =>
     lateness !== null && over !== undefined ? [lane, over.wait, over.late] : [lane],
   );
   // Use a separate store without a limit: no tile may be evicted before it is drawn.
   const store = new TileStore(scene.lanes, Number.POSITIVE_INFINITY);
   store.classed = classed;
-  const resolution = nsPerDevicePx(geometry, view);
-  const level = levelOf(resolution);
+  const nsPerPx = nsPerDevicePx(geometry, view);
+  const level = levelOf(nsPerPx);
   for (;;) {
-    const request = missing(store, lanes, level, view, scene.range);
+    const request = missingTiles(store, lanes, level, view, scene.range);
     if (request === null) break;
-    const { parts } = request;
-    const asked = { level, parts, ...(classed ? { classed } : {}) };
-    store.add(parts, decodeTiles(await source.ask("tiles", asked)));
+    const { parts: blocks } = request;
+    const query = { level, parts: blocks, ...(classed ? { classed } : {}) };
+    store.add(blocks, decodeTiles(await source.ask("tiles", query)));
   }
   const windows = new LaneWindows(store);
-  windows.update(lanes, view, resolution, scene.range);
+  windows.update(lanes, view, nsPerPx, scene.range);
   let ribbon: Ribbon | null = null;
   if (lateRow && lateness !== null) {
-    const bins = Math.min(MOST_BINS, Math.round(lanesWidth * dpr));
-    const ranks = new Set(sight.placed.map(({ row }) => row.rank.rank));
-    const asked = { start: Math.floor(view[0]), end: Math.ceil(view[1]), bins };
+    const bins = Math.min(MAX_BINS, Math.round(lanesWidth * dpr));
+    const ranks = new Set(visible.placed.map(({ row }) => row.rank.rank));
+    const query = { start: Math.floor(view[0]), end: Math.ceil(view[1]), bins };
     const sorted = [...ranks].sort((a, b) => a - b);
-    ribbon = decodeRibbon(await source.ask("ribbon", { ...asked, ranks: sorted }), asked);
+    ribbon = decodeRibbon(await source.ask("ribbon", { ...query, ranks: sorted }), query);
   }
-  return { geometry, sight, view, windows, ribbon };
+  return { geometry, visible, view, windows, ribbon };
 }

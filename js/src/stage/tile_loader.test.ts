@@ -2,37 +2,37 @@ import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { recordedJob, recordedScene } from "../../test/recorded";
 import { Watched } from "../../test/watched";
-import { answerTiles } from "../engine/tiles";
+import { tilesReply } from "../engine/tiles";
 import { decodeTiles } from "../protocol/decode";
 import type { Requests, Source } from "../protocol/source";
 import { IDLE_MS, RETRY_MS, TileLoader } from "./tile_loader";
-import { planVisible, type Sight, type TilePart, TileStore } from "./tile_store";
+import { planVisible, type TileViewport, type TileBlock, TileStore } from "./tile_store";
 
 const scene = recordedScene();
 /** A source that replies immediately, independent of the fake timers. */
 const tiles = {
-  ask: (_op: string, request: Requests["tiles"]) => answerTiles(recordedJob, request),
+  ask: (_op: string, request: Requests["tiles"]) => tilesReply(recordedJob, request),
 } as Source;
 let source: Watched;
 let store: TileStore;
 let loader: TileLoader;
 let told: number;
 /** The last one shown. */
-let seen: Sight;
+let seen: TileViewport;
 
-const sight = (start: number, span: number): Sight => ({
+const sight = (start: number, span: number): TileViewport => ({
   view: [start, start + span],
-  resolution: span / 800,
+  nsPerPx: span / 800,
   lanes: [0, 1],
-  nearby: [2],
+  nearbyLanes: [2],
   range: scene.range,
 });
-/** Whether the picture lacks tiles. */
+/** Whether tiles are still missing from the viewport. */
 const pending = () => planVisible(store, seen) !== null;
 const levels = () => source.asked.map(({ request }) => request.level as number);
 const zipped = (buffer: ArrayBuffer) => new Uint8Array(gzipSync(buffer)).buffer;
 const settle = () => vi.advanceTimersByTimeAsync(0);
-function show(now: Sight): void {
+function show(now: TileViewport): void {
   seen = now;
   loader.show(now);
 }
@@ -100,14 +100,14 @@ test("unpacks compressed replies", async () => {
   show(sight(0, 5e7));
   await vi.waitFor(() => expect(told).toBe(1));
   const plain = new TileStore(scene.lanes);
-  const asked = source.asked[0]!.request as { level: number; parts: TilePart[] };
+  const asked = source.asked[0]!.request as { level: number; parts: TileBlock[] };
   plain.add(asked.parts, decodeTiles(await whole("tiles", asked)));
-  const [{ first, last }] = asked.parts as [TilePart];
+  const [{ first, last }] = asked.parts as [TileBlock];
   for (let index = first; index < last; index += 1) {
     expect(store.get(0, asked.level, index)).toEqual(plain.get(0, asked.level, index));
   }
-  expect(store.size).toBe(plain.size);
-  expect(store.size).toBeGreaterThan(1000);
+  expect(store.sizeBytes).toBe(plain.sizeBytes);
+  expect(store.sizeBytes).toBeGreaterThan(1000);
 });
 
 test("prefetches only when the view is still, not from a busy kernel, and then stops", async () => {
@@ -149,5 +149,5 @@ test("once destroyed, it ignores replies and sends no request", async () => {
   await vi.advanceTimersByTimeAsync(1000);
   expect(told).toBe(0);
   expect(source.asked).toHaveLength(1);
-  expect(store.size).toBe(0);
+  expect(store.sizeBytes).toBe(0);
 });

@@ -1,7 +1,7 @@
 /** Request tiles: one request at a time, for what is visible now. */
 
-import { WITHIN_MS } from "../connection/answering";
-import { Latest } from "../connection/query";
+import { REPLY_BUDGET_MS } from "../connection/answering";
+import { ThrottledQuery } from "../connection/query";
 import { canGunzip, gunzip } from "../engine/columns";
 import {
   decodeMarks,
@@ -30,10 +30,10 @@ import {
   levelOf,
   planAhead,
   planVisible,
-  type Sight,
-  type TilePart,
+  type TileViewport,
+  type TileBlock,
   type TileRequest,
-  tilesOf,
+  tileRange,
   TileStore,
 } from "./tile_store";
 
@@ -41,10 +41,10 @@ import {
 export const IDLE_MS = 90;
 /** Delay before the only retry after a failure; further requests need a change of the view. */
 export const RETRY_MS = 1500;
-const MOST_BYTES = 800_000;
+const MAX_REPLY_BYTES = 800_000;
 
 export class TileLoader {
-  private sight: Sight | null = null;
+  private viewport: TileViewport | null = null;
   private inFlight = false;
   private failures = 0;
   private retryTimer = 0;
@@ -58,15 +58,15 @@ export class TileLoader {
   ) {}
 
   /** Called with every change of the visible part. */
-  show(sight: Sight): void {
-    this.sight = sight;
+  show(viewport: TileViewport): void {
+    this.viewport = viewport;
     this.failures = 0;
     this.pump();
   }
 
   /** Pause: pending requests may complete, no others are sent. */
-  rest(): void {
-    this.sight = null;
+  pause(): void {
+    this.viewport = null;
     clearTimeout(this.idleTimer);
   }
 
@@ -79,15 +79,15 @@ export class TileLoader {
   private pump(): void {
     clearTimeout(this.idleTimer);
     if (this.inFlight || this.retryTimer !== 0) return;
-    if (this.sight === null || this.aborter.signal.aborted) return;
-    const visible = planVisible(this.store, this.sight);
+    if (this.viewport === null || this.aborter.signal.aborted) return;
+    const visible = planVisible(this.store, this.viewport);
     if (visible !== null) {
       void this.fetch(visible);
       return;
     }
     this.idleTimer = window.setTimeout(() => {
-      if (this.inFlight || this.sight === null || this.source.status === "busy") return;
-      const ahead = planAhead(this.store, this.sight);
+      if (this.inFlight || this.viewport === null || this.source.status === "busy") return;
+      const ahead = planAhead(this.store, this.viewport);
       if (ahead !== null) void this.fetch(ahead);
     }, IDLE_MS);
   }
@@ -96,18 +96,20 @@ export class TileLoader {
     this.inFlight = true;
     const { level, parts } = request;
     try {
-      const asked = {
+      const requested = {
         level,
         parts,
-        within_ms: WITHIN_MS,
-        most_bytes: MOST_BYTES,
+        within_ms: REPLY_BUDGET_MS,
+        most_bytes: MAX_REPLY_BYTES,
         compact: true,
         gzip: canGunzip(),
         ...(this.store.classed ? { classed: true } : {}),
       };
-      const reply = await unpacked(await this.source.ask("tiles", asked, this.aborter.signal));
+      const reply = await unpackReply(
+        await this.source.ask("tiles", requested, this.aborter.signal),
+      );
       if (this.aborter.signal.aborted) return;
-      this.store.add(answered(parts, reply.reply.left), decodeTiles(reply));
+      this.store.add(withoutLeftOut(parts, reply.reply.left), decodeTiles(reply));
       this.failures = 0;
       this.inFlight = false;
       this.onTiles();
@@ -125,17 +127,17 @@ export class TileLoader {
   }
 }
 
-async function unpacked(reply: Reply): Promise<Reply> {
+async function unpackReply(reply: Reply): Promise<Reply> {
   if (reply.reply.gzip !== true || reply.buffer === null) return reply;
   const { buffer } = await gunzip(new Uint8Array(reply.buffer));
   return { reply: reply.reply, buffer: buffer as ArrayBuffer };
 }
 
 /** The requested parts less those left out, which come in the same order. */
-function answered(parts: readonly TilePart[], left: unknown): readonly TilePart[] {
+function withoutLeftOut(parts: readonly TileBlock[], left: unknown): readonly TileBlock[] {
   if (!Array.isArray(left)) return parts;
-  const of = (part: TilePart) => `${part.first}:${part.last}`;
-  const open = new Map((left as TilePart[]).map((part) => [of(part), new Set(part.lanes)]));
+  const of = (part: TileBlock) => `${part.first}:${part.last}`;
+  const open = new Map((left as TileBlock[]).map((part) => [of(part), new Set(part.lanes)]));
   return parts.map((part) => {
     const missing = open.get(of(part));
     if (missing === undefined) return part;
@@ -148,7 +150,7 @@ function answered(parts: readonly TilePart[], left: unknown): readonly TilePart[
 const STATS_WAIT_MS = 90;
 const MARKS_WAIT_MS = 90;
 const MINIMAP_WAIT_MS = 20;
-export const MOST_BINS = 4096;
+export const MAX_BINS = 4096;
 
 /** Marks and the request they belong to: bins of a window. */
 export interface PlacedMarks {
@@ -164,15 +166,15 @@ export class StageData {
   readonly store: TileStore;
   readonly windows: LaneWindows;
   private readonly loader: TileLoader;
-  readonly stats: Latest<"stats", StatsByRank>;
-  readonly minimap: Latest<"minimap", Minimap>;
-  readonly searched: Latest<"marks", PlacedMarks>;
-  readonly chosen: Latest<"marks", PlacedMarks>;
+  readonly stats: ThrottledQuery<"stats", StatsByRank>;
+  readonly minimap: ThrottledQuery<"minimap", Minimap>;
+  readonly searchMarks: ThrottledQuery<"marks", PlacedMarks>;
+  readonly selectionMarks: ThrottledQuery<"marks", PlacedMarks>;
   /** Null until the collectives are matched. */
-  readonly lateness: Latest<"lateness", LatenessByRank>;
+  readonly lateness: ThrottledQuery<"lateness", LatenessByRank>;
   /** Late arrivals at collectives; null until they are known. */
-  readonly ribbon: Latest<"ribbon", Ribbon>;
-  private readonly asks: Pick<Latest<never, never>, "retry" | "destroy">[] = [];
+  readonly ribbon: ThrottledQuery<"ribbon", Ribbon>;
+  private readonly queries: Pick<ThrottledQuery<never, never>, "retry" | "destroy">[] = [];
   private readonly hasDevice: boolean;
   private readonly hasCollectives: boolean;
 
@@ -182,44 +184,50 @@ export class StageData {
     this.loader = new TileLoader(source, this.store, () => onChange("tiles"));
     this.hasDevice = scene.ranks.some(hasDevice);
     this.hasCollectives = hasLateness(scene);
-    const latest = <Op extends Operation & DataPart, T>(
+    const makeQuery = <Op extends Operation & DataPart, T>(
       op: Op,
       waitMs: number,
       decode: (reply: Answer<Op>, request: Requests[Op]) => T,
     ) => {
-      const made = new Latest(source, op, waitMs, decode, () => onChange(op));
-      this.asks.push(made);
-      return made;
+      const query = new ThrottledQuery(source, op, waitMs, decode, () => onChange(op));
+      this.queries.push(query);
+      return query;
     };
-    this.stats = latest("stats", STATS_WAIT_MS, ({ reply }) => statsByRank(reply));
-    this.lateness = latest("lateness", STATS_WAIT_MS, ({ reply }) => latenessByRank(reply));
-    this.ribbon = latest("ribbon", STATS_WAIT_MS, decodeRibbon);
-    this.minimap = latest("minimap", MINIMAP_WAIT_MS, decodeMinimap);
+    this.stats = makeQuery("stats", STATS_WAIT_MS, ({ reply }) => statsByRank(reply));
+    this.lateness = makeQuery("lateness", STATS_WAIT_MS, ({ reply }) => latenessByRank(reply));
+    this.ribbon = makeQuery("ribbon", STATS_WAIT_MS, decodeRibbon);
+    this.minimap = makeQuery("minimap", MINIMAP_WAIT_MS, decodeMinimap);
     const marks = () =>
-      latest("marks", MARKS_WAIT_MS, (reply, { start, end, bins }) => ({
+      makeQuery("marks", MARKS_WAIT_MS, (reply, { start, end, bins }) => ({
         marks: decodeMarks(reply),
         ...{ start, end, bins },
       }));
-    this.searched = marks();
-    this.chosen = marks();
+    this.searchMarks = marks();
+    this.selectionMarks = marks();
   }
 
   /**
-   * Request the data of a picture. `width` is the lanes' width in CSS px; `over` are the lanes drawn
-   * over the visible ones.
+   * Request the data of a picture. `width` is the lanes' width in CSS px; `overlayLanes` are the
+   * lanes drawn over the visible ones.
    */
   show(
-    sight: Sight,
-    over: readonly number[],
+    viewport: TileViewport,
+    overlayLanes: readonly number[],
     target: Span,
     width: number,
     overlay: Overlay,
     ribbons: { bins: number; ranks: readonly number[] } | null,
   ): void {
     // Load tiles for the end of an animation, not for its path: one request instead of five.
-    const lanes = this.lateness.value === null ? sight.lanes : [...sight.lanes, ...over];
-    this.loader.show({ ...sight, lanes, view: target, resolution: scaled(sight, target) });
-    const window = { start: Math.floor(sight.view[0]), end: Math.ceil(sight.view[1]) };
+    const lanes =
+      this.lateness.value === null ? viewport.lanes : [...viewport.lanes, ...overlayLanes];
+    this.loader.show({
+      ...viewport,
+      lanes,
+      view: target,
+      nsPerPx: scaleViewport(viewport, target),
+    });
+    const window = { start: Math.floor(viewport.view[0]), end: Math.ceil(viewport.view[1]) };
     if (this.hasDevice) this.stats.ask(window);
     // The first matching of collectives is slow: request everything independent of it first.
     if (this.hasCollectives && (this.stats.value !== null || this.lateness.value !== null)) {
@@ -227,49 +235,49 @@ export class StageData {
     }
     if (ribbons !== null && this.lateness.value !== null) {
       const ranks = [...ribbons.ranks].sort((a, b) => a - b);
-      this.ribbon.ask({ ...window, bins: Math.min(MOST_BINS, ribbons.bins), ranks });
+      this.ribbon.ask({ ...window, bins: Math.min(MAX_BINS, ribbons.bins), ranks });
     }
-    const bins = Math.max(1, Math.min(MOST_BINS, Math.round(width)));
+    const bins = Math.max(1, Math.min(MAX_BINS, Math.round(width)));
     this.minimap.ask({ bins });
-    const marks = { ...window, bins, lanes: [...sight.lanes].sort((a, b) => a - b) };
-    if (overlay.search === "") this.searched.clear();
-    else this.searched.ask({ text: overlay.search, ...marks });
-    if (picksEvents(overlay.selection)) {
-      this.chosen.ask({ selection: overlay.selection, ...marks });
+    const marks = { ...window, bins, lanes: [...viewport.lanes].sort((a, b) => a - b) };
+    if (overlay.search === "") this.searchMarks.clear();
+    else this.searchMarks.ask({ text: overlay.search, ...marks });
+    if (selectsEvents(overlay.selection)) {
+      this.selectionMarks.ask({ selection: overlay.selection, ...marks });
     } else {
-      this.chosen.clear();
+      this.selectionMarks.clear();
     }
   }
 
   /** Let the next `show` repeat the requests that failed. */
   retry(): void {
-    for (const ask of this.asks) ask.retry();
+    for (const query of this.queries) query.retry();
   }
 
   /** Send no request until the next `show`. */
-  rest(): void {
-    this.loader.rest();
+  pause(): void {
+    this.loader.pause();
   }
 
   destroy(): void {
     this.loader.destroy();
-    for (const ask of this.asks) ask.destroy();
+    for (const query of this.queries) query.destroy();
   }
 }
 
-function scaled(sight: Sight, target: Span): number {
-  return (sight.resolution * (target[1] - target[0])) / (sight.view[1] - sight.view[0]);
+function scaleViewport(viewport: TileViewport, target: Span): number {
+  return (viewport.nsPerPx * (target[1] - target[0])) / (viewport.view[1] - viewport.view[0]);
 }
 
 /** Whether a selection picks events, which need marks; any other is shown as an area. */
-function picksEvents(selection: SelectionJson | null): boolean {
+function selectsEvents(selection: SelectionJson | null): boolean {
   return selection !== null && (selection.query !== null || selection.ids !== null);
 }
 
-// Lane windows of the visible lanes, cached while they may return.
+// Lane windows of the visible lanes, kept a while in case they scroll back into view.
 
 /** Number of cached windows in addition to the visible ones. */
-const SPARE = 256;
+const SPARE_WINDOWS = 256;
 
 export class LaneWindows {
   pending = false;
@@ -282,9 +290,9 @@ export class LaneWindows {
   }
 
   /** Update the windows of `lanes` from the view and the loaded tiles. */
-  update(lanes: readonly number[], view: Span, resolution: number, range: Span): void {
-    const level = levelOf(resolution);
-    const { first, last } = tilesOf(view, level, range);
+  update(lanes: readonly number[], view: Span, nsPerPx: number, range: Span): void {
+    const level = levelOf(nsPerPx);
+    const { first, last } = tileRange(view, level, range);
     this.store.tick();
     this.pending = false;
     for (const lane of lanes) {
@@ -292,10 +300,10 @@ export class LaneWindows {
       window.update(this.store, level, first, last);
       if (window.pending) this.pending = true;
     }
-    if (this.windows.size > lanes.length + SPARE) this.prune(new Set(lanes));
+    if (this.windows.size > lanes.length + SPARE_WINDOWS) this.prune(new Set(lanes));
   }
 
-  private prune(keep: ReadonlySet<number>): void {
-    for (const lane of this.windows.keys()) if (!keep.has(lane)) this.windows.delete(lane);
+  private prune(keptLanes: ReadonlySet<number>): void {
+    for (const lane of this.windows.keys()) if (!keptLanes.has(lane)) this.windows.delete(lane);
   }
 }

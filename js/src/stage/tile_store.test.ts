@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
 import type { TilesReply } from "../protocol/decode";
-import { LaneWindow, SLOT } from "./lane_window";
+import { LaneWindow, SLOT_STATE } from "./lane_window";
 import {
-  EMPTY,
+  EMPTY_TILE,
   levelOf,
-  missing,
+  missingTiles,
   planAhead,
   planVisible,
-  type Sight,
-  tilesOf,
+  type TileViewport,
+  tileRange,
   TileStore,
 } from "./tile_store";
 
@@ -58,9 +58,9 @@ describe("the store", () => {
   test("requested parts that the reply lacks are empty", () => {
     const store = new TileStore(4);
     store.add([part([1, 2], 0, 3)], reply(5, [{ lane: 1, index: 1 }]));
-    expect(store.get(1, 5, 1)).not.toBe(EMPTY);
-    expect(store.get(1, 5, 0)).toBe(EMPTY);
-    expect(store.get(2, 5, 2)).toBe(EMPTY);
+    expect(store.get(1, 5, 1)).not.toBe(EMPTY_TILE);
+    expect(store.get(1, 5, 0)).toBe(EMPTY_TILE);
+    expect(store.get(2, 5, 2)).toBe(EMPTY_TILE);
     expect(store.get(2, 5, 3)).toBeUndefined();
     expect(store.get(1, 4, 1)).toBeUndefined();
     expect([...store.names.values()]).toEqual(["add"]);
@@ -93,7 +93,7 @@ describe("the store", () => {
       store.tick();
       store.get(0, 0, 0);
     }
-    expect(store.size).toBeLessThanOrEqual(40_000);
+    expect(store.sizeBytes).toBeLessThanOrEqual(40_000);
     expect(store.has(0, 0, 0)).toBe(true);
     expect(store.has(0, 0, 39)).toBe(true);
     expect(store.has(0, 0, 1)).toBe(false);
@@ -101,11 +101,11 @@ describe("the store", () => {
 });
 
 describe("the plan", () => {
-  const sight = (change: Partial<Sight> = {}): Sight => ({
+  const sight = (change: Partial<TileViewport> = {}): TileViewport => ({
     view: [0, 1024],
-    resolution: 1.5,
+    nsPerPx: 1.5,
     lanes: [0, 1],
-    nearby: [5],
+    nearbyLanes: [5],
     range: [0, 1e6],
     ...change,
   });
@@ -115,24 +115,24 @@ describe("the plan", () => {
   });
 
   test("tiles touch the view and are within the job", () => {
-    expect(tilesOf([0, 256], 0, [0, 1e6])).toEqual({ first: 0, last: 1 });
-    expect(tilesOf([255, 257], 0, [0, 1e6])).toEqual({ first: 0, last: 2 });
-    expect(tilesOf([-500, 300], 0, [0, 1e6])).toEqual({ first: 0, last: 2 });
+    expect(tileRange([0, 256], 0, [0, 1e6])).toEqual({ first: 0, last: 1 });
+    expect(tileRange([255, 257], 0, [0, 1e6])).toEqual({ first: 0, last: 2 });
+    expect(tileRange([-500, 300], 0, [0, 1e6])).toEqual({ first: 0, last: 2 });
     // An instant at the very end of the job is in the tile that begins there.
-    expect(tilesOf([0, 9999], 0, [0, 256])).toEqual({ first: 0, last: 2 });
-    expect(tilesOf([2000, 3000], 0, [0, 256])).toEqual({ first: 7, last: 7 });
+    expect(tileRange([0, 9999], 0, [0, 256])).toEqual({ first: 0, last: 2 });
+    expect(tileRange([2000, 3000], 0, [0, 256])).toEqual({ first: 7, last: 7 });
   });
 
   test("requests missing tiles in rectangles", () => {
     const store = new TileStore(8);
     store.add([part([0], 0, 2)], reply(0, []));
-    const request = missing(store, [0, 1, 2], 0, [0, 1024], [0, 1e6])!;
+    const request = missingTiles(store, [0, 1, 2], 0, [0, 1024], [0, 1e6])!;
     expect(request.parts).toEqual([part([0], 2, 4), part([1, 2], 0, 4)]);
     expect(request.tiles).toBe(10);
   });
 
   test("a request is limited in size, the top lanes come first", () => {
-    const request = missing(new TileStore(8), [0, 1, 2], 0, [0, 1024], [0, 1e6], 6)!;
+    const request = missingTiles(new TileStore(8), [0, 1, 2], 0, [0, 1024], [0, 1e6], 6)!;
     expect(request.parts).toEqual([part([0], 0, 4), part([1], 0, 2)]);
   });
 
@@ -143,7 +143,7 @@ describe("the plan", () => {
       asked.push([request!.level, request!.parts.flatMap(({ lanes }) => lanes)]);
       store.add(request!.parts, reply(request!.level, []));
     };
-    const shown = sight({ view: [2048, 4096], resolution: 3 });
+    const shown = sight({ view: [2048, 4096], nsPerPx: 3 });
     answer(planVisible(store, shown));
     expect(planVisible(store, shown)).toBeNull();
     for (let i = 0; i < 20; i += 1) {
@@ -172,7 +172,7 @@ describe("a window over a lane", () => {
     store.add([part([0], 0, 2)], reply(3, [{ lane: 0, index: 1, busy: (c) => c }]));
     const window = windowOf(store, 3, 0, 2);
     expect(window.pending).toBe(false);
-    expect([...window.slots]).toEqual([SLOT.exact, SLOT.exact]);
+    expect([...window.slots]).toEqual([SLOT_STATE.exact, SLOT_STATE.exact]);
     expect(window.busy[255]).toBe(0);
     expect(window.busy[256 + 200]).toBe(200);
     expect(window.start).toBe(0);
@@ -184,7 +184,7 @@ describe("a window over a lane", () => {
     const tiles = [0, 1].map((index) => ({ lane: 0, index, busy }));
     store.add([part([0], 0, 2)], reply(2, tiles));
     const window = windowOf(store, 3, 0, 1);
-    expect(window.slots[0]).toBe(SLOT.exact);
+    expect(window.slots[0]).toBe(SLOT_STATE.exact);
     expect(window.busy.slice(0, 256).every((value) => value === 200)).toBe(true);
     expect(window.pending).toBe(true);
   });
@@ -195,7 +195,7 @@ describe("a window over a lane", () => {
     store.add([part([0], 0, 1)], reply(9, [{ lane: 0, index: 0, busy: () => 1 }]));
     store.add([part([0], 0, 1)], reply(5, [{ lane: 0, index: 0, busy }]));
     const window = windowOf(store, 4, 0, 2);
-    expect([...window.slots]).toEqual([SLOT.stretched, SLOT.stretched]);
+    expect([...window.slots]).toEqual([SLOT_STATE.stretched, SLOT_STATE.stretched]);
     expect([window.busy[127], window.busy[128], window.busy[300]]).toEqual([0, 65535, 65535]);
     expect(window.pending).toBe(true);
   });
@@ -262,7 +262,7 @@ describe("a window over a lane", () => {
 
   test("missing tiles are pending, not empty", () => {
     const window = windowOf(new TileStore(1), 4, 0, 1);
-    expect(window.slots[0]).toBe(SLOT.missing);
+    expect(window.slots[0]).toBe(SLOT_STATE.missing);
     expect(window.pending).toBe(true);
   });
 });

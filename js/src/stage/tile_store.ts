@@ -25,14 +25,14 @@ export interface Tile {
   readonly bytes: number;
 }
 
-export interface TilePart {
+export interface TileBlock {
   lanes: number[];
   first: number;
   /** Exclusive. */
   last: number;
 }
 
-interface Entry {
+interface CachedTile {
   tile: Tile;
   used: number;
 }
@@ -41,7 +41,7 @@ interface Entry {
 const OVERHEAD_BYTES = 600;
 const EMPTY_BYTES = 80;
 /** Share of the limit to which an eviction reduces the store, so that evictions are rare. */
-const CLEAR_TO = 0.75;
+const EVICT_TO_SHARE = 0.75;
 const LIMIT_BYTES = 64 * 1024 * 1024;
 
 const NO_F64 = new Float64Array(0);
@@ -51,7 +51,7 @@ const NO_F32 = new Float32Array(0);
 const NO_CELLS = new Uint16Array(TILE_CELLS);
 
 /** A tile that was requested and has no events. */
-export const EMPTY: Tile = {
+export const EMPTY_TILE: Tile = {
   busy: NO_CELLS,
   count: NO_CELLS,
   kind: new Uint8Array(TILE_CELLS).fill(255),
@@ -79,18 +79,18 @@ export class TileStore {
   /** Whether tiles without classes count as missing; they are drawn until others arrive. */
   classed = false;
   /** By lane, level and index. */
-  private readonly lanes = new Map<number, Map<number, Map<number, Entry>>>();
+  private readonly lanes = new Map<number, Map<number, Map<number, CachedTile>>>();
   private bytes = 0;
   private clock = 0;
 
   constructor(
     lanes: number,
-    private readonly limit: number = LIMIT_BYTES,
+    private readonly limitBytes: number = LIMIT_BYTES,
   ) {
     this.versions = new Uint32Array(lanes);
   }
 
-  get size(): number {
+  get sizeBytes(): number {
     return this.bytes;
   }
 
@@ -104,7 +104,7 @@ export class TileStore {
     return entry !== undefined && (!this.classed || entry.tile.classes.length > 0);
   }
 
-  private entry(lane: number, level: number, index: number): Entry | undefined {
+  private entry(lane: number, level: number, index: number): CachedTile | undefined {
     return this.lanes.get(lane)?.get(level)?.get(index);
   }
 
@@ -116,7 +116,7 @@ export class TileStore {
   }
 
   /** Add the names of a reply; returns the store's key for each key in the reply. */
-  private keysOf(names: TilesReply["names"]): Map<number, number> {
+  private storeNames(names: TilesReply["names"]): Map<number, number> {
     const found = new Map<number, number>();
     for (const [given, name] of Object.entries(names)) {
       const key = this.keys.get(name) ?? this.keys.size;
@@ -132,51 +132,52 @@ export class TileStore {
    * Add the reply to a request of `parts`; requested tiles that it lacks are empty. Replaces the
    * keys of names in the reply by those of the store.
    */
-  add(parts: readonly TilePart[], reply: TilesReply): void {
+  add(parts: readonly TileBlock[], reply: TilesReply): void {
     this.tick();
     const { level, sliceName } = reply;
-    const keyOf = this.keysOf(reply.names);
+    const keyOf = this.storeNames(reply.names);
     for (let i = 0; i < sliceName.length; i += 1) sliceName[i] = keyOf.get(sliceName[i]!)!;
     for (let i = 0; i < reply.tileLane.length; i += 1) {
-      this.put(reply.tileLane[i]!, level, reply.tileIndex[i]!, eventTile(reply, i));
+      this.putTile(reply.tileLane[i]!, level, reply.tileIndex[i]!, eventTile(reply, i));
     }
     for (let i = 0; i < reply.counterLane.length; i += 1) {
-      this.put(reply.counterLane[i]!, level, reply.counterIndex[i]!, counterTile(reply, i));
+      this.putTile(reply.counterLane[i]!, level, reply.counterIndex[i]!, counterTile(reply, i));
     }
     for (const { lanes, first, last } of parts) {
       for (const lane of lanes) {
         for (let index = first; index < last; index += 1) {
           // Keep a tile from a reply to an earlier request, without classes.
-          if (this.entry(lane, level, index) === undefined) this.put(lane, level, index, EMPTY);
+          if (this.entry(lane, level, index) === undefined)
+            this.putTile(lane, level, index, EMPTY_TILE);
         }
       }
     }
-    if (this.bytes > this.limit) this.clear();
+    if (this.bytes > this.limitBytes) this.evict();
   }
 
-  private put(lane: number, level: number, index: number, tile: Tile): void {
-    const levels = getOrMake(this.lanes, lane, () => new Map<number, Map<number, Entry>>());
-    const row = getOrMake(levels, level, () => new Map<number, Entry>());
+  private putTile(lane: number, level: number, index: number, tile: Tile): void {
+    const levels = getOrMake(this.lanes, lane, () => new Map<number, Map<number, CachedTile>>());
+    const row = getOrMake(levels, level, () => new Map<number, CachedTile>());
     this.bytes += tile.bytes - (row.get(index)?.tile.bytes ?? 0);
     row.set(index, { tile, used: this.clock });
     this.versions[lane]! += 1;
   }
 
-  private clear(): void {
+  private evict(): void {
     const rows = [...this.lanes.values()].flatMap((levels) => [...levels.values()]);
     const stamps = rows.flatMap((row) => Array.from(row.values(), ({ used }) => used));
     stamps.sort((a, b) => a - b);
     // Evict all tiles of one moment: tiles read together are useless apart.
     let at = 0;
-    while (this.bytes > this.limit * CLEAR_TO && at < stamps.length) {
+    while (this.bytes > this.limitBytes * EVICT_TO_SHARE && at < stamps.length) {
       const stamp = stamps[Math.min(at + (stamps.length >> 4), stamps.length - 1)]!;
       if (stamp >= this.clock) break;
-      this.dropUntil(stamp);
+      this.evictUntil(stamp);
       while (at < stamps.length && stamps[at]! <= stamp) at += 1;
     }
   }
 
-  private dropUntil(stamp: number): void {
+  private evictUntil(stamp: number): void {
     for (const [lane, levels] of this.lanes) {
       for (const [level, row] of levels) {
         for (const [index, entry] of row) {
@@ -197,7 +198,7 @@ function eventTile(reply: TilesReply, i: number): Tile {
   const first = reply.sliceFirst[i]!;
   const last = reply.sliceFirst[i + 1]!;
   const classed = reply.classes.length > 0;
-  // Copies: a view would keep the whole reply alive for as long as one of its tiles.
+  // Copy: a subarray would keep the whole reply alive as long as any one of its tiles.
   return {
     busy: reply.busy.slice(from, to),
     count: reply.count.slice(from, to),
@@ -220,7 +221,7 @@ function counterTile(reply: TilesReply, i: number): Tile {
   const from = i * TILE_CELLS;
   const to = from + TILE_CELLS;
   return {
-    ...EMPTY,
+    ...EMPTY_TILE,
     min: reply.counterMin.slice(from, to),
     max: reply.counterMax.slice(from, to),
     bytes: OVERHEAD_BYTES + 8 * TILE_CELLS,
@@ -236,30 +237,30 @@ const REQUEST_TILES = 512;
 
 export interface TileRequest {
   level: number;
-  parts: TilePart[];
+  parts: TileBlock[];
   tiles: number;
 }
 
 /** Visible part of the stage, as needed to choose tiles. */
-export interface Sight {
+export interface TileViewport {
   view: Span;
   /** ns per device px. */
-  resolution: number;
+  nsPerPx: number;
   /** Visible lanes, from the top. */
   lanes: readonly number[];
   /** Lanes that scrolling would bring into view. */
-  nearby: readonly number[];
+  nearbyLanes: readonly number[];
   /** No tiles exist outside of this span. */
   range: Span;
 }
 
-export function levelOf(resolution: number): number {
-  if (!(resolution > 1)) return 0;
-  return Math.min(Math.floor(Math.log2(resolution)), MAX_LEVEL);
+export function levelOf(nsPerPx: number): number {
+  if (!(nsPerPx > 1)) return 0;
+  return Math.min(Math.floor(Math.log2(nsPerPx)), MAX_LEVEL);
 }
 
 /** Tiles of `level` that `view` touches, clipped to `range`; `last` is exclusive. */
-export function tilesOf(view: Span, level: number, range: Span): { first: number; last: number } {
+export function tileRange(view: Span, level: number, range: Span): { first: number; last: number } {
   const width = TILE_CELLS * 2 ** level;
   const start = Math.max(view[0], range[0]);
   // An event of length 0 may be exactly at the end of the job.
@@ -269,18 +270,18 @@ export function tilesOf(view: Span, level: number, range: Span): { first: number
 }
 
 /** Whether a lane has no event in view: cells count every event that they touch. Null: unknown. */
-export function isEmptyIn(
+export function isLaneEmpty(
   store: TileStore,
   lane: number,
-  { view, resolution, range }: Pick<Sight, "view" | "resolution" | "range">,
+  { view, nsPerPx, range }: Pick<TileViewport, "view" | "nsPerPx" | "range">,
 ): boolean | null {
-  const level = levelOf(resolution);
+  const level = levelOf(nsPerPx);
   const cell = 2 ** level;
-  const { first, last } = tilesOf(view, level, range);
+  const { first, last } = tileRange(view, level, range);
   for (let index = first; index < last; index += 1) {
     const tile = store.get(lane, level, index);
     if (tile === undefined) return null;
-    if (tile === EMPTY) continue;
+    if (tile === EMPTY_TILE) continue;
     const origin = index * TILE_CELLS * cell;
     const from = Math.max(0, Math.floor((view[0] - origin) / cell));
     const to = Math.min(TILE_CELLS, Math.ceil((view[1] - origin) / cell));
@@ -289,64 +290,70 @@ export function isEmptyIn(
   return true;
 }
 
-/** Rectangles of the missing tiles of `lanes` within `view`, at most `most` tiles. */
-export function missing(
+/** Rectangles of the missing tiles of `lanes` within `view`, at most `maxTiles` tiles. */
+export function missingTiles(
   store: TileStore,
   lanes: readonly number[],
   level: number,
   view: Span,
   range: Span,
-  most: number = REQUEST_TILES,
+  maxTiles: number = REQUEST_TILES,
 ): TileRequest | null {
-  const { first, last } = tilesOf(view, level, range);
-  const groups = new Map<string, TilePart>();
+  const { first, last } = tileRange(view, level, range);
+  const groups = new Map<string, TileBlock>();
   let tiles = 0;
   for (const lane of lanes) {
     let index = first;
-    while (index < last && tiles < most) {
+    while (index < last && tiles < maxTiles) {
       while (index < last && store.has(lane, level, index)) index += 1;
       const from = index;
-      while (index < last && !store.has(lane, level, index) && tiles + index - from < most) {
+      while (index < last && !store.has(lane, level, index) && tiles + index - from < maxTiles) {
         index += 1;
       }
       if (index === from) break;
       tiles += index - from;
       const key = `${from}:${index}`;
-      const part = (): TilePart => ({ lanes: [], first: from, last: index });
+      const part = (): TileBlock => ({ lanes: [], first: from, last: index });
       getOrMake(groups, key, part).lanes.push(lane);
     }
-    if (tiles >= most) break;
+    if (tiles >= maxTiles) break;
   }
   return tiles === 0 ? null : { level, parts: [...groups.values()], tiles };
 }
 
-/** The tiles that the picture lacks, or null. */
-export function planVisible(store: TileStore, sight: Sight): TileRequest | null {
-  return missing(store, sight.lanes, levelOf(sight.resolution), sight.view, sight.range);
+/** The tiles still missing from the viewport, or null. */
+export function planVisible(store: TileStore, viewport: TileViewport): TileRequest | null {
+  return missingTiles(
+    store,
+    viewport.lanes,
+    levelOf(viewport.nsPerPx),
+    viewport.view,
+    viewport.range,
+  );
 }
 
 /**
  * Tiles likely to be needed next, most likely first: a screen to either side, the next level in,
  * the next level out, the lanes above and below, the whole job.
  */
-export function planAhead(store: TileStore, sight: Sight): TileRequest | null {
-  const { view, lanes, nearby, range } = sight;
-  const level = levelOf(sight.resolution);
+export function planAhead(store: TileStore, viewport: TileViewport): TileRequest | null {
+  const { view, lanes, nearbyLanes, range } = viewport;
+  const level = levelOf(viewport.nsPerPx);
   const span = view[1] - view[0];
-  const wide: Span = [view[0] - span, view[1] + span];
+  const widened: Span = [view[0] - span, view[1] + span];
   const inner: Span = [view[0] + span / 4, view[1] - span / 4];
   const steps: [readonly number[], number, Span][] = [
-    [lanes, level, wide],
+    [lanes, level, widened],
     [lanes, level - 1, inner],
-    [lanes, level + 1, wide],
-    [nearby, level, view],
+    [lanes, level + 1, widened],
+    [nearbyLanes, level, view],
     // Coarser tiles, to have something to stretch if the view moves while the kernel is busy.
     [lanes, level + 3, [view[0] - 8 * span, view[1] + 8 * span]],
-    [lanes, levelOf((sight.resolution * (range[1] - range[0])) / span), range],
+    [lanes, levelOf((viewport.nsPerPx * (range[1] - range[0])) / span), range],
   ];
   for (const [which, at, window] of steps) {
     if (at < 0 || at > MAX_LEVEL) continue;
-    const request = missing(store, which, at, window, range);
+    const request = missingTiles(store, which, at, window, range);
     if (request !== null) return request;
   }
   return null;

@@ -5,20 +5,26 @@ import { useLayoutEffect, useMemo } from "preact/hooks";
 import type { Brief, RowInfo } from "../protocol/source";
 import { aria } from "../ui/dom";
 import { formatDuration, formatTime, plural, rangesText } from "../ui/formats";
-import type { Context } from "./context";
+import type { TimelineContext } from "./context";
 import { pinName } from "./rows";
 
-const ROWS_SPOKEN = 60;
+const MAX_GRID_ROWS = 60;
 let grids = 0;
 
-export interface Spoken {
+export interface AccessGridContent {
   rows: readonly RowInfo[];
   selected: Brief | null;
   pinned: readonly string[];
 }
 
-export function AccessGrid({ ctx, shown }: { ctx: Context; shown: ReadonlySignal<Spoken> }) {
-  const { rows, selected, pinned } = shown.value;
+export function AccessGrid({
+  ctx,
+  content,
+}: {
+  ctx: TimelineContext;
+  content: ReadonlySignal<AccessGridContent>;
+}) {
+  const { rows, selected, pinned } = content.value;
   const at = selected === null ? -1 : rowOf(ctx, rows, selected);
   const id = useMemo(() => `hta-grid-${(grids += 1)}`, []);
   useLayoutEffect(() => aria(ctx.root, "activedescendant", selected === null ? null : id));
@@ -29,7 +35,7 @@ export function AccessGrid({ ctx, shown }: { ctx: Context; shown: ReadonlySignal
   );
   return (
     <div class="hta-hidden" role="grid" aria-label="Ranks and tracks" aria-rowcount={rows.length}>
-      {rows.slice(0, ROWS_SPOKEN).map((row, index) => (
+      {rows.slice(0, MAX_GRID_ROWS).map((row, index) => (
         <div key={pinName(row)} role="row">
           <span role="rowheader">
             {nameOf(row)}
@@ -39,22 +45,22 @@ export function AccessGrid({ ctx, shown }: { ctx: Context; shown: ReadonlySignal
         </div>
       ))}
       {/* Keys act on the selected event even if its row is folded away or not listed. */}
-      {selected !== null && (at < 0 || at >= ROWS_SPOKEN) && <div role="row">{cell}</div>}
+      {selected !== null && (at < 0 || at >= MAX_GRID_ROWS) && <div role="row">{cell}</div>}
     </div>
   );
 }
 
-function rowOf(ctx: Context, rows: readonly RowInfo[], { rank, lane }: Brief): number {
-  const track = ctx.lanes.at(lane)?.track?.key;
+function rowOf(ctx: TimelineContext, rows: readonly RowInfo[], { rank, lane }: Brief): number {
+  const track = ctx.lanes.locate(lane)?.track?.key;
   const exact = rows.findIndex((row) => row.rank === rank && row.track?.key === track);
   return exact >= 0 ? exact : rows.findIndex((row) => row.rank === rank);
 }
 
-function nameOf({ rank, track, like, badge, open }: RowInfo): string {
+function nameOf({ rank, track, memberRanks, badge, open }: RowInfo): string {
   if (track !== null) return `rank ${rank}, ${track.label}, ${plural(track.events, "event")}`;
   const who =
-    like === undefined
+    memberRanks === undefined
       ? `rank ${rank}${badge === "fold" ? ", like ranks unfolded" : ""}`
-      : `ranks ${rangesText(like)}, folded into rank ${rank}`;
+      : `ranks ${rangesText(memberRanks)}, folded into rank ${rank}`;
   return `${who}, ${open ? "open" : "closed"}`;
 }

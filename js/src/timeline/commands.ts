@@ -2,14 +2,14 @@
 
 import { selectionSpan } from "../protocol/selection";
 import type { Span } from "../protocol/source";
-import type { Words } from "../ui/text";
-import { marked, type Note, unmarked } from "./context";
-import type { Command, Match } from "./keys";
-import { Motion, type Push } from "./motion";
+import type { RichText } from "../ui/text";
+import { addTimeMark, type TimeMark, removeNearestTimeMark } from "./context";
+import type { Command, KeyMatch } from "./keys";
+import { KeyMotion, type KeyPush } from "./motion";
 import type { TimelineApp } from "./view";
 
 /** Commands that repeat while their key is held. */
-const PUSHES: Partial<Record<Command, Omit<Push, "fast">>> = {
+const PUSHES: Partial<Record<Command, Omit<KeyPush, "fast">>> = {
   "zoom-in": { axis: "zoom", direction: 1 },
   "zoom-out": { axis: "zoom", direction: -1 },
   "pan-left": { axis: "pan", direction: -1 },
@@ -18,18 +18,18 @@ const PUSHES: Partial<Record<Command, Omit<Push, "fast">>> = {
   "rows-down": { axis: "rows", direction: 1 },
 };
 
-type Acts = Partial<Record<Command, () => unknown>>;
+type CommandActions = Partial<Record<Command, () => unknown>>;
 
 export class Commands {
-  readonly motion: Motion;
-  private notes: readonly Note[] = [];
+  readonly motion: KeyMotion;
+  private timeMarks: readonly TimeMark[] = [];
   private readonly bookmarks = new Map<number, Span>();
-  private readonly acts: Acts;
+  private readonly actions: CommandActions;
 
   constructor(private readonly app: TimelineApp) {
     const { nav, pointer, ctx } = app;
-    this.acts = this.actsOf(app);
-    this.motion = new Motion(
+    this.actions = this.actsOf(app);
+    this.motion = new KeyMotion(
       (axis, amount) => {
         if (axis === "zoom") nav.zoomBy(Math.exp(amount), pointer.focusTime());
         else if (axis === "pan") nav.panBy(amount);
@@ -42,12 +42,12 @@ export class Commands {
   }
 
   /** Handle a key press. */
-  press(match: Match, id: string): boolean {
+  press(match: KeyMatch, id: string): boolean {
     const { command } = match;
     const arrowPans =
       (command === "previous" || command === "next") && this.app.picking.brief === null;
-    const held = arrowPans ? (command === "previous" ? "pan-left" : "pan-right") : command;
-    const push = PUSHES[held];
+    const pushId = arrowPans ? (command === "previous" ? "pan-left" : "pan-right") : command;
+    const push = PUSHES[pushId];
     if (push !== undefined) {
       if (!this.motion.active) this.app.nav.begin();
       this.motion.press(id, { ...push, fast: match.fast }, performance.now());
@@ -61,8 +61,8 @@ export class Commands {
   }
 
   /** What each command does; false if there was nothing to do. */
-  private actsOf(app: TimelineApp): Acts {
-    const { nav, rows, picking, search, status, full, ctx } = app;
+  private actsOf(app: TimelineApp): CommandActions {
+    const { nav, rows, picking, search, status, fullWindow, ctx } = app;
     const { shared } = ctx;
     return {
       previous: () => this.step(-1),
@@ -71,18 +71,19 @@ export class Commands {
       "next-event": () => this.step(1),
       "zoom-selection": () => nav.toggleZoom(picking.target()),
       fit: () => nav.fit(),
-      undo: () => shared.undo() || status.flash(["Nothing to undo."], 1200),
-      redo: () => shared.redo() || status.flash(["Nothing to redo."], 1200),
-      mark: () => this.mark(false),
-      "mark-keep": () => this.mark(true),
-      unmark: () => this.unmark(),
+      undo: () => shared.undo() || status.flashMessage(["Nothing to undo."], 1200),
+      redo: () => shared.redo() || status.flashMessage(["Nothing to redo."], 1200),
+      mark: () => this.addMark(false),
+      "mark-keep": () => this.addMark(true),
+      unmark: () => this.removeMark(),
       "select-window": () => {
-        if (picking.brief === null) status.flash(["Select an event first: R makes it a window."]);
+        if (picking.brief === null)
+          status.flashMessage(["Select an event first: R makes it a window."]);
         picking.eventToWindow();
       },
       "select-all": () => picking.selectAll(),
-      "flow-back": () => picking.followFlow("in") || this.noFlow("into"),
-      "flow-forward": () => picking.followFlow("out") || this.noFlow("out of"),
+      "flow-back": () => picking.followFlow("in") || this.showNoFlow("into"),
+      "flow-forward": () => picking.followFlow("out") || this.showNoFlow("out of"),
       search: () => search.focus(),
       "hit-next": () => search.text !== "" && search.step(1),
       "hit-previous": () => search.text !== "" && search.step(-1),
@@ -91,17 +92,17 @@ export class Commands {
       "open-all": () => rows.toggleAll(),
       fold: () => this.fold(),
       "fold-group": () => this.foldGroup(),
-      roomy: () => rows.toggleRoomy(),
+      roomy: () => rows.toggleEmptyLanes(),
       export: () => app.panels.openExport(),
       help: () => app.help.toggle(ctx.button("help")),
-      "full-window": () => full !== null && full.toggle(),
+      "full-window": () => fullWindow !== null && fullWindow.toggle(),
       leave: () => this.leave(),
     };
   }
 
   /** Run a command; false if there was nothing to do, so that the key propagates. */
   run(command: Command): boolean {
-    const act = this.acts[command];
+    const act = this.actions[command];
     return act !== undefined && act() !== false;
   }
 
@@ -113,13 +114,13 @@ export class Commands {
       hover.row ??
       (brief === null
         ? null
-        : { rank: brief.rank, track: ctx.lanes.at(brief.lane)?.track ?? null });
+        : { rank: brief.rank, track: ctx.lanes.locate(brief.lane)?.track ?? null });
     if (row === null) {
-      status.flash(["Point at a row, or select an event: P pins its row to the top."]);
+      status.flashMessage(["Point at a row, or select an event: P pins its row to the top."]);
       return;
     }
     const name = row.track === null ? `rank ${row.rank}` : `rank ${row.rank}, ${row.track.label}`;
-    status.flash([
+    status.flashMessage([
       rows.togglePin(row) ? "Pinned to the top: " : "No longer pinned: ",
       { strong: name },
       ".",
@@ -128,9 +129,10 @@ export class Commands {
 
   private fold(): boolean {
     const { folding, status } = this.app;
-    const { isOffered, isOn } = folding.now.value;
+    const { isOffered, isOn } = folding.stateSignal.value;
     if (!isOffered) return false;
-    if (folding.isVain) status.flash([folding.note || "There are no similar ranks to fold."]);
+    if (folding.foldsNothing)
+      status.flashMessage([folding.note || "There are no similar ranks to fold."]);
     folding.set(!isOn);
     return true;
   }
@@ -138,10 +140,10 @@ export class Commands {
   /** Fold or unfold the group of the row under the pointer, else of the selected event's row. */
   private foldGroup(): boolean {
     const { folding, hover, picking, rows, status } = this.app;
-    if (rows.alike.value === null) return false;
+    if (rows.rankGroups.value === null) return false;
     const rank = hover.row?.rank ?? picking.brief?.rank ?? null;
     if (rank === null || !folding.toggleGroup(rank)) {
-      status.flash([
+      status.flashMessage([
         "Point at a row of several ranks: ",
         { key: "Shift+U" },
         " shows all of them.",
@@ -153,75 +155,80 @@ export class Commands {
   private step(direction: 1 | -1): void {
     const { ctx, picking, status } = this.app;
     if (picking.brief === null) {
-      status.flash(["Select an event first."], 1500);
+      status.flashMessage(["Select an event first."], 1500);
       return;
     }
     picking
       .step(direction)
       .then((found) => {
         if (!found)
-          status.flash([`No ${direction > 0 ? "later" : "earlier"} event on this lane.`], 1500);
+          status.flashMessage(
+            [`No ${direction > 0 ? "later" : "earlier"} event on this lane.`],
+            1500,
+          );
       })
       .catch((error: unknown) => ctx.fail("The neighbour cannot be found", error));
   }
 
-  private noFlow(where: string): void {
+  private showNoFlow(where: string): void {
     const { picking, status } = this.app;
-    if (picking.brief === null) status.flash(["Select an event first."], 1500);
-    else if (picking.detail !== null) status.flash([`No arrow leads ${where} this event.`], 1500);
+    if (picking.brief === null) status.flashMessage(["Select an event first."], 1500);
+    else if (picking.detail !== null)
+      status.flashMessage([`No arrow leads ${where} this event.`], 1500);
   }
 
-  private mark(kept: boolean): void {
+  private addMark(isKept: boolean): void {
     const { picking, pointer, status, ctx } = this.app;
     const { brief } = picking;
     const span: Span =
       brief !== null
         ? [brief.start, brief.start + brief.dur]
         : (selectionSpan(picking.window, ctx.scene) ?? [pointer.focusTime(), pointer.focusTime()]);
-    this.setNotes(marked(this.notes, span, kept));
-    const words: Words = kept
+    this.setTimeMarks(addTimeMark(this.timeMarks, span, isKept));
+    const text: RichText = isKept
       ? ["Marked and kept. ", { key: "Delete" }, " removes the nearest mark."]
       : ["Marked until the next ", { key: "M" }, ". ", { key: "Shift+M" }, " keeps a mark."];
-    status.flash(words);
+    status.flashMessage(text);
   }
 
-  private unmark(): void {
+  private removeMark(): void {
     const { pointer, status } = this.app;
-    if (this.notes.length === 0) status.flash(["No mark to remove."], 1500);
-    this.setNotes(unmarked(this.notes, pointer.focusTime()));
+    if (this.timeMarks.length === 0) status.flashMessage(["No mark to remove."], 1500);
+    this.setTimeMarks(removeNearestTimeMark(this.timeMarks, pointer.focusTime()));
   }
 
-  private setNotes(notes: Note[]): void {
-    this.notes = notes;
-    this.app.ctx.stage.setOverlay({ notes });
+  private setTimeMarks(timeMarks: TimeMark[]): void {
+    this.timeMarks = timeMarks;
+    this.app.ctx.stage.setOverlay({ timeMarks });
   }
 
   private bookmark(command: "bookmark-set" | "bookmark-go", digit: number): void {
     const { nav, status } = this.app;
     if (command === "bookmark-set") {
       this.bookmarks.set(digit, nav.view());
-      status.flash(["View saved: ", { key: String(digit) }, " comes back to it."]);
+      status.flashMessage(["View saved: ", { key: String(digit) }, " comes back to it."]);
       return;
     }
     const view = this.bookmarks.get(digit);
     if (view !== undefined) nav.zoomTo(view);
-    else status.flash(["No view saved here. ", { key: `Ctrl+${digit}` }, " saves this one."]);
+    else
+      status.flashMessage(["No view saved here. ", { key: `Ctrl+${digit}` }, " saves this one."]);
   }
 
   /** On Escape, leave one thing at a time, the nearest first. */
   private leave(): boolean {
-    const { pointer, picking, panels, full, ctx, status } = this.app;
+    const { pointer, picking, panels, fullWindow, ctx, status } = this.app;
     if (pointer.cancel()) return true;
     const ask = new Event("hta-escape", { bubbles: true, cancelable: true });
     ctx.root.dispatchEvent(ask);
     if (ask.defaultPrevented) return true;
     if (panels.close()) return true;
-    status.say("search", null);
+    status.setMessage("search", null);
     if (picking.active || picking.window !== null) {
       picking.clearAll();
       return true;
     }
-    if (full?.leave() === true) return true;
+    if (fullWindow?.leave() === true) return true;
     ctx.focus();
     ctx.root.blur();
     return true;

@@ -2,11 +2,11 @@
 
 import { computed, signal, Signal } from "@preact/signals";
 import type { ObservedSource } from "../connection/answering";
-import type { Shared } from "../connection/store";
+import type { SharedStateStore } from "../connection/store";
 import { LaneIndex } from "../protocol/scene";
 import { asError, isAbort, type Overlay, type Scene, type Span } from "../protocol/source";
 import type { Stage } from "../stage/stage";
-import type { Message } from "./messages";
+import type { CardMessage } from "./messages";
 
 /** An event and its listeners. */
 export class Emitter {
@@ -22,11 +22,11 @@ export class Emitter {
 }
 
 /** State that the parts of a timeline share. */
-export class Context {
+export class TimelineContext {
   /** The last failure that has no other place. */
-  readonly failure = signal<Message | null>(null);
+  readonly failure = signal<CardMessage | null>(null);
   /** Emitted when the user repeats the requests that failed. */
-  readonly retried = new Emitter();
+  readonly retryRequested = new Emitter();
   private readonly job;
   private readonly index = computed(() => new LaneIndex(this.scene));
 
@@ -36,10 +36,10 @@ export class Context {
     readonly root: HTMLElement,
     readonly stage: Stage,
     readonly source: ObservedSource,
-    readonly shared: Shared,
+    readonly shared: SharedStateStore,
     readonly signal: AbortSignal,
     /** Whether it is one of several linked panels: it hides ranks that others did not choose. */
-    readonly isPart: boolean,
+    readonly isLinkedPanel: boolean,
   ) {
     this.job = new Signal(scene);
   }
@@ -59,7 +59,7 @@ export class Context {
 
   /** The lane of its rank's folded row that draws the events of a stream's lane; else null. */
   foldedLane(lane: number): number | null {
-    const place = this.lanes.at(lane);
+    const place = this.lanes.locate(lane);
     if (place?.track?.role !== "stream") return null;
     const role = place.track.communication ? "comm" : "gpu";
     return place.rank.summary.find((summary) => summary.role === role)?.lane ?? null;
@@ -85,9 +85,9 @@ export class Context {
     if (isAbort(error) || this.signal.aborted) return;
     const retry = (): void => {
       this.failure.value = null;
-      this.source.forget();
+      this.source.clearCache();
       this.stage.invalidate();
-      this.retried.emit();
+      this.retryRequested.emit();
     };
     const buttons = [{ text: "Try again", press: retry }];
     this.failure.value = { title, text: asError(error).message, buttons };
@@ -95,16 +95,16 @@ export class Context {
 }
 
 /** A series of requests: each aborts the one before, so that only the newest counts. */
-export class Newest {
+export class LatestRequest {
   readonly isPending = signal(false);
-  private asked = new AbortController();
+  private aborter = new AbortController();
 
-  constructor(private readonly ended: AbortSignal) {
-    ended.addEventListener("abort", () => this.cancel(), { once: true });
+  constructor(private readonly abortSignal: AbortSignal) {
+    abortSignal.addEventListener("abort", () => this.cancel(), { once: true });
   }
 
   cancel(): void {
-    this.asked.abort();
+    this.aborter.abort();
     this.isPending.value = false;
   }
 
@@ -115,19 +115,19 @@ export class Newest {
     fail: (error: Error) => void = () => undefined,
   ): void {
     this.cancel();
-    if (this.ended.aborted) return;
-    this.asked = new AbortController();
-    const { signal: gone } = this.asked;
+    if (this.abortSignal.aborted) return;
+    this.aborter = new AbortController();
+    const { signal: requestSignal } = this.aborter;
     this.isPending.value = true;
-    send(gone)
+    send(requestSignal)
       .then((reply) => {
-        if (!gone.aborted) show(reply);
+        if (!requestSignal.aborted) show(reply);
       })
       .catch((error: unknown) => {
-        if (!gone.aborted && !isAbort(error)) fail(asError(error));
+        if (!requestSignal.aborted && !isAbort(error)) fail(asError(error));
       })
       .finally(() => {
-        if (!gone.aborted) this.isPending.value = false;
+        if (!requestSignal.aborted) this.isPending.value = false;
       });
   }
 }
@@ -166,20 +166,20 @@ export function debounce(
 
 // Marks over the lanes, set with M.
 
-export type Note = Overlay["notes"][number];
+export type TimeMark = Overlay["timeMarks"][number];
 
 /** The list after marking a time range: an unkept mark replaces the one before. */
-export function marked(notes: readonly Note[], span: Span, kept: boolean): Note[] {
+export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: boolean): TimeMark[] {
   const [start, end] = [Math.round(span[0]), Math.round(span[1])];
-  const others = notes.filter(
-    (note) => (kept || note.kept) && !(note.start === start && note.end === end),
+  const others = marks.filter(
+    (note) => (isKept || note.kept) && !(note.start === start && note.end === end),
   );
-  return [...others, { start, end, kept }];
+  return [...others, { start, end, kept: isKept }];
 }
 
 /** The list without the mark nearest to a time; of several, without the last. */
-export function unmarked(notes: readonly Note[], time: number): Note[] {
-  const distances = notes.map(({ start, end }) => Math.max(start - time, time - end, 0));
+export function removeNearestTimeMark(marks: readonly TimeMark[], time: number): TimeMark[] {
+  const distances = marks.map(({ start, end }) => Math.max(start - time, time - end, 0));
   const nearest = distances.lastIndexOf(Math.min(...distances));
-  return notes.filter((_, at) => at !== nearest);
+  return marks.filter((_, at) => at !== nearest);
 }

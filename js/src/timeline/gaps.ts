@@ -1,32 +1,32 @@
 /** The selected gap of a device: found at a click, or because a selected window is one. */
 
 import { signal } from "@preact/signals";
-import { EVERYTHING, roomAround } from "../protocol/selection";
+import { FULL_SELECTION, padSpan } from "../protocol/selection";
 import type { Gap, SelectionJson } from "../protocol/source";
-import { react } from "../ui/react";
-import { Newest } from "./context";
+import { onSignal } from "../ui/react";
+import { LatestRequest } from "./context";
 import type { TimelineApp } from "./view";
 
 const MARGIN = 0.1;
 
-export class Gaps {
+export class GapSelection {
   readonly gap = signal<Gap | null>(null);
-  private readonly newest: Newest;
+  private readonly newest: LatestRequest;
 
   constructor(private readonly app: Pick<TimelineApp, "ctx" | "nav" | "picking">) {
     const { ctx, picking } = app;
-    this.newest = new Newest(ctx.signal);
-    react(picking.chosen, (window) => this.follow(window), ctx.signal);
+    this.newest = new LatestRequest(ctx.signal);
+    onSignal(picking.selectionSignal, (window) => this.follow(window), ctx.signal);
   }
 
   /** Whether a lane shows work of a device. */
   isDevice(lane: number | null): boolean {
-    const place = lane === null ? null : this.app.ctx.lanes.at(lane);
+    const place = lane === null ? null : this.app.ctx.lanes.locate(lane);
     if (place === null) return false;
     return place.track === null ? place.summary?.role !== "cpu" : place.track.role === "stream";
   }
 
-  async at(rank: number, time: number, signal: AbortSignal): Promise<Gap | null> {
+  async gapAt(rank: number, time: number, signal: AbortSignal): Promise<Gap | null> {
     const { source } = this.app.ctx;
     const { reply } = await source.ask("gap", { rank, time: Math.floor(time) }, signal);
     return reply.gap;
@@ -35,12 +35,12 @@ export class Gaps {
   /** Select the gap at an instant and zoom to it; false if the device works then. */
   async select(rank: number, time: number): Promise<boolean> {
     const { ctx, nav, picking } = this.app;
-    const gap = await this.at(rank, time, ctx.signal);
+    const gap = await this.gapAt(rank, time, ctx.signal);
     if (gap === null) return false;
     const { start, end } = gap;
     picking.clearEvent();
-    picking.setSelection({ ...EVERYTHING, start_ns: start, end_ns: end, ranks: [rank] });
-    nav.zoomTo(roomAround(start, end - start, MARGIN));
+    picking.setSelection({ ...FULL_SELECTION, start_ns: start, end_ns: end, ranks: [rank] });
+    nav.zoomTo(padSpan(start, end - start, MARGIN));
     return true;
   }
 
@@ -54,7 +54,7 @@ export class Gaps {
     }
     const { rank, start, end } = edges;
     this.newest.ask(
-      (signal) => this.at(rank, start, signal),
+      (signal) => this.gapAt(rank, start, signal),
       (gap) => (this.gap.value = gap?.start === start && gap.end === end ? gap : null),
       // The selection itself is still shown.
       () => (this.gap.value = null),

@@ -5,44 +5,44 @@ import { useRef } from "preact/hooks";
 import type { Stage } from "../stage/stage";
 
 /** Same as in the widgets' trait. */
-const LEAST_PX = 120;
+const MIN_PX = 120;
 const STEP_PX = 24;
 
-export class Height {
+export class HeightControl {
   /** Height of the drawing: less than requested if the rows need less. */
-  readonly own = signal(LEAST_PX);
+  readonly userHeight = signal(MIN_PX);
   /** Height in which every row has room. */
-  readonly natural = signal(LEAST_PX);
-  private asked = LEAST_PX;
+  readonly naturalHeight = signal(MIN_PX);
+  private requestedHeight = MIN_PX;
 
   constructor(
     private readonly stage: Stage,
-    private readonly kept: (height: number) => void,
+    private readonly saveHeight: (height: number) => void,
   ) {}
 
-  set most(height: number) {
-    this.asked = Math.max(height, LEAST_PX);
+  set maxHeight(height: number) {
+    this.requestedHeight = Math.max(height, MIN_PX);
     this.fit();
   }
 
   /** Limit the height to that of the rows. */
   fit(): void {
-    this.own.value = Math.max(this.stage.contentHeight(this.asked), LEAST_PX);
-    this.natural.value = this.stage.contentHeight();
+    this.userHeight.value = Math.max(this.stage.contentHeight(this.requestedHeight), MIN_PX);
+    this.naturalHeight.value = this.stage.contentHeight();
   }
 
   /** Store what was requested. */
-  keep(): void {
-    this.kept(Math.round(this.asked));
+  save(): void {
+    this.saveHeight(Math.round(this.requestedHeight));
   }
 }
 
-export function HeightEdge({ height }: { height: Height }) {
-  const own = height.own.value;
+export function HeightEdge({ height }: { height: HeightControl }) {
+  const userHeight = height.userHeight.value;
   /** Start of a drag, and the height then. */
   const from = useRef<{ y: number; height: number } | null>(null);
-  const drop = (): void => {
-    if (from.current !== null) height.keep();
+  const endDrag = (): void => {
+    if (from.current !== null) height.save();
     from.current = null;
   };
   return (
@@ -53,34 +53,34 @@ export function HeightEdge({ height }: { height: Height }) {
       title="Drag: height of the rows. Arrow keys as well; Home: least; End: all rows"
       aria-orientation="horizontal"
       aria-label="Height of the rows"
-      aria-valuemin={LEAST_PX}
-      aria-valuenow={Math.round(own)}
-      aria-valuemax={Math.round(Math.max(height.natural.value, own))}
+      aria-valuemin={MIN_PX}
+      aria-valuenow={Math.round(userHeight)}
+      aria-valuemax={Math.round(Math.max(height.naturalHeight.value, userHeight))}
       onPointerDown={(event) => {
         if (event.button !== 0) return;
         event.preventDefault();
         event.currentTarget.focus({ preventScroll: true });
         event.currentTarget.setPointerCapture(event.pointerId);
-        from.current = { y: event.clientY, height: own };
+        from.current = { y: event.clientY, height: userHeight };
       }}
       onPointerMove={({ clientY }) => {
         const { current: start } = from;
-        if (start !== null) height.most = start.height + clientY - start.y;
+        if (start !== null) height.maxHeight = start.height + clientY - start.y;
       }}
-      onPointerUp={drop}
-      onPointerCancel={drop}
+      onPointerUp={endDrag}
+      onPointerCancel={endDrag}
       onKeyDown={(event) => {
         const to: Record<string, number> = {
-          ArrowUp: own - STEP_PX,
-          ArrowDown: own + STEP_PX,
-          Home: LEAST_PX,
-          End: height.natural.value,
+          ArrowUp: userHeight - STEP_PX,
+          ArrowDown: userHeight + STEP_PX,
+          Home: MIN_PX,
+          End: height.naturalHeight.value,
         };
         const next = to[event.key];
         if (next === undefined) return;
         event.preventDefault();
-        height.most = next;
-        height.keep();
+        height.maxHeight = next;
+        height.save();
       }}
     />
   );

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { HELP, type KeyPress, match } from "./keys";
+import { HELP, type KeyPress, matchKey } from "./keys";
 
 function press(key: string, more: Partial<KeyPress> = {}): KeyPress {
   const letter = /^[a-z]$/i.test(key) ? `Key${key.toUpperCase()}` : "";
@@ -9,7 +9,7 @@ function press(key: string, more: Partial<KeyPress> = {}): KeyPress {
 }
 
 const command = (key: string, more: Partial<KeyPress> = {}): string | null =>
-  match(press(key, more))?.command ?? null;
+  matchKey(press(key, more))?.command ?? null;
 
 describe("the binding table", () => {
   test.each([
@@ -54,8 +54,11 @@ describe("the binding table", () => {
   });
 
   test("Shift makes movement faster", () => {
-    expect(match(press("W", { shiftKey: true }))).toMatchObject({ command: "zoom-in", fast: true });
-    expect(match(press("w"))?.fast).toBe(false);
+    expect(matchKey(press("W", { shiftKey: true }))).toMatchObject({
+      command: "zoom-in",
+      fast: true,
+    });
+    expect(matchKey(press("w"))?.fast).toBe(false);
   });
 
   test("keys of the host and the browser are left alone", () => {

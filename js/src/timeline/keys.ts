@@ -15,17 +15,17 @@ export function listenToKeys(parts: KeyboardParts): void {
   root.addEventListener("keyup", (event) => onUp(parts, event), { signal });
   const stop = (): void => {
     commands.motion.releaseAll();
-    pointer.space = false;
+    pointer.isSpaceDown = false;
   };
   const stays = ({ relatedTarget: other }: FocusEvent): boolean =>
     other instanceof Node && root.contains(other);
   const enter = (event: FocusEvent): void => {
-    if (!stays(event)) status.hinting.value = true;
+    if (!stays(event)) status.isHinting.value = true;
   };
   const leave = (event: FocusEvent): void => {
     if (stays(event)) return;
     stop();
-    status.hinting.value = false;
+    status.isHinting.value = false;
   };
   root.addEventListener("focusin", enter, { signal });
   root.addEventListener("focusout", leave, { signal });
@@ -34,7 +34,7 @@ export function listenToKeys(parts: KeyboardParts): void {
 }
 
 /** Keys that notebooks act on in command mode, in addition to letters and digits. */
-const CELL_KEYS: ReadonlySet<string> = new Set(["Enter", "Delete", "Backspace", "Insert"]);
+const GRID_CELL_KEYS: ReadonlySet<string> = new Set(["Enter", "Delete", "Backspace", "Insert"]);
 
 /** Buttons, links and scroll areas use these keys themselves. */
 function belongsToControl(event: KeyboardEvent): boolean {
@@ -52,37 +52,38 @@ function onDown(parts: KeyboardParts, event: KeyboardEvent): void {
   if (event.isComposing) return;
   const plainKey = !event.ctrlKey && !event.metaKey && !event.altKey;
   if (isTextEntry(event.target)) {
-    // In a text field only Escape acts; letters are text and must not reach the host.
-    if (event.key === "Escape") use(parts, event);
+    // In a text field only Escape is a shortcut; letters must not reach the host.
+    if (event.key === "Escape") dispatchKey(parts, event);
     else if (plainKey || /^[azcvxy]$/i.test(event.key)) event.stopPropagation();
     return;
   }
-  parts.status.hinting.value = false;
+  parts.status.isHinting.value = false;
   if (event.key === "Tab" || belongsToControl(event)) {
     event.stopPropagation();
     return;
   }
   if (event.key === " " && plainKey) {
-    parts.pointer.space = true;
+    parts.pointer.isSpaceDown = true;
     event.preventDefault();
     event.stopPropagation();
     return;
   }
-  if (use(parts, event)) return;
+  if (dispatchKey(parts, event)) return;
   // Unused keys must not reach the notebook either: there, D D deletes the cell.
-  if (plainKey && (event.key.length === 1 || CELL_KEYS.has(event.key))) event.stopPropagation();
+  if (plainKey && (event.key.length === 1 || GRID_CELL_KEYS.has(event.key)))
+    event.stopPropagation();
 }
 
-function use(parts: KeyboardParts, event: KeyboardEvent): boolean {
-  const found = match(event);
-  if (found === null || !parts.commands.press(found, event.code)) return false;
+function dispatchKey(parts: KeyboardParts, event: KeyboardEvent): boolean {
+  const match = matchKey(event);
+  if (match === null || !parts.commands.press(match, event.code)) return false;
   event.preventDefault();
   event.stopPropagation();
   return true;
 }
 
 function onUp({ commands, pointer }: KeyboardParts, event: KeyboardEvent): void {
-  if (event.key === " ") pointer.space = false;
+  if (event.key === " ") pointer.isSpaceDown = false;
   if (/^(Control|Meta|Alt)/.test(event.key)) commands.motion.releaseAll();
   commands.motion.release(event.code);
   if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
@@ -152,7 +153,7 @@ export type KeyPress = Pick<
 > &
   Partial<Pick<KeyboardEvent, "getModifierState">>;
 
-export interface Match {
+export interface KeyMatch {
   command: Command;
   /** Held with Shift: a bigger step. */
   fast: boolean;
@@ -161,23 +162,23 @@ export interface Match {
 }
 
 /** The command of a key press, or null if the key is not used. */
-export function match(press: KeyPress): Match | null {
+export function matchKey(press: KeyPress): KeyMatch | null {
   // AltGr writes brackets on many layouts and arrives as Ctrl+Alt.
-  const altGr = press.getModifierState?.("AltGraph") ?? false;
-  const ctrl = (press.ctrlKey || press.metaKey) && !altGr;
-  if (press.altKey && !altGr) return null;
+  const hasAltGr = press.getModifierState?.("AltGraph") ?? false;
+  const ctrl = (press.ctrlKey || press.metaKey) && !hasAltGr;
+  if (press.altKey && !hasAltGr) return null;
   const digit = /^Digit([1-9])$/.exec(press.code)?.[1];
   const key = press.key.toLowerCase();
-  const fits = (binding: Binding): boolean =>
+  const matchesBinding = (binding: Binding): boolean =>
     (binding.ctrl ?? false) === ctrl &&
     (binding.shift === undefined || binding.shift === press.shiftKey);
   const bindings: readonly Binding<Command>[] = BINDINGS;
-  const found =
-    bindings.find((binding) => binding.code === press.code && fits(binding)) ??
-    bindings.find((binding) => binding.key === key && fits(binding)) ??
-    bindings.find((binding) => letterCode(binding.key) === press.code && fits(binding));
-  if (found !== undefined && (digit === undefined || found.key === key)) {
-    return { command: found.command, fast: press.shiftKey, digit: 0 };
+  const binding =
+    bindings.find((binding) => binding.code === press.code && matchesBinding(binding)) ??
+    bindings.find((binding) => binding.key === key && matchesBinding(binding)) ??
+    bindings.find((binding) => letterCode(binding.key) === press.code && matchesBinding(binding));
+  if (binding !== undefined && (digit === undefined || binding.key === key)) {
+    return { command: binding.command, fast: press.shiftKey, digit: 0 };
   }
   if (digit !== undefined && !press.shiftKey) {
     const command = ctrl ? "bookmark-set" : "bookmark-go";

@@ -1,24 +1,24 @@
 /** Messages over the lanes: nothing in this window, nothing matches, a failed request. */
 
 import type { ReadonlySignal, Signal } from "@preact/signals";
-import { Button, type ButtonLook, Icon } from "../ui/controls";
+import { Button, type ButtonProps, Icon } from "../ui/controls";
 
-export interface Message {
+export interface CardMessage {
   title: string;
   text: string;
-  buttons: readonly ButtonLook[];
+  buttons: readonly ButtonProps[];
 }
 
 /** A card in the middle of the lanes: a sentence and buttons. Lanes stay usable around it. */
-export function Card({ shown }: { shown: ReadonlySignal<Message | null> }) {
-  const { value: message } = shown;
+export function Card({ messageSignal }: { messageSignal: ReadonlySignal<CardMessage | null> }) {
+  const { value: message } = messageSignal;
   return (
     <div class="hta-card" role="status" hidden={message === null}>
       <b>{message?.title}</b>
       <p>{message?.text}</p>
       <div class="hta-field-row">
-        {message?.buttons.map((look) => (
-          <Button key={look.text} {...look} showKey />
+        {message?.buttons.map((props) => (
+          <Button key={props.text} {...props} showKey />
         ))}
       </div>
     </div>
@@ -26,7 +26,7 @@ export function Card({ shown }: { shown: ReadonlySignal<Message | null> }) {
 }
 
 /** A strip under the toolbar for requests that failed: text here, not only in the console. */
-export function ErrorStrip({ shown }: { shown: Signal<Message | null> }) {
+export function ErrorStrip({ shown }: { shown: Signal<CardMessage | null> }) {
   const { value: message } = shown;
   return (
     <div class="hta-error-strip" role="alert" hidden={message === null}>
@@ -35,8 +35,8 @@ export function ErrorStrip({ shown }: { shown: Signal<Message | null> }) {
       <span class="hta-error-message" title={message?.text}>
         {message?.text}
       </span>
-      {message?.buttons.map((look) => (
-        <Button key={look.text} {...look} />
+      {message?.buttons.map((props) => (
+        <Button key={props.text} {...props} />
       ))}
       <Button icon="close" name="Dismiss" press={() => (shown.value = null)} />
     </div>

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { placeTip } from "../ui/tooltip";
+import { placeTooltip } from "../ui/tooltip";
 import {
   draggedSpan,
   edgeAt,
@@ -23,25 +23,25 @@ describe("the wheel", () => {
   test("with Ctrl it zooms, away from the user is in", () => {
     const near = wheelAction(turn({ deltaY: 100, ctrlKey: true }));
     const far = wheelAction(turn({ deltaY: -100, metaKey: true }));
-    if (near.do !== "zoom" || far.do !== "zoom") throw new Error("no zoom");
+    if (near.type !== "zoom" || far.type !== "zoom") throw new Error("no zoom");
     expect(far.factor).toBeGreaterThan(1);
     expect(far.factor * near.factor).toBeCloseTo(1);
   });
 
   test("one violent turn does not lose the place", () => {
     const far = wheelAction(turn({ deltaY: -100_000, ctrlKey: true }));
-    if (far.do !== "zoom") throw new Error("no zoom");
+    if (far.type !== "zoom") throw new Error("no zoom");
     expect(far.factor).toBeLessThan(2.1);
   });
 
   test("with Shift it pans, whichever axis the browser reports", () => {
-    expect(wheelAction(turn({ deltaY: 40, shiftKey: true }))).toEqual({ do: "pan", pixels: 40 });
-    expect(wheelAction(turn({ deltaX: 40, shiftKey: true }))).toEqual({ do: "pan", pixels: 40 });
+    expect(wheelAction(turn({ deltaY: 40, shiftKey: true }))).toEqual({ type: "pan", pixels: 40 });
+    expect(wheelAction(turn({ deltaX: 40, shiftKey: true }))).toEqual({ type: "pan", pixels: 40 });
   });
 
   test("sideways it pans, plain it is for rows or the page", () => {
-    expect(wheelAction(turn({ deltaX: 30, deltaY: 5 }))).toEqual({ do: "pan", pixels: 30 });
-    expect(wheelAction(turn({ deltaY: 3, deltaMode: 1 }))).toEqual({ do: "rows", pixels: 48 });
+    expect(wheelAction(turn({ deltaX: 30, deltaY: 5 }))).toEqual({ type: "pan", pixels: 30 });
+    expect(wheelAction(turn({ deltaY: 3, deltaMode: 1 }))).toEqual({ type: "rows", pixels: 48 });
   });
 });
 
@@ -92,20 +92,22 @@ describe("the tooltip", () => {
   const frame = { width: 400, height: 300 };
 
   test("is 12 px right of and below the pointer", () => {
-    expect(placeTip({ x: 50, y: 50 }, tip, frame, null)).toEqual({ left: 62, top: 62 });
+    expect(placeTooltip({ x: 50, y: 50 }, tip, frame, null)).toEqual({ left: 62, top: 62 });
   });
 
   test("flips at the right and at the bottom", () => {
-    expect(placeTip({ x: 390, y: 290 }, tip, frame, null)).toEqual({ left: 278, top: 238 });
+    expect(placeTooltip({ x: 390, y: 290 }, tip, frame, null)).toEqual({ left: 278, top: 238 });
   });
 
   test("never covers the mark", () => {
     const mark = { top: 100, bottom: 140 };
     for (let y = 100; y <= 140; y += 5) {
-      const { top } = placeTip({ x: 50, y }, tip, frame, mark);
+      const { top } = placeTooltip({ x: 50, y }, tip, frame, mark);
       expect(top >= mark.bottom || top + tip.height <= mark.top).toBe(true);
     }
     const low = { top: 255, bottom: 290 };
-    expect(placeTip({ x: 50, y: 270 }, tip, frame, low).top + tip.height).toBeLessThanOrEqual(255);
+    expect(placeTooltip({ x: 50, y: 270 }, tip, frame, low).top + tip.height).toBeLessThanOrEqual(
+      255,
+    );
   });
 });

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { Motion, PRESS, softShare, speedUp } from "./motion";
+import { KeyMotion, PRESS_STEPS, softShare, speedUp } from "./motion";
 
 const frames: FrameRequestCallback[] = [];
 beforeEach(() => {
@@ -12,7 +12,7 @@ afterEach(() => {
 });
 
 interface Run {
-  motion: Motion;
+  motion: KeyMotion;
   sums: Record<string, number>;
   rests: number[];
   /** Play frames of `dt` ms until `to`, or until nothing moves. */
@@ -23,7 +23,7 @@ function started(calm = false): Run {
   const sums: Record<string, number> = { zoom: 0, pan: 0, rows: 0 };
   const rests: number[] = [];
   let now = 0;
-  const motion = new Motion(
+  const motion = new KeyMotion(
     (axis, amount) => {
       sums[axis] = (sums[axis] ?? 0) + amount;
     },
@@ -48,9 +48,9 @@ test("a tap moves one step, softly, and then rests once", () => {
   play(32);
   motion.release("KeyW");
   expect(sums.zoom).toBeGreaterThan(0);
-  expect(sums.zoom).toBeLessThan(PRESS.zoom);
+  expect(sums.zoom).toBeLessThan(PRESS_STEPS.zoom);
   play(2000);
-  expect(sums.zoom).toBeCloseTo(PRESS.zoom);
+  expect(sums.zoom).toBeCloseTo(PRESS_STEPS.zoom);
   expect(rests).toHaveLength(1);
   expect(motion.active).toBe(false);
 });
@@ -87,7 +87,7 @@ test("Shift goes further, opposite keys cancel", () => {
   fast.motion.press("KeyW", { ...key, fast: true }, 0);
   fast.motion.release("KeyW");
   fast.play(1000);
-  expect(fast.sums.zoom).toBeCloseTo(3 * PRESS.zoom);
+  expect(fast.sums.zoom).toBeCloseTo(3 * PRESS_STEPS.zoom);
 
   const both = started();
   both.motion.press("KeyW", key, 0);
@@ -101,7 +101,7 @@ test("without motion a tap jumps in one frame", () => {
   motion.press("KeyW", key, 0);
   motion.release("KeyW");
   play(16);
-  expect(sums.zoom).toBeCloseTo(PRESS.zoom);
+  expect(sums.zoom).toBeCloseTo(PRESS_STEPS.zoom);
 });
 
 test("letting all keys go ends the movement", () => {

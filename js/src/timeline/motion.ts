@@ -1,7 +1,7 @@
 /** Arithmetic of gestures: drags, pinches, wheels, held keys. */
 
 import type { Slice, Span } from "../protocol/source";
-import { focused } from "../ui/dom";
+import { activeElement } from "../ui/dom";
 import type { TimelineApp } from "./view";
 
 /** A press that moves less than this is a click. */
@@ -15,7 +15,7 @@ export type WheelTurn = Pick<
   "deltaX" | "deltaY" | "deltaMode" | "ctrlKey" | "metaKey" | "shiftKey"
 >;
 
-type WheelAction = { do: "zoom"; factor: number } | { do: "pan" | "rows"; pixels: number };
+type WheelAction = { type: "zoom"; factor: number } | { type: "pan" | "rows"; pixels: number };
 
 /** Length of the wheel's units by `deltaMode`: pixels, lines, pages. */
 const UNIT_PX: readonly number[] = [1, 16, 240];
@@ -29,10 +29,10 @@ export function wheelAction(turn: WheelTurn): WheelAction {
     // A pinch on a trackpad comes as many small turns, a notch of a wheel as one of about 100.
     const gain = Math.abs(y) < 30 ? 0.01 : 0.0025;
     const power = Math.min(Math.max(-y * gain, -0.7), 0.7);
-    return { do: "zoom", factor: Math.exp(power) };
+    return { type: "zoom", factor: Math.exp(power) };
   }
-  if (Math.abs(x) > Math.abs(y)) return { do: "pan", pixels: x };
-  return { do: turn.shiftKey ? "pan" : "rows", pixels: y };
+  if (Math.abs(x) > Math.abs(y)) return { type: "pan", pixels: x };
+  return { type: turn.shiftKey ? "pan" : "rows", pixels: y };
 }
 
 /** The window after it was dragged by `pixels` to the right. */
@@ -49,8 +49,8 @@ export function pinchedSpan(
   to: readonly [number, number],
 ): Span {
   const scale = (span[1] - span[0]) / Math.max(width, 1);
-  const [left, right] = ordered(...from);
-  const [newLeft, newRight] = ordered(...to);
+  const [left, right] = sortPair(...from);
+  const [newLeft, newRight] = sortPair(...to);
   const times = Math.max(right - left, 8) * scale;
   const perPixel = times / Math.max(newRight - newLeft, 8);
   const start = span[0] + left * scale - newLeft * perPixel;
@@ -85,7 +85,7 @@ export function edgeAt(
   return toStart < toEnd || (toStart === toEnd && x <= start) ? "start" : "end";
 }
 
-export function ordered(a: number, b: number): Span {
+export function sortPair(a: number, b: number): Span {
   return a <= b ? [a, b] : [b, a];
 }
 
@@ -98,31 +98,31 @@ type WheelParts = Pick<TimelineApp, "ctx" | "nav" | "status">;
 
 export function listenToWheel({ ctx, nav, status }: WheelParts): void {
   const { root, stage, signal } = ctx;
-  let turning = 0;
+  let wheelTimer = 0;
   let hints = HINTS;
   const keepTurning = (): void => {
-    if (turning) clearTimeout(turning);
+    if (wheelTimer) clearTimeout(wheelTimer);
     else nav.begin();
-    turning = window.setTimeout(() => {
-      turning = 0;
+    wheelTimer = window.setTimeout(() => {
+      wheelTimer = 0;
       nav.end();
     }, END_MS);
   };
-  signal.addEventListener("abort", () => clearTimeout(turning), { once: true });
+  signal.addEventListener("abort", () => clearTimeout(wheelTimer), { once: true });
 
   const turn = (event: WheelEvent): boolean => {
     const action: WheelAction = wheelAction(event);
-    if (action.do === "rows") {
+    if (action.type === "rows") {
       // At the end of the rows the page scrolls.
-      if (root.contains(focused(root)) && stage.scrollBy(action.pixels)) return true;
+      if (root.contains(activeElement(root)) && stage.scrollBy(action.pixels)) return true;
       if (action.pixels !== 0 && hints > 0) {
         hints -= 1;
-        status.flash([{ key: "Ctrl" }, " + scroll to zoom"]);
+        status.flashMessage([{ key: "Ctrl" }, " + scroll to zoom"]);
       }
       return false;
     }
     keepTurning();
-    if (action.do === "zoom") {
+    if (action.type === "zoom") {
       const x = event.clientX - stage.el.getBoundingClientRect().left;
       const [start, end] = nav.view();
       nav.zoomBy(action.factor, Math.min(Math.max(stage.timeAt(x), start), end));
@@ -148,32 +148,32 @@ export function listenToWheel({ ctx, nav, status }: WheelParts): void {
 
 type Axis = "zoom" | "pan" | "rows";
 
-export interface Push {
+export interface KeyPush {
   axis: Axis;
   direction: 1 | -1;
   fast: boolean;
 }
 
 /** Effect of a single key press: zoom as ln(factor), pan as a share of the view, rows in px. */
-export const PRESS: Readonly<Record<Axis, number>> = {
+export const PRESS_STEPS: Readonly<Record<Axis, number>> = {
   zoom: Math.log(1.35),
   pan: 0.12,
   rows: 44,
 };
 
 /** Speed of a held key before it grows: factors of zoom, widths of the view, and px a second. */
-const RATE: Readonly<Record<Axis, number>> = { zoom: 1.9, pan: 0.9, rows: 420 };
+const RATES: Readonly<Record<Axis, number>> = { zoom: 1.9, pan: 0.9, rows: 420 };
 
-const FAST = 3;
+const FAST_FACTOR = 3;
 const HOLD_MS = 180;
 const FULL_SPEED_MS = 1600;
-const TOP = 2.6;
+const MAX_SPEED_FACTOR = 2.6;
 const SOFT_MS = 38;
 
 /** Speed factor of a key's motion after it was held this long. */
 export function speedUp(heldMs: number): number {
   const t = Math.min(Math.max((heldMs - HOLD_MS) / (FULL_SPEED_MS - HOLD_MS), 0), 1);
-  return 1 + (TOP - 1) * t * t;
+  return 1 + (MAX_SPEED_FACTOR - 1) * t * t;
 }
 
 /** Share of the remaining way to move within `dt` ms. */
@@ -181,20 +181,20 @@ export function softShare(dt: number): number {
   return 1 - Math.exp(-dt / SOFT_MS);
 }
 
-interface HeldKey extends Push {
+interface HeldKey extends KeyPush {
   since: number;
 }
 
-export class Motion {
-  private readonly held = new Map<string, HeldKey>();
+export class KeyMotion {
+  private readonly heldKeys = new Map<string, HeldKey>();
   private readonly pending: Record<Axis, number> = { zoom: 0, pan: 0, rows: 0 };
   private last = 0;
   private frame = 0;
 
   constructor(
     private readonly move: (axis: Axis, amount: number) => void,
-    private readonly rest: () => void,
-    private readonly calm: () => boolean,
+    private readonly onRest: () => void,
+    private readonly prefersReducedMotion: () => boolean,
   ) {}
 
   get active(): boolean {
@@ -202,14 +202,14 @@ export class Motion {
   }
 
   /** Start the motion of a key; repeats of the keyboard are ignored. */
-  press(id: string, push: Push, now: number): void {
-    const before = this.held.get(id);
+  press(id: string, push: KeyPush, now: number): void {
+    const before = this.heldKeys.get(id);
     if (before !== undefined) {
       before.fast = push.fast;
       return;
     }
-    this.held.set(id, { ...push, since: now });
-    this.add(push, PRESS[push.axis]);
+    this.heldKeys.set(id, { ...push, since: now });
+    this.add(push, PRESS_STEPS[push.axis]);
     if (!this.frame) {
       this.last = now;
       this.frame = requestAnimationFrame((time) => this.step(time));
@@ -217,15 +217,15 @@ export class Motion {
   }
 
   release(id: string): void {
-    this.held.delete(id);
+    this.heldKeys.delete(id);
   }
 
   releaseAll(): void {
-    this.held.clear();
+    this.heldKeys.clear();
   }
 
   stop(): void {
-    this.held.clear();
+    this.heldKeys.clear();
     this.pending.zoom = this.pending.pan = this.pending.rows = 0;
     cancelAnimationFrame(this.frame);
     this.frame = 0;
@@ -236,30 +236,30 @@ export class Motion {
     // A late frame must not cause a jump.
     const dt = Math.min(Math.max(now - this.last, 1), 64);
     this.last = now;
-    for (const key of this.held.values()) {
+    for (const key of this.heldKeys.values()) {
       const held = now - key.since;
-      if (held > HOLD_MS) this.add(key, (RATE[key.axis] * speedUp(held) * dt) / 1000);
+      if (held > HOLD_MS) this.add(key, (RATES[key.axis] * speedUp(held) * dt) / 1000);
     }
-    const share = this.calm() ? 1 : softShare(dt);
+    const share = this.prefersReducedMotion() ? 1 : softShare(dt);
     let left = false;
     for (const axis of ["zoom", "pan", "rows"] as const) {
-      const todo = this.pending[axis];
-      if (todo === 0) continue;
-      const tiny = Math.abs(todo) < PRESS[axis] / 200;
-      const amount = tiny ? todo : todo * share;
-      this.pending[axis] = tiny || share === 1 ? 0 : todo - amount;
+      const remaining = this.pending[axis];
+      if (remaining === 0) continue;
+      const isNegligible = Math.abs(remaining) < PRESS_STEPS[axis] / 200;
+      const amount = isNegligible ? remaining : remaining * share;
+      this.pending[axis] = isNegligible || share === 1 ? 0 : remaining - amount;
       if (this.pending[axis] !== 0) left = true;
       this.move(axis, amount);
     }
-    if (left || this.held.size > 0) {
+    if (left || this.heldKeys.size > 0) {
       this.frame = requestAnimationFrame((time) => this.step(time));
     } else {
       this.frame = 0;
-      this.rest();
+      this.onRest();
     }
   }
 
-  private add(push: Push, amount: number): void {
-    this.pending[push.axis] += push.direction * amount * (push.fast ? FAST : 1);
+  private add(push: KeyPush, amount: number): void {
+    this.pending[push.axis] += push.direction * amount * (push.fast ? FAST_FACTOR : 1);
   }
 }

@@ -1,25 +1,25 @@
 /** Move the view and keep the shared state in step. */
 
-import { wholeSpan } from "../connection/answering";
-import { nearlySame } from "../protocol/selection";
+import { wholeNsWindow } from "../connection/answering";
+import { areSpansNearlyEqual } from "../protocol/selection";
 import type { Span } from "../protocol/source";
 import { MOTION } from "../ui/theme";
-import { type Context, debounce, Emitter } from "./context";
+import { type TimelineContext, debounce, Emitter } from "./context";
 
 const SETTLE_MS = 120;
 
 export class Navigation {
-  /** Emitted when the view has come to rest. */
-  readonly settled = new Emitter();
+  /** Emitted once the view stops moving. */
+  readonly onSettled = new Emitter();
   /** Whether the user moves this view, so that it writes the shared state. */
-  private mine = false;
+  private isOwnChange = false;
   private gestures = 0;
-  private readonly settle: () => void;
+  private readonly settleLater: () => void;
 
-  constructor(private readonly ctx: Context) {
-    this.settle = debounce(SETTLE_MS, ctx.signal, () => {
-      this.agree();
-      this.settled.emit();
+  constructor(private readonly ctx: TimelineContext) {
+    this.settleLater = debounce(SETTLE_MS, ctx.signal, () => {
+      this.reconcileShared();
+      this.onSettled.emit();
     });
     ctx.stage.onView((view, done) => this.onView(view, done));
   }
@@ -35,22 +35,22 @@ export class Navigation {
 
   end(): void {
     this.gestures = Math.max(0, this.gestures - 1);
-    if (this.gestures === 0) this.rest();
+    if (this.gestures === 0) this.commitView();
   }
 
   /** Zoom by the user, immediately or in `ms`. */
   zoomTo(span: Span, ms: number = MOTION.zoomFit): void {
-    this.take();
+    this.applyShared();
     this.ctx.stage.setView(span, ms);
   }
 
   zoomBy(factor: number, atTime: number, ms = 0): void {
-    this.take();
+    this.applyShared();
     this.ctx.stage.zoomBy(factor, atTime, ms);
   }
 
   panBy(fraction: number): void {
-    this.take();
+    this.applyShared();
     this.ctx.stage.panBy(fraction);
   }
 
@@ -60,7 +60,7 @@ export class Navigation {
 
   /** Zoom to a window; if it is shown already, to the whole job. */
   toggleZoom(span: Span | null): void {
-    if (span === null || nearlySame(this.view(), span)) this.fit();
+    if (span === null || areSpansNearlyEqual(this.view(), span)) this.fit();
     else this.zoomTo(span);
   }
 
@@ -77,7 +77,7 @@ export class Navigation {
 
   /** Follow the shared state; this does not count as a change by the user. */
   follow(view: Span | null, animate: boolean): void {
-    this.mine = false;
+    this.isOwnChange = false;
     const target = view ?? this.ctx.scene.range;
     if (target[0] === this.view()[0] && target[1] === this.view()[1]) return;
     this.ctx.stage.setView(target, animate ? MOTION.zoomFit : 0);
@@ -89,34 +89,34 @@ export class Navigation {
   }
 
   private onView(view: Span, done: boolean): void {
-    if (this.mine) {
-      const { start, end } = wholeSpan(view);
+    if (this.isOwnChange) {
+      const { start, end } = wholeNsWindow(view);
       this.ctx.shared.set({ view: [start, end] }, true);
-      if (done && this.gestures === 0) this.rest();
+      if (done && this.gestures === 0) this.commitView();
     }
-    this.settle();
+    this.settleLater();
   }
 
-  private take(): void {
-    this.mine = true;
-    this.settle();
+  private applyShared(): void {
+    this.isOwnChange = true;
+    this.settleLater();
   }
 
   /**
    * The view may be sent to its current position before it starts to follow the shared state.
    * It then neither moves nor reports a change, yet the state must end equal to the view.
    */
-  private agree(): void {
-    if (!this.mine) return;
+  private reconcileShared(): void {
+    if (!this.isOwnChange) return;
     const { shared, scene, stage } = this.ctx;
-    const { start, end } = wholeSpan(stage.view());
+    const { start, end } = wholeNsWindow(stage.view());
     const [from, to] = shared.state.view ?? scene.range;
     if (from !== start || to !== end) shared.set({ view: [start, end] }, true);
-    if (this.gestures === 0) this.rest();
+    if (this.gestures === 0) this.commitView();
   }
 
-  private rest(): void {
-    this.mine = false;
-    this.ctx.shared.rest();
+  private commitView(): void {
+    this.isOwnChange = false;
+    this.ctx.shared.endGesture();
   }
 }

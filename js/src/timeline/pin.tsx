@@ -6,30 +6,30 @@ import { Icon } from "../ui/controls";
 import { pinName } from "./rows";
 import type { TimelineApp } from "./view";
 
-const WIDTH = 24;
-const PROBES = 400;
+const PIN_WIDTH = 24;
+const MAX_PROBES = 400;
 
-export class Pin {
-  readonly at = signal<{ row: RowInfo; left: number; top: number } | null>(null);
+export class RowPin {
+  readonly placement = signal<{ row: RowInfo; left: number; top: number } | null>(null);
 
   constructor(private readonly app: Pick<TimelineApp, "ctx" | "rows">) {}
 
   /** Show the pin at this row, next to this point of the gutter; hide it for null. */
   show(row: RowInfo | null, point: { x: number; y: number } | null): void {
     const { stage } = this.app.ctx;
-    const shown = this.at.value?.row;
-    if (row === null || point === null) this.at.value = null;
+    const shown = this.placement.value?.row;
+    if (row === null || point === null) this.placement.value = null;
     else if (shown === undefined || pinName(shown) !== pinName(row)) {
-      const left = stage.xOf(stage.view()[0]) - WIDTH - 2;
-      this.at.value = { row, left, top: this.top(row, point) + 1 };
+      const left = stage.xOf(stage.view()[0]) - PIN_WIDTH - 2;
+      this.placement.value = { row, left, top: this.top(row, point) + 1 };
     }
   }
 
   /** Top edge of the row on screen. */
   private top(row: RowInfo, point: { x: number; y: number }): number {
     let y = point.y;
-    for (let probe = 0; probe < PROBES && y > 0; probe += 1) {
-      const above = this.app.ctx.stage.hit(point.x, y - 1).row;
+    for (let probe = 0; probe < MAX_PROBES && y > 0; probe += 1) {
+      const above = this.app.ctx.stage.hitTest(point.x, y - 1).row;
       if (above === null || above.rank !== row.rank || above.track?.key !== row.track?.key) break;
       y -= 1;
     }
@@ -41,15 +41,15 @@ export class Pin {
   }
 
   toggle(): void {
-    if (this.at.value !== null) this.app.rows.togglePin(this.at.value.row);
-    this.at.value = null;
+    if (this.placement.value !== null) this.app.rows.togglePin(this.placement.value.row);
+    this.placement.value = null;
   }
 }
 
-export function PinButton({ pin }: { pin: Pin }) {
-  const { value: at } = pin.at;
-  if (at === null) return null;
-  const isPinned = pin.isPinned(at.row);
+export function PinButton({ pin }: { pin: RowPin }) {
+  const { value: placement } = pin.placement;
+  if (placement === null) return null;
+  const isPinned = pin.isPinned(placement.row);
   return (
     <button
       type="button"
@@ -59,7 +59,7 @@ export function PinButton({ pin }: { pin: Pin }) {
       aria-keyshortcuts="P"
       aria-pressed={isPinned}
       tabIndex={-1}
-      style={{ left: at.left, top: at.top }}
+      style={{ left: placement.left, top: placement.top }}
       onClick={() => pin.toggle()}
       onPointerLeave={() => pin.show(null, null)}
     >

@@ -1,21 +1,26 @@
 /** Mouse, pen and touch on the stage. */
 
-import { type RowChoice, rowsChoice, selectionSpan, windowSelection } from "../protocol/selection";
-import type { Hit, RowInfo, SelectionJson, Span } from "../protocol/source";
+import {
+  type RowSelection,
+  selectionOfRows,
+  selectionSpan,
+  windowSelection,
+} from "../protocol/selection";
+import type { StageHit, RowInfo, SelectionJson, Span } from "../protocol/source";
 import { formatCount } from "../ui/formats";
 import { MOTION } from "../ui/theme";
-import type { Context } from "./context";
+import type { TimelineContext } from "./context";
 import {
   DRAG_PX,
   draggedSpan,
   EDGE_PX,
   edgeAt,
   nearestEdge,
-  ordered,
+  sortPair,
   pinchedSpan,
   SNAP_PX,
 } from "./motion";
-import { brushWords } from "./text";
+import { brushText } from "./text";
 import type { TimelineApp } from "./view";
 
 /** Zoom factor of a double-click on a cell without a single event to zoom to. */
@@ -23,19 +28,19 @@ const CELL_ZOOM = 8;
 
 interface Press {
   event: PointerEvent;
-  point: Point;
-  hit: Hit;
+  point: PointerPoint;
+  hit: StageHit;
 }
 
-export class Pointer {
+export class PointerInput {
   /** Space is held: drags pan. */
-  space = false;
+  isSpaceDown = false;
   /** Position of the pointer relative to the stage; null outside. */
-  at: Point | null = null;
+  lastPoint: PointerPoint | null = null;
   private press: Press | null = null;
   private drag: Drag | null = null;
   private pinch: Drag | null = null;
-  private readonly fingers = new Map<number, Point>();
+  private readonly fingers = new Map<number, PointerPoint>();
 
   constructor(private readonly app: TimelineApp) {
     const { stage, signal } = app.ctx;
@@ -43,12 +48,12 @@ export class Pointer {
       type: K,
       listener: (event: HTMLElementEventMap[K]) => void,
     ): void => stage.el.addEventListener(type, listener, { signal });
-    on("pointerdown", (event) => this.down(event));
-    on("pointermove", (event) => this.move(event));
-    on("pointerup", (event) => this.up(event));
-    on("pointercancel", (event) => this.lost(event));
-    on("pointerleave", (event) => this.leave(event));
-    on("dblclick", (event) => this.double(event));
+    on("pointerdown", (event) => this.onDown(event));
+    on("pointermove", (event) => this.onMove(event));
+    on("pointerup", (event) => this.onUp(event));
+    on("pointercancel", (event) => this.onLost(event));
+    on("pointerleave", (event) => this.onLeave(event));
+    on("dblclick", (event) => this.onDoubleClick(event));
     // The middle button scrolls pages in some browsers and pastes in others.
     on("mousedown", (event) => event.button === 1 && event.preventDefault());
   }
@@ -56,12 +61,14 @@ export class Pointer {
   /** The time that keyboard zoom keeps in place: under the pointer, else the middle. */
   focusTime(): number {
     const [start, end] = this.app.ctx.stage.view();
-    const time = this.at === null ? Number.NaN : this.app.ctx.stage.timeAt(this.at.x);
+    const time = this.lastPoint === null ? Number.NaN : this.app.ctx.stage.timeAt(this.lastPoint.x);
     return time >= start && time <= end ? time : (start + end) / 2;
   }
 
-  hit(): Hit | null {
-    return this.at === null ? null : this.app.ctx.stage.hit(this.at.x, this.at.y);
+  hit(): StageHit | null {
+    return this.lastPoint === null
+      ? null
+      : this.app.ctx.stage.hitTest(this.lastPoint.x, this.lastPoint.y);
   }
 
   /** Cancel the current drag; false if there is none. */
@@ -72,12 +79,12 @@ export class Pointer {
     return true;
   }
 
-  private point(event: MouseEvent): Point {
+  private point(event: MouseEvent): PointerPoint {
     const box = this.app.ctx.stage.el.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top, alt: event.altKey };
   }
 
-  private down(event: PointerEvent): void {
+  private onDown(event: PointerEvent): void {
     const { ctx, hover } = this.app;
     if (event.button !== 0 && event.button !== 1) return;
     ctx.focus();
@@ -86,26 +93,26 @@ export class Pointer {
     try {
       ctx.stage.el.setPointerCapture(event.pointerId);
     } catch {
-      // The pointer is gone already.
+      // The pointer has already been released.
     }
     if (event.pointerType === "touch") {
       this.fingers.set(event.pointerId, point);
       if (this.fingers.size === 2) {
         this.cancel();
         this.press = null;
-        const from = this.fingerPlaces();
+        const from = this.fingerPositions();
         this.pinch = viewDrag(this.app, "", (before) =>
-          pinchedSpan(before, ctx.axisWidth, from, this.fingerPlaces()),
+          pinchedSpan(before, ctx.axisWidth, from, this.fingerPositions()),
         );
         return;
       }
     }
-    this.press = { event, point, hit: ctx.stage.hit(point.x, point.y) };
+    this.press = { event, point, hit: ctx.stage.hitTest(point.x, point.y) };
   }
 
-  private move(event: PointerEvent): void {
+  private onMove(event: PointerEvent): void {
     const point = this.point(event);
-    this.at = point;
+    this.lastPoint = point;
     if (this.fingers.has(event.pointerId)) this.fingers.set(event.pointerId, point);
     if (this.pinch !== null) {
       if (this.fingers.size === 2) this.pinch.move(point);
@@ -118,8 +125,8 @@ export class Pointer {
       return;
     }
     if (this.drag === null) {
-      const far = Math.hypot(point.x - press.point.x, point.y - press.point.y);
-      if (far < DRAG_PX) return;
+      const distancePx = Math.hypot(point.x - press.point.x, point.y - press.point.y);
+      if (distancePx < DRAG_PX) return;
       this.drag = this.begin(press);
       if (this.drag === null) return;
       this.app.ctx.stage.el.style.cursor = this.drag.cursor;
@@ -127,7 +134,7 @@ export class Pointer {
     this.drag.move(point);
   }
 
-  private up(event: PointerEvent): void {
+  private onUp(event: PointerEvent): void {
     this.fingers.delete(event.pointerId);
     if (this.pinch !== null) {
       if (this.fingers.size < 2) {
@@ -143,12 +150,12 @@ export class Pointer {
       drag.move(this.point(event));
       drag.end();
     } else if (press.event.button === 0) {
-      this.click(press.hit, event);
+      this.onClick(press.hit, event);
     }
     this.finish();
   }
 
-  private lost(event: PointerEvent): void {
+  private onLost(event: PointerEvent): void {
     this.fingers.delete(event.pointerId);
     this.pinch?.end();
     this.pinch = null;
@@ -162,16 +169,16 @@ export class Pointer {
     this.app.ctx.stage.el.style.cursor = "";
   }
 
-  private leave(event: PointerEvent): void {
+  private onLeave(event: PointerEvent): void {
     const { relatedTarget: over } = event;
     const isOnPin = over instanceof Element && over.closest(".hta-pin") !== null;
     if (this.press !== null || isOnPin) return;
-    this.at = null;
+    this.lastPoint = null;
     this.app.hover.leave();
   }
 
   /** Places of two fingers along the time axis, px. */
-  private fingerPlaces(): [number, number] {
+  private fingerPositions(): [number, number] {
     const { stage } = this.app.ctx;
     const left = stage.xOf(stage.view()[0]);
     const [first, second] = [...this.fingers.values()];
@@ -183,22 +190,23 @@ export class Pointer {
     const { app } = this;
     const { hit, point, event } = press;
     const { stage } = app.ctx;
-    if (hit.region === "minimap") return this.minimapDrag(press);
+    if (hit.region === "minimap") return this.beginMinimapDrag(press);
     const axis = hit.region === "axis" || hit.region === "strip";
     const view = stage.view();
-    const inside = (at: Point): number => Math.min(Math.max(stage.timeAt(at.x), view[0]), view[1]);
+    const inside = (at: PointerPoint): number =>
+      Math.min(Math.max(stage.timeAt(at.x), view[0]), view[1]);
     const isTouch = event.pointerType === "touch";
-    if (this.space || event.shiftKey || (isTouch && !axis)) return panDrag(app, point);
+    if (this.isSpaceDown || event.shiftKey || (isTouch && !axis)) return panDrag(app, point);
     if (axis) return zoomDrag(app, inside(point), inside);
     if (hit.region !== "lanes") return null;
-    if (event.button === 1) return zoomDrag(app, snappedTime(app.ctx, point), inside);
+    if (event.button === 1) return zoomDrag(app, snapTime(app.ctx, point), inside);
     return this.edgeAt(point, hit) ?? selectDrag(app, point);
   }
 
-  private minimapDrag(press: Press): Drag {
-    const timeOf = (point: Point): number => this.minimapTime(point.x, press.point.y);
+  private beginMinimapDrag(press: Press): Drag {
+    const timeOf = (point: PointerPoint): number => this.minimapTime(point.x, press.point.y);
     const from = press.hit.time;
-    const part = this.framePart(press.point);
+    const part = this.selectionPartAt(press.point);
     if (part === null) return zoomDrag(this.app, from, timeOf);
     return frameDrag(this.app, part, from, timeOf);
   }
@@ -208,24 +216,24 @@ export class Pointer {
     const { stage } = this.app.ctx;
     const [start, end] = stage.view();
     const [left, right] = [stage.xOf(start), stage.xOf(end) - 1];
-    return stage.hit(Math.min(Math.max(x, left), right), y).time;
+    return stage.hitTest(Math.min(Math.max(x, left), right), y).time;
   }
 
   /** Handle or body of the minimap's frame; null outside it, or while it spans everything. */
-  private framePart(point: Point): "start" | "end" | "frame" | null {
+  private selectionPartAt(point: PointerPoint): "start" | "end" | "frame" | null {
     const { stage, scene } = this.app.ctx;
     const [start, end] = stage.view();
     const time = this.minimapTime(point.x, point.y);
     const left = this.minimapTime(0, point.y);
     const right = this.minimapTime(Number.MAX_SAFE_INTEGER, point.y);
-    const reach = ((right - left) / this.app.ctx.axisWidth) * (EDGE_PX + 1);
-    const edge = edgeAt(time, start, end, reach);
+    const tolerancePx = ((right - left) / this.app.ctx.axisWidth) * (EDGE_PX + 1);
+    const edge = edgeAt(time, start, end, tolerancePx);
     if (edge !== null) return edge;
-    const whole = start <= scene.range[0] && end >= scene.range[1];
-    return !whole && time > start && time < end ? "frame" : null;
+    const isWholeJob = start <= scene.range[0] && end >= scene.range[1];
+    return !isWholeJob && time > start && time < end ? "frame" : null;
   }
 
-  private edgeAt(point: Point, hit: Hit): Drag | null {
+  private edgeAt(point: PointerPoint, hit: StageHit): Drag | null {
     const { ctx, picking } = this.app;
     const selection = picking.window;
     const span = selectionSpan(selection, ctx.scene);
@@ -236,18 +244,19 @@ export class Pointer {
     return edgeDrag(this.app, selection, span[edge === "start" ? 1 : 0]);
   }
 
-  private click(hit: Hit, event: MouseEvent): void {
+  private onClick(hit: StageHit, event: MouseEvent): void {
     const { picking, rows, folding, nav, ctx } = this.app;
     if (hit.region === "gutter") {
       if (hit.badge === true && hit.row !== null && folding.toggleGroup(hit.row.rank)) return;
       if (hit.row === null) return;
       if (hit.row.track === null) rows.toggle(hit.row.rank);
-      else if (hit.row.thin !== undefined || rows.roomy.value) rows.toggleRoomy();
+      else if (hit.row.thinLanes !== undefined || rows.keepEmptyLanes.value)
+        rows.toggleEmptyLanes();
       return;
     }
     if (hit.region === "minimap") {
       const [start, end] = ctx.stage.view();
-      if (this.framePart(this.point(event)) === null) {
+      if (this.selectionPartAt(this.point(event)) === null) {
         const [first, last] = ctx.scene.range;
         const length = end - start;
         const from = Math.max(Math.min(hit.time - length / 2, last - length), first);
@@ -270,50 +279,53 @@ export class Pointer {
       if (add) picking.toggleEvent(brief);
       else picking.pick(brief, brief);
     } else if (hit.cell !== null && hit.cell.count > 0) {
-      this.clickCell(hit, add);
+      this.onCellClick(hit, add);
     } else if (!add) {
-      this.clickEmpty(hit);
+      this.onEmptyClick(hit);
     }
   }
 
   /** Select the gap of a device, if there is one. */
-  private clickEmpty({ lane, time }: Hit): void {
-    const { picking, gaps, ctx } = this.app;
-    const rank = lane === null ? undefined : ctx.lanes.at(lane)?.rank.rank;
-    if (rank === undefined || !gaps.isDevice(lane)) {
-      picking.clearOwn();
+  private onEmptyClick({ lane, time }: StageHit): void {
+    const { picking, gapSelection, ctx } = this.app;
+    const rank = lane === null ? undefined : ctx.lanes.locate(lane)?.rank.rank;
+    if (rank === undefined || !gapSelection.isDevice(lane)) {
+      picking.clearOwnSelection();
       return;
     }
-    gaps
+    gapSelection
       .select(rank, time)
-      .then((found) => found || picking.clearOwn())
-      .catch(this.failed);
+      .then((isFound) => isFound || picking.clearOwnSelection())
+      .catch(this.reportFailure);
   }
 
   /** Select the longest event at a click if marks are finer than pixels. */
-  private clickCell({ cell, lane }: Hit, add: boolean): void {
+  private onCellClick({ cell, lane }: StageHit, add: boolean): void {
     if (cell === null || lane === null) return;
     const { picking, status } = this.app;
     picking
-      .longestIn({ lane, start: cell.start, end: cell.end })
+      .longestEventIn({ lane, start: cell.start, end: cell.end })
       .then((brief) => {
         if (brief === null) return;
         if (add) picking.toggleEvent(brief);
         else picking.pick(brief, brief);
         if (cell.count > 1) {
-          status.flash([`The longest of ${formatCount(cell.count)} events in this pixel.`], 2500);
+          status.flashMessage(
+            [`The longest of ${formatCount(cell.count)} events in this pixel.`],
+            2500,
+          );
         }
       })
-      .catch(this.failed);
+      .catch(this.reportFailure);
   }
 
-  private readonly failed = (error: unknown): void =>
+  private readonly reportFailure = (error: unknown): void =>
     this.app.ctx.fail("The event cannot be found", error);
 
-  private double(event: MouseEvent): void {
+  private onDoubleClick(event: MouseEvent): void {
     const { picking, nav, ctx } = this.app;
     const point = this.point(event);
-    const hit = ctx.stage.hit(point.x, point.y);
+    const hit = ctx.stage.hitTest(point.x, point.y);
     if (hit.region === "strip" && hit.step !== null) {
       nav.zoomTo([hit.step.start, hit.step.start + hit.step.dur]);
       return;
@@ -330,17 +342,17 @@ export class Pointer {
     else nav.toggleZoom(picking.target());
   }
 
-  private cursorAt(point: Point, shift: boolean): string {
-    const hit = this.app.ctx.stage.hit(point.x, point.y);
+  private cursorAt(point: PointerPoint, shift: boolean): string {
+    const hit = this.app.ctx.stage.hitTest(point.x, point.y);
     if (hit.region === "gutter") return hit.row?.track === null ? "pointer" : "";
     if (hit.region === "minimap") {
-      const part = this.framePart(point);
+      const part = this.selectionPartAt(point);
       return part === null ? "crosshair" : part === "frame" ? "grab" : "ew-resize";
     }
     if (hit.arrival) return hit.arrival.rank < 0 ? "" : "pointer";
     if (hit.region === "axis" || hit.region === "strip") return "col-resize";
     if (hit.region !== "lanes") return "";
-    if (this.space || shift) return "grab";
+    if (this.isSpaceDown || shift) return "grab";
     if (this.edgeAt(point, hit) !== null) return "ew-resize";
     return hit.slice !== null || (hit.cell !== null && hit.cell.count > 0) ? "pointer" : "";
   }
@@ -348,7 +360,7 @@ export class Pointer {
 
 // Drags. Coordinates are CSS px relative to the stage.
 
-interface Point {
+interface PointerPoint {
   x: number;
   y: number;
   /** No snapping while Alt is held. */
@@ -357,7 +369,7 @@ interface Point {
 
 interface Drag {
   readonly cursor: string;
-  move(point: Point): void;
+  move(point: PointerPoint): void;
   end(): void;
   cancel(): void;
 }
@@ -365,96 +377,98 @@ interface Drag {
 type DragParts = Pick<TimelineApp, "ctx" | "nav" | "picking" | "status">;
 
 /** The time under a point, pulled to an event edge of the lane there. */
-function snappedTime(ctx: Context, point: Point): number {
+function snapTime(ctx: TimelineContext, point: PointerPoint): number {
   const { stage } = ctx;
   const [start, end] = stage.view();
   const time = Math.min(Math.max(stage.timeAt(point.x), start), end);
   if (point.alt) return time;
-  const lane = stage.hit(point.x, point.y).lane;
+  const lane = stage.hitTest(point.x, point.y).lane;
   if (lane === null) return time;
   const tolerance = (SNAP_PX * (end - start)) / ctx.axisWidth;
   return nearestEdge(time, stage.slices(lane), tolerance) ?? time;
 }
 
 /** Rows between two heights, in the order of the screen. */
-function rowsBetween(ctx: Context, from: RowInfo | null, to: RowInfo | null): RowInfo[] {
+function rowsBetween(ctx: TimelineContext, from: RowInfo | null, to: RowInfo | null): RowInfo[] {
   const rows = ctx.stage.rows();
   const index = (row: RowInfo | null): number =>
     row === null
       ? -1
-      : rows.findIndex((one) => one.rank === row.rank && one.track?.key === row.track?.key);
+      : rows.findIndex(
+          (indexA) => indexA.rank === row.rank && indexA.track?.key === row.track?.key,
+        );
   const [a, b] = [index(from), index(to)];
   if (a < 0 && b < 0) return [];
-  const [low, high] = ordered(a < 0 ? b : a, b < 0 ? a : b);
+  const [low, high] = sortPair(a < 0 ? b : a, b < 0 ? a : b);
   return rows.slice(low, high + 1);
 }
 
 /** The row at a height; the nearest one if the pointer is outside the rows. */
-function rowAt(ctx: Context, x: number, y: number): RowInfo | null {
+function rowAt(ctx: TimelineContext, x: number, y: number): RowInfo | null {
   const height = ctx.stage.el.clientHeight;
   const inside = Math.min(Math.max(y, 0), height - 1);
-  const hit = ctx.stage.hit(x, inside);
+  const hit = ctx.stage.hitTest(x, inside);
   if (hit.row !== null) return hit.row;
   for (let step = 4; step < height; step += 4) {
-    const below = ctx.stage.hit(x, Math.min(inside + step, height - 1)).row;
+    const below = ctx.stage.hitTest(x, Math.min(inside + step, height - 1)).row;
     // Above the rows, on minimap or axis, take the first row below; else the last one above.
     if (below !== null) return below;
-    const above = ctx.stage.hit(x, Math.max(inside - step, 0)).row;
+    const above = ctx.stage.hitTest(x, Math.max(inside - step, 0)).row;
     if (above !== null) return above;
   }
   return null;
 }
 
 /** A drag from one time to another, drawn as a brush. */
-interface Brush {
+interface BrushDragSpec {
   cursor: string;
   from: number;
-  timeOf(point: Point): number;
+  timeOf(point: PointerPoint): number;
   /** The rows that the brush covers up to a point. */
-  rowsTo(point: Point): RowChoice;
+  rowsTo(point: PointerPoint): RowSelection;
   /** Text after the length of the brush; without one, a ruler shows the length as well. */
   hint?: string;
-  done(span: Span): unknown;
+  onDone(span: Span): unknown;
 }
 
-function brushDrag({ ctx, status }: DragParts, brush: Brush): Drag {
+function brushDrag({ ctx, status }: DragParts, brush: BrushDragSpec): Drag {
   let span: Span = [brush.from, brush.from];
   const clear = (): void => {
     ctx.stage.setOverlay({ brush: null, ruler: null });
-    status.say("brush", null);
+    status.setMessage("brush", null);
   };
   return {
     cursor: brush.cursor,
     move(point) {
       const { hint } = brush;
-      span = ordered(brush.from, brush.timeOf(point));
+      span = sortPair(brush.from, brush.timeOf(point));
       const [start, end] = span;
       const ruler = hint === undefined ? { start, end, y: point.y } : null;
       ctx.stage.setOverlay({ brush: { start, end, ...brush.rowsTo(point) }, ruler });
-      status.say("brush", [...brushWords(span), ...(hint === undefined ? [] : [hint])]);
+      status.setMessage("brush", [...brushText(span), ...(hint === undefined ? [] : [hint])]);
     },
     end() {
       clear();
-      brush.done(span);
+      brush.onDone(span);
     },
     cancel: clear,
   };
 }
 
 /** Select a window of time in the rows between two points. */
-function selectDrag(parts: DragParts, start: Point): Drag {
+function selectDrag(parts: DragParts, start: PointerPoint): Drag {
   const { ctx, picking } = parts;
   const fromRow = rowAt(ctx, start.x, start.y);
   let rows: RowInfo[] = [];
   return brushDrag(parts, {
     cursor: "crosshair",
-    from: snappedTime(ctx, start),
-    timeOf: (point) => snappedTime(ctx, point),
+    from: snapTime(ctx, start),
+    timeOf: (point) => snapTime(ctx, point),
     rowsTo: (point) => {
       rows = rowsBetween(ctx, fromRow, rowAt(ctx, point.x, point.y));
-      return rowsChoice(rows, ctx.scene);
+      return selectionOfRows(rows, ctx.scene);
     },
-    done: (span) => span[1] > span[0] && picking.selectRows(span, rows),
+    onDone: (span) => span[1] > span[0] && picking.selectRows(span, rows),
   });
 }
 
@@ -464,9 +478,9 @@ function edgeDrag(parts: DragParts, selection: SelectionJson, fixed: number): Dr
   return brushDrag(parts, {
     cursor: "ew-resize",
     from: fixed,
-    timeOf: (point) => snappedTime(parts.ctx, point),
+    timeOf: (point) => snapTime(parts.ctx, point),
     rowsTo: () => ({ ranks, tracks }),
-    done: (span) => {
+    onDone: (span) => {
       const { start_ns, end_ns } = windowSelection(span, { ranks, tracks });
       parts.picking.setSelection({ ...selection, start_ns, end_ns });
     },
@@ -474,14 +488,14 @@ function edgeDrag(parts: DragParts, selection: SelectionJson, fixed: number): Dr
 }
 
 /** Drag along the axis or over the minimap: the range becomes the view. */
-function zoomDrag(parts: DragParts, from: number, timeOf: Brush["timeOf"]): Drag {
+function zoomDrag(parts: DragParts, from: number, timeOf: BrushDragSpec["timeOf"]): Drag {
   return brushDrag(parts, {
     cursor: "col-resize",
     from,
     timeOf,
     rowsTo: () => ({ ranks: null, tracks: null }),
     hint: ": release to zoom",
-    done: (span) => span[1] > span[0] && parts.nav.zoomTo(span),
+    onDone: (span) => span[1] > span[0] && parts.nav.zoomTo(span),
   });
 }
 
@@ -489,7 +503,7 @@ function zoomDrag(parts: DragParts, from: number, timeOf: Brush["timeOf"]): Drag
 function viewDrag(
   { ctx, nav }: DragParts,
   cursor: string,
-  viewAt: (before: Span, point: Point) => Span,
+  viewAt: (before: Span, point: PointerPoint) => Span,
 ): Drag {
   const before = ctx.stage.view();
   nav.begin();
@@ -504,7 +518,7 @@ function viewDrag(
   };
 }
 
-function panDrag(parts: DragParts, start: Point): Drag {
+function panDrag(parts: DragParts, start: PointerPoint): Drag {
   const { ctx } = parts;
   let { y } = start;
   return viewDrag(parts, "grabbing", (before, point) => {
@@ -519,12 +533,12 @@ function frameDrag(
   parts: DragParts,
   part: "start" | "end" | "frame",
   from: number,
-  timeOf: Brush["timeOf"],
+  timeOf: BrushDragSpec["timeOf"],
 ): Drag {
   return viewDrag(parts, part === "frame" ? "grabbing" : "ew-resize", ([start, end], point) => {
     const time = timeOf(point);
-    if (part === "start") return ordered(time, end);
-    if (part === "end") return ordered(start, time);
+    if (part === "start") return sortPair(time, end);
+    if (part === "end") return sortPair(start, time);
     return [start + time - from, end + time - from];
   });
 }

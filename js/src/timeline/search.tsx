@@ -4,14 +4,14 @@ import { type ReadonlySignal, signal } from "@preact/signals";
 import { asError, type Brief, isAbort } from "../protocol/source";
 import { Button, Icon, Kbd } from "../ui/controls";
 import { formatCount } from "../ui/formats";
-import { Opener } from "../ui/menu";
-import { debounce, Newest } from "./context";
-import { type HitCount, isWhole } from "./text";
+import { OpenerButton } from "../ui/menu";
+import { debounce, LatestRequest } from "./context";
+import { type HitCount, isWholeRange } from "./text";
 import type { TimelineApp } from "./view";
 
 const TYPE_MS = 160;
 
-interface Found {
+interface SearchResult {
   /** Count of the hits; null without a search. */
   hits: HitCount | null;
   /** Reason for a lack of hits: an invalid pattern, or a failed request. */
@@ -19,24 +19,24 @@ interface Found {
   isPending: boolean;
 }
 
-const NOTHING: Found = { hits: null, error: null, isPending: false };
+const NO_RESULT: SearchResult = { hits: null, error: null, isPending: false };
 
-export class Search {
-  readonly found = signal<Found>(NOTHING);
+export class SearchController {
+  readonly result = signal<SearchResult>(NO_RESULT);
   /** Text of the field: searched for once the user stops typing. */
-  readonly typed = signal("");
+  readonly fieldText = signal("");
   readonly ctx;
-  private readonly newest: Newest;
-  private readonly later;
-  private at: Brief | null = null;
+  private readonly newest: LatestRequest;
+  private readonly requestLater;
+  private currentHit: Brief | null = null;
 
   constructor(private readonly app: Pick<TimelineApp, "ctx" | "picking">) {
     const { ctx } = app;
     this.ctx = ctx;
-    this.newest = new Newest(ctx.signal);
-    this.later = debounce(TYPE_MS, ctx.signal, () => this.commit());
+    this.newest = new LatestRequest(ctx.signal);
+    this.requestLater = debounce(TYPE_MS, ctx.signal, () => this.commit());
     ctx.source.onReply((op, request, reply) => {
-      const { hits } = this.found.value;
+      const { hits } = this.result.value;
       if (op !== "marks" || hits === null || request.text !== hits.text) return;
       const inView = reply.reply.in_view;
       if (typeof inView === "number" && inView !== hits.inView)
@@ -64,26 +64,30 @@ export class Search {
 
   /** Whether an event is the current hit. */
   isAt(brief: Brief): boolean {
-    const { at } = this;
-    return at?.rank === brief.rank && at.table === brief.table && at.id === brief.id;
+    const { currentHit } = this;
+    return (
+      currentHit?.rank === brief.rank &&
+      currentHit.table === brief.table &&
+      currentHit.id === brief.id
+    );
   }
 
   /** Search for a text once the user stops typing. */
   type(text: string): void {
-    this.typed.value = text;
-    this.later();
+    this.fieldText.value = text;
+    this.requestLater();
   }
 
   /** Search for a text immediately. */
   search(text: string): void {
-    this.typed.value = text;
+    this.fieldText.value = text;
     this.commit();
   }
 
   /** Follow the text of the shared state. */
-  follow(): void {
-    this.later.cancel();
-    this.typed.value = this.text;
+  syncText(): void {
+    this.requestLater.cancel();
+    this.fieldText.value = this.text;
     this.load();
   }
 
@@ -95,15 +99,15 @@ export class Search {
     this.set({ isPending: true });
     try {
       const { picking } = this.app;
-      const from = picking.brief ?? this.at ?? this.viewStart();
+      const from = picking.brief ?? this.currentHit ?? this.viewStart();
       const reply = await this.ctx.source.ask("find", { text, from, direction }, this.ctx.signal);
       if (text !== this.text) return;
       const { brief, total, index, error } = reply.reply;
-      const inView = this.found.value.hits?.inView ?? null;
+      const inView = this.result.value.hits?.inView ?? null;
       this.set({ hits: { text, index, total, inView }, error });
       if (brief !== null) {
-        this.at = brief;
-        picking.go(brief);
+        this.currentHit = brief;
+        picking.goTo(brief);
       }
     } catch (error) {
       if (!isAbort(error)) this.set({ error: asError(error).message });
@@ -116,18 +120,18 @@ export class Search {
   private viewStart(): { rank: number; start: number } | null {
     const { stage, scene } = this.ctx;
     const rank = scene.ranks[0]?.rank;
-    if (rank === undefined || isWhole(stage.view(), scene)) return null;
+    if (rank === undefined || isWholeRange(stage.view(), scene)) return null;
     return { rank, start: Math.round(stage.view()[0]) };
   }
 
-  private set(found: Partial<Found>): void {
-    this.found.value = { ...this.found.value, ...found };
+  private set(result: Partial<SearchResult>): void {
+    this.result.value = { ...this.result.value, ...result };
   }
 
   private commit(): void {
-    this.later.cancel();
-    if (this.typed.value === this.text) return;
-    this.ctx.shared.set({ search: this.typed.value });
+    this.requestLater.cancel();
+    if (this.fieldText.value === this.text) return;
+    this.ctx.shared.set({ search: this.fieldText.value });
     this.load();
   }
 
@@ -135,32 +139,38 @@ export class Search {
     this.newest.cancel();
     const { stage, source } = this.ctx;
     const text = this.text;
-    this.at = null;
+    this.currentHit = null;
     stage.setOverlay({ search: text, hits: new Map() });
-    this.found.value = { ...NOTHING, isPending: text !== "" };
+    this.result.value = { ...NO_RESULT, isPending: text !== "" };
     if (text === "") return;
     this.newest.ask(
       (signal) => source.ask("search", { text }, signal),
       ({ reply: { total, ranks, error } }) => {
         const hits = error === null ? { text, index: 0, total, inView: null } : null;
         stage.setOverlay({ hits: new Map(ranks) });
-        this.found.value = { hits, error, isPending: false };
+        this.result.value = { hits, error, isPending: false };
       },
-      ({ message: error }) => (this.found.value = { ...NOTHING, error }),
+      ({ message: error }) => (this.result.value = { ...NO_RESULT, error }),
     );
   }
 }
 
 /** The search field; in narrow toolbars a button that opens it. */
-export function SearchBox({ search, narrow }: { search: Search; narrow: ReadonlySignal<boolean> }) {
+export function SearchBox({
+  search,
+  isNarrow,
+}: {
+  search: SearchController;
+  isNarrow: ReadonlySignal<boolean>;
+}) {
   return (
     <div class="hta-search-place">
-      {narrow.value ? (
-        <Opener
+      {isNarrow.value ? (
+        <OpenerButton
           icon="search"
           name="Search names"
           keys="/"
-          class={search.typed.value === "" ? "" : "hta-on"}
+          class={search.fieldText.value === "" ? "" : "hta-on"}
           content={(close) => <SearchField search={search} close={close} isWide />}
         />
       ) : (
@@ -171,10 +181,10 @@ export function SearchBox({ search, narrow }: { search: Search; narrow: Readonly
 }
 
 /** The field with its count and arrows. */
-function SearchField(look: { search: Search; close(): void; isWide?: boolean }) {
-  const { search, close, isWide = false } = look;
-  const { error } = search.found.value;
-  const text = search.typed.value;
+function SearchField(props: { search: SearchController; close(): void; isWide?: boolean }) {
+  const { search, close, isWide = false } = props;
+  const { error } = search.result.value;
+  const text = search.fieldText.value;
   const active = text !== "";
   const press = (event: KeyboardEvent): void => {
     if (event.key === "Enter") {
@@ -187,9 +197,9 @@ function SearchField(look: { search: Search; close(): void; isWide?: boolean }) 
       search.ctx.focus();
     }
   };
-  const looks = `${isWide ? " hta-search-wide" : ""}${active ? " hta-active" : ""}`;
+  const classNames = `${isWide ? " hta-search-wide" : ""}${active ? " hta-active" : ""}`;
   return (
-    <div class={`hta-search${looks}${error === null ? "" : " hta-invalid"}`} role="search">
+    <div class={`hta-search${classNames}${error === null ? "" : " hta-invalid"}`} role="search">
       <Icon name="search" />
       <input
         type="text"
@@ -205,7 +215,7 @@ function SearchField(look: { search: Search; close(): void; isWide?: boolean }) 
         onKeyDown={press}
       />
       <span class="hta-count" aria-live="polite" title={error ?? ""}>
-        {countWords(search.found.value)}
+        {countText(search.result.value)}
       </span>
       {active ? (
         <span class="hta-steps">
@@ -225,7 +235,7 @@ function SearchField(look: { search: Search; close(): void; isWide?: boolean }) 
   );
 }
 
-function countWords({ hits, error, isPending }: Found): string {
+function countText({ hits, error, isPending }: SearchResult): string {
   if (error !== null) return "not searchable";
   if (hits === null) return isPending ? "…" : "";
   if (hits.total === 0) return "no hit";

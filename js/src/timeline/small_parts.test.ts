@@ -3,38 +3,38 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { plain } from "../../test/plain";
 import { recordedScene } from "../../test/recorded";
-import { ObservedSource, wholeSpan, WITHIN_MS } from "../connection/answering";
+import { ObservedSource, wholeNsWindow, REPLY_BUDGET_MS } from "../connection/answering";
 import { readScene } from "../protocol/scene";
 import {
-  clicked,
+  nextOrder,
   type NameSums,
   type Reply,
   type Scene,
-  sorted,
+  sortTotals,
   type Source,
-  telling,
+  mainKinds,
 } from "../protocol/source";
 import { detectTheme, watchTheme } from "../ui/host";
-import { marked, unmarked } from "./context";
+import { addTimeMark, removeNearestTimeMark } from "./context";
 import { busyText } from "./hover";
-import { kindsOf } from "./legend";
-import { alongBins, histogramWords } from "./panels/event";
+import { legendKinds } from "./legend";
+import { positionInBins, histogramText } from "./panels/event";
 import { defaultPath } from "./panels/export";
 import { problemLines } from "./panels/problems";
 import { filterError, pinName } from "./rows";
 
 describe("marks", () => {
   test("an unkept mark replaces the one before, a kept one stays", () => {
-    let notes = marked([], [10, 20], false);
-    notes = marked(notes, [30, 40], false);
+    let notes = addTimeMark([], [10, 20], false);
+    notes = addTimeMark(notes, [30, 40], false);
     expect(notes).toEqual([{ start: 30, end: 40, kept: false }]);
-    notes = marked(notes, [50, 60], true);
-    notes = marked(notes, [70, 80], false);
+    notes = addTimeMark(notes, [50, 60], true);
+    notes = addTimeMark(notes, [70, 80], false);
     expect(notes.map((note) => note.start)).toEqual([50, 70]);
   });
 
   test("keeping the stretch that is marked makes one mark of it", () => {
-    const notes = marked(marked([], [10, 20], false), [10, 20], true);
+    const notes = addTimeMark(addTimeMark([], [10, 20], false), [10, 20], true);
     expect(notes).toEqual([{ start: 10, end: 20, kept: true }]);
   });
 
@@ -43,8 +43,8 @@ describe("marks", () => {
       { start: 0, end: 10, kept: true },
       { start: 100, end: 110, kept: true },
     ];
-    expect(unmarked(notes, 90).map((note) => note.start)).toEqual([0]);
-    expect(unmarked([], 5)).toEqual([]);
+    expect(removeNearestTimeMark(notes, 90).map((note) => note.start)).toEqual([0]);
+    expect(removeNearestTimeMark([], 5)).toEqual([]);
   });
 });
 
@@ -64,20 +64,20 @@ describe("totals", () => {
   const rows = [row("b", 2, 10), row("a", 5, 10), row("c", 1, 30)];
 
   test("numbers sort largest first, a second click turns, ties keep one order", () => {
-    const order = (by: ReturnType<typeof clicked>): string =>
-      sorted(rows, by, ({ name }) => name)
+    const order = (by: ReturnType<typeof nextOrder>): string =>
+      sortTotals(rows, by, ({ name }) => name)
         .map(({ name }) => name)
         .join("");
-    const start = clicked({ column: "name", descending: false }, "sum");
-    const turned = clicked(start, "sum");
-    expect([start, turned, clicked(turned, "name")].map(order)).toEqual(["cab", "abc", "abc"]);
+    const start = nextOrder({ column: "name", descending: false }, "sum");
+    const turned = nextOrder(start, "sum");
+    expect([start, turned, nextOrder(turned, "name")].map(order)).toEqual(["cab", "abc", "abc"]);
   });
 
   test("kinds of the device speak for a selection, nested ones only without it", () => {
     const shown = (sums: Partial<Record<NameSums["kind"], number>>) => {
       const kinds = Object.entries(sums).map(([kind, sum]) => ({ ...row(kind, 1, sum), kind }));
       const totals = { events: 3, kinds: kinds as NameSums[], names: [], names_total: 0 };
-      return telling(totals).map(({ kind }) => kind);
+      return mainKinds(totals).map(({ kind }) => kind);
     };
     expect(shown({ annotation: 900, cpu: 500, compute: 30 })).toEqual(["compute"]);
     expect(shown({ annotation: 900, cpu: 500 })).toEqual(["annotation", "cpu"]);
@@ -106,17 +106,17 @@ describe("problems", () => {
 describe("histograms", () => {
   test("a duration lies in its bin, bins are equally wide whatever their edges", () => {
     const edges = [1, 10, 100];
-    expect(alongBins(edges, 1)).toBe(0);
-    expect(alongBins(edges, 5.5)).toBeCloseTo(0.25);
-    expect(alongBins(edges, 55)).toBeCloseTo(0.75);
-    expect(alongBins(edges, 100)).toBe(1);
-    expect(alongBins([5, 5], 5)).toBe(0.5);
+    expect(positionInBins(edges, 1)).toBe(0);
+    expect(positionInBins(edges, 5.5)).toBeCloseTo(0.25);
+    expect(positionInBins(edges, 55)).toBeCloseTo(0.75);
+    expect(positionInBins(edges, 100)).toBe(1);
+    expect(positionInBins([5, 5], 5)).toBe(0.5);
   });
 
   test("the words compare with the median", () => {
     const figures = { count: 15, sum: 1, mean: 1, median: 100, min: 50, max: 200 };
     const same = { ...figures, edges: [], counts: [], scale: "linear" } as const;
-    const words = (dur: number): string => plain(histogramWords(same, dur));
+    const words = (dur: number): string => plain(histogramText(same, dur));
     expect(words(90)).toBe("15 events, 50–200 ns, median 100 ns; this one −10 %");
     expect(words(450)).toContain("this one 4.5× the median");
     expect(words(100)).toContain("±0 %");
@@ -218,7 +218,7 @@ describe("one source for all", () => {
     const observed = new ObservedSource(inner);
     observed.onReply((op, request) => shown.push([op, request]));
     await expect(observed.ask("lateness", { start: 0 } as never)).resolves.toBe(reply);
-    expect(requests).toEqual(Array(3).fill({ start: 0, within_ms: WITHIN_MS }));
+    expect(requests).toEqual(Array(3).fill({ start: 0, within_ms: REPLY_BUDGET_MS }));
     expect(shown).toEqual([["lateness", { start: 0 }]]);
   });
 
@@ -236,8 +236,8 @@ describe("one source for all", () => {
   });
 
   test("windows are asked in whole nanoseconds", () => {
-    expect(wholeSpan([0.4, 10.2])).toEqual({ start: 0, end: 11 });
-    expect(wholeSpan([5, 5])).toEqual({ start: 5, end: 6 });
+    expect(wholeNsWindow([0.4, 10.2])).toEqual({ start: 0, end: 11 });
+    expect(wholeNsWindow([5, 5])).toEqual({ start: 5, end: 6 });
   });
 });
 
@@ -275,18 +275,20 @@ describe("names and values", () => {
 
   test("chips name only kinds that the tracks can hold", () => {
     const scene = recordedScene();
-    expect(kindsOf(scene).join(" ")).toBe("compute communication memory cpu sync annotation other");
+    expect(legendKinds(scene).join(" ")).toBe(
+      "compute communication memory cpu sync annotation other",
+    );
     const cpu = scene.ranks.map((rank) => ({
       ...rank,
       summary: rank.summary.filter((row) => row.role === "cpu"),
       tracks: rank.tracks.filter((track) => track.role === "thread"),
     }));
-    expect(kindsOf({ ...scene, steps: [], ranks: cpu })).toEqual(["cpu"]);
+    expect(legendKinds({ ...scene, steps: [], ranks: cpu })).toEqual(["cpu"]);
     const gloo: Scene = { ...scene, steps: [], ranks: cpu, host_kinds: ["communication", "cpu"] };
-    expect(kindsOf(gloo)).toEqual(["communication", "cpu"]);
+    expect(legendKinds(gloo)).toEqual(["communication", "cpu"]);
     // BytePS' tracks are of no role that a kind follows from.
     const host_kinds: Scene["host_kinds"] = ["communication", "memory", "sync", "annotation"];
-    expect(kindsOf({ ...gloo, host_kinds, ranks: [] })).toEqual(host_kinds);
+    expect(legendKinds({ ...gloo, host_kinds, ranks: [] })).toEqual(host_kinds);
   });
 
   test("an invalid scene is refused with a message", () => {

@@ -3,63 +3,63 @@
 import { computed, signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { HybridSource, Progress } from "../connection/answering";
-import { same } from "../connection/store";
+import { isSameJson } from "../connection/store";
 import type { ClockFacts, Source } from "../protocol/source";
-import { Icon, Sentence } from "../ui/controls";
-import { react } from "../ui/react";
+import { Icon, RichTextSpan } from "../ui/controls";
+import { onSignal } from "../ui/react";
 import { formatBytes, formatCount, formatDuration, plural } from "../ui/formats";
-import type { Words } from "../ui/text";
+import type { RichText } from "../ui/text";
 import { throttle } from "./context";
-import { plain } from "./text";
+import { plainText } from "./text";
 import type { AppOptions, TimelineApp } from "./view";
 
 /** Sources of messages, the most urgent first. */
 const LAYERS = ["flash", "brush", "kernel", "area", "search", "event", "view"] as const;
 type Layer = (typeof LAYERS)[number];
 
-const SPOKEN_MS = 1000;
+const ANNOUNCE_DELAY_MS = 1000;
 
-const ZOOM: Words = [{ key: "W" }, " ", { key: "S" }, " zoom · "];
-const PAN: Words = [{ key: "A" }, " ", { key: "D" }, " pan · "];
-const SEARCH: Words = [{ key: "/" }, " search · "];
-const KEYS: Words = [{ key: "?" }, " keys"];
-const LEAVE: Words = [" · ", { key: "Esc" }, " ", { key: "Esc" }, " leave"];
+const ZOOM: RichText = [{ key: "W" }, " ", { key: "S" }, " zoom · "];
+const PAN: RichText = [{ key: "A" }, " ", { key: "D" }, " pan · "];
+const SEARCH: RichText = [{ key: "/" }, " search · "];
+const KEYS: RichText = [{ key: "?" }, " keys"];
+const LEAVE: RichText = [" · ", { key: "Esc" }, " ", { key: "Esc" }, " leave"];
 
 /** Hints of keys, from long to short. */
-const HINTS: readonly Words[] = [
+const HINTS: readonly RichText[] = [
   [...ZOOM, ...PAN, ...SEARCH, ...KEYS, ...LEAVE],
   [...ZOOM, ...KEYS, ...LEAVE],
   [...KEYS, ...LEAVE],
   KEYS,
 ];
 
-export interface KernelSays {
+export interface KernelStatus {
   badge: string;
-  words: Words;
+  text: RichText;
   isWarning: boolean;
 }
 
-const KERNEL: Record<Exclude<Source["status"], "live">, KernelSays> = {
+const KERNEL_STATUSES: Record<Exclude<Source["status"], "live">, KernelStatus> = {
   busy: {
     badge: "Kernel busy",
-    words: ["Zoom and pan work; detail follows when the cell ends."],
+    text: ["Zoom and pan work; detail follows when the cell ends."],
     isWarning: true,
   },
   none: {
     badge: "Saved view",
-    words: ["No kernel: the page answers from what it holds."],
+    text: ["No kernel: the page answers from what it holds."],
     isWarning: false,
   },
 };
 
 /** Text on the clock of the drawn times. */
-export function clockWords(
+export function clockTexts(
   { is_fitted, apart_ns, residual_ns }: ClockFacts,
   canSwitch: boolean,
 ): { badge: string; title: string } {
-  const [apart, residual] = [formatDuration(apart_ns), formatDuration(residual_ns)];
+  const [differenceText, residual] = [formatDuration(apart_ns), formatDuration(residual_ns)];
   const facts =
-    `recorded clocks of ranks differ by up to ${apart}; ` +
+    `recorded clocks of ranks differ by up to ${differenceText}; ` +
     `on the fitted clock their collectives end within ${residual}`;
   const name = is_fitted ? "fitted" : "recorded";
   const other = is_fitted ? "recorded" : "fitted";
@@ -67,67 +67,74 @@ export function clockWords(
     ? `Press to draw the ${other} clock.`
     : `This page has the ${name} clock alone.`;
   return {
-    badge: is_fitted ? `clock: fitted ±${residual}` : `clock: recorded, ${apart} apart`,
+    badge: is_fitted ? `clock: fitted ±${residual}` : `clock: recorded, ${differenceText} apart`,
     title: `Drawn on the ${name} clock: ${facts}. ${more}`,
   };
 }
 
-export type Clock = "recorded" | "fitted";
+export type ClockName = "recorded" | "fitted";
 
 export class StatusLine {
   /** Text for work in the background. */
-  readonly aside = signal("");
+  readonly asideText = signal("");
   /** Number of ranks shown, and of all; they differ if a linked panel selects ranks. */
   readonly ranks = signal<readonly [shown: number, all: number]>([0, 0]);
   /** Null while it is not known whether recorded clocks disagree. */
   readonly clocks = signal<ClockFacts | null>(null);
   /** Show hints of keys while focused, until a key is pressed. */
-  readonly hinting = signal(false);
+  readonly isHinting = signal(false);
   /** Text on a source that does not answer from a live kernel. */
-  readonly kernel = signal<KernelSays | null>(null);
+  readonly kernel = signal<KernelStatus | null>(null);
   /** Text for screen readers. */
-  readonly spoken = signal("");
-  private readonly said = signal<Partial<Record<Layer, Words>>>({});
-  private readonly layer = computed(() => LAYERS.find((one) => one in this.said.value));
+  readonly announcement = signal("");
+  private readonly messages = signal<Partial<Record<Layer, RichText>>>({});
+  private readonly layer = computed(() => LAYERS.find((one) => one in this.messages.value));
   /** The most urgent message. */
-  readonly words = computed(() => this.said.value[this.layer.value ?? "view"] ?? []);
+  readonly words = computed(() => this.messages.value[this.layer.value ?? "view"] ?? []);
   readonly hasHint = computed(
-    () => this.hinting.value && this.layer.value !== "flash" && this.layer.value !== "brush",
+    () => this.isHinting.value && this.layer.value !== "flash" && this.layer.value !== "brush",
   );
   private flashTimer = 0;
 
   constructor(
     readonly app: Pick<TimelineApp, "ctx" | "panels">,
-    readonly options: Pick<AppOptions, "setClock" | "part">,
+    readonly options: Pick<AppOptions, "setClock" | "linkedPanel">,
   ) {
-    const { signal: ended, source, root } = app.ctx;
-    const speak = throttle(SPOKEN_MS, ended, () => (this.spoken.value = plain(this.words.value)));
-    react(() => this.words.value, speak, ended);
-    react(this.hinting, (on) => root.classList.toggle("hta-hinting", on), ended);
-    ended.addEventListener("abort", () => clearTimeout(this.flashTimer), { once: true });
-    react(
+    const { signal: abortSignal, source, root } = app.ctx;
+    const announce = throttle(
+      ANNOUNCE_DELAY_MS,
+      abortSignal,
+      () => (this.announcement.value = plainText(this.words.value)),
+    );
+    onSignal(() => this.words.value, announce, abortSignal);
+    onSignal(this.isHinting, (on) => root.classList.toggle("hta-hinting", on), abortSignal);
+    abortSignal.addEventListener("abort", () => clearTimeout(this.flashTimer), { once: true });
+    onSignal(
       () =>
-        source.status === "live" ? null : (options.part?.kernelSays() ?? KERNEL[source.status]),
+        source.status === "live"
+          ? null
+          : (options.linkedPanel?.kernelStatus() ?? KERNEL_STATUSES[source.status]),
       (says) => {
         this.kernel.value = says;
         // The badge of a saved view shows that it is saved, so the line is free for other texts.
-        this.say("kernel", source.status === "busy" ? (says?.words ?? null) : null);
+        this.setMessage("kernel", source.status === "busy" ? (says?.text ?? null) : null);
       },
-      ended,
+      abortSignal,
     );
   }
 
   /** Set the message of a layer; null clears it. */
-  say(layer: Layer, words: Words | null): void {
-    const { [layer]: before = null, ...others } = this.said.value;
-    if (!same(before, words)) this.said.value = { ...others, ...(words && { [layer]: words }) };
+  setMessage(layer: Layer, text: RichText | null): void {
+    const { [layer]: before = null, ...others } = this.messages.value;
+    if (!isSameJson(before, text))
+      this.messages.value = { ...others, ...(text && { [layer]: text }) };
   }
 
   /** Show a message briefly. */
-  flash(words: Words, ms = 2000): void {
+  flashMessage(text: RichText, ms = 2000): void {
     clearTimeout(this.flashTimer);
-    this.say("flash", words);
-    this.flashTimer = window.setTimeout(() => this.say("flash", null), ms);
+    this.setMessage("flash", text);
+    this.flashTimer = window.setTimeout(() => this.setMessage("flash", null), ms);
   }
 }
 
@@ -135,11 +142,11 @@ export function Status({ line }: { line: StatusLine }) {
   return (
     <div class="hta-status">
       <KernelBadge line={line} />
-      <Message line={line} />
+      <StatusMessage line={line} />
       <div class="hta-hidden" role="status" aria-live="polite">
-        {line.spoken}
+        {line.announcement}
       </div>
-      {line.aside.value !== "" && <span class="hta-note">{line.aside}</span>}
+      {line.asideText.value !== "" && <span class="hta-note">{line.asideText}</span>}
       <RanksShown line={line} />
       <ClockBadge line={line} />
       <TruthBadge line={line} />
@@ -147,21 +154,21 @@ export function Status({ line }: { line: StatusLine }) {
   );
 }
 
-function Message({ line }: { line: StatusLine }) {
-  const words = line.words.value;
-  const text = plain(words);
+function StatusMessage({ line }: { line: StatusLine }) {
+  const content = line.words.value;
+  const text = plainText(content);
   return (
     <div class="hta-words" title={text}>
       <span class="hta-said">
-        <Sentence words={words} />
+        <RichTextSpan words={content} />
       </span>
-      {line.hasHint.value && <Hint key={text} />}
+      {line.hasHint.value && <KeyHint key={text} />}
     </div>
   );
 }
 
 /** The longest hint that does not truncate the message before it; the shortest one always. */
-function Hint() {
+function KeyHint() {
   const place = useRef<HTMLSpanElement>(null);
   const at = useSignal(0);
   useLayoutEffect(() => {
@@ -170,37 +177,40 @@ function Hint() {
   });
   return (
     <span ref={place} class="hta-hint">
-      <Sentence words={HINTS[at.value]!} />
+      <RichTextSpan words={HINTS[at.value]!} />
     </span>
   );
 }
 
 /** The state of the connection, explained over any other message when it is pressed. */
 function KernelBadge({ line }: { line: StatusLine }) {
-  const says = line.kernel.value;
-  if (says === null) return null;
+  const status = line.kernel.value;
+  if (status === null) return null;
   const { ctx } = line.app;
   const { embedded } = ctx.scene;
-  const title = embedded === undefined ? plain(says.words) : `${says.badge}. ${embedded.text}`;
+  const title =
+    embedded === undefined ? plainText(status.text) : `${status.badge}. ${embedded.text}`;
   return (
     <button
       type="button"
-      class={`hta-badge hta-kernel ${says.isWarning ? "hta-warn" : ""}`}
+      class={`hta-badge hta-kernel ${status.isWarning ? "hta-warn" : ""}`}
       title={title}
-      onClick={() => line.flash(embedded === undefined ? says.words : [embedded.text], 5000)}
+      onClick={() =>
+        line.flashMessage(embedded === undefined ? status.text : [embedded.text], 5000)
+      }
     >
       {embedded?.level === "partial" ? (
         <span>{title}</span>
       ) : (
-        `${ctx.source.status === "busy" ? "● " : ""}${says.badge}`
+        `${ctx.source.status === "busy" ? "● " : ""}${status.badge}`
       )}
     </button>
   );
 }
 
 function RanksShown({ line: { ranks, app } }: { line: StatusLine }) {
-  const [shown, all] = ranks.value;
-  if (shown === all) return null;
+  const [shownRanks, all] = ranks.value;
+  if (shownRanks === all) return null;
   return (
     <button
       type="button"
@@ -208,7 +218,7 @@ function RanksShown({ line: { ranks, app } }: { line: StatusLine }) {
       title="Show the rows of all ranks; what is selected stays selected"
       onClick={() => app.ctx.shared.set({ ranks_from: "timeline" })}
     >
-      {`${formatCount(shown)} of ${plural(all, "rank")} shown · `}
+      {`${formatCount(shownRanks)} of ${plural(all, "rank")} shown · `}
       <b>Show all</b>
     </button>
   );
@@ -219,15 +229,15 @@ function ClockBadge({ line }: { line: StatusLine }) {
   const clocks = line.clocks.value;
   if (clocks === null || !(clocks.is_off || clocks.is_fitted)) return null;
   const { setClock } = line.options;
-  const { badge, title } = clockWords(clocks, setClock !== undefined);
+  const { badge, title } = clockTexts(clocks, setClock !== undefined);
   const change = (): void => {
     if (setClock === undefined || line.app.ctx.source.status === "none") {
-      line.flash([clockWords(clocks, false).title], 5000);
+      line.flashMessage([clockTexts(clocks, false).title], 5000);
       return;
     }
     const other = clocks.is_fitted ? "recorded" : "fitted";
     setClock(other);
-    line.flash([`Laying out the ${other} clock …`]);
+    line.flashMessage([`Laying out the ${other} clock …`]);
   };
   return (
     <button
@@ -264,28 +274,32 @@ function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
   );
 }
 
-// Origin of replies as text: the kernel, or the data stored in the page.
+// Says where replies come from: the kernel, or data stored in the page.
 
-export function kernelSays({ status, holds, words }: HybridSource): KernelSays | null {
+export function kernelStatusOf({
+  status,
+  localExtent: extent,
+  terms,
+}: HybridSource): KernelStatus | null {
   if (status === "live") return null;
-  const { who, badge, free, again } = words;
+  const { who, badge, free, again } = terms;
   const isGone = status === "none";
   const state = isGone ? "gone" : "busy";
-  if (isGone ? holds === "nothing" : holds !== "all") {
+  if (isGone ? extent === "nothing" : extent !== "all") {
     const text = isGone
       ? `${who} is gone, and the page holds no data yet. ${again}`
       : `Zoom and pan work; detail follows when ${free}.`;
-    return { badge: `${badge} ${state}`, words: [text], isWarning: true };
+    return { badge: `${badge} ${state}`, text: [text], isWarning: true };
   }
   const text = `${who} is ${state}. The page answers from what it holds.${isGone ? ` ${again}` : ""}`;
-  return { badge: `${badge} ${state} · page data`, words: [text], isWarning: !isGone };
+  return { badge: `${badge} ${state} · page data`, text: [text], isWarning: !isGone };
 }
 
 /** Progress of fetching the page's offline data; "" if there is nothing to report. */
-export function progressWords({ state, bytes, of }: Progress): string {
+export function progressText({ state, receivedBytes, totalBytes }: Progress): string {
   if (state === "preparing") return "preparing page data …";
   if (state === "fetching")
-    return `fetching page data, ${formatBytes(bytes)} of ${formatBytes(of)}`;
+    return `fetching page data, ${formatBytes(receivedBytes)} of ${formatBytes(totalBytes)}`;
   if (state === "failed") return "no page data: works with the kernel only";
   return "";
 }

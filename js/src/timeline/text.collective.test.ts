@@ -4,13 +4,13 @@ import { describe, expect, test, vi } from "vitest";
 import { plain as spaced } from "../../test/plain";
 import { recordedScene } from "../../test/recorded";
 import type { Brief, Lateness } from "../protocol/source";
-import type { Words } from "../ui/text";
-import { made as drawn } from "../ui/dom";
+import type { RichText } from "../ui/text";
+import { renderElement as drawn } from "../ui/dom";
 import { CollectivePanel } from "./panels/event";
-import { eventWords, lastOf, lateWords, numberWords, plain, viewWords, waitsWords } from "./text";
+import { eventText, lastRankOf, lateText, countText, plainText, viewText, waitsText } from "./text";
 
-const text = (words: Words | string | null): string =>
-  spaced(typeof words === "string" ? words : plain(words ?? []));
+const text = (words: RichText | string | null): string =>
+  spaced(typeof words === "string" ? words : plainText(words ?? []));
 
 /** Three ranks: 0 waits 5 ms, 1 waits 4 ms, 2 is the last, 4.5 ms after the median of the others. */
 const call: Collective = {
@@ -38,15 +38,15 @@ const together: Collective = {
 
 describe("one collective", () => {
   test("who came last, where one did", () => {
-    expect(lastOf(call)?.id).toBe(12);
-    expect(lastOf(together)).toBeNull();
-    expect(lastOf({ ...call, last_rank: 9 })).toBeNull();
+    expect(lastRankOf(call)?.id).toBe(12);
+    expect(lastRankOf(together)).toBeNull();
+    expect(lastRankOf({ ...call, last_rank: 9 })).toBeNull();
   });
 
   test("in words", () => {
-    expect(text(numberWords(call))).toBe("Collective 13 of 2 100");
-    expect(text(waitsWords(call))).toBe("2 waited 4.00–5.00 ms, transfer 1.25 ms");
-    expect(text(waitsWords(together))).toBe("nobody waited, transfer 1.25 ms");
+    expect(text(countText(call))).toBe("Collective 13 of 2 100");
+    expect(text(waitsText(call))).toBe("2 waited 4.00–5.00 ms, transfer 1.25 ms");
+    expect(text(waitsText(together))).toBe("nobody waited, transfer 1.25 ms");
   });
 });
 
@@ -56,7 +56,7 @@ describe("the status line of an event", () => {
     kind: "communication", start: 0, dur: 6.2e6,
   }); // prettier-ignore
   const words = (rank: number, one: Collective | null) =>
-    text(eventWords(event(rank), "stream 40", [0, 1e7], one));
+    text(eventText(event(rank), "stream 40", [0, 1e7], one));
 
   test("names the share of waiting and the rank waited for, or the delay of the last one", () => {
     expect(words(0, call)).toBe(
@@ -102,7 +102,7 @@ describe("the status line of a view", () => {
       "1 rank waits 150 ms (15 %) on the stream for rank 2.",
     ],
   ])("of lateness %o: where %s: %s", (changes, where, wanted) => {
-    expect(text(lateWords(lateness(changes), null, where))).toBe(` ${wanted}`);
+    expect(text(lateText(lateness(changes), null, where))).toBe(` ${wanted}`);
   });
 
   test.each([
@@ -111,7 +111,7 @@ describe("the status line of a view", () => {
     ["nobody waits", lateness({ wait_for_late: [0, 0, 9] })],
     ["it is not known", null],
   ])("%s: nothing is said", (_, given) => {
-    expect(lateWords(given)).toBeNull();
+    expect(lateText(given)).toBeNull();
   });
 
   test("waits come before the time shares", () => {
@@ -122,7 +122,7 @@ describe("the status line of a view", () => {
       start, end, ranks: [0, 1, 2], data: each(1000), span: each(1000), compute: each(200), communication: each(90),
       exposed: each(50), memory: each(0), idle: each(750), kinds: {},
     }; // prettier-ignore
-    const said = text(viewWords(scene.range, scene, stats, lateness()));
+    const said = text(viewText(scene.range, scene, stats, lateness()));
     expect(said).toMatch(/^Whole job, [\d.]+ ms\. 2 ranks wait .* for rank 2\. GPUs compute 20 %/);
   });
 });
@@ -130,7 +130,7 @@ describe("the status line of a view", () => {
 describe("the panel of a collective", () => {
   const made = (one: Collective, own = 0) => {
     const go = vi.fn();
-    const el = drawn(h(CollectivePanel, { collective: one, own, go }));
+    const el = drawn(h(CollectivePanel, { collective: one, ownIndex: own, goTo: go }));
     const rows = [...el.querySelectorAll<HTMLElement>(".hta-call")];
     const parts = (row: HTMLElement) =>
       [...row.querySelectorAll<HTMLElement>(".hta-call-part")].map(({ className, style }) => [

@@ -1,8 +1,8 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { describe, expect, test } from "vitest";
-import { EVERYTHING } from "../protocol/selection";
+import { FULL_SELECTION } from "../protocol/selection";
 import type { Brief, SelectionJson } from "../protocol/source";
-import { eventCode, exportCode, nameQuery, pythonInt, pythonString, selectionCode } from "./text";
+import { eventCode, exportCode, nameFilter, pythonInt, pythonString, selectionCode } from "./text";
 
 const AWKWARD = [
   `it's "quoted"`,
@@ -55,7 +55,7 @@ describe("Python text", () => {
   ] as [Partial<SelectionJson> | null, string, "fitted"?][])(
     "a selection of %o is %s",
     (part, code, clock) => {
-      expect(selectionCode(part && { ...EVERYTHING, ...part }, clock)).toBe(code);
+      expect(selectionCode(part && { ...FULL_SELECTION, ...part }, clock)).toBe(code);
     },
   );
 
@@ -64,7 +64,7 @@ describe("Python text", () => {
     const event = (table: Brief["table"]) => eventCode({ ...about, table, kind: "compute" });
     const sources = [event("events"), event("asyncs")];
     for (const text of AWKWARD) {
-      sources.push(selectionCode({ ...EVERYTHING, query: nameQuery(text), tracks: [text] }));
+      sources.push(selectionCode({ ...FULL_SELECTION, query: nameFilter(text), tracks: [text] }));
       sources.push(
         exportCode({ path: text, selection: null, clip: true, counters: false, scrub: true }),
       );
@@ -74,13 +74,13 @@ describe("Python text", () => {
   });
 
   test.skipIf(!python)("a query for a name is valid Python inside a Python string", () => {
-    const queries = evaluated(AWKWARD.map((text) => pythonString(nameQuery(text))));
+    const queries = evaluated(AWKWARD.map((text) => pythonString(nameFilter(text))));
     const names = evaluated(queries.map((query) => query.replace(/^name == /, "")));
     expect(names).toEqual(AWKWARD);
   });
 
   test("an export lists its options that are not defaults", () => {
-    const selection = { ...EVERYTHING, start_ns: 0, end_ns: 10 };
+    const selection = { ...FULL_SELECTION, start_ns: 0, end_ns: 10 };
     const options = { clip: false, counters: true, scrub: false };
     expect(exportCode({ path: "w.json.gz", selection, ...options })).toBe(
       'hw.export_trace(traces, "w.json.gz", traces.select(start_ns=0, end_ns=10), counters=True)',

@@ -7,7 +7,7 @@ import {
   type Scene,
   type SelectionJson,
   type Span,
-  telling,
+  mainKinds,
   type Totals,
   type Lateness,
   type Stats,
@@ -20,12 +20,12 @@ import {
   formatDuration,
   formatRange,
   formatShare,
-  group,
+  groupDigits,
   plural,
   rangesText,
-  THIN,
+  THIN_SPACE,
 } from "../ui/formats";
-import type { Piece, Words } from "../ui/text";
+import type { TextRun, RichText } from "../ui/text";
 
 /** Name, length in ns, and most decimals. */
 const UNITS = [
@@ -38,27 +38,25 @@ const UNITS = [
 /** `451.32–453.36 ms`: as many decimals as the length needs, one unit for both ends. */
 export function spanText(span: Span): string {
   const [start, end] = span;
-  const far = Math.max(Math.abs(start), Math.abs(end));
-  const [unit, scale, most] = UNITS.find(([, ns]) => far >= ns) ?? UNITS[3];
+  const maxMagnitude = Math.max(Math.abs(start), Math.abs(end));
+  const [unit, scale, maxDecimals] = UNITS.find(([, ns]) => maxMagnitude >= ns) ?? UNITS[3];
   const step = Math.max(end - start, 1) / 100;
-  const decimals = Math.min(Math.max(Math.ceil(-Math.log10(step / scale) - 1e-9), 0), most);
+  const decimals = Math.min(Math.max(Math.ceil(-Math.log10(step / scale) - 1e-9), 0), maxDecimals);
   const text = (ns: number): string => {
-    const digits = group((Math.abs(ns) / scale).toFixed(decimals));
+    const digits = groupDigits((Math.abs(ns) / scale).toFixed(decimals));
     return ns < 0 ? `\u2212${digits}` : digits;
   };
   // A dash next to a minus would read as one.
-  return `${text(start)}${start < 0 ? " to " : "–"}${text(end)}${THIN}${unit}`;
+  return `${text(start)}${start < 0 ? " to " : "–"}${text(end)}${THIN_SPACE}${unit}`;
 }
 
-export function plain(words: Words): string {
-  return words
-    .map((piece) =>
-      typeof piece === "string" ? piece : "strong" in piece ? piece.strong : piece.key,
-    )
+export function plainText(text: RichText): string {
+  return text
+    .map((run) => (typeof run === "string" ? run : "strong" in run ? run.strong : run.key))
     .join("");
 }
 
-export function isWhole(view: Span, scene: Scene): boolean {
+export function isWholeRange(view: Span, scene: Scene): boolean {
   const slack = (scene.range[1] - scene.range[0]) / 200;
   return view[0] <= scene.range[0] + slack && view[1] >= scene.range[1] - slack;
 }
@@ -74,7 +72,7 @@ function stepInView(view: Span, scene: Scene): string | null {
 }
 
 /** Describe the part of an event that the window of an export kept; empty for a whole event. */
-export function cutWords(event: { start: number; dur: number }, { part, range }: Scene): string {
+export function cutText(event: { start: number; dur: number }, { part, range }: Scene): string {
   if (!part) return "";
   const before = range[0] - event.start;
   const after = event.start + event.dur - range[1];
@@ -87,9 +85,9 @@ export function cutWords(event: { start: number; dur: number }, { part, range }:
     : "";
 }
 
-function head(view: Span, scene: Scene): Piece {
+function viewHead(view: Span, scene: Scene): TextRun {
   const length = formatDuration(view[1] - view[0]);
-  if (isWhole(view, scene)) {
+  if (isWholeRange(view, scene)) {
     const whole = scene.part ? "Whole export" : "Whole job";
     return { strong: `${whole}, ${formatDuration(scene.range[1] - scene.range[0])}.` };
   }
@@ -124,88 +122,91 @@ function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
   return sums;
 }
 
-const DEVICES = /^(GPU|HPU|MTIA|NPU|TPU|XPU)\b/;
+const DEVICE_NAMES = /^(GPU|HPU|MTIA|NPU|TPU|XPU)\b/;
 
 /** Name of the devices in the files. */
-function deviceWord(scene: Scene): string {
+function deviceLabel(scene: Scene): string {
   for (const { tracks } of scene.ranks) {
     const stream = tracks.find(({ role }) => role === "stream");
-    if (stream !== undefined) return DEVICES.exec(stream.process)?.[0] ?? "GPU";
+    if (stream !== undefined) return DEVICE_NAMES.exec(stream.process)?.[0] ?? "GPU";
   }
   return "GPU";
 }
 
 /** A rank that waits less than this share of the view for another is not counted as waiting. */
-const LEAST_WAIT = 0.02;
+const MIN_WAIT_SHARE = 0.02;
 
 /**
  * `7 ranks wait on average 149 ms (18 %) on the stream for rank 5.`, as a share of their devices'
  * spans, or `in MPI` if there is no stream; null if no rank stands out.
  */
-export function lateWords(
+export function lateText(
   lateness: Lateness | null,
   stats: Stats | null = null,
   where = "on the stream",
-): Words | null {
+): RichText | null {
   if (lateness === null || lateness.late.length !== 1) return null;
   const [rank] = lateness.late as [number];
   const length = lateness.end - lateness.start;
   const others = lateness.ranks.flatMap((one, at) => {
     const wait = lateness.wait_for_late[at] ?? 0;
     const span = stats?.span[stats.ranks.indexOf(one)] ?? length;
-    return one === rank || wait < LEAST_WAIT * length ? [] : [{ wait, span }];
+    return one === rank || wait < MIN_WAIT_SHARE * length ? [] : [{ wait, span }];
   });
   if (others.length === 0) return null;
   const sum = (of: "wait" | "span"): number => others.reduce((all, one) => all + one[of], 0);
   const [mean, share] = [sum("wait") / others.length, sum("wait") / Math.max(sum("span"), 1)];
-  const who = others.length === 1 ? "1 rank waits" : `${formatCount(others.length)} ranks wait`;
+  const waitingText =
+    others.length === 1 ? "1 rank waits" : `${formatCount(others.length)} ranks wait`;
   const average = others.length === 1 ? "" : "on average ";
   return [
-    ` ${who} ${average}${formatDuration(mean)} (${formatShare(share)}) ${where} for `,
+    ` ${waitingText} ${average}${formatDuration(mean)} (${formatShare(share)}) ${where} for `,
     { strong: `rank ${rank}` },
     ".",
   ];
 }
 
 /** Describe folded rows: `9 of 1 024 ranks shown; similar ranks are folded.` */
-export function foldedWords({ shown, all }: { shown: number; all: number }): string {
+export function foldedText({ shown, all }: { shown: number; all: number }): string {
   return ` ${formatCount(shown)} of ${formatCount(all)} ranks shown; similar ranks are folded.`;
 }
 
-export function viewWords(
+export function viewText(
   view: Span,
   scene: Scene,
   stats: Stats | null,
   lateness: Lateness | null = null,
   /** Text on folded ranks, with a space before it. */
   folded = "",
-): Words {
-  const words: Words = [head(view, scene)];
+): RichText {
+  const words: RichText = [viewHead(view, scene)];
   if (folded !== "") words.push(folded);
   if (stats === null) return words;
   if (view[1] <= scene.range[0] || view[0] >= scene.range[1])
     return [...words, ` Outside the job: it ends at ${formatDuration(scene.range[1])}.`];
   const shares = deviceShares(scene, stats);
-  if (shares === null) return [...words, withoutShares(scene, stats)];
+  if (shares === null) return [...words, noSharesText(scene, stats)];
   // The line is short: the rank that keeps the others waiting comes before the time shares.
   const mpi = scene.ranks.every(isMpi);
-  words.push(...(lateWords(lateness, stats, mpi ? "in MPI" : "on the stream") ?? []));
-  const one = shares.ranks === 1;
+  words.push(...(lateText(lateness, stats, mpi ? "in MPI" : "on the stream") ?? []));
+  const isSingleRank = shares.ranks === 1;
   const communication = formatShare(shares.communication);
   const idle = formatShare(shares.idle);
   if (mpi) {
-    const who = one ? "The rank is" : "Ranks are";
-    return [...words, ` ${who} in MPI ${communication} and elsewhere ${idle} of the time.`];
+    const subject = isSingleRank ? "The rank is" : "Ranks are";
+    return [...words, ` ${subject} in MPI ${communication} and elsewhere ${idle} of the time.`];
   }
-  const device = deviceWord(scene);
+  const device = deviceLabel(scene);
   const compute = formatShare(shares.compute);
-  words.push(one ? ` The ${device} computes ${compute}` : ` ${device}s compute ${compute}`);
+  words.push(
+    isSingleRank ? ` The ${device} computes ${compute}` : ` ${device}s compute ${compute}`,
+  );
   if (shares.communication > 0) {
     const exposed = `${formatShare(shares.exposed)} exposed`;
-    words.push(`, ${one ? "communicates" : "communicate"} ${communication} (${exposed})`);
+    words.push(`, ${isSingleRank ? "communicates" : "communicate"} ${communication} (${exposed})`);
   }
-  const whole = one ? `the ${device} span` : `each ${device} span`;
-  words.push(` and ${one ? "idles" : "idle"} ${idle} of ${whole}.`);
+  const spanName = isSingleRank ? `the ${device} span` : `each ${device} span`;
+  words.push(` and ${isSingleRank ? "idles" : "idle"} ${idle} of ${spanName}.`);
   const cut = scene.ranks.filter((rank) => rank.truncated !== null && hasDevice(rank));
   if (cut.length === 1) words.push(` Without rank ${cut[0]!.rank}: its file ends early.`);
   if (cut.length > 1) {
@@ -215,7 +216,7 @@ export function viewWords(
 }
 
 /** Why there are no shares of devices; "" for files that never have them. */
-function withoutShares(scene: Scene, stats: Stats): string {
+function noSharesText(scene: Scene, stats: Stats): string {
   const device = scene.ranks.filter(hasDevice);
   if (device.length === 0) {
     // Files of BytePS and MPI never have GPU events.
@@ -225,41 +226,43 @@ function withoutShares(scene: Scene, stats: Stats): string {
   if (device.every((rank) => rank.truncated !== null))
     return " The files end early: what the GPUs compute later is not known, nor idle time.";
   return stats.data.some((ns) => ns > 0)
-    ? ` No ${deviceWord(scene)} works here: it is before the first or after the last work.`
+    ? ` No ${deviceLabel(scene)} works here: it is before the first or after the last work.`
     : " No rank has data here.";
 }
 
 /** Describe a mark of an arrival strip: `1.2 ms after the median rank`, and the call. */
-export function arrivalWords({ name, call, of, rank, ns, ofJob }: Arrival): [string, string] {
+export function arrivalText({ name, call, of, rank, ns, ofJob }: Arrival): [string, string] {
   const which = `${name} ${formatCount(call)} of ${formatCount(of)}`;
   if (ofJob) {
-    const who = rank < 0 ? "several ranks come last at once" : `rank ${rank} comes last`;
-    return [`${who}, ${which}`, `the others wait ${formatDuration(ns)} on average`];
+    const lastText = rank < 0 ? "several ranks come last at once" : `rank ${rank} comes last`;
+    return [`${lastText}, ${which}`, `the others wait ${formatDuration(ns)} on average`];
   }
   const late = ns > 0 ? `${formatDuration(ns)} after the median rank` : "not after the median rank";
   return [late, `rank ${rank}, ${which}`];
 }
 
 /** `rank 5, stream 40` or `rank 5, main thread`. */
-function placeWords(rank: number, track: string | null): string {
+function placeText(rank: number, track: string | null): string {
   return track === null || track === "" ? `rank ${rank}` : `rank ${rank}, ${track}`;
 }
 
-export function eventWords(
+export function eventText(
   event: Brief,
   track: string | null,
   view: Span,
   collective: Collective | null = null,
-): Words {
-  const where = `on ${placeWords(event.rank, track)}: ${formatDuration(event.dur)}`;
-  const own = collective?.ranks.find(({ rank }) => rank === event.rank);
-  if (collective !== null && own !== undefined) {
-    const last = lastOf(collective);
-    const words: Words = [{ strong: `${numberWords(collective)}, ${event.short}` }, ` ${where}`];
-    if (last === own) {
+): RichText {
+  const where = `on ${placeText(event.rank, track)}: ${formatDuration(event.dur)}`;
+  const ownArrival = collective?.ranks.find(({ rank }) => rank === event.rank);
+  if (collective !== null && ownArrival !== undefined) {
+    const last = lastRankOf(collective);
+    const words: RichText = [{ strong: `${countText(collective)}, ${event.short}` }, ` ${where}`];
+    if (last === ownArrival) {
       words.push(`, arrived ${formatDuration(collective.late)} after the median rank.`);
     } else {
-      words.push(own.wait > 0 ? `, ${formatDuration(own.wait)} of it waiting` : ", no wait");
+      words.push(
+        ownArrival.wait > 0 ? `, ${formatDuration(ownArrival.wait)} of it waiting` : ", no wait",
+      );
       words.push(last === null ? "." : ` for rank ${last.rank}.`);
     }
     return words;
@@ -272,17 +275,17 @@ export function eventWords(
 }
 
 /** Describe ranks and rows of a selection: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */
-export function rowsWords(selection: SelectionJson, scene: Scene): string {
+export function rowsText(selection: SelectionJson, scene: Scene): string {
   const all = scene.ranks.length;
   const ranks = selection.ranks;
-  let whose = `all ${formatCount(all)} ranks`;
-  if (all === 1 && ranks?.length !== 0) whose = `rank ${scene.ranks[0]!.rank}`;
-  else if (ranks?.length === 0) whose = "no rank";
+  let ranksName = `all ${formatCount(all)} ranks`;
+  if (all === 1 && ranks?.length !== 0) ranksName = `rank ${scene.ranks[0]!.rank}`;
+  else if (ranks?.length === 0) ranksName = "no rank";
   else if (ranks !== null && ranks.length !== all)
-    whose = `${ranks.length === 1 ? "rank" : "ranks"} ${rangesText(ranks)}`;
-  if (selection.tracks === null) return whose;
+    ranksName = `${ranks.length === 1 ? "rank" : "ranks"} ${rangesText(ranks)}`;
+  if (selection.tracks === null) return ranksName;
   const only = selection.tracks.length === 1 ? selection.tracks[0] : undefined;
-  return `${whose}, ${only ?? plural(selection.tracks.length, "track")}`;
+  return `${ranksName}, ${only ?? plural(selection.tracks.length, "track")}`;
 }
 
 export function selectionHead(selection: SelectionJson, scene: Scene): string {
@@ -295,16 +298,16 @@ export function selectionHead(selection: SelectionJson, scene: Scene): string {
   return `Selection ${spanText(span)} (${formatDuration(span[1] - span[0])})`;
 }
 
-export function selectionWords(
+export function selectionText(
   selection: SelectionJson,
   scene: Scene,
   totals: Totals | null,
-): Words {
-  const words: Words = [{ strong: selectionHead(selection, scene) }];
-  if (selection.ids === null) words.push(` on ${rowsWords(selection, scene)}`);
+): RichText {
+  const words: RichText = [{ strong: selectionHead(selection, scene) }];
+  if (selection.ids === null) words.push(` on ${rowsText(selection, scene)}`);
   if (totals === null) return [...words, "."];
   words.push(`: ${plural(totals.events, "event")}`);
-  for (const row of telling(totals)) words.push(`, ${formatDuration(row.sum)} ${row.kind}`);
+  for (const row of mainKinds(totals)) words.push(`, ${formatDuration(row.sum)} ${row.kind}`);
   return [...words, "."];
 }
 
@@ -316,9 +319,9 @@ export interface HitCount {
   inView: number | null;
 }
 
-export function searchWords(hits: HitCount): Words {
+export function searchText(hits: HitCount): RichText {
   if (hits.total === 0) return ["No name matches ", { strong: hits.text }, "."];
-  const words: Words = ["Search ", { strong: hits.text }, ": "];
+  const words: RichText = ["Search ", { strong: hits.text }, ": "];
   if (hits.index > 0) words.push(`hit ${formatCount(hits.index)} of ${formatCount(hits.total)}`);
   else words.push(plural(hits.total, "hit"));
   if (hits.inView !== null) words.push(`, ${formatCount(hits.inView)} in view`);
@@ -326,7 +329,7 @@ export function searchWords(hits: HitCount): Words {
   return words;
 }
 
-export function brushWords(span: Span): Words {
+export function brushText(span: Span): RichText {
   return [{ strong: formatDuration(span[1] - span[0]) }, ` from ${spanText(span)}`];
 }
 
@@ -418,7 +421,7 @@ export function exportCode(choice: ExportChoice, clock?: "fitted"): string {
 }
 
 /** A pandas query for events of exactly this name, and of one category if it is known. */
-export function nameQuery(name: string, category: string | null = null): string {
+export function nameFilter(name: string, category: string | null = null): string {
   const query = `name == ${pythonString(name)}`;
   return category === null ? query : `${query} and category == ${pythonString(category)}`;
 }
@@ -426,18 +429,18 @@ export function nameQuery(name: string, category: string | null = null): string 
 // Descriptions of a collective.
 
 /** The only rank that came last. */
-export function lastOf(collective: Collective): Member | null {
+export function lastRankOf(collective: Collective): Member | null {
   if (collective.late <= 0) return null;
   return collective.ranks.find(({ rank }) => rank === collective.last_rank) ?? null;
 }
 
 /** `Collective 13 of 21` */
-export function numberWords({ number, of }: Collective): string {
+export function countText({ number, of }: Collective): string {
   return `Collective ${formatCount(number)} of ${formatCount(of)}`;
 }
 
 /** `7 ranks waited 5.49–6.23 ms; the transfer took 1.21 ms` */
-export function waitsWords({ ranks }: Collective): string {
+export function waitsText({ ranks }: Collective): string {
   const waits = ranks.map(({ wait }) => wait).filter((wait) => wait > 0);
   const transfers = ranks.map(({ transfer }) => transfer).sort((a, b) => a - b);
   const transfer = transfers[transfers.length >> 1] ?? 0;

@@ -1,28 +1,28 @@
 import { describe, expect, test } from "vitest";
 import { plain as spaced } from "../../test/plain";
 import { recordedScene } from "../../test/recorded";
-import { EVERYTHING } from "../protocol/selection";
+import { FULL_SELECTION } from "../protocol/selection";
 import type { Scene, SceneRank, Span, Stats } from "../protocol/source";
 import { rangesText } from "../ui/formats";
-import type { Words } from "../ui/text";
+import type { RichText } from "../ui/text";
 import {
-  cutWords,
-  plain,
-  rowsWords,
-  searchWords,
+  cutText,
+  plainText,
+  rowsText,
+  searchText,
   selectionHead,
-  selectionWords,
+  selectionText,
   spanText,
-  viewWords,
+  viewText,
 } from "./text";
 
 const scene = recordedScene();
 const [start, end] = scene.range;
 
-const text = (words: Words | string): string =>
-  spaced(typeof words === "string" ? words : plain(words));
+const text = (words: RichText | string): string =>
+  spaced(typeof words === "string" ? words : plainText(words));
 const said = (span: Span, of: Scene, figures: Stats | null): string =>
-  text(viewWords(span, of, figures));
+  text(viewText(span, of, figures));
 /** The whole of a job in words. */
 const wholly = (of: Scene, more: Partial<Stats> = {}): string => said(of.range, of, stats(more));
 /** The window of an export. */
@@ -82,8 +82,8 @@ describe("the view in words", () => {
     [60e6, 4e6, "reaches the edge of the export's window, which may have cut it"],
     [61e6, 4e6, ""],
   ])("an event from %d on for %d ns that an export cut has a note", (start, dur, words) => {
-    expect(spaced(cutWords({ start, dur }, exported))).toBe(words);
-    expect(cutWords({ start, dur }, scene)).toBe("");
+    expect(spaced(cutText({ start, dur }, exported))).toBe(words);
+    expect(cutText({ start, dur }, scene)).toBe("");
   });
 
   test("one rank speaks in the singular, nothing communicated is not said", () => {
@@ -148,22 +148,26 @@ describe("selections", () => {
 
   test("rows are all, some, or tracks of some", () => {
     const keys = ["GPU 0 · stream 7"];
-    expect(rowsWords(EVERYTHING, scene)).toBe("all 3 ranks");
-    expect(rowsWords({ ...EVERYTHING, ranks: [1] }, scene)).toBe("rank 1");
-    expect(rowsWords({ ...EVERYTHING, ranks: [0, 1], tracks: keys }, scene)).toBe(
+    expect(rowsText(FULL_SELECTION, scene)).toBe("all 3 ranks");
+    expect(rowsText({ ...FULL_SELECTION, ranks: [1] }, scene)).toBe("rank 1");
+    expect(rowsText({ ...FULL_SELECTION, ranks: [0, 1], tracks: keys }, scene)).toBe(
       "ranks 0, 1, GPU 0 · stream 7",
     );
-    expect(rowsWords({ ...EVERYTHING, tracks: ["a", "b"] }, scene)).toBe("all 3 ranks, 2 tracks");
+    expect(rowsText({ ...FULL_SELECTION, tracks: ["a", "b"] }, scene)).toBe(
+      "all 3 ranks, 2 tracks",
+    );
   });
 
   test("windows, events and queries have different heads", () => {
-    const window = { ...EVERYTHING, start_ns: 163e6, end_ns: 350e6 };
+    const window = { ...FULL_SELECTION, start_ns: 163e6, end_ns: 350e6 };
     expect(text(selectionHead(window, scene))).toBe("Selection 163–350 ms (187 ms)");
     const ids: [number, number][] = [1, 2].map((id) => [0, id]);
-    expect(selectionHead({ ...EVERYTHING, ids }, scene)).toBe("2 selected events");
-    expect(selectionHead({ ...EVERYTHING, query: "dur_ns > 5" }, scene)).toBe("Events by query");
+    expect(selectionHead({ ...FULL_SELECTION, ids }, scene)).toBe("2 selected events");
+    expect(selectionHead({ ...FULL_SELECTION, query: "dur_ns > 5" }, scene)).toBe(
+      "Events by query",
+    );
     const row = { count: 1, sum: 95e6, mean: 1, min: 1, max: 1, device: 0, host: 0 };
-    const words = selectionWords(window, scene, {
+    const words = selectionText(window, scene, {
       events: 15775,
       kinds: [
         { ...row, kind: "annotation", sum: 1.8e9 },
@@ -182,8 +186,8 @@ describe("selections", () => {
 
 test("the search shows its position", () => {
   const hits = { text: "wgrad", index: 2, total: 120, inView: 10 };
-  expect(text(searchWords(hits))).toBe(
+  expect(text(searchText(hits))).toBe(
     "Search wgrad: hit 2 of 120, 10 in view · Enter next · Esc leave",
   );
-  expect(text(searchWords({ ...hits, total: 0 }))).toBe("No name matches wgrad.");
+  expect(text(searchText({ ...hits, total: 0 }))).toBe("No name matches wgrad.");
 });

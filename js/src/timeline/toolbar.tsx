@@ -1,33 +1,33 @@
 /** The toolbar of a timeline, with the filter for tracks. */
 
 import { type ReadonlySignal, useComputed } from "@preact/signals";
-import { Button, CutName, UndoRedo } from "../ui/controls";
+import { Button, CutName, UndoRedoPair } from "../ui/controls";
 import { formatCount, plural } from "../ui/formats";
-import { Opener, Toolbar } from "../ui/menu";
+import { OpenerButton, Toolbar } from "../ui/menu";
 import { FullButton } from "../ui/placing";
-import { Chips } from "./legend";
+import { LegendChips } from "./legend";
 import { filterError } from "./rows";
 import { SearchBox } from "./search";
 import type { TimelineApp } from "./view";
 
-interface Look {
+interface AppProps {
   app: TimelineApp;
 }
 
-interface ToolbarLook extends Look {
+interface TimelineToolbarProps extends AppProps {
   /** Default: the title of the job. */
   title: string | undefined;
   narrow: ReadonlySignal<boolean>;
 }
 
-export function TimelineToolbar({ app, title, narrow }: ToolbarLook) {
-  const { legend, search, full, commands } = app;
+export function TimelineToolbar({ app, title, narrow }: TimelineToolbarProps) {
+  const { legend, search, fullWindow, commands } = app;
   return (
     <Toolbar name="Timeline">
-      <Name app={app} title={title} />
-      <Chips legend={legend} narrow={narrow} />
-      <SearchBox search={search} narrow={narrow} />
-      <History app={app} />
+      <JobName app={app} title={title} />
+      <LegendChips legend={legend} narrow={narrow} />
+      <SearchBox search={search} isNarrow={narrow} />
+      <UndoRedoButtons app={app} />
       <Button
         text="Fit"
         name="Zoom to the selection, or to everything"
@@ -45,7 +45,7 @@ export function TimelineToolbar({ app, title, narrow }: ToolbarLook) {
         class="hta-export-button"
         press={() => commands.run("export")}
       />
-      {full !== null && <FullButton full={full} />}
+      {fullWindow !== null && <FullButton full={fullWindow} />}
       <Button
         text="?"
         name="Keys and gestures"
@@ -57,7 +57,10 @@ export function TimelineToolbar({ app, title, narrow }: ToolbarLook) {
   );
 }
 
-function Name({ app, title = app.ctx.scene.title }: Pick<ToolbarLook, "app" | "title">) {
+function JobName({
+  app,
+  title = app.ctx.scene.title,
+}: Pick<TimelineToolbarProps, "app" | "title">) {
   const { ranks, ranks_of_job: ofJob = "", events } = app.ctx.scene;
   return (
     <div class="hta-name">
@@ -72,13 +75,13 @@ function Name({ app, title = app.ctx.scene.title }: Pick<ToolbarLook, "app" | "t
   );
 }
 
-function History({ app: { ctx, commands } }: Look) {
+function UndoRedoButtons({ app: { ctx, commands } }: AppProps) {
   const [undo, redo] = [() => void commands.run("undo"), () => void commands.run("redo")];
-  return <UndoRedo {...ctx.shared.steps} undo={undo} redo={redo} />;
+  return <UndoRedoPair {...ctx.shared.steps} undo={undo} redo={redo} />;
 }
 
-function ColourButton({ app: { ctx, commands } }: Look) {
-  const color = useComputed(() => ctx.shared.now.value.color).value;
+function ColourButton({ app: { ctx, commands } }: AppProps) {
+  const color = useComputed(() => ctx.shared.stateSignal.value.color).value;
   return (
     <Button
       icon="color"
@@ -92,8 +95,8 @@ function ColourButton({ app: { ctx, commands } }: Look) {
   );
 }
 
-function FoldButton({ app: { folding, commands } }: Look) {
-  const { isOffered, isOn } = folding.now.value;
+function FoldButton({ app: { folding, commands } }: AppProps) {
+  const { isOffered, isOn } = folding.stateSignal.value;
   return (
     <Button
       icon="fold"
@@ -108,9 +111,9 @@ function FoldButton({ app: { folding, commands } }: Look) {
 }
 
 /** Filter of the shown tracks by a regular expression. */
-function FilterButton({ app }: Look) {
+function FilterButton({ app }: AppProps) {
   return (
-    <Opener
+    <OpenerButton
       icon="filter"
       name="Filter tracks"
       class={app.rows.filter === "" ? "" : "hta-on"}
@@ -119,9 +122,9 @@ function FilterButton({ app }: Look) {
   );
 }
 
-function FilterForm({ app, close }: Look & { close(): void }) {
+function FilterForm({ app, close }: AppProps & { close(): void }) {
   const { rows } = app;
-  const text = rows.typed.value;
+  const text = rows.filterText.value;
   const error = filterError(text);
   return (
     <div class="hta-filter">
@@ -142,14 +145,14 @@ function FilterForm({ app, close }: Look & { close(): void }) {
         <Button text="Show all" press={() => rows.setFilter("")} />
       </div>
       <div class="hta-note" aria-live="polite">
-        {error ?? filterWords(app)}
+        {error ?? filterText(app)}
       </div>
     </div>
   );
 }
 
-function filterWords({ ctx: { scene }, rows: { filter, now } }: TimelineApp): string {
-  const rows = now.value;
+function filterText({ ctx: { scene }, rows: { filter, stateSignal } }: TimelineApp): string {
+  const rows = stateSignal.value;
   if (filter === "") {
     return "A regular expression over rank, process, track, host, and rank with track (“rank 5 stream 7”). Ignores case.";
   }

@@ -6,7 +6,7 @@ import { fill } from "../../test/fill";
 import { freshState } from "../../test/model";
 import { recordedScene } from "../../test/recorded";
 import { Watched } from "../../test/watched";
-import { EVERYTHING } from "../protocol/selection";
+import { FULL_SELECTION } from "../protocol/selection";
 import { TimelineApp } from "./view";
 
 describe("what is said", () => {
@@ -122,7 +122,7 @@ describe("failures", () => {
 
 test("the table of a selection begins with work, can be filtered and copied", async () => {
   const view = await opened();
-  view.state.set("selection", { ...EVERYTHING, start_ns: 0, end_ns: view.scene.range[1] });
+  view.state.set("selection", { ...FULL_SELECTION, start_ns: 0, end_ns: view.scene.range[1] });
   const rows = (): HTMLElement[] => view.all(".hta-table-names tbody tr");
   await expect.poll(() => rows().length).toBeGreaterThan(10);
   const kinds = rows().map((row) => row.querySelector<HTMLElement>(".hta-swatch")?.dataset.kind);

@@ -3,22 +3,22 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { ObservedSource } from "../connection/answering";
-import { type Key, KEYS, type Model, Shared } from "../connection/store";
+import { type StateKey, STATE_KEYS, type Model, SharedStateStore } from "../connection/store";
 import type { Brief, Scene, Source, Span, ThemeName } from "../protocol/source";
 import { Stage } from "../stage/stage";
-import { aria, h, mount } from "../ui/dom";
-import { react } from "../ui/react";
-import { detectTheme, markWidth, NARROW_PX, watchBoxes, watchTheme } from "../ui/host";
+import { aria, h, renderInto } from "../ui/dom";
+import { onSignal } from "../ui/react";
+import { detectTheme, setWidthClass, NARROW_BELOW_PX, watchBoxes, watchTheme } from "../ui/host";
 import { Popover } from "../ui/menu";
-import { FullWindow, outermost } from "../ui/placing";
+import { FullWindow, outermostElement } from "../ui/placing";
 import { applyTheme } from "../ui/theme";
-import { Tip } from "../ui/tooltip";
-import { AccessGrid, type Spoken } from "./access_grid";
+import { TooltipView } from "../ui/tooltip";
+import { AccessGrid, type AccessGridContent } from "./access_grid";
 import { Commands } from "./commands";
-import { Context, throttle } from "./context";
-import { Gaps } from "./gaps";
-import { Height, HeightEdge } from "./height";
-import { Hover } from "./hover";
+import { TimelineContext, throttle } from "./context";
+import { GapSelection } from "./gaps";
+import { HeightControl, HeightEdge } from "./height";
+import { HoverController } from "./hover";
 import { listenToKeys, PANEL_HELP } from "./keys";
 import { Legend } from "./legend";
 import { Card, ErrorStrip } from "./messages";
@@ -26,17 +26,17 @@ import { listenToWheel } from "./motion";
 import { Navigation } from "./navigation";
 import { Help } from "./panels/help";
 import { PanelControl } from "./panels/panels";
-import { Pin, PinButton } from "./pin";
-import { Pointer } from "./pointer";
-import { Folding, Rows } from "./rows";
-import { Search } from "./search";
-import { Picking } from "./selected_event";
-import { type Clock, type KernelSays, Status, StatusLine } from "./status";
-import { searchWords } from "./text";
+import { RowPin, PinButton } from "./pin";
+import { PointerInput } from "./pointer";
+import { FoldingController, RowsController } from "./rows";
+import { SearchController } from "./search";
+import { EventSelection } from "./selected_event";
+import { type ClockName, type KernelStatus, Status, StatusLine } from "./status";
+import { searchText } from "./text";
 import { TimelineToolbar } from "./toolbar";
 import { ViewFacts } from "./view_facts";
 
-const SPOKEN_MS = 250;
+const GRID_DELAY_MS = 250;
 
 export interface AppOptions {
   scene: Scene;
@@ -47,53 +47,53 @@ export interface AppOptions {
   /** Fold similar ranks; null or left out: only if there are many. */
   folded?: boolean | null;
   /** Called when the user has folded or unfolded them. */
-  keepFolded?: (folded: boolean) => void;
+  saveFolded?: (folded: boolean) => void;
   /** Called when the user chooses a clock; left out if no kernel can draw another one. */
-  setClock?: ((clock: Clock) => void) | undefined;
+  setClock?: ((clock: ClockName) => void) | undefined;
   /** Called when the user has dragged the lower edge. */
-  keepHeight?: (height: number) => void;
+  saveHeight?: (height: number) => void;
   /** For one of several linked panels: its status line, and settings of the view around it. */
-  part?: Part;
+  linkedPanel?: LinkedPanelOptions;
 }
 
-interface Part {
+interface LinkedPanelOptions {
   /** Name of its toolbar; default "Timeline". */
   title?: string;
   status: HTMLElement;
   theme: ThemeName;
   /** Describe the source's status; null for the default text. */
-  kernelSays(): KernelSays | null;
+  kernelStatus(): KernelStatus | null;
 }
 
 /** Requests whose failures are shown below the toolbar. */
 const DRAWING_OPS = new Set(["tiles", "minimap", "stats", "marks"]);
 
 export class TimelineApp {
-  readonly ctx: Context;
+  readonly ctx: TimelineContext;
   readonly nav: Navigation;
-  readonly rows: Rows;
-  readonly picking: Picking;
-  readonly folding: Folding;
-  readonly gaps: Gaps;
-  readonly search: Search;
+  readonly rows: RowsController;
+  readonly picking: EventSelection;
+  readonly folding: FoldingController;
+  readonly gapSelection: GapSelection;
+  readonly search: SearchController;
   readonly status: StatusLine;
   readonly panels: PanelControl;
   readonly help: Popover;
-  readonly pin: Pin;
-  readonly hover: Hover;
+  readonly pin: RowPin;
+  readonly hover: HoverController;
   readonly legend: Legend;
-  readonly pointer: Pointer;
+  readonly pointer: PointerInput;
   readonly commands: Commands;
   /** Null in a panel of a dashboard: the dashboard fills the window. */
-  readonly full: FullWindow | null;
+  readonly fullWindow: FullWindow | null;
   private readonly facts: ViewFacts;
-  private readonly edge: Height;
-  private readonly narrow = signal(false);
-  private readonly spoken = signal<Spoken>({ rows: [], selected: null, pinned: [] });
+  private readonly heightEdge: HeightControl;
+  private readonly isNarrow = signal(false);
+  private readonly accessGrid = signal<AccessGridContent>({ rows: [], selected: null, pinned: [] });
 
   constructor(host: HTMLElement, options: AppOptions) {
-    const { signal: ended, scene, part } = options;
-    const isPart = part !== undefined;
+    const { signal: abortSignal, scene, linkedPanel } = options;
+    const isPart = linkedPanel !== undefined;
     const root = h("div", {
       class: isPart ? "hta-root hta-part" : "hta-root",
       tabindex: 0,
@@ -102,70 +102,70 @@ export class TimelineApp {
       "data-lm-suppress-shortcuts": "true",
     });
     host.append(root);
-    const theme = part?.theme ?? detectTheme(root);
+    const theme = linkedPanel?.theme ?? detectTheme(root);
     applyTheme(root, theme);
 
     const source = new ObservedSource(options.source);
-    const shared = new Shared(ended);
+    const shared = new SharedStateStore(abortSignal);
     shared.attach(options.state);
     const stage = new Stage(scene, source, theme);
-    const ctx = new Context(scene, root, stage, source, shared, ended, isPart);
+    const ctx = new TimelineContext(scene, root, stage, source, shared, abortSignal, isPart);
     this.ctx = ctx;
-    this.edge = new Height(stage, (height) => options.keepHeight?.(height));
-    this.full = isPart ? null : new FullWindow(root);
+    this.heightEdge = new HeightControl(stage, (height) => options.saveHeight?.(height));
+    this.fullWindow = isPart ? null : new FullWindow(root);
     const help = (): VNode => (
       <Help more={isPart ? [PANEL_HELP] : []} close={() => void this.help.close()} />
     );
-    this.help = new Popover(() => outermost(root), "Keys and gestures", help, ended);
+    this.help = new Popover(() => outermostElement(root), "Keys and gestures", help, abortSignal);
     this.nav = new Navigation(ctx);
-    this.rows = new Rows(ctx);
-    this.picking = new Picking(this);
-    this.folding = new Folding(this, options);
-    this.gaps = new Gaps(this);
-    this.search = new Search(this);
+    this.rows = new RowsController(ctx);
+    this.picking = new EventSelection(this);
+    this.folding = new FoldingController(this, options);
+    this.gapSelection = new GapSelection(this);
+    this.search = new SearchController(this);
     this.status = new StatusLine(this, options);
     this.panels = new PanelControl(this);
-    this.pin = new Pin(this);
-    this.hover = new Hover(this);
+    this.pin = new RowPin(this);
+    this.hover = new HoverController(this);
     this.legend = new Legend(ctx);
-    this.pointer = new Pointer(this);
+    this.pointer = new PointerInput(this);
     this.commands = new Commands(this);
     this.facts = new ViewFacts(this);
-    this.edge.most = options.height;
-    this.draw(part);
+    this.heightEdge.maxHeight = options.height;
+    this.draw(linkedPanel);
 
     this.listen();
-    this.show(new Set<Key>(KEYS), false);
+    this.show(new Set<StateKey>(STATE_KEYS), false);
     this.setWidth(root.clientWidth);
-    this.facts.renew();
-    if (!isPart) watchTheme(root, ended, (name) => this.setTheme(name));
-    ended.addEventListener("abort", () => this.close(), { once: true });
+    this.facts.reset();
+    if (!isPart) watchTheme(root, abortSignal, (name) => this.setTheme(name));
+    abortSignal.addEventListener("abort", () => this.close(), { once: true });
   }
 
-  private draw(part: Part | undefined): void {
-    const { ctx, edge, narrow, facts, panels, pin, hover, spoken } = this;
-    const { root, stage, signal: ended } = ctx;
+  private draw(part: LinkedPanelOptions | undefined): void {
+    const { ctx, heightEdge, isNarrow, facts, panels, pin, hover, accessGrid } = this;
+    const { root, stage, signal: abortSignal } = ctx;
     const title = part && (part.title ?? "Timeline");
     const line = <Status line={this.status} />;
     const view = (
       <>
-        <TimelineToolbar app={this} title={title} narrow={narrow} />
+        <TimelineToolbar app={this} title={title} narrow={isNarrow} />
         <ErrorStrip shown={ctx.failure} />
         <div class="hta-stage-frame" ref={(frame) => frame?.prepend(stage.el)}>
-          <HeightEdge height={edge} />
+          <HeightEdge height={heightEdge} />
           <PinButton pin={pin} />
-          <Card shown={facts.card} />
-          <Tip tooltip={hover.tip} />
+          <Card messageSignal={facts.card} />
+          <TooltipView tooltip={hover.tooltip} />
         </div>
         <panels.Dock />
-        <AccessGrid ctx={ctx} shown={spoken} />
+        <AccessGrid ctx={ctx} content={accessGrid} />
         {part === undefined && line}
       </>
     );
-    mount(view, root, ended);
+    renderInto(view, root, abortSignal);
     const frame = stage.el.parentElement!;
-    react(edge.own, (height) => (frame.style.height = `${height}px`), ended);
-    if (part !== undefined) mount(line, part.status, ended);
+    onSignal(heightEdge.userHeight, (height) => (frame.style.height = `${height}px`), abortSignal);
+    if (part !== undefined) renderInto(line, part.status, abortSignal);
   }
 
   /** Bind the view to another shared state. */
@@ -176,15 +176,15 @@ export class TimelineApp {
   /** Show another job in the same place. */
   setScene(scene: Scene): void {
     const { ctx } = this;
-    ctx.source.forget();
+    ctx.source.clearCache();
     ctx.stage.setScene(scene);
     ctx.scene = scene;
-    this.rows.renew();
-    this.folding.renew();
-    this.picking.renew();
-    this.search.follow();
+    this.rows.reset();
+    this.folding.reset();
+    this.picking.reset();
+    this.search.syncText();
     this.nav.showState();
-    this.facts.renew();
+    this.facts.reset();
   }
 
   /** Called with the window in view, also while it moves. */
@@ -194,7 +194,7 @@ export class TimelineApp {
   }
 
   /** Outline an event as if the pointer were on it, on its rank's first rows or on its own lane. */
-  outline(event: Brief | null, inSummary = false): void {
+  outlineEvent(event: Brief | null, inSummary = false): void {
     const { ctx, rows } = this;
     if (event === null) {
       ctx.stage.setOverlay({ hover: null });
@@ -207,11 +207,11 @@ export class TimelineApp {
 
   /** Height of the drawing; toolbar, status line and panels come on top. Rows may need less. */
   get height(): number {
-    return this.edge.own.value;
+    return this.heightEdge.userHeight.value;
   }
 
   set height(height: number) {
-    this.edge.most = height;
+    this.heightEdge.maxHeight = height;
   }
 
   setTheme(name: ThemeName): void {
@@ -226,63 +226,63 @@ export class TimelineApp {
 
   private listen(): void {
     const { ctx, rows, picking, search, status } = this;
-    const { root, shared, source, stage, signal: ended } = ctx;
+    const { root, shared, source, stage, signal: abortSignal } = ctx;
     shared.onChange((keys) => this.show(keys, true));
     source.onFailure((op, error) => {
       if (DRAWING_OPS.has(op)) ctx.fail("The timeline is not complete", error);
     });
-    const speak = throttle(SPOKEN_MS, ended, () => {
+    const speak = throttle(GRID_DELAY_MS, abortSignal, () => {
       const { pinned } = shared.state;
-      this.spoken.value = { rows: rows.now.value, selected: picking.brief, pinned };
+      this.accessGrid.value = { rows: rows.stateSignal.value, selected: picking.brief, pinned };
     });
-    react(() => [rows.now.value, picking.brief], speak, ended);
-    react(rows.now, () => this.edge.fit(), ended);
-    react(
-      () => shared.now.value.color,
+    onSignal(() => [rows.stateSignal.value, picking.brief], speak, abortSignal);
+    onSignal(rows.stateSignal, () => this.heightEdge.fit(), abortSignal);
+    onSignal(
+      () => shared.stateSignal.value.color,
       (color) => stage.setColor(color),
-      ended,
+      abortSignal,
     );
-    react(
+    onSignal(
       () => {
-        const { hits } = search.found.value;
-        return hits === null || search.text === "" ? null : searchWords(hits);
+        const { hits } = search.result.value;
+        return hits === null || search.text === "" ? null : searchText(hits);
       },
-      (words) => status.say("search", words),
-      ended,
+      (words) => status.setMessage("search", words),
+      abortSignal,
     );
     // The search describes a hit that was stepped to; any other event has its own text.
-    react(
+    onSignal(
       () => picking.brief,
-      (brief) => brief !== null && !search.isAt(brief) && status.say("search", null),
-      ended,
+      (brief) => brief !== null && !search.isAt(brief) && status.setMessage("search", null),
+      abortSignal,
     );
-    react(
-      () => [picking.chosen.value, shared.now.value.ranks_from, ctx.scene],
+    onSignal(
+      () => [picking.selectionSignal.value, shared.stateSignal.value.ranks_from, ctx.scene],
       () => this.showRanks(),
-      ended,
+      abortSignal,
     );
-    react(
+    onSignal(
       () => ctx.scene,
       ({ title, ranks, events }) =>
         aria(root, "label", `${title}, ${ranks.length} ranks, ${events} events`),
-      ended,
+      abortSignal,
     );
     listenToWheel(this);
     listenToKeys(this);
-    watchBoxes([root], () => this.setWidth(root.clientWidth), ended);
+    watchBoxes([root], () => this.setWidth(root.clientWidth), abortSignal);
   }
 
   /** Show the shared state. */
-  private show(keys: ReadonlySet<Key>, animate: boolean): void {
+  private show(keys: ReadonlySet<StateKey>, animate: boolean): void {
     if (keys.has("view")) this.nav.follow(this.ctx.shared.state.view, animate);
-    if (keys.has("search")) this.search.follow();
+    if (keys.has("search")) this.search.syncText();
     if (keys.has("selected_event")) this.picking.follow();
   }
 
   /** In a dashboard, show only the ranks that another panel selected. */
   private showRanks(): void {
-    const { isPart, scene, shared } = this.ctx;
-    if (!isPart) return;
+    const { isLinkedPanel, scene, shared } = this.ctx;
+    if (!isLinkedPanel) return;
     const { selection, ranks_from: from } = shared.state;
     const ranks = from === "timeline" ? null : (selection?.ranks ?? null);
     const all = scene.ranks.length;
@@ -293,8 +293,8 @@ export class TimelineApp {
   /** Set the width; 0 means hidden, and does not count. */
   private setWidth(width: number): void {
     if (width === 0) return;
-    markWidth(this.ctx.root, width);
-    this.narrow.value = width < NARROW_PX;
+    setWidthClass(this.ctx.root, width);
+    this.isNarrow.value = width < NARROW_BELOW_PX;
   }
 
   private close(): void {

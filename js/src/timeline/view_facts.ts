@@ -1,20 +1,20 @@
 /** Contents of the visible window: requested when it rests, shown as text, chips and a card. */
 
 import { signal } from "@preact/signals";
-import { wholeSpan } from "../connection/answering";
-import { same } from "../connection/store";
+import { wholeNsWindow } from "../connection/answering";
+import { isSameJson } from "../connection/store";
 import { isAbort, type Lateness, type Stats } from "../protocol/source";
-import { formatTime, plural, rangesText, wholeName } from "../ui/formats";
-import { react } from "../ui/react";
+import { formatTime, plural, rangesText, wholeRunName } from "../ui/formats";
+import { onSignal } from "../ui/react";
 import { throttle } from "./context";
-import type { Message } from "./messages";
-import { isWhole, spanText, viewWords } from "./text";
+import type { CardMessage } from "./messages";
+import { isWholeRange, spanText, viewText } from "./text";
 import type { TimelineApp } from "./view";
 
-const SAY_MS = 100;
+const ANNOUNCE_DELAY_MS = 100;
 
 export class ViewFacts {
-  readonly card = signal<Message | null>(null);
+  readonly card = signal<CardMessage | null>(null);
   private stats: Stats | null = null;
   private lateness: Lateness | null = null;
   /** Ranks of the rows at the request of the legend's shares; null for all. */
@@ -27,57 +27,57 @@ export class ViewFacts {
     >,
   ) {
     const { ctx, nav, rows, folding, status, legend } = app;
-    const say = throttle(SAY_MS, ctx.signal, () => this.say());
+    const announce = throttle(ANNOUNCE_DELAY_MS, ctx.signal, () => this.announce());
     ctx.stage.onView(() => {
       legend.isPending.value = true;
       this.card.value = null;
-      say();
+      announce();
     });
-    nav.settled.on(() => this.ask());
-    ctx.retried.on(() => this.renew());
+    nav.onSettled.on(() => this.requestFacts());
+    ctx.retryRequested.on(() => this.reset());
     // The stage sends the requests.
     ctx.source.onReply((op, _request, reply) => {
       if (op !== "lateness") return;
       this.lateness = reply.reply as Lateness;
       status.clocks.value = this.lateness.clock;
-      this.printWaits();
-      this.say();
+      this.showWaits();
+      this.announce();
     });
-    react(
-      rows.now,
+    onSignal(
+      rows.stateSignal,
       () => {
-        this.printCard();
-        this.say();
-        if (!same(rows.shown, this.shown)) this.askShares();
+        this.showCard();
+        this.announce();
+        if (!isSameJson(rows.shown, this.shown)) this.askShares();
       },
       ctx.signal,
     );
-    react(
-      () => folding.words,
-      () => this.say(),
+    onSignal(
+      () => folding.rankCountText,
+      () => this.announce(),
       ctx.signal,
     );
   }
 
   /** Reset for a new scene, or retry. */
-  renew(): void {
+  reset(): void {
     const { status, legend } = this.app;
     this.stats = null;
     this.lateness = null;
     status.clocks.value = null;
     legend.setStats(null);
-    this.say();
-    this.printCard();
-    this.ask();
+    this.announce();
+    this.showCard();
+    this.requestFacts();
   }
 
-  private ask(): void {
+  private requestFacts(): void {
     this.askShares();
     this.askStats(null, (stats) => {
       this.stats = stats;
-      this.printWaits();
-      this.say();
-      this.printCard();
+      this.showWaits();
+      this.announce();
+      this.showCard();
     });
   }
 
@@ -90,19 +90,19 @@ export class ViewFacts {
     this.askStats(shown, (stats) => {
       if (shown !== this.shown) return;
       legend.isPending.value = false;
-      legend.setStats(stats, this.shownWords());
-      this.printWaits();
+      legend.setStats(stats, this.shownRowsText());
+      this.showWaits();
     });
   }
 
   /** Request figures of the window in view; `show` them if it is still in view. */
   private askStats(ranks: readonly number[] | null, show: (stats: Stats) => void): void {
     const { ctx, legend } = this.app;
-    const span = wholeSpan(ctx.stage.view());
+    const span = wholeNsWindow(ctx.stage.view());
     ctx.source
       .ask("stats", ranks === null ? span : { ...span, ranks }, ctx.signal)
       .then(({ reply }) => {
-        if (same(wholeSpan(ctx.stage.view()), span)) show(reply);
+        if (isSameJson(wholeNsWindow(ctx.stage.view()), span)) show(reply);
       })
       .catch((error: unknown) => {
         // Listeners of the source show the failure itself.
@@ -111,14 +111,14 @@ export class ViewFacts {
   }
 
   /** Show waits of the same ranks and window as the legend's other shares. */
-  private printWaits(): void {
+  private showWaits(): void {
     const { lateness, stats, shown } = this;
     const isOne = lateness?.start === stats?.start && lateness?.end === stats?.end;
     this.app.legend.setLateness(lateness, isOne ? stats : null, shown);
   }
 
   /** `of rank 5 in view, 12.3–18.9 ms`. */
-  private shownWords(): string {
+  private shownRowsText(): string {
     const { stage, scene } = this.app.ctx;
     const { shown } = this;
     const all = plural(scene.ranks.length, "rank");
@@ -127,30 +127,31 @@ export class ViewFacts {
         ? `of ${scene.ranks.length === 1 ? "the rank" : `all ${all}`}`
         : `of ${shown.length === 1 ? "rank" : "ranks"} ${rangesText(shown)}`;
     const view = stage.view();
-    return `${ranks} in view, ${isWhole(view, scene) ? `the ${wholeName(scene)}` : spanText(view)}`;
+    return `${ranks} in view, ${isWholeRange(view, scene) ? `the ${wholeRunName(scene)}` : spanText(view)}`;
   }
 
-  private say(): void {
+  private announce(): void {
     const { ctx, rows, folding, status } = this.app;
     const view = ctx.stage.view();
-    const { start, end } = wholeSpan(view);
+    const { start, end } = wholeNsWindow(view);
     const inView = <T extends Lateness | Stats>(known: T | null): T | null =>
       known?.start === start && known.end === end ? known : null;
     const [stats, lateness] = [inView(this.stats), inView(this.lateness)];
-    const words = viewWords(view, ctx.scene, stats, lateness, folding.words);
-    const { thin } = rows;
-    if (thin > 0) words.push(` ${plural(thin, "empty lane")} drawn thin: `, { key: "E" });
-    status.say("view", words);
+    const text = viewText(view, ctx.scene, stats, lateness, folding.rankCountText);
+    const { thinLaneCount } = rows;
+    if (thinLaneCount > 0)
+      text.push(` ${plural(thinLaneCount, "empty lane")} drawn thin: `, { key: "E" });
+    status.setMessage("view", text);
   }
 
-  private printCard(): void {
+  private showCard(): void {
     this.card.value = this.message();
   }
 
-  private message(): Message | null {
+  private message(): CardMessage | null {
     const { ctx, nav, rows, commands } = this.app;
     const { stage, scene } = ctx;
-    if (rows.filter !== "" && rows.now.value.length === 0) {
+    if (rows.filter !== "" && rows.stateSignal.value.length === 0) {
       return {
         title: "No track matches",
         text: `No rank, process, track or host matches ${rows.filter}.`,

@@ -3,8 +3,8 @@
 import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import type { Brief, Kind } from "../protocol/source";
-import { focused, h, made } from "./dom";
-import type { Words } from "./text";
+import { activeElement, h, renderElement } from "./dom";
+import type { RichText } from "./text";
 import { applyTheme } from "./theme";
 
 /** The name that a key has on this keyboard: on Macs, ⌘ for Ctrl. */
@@ -16,7 +16,7 @@ export function Kbd({ name }: { name: string }) {
   return <kbd class="hta-key">{keyName(name)}</kbd>;
 }
 
-export interface ButtonLook {
+export interface ButtonProps {
   /** Shown text; an icon button has only a name. */
   text?: string;
   icon?: IconName;
@@ -37,52 +37,65 @@ export interface ButtonLook {
   press: (event: MouseEvent) => void;
 }
 
-export function Button(look: ButtonLook) {
-  const { text, keys, showKey = false, title, on, off } = look;
-  const name = look.name ?? text ?? "";
+export function Button(props: ButtonProps) {
+  const { text, keys, showKey = false, title, on, off } = props;
+  const name = props.name ?? text ?? "";
   const hint = text === name ? undefined : name;
   // Speech control uses the visible text, so the accessible name must contain it.
-  const words = text?.match(/\p{L}[\p{L} ]*/u)?.[0] ?? "";
-  const isNamed = !showKey && name !== text && name.toLowerCase().includes(words.toLowerCase());
+  const visibleText = text?.match(/\p{L}[\p{L} ]*/u)?.[0] ?? "";
+  const isNamed =
+    !showKey && name !== text && name.toLowerCase().includes(visibleText.toLowerCase());
   return (
     <button
       type="button"
-      class={`hta-button${text === undefined ? " hta-button-icon" : ""} ${look.class ?? ""}`}
+      class={`hta-button${text === undefined ? " hta-button-icon" : ""} ${props.class ?? ""}`}
       title={title ?? (keys === undefined ? hint : `${name} (${keyName(keys)})`)}
       aria-label={text === undefined || isNamed ? name : undefined}
       aria-keyshortcuts={keys?.replace("Ctrl", "Control").replace("⌫", "Backspace")}
       aria-pressed={on}
       aria-disabled={off}
-      hidden={look.hidden}
-      onClick={look.press}
+      hidden={props.hidden}
+      onClick={props.press}
     >
-      {look.icon !== undefined && <Icon name={look.icon} />}
+      {props.icon !== undefined && <Icon name={props.icon} />}
       {text !== undefined && <span class="hta-button-text">{text}</span>}
-      {look.children}
+      {props.children}
       {showKey && keys !== undefined && <Kbd name={keys} />}
     </button>
   );
 }
 
-export function UndoRedo(ways: { canUndo: boolean; canRedo: boolean; undo(): void; redo(): void }) {
+export function UndoRedoPair(history: {
+  canUndo: boolean;
+  canRedo: boolean;
+  undo(): void;
+  redo(): void;
+}) {
   return (
     <div class="hta-pair">
-      <Button icon="undo" name="Undo" keys="Ctrl+Z" off={!ways.canUndo} press={ways.undo} />
-      <Button icon="redo" name="Redo" keys="Ctrl+Shift+Z" off={!ways.canRedo} press={ways.redo} />
+      <Button icon="undo" name="Undo" keys="Ctrl+Z" off={!history.canUndo} press={history.undo} />
+      <Button
+        icon="redo"
+        name="Redo"
+        keys="Ctrl+Shift+Z"
+        off={!history.canRedo}
+        press={history.redo}
+      />
     </div>
   );
 }
 
 /** Letters kept at the end of a cut name, where names of kernels differ. */
-const END = 12;
+const NAME_END_LENGTH = 12;
 /** Words in parentheses that distinguish equal labels; they are not cut. */
-const TOLD_APART = / \([^()]{1,30}\)$/u;
+const DISAMBIGUATION = / \([^()]{1,30}\)$/u;
 
 /** A name that is cut before its end if it is too long. */
 export function CutName({ text }: { text: string }) {
   const letters = Array.from(text);
-  const kept = Math.max(END, TOLD_APART.exec(text)?.[0].length ?? 0);
-  const end = letters.length > END + kept ? letters.slice(-kept).join("") : "";
+  const remaining = Math.max(NAME_END_LENGTH, DISAMBIGUATION.exec(text)?.[0].length ?? 0);
+  const end =
+    letters.length > NAME_END_LENGTH + remaining ? letters.slice(-remaining).join("") : "";
   return (
     <span class="hta-cut-name">
       <span>{text.slice(0, text.length - end.length)}</span>
@@ -105,14 +118,14 @@ export function Swatch({ kind }: { kind: Kind }) {
 }
 
 /** Buttons side by side; one is chosen. */
-export function Choice<T extends string>(look: {
+export function ChoiceButtons<T extends string>(props: {
   name: string;
   options: readonly (readonly [id: T, text: string, about?: string])[];
   chosen: T;
   data?: string;
   choose(id: T): void;
 }) {
-  const { name, options, chosen, data = "choice", choose } = look;
+  const { name, options, chosen, data = "choice", choose } = props;
   return (
     <span class="hta-diff-choice" role="group" aria-label={name}>
       {options.map(([id, text, about]) => (
@@ -132,18 +145,18 @@ export function Choice<T extends string>(look: {
 }
 
 /** A failed request, shown in place of its content. */
-export function Failure(look: { title: string; error: Error; retry(): void }) {
+export function FailureNote(props: { title: string; error: Error; retry(): void }) {
   return (
     <div class="hta-failure" role="alert">
-      <b>{look.title}</b>
-      <div class="hta-failure-text">{look.error.message}</div>
-      <Button text="Try again" press={look.retry} />
+      <b>{props.title}</b>
+      <div class="hta-failure-text">{props.error.message}</div>
+      <Button text="Try again" press={props.retry} />
     </div>
   );
 }
 
 /** A sentence of text, strong words and keys. */
-export function Sentence({ words }: { words: Words }) {
+export function RichTextSpan({ words }: { words: RichText }) {
   return (
     <>
       {words.map((piece) => {
@@ -170,11 +183,14 @@ export function Checkbox({ text, hint, on }: { text: string; hint: string; on: S
 
 // Elements of controls, for code that does not use components.
 
-export const button = ({ key, ...look }: ButtonLook & { key?: string }): HTMLButtonElement =>
-  made(<Button keys={key} {...look} />) as HTMLButtonElement;
+export const renderButton = ({
+  key,
+  ...props
+}: ButtonProps & { key?: string }): HTMLButtonElement =>
+  renderElement(<Button keys={key} {...props} />) as HTMLButtonElement;
 
-export const failure = (title: string, error: Error, retry: () => void): HTMLElement =>
-  made(<Failure title={title} error={error} retry={retry} />);
+export const renderFailure = (title: string, error: Error, retry: () => void): HTMLElement =>
+  renderElement(<FailureNote title={title} error={error} retry={retry} />);
 
 /** Display name of a kind. */
 export function kindName(kind: Kind): string {
@@ -183,7 +199,7 @@ export function kindName(kind: Kind): string {
 
 // Small line icons in the colour of their text; drawn here, because fonts differ.
 
-const PATHS = {
+const ICON_PATHS = {
   search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.4 10.4 14 14",
   undo: "M6 3 2.5 6.5 6 10M2.5 6.5H10a3.5 3.5 0 0 1 0 7H6.5",
   redo: "M10 3l3.5 3.5L10 10M13.5 6.5H6a3.5 3.5 0 0 0 0 7h3.5",
@@ -202,12 +218,12 @@ const PATHS = {
   warn: "M8 2.2 14.4 13.5H1.6zM8 6.2v3.6M8 11.4v.6",
 } as const;
 
-type IconName = keyof typeof PATHS;
+type IconName = keyof typeof ICON_PATHS;
 
 export function Icon({ name }: { name: IconName }) {
   return (
     <svg class="hta-icon" viewBox="0 0 16 16" width={14} height={14} aria-hidden="true">
-      <path d={PATHS[name]} />
+      <path d={ICON_PATHS[name]} />
     </svg>
   );
 }
@@ -215,7 +231,11 @@ export function Icon({ name }: { name: IconName }) {
 // Copying text, also if the page may not use the clipboard API (plain http).
 
 /** Copy text to the clipboard; return a status message. */
-export async function copyWords(text: string, what: string, inside: HTMLElement): Promise<string> {
+export async function copyAndReport(
+  text: string,
+  what: string,
+  inside: HTMLElement,
+): Promise<string> {
   const done = await copyText(text, inside);
   return done ? `Copied ${what}.` : "The browser does not allow copying here.";
 }
@@ -231,7 +251,7 @@ async function copyText(text: string, inside: HTMLElement): Promise<boolean> {
 }
 
 function copyBySelection(text: string, inside: HTMLElement): boolean {
-  const before = focused(inside);
+  const before = activeElement(inside);
   const field = h("textarea", { class: "hta-hidden", "aria-hidden": "true", tabindex: -1 });
   field.value = text;
   inside.append(field);
@@ -289,21 +309,21 @@ export function Tabs({ current, other }: { current: "event" | "area"; other(): v
   );
 }
 
-export interface Fact {
+export interface FactRow {
   name: string;
   value: ComponentChildren;
   title?: string | undefined;
   /** In one line the link is truncated first. */
-  look?: "line" | "wrapped" | undefined;
+  className?: "line" | "wrapped" | undefined;
 }
 
-export function Facts({ rows }: { rows: readonly Fact[] }) {
+export function FactList({ rows }: { rows: readonly FactRow[] }) {
   return (
     <dl class="hta-factlist">
-      {rows.map(({ name, value, title, look }) => (
+      {rows.map(({ name, value, title, className }) => (
         <div class="hta-fact">
           <dt>{name}</dt>
-          <dd title={title} class={look && `hta-${look}`}>
+          <dd title={title} class={className && `hta-${className}`}>
             {value}
           </dd>
         </div>
@@ -312,27 +332,32 @@ export function Facts({ rows }: { rows: readonly Fact[] }) {
   );
 }
 
-export function EventLink({ event, go }: { event: Brief; go(event: Brief): void }) {
+export function EventLink({ event, goTo }: { event: Brief; goTo(event: Brief): void }) {
   return (
-    <Link text={event.short} title={`${event.name}\nGo to the event`} press={() => go(event)} />
+    <Link text={event.short} title={`${event.name}\nGo to the event`} press={() => goTo(event)} />
   );
 }
 
-export function CopyButton(look: { copy: Copy; text: () => string; what: string }) {
+export function CopyButton(props: { copy: Copy; text: () => string; what: string }) {
   return (
     <Button
       icon="copy"
-      name={`Copy ${look.what}`}
+      name={`Copy ${props.what}`}
       class="hta-copy"
-      press={() => look.copy(look.text(), look.what)}
+      press={() => props.copy(props.text(), props.what)}
     />
   );
 }
 
 /** Show the reason in place of a widget that failed, until the signal aborts. */
-export function showBroken(el: Element, title: string, error: Error, signal: AbortSignal): void {
+export function showFailurePanel(
+  el: Element,
+  title: string,
+  error: Error,
+  signal: AbortSignal,
+): void {
   if (signal.aborted) return;
-  const panel = made(
+  const panel = renderElement(
     <div class="hta-broken" role="alert">
       <b>{title}</b>
       <div class="hta-broken-text">{error.message}</div>

@@ -14,12 +14,12 @@ export function h<K extends keyof HTMLElementTagNameMap>(
     if (value === undefined || value === null || value === false) continue;
     node.setAttribute(name, value === true ? "" : String(value));
   }
-  fill(node, ...children);
+  replaceChildren(node, ...children);
   return node;
 }
 
 /** Replace everything inside; null, undefined and false are skipped. */
-export function fill(node: Element, ...children: Child[]): void {
+export function replaceChildren(node: Element, ...children: Child[]): void {
   const shown = children.filter((child) => child !== null && child !== undefined);
   node.replaceChildren(...shown.filter((child) => child !== false));
 }
@@ -31,13 +31,13 @@ export function aria(node: Element, name: string, value: string | boolean | numb
 }
 
 /** The element that has the focus, also inside a shadow root. */
-export function focused(node: Node): Element | null {
+export function activeElement(node: Node): Element | null {
   const root = node.getRootNode();
   return root instanceof ShadowRoot || root instanceof Document ? root.activeElement : null;
 }
 
 /** The parent of a node, also out of a shadow root. */
-export function parentOf(node: Node): Node | null {
+export function composedParent(node: Node): Node | null {
   return node instanceof ShadowRoot ? node.host : node.parentNode;
 }
 
@@ -50,14 +50,14 @@ export function isTextEntry(target: EventTarget | null): boolean {
 }
 
 /** Draw components into an element until the signal aborts; they are redrawn by signals. */
-export function mount(children: ComponentChild, host: Element, signal: AbortSignal): void {
+export function renderInto(children: ComponentChild, host: Element, signal: AbortSignal): void {
   if (signal.aborted) return;
   render(children, host);
   signal.addEventListener("abort", () => render(null, host), { once: true });
 }
 
 /** The element of a component, for code that does not use components. */
-export function made(node: ComponentChild): HTMLElement {
+export function renderElement(node: ComponentChild): HTMLElement {
   const place = document.createDocumentFragment();
   render(node, place);
   return place.firstElementChild as HTMLElement;

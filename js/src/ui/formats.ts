@@ -1,6 +1,6 @@
 /** Numbers as words. Spaces within a number or before its unit are thin and do not break. */
 
-export const THIN = "\u202f";
+export const THIN_SPACE = "\u202f";
 const MINUS = "\u2212";
 const UNKNOWN = "–";
 
@@ -11,13 +11,13 @@ const TIME_UNITS: readonly (readonly [name: string, ns: number])[] = [
 ];
 
 /** Digits of the integer part in groups of three from four digits on. */
-export function group(digits: string): string {
+export function groupDigits(digits: string): string {
   const [whole = "", fraction] = digits.split(".");
-  const grouped = whole.replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
+  const grouped = whole.replace(/\B(?=(\d{3})+(?!\d))/g, THIN_SPACE);
   return fraction === undefined ? grouped : `${grouped}.${fraction}`;
 }
 
-function significant(value: number, digits: number): string {
+function toSignificant(value: number, digits: number): string {
   const whole = Math.max(1, Math.floor(Math.log10(value) + 1e-12) + 1);
   const text = value.toFixed(Math.max(0, digits - whole));
   // Rounding may add a digit: 9.996 is 10.0, not 10.00.
@@ -33,15 +33,15 @@ export function formatDuration(ns: number | null): string {
   const sign = ns < 0 ? MINUS : "";
   for (const [unit, scale] of TIME_UNITS) {
     if (size >= scale * 0.9995)
-      return `${sign}${group(significant(size / scale, 3))}${THIN}${unit}`;
+      return `${sign}${groupDigits(toSignificant(size / scale, 3))}${THIN_SPACE}${unit}`;
   }
-  const text = Number.isInteger(size) ? String(size) : significant(Math.max(size, 0.001), 3);
-  return `${sign}${text}${THIN}ns`;
+  const text = Number.isInteger(size) ? String(size) : toSignificant(Math.max(size, 0.001), 3);
+  return `${sign}${text}${THIN_SPACE}ns`;
 }
 
 /** `+24.8 ms`, `−3.00 µs`, `±0 ns`. */
 export function formatDurationDelta(ns: number): string {
-  if (ns === 0) return `±0${THIN}ns`;
+  if (ns === 0) return `±0${THIN_SPACE}ns`;
   return (ns > 0 ? "+" : MINUS) + formatDuration(Math.abs(ns));
 }
 
@@ -49,53 +49,53 @@ export function formatDurationDelta(ns: number): string {
 export function formatTime(ns: number): string {
   const size = Math.abs(ns);
   const sign = ns < 0 ? MINUS : "";
-  if (size < 1e9) return `${sign}${(size / 1e6).toFixed(3)}${THIN}ms`;
+  if (size < 1e9) return `${sign}${(size / 1e6).toFixed(3)}${THIN_SPACE}ms`;
   const [whole = "", fraction = ""] = (size / 1e9).toFixed(6).split(".");
-  return `${sign}${group(whole)}.${fraction.slice(0, 3)}${THIN}${fraction.slice(3)}${THIN}s`;
+  return `${sign}${groupDigits(whole)}.${fraction.slice(0, 3)}${THIN_SPACE}${fraction.slice(3)}${THIN_SPACE}s`;
 }
 
 /** Every nanosecond: `451 975 123 ns`. */
 export function formatExact(ns: number): string {
-  return `${ns < 0 ? MINUS : ""}${group(String(Math.abs(Math.round(ns))))}${THIN}ns`;
+  return `${ns < 0 ? MINUS : ""}${groupDigits(String(Math.abs(Math.round(ns))))}${THIN_SPACE}ns`;
 }
 
 /**
- * Label of an axis tick: the unit and the decimals that the step between ticks needs. `most`: the
- * axis' largest time, for `95.15 ms` instead of `95 150 µs`.
+ * Label of an axis tick: the unit and the decimals that the step between ticks needs.
+ * `maxMagnitude`: the axis' largest time, for `95.15 ms` instead of `95 150 µs`.
  */
-export function formatAxis(ns: number, step: number, most = 0): string {
+export function formatAxis(ns: number, step: number, maxMagnitude = 0): string {
   const [unit, scale] =
-    step >= 1e9 || most >= 1e9
+    step >= 1e9 || maxMagnitude >= 1e9
       ? TIME_UNITS[0]!
-      : step >= 1e5 || most >= 1e6
+      : step >= 1e5 || maxMagnitude >= 1e6
         ? TIME_UNITS[1]!
         : TIME_UNITS[2]!;
   const decimals = Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9));
   const text = (Math.abs(ns) / scale).toFixed(decimals);
-  return `${ns < 0 && Number(text) !== 0 ? MINUS : ""}${group(text)}${THIN}${unit}`;
+  return `${ns < 0 && Number(text) !== 0 ? MINUS : ""}${groupDigits(text)}${THIN_SPACE}${unit}`;
 }
 
 /** `66 %`, `2.8 %`, `<1 %`; `–` for unknown, never `0`. */
 export function formatShare(share: number | null): string {
   if (share === null || !Number.isFinite(share)) return UNKNOWN;
-  if (share <= 0) return `0${THIN}%`;
-  if (share < 0.01) return `<1${THIN}%`;
-  if (share >= 0.995 && share < 1) return `>99${THIN}%`;
-  return `${(share * 100).toFixed(share >= 0.0995 ? 0 : 1)}${THIN}%`;
+  if (share <= 0) return `0${THIN_SPACE}%`;
+  if (share < 0.01) return `<1${THIN_SPACE}%`;
+  if (share >= 0.995 && share < 1) return `>99${THIN_SPACE}%`;
+  return `${(share * 100).toFixed(share >= 0.0995 ? 0 : 1)}${THIN_SPACE}%`;
 }
 
 /** `+60 %`, `−2.8 %`, `±0 %`. */
 export function formatShareDelta(share: number): string {
   const size = Math.abs(share);
   const text = size >= 0.0995 ? (size * 100).toFixed(0) : (size * 100).toFixed(1);
-  if (Number(text) === 0) return `±0${THIN}%`;
-  return `${share > 0 ? "+" : MINUS}${group(text)}${THIN}%`;
+  if (Number(text) === 0) return `±0${THIN_SPACE}%`;
+  return `${share > 0 ? "+" : MINUS}${groupDigits(text)}${THIN_SPACE}%`;
 }
 
 /** `215 456`. */
 export function formatCount(count: number | null): string {
   if (count === null || !Number.isFinite(count)) return UNKNOWN;
-  return (count < 0 ? MINUS : "") + group(String(Math.abs(Math.round(count))));
+  return (count < 0 ? MINUS : "") + groupDigits(String(Math.abs(Math.round(count))));
 }
 
 const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB", "PB"] as const;
@@ -109,8 +109,8 @@ export function formatBytes(bytes: number | null): string {
     value /= 1000;
     unit += 1;
   }
-  const text = unit === 0 || value === 0 ? String(Math.round(value)) : significant(value, 3);
-  return `${bytes < 0 ? MINUS : ""}${text}${THIN}${BYTE_UNITS[unit]}`;
+  const text = unit === 0 || value === 0 ? String(Math.round(value)) : toSignificant(value, 3);
+  return `${bytes < 0 ? MINUS : ""}${text}${THIN_SPACE}${BYTE_UNITS[unit]}`;
 }
 
 /** `64 KiB`: bounds of bins of sizes are powers of two. */
@@ -121,17 +121,17 @@ export function formatBinarySize(high: number): string {
     ["MiB", 2 ** 20],
     ["KiB", 2 ** 10],
   ] as const) {
-    if (high >= scale) return `${Math.floor(high / scale)}${THIN}${unit}`;
+    if (high >= scale) return `${Math.floor(high / scale)}${THIN_SPACE}${unit}`;
   }
-  return `${high}${THIN}B`;
+  return `${high}${THIN_SPACE}B`;
 }
 
 /** `5–8 B`; `no size` for calls without one. */
 export function formatSizeRange(low: number, high: number): string {
   if (high < 0) return "no size";
   const [from, to] = [formatBinarySize(low), formatBinarySize(high)];
-  const [least, unit] = from.split(THIN) as [string, string];
-  return from === to ? to : to.endsWith(unit) ? `${least}–${to}` : `${from}–${to}`;
+  const [min, unit] = from.split(THIN_SPACE) as [string, string];
+  return from === to ? to : to.endsWith(unit) ? `${min}–${to}` : `${from}–${to}`;
 }
 
 /** A value of a counter: up to four significant digits, large ones in groups. */
@@ -141,11 +141,11 @@ export function formatValue(value: number, unit = ""): string {
   const size = Math.abs(value);
   const text =
     size === 0 || Number.isInteger(value)
-      ? group(String(size))
+      ? groupDigits(String(size))
       : size >= 1000
-        ? group(size.toFixed(0))
+        ? groupDigits(size.toFixed(0))
         : String(Number(size.toPrecision(4)));
-  return `${value < 0 ? MINUS : ""}${text}${unit === "" ? "" : THIN + unit}`;
+  return `${value < 0 ? MINUS : ""}${text}${unit === "" ? "" : THIN_SPACE + unit}`;
 }
 
 /** "1 problem", "3 problems". */
@@ -172,12 +172,12 @@ export function runsOf(ranks: readonly number[]): [number, number][] {
   return runs;
 }
 
-export const runText = ([low, high]: [number, number]): string =>
+export const rangeText = ([low, high]: [number, number]): string =>
   low === high ? `${low}` : high === low + 1 ? `${low}, ${high}` : `${low}–${high}`;
 
 /** `0–4`, `6, 7`, `9`. */
 export function rankRuns(ranks: readonly number[]): string[] {
-  return runsOf(ranks).map(runText);
+  return runsOf(ranks).map(rangeText);
 }
 
 /** `0–3, 5`; of long lists the first and last. */
@@ -188,6 +188,6 @@ export function rangesText(ranks: readonly number[]): string {
 }
 
 /** All that is loaded: a job, or an export of a part of one. */
-export function wholeName(scene: { part?: unknown }): string {
+export function wholeRunName(scene: { part?: unknown }): string {
   return scene.part ? "whole export" : "whole job";
 }

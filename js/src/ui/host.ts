@@ -1,24 +1,24 @@
 /** Theme, size and visibility of a widget within its host. */
 
 import type { ThemeName } from "../protocol/source";
-import { parentOf } from "./dom";
+import { composedParent } from "./dom";
 
 const DARK_WORD = /(^|[-_\s])dark($|[-_\s])/;
 const LIGHT_WORD = /(^|[-_\s])light($|[-_\s])/;
 
 /** Theme of an element by the conventions of known hosts, or null. */
-function said(node: HTMLElement): ThemeName | null {
+function themeOf(node: HTMLElement): ThemeName | null {
   const jupyter = node.dataset.jpThemeLight;
   if (jupyter !== undefined) return jupyter === "false" ? "dark" : "light";
   const code = node.dataset.vscodeThemeKind;
   if (code !== undefined) return code.endsWith("light") ? "light" : "dark";
-  const words = [
+  const text = [
     node.dataset.theme ?? "",
     node.dataset.colorScheme ?? "",
     node.getAttribute("theme") ?? "",
     node.className,
   ];
-  for (const word of words) {
+  for (const word of text) {
     if (DARK_WORD.test(word)) return "dark";
     if (LIGHT_WORD.test(word)) return "light";
   }
@@ -26,8 +26,8 @@ function said(node: HTMLElement): ThemeName | null {
 }
 
 export function detectTheme(el: HTMLElement): ThemeName {
-  for (let node: Node | null = el.parentNode; node !== null; node = parentOf(node)) {
-    const theme = node instanceof HTMLElement ? said(node) : null;
+  for (let node: Node | null = el.parentNode; node !== null; node = composedParent(node)) {
+    const theme = node instanceof HTMLElement ? themeOf(node) : null;
     if (theme !== null) return theme;
   }
   return window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
@@ -40,13 +40,13 @@ export function watchTheme(
   changed: (theme: ThemeName) => void,
 ): void {
   let theme = detectTheme(el);
-  const look = (): void => {
+  const update = (): void => {
     const now = detectTheme(el);
     if (now === theme) return;
     theme = now;
     changed(now);
   };
-  const observer = new MutationObserver(look);
+  const observer = new MutationObserver(update);
   for (const node of [document.body, document.documentElement]) {
     observer.observe(node, {
       attributes: true,
@@ -61,20 +61,20 @@ export function watchTheme(
     });
   }
   const media = window.matchMedia("(prefers-color-scheme: dark)");
-  media.addEventListener("change", look, { signal });
+  media.addEventListener("change", update, { signal });
   signal.addEventListener("abort", () => observer.disconnect(), { once: true });
 }
 
 // The size of an element and the density of its display, whenever one of them changes.
 
-interface Size {
+interface ElementSize {
   width: number;
   height: number;
   dpr: number;
 }
 
 /** Null while the element is hidden: hidden outputs have no size. */
-export function sizeOf(el: HTMLElement): Size | null {
+export function sizeOf(el: HTMLElement): ElementSize | null {
   const { clientWidth: width, clientHeight: height } = el;
   if (width === 0 || height === 0) return null;
   return { width, height, dpr: window.devicePixelRatio || 1 };
@@ -82,7 +82,7 @@ export function sizeOf(el: HTMLElement): Size | null {
 
 export function watchSize(el: HTMLElement, onChange: () => void, signal: AbortSignal): void {
   watchBoxes([el], onChange, signal);
-  watchDensity(onChange, signal);
+  watchPixelRatio(onChange, signal);
 }
 
 /** Call back once with all elements whose size changed; at first with their initial sizes. */
@@ -97,11 +97,11 @@ export function watchBoxes(
 }
 
 /** A query matches one density only: after each change the next one is registered. */
-function watchDensity(onChange: () => void, signal: AbortSignal): void {
+function watchPixelRatio(onChange: () => void, signal: AbortSignal): void {
   const query = matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
   const changed = () => {
     onChange();
-    watchDensity(onChange, signal);
+    watchPixelRatio(onChange, signal);
   };
   query.addEventListener("change", changed, { once: true, signal });
 }
@@ -109,72 +109,72 @@ function watchDensity(onChange: () => void, signal: AbortSignal): void {
 // Whether an element is visible: near enough to the window, in a page in the foreground.
 
 /** Elements within this distance of the window count as visible: its own height. */
-const MARGIN = "100% 0px";
+const VISIBILITY_MARGIN = "100% 0px";
 
-export class InSight {
+export class ElementVisibility {
   /** Null until the browser reports it. */
-  private near: boolean | null = null;
+  private isNear: boolean | null = null;
 
   /** `onChange` is called when the element becomes visible or hidden. */
   constructor(el: Element, onChange: () => void, signal: AbortSignal) {
     let before = this.now;
-    const look = (): void => {
+    const check = (): void => {
       if (this.now === before) return;
       before = this.now;
       onChange();
     };
-    document.addEventListener("visibilitychange", look, { signal });
+    document.addEventListener("visibilitychange", check, { signal });
     const observer = new IntersectionObserver(
       (entries) => {
-        this.near = entries.at(-1)?.isIntersecting ?? this.near;
-        look();
+        this.isNear = entries.at(-1)?.isIntersecting ?? this.isNear;
+        check();
       },
-      { rootMargin: MARGIN },
+      { rootMargin: VISIBILITY_MARGIN },
     );
     observer.observe(el);
     signal.addEventListener("abort", () => observer.disconnect(), { once: true });
   }
 
   get now(): boolean {
-    return this.near === true && document.visibilityState !== "hidden";
+    return this.isNear === true && document.visibilityState !== "hidden";
   }
 
   /** Whether the element is known to be invisible. */
   get isOut(): boolean {
-    return this.near !== null && !this.now;
+    return this.isNear !== null && !this.now;
   }
 }
 
 // Classes for the available width, used by the styles.
 
 /** Below this width chips and search fold into a button each. */
-export const NARROW_PX = 900;
+export const NARROW_BELOW_PX = 900;
 /** Below this width the hint of keys has no room, and badges are brief. */
-export const TIGHT_PX = 760;
+export const TIGHT_BELOW_PX = 760;
 /** From this width on the tables of totals have all their columns. */
-const ROOMY_PX = 1060;
+const ROOMY_FROM_PX = 1060;
 /** From this width on the colour mode is written out. */
-const WIDE_PX = 1280;
+const WIDE_FROM_PX = 1280;
 
-export function markWidth(root: HTMLElement, width: number): void {
-  root.classList.toggle("hta-narrow", width < NARROW_PX);
-  root.classList.toggle("hta-tight", width < TIGHT_PX);
-  root.classList.toggle("hta-roomy", width >= ROOMY_PX);
-  root.classList.toggle("hta-wide", width >= WIDE_PX);
+export function setWidthClass(root: HTMLElement, width: number): void {
+  root.classList.toggle("hta-narrow", width < NARROW_BELOW_PX);
+  root.classList.toggle("hta-tight", width < TIGHT_BELOW_PX);
+  root.classList.toggle("hta-roomy", width >= ROOMY_FROM_PX);
+  root.classList.toggle("hta-wide", width >= WIDE_FROM_PX);
 }
 
-// Visible panels: the others send no requests.
+// Only visible panels send requests.
 
-export class Sight {
-  private readonly seen = new Set<Element>();
+export class VisibilityTracker {
+  private readonly visibleElements = new Set<Element>();
   private readonly observer: IntersectionObserver;
 
   constructor(changed: () => void, signal: AbortSignal) {
     this.observer = new IntersectionObserver(
       (entries) => {
         for (const { target, isIntersecting } of entries) {
-          if (isIntersecting) this.seen.add(target);
-          else this.seen.delete(target);
+          if (isIntersecting) this.visibleElements.add(target);
+          else this.visibleElements.delete(target);
         }
         changed();
       },
@@ -189,6 +189,6 @@ export class Sight {
   }
 
   isSeen(el: Element): boolean {
-    return this.seen.has(el);
+    return this.visibleElements.has(el);
   }
 }

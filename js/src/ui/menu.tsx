@@ -2,25 +2,25 @@
 
 import { type ComponentChildren, render, type VNode } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { Button, type ButtonLook, Icon } from "./controls";
-import { aria, focused, h } from "./dom";
-import { visibleBox } from "./placing";
+import { Button, type ButtonProps, Icon } from "./controls";
+import { aria, activeElement, h } from "./dom";
+import { visibleRect } from "./placing";
 
 const GAP_PX = 4;
 const EDGE_PX = 8;
 
-interface Opened {
+interface OpenPopover {
   root: HTMLElement;
   anchor: HTMLElement;
   /** What had the focus before. */
-  before: Element | null;
-  shut: AbortController;
+  focusBefore: Element | null;
+  onClosed: AbortController;
 }
 
 /** A layer with content at a button, which may be another one each time. */
 export class Popover {
   private readonly el: HTMLElement;
-  private opened: Opened | null = null;
+  private openPopover: OpenPopover | null = null;
 
   constructor(
     private readonly root: () => HTMLElement,
@@ -42,18 +42,18 @@ export class Popover {
     if (this.signal.aborted) return;
     const { el } = this;
     const root = this.root();
-    const shut = new AbortController();
-    this.opened = { root, anchor, before: focused(root), shut };
+    const onClosed = new AbortController();
+    this.openPopover = { root, anchor, focusBefore: activeElement(root), onClosed };
     root.append(el);
     render(this.content(), el);
-    placeAt(anchor, el, root);
+    placePopover(anchor, el, root);
     aria(anchor, "haspopup", this.role);
     aria(anchor, "expanded", true);
     const outside = (event: Event): void => {
       const path = event.composedPath();
       if (!path.includes(el) && !path.includes(anchor)) this.close(false);
     };
-    const { signal } = shut;
+    const { signal } = onClosed;
     this.signal.addEventListener("abort", () => this.close(false), { signal });
     root.addEventListener("pointerdown", outside, { signal, capture: true });
     document.addEventListener("pointerdown", outside, { signal, capture: true });
@@ -69,18 +69,19 @@ export class Popover {
 
   /** False if it was not open. */
   close(giveFocusBack = true): boolean {
-    const { el, opened } = this;
-    if (opened === null) return false;
-    const { root, anchor, before, shut } = opened;
-    const inside = el.contains(focused(el));
-    shut.abort();
-    this.opened = null;
+    const { el, openPopover } = this;
+    if (openPopover === null) return false;
+    const { root, anchor, focusBefore, onClosed } = openPopover;
+    const inside = el.contains(activeElement(el));
+    onClosed.abort();
+    this.openPopover = null;
     el.remove();
     render(null, el);
     aria(anchor, "expanded", false);
     if (!inside || !giveFocusBack) return true;
     // Not every browser focuses a button when it is clicked.
-    const back = before instanceof HTMLElement && root.contains(before) ? before : anchor;
+    const back =
+      focusBefore instanceof HTMLElement && root.contains(focusBefore) ? focusBefore : anchor;
     back.focus({ preventScroll: true });
     return true;
   }
@@ -91,7 +92,7 @@ export class Popover {
       this.onEscape(event);
     } else if (this.role === "menu") {
       const items = [...this.el.querySelectorAll<HTMLElement>("[role^=menuitem]")];
-      rove(event, items, "ArrowDown", "ArrowUp");
+      moveFocus(event, items, "ArrowDown", "ArrowUp");
     }
   }
 
@@ -103,66 +104,68 @@ export class Popover {
 }
 
 /** Place a popover below its anchor, or above it if there is more room; always visible. */
-function placeAt(anchor: HTMLElement, el: HTMLElement, root: HTMLElement): void {
-  const seen = visibleBox(root);
+function placePopover(anchor: HTMLElement, el: HTMLElement, root: HTMLElement): void {
+  const visibleArea = visibleRect(root);
   const frame = root.getBoundingClientRect();
   // An anchor without a size is hidden: use the corner of the visible part of the page.
   const shown = anchor.getBoundingClientRect();
   const box =
-    shown.width > 0 ? shown : { left: seen.right, top: seen.top + 40, bottom: seen.top + 40 };
-  const below = seen.bottom - EDGE_PX - (box.bottom + GAP_PX);
-  const above = box.top - GAP_PX - (seen.top + EDGE_PX);
-  el.style.maxHeight = `${seen.bottom - seen.top - 2 * EDGE_PX}px`;
+    shown.width > 0
+      ? shown
+      : { left: visibleArea.right, top: visibleArea.top + 40, bottom: visibleArea.top + 40 };
+  const below = visibleArea.bottom - EDGE_PX - (box.bottom + GAP_PX);
+  const above = box.top - GAP_PX - (visibleArea.top + EDGE_PX);
+  el.style.maxHeight = `${visibleArea.bottom - visibleArea.top - 2 * EDGE_PX}px`;
   const { offsetWidth: width, offsetHeight: height } = el;
-  const wanted =
+  const wantedTop =
     height <= below || below >= above ? box.bottom + GAP_PX : box.top - GAP_PX - height;
-  const top = clamp(wanted, seen.top + EDGE_PX, seen.bottom - EDGE_PX - height);
-  const left = clamp(box.left, seen.left + EDGE_PX, seen.right - EDGE_PX - width);
+  const top = clamp(wantedTop, visibleArea.top + EDGE_PX, visibleArea.bottom - EDGE_PX - height);
+  const left = clamp(box.left, visibleArea.left + EDGE_PX, visibleArea.right - EDGE_PX - width);
   el.style.left = `${left - frame.left - root.clientLeft}px`;
   el.style.top = `${top - frame.top - root.clientTop}px`;
 }
 
-function clamp(value: number, least: number, most: number): number {
-  return Math.max(least, Math.min(value, most));
+function clamp(value: number, min: number, max: number): number {
+  return Math.max(min, Math.min(value, max));
 }
 
-/** Move the focus among `stops` by arrows, Home and End. */
-function rove(event: KeyboardEvent, stops: HTMLElement[], next: string, before: string): void {
-  const at = stops.indexOf(event.target as HTMLElement);
-  const to = { [next]: at + 1, [before]: at - 1, Home: 0, End: stops.length - 1 }[event.key];
-  if (to === undefined || stops.length === 0) return;
+/** Move the focus among `items` by arrows, Home and End. */
+function moveFocus(event: KeyboardEvent, items: HTMLElement[], next: string, before: string): void {
+  const at = items.indexOf(event.target as HTMLElement);
+  const to = { [next]: at + 1, [before]: at - 1, Home: 0, End: items.length - 1 }[event.key];
+  if (to === undefined || items.length === 0) return;
   event.preventDefault();
   event.stopPropagation();
-  stops[(Math.max(to, -1) + stops.length) % stops.length]!.focus();
+  items[(Math.max(to, -1) + items.length) % items.length]!.focus();
 }
 
 /** A button that opens what `content` draws below it. */
-export function Opener({
+export function OpenerButton({
   content,
   role = "dialog",
-  ...look
-}: Omit<ButtonLook, "press"> & {
+  ...props
+}: Omit<ButtonProps, "press"> & {
   role?: "dialog" | "menu";
   content(close: () => void, anchor: HTMLElement): VNode;
 }) {
   const open = useRef<Popover | null>(null);
-  const latest = useRef(content);
-  latest.current = content;
-  const ended = useRef(new AbortController());
-  useLayoutEffect(() => () => ended.current.abort(), []);
+  const latestContent = useRef(content);
+  latestContent.current = content;
+  const aborter = useRef(new AbortController());
+  useLayoutEffect(() => () => aborter.current.abort(), []);
   const press = ({ currentTarget }: MouseEvent): void => {
     const anchor = currentTarget as HTMLElement;
     const close = (): void => void open.current?.close();
     open.current ??= new Popover(
       () => anchor.closest<HTMLElement>(".hta-root")!,
-      look.name ?? look.text ?? "",
-      () => latest.current(close, anchor),
-      ended.current.signal,
+      props.name ?? props.text ?? "",
+      () => latestContent.current(close, anchor),
+      aborter.current.signal,
       role,
     );
     open.current.toggle(anchor);
   };
-  return <Button {...look} press={press} />;
+  return <Button {...props} press={press} />;
 }
 
 export interface MenuItem {
@@ -184,7 +187,7 @@ export function MenuButton({
   keep = false,
   closed,
   ...look
-}: Omit<ButtonLook, "press"> & {
+}: Omit<ButtonProps, "press"> & {
   items(): readonly MenuItem[];
   keep?: boolean;
   closed?: () => void;
@@ -192,11 +195,11 @@ export function MenuButton({
   const content = (close: () => void): VNode => (
     <Menu items={items} close={keep ? () => undefined : close} closed={closed} />
   );
-  return <Opener {...look} role="menu" content={content} />;
+  return <OpenerButton {...look} role="menu" content={content} />;
 }
 
-function Menu(look: { items(): readonly MenuItem[]; close(): void; closed?: () => void }) {
-  const { items, close, closed } = look;
+function Menu(props: { items(): readonly MenuItem[]; close(): void; closed?: () => void }) {
+  const { items, close, closed } = props;
   useEffect(() => closed, [closed]);
   return (
     <div class="hta-dash-menu">
@@ -222,17 +225,17 @@ function Menu(look: { items(): readonly MenuItem[]; close(): void; closed?: () =
 }
 
 /** A toolbar is one stop of Tab; arrows, Home and End move in it. Fields keep their own keys. */
-export function Toolbar(look: { name: string; class?: string; children: ComponentChildren }) {
+export function Toolbar(props: { name: string; class?: string; children: ComponentChildren }) {
   const place = useRef<HTMLDivElement>(null);
-  const stops = (): HTMLElement[] =>
+  const items = (): HTMLElement[] =>
     [...place.current!.querySelectorAll("button")].filter((el) => el.closest("[hidden]") === null);
-  const keepOne = (one: EventTarget | null | undefined): void => {
-    for (const el of stops()) el.tabIndex = el === one ? 0 : -1;
+  const keepOneTabStop = (current: EventTarget | null | undefined): void => {
+    for (const el of items()) el.tabIndex = el === current ? 0 : -1;
   };
   useLayoutEffect(() => {
     const settle = (): void => {
-      const all = stops();
-      keepOne(all.find(({ tabIndex }) => tabIndex === 0) ?? all[0]);
+      const all = items();
+      keepOneTabStop(all.find(({ tabIndex }) => tabIndex === 0) ?? all[0]);
     };
     settle();
     // Components in the toolbar add, remove and hide buttons.
@@ -247,15 +250,16 @@ export function Toolbar(look: { name: string; class?: string; children: Componen
   return (
     <div
       ref={place}
-      class={`hta-toolbar ${look.class ?? ""}`}
+      class={`hta-toolbar ${props.class ?? ""}`}
       role="toolbar"
-      aria-label={look.name}
-      onFocusIn={({ target }) => target instanceof HTMLButtonElement && keepOne(target)}
+      aria-label={props.name}
+      onFocusIn={({ target }) => target instanceof HTMLButtonElement && keepOneTabStop(target)}
       onKeyDown={(event) =>
-        event.target instanceof HTMLButtonElement && rove(event, stops(), "ArrowRight", "ArrowLeft")
+        event.target instanceof HTMLButtonElement &&
+        moveFocus(event, items(), "ArrowRight", "ArrowLeft")
       }
     >
-      {look.children}
+      {props.children}
     </div>
   );
 }

@@ -2,9 +2,9 @@
 
 import { signal } from "@preact/signals";
 import { Button } from "./controls";
-import { h, parentOf } from "./dom";
+import { h, composedParent } from "./dom";
 
-interface Box {
+interface ViewportRect {
   left: number;
   top: number;
   right: number;
@@ -14,26 +14,26 @@ interface Box {
 const FULL = "hta-full";
 
 /** The outermost widget around `root`: for a linked panel, the view that contains it. */
-export function outermost(root: HTMLElement): HTMLElement {
+export function outermostElement(root: HTMLElement): HTMLElement {
   return root.parentElement?.closest<HTMLElement>(".hta-root") ?? root;
 }
 
 /** The part of an element inside the window and inside everything that scrolls or cuts it. */
-export function visibleBox(el: HTMLElement): Box {
+export function visibleRect(el: HTMLElement): ViewportRect {
   const { left, top, right, bottom } = el.getBoundingClientRect();
   const box = { left, top, right, bottom };
-  const cut = (by: Box): void => {
+  const clipTo = (by: ViewportRect): void => {
     box.left = Math.max(box.left, by.left);
     box.top = Math.max(box.top, by.top);
     box.right = Math.min(box.right, by.right);
     box.bottom = Math.min(box.bottom, by.bottom);
   };
-  cut({ left: 0, top: 0, right: window.innerWidth, bottom: window.innerHeight });
+  clipTo({ left: 0, top: 0, right: window.innerWidth, bottom: window.innerHeight });
   // No ancestor clips a widget in the full window.
-  for (let node: Node | null = el; node !== null; node = parentOf(node)) {
+  for (let node: Node | null = el; node !== null; node = composedParent(node)) {
     if (!(node instanceof HTMLElement) || node === document.body) continue;
     if (node !== el && getComputedStyle(node).overflowY !== "visible") {
-      cut(node.getBoundingClientRect());
+      clipTo(node.getBoundingClientRect());
     }
     if (node.classList.contains(FULL)) break;
   }

@@ -2,15 +2,15 @@
 
 import { effect, untracked } from "@preact/signals";
 
-/** Call `act` now and after each change of `of`: a signal, or a function that reads signals. */
-export function react<T>(
-  of: { readonly value: T } | (() => T),
-  act: (now: T) => void,
-  ended: AbortSignal,
+/** Call `run` now and after each change of `read`: a signal, or a function that reads signals. */
+export function onSignal<T>(
+  read: { readonly value: T } | (() => T),
+  run: (now: T) => void,
+  abortSignal: AbortSignal,
 ): void {
   const end = effect(() => {
-    const now = typeof of === "function" ? of() : of.value;
-    untracked(() => act(now));
+    const now = typeof read === "function" ? read() : read.value;
+    untracked(() => run(now));
   });
-  ended.addEventListener("abort", end, { once: true });
+  abortSignal.addEventListener("abort", end, { once: true });
 }

@@ -3,12 +3,12 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { useSignal } from "@preact/signals";
-import type { PanelFrame, Value } from "../protocol/source";
+import type { PanelFrame, CellValue } from "../protocol/source";
 import { Button, CutName } from "./controls";
 import { formatCount, formatDuration, plural } from "./formats";
-import { sentence } from "./text";
+import { capitalizeSentence } from "./text";
 
-export interface Column<Row> {
+export interface TableColumn<Row> {
   /** Sort key, and key of the column. */
   by: string;
   title: string;
@@ -23,19 +23,19 @@ export interface Column<Row> {
   cell(row: Row, most: number, on: boolean): ComponentChildren;
 }
 
-export interface Order {
+export interface SortOrder {
   by: string;
   descending: boolean;
 }
 
-interface TableLook<Row> {
+interface TableProps<Row> {
   name: string;
-  columns: readonly Column<Row>[];
+  columns: readonly TableColumn<Row>[];
   rows: readonly Row[];
   /** The sort key; null if rows keep their own order. */
-  value: ((row: Row, by: string) => Value) | null;
-  /** The order of the given rows; null if it is not the order of a column. */
-  order?: Order | null;
+  value: ((row: Row, by: string) => CellValue) | null;
+  /** How the given rows are sorted; null if by no column. */
+  order?: SortOrder | null;
   /** Text that one of a row's names must contain. */
   filter?: string;
   /** The names of a row, for the filter; the first one is the full name. */
@@ -45,13 +45,13 @@ interface TableLook<Row> {
   isFaint?: boolean;
   press(row: Row, add: boolean): void;
   /** Number of rows at first, and of further rows on request. */
-  room?: number;
-  step?: number;
+  maxRows?: number;
+  rowStep?: number;
   /** The noun for rows. */
-  noun?: string;
+  rowNoun?: string;
   /** Text if there are no rows. */
-  lack?: string;
-  /** Content below the last row, given the number of shown rows. */
+  emptyText?: string;
+  /** Footer below the last row; receives the number of rows shown. */
   foot?(drawn: number): string;
 }
 
@@ -59,36 +59,40 @@ export const FIRST_ROWS = 12;
 export const ROW_PX = 25;
 const MORE_ROWS = 40;
 
-export function Table<Row>(look: TableLook<Row>) {
-  const { name, rows, value, namesOf, isOn, room = FIRST_ROWS, step = MORE_ROWS } = look;
-  const { noun = "name", lack = "No name matches this filter.", order: first = null } = look;
-  const order = useSignal<Order | null>(first);
-  const more = useSignal(0);
-  const [place, width] = useWidth();
-  const columns = look.columns.filter(({ from = 0 }) => width >= from);
-  const wanted = look.filter?.trim().toLowerCase() ?? "";
-  const found = rows.filter((row) =>
-    namesOf(row).some((one) => one.toLowerCase().includes(wanted)),
+export function Table<Row>(props: TableProps<Row>) {
+  const { name, rows, value, namesOf, isOn, maxRows = FIRST_ROWS, rowStep = MORE_ROWS } = props;
+  const {
+    rowNoun = "name",
+    emptyText = "No name matches this filter.",
+    order: first = null,
+  } = props;
+  const order = useSignal<SortOrder | null>(first);
+  const moreRows = useSignal(0);
+  const [wrapperRef, width] = useWidth();
+  const columns = props.columns.filter(({ from = 0 }) => width >= from);
+  const filterText = props.filter?.trim().toLowerCase() ?? "";
+  const shownRows = rows.filter((row) =>
+    namesOf(row).some((one) => one.toLowerCase().includes(filterText)),
   );
   const { value: by } = order;
   if (value !== null && by !== null && by !== first) {
     const sign = by.descending ? -1 : 1;
-    found.sort((a, b) => sign * compare(value(a, by.by), value(b, by.by)));
+    shownRows.sort((a, b) => sign * compareValues(value(a, by.by), value(b, by.by)));
   }
-  const drawn = found.slice(0, room + more.value);
-  const most = columns.map((column) =>
+  const drawn = shownRows.slice(0, maxRows + moreRows.value);
+  const maxima = columns.map((column) =>
     Math.max(...rows.map((row) => Number(value?.(row, column.by)) || 0), 1),
   );
-  const foot = look.foot?.(drawn.length) ?? "";
-  const left = found.length - drawn.length;
+  const foot = props.foot?.(drawn.length) ?? "";
+  const left = shownRows.length - drawn.length;
   const seen = new Map<string, number>();
   /** A unique key, as a name may occur in several rows. */
   const keyOf = (row: Row): string => {
-    const own = namesOf(row)[0] ?? "";
-    seen.set(own, (seen.get(own) ?? 0) + 1);
-    return `${own} ${seen.get(own)}`;
+    const ownKey = namesOf(row)[0] ?? "";
+    seen.set(ownKey, (seen.get(ownKey) ?? 0) + 1);
+    return `${ownKey} ${seen.get(ownKey)}`;
   };
-  const sort = ({ by: column, isNumber = false }: Column<Row>): void => {
+  const sort = ({ by: column, isNumber = false }: TableColumn<Row>): void => {
     const down = isNumber || column !== "name";
     const { value: now } = order;
     if (now?.by !== column) order.value = { by: column, descending: down };
@@ -98,7 +102,7 @@ export function Table<Row>(look: TableLook<Row>) {
   return (
     <>
       <div
-        ref={place}
+        ref={wrapperRef}
         class="hta-names"
         role="table"
         aria-label={name}
@@ -136,16 +140,16 @@ export function Table<Row>(look: TableLook<Row>) {
           return (
             <div
               key={keyOf(row)}
-              class={`hta-name-row${on ? " hta-on" : look.isFaint === true ? " hta-faint" : ""}`}
+              class={`hta-name-row${on ? " hta-on" : props.isFaint === true ? " hta-faint" : ""}`}
               role="row"
               data-name={namesOf(row)[0]}
               onClick={({ ctrlKey, metaKey, shiftKey }) =>
-                look.press(row, ctrlKey || metaKey || shiftKey)
+                props.press(row, ctrlKey || metaKey || shiftKey)
               }
             >
               {columns.map((column, at) => (
                 <div key={column.by} role="cell" class={column.isNumber ? "hta-number" : undefined}>
-                  {column.cell(row, most[at] ?? 1, on)}
+                  {column.cell(row, maxima[at] ?? 1, on)}
                 </div>
               ))}
             </div>
@@ -155,40 +159,40 @@ export function Table<Row>(look: TableLook<Row>) {
       <div class="hta-names-foot">
         {left > 0 && (
           <Button
-            text={plural(left, `more ${noun}`)}
+            text={plural(left, `more ${rowNoun}`)}
             class="hta-more-names"
-            press={() => (more.value += step)}
+            press={() => (moreRows.value += rowStep)}
           />
         )}
-        {more.value > 0 && drawn.length > room && (
-          <Button text="Fewer" press={() => (more.value = 0)} />
+        {moreRows.value > 0 && drawn.length > maxRows && (
+          <Button text="Fewer" press={() => (moreRows.value = 0)} />
         )}
-        {found.length === 0 && <span class="hta-note">{sentence(lack)}</span>}
+        {shownRows.length === 0 && <span class="hta-note">{capitalizeSentence(emptyText)}</span>}
         {foot !== "" && <span class="hta-note">{foot}</span>}
       </div>
     </>
   );
 }
 
-export function Filter(look: { name: string; text?: string; set(text: string): void }) {
+export function FilterField(props: { name: string; text?: string; set(text: string): void }) {
   return (
     <input
       type="search"
       class="hta-input hta-table-filter"
       placeholder="Filter"
-      aria-label={look.name}
+      aria-label={props.name}
       spellcheck={false}
-      value={look.text}
-      onInput={({ currentTarget }) => look.set(currentTarget.value)}
+      value={props.text}
+      onInput={({ currentTarget }) => props.set(currentTarget.value)}
     />
   );
 }
 
 /** The name of a row, as a button; its row receives the click. */
-export function NameButton(look: { text: string; title: string; on: boolean }) {
+export function NameButton(props: { text: string; title: string; on: boolean }) {
   return (
-    <button type="button" class="hta-name-button" title={look.title} aria-pressed={look.on}>
-      <CutName text={look.text} />
+    <button type="button" class="hta-name-button" title={props.title} aria-pressed={props.on}>
+      <CutName text={props.text} />
     </button>
   );
 }
@@ -199,18 +203,18 @@ function useWidth() {
   const place = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const el = place.current!;
-    const look = (): void => {
+    const update = (): void => {
       if (el.clientWidth > 0) width.value = el.clientWidth;
     };
-    look();
-    const resizes = new ResizeObserver(look);
+    update();
+    const resizes = new ResizeObserver(update);
     resizes.observe(el);
     return () => resizes.disconnect();
   }, []);
   return [place, width.value] as const;
 }
 
-function compare(a: Value, b: Value): number {
+function compareValues(a: CellValue, b: CellValue): number {
   if (a === b) return 0;
   // Unknown values come last in descending order.
   if (a === null) return -1;
@@ -221,24 +225,24 @@ function compare(a: Value, b: Value): number {
 
 // Columns of numbers: their values, and the bars behind some.
 
-export function numberOf(value: Value): number | null {
+export function numberOrNull(value: CellValue): number | null {
   return typeof value === "number" ? value : null;
 }
 
-export const counted = (value: Value): string => formatCount(numberOf(value));
-export const lasted = (value: Value): string => formatDuration(numberOf(value));
+export const countText = (value: CellValue): string => formatCount(numberOrNull(value));
+export const durationText = (value: CellValue): string => formatDuration(numberOrNull(value));
 
 /** A bar of a value, and its text; the part `wait` of the value is hatched. */
-export function BarCell(look: {
+export function BarCell(props: {
   value: number | null;
-  most: number;
+  max: number;
   kind: string;
   text: string;
   wait?: number;
 }) {
-  const { value, most, kind, text, wait = 0 } = look;
+  const { value, max, kind, text, wait = 0 } = props;
   if (value === null) return <span class="hta-note">–</span>;
-  const part = (size: number): string => `${((100 * size) / most).toFixed(2)}%`;
+  const part = (size: number): string => `${((100 * size) / max).toFixed(2)}%`;
   return (
     <>
       <span class="hta-cell-bar" aria-hidden="true">
@@ -251,16 +255,16 @@ export function BarCell(look: {
 }
 
 /** A frame as CSV, with the names and units of its columns. */
-export function csvOf(frame: PanelFrame): string {
+export function toCsv(frame: PanelFrame): string {
   const names = Object.keys(frame.columns);
-  const lines = [names.map(quoted).join(",")];
+  const lines = [names.map(quoteCsv).join(",")];
   for (let row = 0; row < frame.rows; row += 1) {
-    lines.push(names.map((name) => quoted(frame.columns[name]?.[row] ?? "")).join(","));
+    lines.push(names.map((name) => quoteCsv(frame.columns[name]?.[row] ?? "")).join(","));
   }
   return `${lines.join("\r\n")}\r\n`;
 }
 
-function quoted(value: Value): string {
+function quoteCsv(value: CellValue): string {
   // Spreadsheets would read such a cell as a formula; an apostrophe marks text.
   const isFormula = typeof value === "string" && /^[=+\-@\t\r]/.test(value);
   const text = isFormula ? `'${value}` : String(value);

@@ -11,7 +11,7 @@ test.each([
   ["ConvolutionBackward0", 60, "Convoluti…"],
   ["ConvolutionBackward0", 30, "Conv…"],
   ["ConvolutionBackward0", 29, ""],
-  // No space stands before the ellipsis, no character is cut in two.
+  // Never leave a space before the ellipsis or split a surrogate pair.
   ["AllReduce ring LL", 66, "AllReduce…"],
   ["𝒜𝒷𝒸𝒹𝑒𝒻𝑔𝒽", 36, "𝒜𝒷𝒸𝒹𝑒…"],
 ])("%s in %d px is %s", (name, room, label) => {

@@ -2,48 +2,48 @@
 
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
-import { formatCount, runsOf, runText } from "./formats";
+import { formatCount, runsOf, rangeText } from "./formats";
 import { FONT_FAMILY } from "./theme";
 
 type Weight = "normal" | "bold";
 
-const MOST = 4000;
+const MAX_CACHED_WIDTHS = 4000;
 const widths = new Map<string, number>();
-let pen: CanvasRenderingContext2D | null | undefined;
+let measureContext: CanvasRenderingContext2D | null | undefined;
 
 /** Width in CSS px; estimated if there is no canvas, as in tests without a browser. */
 export function textWidth(text: string, weight: Weight = "normal", size = 11): number {
   const key = `${weight[0]}${size} ${text}`;
   const known = widths.get(key);
   if (known !== undefined) return known;
-  pen ??= document.createElement("canvas").getContext("2d");
+  measureContext ??= document.createElement("canvas").getContext("2d");
   let width = text.length * size * 0.58;
-  if (pen !== null) {
-    pen.font = `${weight} ${size}px ${FONT_FAMILY}`;
-    width = pen.measureText(text).width;
+  if (measureContext !== null) {
+    measureContext.font = `${weight} ${size}px ${FONT_FAMILY}`;
+    width = measureContext.measureText(text).width;
   }
-  if (widths.size > MOST) widths.clear();
+  if (widths.size > MAX_CACHED_WIDTHS) widths.clear();
   widths.set(key, width);
   return width;
 }
 
-/** Lines no wider than `room`; words that do not fit are broken. */
-export function wrapped(
+/** Lines no wider than `maxWidth`; words that do not fit are broken. */
+export function wrapText(
   text: string,
-  room: number,
+  maxWidth: number,
   weight: Weight = "normal",
   size = 11,
 ): string[] {
   const lines: string[] = [];
   let line = "";
   for (let word of text.split(" ")) {
-    if (line !== "" && textWidth(`${line} ${word}`, weight, size) > room) {
+    if (line !== "" && textWidth(`${line} ${word}`, weight, size) > maxWidth) {
       lines.push(line);
       line = "";
     }
-    while (word.length > 1 && textWidth(word, weight, size) > room) {
+    while (word.length > 1 && textWidth(word, weight, size) > maxWidth) {
       let end = word.length - 1;
-      while (end > 1 && textWidth(word.slice(0, end), weight, size) > room) end -= 1;
+      while (end > 1 && textWidth(word.slice(0, end), weight, size) > maxWidth) end -= 1;
       lines.push(word.slice(0, end));
       word = word.slice(end);
     }
@@ -54,89 +54,91 @@ export function wrapped(
 }
 
 /** Shorten a text in the middle: names of matrix products differ at their ends. */
-export function shortened(text: string, room: number, weight: Weight = "normal"): string {
-  if (textWidth(text, weight) <= room) return text;
-  const letters = Array.from(text);
-  const cut = (kept: number): string => {
-    const head = Math.ceil(kept * 0.6);
-    return `${letters.slice(0, head).join("")}…${letters.slice(letters.length - kept + head).join("")}`;
+export function shortenMiddle(text: string, maxWidth: number, weight: Weight = "normal"): string {
+  if (textWidth(text, weight) <= maxWidth) return text;
+  const characters = Array.from(text);
+  const cut = (remaining: number): string => {
+    const head = Math.ceil(remaining * 0.6);
+    return `${characters.slice(0, head).join("")}…${characters.slice(characters.length - remaining + head).join("")}`;
   };
-  let [low, high] = [1, letters.length - 1];
+  let [low, high] = [1, characters.length - 1];
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
-    if (textWidth(cut(middle), weight) <= room) low = middle;
+    if (textWidth(cut(middle), weight) <= maxWidth) low = middle;
     else high = middle - 1;
   }
   return cut(low);
 }
 
 /** Names shortened to fit; those that become equal are numbered. */
-export function fitted(names: readonly string[], room: number): string[] {
-  const met = new Map<string, number>();
+export function fitNames(names: readonly string[], maxWidth: number): string[] {
+  const counts = new Map<string, number>();
   return names.map((name) => {
-    const short = shortened(name, room);
-    const count = (met.get(short) ?? 0) + 1;
-    met.set(short, count);
+    const short = shortenMiddle(name, maxWidth);
+    const count = (counts.get(short) ?? 0) + 1;
+    counts.set(short, count);
     if (count === 1 || short === name) return short;
     const end = ` (${count})`;
-    return shortened(name, room - textWidth(end)) + end;
+    return shortenMiddle(name, maxWidth - textWidth(end)) + end;
   });
 }
 
 // Short names of rows, disambiguated as in Python's `charts/data.py`.
 
 /** Max length of distinguishing parts of names; rows with longer ones are numbered. */
-const LONGEST = 28;
+const MAX_LABEL_LENGTH = 28;
 
-export function toldApart(labels: readonly string[], names: readonly string[]): string[] {
-  const told = [...labels];
-  for (const rows of same(told)) {
-    const words = differences(rows.map((row) => names[row]!));
+export function disambiguate(labels: readonly string[], names: readonly string[]): string[] {
+  const distinctLabels = [...labels];
+  for (const rows of groupsOfSameLabel(distinctLabels)) {
+    const words = differingWords(rows.map((row) => names[row]!));
     rows.forEach((row, at) => {
-      if (words[at] !== "") told[row] = `${labels[row]!} (${words[at]!})`;
+      if (words[at] !== "") distinctLabels[row] = `${labels[row]!} (${words[at]!})`;
     });
   }
-  const taken = new Set(told);
-  for (const rows of same(told)) {
+  const taken = new Set(distinctLabels);
+  for (const rows of groupsOfSameLabel(distinctLabels)) {
     let number = 1;
     for (const row of rows.slice(1)) {
-      const plain = told[row]!;
-      while (taken.has(told[row]!)) {
+      const plain = distinctLabels[row]!;
+      while (taken.has(distinctLabels[row]!)) {
         number += 1;
-        told[row] = `${plain} (${number})`;
+        distinctLabels[row] = `${plain} (${number})`;
       }
-      taken.add(told[row]!);
+      taken.add(distinctLabels[row]!);
     }
   }
-  return told;
+  return distinctLabels;
 }
 
-function same(labels: readonly string[]): number[][] {
+function groupsOfSameLabel(labels: readonly string[]): number[][] {
   const rows = new Map<string, number[]>();
   labels.forEach((label, row) => rows.set(label, [...(rows.get(label) ?? []), row]));
   return [...rows.values()].filter((each) => each.length > 1);
 }
 
 /** The fewest words of each name that distinguish it from the others. */
-function differences(names: readonly string[]): string[] {
+function differingWords(names: readonly string[]): string[] {
   const words = names.map((name) =>
     Array.from(name.matchAll(/(?:\w+::)*(\w+)/g), (match) => match[1]!),
   );
-  const chosen = names.map(() => "");
+  const chosenTexts = names.map(() => "");
   const longest = Math.max(...words.map((each) => each.length));
   for (let place = 0; place < longest; place += 1) {
-    const open = same(chosen);
+    const open = groupsOfSameLabel(chosenTexts);
     if (open.length === 0) break;
     for (const rows of open) {
-      const here = new Map(rows.map((row) => [row, words[row]![place] ?? ""]));
-      if (new Set(here.values()).size < 2) continue;
+      const wordOfRow = new Map(rows.map((row) => [row, words[row]![place] ?? ""]));
+      if (new Set(wordOfRow.values()).size < 2) continue;
       for (const row of rows) {
-        const more = [chosen[row]!, here.get(row)!].filter((each) => each !== "").join(", ");
-        if (more.length <= LONGEST) chosen[row] = more;
+        const combined = [chosenTexts[row]!, wordOfRow.get(row)!]
+          .filter((each) => each !== "")
+          .join(", ");
+        if (combined.length <= MAX_LABEL_LENGTH) chosenTexts[row] = combined;
       }
     }
   }
-  return chosen;
+  return chosenTexts;
 }
 
 // Labelled rows, if rows are closer together than lines of text.
@@ -149,28 +151,29 @@ export function labelledRows(
   every: number,
   ...first: readonly (ReadonlySet<number> | undefined)[]
 ): ReadonlySet<number> {
-  const taken = new Set<number>();
+  const takenRows = new Set<number>();
   const isFree = (row: number): boolean => {
-    for (let at = row - every + 1; at < row + every; at += 1) if (taken.has(at)) return false;
+    for (let at = row - every + 1; at < row + every; at += 1) if (takenRows.has(at)) return false;
     return true;
   };
   for (const marked of first) {
-    for (const row of [...(marked ?? [])].sort((a, b) => a - b)) if (isFree(row)) taken.add(row);
+    for (const row of [...(marked ?? [])].sort((a, b) => a - b))
+      if (isFree(row)) takenRows.add(row);
   }
-  for (let row = 0; row < rows; row += every) if (isFree(row)) taken.add(row);
-  return taken;
+  for (let row = 0; row < rows; row += every) if (isFree(row)) takenRows.add(row);
+  return takenRows;
 }
 
 // Labels that fit a mark: drawn whole, truncated with "…", or left out.
 
 const ELLIPSIS = "…";
 /** A truncated label keeps at least this many characters, or is left out. */
-const FEWEST = 4;
+const MIN_CHARACTERS = 4;
 /** Marks narrower than this carry no label. */
 export const LABEL_FROM_PX = 26;
 const CACHED_TEXTS = 20_000;
 
-interface Measured {
+interface MeasuredText {
   /** Width of the first n characters, for n from 0 to the length. */
   readonly prefix: Float32Array;
   readonly cut: (string | undefined)[];
@@ -182,22 +185,22 @@ interface Measured {
  */
 export class TextFitter {
   private readonly advances = new Map<string, number>();
-  private readonly texts = new Map<string, Measured>();
+  private readonly texts = new Map<string, MeasuredText>();
 
   constructor(private readonly measure: (text: string) => number) {}
 
   width(text: string): number {
-    const { prefix } = this.measured(text);
+    const { prefix } = this.measureText(text);
     return prefix[prefix.length - 1]!;
   }
 
-  /** The longest form of `text` that is at most `room` wide; "" if too little fits. */
-  fit(text: string, room: number): string {
-    const measured = this.measured(text);
+  /** The longest form of `text` that is at most `maxWidth` wide; "" if too little fits. */
+  fit(text: string, maxWidth: number): string {
+    const measured = this.measureText(text);
     const { prefix, cut } = measured;
     const length = prefix.length - 1;
-    if (prefix[length]! <= room) return text;
-    const left = room - this.advance(ELLIPSIS);
+    if (prefix[length]! <= maxWidth) return text;
+    const left = maxWidth - this.advance(ELLIPSIS);
     let low = 0;
     let high = length;
     while (low < high) {
@@ -205,7 +208,7 @@ export class TextFitter {
       if (prefix[middle]! <= left) low = middle;
       else high = middle - 1;
     }
-    if (low < FEWEST) return "";
+    if (low < MIN_CHARACTERS) return "";
     let label = cut[low];
     if (label === undefined) {
       label = Array.from(text).slice(0, low).join("").trimEnd() + ELLIPSIS;
@@ -218,7 +221,7 @@ export class TextFitter {
     return getOrMake(this.advances, character, () => this.measure(character));
   }
 
-  private measured(text: string): Measured {
+  private measureText(text: string): MeasuredText {
     const known = this.texts.get(text);
     if (known !== undefined) return known;
     const characters = Array.from(text);
@@ -226,7 +229,7 @@ export class TextFitter {
     for (let i = 0; i < characters.length; i += 1) {
       prefix[i + 1] = prefix[i]! + this.advance(characters[i]!);
     }
-    const measured: Measured = { prefix, cut: [] };
+    const measured: MeasuredText = { prefix, cut: [] };
     if (this.texts.size >= CACHED_TEXTS) this.texts.clear();
     this.texts.set(text, measured);
     return measured;
@@ -235,17 +238,17 @@ export class TextFitter {
 
 // The subtitles of charts, as in Python (`charts/figure.py`, `charts/rows.py`).
 
-export function sentences(...parts: readonly string[]): string {
+export function joinSentences(...parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(" · ");
 }
 
 /** A note or message as a sentence. */
-export function sentence(text: string): string {
+export function capitalizeSentence(text: string): string {
   const first = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?…]$/.test(first) ? first : `${first}.`;
 }
 
-export function noteOf(frame: PanelFrame): string {
+export function frameNote(frame: PanelFrame): string {
   const note = frame.attrs.note;
   return typeof note === "string" ? note : "";
 }
@@ -254,7 +257,7 @@ export function noteOf(frame: PanelFrame): string {
  * Text on the kinds without matching events, except those that the whole job lacks, which the page
  * lists once; on ranks without numbers; and the frame's note.
  */
-export function unmatched(
+export function unmatchedText(
   frame: PanelFrame,
   kinds: readonly string[] = ["compute", "communication", "memory"],
 ): string {
@@ -263,38 +266,40 @@ export function unmatched(
   const wanted = Array.isArray(absent) ? kinds.filter((kind) => !absent.includes(kind)) : kinds;
   const none = Object.keys(matched).filter((key) => matched[key] === 0 && wanted.includes(key));
   const words = none.map((key) => key.replaceAll("_", " ")).join(" and no ");
-  const leftOut = ranksIn(frame, "left_out");
-  const missing = ranksIn(frame, "missing_ranks").filter((rank) => !leftOut.includes(rank));
-  return sentences(
+  const leftOut = ranksOfAttribute(frame, "left_out");
+  const missing = ranksOfAttribute(frame, "missing_ranks").filter(
+    (rank) => !leftOut.includes(rank),
+  );
+  return joinSentences(
     none.length > 0 ? `no ${words} events matched` : "",
-    missing.length > 0 ? `nothing on ${listed(missing)}` : "",
-    leftOutWords(frame),
-    noteOf(frame),
+    missing.length > 0 ? `nothing on ${ranksText(missing)}` : "",
+    leftOutText(frame),
+    frameNote(frame),
   );
 }
 
 /** Text on the ranks whose events a saved page lacks, and whose figures are therefore missing. */
-export function leftOutWords(frame: PanelFrame): string {
-  const ranks = ranksIn(frame, "left_out");
-  return ranks.length > 0 ? `without ${listed(ranks)}: not in this page` : "";
+export function leftOutText(frame: PanelFrame): string {
+  const ranks = ranksOfAttribute(frame, "left_out");
+  return ranks.length > 0 ? `without ${ranksText(ranks)}: not in this page` : "";
 }
 
-export function ranksIn(frame: PanelFrame, attribute: string): number[] {
+export function ranksOfAttribute(frame: PanelFrame, attribute: string): number[] {
   const ranks = frame.attrs[attribute];
   return Array.isArray(ranks) ? ranks.filter((rank) => typeof rank === "number") : [];
 }
 
 /** `rank 5`, `ranks 0–4, 6, 7`, `ranks 0–3, 8–11 and 24 more`. */
-export function listed(ranks: readonly number[], most = 3): string {
-  const shown = runsOf(ranks).slice(0, most);
-  const words = shown.map(runText);
+export function ranksText(ranks: readonly number[], maxShown = 3): string {
+  const shown = runsOf(ranks).slice(0, maxShown);
+  const words = shown.map(rangeText);
   const left = ranks.length - shown.reduce((sum, [low, high]) => sum + high - low + 1, 0);
   const more = left > 0 ? ` and ${formatCount(left)} more` : "";
   return `rank${ranks.length === 1 ? "" : "s"} ${words.join(", ")}${more}`;
 }
 
 /** Rows with the smallest and the largest value, if there are more than 16 of them. */
-export function extremes(
+export function extremesText(
   names: readonly string[],
   values: readonly number[] | Float64Array,
   words: (value: number) => string,
@@ -312,15 +317,15 @@ export function extremes(
   return `${lower} (${names[low]}) to ${upper} (${names[high]})`;
 }
 
-export function prefixed(word: string, text: string): string {
+export function withPrefix(word: string, text: string): string {
   return text === "" ? "" : word + text;
 }
 
-/** Up to `most` + 1 round positions from `start` to `end`, 0 among them. */
-export function niceTicks(end: number, most = 3, start = 0): number[] {
+/** Up to `maxTicks` + 1 round positions from `start` to `end`, 0 among them. */
+export function niceTicks(end: number, maxTicks = 3, start = 0): number[] {
   const span = Math.max(Math.abs(end), Math.abs(start));
   if (!(span > 0)) return [0];
-  const rough = span / most;
+  const rough = span / maxTicks;
   const scale = 10 ** Math.floor(Math.log10(rough));
   const steps = [1, 2, 5, 10].map((each) => each * scale).filter((each) => each <= span);
   const step = steps.find((each) => each >= rough * 0.85) ?? steps.at(-1)!;
@@ -331,5 +336,5 @@ export function niceTicks(end: number, most = 3, start = 0): number[] {
 }
 
 /** A piece of a sentence: plain, strong, or a key. */
-export type Piece = string | { strong: string } | { key: string };
-export type Words = Piece[];
+export type TextRun = string | { strong: string } | { key: string };
+export type RichText = TextRun[];

@@ -18,13 +18,13 @@ export const THEMES: Readonly<Record<ThemeName, Theme>> = {
 };
 
 /** A colour between stops, at a share of the way. */
-export function shade(stops: readonly string[], share: number): string {
+export function interpolateStops(stops: readonly string[], share: number): string {
   const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
-  const low = Math.min(Math.floor(at), stops.length - 2);
-  const part = at - low;
+  const lower = Math.min(Math.floor(at), stops.length - 2);
+  const part = at - lower;
   const channel = (stop: string, from: number): number => parseInt(stop.slice(from, from + 2), 16);
   const mixed = [1, 3, 5].map((from) =>
-    Math.round(channel(stops[low]!, from) * (1 - part) + channel(stops[low + 1]!, from) * part)
+    Math.round(channel(stops[lower]!, from) * (1 - part) + channel(stops[lower + 1]!, from) * part)
       .toString(16)
       .padStart(2, "0"),
   );
@@ -83,13 +83,13 @@ export function applyTheme(root: HTMLElement, name: ThemeName): void {
   root.style.setProperty("--hta-font", FONT_FAMILY);
   root.style.setProperty("--hta-mono", tokens.mono);
   for (const [key, value] of Object.entries(tokens[name])) {
-    if (typeof value === "string") root.style.setProperty(`--hta-${dashed(key)}`, value);
+    if (typeof value === "string") root.style.setProperty(`--hta-${toKebabCase(key)}`, value);
   }
   for (const [kind, colour] of Object.entries(theme.kind)) {
     root.style.setProperty(`--hta-kind-${kind}`, colour);
   }
 }
 
-function dashed(key: string): string {
+function toKebabCase(key: string): string {
   return key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }

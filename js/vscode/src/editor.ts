@@ -4,8 +4,8 @@ import { randomBytes } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
 import * as path from "node:path";
 import * as vscode from "vscode";
-import type { Action, FromPage, OpenRequest, Problem, ToPage } from "./messages";
-import { explain, findPython, Host } from "./python";
+import type { Action, FromPage, OpenTraceRequest, HostProblem, ToPage } from "./messages";
+import { explainEnd, findPython, HostProcess } from "./python";
 
 /** Time that a tab must be visible before Python starts, so that switching tabs starts none. */
 const SEEN_MS = 300;
@@ -14,7 +14,7 @@ const MINUTE_MS = 60_000;
 const MEGABYTE = 1e6;
 
 /** State shared by all views. */
-export interface Shared {
+export interface EditorServices {
   folder: vscode.Uri;
   log: vscode.OutputChannel;
   /** Show in the status bar what a view loads; null if it loads nothing. */
@@ -22,27 +22,27 @@ export interface Shared {
 }
 
 export class TraceEditor {
-  private host: Host | null = null;
+  private host: HostProcess | null = null;
   private python = "";
   /** Number of starts and stops; results of earlier starts are dropped. */
   private attempt = 0;
   private isReady = false;
   private hasBegun = false;
   private isLoading = false;
-  private seen: NodeJS.Timeout | undefined;
-  private idle: NodeJS.Timeout | undefined;
-  private readonly own: vscode.Disposable[];
+  private visibleTimer: NodeJS.Timeout | undefined;
+  private idleTimer: NodeJS.Timeout | undefined;
+  private readonly disposables: vscode.Disposable[];
 
   constructor(
-    private readonly shared: Shared,
+    private readonly shared: EditorServices,
     private readonly panel: vscode.WebviewPanel,
-    readonly request: OpenRequest,
+    readonly request: OpenTraceRequest,
     private readonly uri = vscode.Uri.file(request.paths[0] ?? ""),
   ) {
-    this.own = [
+    this.disposables = [
       panel.webview.onDidReceiveMessage((message: FromPage) => this.receive(message)),
-      panel.onDidChangeViewState(() => this.look()),
-      vscode.window.tabGroups.onDidChangeTabs(() => this.look()),
+      panel.onDidChangeViewState(() => this.updateVisibility()),
+      vscode.window.tabGroups.onDidChangeTabs(() => this.updateVisibility()),
       vscode.workspace.onDidChangeConfiguration((change) => {
         if (change.affectsConfiguration("hta.colors")) this.sendColors();
       }),
@@ -61,7 +61,7 @@ export class TraceEditor {
     if (message.type === "ready") {
       this.isReady = true;
       this.sendColors();
-      this.look();
+      this.updateVisibility();
     } else if (message.type === "frame") {
       this.host?.write(message.frame);
       this.touch();
@@ -71,10 +71,13 @@ export class TraceEditor {
   }
 
   /** Begin once the tab has been visible for a while. */
-  private look(): void {
-    clearTimeout(this.seen);
+  private updateVisibility(): void {
+    clearTimeout(this.visibleTimer);
     if (!this.isReady || this.hasBegun || !this.panel.visible) return;
-    this.seen = setTimeout(() => void this.begin(), this.isPreview() ? PREVIEW_MS : SEEN_MS);
+    this.visibleTimer = setTimeout(
+      () => void this.begin(),
+      this.isPreview() ? PREVIEW_MS : SEEN_MS,
+    );
   }
 
   private isPreview(): boolean {
@@ -91,7 +94,7 @@ export class TraceEditor {
   private async begin(): Promise<void> {
     this.hasBegun = true;
     const limit = this.setting<number>("askAboveMB", 1000);
-    const sizes = await Promise.all(this.request.paths.map(sizeOf));
+    const sizes = await Promise.all(this.request.paths.map(fileSize));
     const size = sizes.reduce((sum, one) => sum + one, 0) / MEGABYTE;
     if (limit === 0 || size <= limit) return this.start();
     const shown = size < 1000 ? `${size.toFixed(0)} MB` : `${(size / 1000).toFixed(1)} GB`;
@@ -109,14 +112,14 @@ export class TraceEditor {
     this.python = python;
     this.post({ type: "started" });
     this.showLoading("Starting Python");
-    this.host = new Host(python, cwd, this.request, {
-      frame: (frame) => {
+    this.host = new HostProcess(python, cwd, this.request, {
+      onFrame: (frame) => {
         this.post({ type: "frame", frame });
         this.touch();
       },
-      said: (text) => this.shared.log.append(text),
-      ended: (problem, isEarly) =>
-        void (isEarly ? explain(python, cwd, problem) : Promise.resolve(problem)).then((why) => {
+      onLog: (text) => this.shared.log.append(text),
+      onEnded: (problem, isEarly) =>
+        void (isEarly ? explainEnd(python, cwd, problem) : Promise.resolve(problem)).then((why) => {
           if (attempt === this.attempt) this.end(why);
         }),
     });
@@ -136,10 +139,10 @@ export class TraceEditor {
 
   /** Restart the timer that stops an idle Python. */
   private touch(): void {
-    clearTimeout(this.idle);
+    clearTimeout(this.idleTimer);
     const minutes = this.setting<number>("idleMinutes", 60);
     if (minutes === 0 || this.host === null) return;
-    this.idle = setTimeout(() => {
+    this.idleTimer = setTimeout(() => {
       if (this.isLoading) this.touch();
       else this.end({ message: `Python was stopped after ${minutes} minutes without use` });
     }, minutes * MINUTE_MS);
@@ -160,14 +163,14 @@ export class TraceEditor {
     }
   }
 
-  private end(problem: Problem): void {
+  private end(problem: HostProblem): void {
     this.stop();
     this.post({ type: "ended", problem });
   }
 
   private stop(): void {
     this.attempt += 1;
-    clearTimeout(this.idle);
+    clearTimeout(this.idleTimer);
     this.host?.dispose();
     this.host = null;
     this.showLoading(null);
@@ -176,8 +179,8 @@ export class TraceEditor {
   private dispose(): void {
     this.stop();
     this.hasBegun = true;
-    clearTimeout(this.seen);
-    for (const one of this.own) one.dispose();
+    clearTimeout(this.visibleTimer);
+    for (const one of this.disposables) one.dispose();
   }
 
   private showLoading(text: string | null): void {
@@ -223,14 +226,14 @@ function escape(text: string): string {
 }
 
 /** Bytes of a file, or of all files below a folder. */
-async function sizeOf(name: string): Promise<number> {
+async function fileSize(name: string): Promise<number> {
   try {
     const one = await stat(name);
     if (!one.isDirectory()) return one.size;
     const entries = await readdir(name, { withFileTypes: true });
     const sizes = entries
       .filter((entry) => !entry.isSymbolicLink() && !entry.name.startsWith("."))
-      .map((entry) => sizeOf(path.join(name, entry.name)));
+      .map((entry) => fileSize(path.join(name, entry.name)));
     return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
   } catch {
     return 0; // Python reports the error

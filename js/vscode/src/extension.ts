@@ -3,7 +3,7 @@
 import * as path from "node:path";
 import * as vscode from "vscode";
 import { TraceEditor } from "./editor";
-import type { OpenRequest } from "./messages";
+import type { OpenTraceRequest } from "./messages";
 
 const PANEL = "hta.job";
 const OPTIONS = { retainContextWhenHidden: true };
@@ -11,7 +11,7 @@ const OPTIONS = { retainContextWhenHidden: true };
 const STORE = "store.json";
 
 /** The editors that load data; the status bar shows the one that started last. */
-class Loading {
+class LoadingStatus {
   private readonly texts = new Map<TraceEditor, string>();
   private readonly item = vscode.window.createStatusBarItem(vscode.StatusBarAlignment.Left);
 
@@ -37,9 +37,9 @@ class Loading {
 }
 
 export function activate(context: vscode.ExtensionContext): void {
-  const owned = context.subscriptions;
+  const subscriptions = context.subscriptions;
   const log = vscode.window.createOutputChannel("HTA traces");
-  const loading = new Loading(owned);
+  const loading = new LoadingStatus(subscriptions);
   const shared = {
     folder: context.extensionUri,
     log,
@@ -47,7 +47,7 @@ export function activate(context: vscode.ExtensionContext): void {
   };
   let selected: vscode.Uri | null = null;
 
-  const open = (request: OpenRequest): void => {
+  const open = (request: OpenTraceRequest): void => {
     const title = request.paths.map((one) => path.basename(one));
     const name = request.view === "diff" ? title.join(" ↔ ") : (title[0] ?? "");
     const column = vscode.ViewColumn.Active;
@@ -62,40 +62,40 @@ export function activate(context: vscode.ExtensionContext): void {
     // Nothing is read here: Python opens the path.
     openCustomDocument: (uri) => ({ uri, dispose: () => undefined }),
     resolveCustomEditor: ({ uri }, panel) => {
-      new TraceEditor(shared, panel, { view: "dashboard", paths: [pathOf(uri)] }, uri);
+      new TraceEditor(shared, panel, { view: "dashboard", paths: [tracePath(uri)] }, uri);
     },
   };
 
   const commands: Record<string, (...given: never[]) => unknown> = {
     "hta.cancel": () => loading.cancel(),
     "hta.open": async (one?: vscode.Uri, many?: vscode.Uri[]) => {
-      const uris = chosen(one, many) ?? (await pick());
-      if (uris.length > 0) open({ view: "dashboard", paths: uris.map(pathOf) });
+      const uris = selectedUris(one, many) ?? (await pickTraces());
+      if (uris.length > 0) open({ view: "dashboard", paths: uris.map(tracePath) });
     },
     "hta.selectForCompare": (one?: vscode.Uri) => {
-      selected = chosen(one)?.[0] ?? null;
+      selected = selectedUris(one)?.[0] ?? null;
       return vscode.commands.executeCommand("setContext", "hta.hasSelected", selected !== null);
     },
     "hta.compareWithSelected": (one?: vscode.Uri, many?: vscode.Uri[]) => {
-      const uris = chosen(one, many) ?? [];
+      const uris = selectedUris(one, many) ?? [];
       const pair = uris.length === 2 ? uris : [selected, uris[0]];
-      const paths = pair.filter((uri) => uri !== null && uri !== undefined).map(pathOf);
+      const paths = pair.filter((uri) => uri !== null && uri !== undefined).map(tracePath);
       if (paths.length === 2) open({ view: "diff", paths });
     },
     "hta.newNotebook": async (one?: vscode.Uri, many?: vscode.Uri[]) => {
-      const uris = chosen(one, many) ?? (await pick());
-      if (uris.length > 0) await newNotebook(uris.map(pathOf));
+      const uris = selectedUris(one, many) ?? (await pickTraces());
+      if (uris.length > 0) await openNotebook(uris.map(tracePath));
     },
   };
 
   const restored: vscode.WebviewPanelSerializer = {
-    deserializeWebviewPanel: (panel, state: OpenRequest) => {
+    deserializeWebviewPanel: (panel, state: OpenTraceRequest) => {
       new TraceEditor(shared, panel, state);
       return Promise.resolve();
     },
   };
   const options = { webviewOptions: OPTIONS };
-  owned.push(
+  subscriptions.push(
     log,
     ...["hta.trace", "hta.any"].map((type) =>
       vscode.window.registerCustomEditorProvider(type, provider, options),
@@ -106,25 +106,25 @@ export function activate(context: vscode.ExtensionContext): void {
 }
 
 /** Files for a command: those selected in the explorer, or the one in the active editor. */
-function chosen(one?: vscode.Uri, many?: vscode.Uri[]): vscode.Uri[] | null {
-  if (many !== undefined && many.length > 0) return many;
-  if (one !== undefined) return [one];
+function selectedUris(uri?: vscode.Uri, uris?: vscode.Uri[]): vscode.Uri[] | null {
+  if (uris !== undefined && uris.length > 0) return uris;
+  if (uri !== undefined) return [uri];
   const input = vscode.window.tabGroups.activeTabGroup.activeTab?.input;
   return input instanceof vscode.TabInputCustom ? [input.uri] : null;
 }
 
-async function pick(): Promise<readonly vscode.Uri[]> {
+async function pickTraces(): Promise<readonly vscode.Uri[]> {
   const options = { canSelectFiles: true, canSelectFolders: true, canSelectMany: true };
   return (await vscode.window.showOpenDialog({ ...options, openLabel: "Open as one job" })) ?? [];
 }
 
-function pathOf(uri: vscode.Uri): string {
+function tracePath(uri: vscode.Uri): string {
   const isStore = path.basename(uri.fsPath) === STORE;
   return isStore ? path.dirname(uri.fsPath) : uri.fsPath;
 }
 
-async function newNotebook(paths: string[]): Promise<void> {
-  const names = paths.map((one) => JSON.stringify(one)).join(", ");
+async function openNotebook(paths: string[]): Promise<void> {
+  const names = paths.map((path) => JSON.stringify(path)).join(", ");
   const load = `import hta_widgets as hw\n\ntraces = hw.load(${paths.length === 1 ? names : `[${names}]`})`;
   const cells = [load, "dash = hw.Dashboard(traces)\ndash"].map(
     (code) => new vscode.NotebookCellData(vscode.NotebookCellKind.Code, code, "python"),

@@ -3,7 +3,7 @@
 export type Action = "start" | "install" | "choose";
 
 /** A message instead of a view, with buttons for `actions` in addition to trying again. */
-export interface Problem {
+export interface HostProblem {
   message: string;
   path?: string;
   remedy?: string;
@@ -13,7 +13,7 @@ export interface Problem {
 }
 
 /** The content of a page, kept when a window is reloaded. */
-export interface OpenRequest {
+export interface OpenTraceRequest {
   view: "dashboard" | "diff";
   paths: string[];
 }
@@ -23,9 +23,9 @@ export type ToPage =
   | { type: "started" }
   | { type: "frame"; frame: ArrayBuffer }
   | { type: "cancel" }
-  | { type: "problem"; problem: Problem }
+  | { type: "problem"; problem: HostProblem }
   /** Python has ended. */
-  | { type: "ended"; problem: Problem }
+  | { type: "ended"; problem: HostProblem }
   | { type: "colors"; colors: string };
 
 export type FromPage =

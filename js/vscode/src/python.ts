@@ -3,7 +3,7 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { homedir } from "node:os";
 import * as vscode from "vscode";
-import type { OpenRequest, Problem } from "./messages";
+import type { OpenTraceRequest, HostProblem } from "./messages";
 
 const HEAD_BYTES = 4;
 /** A process that does not end by itself within this time is killed. */
@@ -41,7 +41,11 @@ export async function findPython(uri: vscode.Uri): Promise<string> {
 }
 
 /** Find out why a process ended before its first frame, and a remedy. */
-export async function explain(python: string, cwd: string, ended: Problem): Promise<Problem> {
+export async function explainEnd(
+  python: string,
+  cwd: string,
+  problem: HostProblem,
+): Promise<HostProblem> {
   const { ran, said } = await new Promise<{ ran: boolean; said: string }>((resolve) => {
     execFile(python, ["-c", PROBE], { cwd, timeout: 20_000 }, (error, out) =>
       resolve({ ran: error === null, said: out }),
@@ -65,8 +69,8 @@ export async function explain(python: string, cwd: string, ended: Problem): Prom
       actions: ["choose"],
     };
   }
-  const lacksHost = /No module named .?hta_widgets\.host/.test(ended.remedy ?? "");
-  if (!ran || (said.includes("True") && !lacksHost)) return { ...ended, path: python };
+  const lacksHost = /No module named .?hta_widgets\.host/.test(problem.remedy ?? "");
+  if (!ran || (said.includes("True") && !lacksHost)) return { ...problem, path: python };
   return {
     message: lacksHost ? "hta_widgets is too old" : "hta_widgets is not installed",
     path: python,
@@ -75,32 +79,37 @@ export async function explain(python: string, cwd: string, ended: Problem): Prom
   };
 }
 
-interface Ways {
-  frame(frame: ArrayBuffer): void;
-  said(text: string): void;
+interface HostCallbacks {
+  onFrame(frame: ArrayBuffer): void;
+  onLog(text: string): void;
   /** `isEarly`: before the first frame. */
-  ended(problem: Problem, isEarly: boolean): void;
+  onEnded(problem: HostProblem, isEarly: boolean): void;
 }
 
 /** A Python process, and its frames; the length of each precedes it. */
-export class Host {
+export class HostProcess {
   private readonly child: ChildProcess;
   private chunks: Buffer[] = [];
-  private held = 0;
-  private wanted = HEAD_BYTES;
+  private bufferedBytes = 0;
+  private neededBytes = HEAD_BYTES;
   private errors = "";
   private isEarly = true;
-  private ways: Ways | null;
+  private callbacks: HostCallbacks | null;
 
-  constructor(python: string, cwd: string, { view, paths }: OpenRequest, ways: Ways) {
-    this.ways = ways;
+  constructor(
+    python: string,
+    cwd: string,
+    { view, paths }: OpenTraceRequest,
+    callbacks: HostCallbacks,
+  ) {
+    this.callbacks = callbacks;
     // The folder of the trace cannot be the working directory: Python would import its json.py.
-    const words = ["-m", "hta_widgets.host", "--view", view, "--", ...paths];
-    this.child = spawn(python, words, { cwd });
+    const args = ["-m", "hta_widgets.host", "--view", view, "--", ...paths];
+    this.child = spawn(python, args, { cwd });
     this.child.stdout?.on("data", (chunk: Buffer) => this.read(chunk));
     this.child.stderr?.on("data", (chunk: Buffer) => {
       this.errors = (this.errors + chunk.toString()).slice(-KEPT_CHARACTERS);
-      this.ways?.said(chunk.toString());
+      this.callbacks?.onLog(chunk.toString());
     });
     this.child.on("error", (error) => this.end(error.message));
     // "close" comes after "exit", when all output has been read.
@@ -117,26 +126,26 @@ export class Host {
 
   /** End the process and ignore its further output. */
   dispose(): void {
-    this.ways = null;
+    this.callbacks = null;
     this.child.stdin?.end();
-    const late = setTimeout(() => this.child.kill("SIGKILL"), DRAIN_MS);
-    this.child.on("close", () => clearTimeout(late));
+    const killTimer = setTimeout(() => this.child.kill("SIGKILL"), DRAIN_MS);
+    this.child.on("close", () => clearTimeout(killTimer));
   }
 
   private read(chunk: Buffer): void {
     this.chunks.push(chunk);
-    this.held += chunk.length;
-    while (this.held >= this.wanted) {
+    this.bufferedBytes += chunk.length;
+    while (this.bufferedBytes >= this.neededBytes) {
       // Join only complete frames: joining at each chunk would take quadratic time.
       const whole = Buffer.concat(this.chunks);
       const end = HEAD_BYTES + whole.readUInt32LE(0);
-      this.wanted = whole.length < end ? end : HEAD_BYTES;
+      this.neededBytes = whole.length < end ? end : HEAD_BYTES;
       this.chunks = [whole.length < end ? whole : whole.subarray(end)];
       if (whole.length < end) return;
-      this.held -= end;
+      this.bufferedBytes -= end;
       this.isEarly = false;
       // Copy the frame: a view of the buffer would send all of it to the page.
-      this.ways?.frame(new Uint8Array(whole.subarray(HEAD_BYTES, end)).buffer);
+      this.callbacks?.onFrame(new Uint8Array(whole.subarray(HEAD_BYTES, end)).buffer);
     }
   }
 
@@ -147,7 +156,7 @@ export class Host {
   }
 
   private end(remedy: string): void {
-    this.ways?.ended({ message: "Python has ended", remedy }, this.isEarly);
-    this.ways = null;
+    this.callbacks?.onEnded({ message: "Python has ended", remedy }, this.isEarly);
+    this.callbacks = null;
   }
 }

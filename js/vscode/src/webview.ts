@@ -1,12 +1,12 @@
 /** The page of an editor: frames go through the extension to a Python on a pipe. */
 
-import { type Stage, ViewPlace } from "../../src/host/card";
+import { type LoadingStage, LoadingCard } from "../../src/host/card";
 import { importText, WidgetHost } from "../../src/host/host";
-import { type Message, pack, unpack } from "../../src/host/wire";
-import { button } from "../../src/ui/controls";
+import { type WireMessage, pack, unpack } from "../../src/host/wire";
+import { renderButton } from "../../src/ui/controls";
 import { detectTheme, watchTheme } from "../../src/ui/host";
 import { applyTheme } from "../../src/ui/theme";
-import type { Action, FromPage, OpenRequest, Problem, ToPage } from "./messages";
+import type { Action, FromPage, OpenTraceRequest, HostProblem, ToPage } from "./messages";
 import "./webview.css";
 
 declare function acquireVsCodeApi(): {
@@ -29,15 +29,15 @@ const NAMES: Record<Action, string> = {
 
 class EditorPage {
   private readonly editor = acquireVsCodeApi();
-  private readonly place: ViewPlace;
+  private readonly place: LoadingCard;
   private readonly texts = new Map<string, (text: string) => void>();
-  private readonly request: OpenRequest;
+  private readonly request: OpenTraceRequest;
   private host: WidgetHost | null = null;
 
   constructor(private readonly root: HTMLElement) {
-    this.request = JSON.parse(root.dataset.request ?? "{}") as OpenRequest;
+    this.request = JSON.parse(root.dataset.request ?? "{}") as OpenTraceRequest;
     this.editor.setState(this.request);
-    this.place = new ViewPlace({ cancel: () => this.cancel(), again: () => this.act("start") });
+    this.place = new LoadingCard({ cancel: () => this.cancel(), again: () => this.act("start") });
     const { bar, el } = this.place;
     root.replaceChildren(bar, el);
     const setTheme = (): void => applyTheme(document.body, detectTheme(el));
@@ -72,7 +72,7 @@ class EditorPage {
   }
 
   private begin(): void {
-    this.place.leave();
+    this.place.removeShown();
     this.texts.clear();
     this.showCard({ stage: "start" });
     const text = (key: string): Promise<string> =>
@@ -90,20 +90,20 @@ class EditorPage {
     );
   }
 
-  private receive(message: Message, buffers: readonly DataView[]): void {
+  private receive(message: WireMessage, buffers: readonly DataView[]): void {
     if (this.host?.receive(message, buffers)) this.save(message);
     else if (message.type === "hello") this.greet(message);
     else if (message.type === "text") {
       this.texts.get(String(message.key))?.(new TextDecoder().decode(buffers[0]));
-    } else if (message.type === "progress") this.showCard(message as unknown as Stage);
-    else if (message.type === "failed") this.fail(message as unknown as Problem);
+    } else if (message.type === "progress") this.showCard(message as unknown as LoadingStage);
+    else if (message.type === "failed") this.fail(message as unknown as HostProblem);
     else if (message.type === "opened" && this.host !== null) {
       this.tell(null);
       void this.place.show(this.host, String(message.model));
     }
   }
 
-  private greet({ protocol, version }: Message): void {
+  private greet({ protocol, version }: WireMessage): void {
     if (protocol === PROTOCOL) this.post({ type: "open", id: 1, ...this.request });
     else {
       this.fail({
@@ -114,27 +114,29 @@ class EditorPage {
     }
   }
 
-  private showCard(stage: Stage): void {
+  private showCard(stage: LoadingStage): void {
     if (this.place.isShown) return;
-    this.place.progress(stage);
+    this.place.showProgress(stage);
     const { done = 0, of = 0 } = stage;
     if (stage.stage === "read")
       this.tell(`Reading ${of > 0 ? Math.floor((100 * done) / of) : 0} %`);
     else if (stage.stage === "draw") this.tell("Laying out");
   }
 
-  private fail(problem: Problem): void {
+  private fail(problem: HostProblem): void {
     this.tell(null);
     const { load, actions = [] } = problem;
-    const more = actions.map((one) => button({ text: NAMES[one], press: () => this.act(one) }));
+    const more = actions.map((one) =>
+      renderButton({ text: NAMES[one], press: () => this.act(one) }),
+    );
     const cancelled = (problem as { cancelled?: boolean }).cancelled ?? load !== undefined;
-    this.place.failed({ ...problem, cancelled }, more);
+    this.place.showFailure({ ...problem, cancelled }, more);
   }
 
   /** Python has ended: a shown view uses the data in the page. */
-  private end(problem: Problem): void {
-    this.host?.end();
-    if (this.place.isShown) this.place.goOn(problem.message);
+  private end(problem: HostProblem): void {
+    this.host?.endModel();
+    if (this.place.isShown) this.place.showEnded(problem.message);
     else this.fail(problem);
   }
 
@@ -150,14 +152,14 @@ class EditorPage {
     this.editor.postMessage({ type: "loading", text });
   }
 
-  private save({ data }: Message): void {
+  private save({ data }: WireMessage): void {
     const { content } = data as { content?: { reply?: { path?: string; download?: string } } };
     const { path, download } = content?.reply ?? {};
     if (typeof download !== "string" || typeof path !== "string") return;
     this.editor.postMessage({ type: "save", name: path, file: download });
   }
 
-  private post(message: Message, buffers: Parameters<typeof pack>[1] = []): void {
+  private post(message: WireMessage, buffers: Parameters<typeof pack>[1] = []): void {
     this.editor.postMessage({ type: "frame", frame: pack(message, buffers) });
   }
 }

@@ -3,7 +3,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } 
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
-import { type Message, pack, unpack } from "../../src/host/wire";
+import { type WireMessage, pack, unpack } from "../../src/host/wire";
 import { activate } from "../src/extension";
 import { findPython } from "../src/python";
 import * as web from "../src/web";
@@ -50,7 +50,7 @@ function edit(path: string, visible = true): Panel {
   return panel;
 }
 
-const frames = (panel: Panel): Message[] =>
+const frames = (panel: Panel): WireMessage[] =>
   panel.heard.filter(({ type }) => type === "frame").map(({ frame }) => unpack(frame).message);
 
 async function heard(panel: Panel, type: string): Promise<any> {

@@ -17,9 +17,9 @@ import {
   type Copy,
   CopyButton,
   EventLink,
-  type Fact,
-  Facts,
-  Failure,
+  type FactRow,
+  FactList,
+  FailureNote,
   Kbd,
   kindName,
   Link,
@@ -37,21 +37,21 @@ import {
   formatValue,
   plural,
 } from "../../ui/formats";
-import { cutWords, eventCode, lastOf, waitsWords } from "../text";
+import { cutText, eventCode, lastRankOf, waitsText } from "../text";
 import type { PanelControl } from "./panels";
 
 /** Arrows listed one by one; a graph launch has thousands. */
 const FLOWS_SHOWN = 4;
 const PARENTS_SHOWN = 2;
 
-interface Look {
+interface EventPanelProps {
   panels: PanelControl;
 }
 
-export function EventPanel({ panels }: Look) {
+export function EventPanel({ panels }: EventPanelProps) {
   const { picking } = panels.app;
   const { copy, hasArea } = panels;
-  const { brief, detail, collective, error } = picking.now.value;
+  const { brief, detail, collective, error } = picking.stateSignal.value;
   const name = detail?.event.name ?? brief?.name ?? "";
   return (
     <div class="hta-panel hta-details">
@@ -65,7 +65,11 @@ export function EventPanel({ panels }: Look) {
           <CloseButton close={() => panels.close()} words={hasArea ? "" : "selected"} />
         </div>
         {error !== null ? (
-          <Failure title="The event cannot be shown" error={error} retry={() => picking.retry()} />
+          <FailureNote
+            title="The event cannot be shown"
+            error={error}
+            retry={() => picking.retry()}
+          />
         ) : brief === null ? (
           <p class="hta-note">Loading the event…</p>
         ) : (
@@ -82,8 +86,8 @@ export function EventPanel({ panels }: Look) {
         {brief === null ? null : collective !== null ? (
           <CollectivePanel
             collective={collective}
-            own={brief.rank}
-            go={(rank, id) => picking.pick({ rank, table: "events", id }, null)}
+            ownIndex={brief.rank}
+            goTo={(rank, id) => picking.pick({ rank, table: "events", id }, null)}
           />
         ) : detail !== null ? (
           <Histogram detail={detail} />
@@ -104,25 +108,25 @@ export function EventPanel({ panels }: Look) {
   );
 }
 
-function EventFacts({ panels, brief }: Look & { brief: Brief }) {
+function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
   const { ctx, picking } = panels.app;
-  const { detail, collective } = picking.now.value;
-  const go = (other: Brief): void => picking.go(other);
+  const { detail, collective } = picking.stateSignal.value;
+  const goTo = (other: Brief): void => picking.goTo(other);
   const event = detail?.event ?? brief;
   /** Lists of an event that are shown in full. */
   const all = useSignal({ of: "", flows: false, parents: false });
   const of = `${brief.rank}/${brief.table}/${brief.id}`;
   const open = all.value.of === of ? all.value : { of, flows: false, parents: false };
-  const track = ctx.lanes.at(brief.lane)?.track;
+  const track = ctx.lanes.locate(brief.lane)?.track;
   const where = [`rank ${event.rank}`, track?.process, track?.label].filter(Boolean).join(" · ");
-  const cut = cutWords(brief, ctx.scene);
-  const rows: Fact[] = [
+  const cut = cutText(brief, ctx.scene);
+  const rows: FactRow[] = [
     { name: "Start", value: formatTime(event.start), title: formatExact(event.start) },
     { name: "Duration", value: formatDuration(event.dur), title: formatExact(event.dur) },
     { name: "Where", value: where, title: where },
   ];
   if (cut !== "") rows.push({ name: "Cut", value: cut, title: cut });
-  if (detail === null) return <Facts rows={rows} />;
+  if (detail === null) return <FactList rows={rows} />;
 
   /** Enclosing events; in deep nests the two nearest, until the user expands the lists. */
   const chain = (name: string, parents: readonly Brief[]): void => {
@@ -135,10 +139,10 @@ function EventFacts({ panels, brief }: Look & { brief: Brief }) {
         <Link text="…" title="Show all that enclose it" press={more} />,
         " › ",
       ],
-      shown.map((parent, at) => [at > 0 && " › ", <EventLink event={parent} go={go} />]),
+      shown.map((parent, at) => [at > 0 && " › ", <EventLink event={parent} goTo={goTo} />]),
     ];
     const title = outermost.map(({ short }) => short).join(" › ");
-    rows.push({ name, value, title, look: open.parents ? "wrapped" : undefined });
+    rows.push({ name, value, title, className: open.parents ? "wrapped" : undefined });
   };
   const { same, launched_by: launch, kernels, flows } = detail;
   const { rank, kind, category, step, correlation } = detail.event;
@@ -147,7 +151,7 @@ function EventFacts({ panels, brief }: Look & { brief: Brief }) {
     chain("Operator", operators);
     if (shapes !== "") rows.push({ name: "Inputs", value: shapes, title: shapes });
     if (forward !== null)
-      rows.push({ name: "Backward of", value: <EventLink event={forward} go={go} /> });
+      rows.push({ name: "Backward of", value: <EventLink event={forward} goTo={goTo} /> });
     chain("Module", modules);
     chain("Python", frames);
   }
@@ -158,14 +162,14 @@ function EventFacts({ panels, brief }: Look & { brief: Brief }) {
     const select = (): void => picking.selectIds(rank, ids ?? []);
     const link = <Link text="select" title="Select the events on the device" press={select} />;
     const value = [figures, ids !== null && [" · ", link]];
-    rows.push({ name: "Launched", value, title: figures, look: "wrapped" });
+    rows.push({ name: "Launched", value, title: figures, className: "wrapped" });
   }
   const shown = open.flows ? flows : flows.slice(0, FLOWS_SHOWN);
-  rows.push(...flowRows(shown, go));
+  rows.push(...flowRows(shown, goTo));
   if (flows.length > shown.length) {
-    const more = `${formatCount(flows.length - shown.length)} more`;
+    const moreText = `${formatCount(flows.length - shown.length)} more`;
     const press = (): void => void (all.value = { ...open, flows: true });
-    rows.push({ name: "", value: <Link text={more} press={press} /> });
+    rows.push({ name: "", value: <Link text={moreText} press={press} /> });
   }
   chain("Inside", detail.parents);
   if (same !== null) {
@@ -173,25 +177,25 @@ function EventFacts({ panels, brief }: Look & { brief: Brief }) {
       name: "Same name",
       value: `${formatCount(same.count)} on this rank · median ${formatDuration(same.median)}`,
       title: `${formatDuration(same.sum)} in all`,
-      look: "wrapped",
+      className: "wrapped",
     });
   }
-  rows.push({ name: "Kind", value: kindWords(kind, category) });
-  if (step !== null && step >= 0) rows.push({ name: "Step", value: stepWords(step, category) });
+  rows.push({ name: "Kind", value: kindText(kind, category) });
+  if (step !== null && step >= 0) rows.push({ name: "Step", value: stepText(step, category) });
   if (correlation !== null && correlation >= 0)
     rows.push({ name: "Correlation", value: String(correlation) });
-  return <Facts rows={rows} />;
+  return <FactList rows={rows} />;
 }
 
 /** Rows of a collective: share of waiting, message size, bandwidth. */
-function callRows(rank: number, collective: Collective | null): Fact[] {
-  const own = collective?.ranks.find((one) => one.rank === rank);
-  if (collective === null || own === undefined) return [];
-  const waited = own.wait > 0 ? `${formatDuration(own.wait)} waiting` : "no wait";
-  const rows: Fact[] = [
-    { name: "Of it", value: `${waited}, ${formatDuration(own.transfer)} transfer` },
+function callRows(rank: number, collective: Collective | null): FactRow[] {
+  const ownArrival = collective?.ranks.find((one) => one.rank === rank);
+  if (collective === null || ownArrival === undefined) return [];
+  const waitText = ownArrival.wait > 0 ? `${formatDuration(ownArrival.wait)} waiting` : "no wait";
+  const rows: FactRow[] = [
+    { name: "Of it", value: `${waitText}, ${formatDuration(ownArrival.transfer)} transfer` },
   ];
-  const message = messageWords(collective);
+  const message = messageText(collective);
   if (message !== "") rows.push({ name: "Message", value: message, title: BANDWIDTHS });
   const { group } = collective;
   const ranks = plural(collective.ranks.length, "rank");
@@ -199,20 +203,20 @@ function callRows(rank: number, collective: Collective | null): Fact[] {
 }
 
 /** The first arrow in and the first arrow out show the keys that follow them. */
-function flowRows(flows: readonly Flow[], go: (brief: Brief) => void): Fact[] {
+function flowRows(flows: readonly Flow[], goTo: (brief: Brief) => void): FactRow[] {
   const seen = new Set<string>();
-  return flows.map((flow): Fact => {
+  return flows.map((flow): FactRow => {
     const { brief, direction } = flow;
     const isFirst = !seen.has(direction);
     seen.add(direction);
     const value = (
       <>
-        <EventLink event={brief} go={go} />
-        <span class="hta-note">{delayWords(flow)}</span>
+        <EventLink event={brief} goTo={goTo} />
+        <span class="hta-note">{delayText(flow)}</span>
         {isFirst && <Kbd name={direction === "in" ? "[" : "]"} />}
       </>
     );
-    return { name: flowLabel(flow), value, look: "line" };
+    return { name: flowLabel(flow), value, className: "line" };
   });
 }
 
@@ -247,14 +251,15 @@ function Arguments({ detail, copy }: { detail: EventDetail | null; copy: Copy })
   );
 }
 
-function Actions({ panels, brief }: Look & { brief: Brief }) {
+function Actions({ panels, brief }: EventPanelProps & { brief: Brief }) {
   const { nav, picking } = panels.app;
   const count = picking.detail?.same?.count;
-  const all = count === undefined ? "All of this name" : `All ${formatCount(count)} of this name`;
+  const allOfNameText =
+    count === undefined ? "All of this name" : `All ${formatCount(count)} of this name`;
   return (
     <div class="hta-doings">
       <Button text="Zoom to it" keys="F" showKey press={() => nav.toggleZoom(picking.target())} />
-      <Button text={all} press={() => picking.selectName()} />
+      <Button text={allOfNameText} press={() => picking.selectName()} />
       <Button text="Copy as Python" press={() => panels.copy(eventCode(brief), "Python")} />
       <Button
         text="Export window…"
@@ -268,7 +273,7 @@ function Actions({ panels, brief }: Look & { brief: Brief }) {
 const BANDWIDTHS =
   "algorithm bandwidth: bytes by the time of the transfer; bus bandwidth: times the factor of the operation, as nccl-tests defines them";
 
-function messageWords({ size, algbw, busbw }: Collective): string {
+function messageText({ size, algbw, busbw }: Collective): string {
   const parts: string[] = [];
   if (size >= 0) parts.push(formatBytes(size));
   if (algbw !== null) parts.push(`${algbw.toPrecision(3)}\u202fGB/s`);
@@ -276,17 +281,17 @@ function messageWords({ size, algbw, busbw }: Collective): string {
   return parts.join(" · ");
 }
 
-function kindWords(kind: Kind, category: string | null): string {
+function kindText(kind: Kind, category: string | null): string {
   return category === null || category === "" ? kindName(kind) : `${kindName(kind)} · ${category}`;
 }
 
-function delayWords({ delay, direction }: Flow): string {
+function delayText({ delay, direction }: Flow): string {
   if (delay < 0) return `overlaps by ${formatDuration(-delay)}`;
   return `${formatDuration(delay)} ${direction === "in" ? "before start" : "after"}`;
 }
 
 /** Name of a step: BytePS counts its own, from 0 in each file. */
-function stepWords(step: number, category: string | null): string {
+function stepText(step: number, category: string | null): string {
   const counted = category === "Comm" || category === "byteps-server";
   return counted ? `${step}, counted in the file` : `ProfilerStep#${step}`;
 }
@@ -294,7 +299,7 @@ function stepWords(step: number, category: string | null): string {
 // Durations of one name on one rank, with one event marked.
 
 /** Position of a duration along the bins, from 0 to 1. Bins are drawn equally wide. */
-export function alongBins(edges: readonly number[], value: number): number {
+export function positionInBins(edges: readonly number[], value: number): number {
   const bins = edges.length - 1;
   if (bins < 1) return 0;
   const ends = edges.slice(1, -1).findIndex((end) => value <= end);
@@ -305,7 +310,7 @@ export function alongBins(edges: readonly number[], value: number): number {
 }
 
 /** The finding as text. */
-export function histogramWords(same: SameName, dur: number): string {
+export function histogramText(same: SameName, dur: number): string {
   const { min, max, median } = same;
   const events = plural(same.count, "event");
   if (min === max) return `${events}, all ${formatDuration(min)}`;
@@ -318,38 +323,38 @@ export function histogramWords(same: SameName, dur: number): string {
 }
 
 function Histogram({ detail: { event, same } }: { detail: EventDetail }) {
-  let words = "Not known.";
-  if (same?.count === 1) words = `The only event of this name on rank ${event.rank}.`;
-  else if (same !== null && same.count > 1) words = histogramWords(same, event.dur);
+  let text = "Not known.";
+  if (same?.count === 1) text = `The only event of this name on rank ${event.rank}.`;
+  else if (same !== null && same.count > 1) text = histogramText(same, event.dur);
   return (
     <div class="hta-histogram">
       <h3>{`This name on rank ${event.rank}`}</h3>
-      <p class="hta-note">{words}</p>
+      <p class="hta-note">{text}</p>
       {same !== null && same.count > 1 && same.counts.length > 1 && (
-        <Bars same={same} dur={event.dur} kind={event.kind} words={words} />
+        <Bars same={same} dur={event.dur} kind={event.kind} words={text} />
       )}
     </div>
   );
 }
 
-function Bars(look: { same: SameName; dur: number; kind: Kind; words: string }) {
-  const { same, dur, kind, words } = look;
+function Bars(props: { same: SameName; dur: number; kind: Kind; words: string }) {
+  const { same, dur, kind, words } = props;
   const { counts, edges } = same;
-  const most = Math.max(...counts, 1);
-  const at = alongBins(edges, dur);
-  const own = Math.min(Math.floor(at * counts.length), counts.length - 1);
+  const maxCount = Math.max(...counts, 1);
+  const at = positionInBins(edges, dur);
+  const ownBin = Math.min(Math.floor(at * counts.length), counts.length - 1);
   const edge = (bin: number): string => formatDuration(edges[bin] ?? 0);
   return (
     <div class="hta-chart" role="img" aria-label={`Durations: ${words}`}>
       <span class="hta-chart-top">
-        {`tallest bar: ${plural(most, "event")}${same.scale === "log" ? " · logarithmic widths" : ""}`}
+        {`tallest bar: ${plural(maxCount, "event")}${same.scale === "log" ? " · logarithmic widths" : ""}`}
       </span>
       <div class="hta-bars">
         {counts.map((count, bin) => (
           <div
-            class={`hta-bar${bin === own ? " hta-own" : ""}`}
+            class={`hta-bar${bin === ownBin ? " hta-own" : ""}`}
             data-kind={kind}
-            style={{ height: count === 0 ? "0" : `max(2px, ${(count / most) * 100}%)` }}
+            style={{ height: count === 0 ? "0" : `max(2px, ${(count / maxCount) * 100}%)` }}
             title={`${edge(bin)} to ${edge(bin + 1)}: ${plural(count, "event")}`}
           />
         ))}
@@ -367,19 +372,19 @@ function Bars(look: { same: SameName; dur: number; kind: Kind; words: string }) 
 // One collective on all ranks: waits, last arrival, transfer.
 
 /** Larger groups show only the first and the last to arrive. */
-const MOST_ROWS = 16;
+const MAX_ROWS = 16;
 
-export function CollectivePanel(look: {
+export function CollectivePanel(props: {
   collective: Collective;
-  own: number;
-  go(rank: number, id: number): void;
+  ownIndex: number;
+  goTo(rank: number, id: number): void;
 }) {
-  const { collective, own, go } = look;
-  const { ranks, late } = collective;
-  const whole = Math.max(...ranks.map((one) => one.arrival + one.wait + one.transfer), 1);
-  const last = lastOf(collective);
-  const shown = rowsOf(ranks, own);
-  const words = waitsWords(collective);
+  const { collective, ownIndex, goTo } = props;
+  const { ranks, late: lateRanks } = collective;
+  const longestNs = Math.max(...ranks.map((one) => one.arrival + one.wait + one.transfer), 1);
+  const last = lastRankOf(collective);
+  const shown = arrivalRows(ranks, ownIndex);
+  const words = waitsText(collective);
   const title = `${collective.name} on ${ranks.length} ranks`;
   return (
     <div class="hta-collective">
@@ -390,22 +395,36 @@ export function CollectivePanel(look: {
           const { rank, id, arrival, wait, transfer } = one;
           const isLast = one === last;
           return (
-            <div class={`hta-call${rank === own ? " hta-own" : ""}${isLast ? " hta-late" : ""}`}>
+            <div
+              class={`hta-call${rank === ownIndex ? " hta-own" : ""}${isLast ? " hta-late" : ""}`}
+            >
               <Link
                 text={`rank ${rank}`}
                 title="Show this call on this rank"
-                press={() => go(rank, id)}
+                press={() => goTo(rank, id)}
               />
               <div class="hta-call-bar">
                 {isLast && (
-                  <Part what="late" from={Math.max(0, arrival - late)} to={arrival} of={whole} />
+                  <CallSegment
+                    label="late"
+                    startNs={Math.max(0, arrival - lateRanks)}
+                    endNs={arrival}
+                    totalNs={longestNs}
+                  />
                 )}
-                {wait > 0 && <Part what="wait" from={arrival} to={arrival + wait} of={whole} />}
-                <Part
-                  what="transfer"
-                  from={arrival + wait}
-                  to={arrival + wait + transfer}
-                  of={whole}
+                {wait > 0 && (
+                  <CallSegment
+                    label="wait"
+                    startNs={arrival}
+                    endNs={arrival + wait}
+                    totalNs={longestNs}
+                  />
+                )}
+                <CallSegment
+                  label="transfer"
+                  startNs={arrival + wait}
+                  endNs={arrival + wait + transfer}
+                  totalNs={longestNs}
                 />
               </div>
               <span class="hta-call-figure">
@@ -420,27 +439,37 @@ export function CollectivePanel(look: {
       )}
       <div class="hta-call-axis">
         <span>first arrival</span>
-        <span>{`end +${formatDuration(whole)}`}</span>
+        <span>{`end +${formatDuration(longestNs)}`}</span>
       </div>
     </div>
   );
 }
 
-function Part({ what, from, to, of }: { what: string; from: number; to: number; of: number }) {
-  const percent = (ns: number): string => `${(ns / of) * 100}%`;
+function CallSegment({
+  label,
+  startNs,
+  endNs,
+  totalNs,
+}: {
+  label: string;
+  startNs: number;
+  endNs: number;
+  totalNs: number;
+}) {
+  const percent = (ns: number): string => `${(ns / totalNs) * 100}%`;
   return (
     <div
-      class={`hta-call-part hta-${what}`}
-      style={{ left: percent(from), width: percent(to - from) }}
+      class={`hta-call-part hta-${label}`}
+      style={{ left: percent(startNs), width: percent(endNs - startNs) }}
     />
   );
 }
 
 /** All ranks; in large groups the first and last to arrive, and the selected event's rank. */
-function rowsOf(ranks: readonly Member[], own: number): Member[] {
-  if (ranks.length <= MOST_ROWS) return [...ranks];
+function arrivalRows(ranks: readonly Member[], ownIndex: number): Member[] {
+  if (ranks.length <= MAX_ROWS) return [...ranks];
   const byArrival = [...ranks].sort((a, b) => a.arrival - b.arrival);
-  const half = MOST_ROWS >> 1;
-  const kept = new Set([...byArrival.slice(0, half), ...byArrival.slice(-half)]);
-  return ranks.filter((one) => kept.has(one) || one.rank === own);
+  const half = MAX_ROWS >> 1;
+  const shownMembers = new Set([...byArrival.slice(0, half), ...byArrival.slice(-half)]);
+  return ranks.filter((member) => shownMembers.has(member) || member.rank === ownIndex);
 }

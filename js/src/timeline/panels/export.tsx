@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { download } from "../../engine/export";
-import { EVERYTHING, windowSelection } from "../../protocol/selection";
+import { FULL_SELECTION, windowSelection } from "../../protocol/selection";
 import {
   asError,
   type Exported,
@@ -15,16 +15,16 @@ import {
 } from "../../protocol/source";
 import { Button, Checkbox, CloseButton } from "../../ui/controls";
 import { formatBytes, formatCount, formatDuration, plural } from "../../ui/formats";
-import { type ExportChoice, exportCode, rowsWords, selectionHead, spanText } from "../text";
+import { type ExportChoice, exportCode, rowsText, selectionHead, spanText } from "../text";
 import type { PanelControl } from "./panels";
 
-interface Exportable {
+interface ExportContext {
   scene: Scene;
   selection: SelectionJson | null;
   view: Span;
 }
 
-type What = "selection" | "view" | "all";
+type ExportContent = "selection" | "view" | "all";
 
 /** Radio buttons of one name are one group in the whole page. */
 let groups = 0;
@@ -45,7 +45,7 @@ export function defaultPath(title: string): string {
 
 /** The form's state, which stays while it is closed. */
 export class ExportForm {
-  readonly what = signal<What>("view");
+  readonly content = signal<ExportContent>("view");
   /** Null until the user writes a path. */
   readonly path = signal<string | null>(null);
   readonly clip = signal(false);
@@ -59,20 +59,20 @@ export class ExportForm {
 
   /** Offer the selection first if there is one. */
   open(selection: SelectionJson | null): void {
-    if (selection !== null) this.what.value = "selection";
-    else if (this.what.value === "selection") this.what.value = "view";
+    if (selection !== null) this.content.value = "selection";
+    else if (this.content.value === "selection") this.content.value = "view";
     this.result.value = null;
   }
 
-  pathIn(scene: Scene): string {
+  defaultPathIn(scene: Scene): string {
     return this.path.value ?? defaultPath(scene.title);
   }
 
-  choice({ scene, selection, view }: Exportable): ExportChoice {
+  choice({ scene, selection, view }: ExportContext): ExportChoice {
     const window = windowSelection(view, { ranks: null, tracks: null });
     return {
-      path: this.pathIn(scene).trim(),
-      selection: { selection, view: window, all: null }[this.what.value],
+      path: this.defaultPathIn(scene).trim(),
+      selection: { selection, view: window, all: null }[this.content.value],
       clip: this.clip.value,
       counters: this.counters.value,
       scrub: this.scrub.value,
@@ -82,14 +82,14 @@ export class ExportForm {
   write(choice: ExportChoice): void {
     if (this.isBusy.value) return;
     if (choice.path === "") {
-      this.say("hta-error-text", "Give the file a name.");
+      this.showResult("hta-error-text", "Give the file a name.");
       return;
     }
     this.isBusy.value = true;
-    this.say("hta-note", "Writing…");
-    const { source, signal: ended } = this.panels.app.ctx;
+    this.showResult("hta-note", "Writing…");
+    const { source, signal: abortSignal } = this.panels.app.ctx;
     source
-      .ask("export", { ...choice, selection: choice.selection ?? EVERYTHING }, ended)
+      .ask("export", { ...choice, selection: choice.selection ?? FULL_SELECTION }, abortSignal)
       .then(({ reply }) => this.report(reply))
       .catch((error: unknown) => this.fail(error))
       .finally(() => (this.isBusy.value = false));
@@ -114,26 +114,26 @@ export class ExportForm {
     this.done(`Wrote ${path}`, parts.join(", "));
   }
 
-  private done(what: string, details: string): void {
+  private done(label: string, details: string): void {
     this.result.value = (
       <span class="hta-ok-text">
-        <b>{what}</b>
+        <b>{label}</b>
         {`: ${details}. `}
       </span>
     );
   }
 
   private fail(error: unknown): void {
-    if (!isAbort(error)) this.say("hta-error-text", asError(error).message);
+    if (!isAbort(error)) this.showResult("hta-error-text", asError(error).message);
   }
 
-  private say(look: string, text: string): void {
-    this.result.value = <span class={look}>{text}</span>;
+  private showResult(tone: string, text: string): void {
+    this.result.value = <span class={tone}>{text}</span>;
   }
 }
 
-export function ExportPanel(look: { form: ExportForm; of: Exportable; close(): void }) {
-  const { form, of, close } = look;
+export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(): void }) {
+  const { form, of, close } = props;
   const { scene } = of;
   const path = useRef<HTMLInputElement>(null);
   useLayoutEffect(() => path.current!.select(), []);
@@ -153,13 +153,13 @@ export function ExportPanel(look: { form: ExportForm; of: Exportable; close(): v
       <div class="hta-form">
         <span class="hta-label">What</span>
         <div class="hta-radios" role="radiogroup" aria-label="What to export">
-          {optionsOf(of).map(([what, text]) => (
+          {exportOptions(of).map(([what, text]) => (
             <label key={what} class="hta-check">
               <input
                 type="radio"
                 name={form.group}
-                checked={what === form.what.value}
-                onChange={() => (form.what.value = what)}
+                checked={what === form.content.value}
+                onChange={() => (form.content.value = what)}
               />
               <span>{text}</span>
             </label>
@@ -173,7 +173,7 @@ export function ExportPanel(look: { form: ExportForm; of: Exportable; close(): v
           aria-label="File to write; without a suffix, a folder with one file per rank"
           spellcheck={false}
           data-first
-          value={form.pathIn(scene)}
+          value={form.defaultPathIn(scene)}
           onInput={({ currentTarget }) => (form.path.value = currentTarget.value)}
           onKeyDown={({ key }) => key === "Enter" && write()}
         />
@@ -212,8 +212,8 @@ export function ExportPanel(look: { form: ExportForm; of: Exportable; close(): v
   );
 }
 
-function optionsOf({ scene, selection, view }: Exportable): [What, string][] {
-  const options: [What, string][] = [
+function exportOptions({ scene, selection, view }: ExportContext): [ExportContent, string][] {
+  const options: [ExportContent, string][] = [
     [
       "view",
       `What is in view: ${spanText(view)} (${formatDuration(view[1] - view[0])}), all ranks`,
@@ -221,6 +221,6 @@ function optionsOf({ scene, selection, view }: Exportable): [What, string][] {
     ["all", `Everything: ${formatCount(scene.events)} events`],
   ];
   if (selection === null) return options;
-  const text = `${selectionHead(selection, scene)}, ${rowsWords(selection, scene)}`;
+  const text = `${selectionHead(selection, scene)}, ${rowsText(selection, scene)}`;
   return [["selection", text], ...options];
 }

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { CAUSE_FACTS } from "../../facts/panels";
 import type { Brief, Gap } from "../../protocol/source";
-import { Button, CloseButton, EventLink, type Fact, Facts } from "../../ui/controls";
+import { Button, CloseButton, EventLink, type FactRow, FactList } from "../../ui/controls";
 import {
   formatCount,
   formatDuration,
@@ -12,28 +12,28 @@ import {
   formatTime,
   plural,
 } from "../../ui/formats";
-import { sentence } from "../../ui/text";
+import { capitalizeSentence } from "../../ui/text";
 import type { PanelControl } from "./panels";
 
 /** `the host loads data, 72 % of it`. */
-export function causeWords({ causes, start, end }: Gap): string {
+export function causeText({ causes, start, end }: Gap): string {
   const [first] = causes;
   if (first === undefined) return "";
   return `${CAUSE_FACTS[first.cause]?.meaning ?? first.cause}, ${formatShare(first.time / (end - start))} of it`;
 }
 
 export function GapPanel({ panels }: { panels: PanelControl }) {
-  const { ctx, nav, picking, gaps } = panels.app;
-  const { value: gap } = gaps.gap;
+  const { ctx, nav, picking, gapSelection } = panels.app;
+  const { value: gap } = gapSelection.gap;
   if (gap === null) return null;
-  const go = (brief: Brief): void => picking.go(brief);
+  const goTo = (brief: Brief): void => picking.goTo(brief);
   const zoom = (): void => nav.toggleZoom(picking.windowTarget());
   const { start, end, causes, host, host_time: recorded } = gap;
-  const said = causeWords(gap);
+  const causeTexts = causeText(gap);
   const [cause] = causes;
   const [first] = host;
   const rest = end - start - recorded;
-  const most = Math.max(first?.time ?? 0, rest, 1);
+  const maxTime = Math.max(first?.time ?? 0, rest, 1);
   return (
     <div class="hta-panel hta-details hta-gap">
       <div class="hta-column hta-what">
@@ -46,28 +46,28 @@ export function GapPanel({ panels }: { panels: PanelControl }) {
           <CloseButton close={() => panels.close()} />
         </div>
         <p class="hta-gap-words">
-          {cause !== undefined && <b>{`${sentence(said)} `}</b>}
+          {cause !== undefined && <b>{`${capitalizeSentence(causeTexts)} `}</b>}
           {cause !== undefined && CAUSE_FACTS[cause.cause]?.advice}
         </p>
-        <Facts rows={factsOf(gap, go)} />
+        <FactList rows={gapFacts(gap, goTo)} />
       </div>
       <div class="hta-column">
         <div class="hta-head">
           <h3>The host meanwhile</h3>
           {first !== undefined && (
             <span class="hta-note hta-grow">
-              {`${ctx.lanes.at(first.longest.lane)?.track?.label ?? ""} · own time`}
+              {`${ctx.lanes.locate(first.longest.lane)?.track?.label ?? ""} · own time`}
             </span>
           )}
         </div>
         <div class="hta-scroll" tabIndex={0} role="group" aria-label="What the host did">
           {host.map(({ longest, count, time }) => (
-            <HostRow time={time} most={most} note={`${formatCount(count)}×`}>
-              <EventLink event={longest} go={go} />
+            <HostRow time={time} maxTime={maxTime} note={`${formatCount(count)}×`}>
+              <EventLink event={longest} goTo={goTo} />
             </HostRow>
           ))}
           {rest > 0 && (
-            <HostRow time={rest} most={most} note="">
+            <HostRow time={rest} maxTime={maxTime} note="">
               <span class="hta-note">nothing recorded</span>
             </HostRow>
           )}
@@ -77,13 +77,18 @@ export function GapPanel({ panels }: { panels: PanelControl }) {
   );
 }
 
-function HostRow(look: { time: number; most: number; note: string; children: ComponentChildren }) {
-  const { time, most, note, children } = look;
+function HostRow(props: {
+  time: number;
+  maxTime: number;
+  note: string;
+  children: ComponentChildren;
+}) {
+  const { time, maxTime, note, children } = props;
   return (
     <div class="hta-gap-row">
       {children}
       <span class="hta-sumplace" aria-hidden="true">
-        <span class="hta-sumbar" data-kind="cpu" style={{ width: `${(time / most) * 100}%` }} />
+        <span class="hta-sumbar" data-kind="cpu" style={{ width: `${(time / maxTime) * 100}%` }} />
       </span>
       <span class="hta-number" title={formatExact(time)}>
         {formatDuration(time)}
@@ -93,28 +98,28 @@ function HostRow(look: { time: number; most: number; note: string; children: Com
   );
 }
 
-function factsOf(
+function gapFacts(
   { rank, start, end, causes, ends, launch }: Gap,
-  go: (brief: Brief) => void,
-): Fact[] {
+  goTo: (brief: Brief) => void,
+): FactRow[] {
   const length = end - start;
-  const rows: Fact[] = [
+  const rows: FactRow[] = [
     {
       name: "Idle",
       value: `100\u202f% of rank ${rank}, ${formatTime(start)} to ${formatTime(end)}`,
       title: formatExact(length),
     },
-    { name: "Ended by", value: <EventLink event={ends} go={go} />, title: ends.name },
+    { name: "Ended by", value: <EventLink event={ends} goTo={goTo} />, title: ends.name },
   ];
   if (launch !== null) {
     const delay = `called ${formatDuration(Math.abs(launch.start - start))} ${launch.start < start ? "before the gap" : "into it"}`;
-    const value = [<EventLink event={launch} go={go} />, <span class="hta-note">{delay}</span>];
-    rows.push({ name: "Launched by", value, look: "line" });
+    const value = [<EventLink event={launch} goTo={goTo} />, <span class="hta-note">{delay}</span>];
+    rows.push({ name: "Launched by", value, className: "line" });
   }
-  causes.forEach(({ cause, time }, at) => {
+  causes.forEach(({ cause, time }, index) => {
     const { label = cause, meaning = "" } = CAUSE_FACTS[cause] ?? {};
     const value = `${label} ${formatDuration(time)}, ${formatShare(time / length)}`;
-    rows.push({ name: at === 0 ? "Causes" : "", value, title: meaning });
+    rows.push({ name: index === 0 ? "Causes" : "", value, title: meaning });
   });
   return rows;
 }
@@ -124,5 +129,5 @@ export function gapLines(gap: Gap): [string, string] {
   const [first] = gap.host;
   const host = first === undefined ? "" : `; host: ${first.longest.short}`;
   const more = gap.host.length > 1 ? ` and ${plural(gap.host.length - 1, "other name")}` : "";
-  return [`GPU idle ${formatDuration(gap.end - gap.start)}`, `${causeWords(gap)}${host}${more}`];
+  return [`GPU idle ${formatDuration(gap.end - gap.start)}`, `${causeText(gap)}${host}${more}`];
 }

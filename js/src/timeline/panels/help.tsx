@@ -21,7 +21,7 @@ export function Help({ more, close }: { more: readonly HelpGroup[]; close(): voi
               {lines.map((line) => (
                 <div class="hta-help-line">
                   <dt>
-                    <Chords line={line} />
+                    <KeyChords line={line} />
                   </dt>
                   <dd>{line.text}</dd>
                 </div>
@@ -34,7 +34,7 @@ export function Help({ more, close }: { more: readonly HelpGroup[]; close(): voi
   );
 }
 
-function Chords({ line: { keys } }: { line: HelpLine }) {
+function KeyChords({ line: { keys } }: { line: HelpLine }) {
   const chorded = keys.some((chord) => chord.length > 1);
   const between = chorded ? <span class="hta-note"> / </span> : " ";
   return (

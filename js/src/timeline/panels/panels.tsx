@@ -4,15 +4,15 @@ import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Totals } from "../../protocol/source";
-import { copyWords } from "../../ui/controls";
-import { focused } from "../../ui/dom";
-import { react } from "../../ui/react";
+import { copyAndReport } from "../../ui/controls";
+import { activeElement } from "../../ui/dom";
+import { onSignal } from "../../ui/react";
 import { formatCount, plural } from "../../ui/formats";
 import { Popover } from "../../ui/menu";
-import { outermost, visibleBox } from "../../ui/placing";
-import type { Words } from "../../ui/text";
-import { debounce, Newest, throttle } from "../context";
-import { eventWords, selectionWords, spanText } from "../text";
+import { outermostElement, visibleRect } from "../../ui/placing";
+import type { RichText } from "../../ui/text";
+import { debounce, LatestRequest, throttle } from "../context";
+import { eventText, selectionText, spanText } from "../text";
 import type { TimelineApp } from "../view";
 import { EventPanel } from "./event";
 import { ExportForm, ExportPanel } from "./export";
@@ -22,7 +22,7 @@ import { AreaPanel, AreaTables } from "./selection";
 
 /** Delay of requests for totals: a drag of an edge sends one, a series of clicks few. */
 const TOTALS_MS = 60;
-const SAY_MS = 100;
+const ANNOUNCE_DELAY_MS = 100;
 
 const PANELS = {
   event: { name: "Selected event", Panel: EventPanel },
@@ -32,25 +32,31 @@ const PANELS = {
 
 type PanelId = keyof typeof PANELS;
 
-const UNKNOWN: { totals: Totals | null; error: Error | null } = { totals: null, error: null };
+const UNKNOWN_TOTALS: { totals: Totals | null; error: Error | null } = {
+  totals: null,
+  error: null,
+};
 
 export class PanelControl {
   /** The panel below the lanes; null if there is none. */
   readonly shown = signal<PanelId | null>(null);
-  readonly sums = signal(UNKNOWN);
+  readonly totalsSignal = signal(UNKNOWN_TOTALS);
   readonly tables = new AreaTables();
   private readonly form = new ExportForm(this);
   private readonly exportSheet: Popover;
   private readonly problemSheet: Popover;
-  private readonly newest: Newest;
+  private readonly newest: LatestRequest;
 
   constructor(
-    readonly app: Pick<TimelineApp, "ctx" | "nav" | "picking" | "gaps" | "search" | "status">,
+    readonly app: Pick<
+      TimelineApp,
+      "ctx" | "nav" | "picking" | "gapSelection" | "search" | "status"
+    >,
   ) {
     const { ctx, nav } = app;
-    this.newest = new Newest(ctx.signal);
+    this.newest = new LatestRequest(ctx.signal);
     const sheet = (name: string, content: () => VNode): Popover =>
-      new Popover(() => outermost(ctx.root), name, content, ctx.signal);
+      new Popover(() => outermostElement(ctx.root), name, content, ctx.signal);
     this.problemSheet = sheet("Problems", () => (
       <ProblemsPanel scene={ctx.scene} close={() => void this.problemSheet.close()} />
     ));
@@ -76,11 +82,11 @@ export class PanelControl {
   /** The view as a picture, with a sentence above it. */
   svg(headline = ""): Promise<string> {
     const { stage, scene } = this.app.ctx;
-    const shown = new Set(stage.rows().flatMap(({ rank, like }) => like ?? [rank]));
+    const shown = new Set(stage.rows().flatMap(({ rank, memberRanks }) => memberRanks ?? [rank]));
     const all = plural(scene.ranks.length, "rank");
     const ranks = shown.size < scene.ranks.length ? `${formatCount(shown.size)} of ${all}` : all;
-    const words = `${ranks}, ${spanText(stage.view())}`;
-    return stage.toSvg({ title: scene.title, words, headline });
+    const summary = `${ranks}, ${spanText(stage.view())}`;
+    return stage.toSvg({ title: scene.title, summary, headline });
   }
 
   openProblems(anchor: HTMLElement): void {
@@ -96,76 +102,78 @@ export class PanelControl {
 
   /** In a dashboard, other panels show the selection and its totals. */
   get hasArea(): boolean {
-    return this.app.picking.window !== null && !this.app.ctx.isPart;
+    return this.app.picking.window !== null && !this.app.ctx.isLinkedPanel;
   }
 
   /** Open and close panels, and describe their content, when the selection changes. */
   private follow(): void {
     const { shown } = this;
-    const { ctx, picking, gaps, status } = this.app;
-    const { signal: ended } = ctx;
+    const { ctx, picking, gapSelection, status } = this.app;
+    const { signal: abortSignal } = ctx;
     const show = (id: PanelId, isThere: boolean): void => {
       if (isThere) this.show(id);
       else if (shown.value === id) {
         shown.value = picking.active ? "event" : this.hasArea ? "area" : null;
       }
     };
-    react(picking.key, (key) => show("event", key !== ""), ended);
-    react(
-      () => this.eventWords(),
-      (words) => status.say("event", words),
-      ended,
+    onSignal(picking.key, (key) => show("event", key !== ""), abortSignal);
+    onSignal(
+      () => this.eventText(),
+      (text) => status.setMessage("event", text),
+      abortSignal,
     );
-    const sayLater = throttle(SAY_MS, ended, () => status.say("event", this.eventWords()));
-    ctx.stage.onView(() => picking.active && sayLater());
-    react(gaps.gap, (gap) => show("gap", gap !== null), ended);
-    if (ctx.isPart) return;
-    const askLater = debounce(TOTALS_MS, ended, () => this.askTotals());
-    react(
-      () => [picking.chosen.value, ctx.scene],
+    const announceLater = throttle(ANNOUNCE_DELAY_MS, abortSignal, () =>
+      status.setMessage("event", this.eventText()),
+    );
+    ctx.stage.onView(() => picking.active && announceLater());
+    onSignal(gapSelection.gap, (gap) => show("gap", gap !== null), abortSignal);
+    if (ctx.isLinkedPanel) return;
+    const requestLater = debounce(TOTALS_MS, abortSignal, () => this.askTotals());
+    onSignal(
+      () => [picking.selectionSignal.value, ctx.scene],
       () => {
         this.newest.cancel();
-        this.sums.value = UNKNOWN;
-        if (picking.window !== null) askLater();
+        this.totalsSignal.value = UNKNOWN_TOTALS;
+        if (picking.window !== null) requestLater();
       },
-      ended,
+      abortSignal,
     );
-    react(picking.chosen, (window) => show("area", window !== null), ended);
-    react(
+    onSignal(picking.selectionSignal, (window) => show("area", window !== null), abortSignal);
+    onSignal(
       () => {
-        const { value: window } = picking.chosen;
-        return window && selectionWords(window, ctx.scene, this.sums.value.totals);
+        const { value: window } = picking.selectionSignal;
+        return window && selectionText(window, ctx.scene, this.totalsSignal.value.totals);
       },
-      (words) => status.say("area", words),
-      ended,
+      (text) => status.setMessage("area", text),
+      abortSignal,
     );
   }
 
-  private eventWords(): Words | null {
+  private eventText(): RichText | null {
     const { ctx, nav, picking } = this.app;
-    const { brief, collective } = picking.now.value;
+    const { brief, collective } = picking.stateSignal.value;
     if (brief === null) return null;
-    const place = ctx.lanes.at(brief.lane);
+    const place = ctx.lanes.locate(brief.lane);
     const where = place?.track?.label ?? place?.summary?.label ?? null;
-    return eventWords(brief, where, nav.view(), collective);
+    return eventText(brief, where, nav.view(), collective);
   }
 
   askTotals(): void {
     const { ctx, picking } = this.app;
     const selection = picking.window;
     if (selection === null) return;
-    this.sums.value = UNKNOWN;
+    this.totalsSignal.value = UNKNOWN_TOTALS;
     this.newest.ask(
       (signal) => ctx.source.ask("totals", { selection }, signal),
-      ({ reply: totals }) => (this.sums.value = { totals, error: null }),
-      (error) => (this.sums.value = { totals: null, error }),
+      ({ reply: totals }) => (this.totalsSignal.value = { totals, error: null }),
+      (error) => (this.totalsSignal.value = { totals: null, error }),
     );
   }
 
-  readonly copy = (text: string, what: string): void => {
+  readonly copy = (text: string, label: string): void => {
     const { ctx, status } = this.app;
-    void copyWords(text, what, ctx.root).then((words) => {
-      if (!ctx.signal.aborted) status.flash([words], 1500);
+    void copyAndReport(text, label, ctx.root).then((words) => {
+      if (!ctx.signal.aborted) status.flashMessage([words], 1500);
     });
   };
 
@@ -181,22 +189,26 @@ export class PanelControl {
     const before = useRef<PanelId | null>(null);
     const isOpening = before.current === null && id !== null;
     const { current: drawn } = place;
-    const had = drawn?.contains(focused(drawn)) === true;
+    const hadFocus = drawn?.contains(activeElement(drawn)) === true;
     useLayoutEffect(() => {
       const el = place.current!;
       before.current = id;
       // If the focused element was removed, focus the root: keys must not reach the page.
-      if (had && !el.contains(focused(el))) ctx.focus();
-      if (id !== null) putInSight(el, picking.rowExtent);
+      if (hadFocus && !el.contains(activeElement(el))) ctx.focus();
+      if (id !== null) moveIntoView(el, picking.rowExtent);
     });
     useEffect(() => {
       const el = place.current!;
       const look = (): void => {
-        if (shown.value !== null) putInSight(el, picking.rowExtent);
+        if (shown.value !== null) moveIntoView(el, picking.rowExtent);
       };
-      const { signal: ended } = ctx;
-      document.addEventListener("scroll", look, { capture: true, passive: true, signal: ended });
-      window.addEventListener("resize", look, { signal: ended });
+      const { signal: abortSignal } = ctx;
+      document.addEventListener("scroll", look, {
+        capture: true,
+        passive: true,
+        signal: abortSignal,
+      });
+      window.addEventListener("resize", look, { signal: abortSignal });
       // The panel also moves when content above it grows.
       const cut = new IntersectionObserver(look, { threshold: [0, 0.25, 0.5, 0.75, 0.98, 1] });
       cut.observe(el);
@@ -220,18 +232,18 @@ export class PanelControl {
 const EVENT_GAP_PX = 6;
 
 /** Move a panel into the visible part of the timeline, without covering the event's row. */
-function putInSight(el: HTMLElement, row: { top: number; bottom: number } | null): void {
+function moveIntoView(el: HTMLElement, row: { top: number; bottom: number } | null): void {
   const root = el.parentElement;
   if (root === null) return;
-  const seen = visibleBox(root);
+  const visibleBox = visibleRect(root);
   const box = el.getBoundingClientRect();
   const before = Number(el.dataset.shift ?? 0);
   const [top, bottom] = [box.top + before, box.bottom + before];
-  const most = top - root.getBoundingClientRect().top;
-  let shift = Math.min(Math.max(bottom - seen.bottom, 0), most);
+  const maxScroll = top - root.getBoundingClientRect().top;
+  let shift = Math.min(Math.max(bottom - visibleBox.bottom, 0), maxScroll);
   if (shift > 0 && row !== null && row.bottom > top - shift) {
     const above = bottom - (row.top - EVENT_GAP_PX);
-    if (above > shift && top - above >= seen.top) shift = above;
+    if (above > shift && top - above >= visibleBox.top) shift = above;
   }
   el.classList.toggle("hta-over", shift > 0);
   if (shift === before) return;

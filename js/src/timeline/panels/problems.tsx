@@ -1,6 +1,6 @@
 /** List of records that reading skipped, repaired or guessed. */
 
-import type { Problem, Scene } from "../../protocol/source";
+import type { ReadProblem, Scene } from "../../protocol/source";
 import { CloseButton } from "../../ui/controls";
 import { formatCount, plural, rangesText } from "../../ui/formats";
 
@@ -65,12 +65,14 @@ export interface ProblemLine {
 
 /** One line per problem of several ranks; a truncated file has one even if it is not reported. */
 export function problemLines(scene: Scene): ProblemLine[] {
-  const told = new Set(
-    scene.truth.problems.filter((one) => one.kind === "truncated").map((one) => one.rank),
+  const reported = new Set(
+    scene.truth.problems
+      .filter((problem) => problem.kind === "truncated")
+      .map((problem) => problem.rank),
   );
-  const untold = scene.ranks
-    .filter((rank) => rank.truncated !== null && !told.has(rank.rank))
-    .map((rank): Problem => ({
+  const unreported = scene.ranks
+    .filter((rank) => rank.truncated !== null && !reported.has(rank.rank))
+    .map((rank): ReadProblem => ({
       kind: "truncated",
       count: 1,
       rank: rank.rank,
@@ -78,7 +80,7 @@ export function problemLines(scene: Scene): ProblemLine[] {
       detail: rank.truncated ?? "",
     }));
   const lines = new Map<string, ProblemLine>();
-  for (const { kind, count, detail, rank, file } of [...scene.truth.problems, ...untold]) {
+  for (const { kind, count, detail, rank, file } of [...scene.truth.problems, ...unreported]) {
     const key = `${kind}\n${detail}`;
     const line = lines.get(key) ?? { kind, count: 0, detail, ranks: [], files: [] };
     line.count += count;

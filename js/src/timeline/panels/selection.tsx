@@ -4,11 +4,11 @@ import { type Signal, signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import {
   BY_WORK,
-  clicked,
-  type Column,
+  nextOrder,
+  type TotalsColumn,
   type NameSums,
-  type Order,
-  sorted,
+  type TotalsOrder,
+  sortTotals,
   type Sums,
   type Totals,
 } from "../../protocol/source";
@@ -17,17 +17,17 @@ import {
   CloseButton,
   CopyButton,
   CutName,
-  Failure,
+  FailureNote,
   kindName,
   Swatch,
   Tabs,
 } from "../../ui/controls";
 import { formatCount, formatDuration, formatExact, plural } from "../../ui/formats";
-import { csvOf, Filter } from "../../ui/table";
-import { rowsWords, selectionCode, selectionHead } from "../text";
+import { toCsv, FilterField } from "../../ui/table";
+import { rowsText, selectionCode, selectionHead } from "../text";
 import type { PanelControl } from "./panels";
 
-const HEADS: readonly [Column, string, string][] = [
+const COLUMN_HEADS: readonly [TotalsColumn, string, string][] = [
   ["sum", "total", "sum of durations"],
   ["count", "count", "events that overlap the window"],
   ["mean", "mean", "mean duration"],
@@ -37,32 +37,32 @@ const HEADS: readonly [Column, string, string][] = [
 
 /** Order and filter of the tables, which stay when another selection is shown. */
 export class AreaTables {
-  readonly kinds = signal<Order>({ column: BY_WORK, descending: true });
-  readonly names = signal<Order>({ column: BY_WORK, descending: true });
+  readonly kinds = signal<TotalsOrder>({ column: BY_WORK, descending: true });
+  readonly names = signal<TotalsOrder>({ column: BY_WORK, descending: true });
   readonly filter = signal("");
 
   /** The names that the filter leaves, in order. */
-  shown({ names }: Totals): NameSums[] {
-    const wanted = this.filter.value.trim().toLowerCase();
-    const found = names.filter(({ name, short }) =>
-      [name, short].some((one) => one.toLowerCase().includes(wanted)),
+  matchingNames({ names }: Totals): NameSums[] {
+    const filterText = this.filter.value.trim().toLowerCase();
+    const matches = names.filter(({ name, short }) =>
+      [name, short].some((one) => one.toLowerCase().includes(filterText)),
     );
-    return sorted(found, this.names.value, (row) => row.short);
+    return sortTotals(matches, this.names.value, (row) => row.short);
   }
 }
 
 export function AreaPanel({ panels }: { panels: PanelControl }) {
   const { ctx, nav, picking } = panels.app;
-  const { value: selection } = picking.chosen;
+  const { value: selection } = picking.selectionSignal;
   if (selection === null) return null;
   const { scene } = ctx;
-  const { totals } = panels.sums.value;
+  const { totals } = panels.totalsSignal.value;
   const zoom = (): void => nav.toggleZoom(picking.windowTarget() ?? picking.target());
   const { query } = selection;
   const windowed = selection.start_ns !== null || selection.end_ns !== null;
-  const about = [
+  const scopeTexts = [
     totals === null ? "" : plural(totals.events, "event"),
-    selection.ids === null ? rowsWords(selection, scene) : "",
+    selection.ids === null ? rowsText(selection, scene) : "",
     windowed ? "times within the window" : "",
   ];
   return (
@@ -70,7 +70,7 @@ export function AreaPanel({ panels }: { panels: PanelControl }) {
       <div class="hta-head hta-area-head">
         <h3>{selectionHead(selection, scene)}</h3>
         <span class="hta-note hta-grow">
-          {about.filter((part) => part !== "").join(" · ")}
+          {scopeTexts.filter((part) => part !== "").join(" · ")}
           {query !== null && <code title={query}>{` ${query}`}</code>}
         </span>
         {picking.active && <Tabs current="area" other={() => panels.show("event")} />}
@@ -89,18 +89,18 @@ export function AreaPanel({ panels }: { panels: PanelControl }) {
       </div>
       {/* Another selection is shown from its top. */}
       <div key={JSON.stringify(selection)} class="hta-tables">
-        <Body panels={panels} />
+        <AreaPanelBody panels={panels} />
       </div>
     </div>
   );
 }
 
-function Body({ panels }: { panels: PanelControl }) {
+function AreaPanelBody({ panels }: { panels: PanelControl }) {
   const { tables, app } = panels;
-  const { totals, error } = panels.sums.value;
+  const { totals, error } = panels.totalsSignal.value;
   if (error !== null) {
     const retry = (): void => panels.askTotals();
-    return <Failure title="The totals cannot be shown" error={error} retry={retry} />;
+    return <FailureNote title="The totals cannot be shown" error={error} retry={retry} />;
   }
   if (totals === null) return <p class="hta-note hta-pad">Adding up…</p>;
   if (totals.events === 0) {
@@ -112,15 +112,15 @@ function Body({ panels }: { panels: PanelControl }) {
     );
   }
   const { names, names_total: all } = totals;
-  const kinds = sorted(totals.kinds, tables.kinds.value, (row) => kindName(row.kind));
-  const shown = tables.shown(totals);
-  const most = mostOf(names);
+  const kinds = sortTotals(totals.kinds, tables.kinds.value, (row) => kindName(row.kind));
+  const shown = tables.matchingNames(totals);
+  const maxTime = maxTimeOf(names);
   const isPart = all > names.length;
   return (
     <>
       <SumsTable which="kinds" title="kind" order={tables.kinds}>
         {kinds.map((row) => (
-          <SumsRow key={row.kind} row={row} most={mostOf(kinds)}>
+          <SumsRow key={row.kind} row={row} maxTime={maxTimeOf(kinds)}>
             {` ${kindName(row.kind)}`}
           </SumsRow>
         ))}
@@ -131,14 +131,14 @@ function Body({ panels }: { panels: PanelControl }) {
         order={tables.names}
         tools={
           <>
-            <Filter
+            <FilterField
               name="Filter names"
               text={tables.filter.value}
               set={(text) => (tables.filter.value = text)}
             />
             <CopyButton
               copy={panels.copy}
-              text={() => csvOfNames(tables.shown(totals))}
+              text={() => csvOfNames(tables.matchingNames(totals))}
               what="the table as CSV"
             />
           </>
@@ -150,7 +150,7 @@ function Body({ panels }: { panels: PanelControl }) {
         }
       >
         {shown.map((row) => (
-          <SumsRow key={`${row.kind} ${row.name}`} row={row} most={most}>
+          <SumsRow key={`${row.kind} ${row.name}`} row={row} maxTime={maxTime}>
             {" "}
             <button
               type="button"
@@ -164,7 +164,7 @@ function Body({ panels }: { panels: PanelControl }) {
         ))}
         {shown.length === 0 && (
           <tr>
-            <td colSpan={HEADS.length + 1}>No name matches this filter.</td>
+            <td colSpan={COLUMN_HEADS.length + 1}>No name matches this filter.</td>
           </tr>
         )}
       </SumsTable>
@@ -172,17 +172,17 @@ function Body({ panels }: { panels: PanelControl }) {
   );
 }
 
-function SumsTable(look: {
+function SumsTable(props: {
   which: "kinds" | "names";
   title: string;
-  order: Signal<Order>;
+  order: Signal<TotalsOrder>;
   tools?: ComponentChildren;
   foot?: string;
   children: ComponentChildren;
 }) {
-  const { which, title, order, tools, foot = "" } = look;
+  const { which, title, order, tools, foot = "" } = props;
   const { column: by, descending } = order.value;
-  const heads: typeof HEADS = [["name", title, "alphabetically"], ...HEADS];
+  const heads: typeof COLUMN_HEADS = [["name", title, "alphabetically"], ...COLUMN_HEADS];
   return (
     <div
       class={`hta-scroll hta-table-${which}`}
@@ -197,7 +197,7 @@ function SumsTable(look: {
               <th
                 key={column}
                 scope="col"
-                class={CLASSES[column] ?? "hta-number"}
+                class={COLUMN_CLASSES[column] ?? "hta-number"}
                 aria-sort={column !== by ? undefined : descending ? "descending" : "ascending"}
               >
                 <button
@@ -205,7 +205,7 @@ function SumsTable(look: {
                   class="hta-sort"
                   data-column={column}
                   title={`${hint}; click to sort`}
-                  onClick={() => (order.value = clicked(order.value, column))}
+                  onClick={() => (order.value = nextOrder(order.value, column))}
                 >
                   {text}
                   <span class="hta-sort-mark" aria-hidden="true">
@@ -217,17 +217,20 @@ function SumsTable(look: {
             ))}
           </tr>
         </thead>
-        <tbody>{look.children}</tbody>
+        <tbody>{props.children}</tbody>
       </table>
       {foot !== "" && <p class="hta-note hta-pad">{foot}</p>}
     </div>
   );
 }
 
-const CLASSES: Partial<Record<Column, string>> = { name: "", sum: "hta-number hta-sum" };
+const COLUMN_CLASSES: Partial<Record<TotalsColumn, string>> = {
+  name: "",
+  sum: "hta-number hta-sum",
+};
 
-function SumsRow(look: { row: Sums; most: number; children: ComponentChildren }) {
-  const { row, most, children } = look;
+function SumsRow(props: { row: Sums; maxTime: number; children: ComponentChildren }) {
+  const { row, maxTime, children } = props;
   const time = (ns: number) => (
     <td class="hta-number" title={formatExact(ns)}>
       {formatDuration(ns)}
@@ -245,7 +248,7 @@ function SumsRow(look: { row: Sums; most: number; children: ComponentChildren })
             <span
               class="hta-sumbar"
               data-kind={row.kind}
-              style={{ width: `${(row.sum / most) * 100}%` }}
+              style={{ width: `${(row.sum / maxTime) * 100}%` }}
             />
           </span>
           {formatDuration(row.sum)}
@@ -259,7 +262,7 @@ function SumsRow(look: { row: Sums; most: number; children: ComponentChildren })
   );
 }
 
-function mostOf(rows: readonly Sums[]): number {
+function maxTimeOf(rows: readonly Sums[]): number {
   return Math.max(...rows.map((row) => row.sum), 1);
 }
 
@@ -273,5 +276,5 @@ function csvOfNames(rows: readonly NameSums[]): string {
     min_ns: rows.map((row) => row.min),
     max_ns: rows.map((row) => row.max),
   };
-  return csvOf({ rows: rows.length, columns, attrs: {} });
+  return toCsv({ rows: rows.length, columns, attrs: {} });
 }
