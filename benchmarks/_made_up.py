@@ -12,7 +12,7 @@ from hta_widgets.trace.columns import (
     EventTable,
     FlowTable,
     InstantTable,
-    Pool,
+    StringPool,
     Track,
 )
 from hta_widgets.trace.trace import Trace
@@ -34,11 +34,11 @@ NAMES = [
 
 def made_up(ranks: int, events: int) -> TraceSet:
     """Make a job like a training run: two busy host threads, compute and communication streams."""
-    pool = Pool(NAMES)
+    pool = StringPool(NAMES)
     return TraceSet([rank_of(number, events // ranks, pool) for number in range(ranks)])
 
 
-def rank_of(number: int, events: int, names: Pool) -> Trace:
+def rank_of(number: int, events: int, names: StringPool) -> Trace:
     rng = np.random.default_rng(number)
     span = events * 9_000
     parts = [
@@ -72,7 +72,7 @@ def rank_of(number: int, events: int, names: Pool) -> Trace:
         phase=np.zeros(len(order), np.uint8),
         record=np.arange(len(order)),
         names=names,
-        categories=Pool(["op"]),
+        categories=StringPool(["op"]),
         tracks=track,
     )
     empty = np.empty(0, np.int64)

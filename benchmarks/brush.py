@@ -21,7 +21,7 @@ import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import ADDED, offered_panels, panels as known_panels
-from hta_widgets.trace.query import Clauses
+from hta_widgets.trace.query import QueryClauses
 
 #: What a dashboard of such a job asks for after a brush.
 SHOWN = {*offered_panels(["kineto"]), "summary"} - {"heatmap", *ADDED}
@@ -59,12 +59,12 @@ def brushes(traces: hw.TraceSet, count: int, seed: int) -> list[tuple[str, dict[
         "window": window,
         "ranks": ranks,
         "window and ranks": lambda: {**window(), **ranks()},
-        "name": lambda: {"query": Clauses(names=(rng.choice(names[:20]),)).query},
+        "name": lambda: {"query": QueryClauses(names=(rng.choice(names[:20]),)).query},
         "name and window": lambda: {
             **window(),
-            "query": Clauses(names=(rng.choice(names[:20]),)).query,
+            "query": QueryClauses(names=(rng.choice(names[:20]),)).query,
         },
-        "kind": lambda: {"query": Clauses(kinds=(rng.choice(kinds),)).query},
+        "kind": lambda: {"query": QueryClauses(kinds=(rng.choice(kinds),)).query},
     }
     return [(kind, maker()) for _ in range(count) for kind, maker in makers.items()]
 
@@ -93,7 +93,7 @@ def in_pieces(traces: hw.TraceSet, metric: str = "waiting") -> dict[str, dict[st
         while is_left:
             begin = time.process_time()
             if name == "headline":
-                is_left = engine.headline_by(time.perf_counter() + WITHIN_MS / 1000) is None
+                is_left = engine.headline_until(time.perf_counter() + WITHIN_MS / 1000) is None
             else:
                 reply, _ = engine.answer({**request, "selection": None, "within_ms": WITHIN_MS})
                 json.dumps(reply)

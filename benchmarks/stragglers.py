@@ -20,7 +20,7 @@ import numpy as np
 from _harness import describe, machine, save
 
 import hta_widgets as hw
-from hta_widgets.analysis.stragglers import judgement
+from hta_widgets.analysis.stragglers import straggler_report
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import TileEngine
 from hta_widgets.panels.headline import headline
@@ -52,7 +52,7 @@ def told(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) -> dict
         "factor": factor if slow else 1.0,
         "truth": [] if rank is None else [rank],
         "red": engine.answer({"op": "lateness", "start": start, "end": end})[0]["late"],
-        "judged": judgement(traces).stragglers,
+        "judged": straggler_report(traces).stragglers,
         "named": sorted({p["rank"] for p in pieces if isinstance(p, dict) and "fact" not in p}),
         "facts": sorted({p["rank"] for p in pieces if isinstance(p, dict) and "fact" in p}),
     }  # fmt: skip

@@ -22,17 +22,17 @@ from hta_widgets.errors import TraceError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_MOST = (1 << 63) - 1  # largest int64, the type of columns
+_MAX_INT = (1 << 63) - 1  # largest int64, the type of columns
 #: Counts: from 0, and from 1.
-Count = Annotated[int, range(_MOST)]
-Positive = Annotated[int, range(1, _MOST)]
+Count = Annotated[int, range(_MAX_INT)]
+Positive = Annotated[int, range(1, _MAX_INT)]
 #: Sizes of demo jobs; larger ones would take days to write.
 Size = Annotated[int, range(1, 1 << 16)]
 #: BytePS numbers partitions by 64 bits without a sign.
 PartitionKey = Annotated[int, range(1 << 64)]
 
 #: Parameters that are checked elsewhere, mostly where they select events.
-_ELSEWHERE = {"selection", "window", "start_ns", "end_ns", "tracks", "ids", "executor"}
+_CHECKED_ELSEWHERE = {"selection", "window", "start_ns", "end_ns", "tracks", "ids", "executor"}
 _WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "whole numbers"),
     float: ("a number", "numbers"),
@@ -49,7 +49,7 @@ _short.maxstring = _short.maxother = 60
 _describing = threading.Lock()
 
 
-def converted(value: Any, kind: Any) -> Any:
+def convert(value: Any, kind: Any) -> Any:
     """Convert a decoded JSON value to a type; raise `msgspec.ValidationError` if that fails."""
     _describe(kind)
     return msgspec.convert(value, kind)
@@ -57,13 +57,13 @@ def converted(value: Any, kind: Any) -> Any:
 
 @cache
 def _describe(kind: Any) -> None:
-    """Let msgspec describe a type in advance: it crashes if two threads use a new type at once."""
+    """Register a type with msgspec, which crashes if two threads use a new type at once."""
     with _describing:
         msgspec.json.Decoder(kind)
 
 
-class _Names(dict[str, Any]):
-    """The names of a module; a name that only type checkers import stands for any type."""
+class _ModuleNames(dict[str, Any]):
+    """The names of a module; names imported only under ``TYPE_CHECKING`` become ``Any``."""
 
     def __missing__(self, _name: str) -> Any:
         return Any
@@ -73,7 +73,7 @@ class _MisfitError(Exception):
     """A value is not of a type."""
 
 
-def checked(function: Function) -> Function:
+def check_arguments(function: Function) -> Function:
     """Raise a `TraceError` for arguments that do not fit the parameters' annotations.
 
     Whole numbers may be of any numeric type, and a single item is accepted instead of a list of
@@ -81,19 +81,19 @@ def checked(function: Function) -> Function:
     For a class, ``__init__`` and the public methods are checked.
     """
     if isinstance(function, type):
-        for name, one in list(vars(function).items()):
-            if isinstance(one, FunctionType) and (name == "__init__" or name[0] != "_"):
-                setattr(function, name, checked(one))
+        for name, attribute in list(vars(function).items()):
+            if isinstance(attribute, FunctionType) and (name == "__init__" or name[0] != "_"):
+                setattr(function, name, check_arguments(attribute))
         return function
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function, follow_wrapped=False).parameters.items()
-    places = [name for name, one in parameters if one.kind in by_place]
+    places = [name for name, parameter in parameters if parameter.kind in by_place]
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        kinds = _kinds_of(function)
-        given = [_fitted(*one, kinds) for one in zip(places, args, strict=False)]
-        named = {name: _fitted(name, value, kinds) for name, value in options.items()}
+        kinds = _types_of(function)
+        given = [_fit_argument(*one, kinds) for one in zip(places, args, strict=False)]
+        named = {name: _fit_argument(name, value, kinds) for name, value in options.items()}
         return function(*given, *args[len(places) :], **named)
 
     return call  # type: ignore[return-value]
@@ -109,67 +109,70 @@ def stack_level() -> int:
 
 
 @cache
-def _kinds_of(function: Callable[..., Any]) -> dict[str, Any]:
+def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of all parameters, including those of the functions that it wraps."""
     kinds: dict[str, Any] = {}
     inner: Any = function
     while inner is not None:
         wrapped = vars(inner).get("__wrapped__")
         if wrapped is None or wrapped.__annotations__ is not inner.__annotations__:
-            names = _Names(vars(builtins) | inner.__globals__)
+            names = _ModuleNames(vars(builtins) | inner.__globals__)
             kinds = get_type_hints(inner, None, names, include_extras=True) | kinds
         inner = wrapped
-    return {name: kind for name, kind in kinds.items() if name not in _ELSEWHERE}
+    return {name: kind for name, kind in kinds.items() if name not in _CHECKED_ELSEWHERE}
 
 
-def _fitted(name: str, value: Any, kinds: Mapping[str, Any]) -> Any:
+def _fit_argument(name: str, value: Any, kinds: Mapping[str, Any]) -> Any:
     kind = kinds.get(name, Any)
     try:
-        return _as(kind, value)
+        return _convert_value(kind, value)
     except _MisfitError:
         shown = _short.repr(value)
         if "\n" in shown:
             shown = f"a {type(value).__name__}"
         remedy = getattr(next(iter(get_args(kind)), kind), "HOW_TO_GET", None)
-        message = f"{name}= takes {_in_words(kind)}, not {shown}"
+        message = f"{name}= takes {_describe_type(kind)}, not {shown}"
         raise TraceError(message, remedy=remedy) from None
 
 
-def _as(kind: Any, value: Any) -> Any:
+def _convert_value(kind: Any, value: Any) -> Any:
     """Convert a value to a type; raise `_MisfitError` if it does not fit."""
     origin: Any = get_origin(kind) or kind
     inner: tuple[Any, ...] = get_args(kind)
     if origin is Any:
         return value
     if origin in (Union, UnionType):
-        for one in inner:
+        for option in inner:
             try:
-                return _as(one, value)
+                return _convert_value(option, value)
             except _MisfitError:
                 continue
         raise _MisfitError
     if origin is Annotated:
-        if (found := _number(int, value)) in inner[1]:
-            return found
+        if (number := _number(int, value)) in inner[1]:
+            return number
     elif origin is Literal:
-        if any(type(one) is type(value) and one == value for one in inner):
+        if any(type(option) is type(value) and option == value for option in inner):
             return value
     elif origin in (int, float):
-        if abs(found := _number(origin, value)) <= _MOST or origin is float:
-            return found
+        if abs(number := _number(origin, value)) <= _MAX_INT or origin is float:
+            return number
     elif origin is bool:
         if isinstance(value, (int, np.bool_)):
             return bool(value)
     elif origin in (Iterable, Sequence):
         if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-            return (_as(inner[0], value),)
-        return tuple(_as(inner[0], one) for one in value)
+            return (_convert_value(inner[0], value),)
+        return tuple(_convert_value(inner[0], item) for item in value)
     elif origin is Mapping:
         if isinstance(value, Mapping):
-            return {_as(inner[0], key): _as(inner[1], one) for key, one in value.items()}
+            return {
+                _convert_value(inner[0], key): _convert_value(inner[1], item)
+                for key, item in value.items()
+            }
     elif origin is tuple:
         if isinstance(value, (tuple, list)) and len(value) == len(inner):
-            return tuple(map(_as, inner, value))
+            return tuple(map(_convert_value, inner, value))
     elif (
         not isinstance(origin, type) or issubclass(origin, np.ndarray) or isinstance(value, origin)
     ):
@@ -187,28 +190,28 @@ def _number(kind: type, value: Any) -> Any:
     raise _MisfitError
 
 
-def _in_words(kind: Any, *, many: bool = False) -> str:
+def _describe_type(kind: Any, *, many: bool = False) -> str:
     """Describe a type in words, such as ``"a whole number or a list of texts"``."""
     origin, inner = get_origin(kind) or kind, get_args(kind)
     if origin is Literal:
         inner = (kind,)
     if origin in (Union, UnionType, Literal):
         words: list[str] = []
-        for one in inner:
-            if get_origin(one) is Literal:
-                words += map(repr, get_args(one))
-            elif one is not NoneType:
-                words.append(_in_words(one, many=many))
+        for option in inner:
+            if get_origin(option) is Literal:
+                words += map(repr, get_args(option))
+            elif option is not NoneType:
+                words.append(_describe_type(option, many=many))
         *rest, last = words
         return f"{', '.join(rest)} or {last}" if rest else last
     if origin is Annotated:
         low, high = inner[1].start, inner[1].stop - 1
-        to = "" if high >= _MOST - 1 else f" to {high:,}"
-        return f"{_in_words(inner[0], many=many)} from {low:,}{to}"
+        to = "" if high >= _MAX_INT - 1 else f" to {high:,}"
+        return f"{_describe_type(inner[0], many=many)} from {low:,}{to}"
     if origin in (Iterable, Sequence):
-        return f"a list of {_in_words(*inner, many=True)}"
+        return f"a list of {_describe_type(*inner, many=True)}"
     if origin is Mapping:
-        return f"a mapping of {' to '.join(_in_words(one, many=True) for one in inner)}"
+        return f"a mapping of {' to '.join(_describe_type(option, many=True) for option in inner)}"
     if origin is tuple:
-        return f"({', '.join(map(_in_words, inner))})"
+        return f"({', '.join(map(_describe_type, inner))})"
     return _WORDS.get(origin, (f"a {origin.__name__}", f"{origin.__name__}s"))[many]

@@ -36,12 +36,14 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_of_caller: ContextVar[str | None] = ContextVar("cache folder of the caller", default=None)
+_caller_cache_folder: ContextVar[str | None] = ContextVar(
+    "cache folder of the caller", default=None
+)
 
 
 def cache_folder() -> Path:
     """Return the cache folder: ``HTA_WIDGETS_CACHE``, or one in the user's cache."""
-    if named := _of_caller.get() or os.environ.get("HTA_WIDGETS_CACHE"):
+    if named := _caller_cache_folder.get() or os.environ.get("HTA_WIDGETS_CACHE"):
         return Path(named).expanduser()
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
@@ -53,17 +55,17 @@ def cache_folder() -> Path:
 
 
 @contextlib.contextmanager
-def caching_in(folder: str) -> Iterator[None]:
+def use_cache_folder(folder: str) -> Iterator[None]:
     """Use another cache folder within this block and thread."""
-    token = _of_caller.set(folder)
+    token = _caller_cache_folder.set(folder)
     try:
         yield
     finally:
-        _of_caller.reset(token)
+        _caller_cache_folder.reset(token)
 
 
 @functools.cache
-def release(package: str) -> str:
+def package_version(package: str) -> str:
     """Return the version of an installed package, else ``""``."""
     try:
         return version(package)
@@ -71,7 +73,7 @@ def release(package: str) -> str:
         return ""
 
 
-def code_stamp(package: str, *patterns: str) -> tuple[object, ...]:
+def code_fingerprint(package: str, *patterns: str) -> tuple[object, ...]:
     """Return a fingerprint of the code in files that match `patterns`."""
     root = Path(__file__).resolve().parent
     states = [
@@ -79,7 +81,7 @@ def code_stamp(package: str, *patterns: str) -> tuple[object, ...]:
         for pattern in patterns
         for file in sorted(root.glob(pattern))
     ]
-    return release(package), tuple(states)
+    return package_version(package), tuple(states)
 
 
 def target_path(path: str | os.PathLike[str]) -> Path:
@@ -118,7 +120,7 @@ def new_folder(path: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def written_whole(target: Path) -> Iterator[IO[bytes]]:
+def write_atomically(target: Path) -> Iterator[IO[bytes]]:
     """Write a temporary file that replaces `target` if the block succeeds.
 
     A link at `target` is replaced, and not followed.
@@ -126,7 +128,7 @@ def written_whole(target: Path) -> Iterator[IO[bytes]]:
     with write_errors(target):
         if target.exists() and not target.is_file():
             raise TraceError("is not a file", path=target, remedy="Choose another name.")
-        with new_part(target) as part:
+        with new_partial_file(target) as part:
             with part.open("wb") as file:
                 yield file
             part.replace(target)
@@ -135,35 +137,35 @@ def written_whole(target: Path) -> Iterator[IO[bytes]]:
 def write_text(path: str | os.PathLike[str], text: str) -> str:
     """Write a text file, and return its path; invalid Unicode becomes question marks."""
     target = target_path(path)
-    with written_whole(target) as file:
+    with write_atomically(target) as file:
         file.write(text.encode("utf-8", "replace"))
     return str(target)
 
 
-_PART = ".part"
+_PARTIAL_SUFFIX = ".part"
 #: End of the names of this machine's unfinished files. Locks may not work across machines that
 #: share a disk, so each removes only its own files.
-_OWN_PART = f".{zlib.crc32(platform.node().encode()):08x}{_PART}"
+_OWN_PARTIAL_SUFFIX = f".{zlib.crc32(platform.node().encode()):08x}{_PARTIAL_SUFFIX}"
 #: An older part was left by a killed process, on any machine.
 _LONGEST_WRITE_S = 86_400
 
 
 @contextmanager
-def new_part(path: Path, *, is_folder: bool = False) -> Iterator[Path]:
+def new_partial_file(path: Path, *, is_folder: bool = False) -> Iterator[Path]:
     """Create a hidden file or folder next to `path`, locked while this process uses it.
 
     Parts that killed processes left of writes to `path` are removed.
     """
-    _clear_old_parts(path)
+    _remove_stale_partials(path)
     handle = None
     while True:
         # The system applies the umask here, which a process can read only by changing it.
-        part = path.parent / f".{path.name}.{secrets.token_hex(4)}{_OWN_PART}"
+        part = path.parent / f".{path.name}.{secrets.token_hex(4)}{_OWN_PARTIAL_SUFFIX}"
         if is_folder:
             part.mkdir()
         else:
             part.touch(exist_ok=False)
-        handle = locked(part, wait=True)
+        handle = lock_path(part, wait=True)
         if part.exists():
             break
         # Another process removed it before it was locked.
@@ -185,20 +187,20 @@ def _remove(part: Path) -> None:
             part.unlink()
 
 
-def _clear_old_parts(path: Path) -> None:
+def _remove_stale_partials(path: Path) -> None:
     """Remove the parts that killed processes left of writes to `path`."""
-    for part in path.parent.glob(f".{glob.escape(path.name)}.*{_PART}"):
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*{_PARTIAL_SUFFIX}"):
         with suppress(OSError):
             if time.time() - part.lstat().st_mtime > _LONGEST_WRITE_S:
                 _remove(part)
-            elif part.name.endswith(_OWN_PART):
-                handle = locked(part, wait=False)
+            elif part.name.endswith(_OWN_PARTIAL_SUFFIX):
+                handle = lock_path(part, wait=False)
                 if handle is not None:
                     _remove(part)
                     os.close(handle)
 
 
-def locked(path: Path, *, wait: bool) -> int | None:
+def lock_path(path: Path, *, wait: bool) -> int | None:
     """Return a handle that holds the lock of a path; None if it is held, or cannot be locked."""
     if fcntl is None:
         return None
@@ -288,7 +290,7 @@ class Target:
     @contextmanager
     def file(self) -> Iterator[Output]:
         """Open the file, which is replaced only if the block succeeds."""
-        with written_whole(self.path) as raw:
+        with write_atomically(self.path) as raw:
             yield from _output(raw, self.path.name)
         self.written_bytes = self.path.stat().st_size
 
@@ -314,7 +316,7 @@ class Target:
                     path=self.path,
                     remedy="Choose a new directory, so that the ranks do not mix.",
                 )
-            with new_part(self.path, is_folder=True) as part:
+            with new_partial_file(self.path, is_folder=True) as part:
 
                 @contextmanager
                 def opened(name: str) -> Iterator[Output]:
@@ -341,7 +343,7 @@ def _output(raw: Any, name: str) -> Iterator[Output]:
 
 
 @functools.cache
-def scratch() -> Path:
+def temporary_folder() -> Path:
     """Return a temporary folder of this process, removed at exit."""
     folder = tempfile.mkdtemp(prefix="hta_widgets-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -370,7 +372,7 @@ def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> str:
             path=target,
             remedy="Name it .csv, .csv.gz or .parquet.",
         )
-    with written_whole(target) as file:
+    with write_atomically(target) as file:
         _write_table(frame, file, suffix)
     return str(target)
 
@@ -386,13 +388,13 @@ def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
         return
     for place, kind in enumerate(plain.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
-            cells: Any = plain.iloc[:, place].map(_harmless)
+            cells: Any = plain.iloc[:, place].map(_escape_formula)
             plain.isetitem(place, cells)
     packing: Any = {"method": "gzip", "mtime": 0} if suffix == ".csv.gz" else None
     # With this line terminator, texts with either character are quoted, as in a page's tables.
     plain.to_csv(file, index=False, compression=packing, errors="replace", lineterminator="\r\n")
 
 
-def _harmless(value: object) -> object:
+def _escape_formula(value: object) -> object:
     """Return the value of a cell; text that would be read as a formula gets an apostrophe."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

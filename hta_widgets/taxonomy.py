@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.arguments import checked
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 
@@ -184,17 +184,17 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("other", None, None, "everything else"),
 )
 
-_added: list[Rule] = []
+_added_rules: list[Rule] = []
 #: Number of each set of added rules that has been in use.
 _versions: dict[tuple[Rule, ...], int] = {(): 0}
 
 
 def version() -> int:
     """Return the number of the current set of rules; 0 is the set of built-in rules."""
-    return _versions.setdefault(tuple(_added), len(_versions))
+    return _versions.setdefault(tuple(_added_rules), len(_versions))
 
 
-@checked
+@check_arguments
 def add(
     kind: str,
     pattern: str,
@@ -236,35 +236,39 @@ def add(
             raise TraceError(f"{text!r} is not a regular expression ({cause})") from None
     if category is None and kind in {"compute", "communication", "memory", "sync"}:
         category = _DEVICE_WORK
-    _added.insert(0, Rule(kind, category, pattern, note, ignore_case))
+    _added_rules.insert(0, Rule(kind, category, pattern, note, ignore_case))
 
 
 def reset() -> None:
     """Remove all added rules."""
-    _added.clear()
+    _added_rules.clear()
 
 
 def added_rules() -> tuple[Rule, ...]:
     """Return the added rules, for another process."""
-    return tuple(_added)
+    return tuple(_added_rules)
 
 
 def use_rules(rules: tuple[Rule, ...]) -> None:
     """Replace the added rules by those of another process."""
-    _added[:] = rules
+    _added_rules[:] = rules
 
 
 _BESIDE_DEVICES: Final = tuple(rule for rule in _BUILT_IN if not rule.host_only)
 
 
 def _rules(*, host_only: bool) -> tuple[Rule, ...]:
-    return (*_added, *(_BUILT_IN if host_only else _BESIDE_DEVICES))
+    return (*_added_rules, *(_BUILT_IN if host_only else _BESIDE_DEVICES))
 
 
 def _frame() -> pd.DataFrame:
     rules = _rules(host_only=True)
     columns = ["kind", "category", "name", "ignore_case", "note"]
-    return pd.DataFrame(rules)[columns].fillna("").assign(added=[rule in _added for rule in rules])
+    return (
+        pd.DataFrame(rules)[columns]
+        .fillna("")
+        .assign(added=[rule in _added_rules for rule in rules])
+    )
 
 
 def __getattr__(name: str) -> Any:
@@ -279,7 +283,7 @@ def is_device_category(category: str) -> bool:
     return _DEVICE_CATEGORY.fullmatch(category) is not None
 
 
-@checked
+@check_arguments
 def kind_of(category: str, name: str) -> str:
     """Return the kind of an event of a rank that has device work.
 
@@ -290,31 +294,31 @@ def kind_of(category: str, name: str) -> str:
     >>> kind_of("cpu_op", "aten::add_")
     'cpu'
     """
-    return _known_kind(version(), category, name)
+    return _kind_by_name(version(), category, name)
 
 
 @lru_cache(maxsize=1 << 16)
-def _known_kind(_rules_version: int, category: str, name: str) -> str:
+def _kind_by_name(_rules_version: int, category: str, name: str) -> str:
     return KINDS[int(_codes_of_names(category, [name], host_only=False)[0])]
 
 
 #: Kinds by rules and category, then name: the ranks of a job share their names.
-_decided: dict[tuple[tuple[Rule, ...], str, bool], dict[str, int]] = {}
-_MOST_DECIDED = 1 << 18
+_code_cache: dict[tuple[tuple[Rule, ...], str, bool], dict[str, int]] = {}
+_MAX_CACHED_CODES = 1 << 18
 
 
 def _codes_of_names(
     category: str, names: Sequence[str], *, host_only: bool
 ) -> npt.NDArray[np.uint8]:
-    known = _decided.setdefault((tuple(_added), category, host_only), {})
+    known = _code_cache.setdefault((tuple(_added_rules), category, host_only), {})
     new = [name for name in names if name not in known]
-    if len(known) + len(new) > _MOST_DECIDED:
-        return _decide(category, names, host_only=host_only)
-    known.update(zip(new, _decide(category, new, host_only=host_only).tolist(), strict=True))
+    if len(known) + len(new) > _MAX_CACHED_CODES:
+        return _decide_codes(category, names, host_only=host_only)
+    known.update(zip(new, _decide_codes(category, new, host_only=host_only).tolist(), strict=True))
     return np.array([known[name] for name in names], np.uint8)
 
 
-def _decide(category: str, names: Sequence[str], *, host_only: bool) -> npt.NDArray[np.uint8]:
+def _decide_codes(category: str, names: Sequence[str], *, host_only: bool) -> npt.NDArray[np.uint8]:
     codes = np.full(len(names), KINDS.index("other"), dtype=np.uint8)
     open_rows = list(range(len(names)))
     for rule in _rules(host_only=host_only):

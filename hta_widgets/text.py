@@ -33,7 +33,7 @@ _UNITS_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 10**6, "s":
 _TIME = re.compile(r"([-\u2212]?(?:\d+(?:\.\d*)?|\.\d+))\s*(ns|us|µs|μs|ms|s)")
 
 
-def _known(number: Number) -> bool:
+def _is_known(number: Number) -> bool:
     return number is not None and math.isfinite(number)
 
 
@@ -41,13 +41,13 @@ def _known(number: Number) -> bool:
 _EXACT = Context(prec=400)
 
 
-def fixed(number: float, decimals: int) -> str:
+def fixed_decimals(number: float, decimals: int) -> str:
     """Format a number with `decimals` decimals, rounded half up as in a browser."""
     step = Decimal(1).scaleb(-decimals)
     return str(Decimal(number).quantize(step, ROUND_HALF_UP, _EXACT))
 
 
-def _group(digits: str) -> str:
+def _group_digits(digits: str) -> str:
     whole, _, fraction = digits.partition(".")
     grouped = f"{int(whole):,}".replace(",", THIN)
     return f"{grouped}.{fraction}" if fraction else grouped
@@ -55,22 +55,22 @@ def _group(digits: str) -> str:
 
 def _significant(number: float, digits: int) -> str:
     whole = max(1, math.floor(math.log10(number) + 1e-12) + 1)
-    text = fixed(number, max(0, digits - whole))
+    text = fixed_decimals(number, max(0, digits - whole))
     if len(text.replace(".", "")) > digits and "." in text:
         # Rounding may add a digit: 9.996 is 10.0, not 10.00.
-        return fixed(number, max(0, digits - whole - 1))
+        return fixed_decimals(number, max(0, digits - whole - 1))
     return text
 
 
 def duration(ns: Number) -> str:
     """Format a duration with three significant digits: ``1.21 ms``, ``148 ms``, ``415 ns``."""
-    if ns is None or not _known(ns):
+    if ns is None or not _is_known(ns):
         return UNKNOWN
     absolute = abs(float(ns))
     sign = MINUS if ns < 0 else ""
     for unit, scale in _TIME_UNITS:
         if absolute >= scale * 0.9995:
-            return f"{sign}{_group(_significant(absolute / scale, 3))}{THIN}{unit}"
+            return f"{sign}{_group_digits(_significant(absolute / scale, 3))}{THIN}{unit}"
     exact = absolute == int(absolute)
     text = str(int(absolute)) if exact else _significant(max(absolute, 0.001), 3)
     return f"{sign}{text}{THIN}ns"
@@ -78,20 +78,20 @@ def duration(ns: Number) -> str:
 
 def duration_delta(ns: Number) -> str:
     """Format a difference of durations: ``+24.8 ms``, ``−3.00 µs``, ``±0 ns``."""
-    if ns is None or not _known(ns):
+    if ns is None or not _is_known(ns):
         return UNKNOWN
     if ns == 0:
         return f"±0{THIN}ns"
     return ("+" if ns > 0 else MINUS) + duration(abs(ns))
 
 
-def point(ns: float) -> str:
+def time_point(ns: float) -> str:
     """Format a point in time to the microsecond: ``451.975 ms``, from 1 s on ``3.451 975 s``."""
     absolute, sign = abs(ns), MINUS if ns < 0 else ""
     if absolute < 1e9:
-        return f"{sign}{fixed(absolute / 1e6, 3)}{THIN}ms"
-    whole, fraction = fixed(absolute / 1e9, 6).split(".")
-    return f"{sign}{_group(whole)}.{fraction[:3]}{THIN}{fraction[3:]}{THIN}s"
+        return f"{sign}{fixed_decimals(absolute / 1e6, 3)}{THIN}ms"
+    whole, fraction = fixed_decimals(absolute / 1e9, 6).split(".")
+    return f"{sign}{_group_digits(whole)}.{fraction[:3]}{THIN}{fraction[3:]}{THIN}s"
 
 
 def axis_time(ns: float, step: float, most: float = 0) -> str:
@@ -102,14 +102,14 @@ def axis_time(ns: float, step: float, most: float = 0) -> str:
     in_s, in_ms = step >= 1e9 or most >= 1e9, step >= 1e5 or most >= 1e6
     unit, scale = _TIME_UNITS[0 if in_s else 1 if in_ms else 2]
     decimals = max(0, math.ceil(-math.log10(step / scale) - 1e-9))
-    text = fixed(abs(ns) / scale, decimals)
+    text = fixed_decimals(abs(ns) / scale, decimals)
     sign = MINUS if ns < 0 and float(text) != 0 else ""
-    return f"{sign}{_group(text)}{THIN}{unit}"
+    return f"{sign}{_group_digits(text)}{THIN}{unit}"
 
 
 def share(part: Number) -> str:
     """Format a share: ``66 %``, ``2.8 %``, ``<1 %``, ``>99 %``; an unknown one is ``–``, not 0."""
-    if part is None or not _known(part):
+    if part is None or not _is_known(part):
         return UNKNOWN
     if part <= 0:
         return f"0{THIN}%"
@@ -117,30 +117,30 @@ def share(part: Number) -> str:
         return f"<1{THIN}%"
     if 0.995 <= part < 1:
         return f">99{THIN}%"
-    return f"{fixed(part * 100, 0 if part >= 0.0995 else 1)}{THIN}%"
+    return f"{fixed_decimals(part * 100, 0 if part >= 0.0995 else 1)}{THIN}%"
 
 
 def share_delta(part: Number) -> str:
     """Format a relative change: ``+60 %``, ``−2.8 %``, ``±0 %``."""
-    if part is None or not _known(part):
+    if part is None or not _is_known(part):
         return UNKNOWN
     absolute = abs(part)
-    text = fixed(absolute * 100, 0 if absolute >= 0.0995 else 1)
+    text = fixed_decimals(absolute * 100, 0 if absolute >= 0.0995 else 1)
     if float(text) == 0:
         return f"±0{THIN}%"
-    return f"{'+' if part > 0 else MINUS}{_group(text)}{THIN}%"
+    return f"{'+' if part > 0 else MINUS}{_group_digits(text)}{THIN}%"
 
 
 def count(number: Number) -> str:
     """Format a count: ``215 456``."""
-    if number is None or not _known(number):
+    if number is None or not _is_known(number):
         return UNKNOWN
-    return (MINUS if number < 0 else "") + _group(fixed(abs(float(number)), 0))
+    return (MINUS if number < 0 else "") + _group_digits(fixed_decimals(abs(float(number)), 0))
 
 
 def size(number: Number) -> str:
     """Format bytes in decimal units: ``26.6 MB``."""
-    if number is None or not _known(number):
+    if number is None or not _is_known(number):
         return UNKNOWN
     amount, unit = abs(float(number)), 0
     while amount >= 999.5 and unit < len(_BYTE_UNITS) - 1:
@@ -154,11 +154,11 @@ def size_range(low: int, high: int) -> str:
     """Format a range of sizes: ``5–8 B``; ``no size`` for calls without a size."""
     if high < 0:
         return "no size"
-    one, other = binary_size(low), binary_size(high)
-    if one == other:
-        return other
-    number, unit = one.split("\u202f")
-    return f"{number if other.endswith(unit) else one}–{other}"
+    low_text, high_text = binary_size(low), binary_size(high)
+    if low_text == high_text:
+        return high_text
+    number, unit = low_text.split("\u202f")
+    return f"{number if high_text.endswith(unit) else low_text}–{high_text}"
 
 
 def binary_size(high: int) -> str:
@@ -173,29 +173,29 @@ def binary_size(high: int) -> str:
 
 def rate(gb_per_s: Number) -> str:
     """Format gigabytes per second in decimal units: ``22.0 GB/s``."""
-    if gb_per_s is None or not _known(gb_per_s):
+    if gb_per_s is None or not _is_known(gb_per_s):
         return UNKNOWN
     return f"{size(gb_per_s * 1e9)}/s"
 
 
 def value(number: Number, unit: str = "") -> str:
     """Format a counter's value: up to four significant digits, large ones in groups."""
-    if number is None or not _known(number):
+    if number is None or not _is_known(number):
         return UNKNOWN
     absolute = abs(float(number))
     if absolute == int(absolute) or absolute >= 1000:
-        text = _group(fixed(absolute, 0))
+        text = _group_digits(fixed_decimals(absolute, 0))
     else:
         text = f"{absolute:.4g}"
     return f"{MINUS if number < 0 else ''}{text}{THIN + unit if unit else ''}"
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Return a line for a terminal, with control characters escaped as in JSON."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def shortened(text: str) -> str:
+def shorten_words(text: str) -> str:
     """Replace the middle of words of 900 or more characters without a slash by ``…``."""
     return _LONG_WORD.sub(r"\1…\2", text)
 
@@ -205,7 +205,7 @@ def plural(number: int, noun: str) -> str:
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def number_runs(numbers: Iterable[int]) -> list[range]:
+def consecutive_runs(numbers: Iterable[int]) -> list[range]:
     """Return ascending numbers as runs of consecutive ones: ``0, 1, 2, 5`` as 0 to 2 and 5."""
     runs: list[range] = []
     for number in numbers:
@@ -224,9 +224,9 @@ def run_text(run: range, dash: str = "\u2013") -> str:
 def as_ns(time: Any) -> int:
     """Convert a time to ns: a number of ns, or text such as ``"12.3ms"`` or ``"1.5 s"``."""
     if isinstance(time, str):
-        found = _TIME.fullmatch(time.strip())
-        if found is not None:
-            time = round(Decimal(found[1].replace(MINUS, "-")) * _UNITS_NS[found[2]])
+        match = _TIME.fullmatch(time.strip())
+        if match is not None:
+            time = round(Decimal(match[1].replace(MINUS, "-")) * _UNITS_NS[match[2]])
     if not isinstance(time, (bool, str)):
         try:
             if abs(ns := int(time)) < 1 << 63:

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
-from hta_widgets.files import cache_folder, caching_in, release
+from hta_widgets.files import cache_folder, package_version, use_cache_folder
 
 _LENGTH = struct.Struct("<Q")
 #: Program of a worker. It keeps the working directory off the path, since a `json.py` in it would
@@ -56,7 +56,9 @@ class WorkerPool(Executor):
         self._tasks: queue.SimpleQueue[tuple[Future[Any], bytes, Report | None] | None] = (
             queue.SimpleQueue()
         )
-        self._threads = [threading.Thread(target=self._tend, daemon=True) for _ in range(workers)]
+        self._threads = [
+            threading.Thread(target=self._serve_worker, daemon=True) for _ in range(workers)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -125,7 +127,7 @@ class WorkerPool(Executor):
         with self._changing:
             self._workers.discard(worker)
 
-    def _tend(self) -> None:
+    def _serve_worker(self) -> None:
         worker: subprocess.Popen[bytes] | None = None
         while (task := self._tasks.get()) is not None:
             future, message, report = task
@@ -215,7 +217,7 @@ _SAME_THERE = "Install the same hta_widgets and packages there as here."
 _submitted_by: ContextVar[str | None] = ContextVar("submitting process", default=None)
 
 
-class Closed(Exception):  # noqa: N818 - not an error: what was to run there can run here
+class ExecutorClosedError(Exception):
     """Raised if an executor takes no more calls."""
 
 
@@ -242,7 +244,7 @@ class _Call:
         return uuid.uuid4().hex
 
     def __call__(self) -> Any:
-        if self.version != (own := release("hta_widgets")):
+        if self.version != (own := package_version("hta_widgets")):
             raise TraceError(
                 f"hta_widgets is {own} on the worker {socket.gethostname()}, and"
                 f" {self.version} here",
@@ -250,28 +252,33 @@ class _Call:
             )
         token = _submitted_by.set(self.home)
         try:
-            with caching_in(self.cache), _rules.used(self.rules):
+            with use_cache_folder(self.cache), _rules.using(self.rules):
                 return self.function(*self.args)
         except TraceError as error:
-            if at_home() or error.path is None or Path(error.path).exists():
+            if is_own_process() or error.path is None or Path(error.path).exists():
                 raise
-            raise not_there(error.path) from None
+            raise missing_file_error(error.path) from None
         finally:
             _submitted_by.reset(token)
 
 
 def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Future[Any]:
     """Submit ``function(*args)`` to `executor`, with the taxonomy rules of this process."""
-    here = release("hta_widgets"), _this_process(), str(cache_folder()), taxonomy.added_rules()
+    here = (
+        package_version("hta_widgets"),
+        _this_process(),
+        str(cache_folder()),
+        taxonomy.added_rules(),
+    )
     call = _Call(function, args, *here)
     try:
         return executor.submit(call)
     except BrokenExecutor as cause:
-        raise _lost(cause) from cause
+        raise _lost_worker_error(cause) from cause
     except Exception as cause:
         # Libraries raise no common exception when an executor is closed, so the text is searched.
         if _CLOSED.search(f"{type(cause).__name__}: {cause}"):
-            raise Closed(type(cause).__name__) from None
+            raise ExecutorClosedError(type(cause).__name__) from None
         raise
 
 
@@ -280,7 +287,7 @@ def result_of(future: Future[Any]) -> Any:
     try:
         return future.result()
     except (BrokenExecutor, CancelledError) as cause:
-        raise _lost(cause) from cause
+        raise _lost_worker_error(cause) from cause
     except Exception as cause:
         if type(cause).__name__ == "KilledWorker":
             raise TraceError(
@@ -296,7 +303,7 @@ def result_of(future: Future[Any]) -> Any:
         raise
 
 
-def not_there(path: str) -> TraceError:
+def missing_file_error(path: str) -> TraceError:
     """Return the error of a worker that does not see a file."""
     return TraceError(
         f"is not there on the worker {socket.gethostname()}",
@@ -305,7 +312,7 @@ def not_there(path: str) -> TraceError:
     )
 
 
-def _lost(cause: BaseException) -> TraceError:
+def _lost_worker_error(cause: BaseException) -> TraceError:
     return TraceError(
         f"the executor lost its workers or its tasks ({str(cause) or type(cause).__name__})",
         remedy="Were they out of memory, or stopped? Start them again, and load again.",
@@ -332,12 +339,12 @@ def require_executor(executor: object) -> None:
         )
 
 
-def is_elsewhere(executor: Executor) -> bool:
-    """Return whether calls run in other processes, as far as that is known beforehand."""
+def runs_in_other_processes(executor: Executor) -> bool:
+    """Return whether calls run in other processes; False if that is unknown before a call."""
     return not isinstance(executor, ThreadPoolExecutor)
 
 
-def at_home() -> bool:
+def is_own_process() -> bool:
     """Return whether the running call, if any, was submitted by this process."""
     return _submitted_by.get() in {None, _this_process()}
 
@@ -350,7 +357,7 @@ def _this_process() -> str:
 _TOKEN = uuid.uuid4().hex
 
 
-class _Rules:
+class _RulesLock:
     """The taxonomy rules of this process; calls with other rules wait for running calls."""
 
     def __init__(self) -> None:
@@ -358,8 +365,8 @@ class _Rules:
         self._running = 0
 
     @contextmanager
-    def used(self, rules: tuple[taxonomy.Rule, ...]) -> Iterator[None]:
-        if at_home():
+    def using(self, rules: tuple[taxonomy.Rule, ...]) -> Iterator[None]:
+        if is_own_process():
             yield
             return
         with self._free:
@@ -374,4 +381,4 @@ class _Rules:
                 self._free.notify_all()
 
 
-_rules = _Rules()
+_rules = _RulesLock()

@@ -1,4 +1,4 @@
-"""Print the files and lines of each room of the package: `python scripts/lines.py`."""
+"""Print the files and lines of each layer of the package: `python scripts/lines.py`."""
 
 import sys
 from collections import Counter
@@ -11,9 +11,9 @@ lines: Counter[str] = Counter()
 for path in PACKAGE.rglob("*.py"):
     parts = path.relative_to(PACKAGE).parts
     depth = 2 if parts[0] == "formats" else 1
-    room = "/".join(parts[:depth]) if len(parts) > 1 else "(ground)"
-    files[room] += 1
-    lines[room] += len(path.read_text("utf-8").splitlines())
-for room in sorted(files):
-    sys.stdout.write(f"{room:20} {files[room]:4} {lines[room]:7,}\n")
+    layer = "/".join(parts[:depth]) if len(parts) > 1 else "(ground)"
+    files[layer] += 1
+    lines[layer] += len(path.read_text("utf-8").splitlines())
+for layer in sorted(files):
+    sys.stdout.write(f"{layer:20} {files[layer]:4} {lines[layer]:7,}\n")
 sys.stdout.write(f"{'total':20} {files.total():4} {lines.total():7,}\n")

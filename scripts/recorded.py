@@ -12,7 +12,7 @@ from pathlib import Path
 import hta_widgets as hw
 from hta_widgets.demo import write_demo
 from hta_widgets.export.page import embed
-from hta_widgets.export.page_format import ascii_json, packed
+from hta_widgets.export.page_format import ascii_json, pack_block
 from hta_widgets.live.job import TileEngine
 
 RECORDED = Path(__file__).resolve().parents[1] / "js/test/recorded.json"
@@ -26,7 +26,7 @@ def blocks() -> dict[str, str]:
         write_demo(FOLDER, ranks=3, steps=4, straggler=2, uneven_us=3000, events_per_step=800)
         engine = TileEngine(hw.load(FOLDER))
         made = embed(engine, engine.scene(), {}, 25e6)
-    document = packed("document", ascii_json(made.document))
+    document = pack_block("document", ascii_json(made.document))
     return {block.name: block.text for block in [document, *made.blocks]}
 
 

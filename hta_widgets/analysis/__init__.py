@@ -56,7 +56,7 @@ from hta_widgets.analysis.operators import (
 )
 from hta_widgets.analysis.steps import phase_times, step_times
 from hta_widgets.analysis.stragglers import exposed_waits, stragglers, stragglers_by_step
-from hta_widgets.readers.formats import face_getter
+from hta_widgets.readers.formats import module_getattr
 
 __all__ = [
     "byteps_arrivals",
@@ -153,7 +153,7 @@ if TYPE_CHECKING:
     )
 
 if not TYPE_CHECKING:
-    __getattr__ = face_getter(__name__, "analyses")
+    __getattr__ = module_getattr(__name__, "analyses")
 
 
 def __dir__() -> list[str]:

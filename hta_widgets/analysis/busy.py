@@ -9,31 +9,31 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import bytes_of, known_bytes
+from hta_widgets.analysis.comm_events import bytes_of, sum_known_bytes
 from hta_widgets.analysis.scope import (
-    BUSY,
-    Part,
-    Parts,
+    DEVICE_WORK_KINDS,
+    RankPart,
+    RankParts,
     Scope,
-    by_column,
     categorical,
-    count_kinds,
+    columns_of_rows,
+    count_by_kind,
     host_names,
+    map_ranks,
     on_hosts_note,
-    over_ranks,
-    parts,
     prelaunched_note,
-    result,
-    scoped,
-    stacked,
+    rank_parts,
+    result_frame,
+    stack_blocks,
     statistics_by_name,
+    with_scope,
 )
-from hta_widgets.facts import note_for
+from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.replies import Totals
-from hta_widgets.trace.arrays import Ints, Rows, sums
-from hta_widgets.trace.columns import event_args, numbers_of
-from hta_widgets.trace.intervals import intersect, subtract, total, union
+from hta_widgets.trace.arrays import Ints, Rows, sum_by_group
+from hta_widgets.trace.columns import event_args, to_int64
+from hta_widgets.trace.intervals import intersect, subtract, total_length, union
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -59,7 +59,7 @@ _DTYPE = "dtype"
 _MAX_ELEMENTS = 1 << 50
 
 
-@scoped
+@with_scope
 def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Split each rank's device time into idle, computing and other work.
 
@@ -85,20 +85,20 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
         - ``exposed_communication_ns``: communicating and not computing; ``exposed_memory_ns``:
           copying, neither computing nor communicating
     """
-    chosen = parts(traces, **scope)
-    found = dict(zip(chosen.ranks, over_ranks(chosen, _split), strict=True))
+    chosen = rank_parts(traces, **scope)
+    found = dict(zip(chosen.ranks, map_ranks(chosen, _device_times), strict=True))
     working = {rank: times for rank, times in found.items() if times is not None}
-    column = by_column([(rank, *times) for rank, times in working.items()], f"rank {_TIMES}")
+    column = columns_of_rows([(rank, *times) for rank, times in working.items()], f"rank {_TIMES}")
     span = np.where(column["span_ns"] > 0, column["span_ns"], np.nan)
     shares = {
         f"{name}_pct": 100 * column[f"{name}_ns"] / span
         for name in ("idle", "compute", "non_compute")
     }
     first = ("rank", "idle_ns", "compute_ns", "non_compute_ns", "span_ns")
-    return result(
+    return result_frame(
         {**{name: column[name] for name in first}, **shares, **column},
-        matched=count_kinds(chosen),
-        note=(lacking_note(chosen.ranks, working), prelaunched_note(chosen)),
+        matched=count_by_kind(chosen),
+        note=(missing_ranks_note(chosen.ranks, working), prelaunched_note(chosen)),
     )
 
 
@@ -108,43 +108,43 @@ _NO_COMMUNICATION = ("no_communication", "no_communication_on")
 _NO_COMMUNICATION_TIME = ("no_communication_time", "no_communication_time_on")
 
 
-def lacking_note(
+def missing_ranks_note(
     chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
 ) -> str:
-    """Return a note on the chosen ranks that are not in `having`, empty if all are in it."""
+    """Return a note on the selected ranks missing from `having`; empty if none is missing."""
     without = [str(rank) for rank in chosen if rank not in having]
     if not without:
-        return "" if chosen else note_for("no_ranks")
+        return "" if chosen else note_text("no_ranks")
     if len(without) == len(chosen):
-        return note_for(notes[0])
+        return note_text(notes[0])
     named = f"rank{'s' * (len(without) > 1)} {', '.join(without)}"
-    return note_for(notes[1], ranks=named)
+    return note_text(notes[1], ranks=named)
 
 
-def _split(part: Part) -> tuple[int, ...] | None:
+def _device_times(part: RankPart) -> tuple[int, ...] | None:
     """Return the values of the columns `_TIMES`, or None if the rank has no span in the window."""
     if part.span is None:
         return None
     start, end = part.span
     span = end - start
-    busy = total(part.covered(*BUSY))
-    compute, communication, memory = (part.covered(kind) for kind in BUSY)
-    computing = total(compute)
-    exposed = total(subtract(communication, compute))
+    busy = total_length(part.union_of_kinds(*DEVICE_WORK_KINDS))
+    compute, communication, memory = (part.union_of_kinds(kind) for kind in DEVICE_WORK_KINDS)
+    computing = total_length(compute)
+    exposed = total_length(subtract(communication, compute))
     return (
         span - busy,
         computing,
         busy - computing,
         span,
         busy,
-        total(communication),
-        total(memory),
+        total_length(communication),
+        total_length(memory),
         exposed,
         busy - computing - exposed,
     )
 
 
-@scoped
+@with_scope
 def kernel_type_breakdown(
     traces: TraceSet, *, include_memory: bool = True, per_rank: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -168,9 +168,9 @@ def kernel_type_breakdown(
         - ``sum_ns`` (int64)
         - ``share`` (float): ``sum_ns`` as a share of all rows, or of the rank's rows, 0..1
     """
-    chosen = parts(traces, **scope)
-    kinds = BUSY if include_memory else BUSY[:2]
-    found = list(over_ranks(chosen, _kinds_at_once, kinds))
+    chosen = rank_parts(traces, **scope)
+    kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
+    found = list(map_ranks(chosen, _times_by_kind_set, kinds))
     times = np.array(found, dtype=np.int64).reshape(-1, 1 << len(kinds))
     times[:, 0] = 0
     if not per_rank:
@@ -180,9 +180,9 @@ def kernel_type_breakdown(
     order = np.lexsort((label, -spent, row))
     row, label, spent = row[order], label[order], spent[order]
     rank = np.array(chosen.ranks, dtype=np.int64)
-    matched = count_kinds(chosen, kinds)
+    matched = count_by_kind(chosen, kinds)
     missing = [kind for kind, count in matched.items() if not count]
-    return result(
+    return result_frame(
         {
             **({"rank": rank[row]} if per_rank else {}),
             "kernel_type": pd.array([_label(code, kinds) for code in label.tolist()], dtype="str"),
@@ -190,7 +190,7 @@ def kernel_type_breakdown(
             "share": spent / times.sum(axis=1)[row],
         },
         matched=matched,
-        note=note_for("no_kernels_of", kinds=", ".join(missing)) if missing else "",
+        note=note_text("no_kernels_of", kinds=", ".join(missing)) if missing else "",
     )
 
 
@@ -198,9 +198,9 @@ def _label(code: int, kinds: Sequence[str]) -> str:
     return " overlapping ".join(_WORDS[kind] for bit, kind in enumerate(kinds) if code >> bit & 1)
 
 
-def _kinds_at_once(part: Part, kinds: Sequence[str]) -> list[int]:
-    """Return the time of each combination of kinds; bit n of the index stands for kind n."""
-    covers = [part.covered(kind) for kind in kinds]
+def _times_by_kind_set(part: RankPart, kinds: Sequence[str]) -> list[int]:
+    """Return the time of each combination of kinds; bit n of the index is kind n."""
+    covers = [part.union_of_kinds(kind) for kind in kinds]
     time = np.concatenate([edge for cover in covers for edge in (cover.start, cover.end)])
     change = np.concatenate(
         [
@@ -215,7 +215,7 @@ def _kinds_at_once(part: Part, kinds: Sequence[str]) -> list[int]:
     return [int(length[running == code].sum()) for code in range(1 << len(covers))]
 
 
-@scoped
+@with_scope
 def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the share of each rank's communication that overlaps computing.
 
@@ -237,11 +237,11 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``.attrs["note"]`` lists ranks without communication kernels (`hta_widgets.taxonomy.add`
         adds rules for their names) and ranks whose communication kernels all last 0 ns.
     """
-    chosen = parts(traces, **scope)
-    times = np.array(list(over_ranks(chosen, _overlap)), dtype=np.int64).reshape(-1, 4)
+    chosen = rank_parts(traces, **scope)
+    times = np.array(list(map_ranks(chosen, _communication_overlap)), dtype=np.int64).reshape(-1, 4)
     communicating, overlapped, computing, kernels = times.T
     ranks = np.array(chosen.ranks, dtype=np.int64)
-    return result(
+    return result_frame(
         {
             "rank": ranks,
             "communication_ns": communicating,
@@ -250,9 +250,9 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             "exposed_ns": communicating - overlapped,
             "compute_ns": computing,
         },
-        matched=count_kinds(chosen, BUSY[:2]),
+        matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
         note=dict.fromkeys(
-            lacking_note(chosen.ranks, ranks[having].tolist(), notes)
+            missing_ranks_note(chosen.ranks, ranks[having].tolist(), notes)
             for having, notes in (
                 (kernels > 0, _NO_COMMUNICATION),
                 ((communicating > 0) | (kernels == 0), _NO_COMMUNICATION_TIME),
@@ -261,13 +261,21 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     )
 
 
-def _overlap(part: Part) -> tuple[int, int, int, int]:
-    communication, compute = part.covered("communication"), part.covered_by_all("compute")
+def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
+    communication, compute = (
+        part.union_of_kinds("communication"),
+        part.union_of_all_of_kinds("compute"),
+    )
     kernels = int(part.kind_counts[KINDS.index("communication")])
-    return total(communication), total(intersect(communication, compute)), total(compute), kernels
+    return (
+        total_length(communication),
+        total_length(intersect(communication, compute)),
+        total_length(compute),
+        kernels,
+    )
 
 
-@scoped
+@with_scope
 def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return each device stream's communication time, and the part that computing hides.
 
@@ -289,18 +297,18 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
     selected or not. Times of streams that communicate at the same time add up to more than the
     rank's.
     """
-    chosen = parts(traces, **scope)
-    rows = _rows(chosen, _by_stream)
-    return result(
-        by_column(rows, f"rank stream {_COMMUNICATION}"),
-        matched=count_kinds(chosen, BUSY[:2]),
+    chosen = rank_parts(traces, **scope)
+    rows = _rows_of_ranks(chosen, _communication_of_streams)
+    return result_frame(
+        columns_of_rows(rows, f"rank stream {_COMMUNICATION}"),
+        matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
         note=()
         if rows
-        else (note_for("no_communication"), on_hosts_note(over_ranks(traces, host_names))),
+        else (note_text("no_communication"), on_hosts_note(map_ranks(traces, host_names))),
     )
 
 
-@scoped
+@with_scope
 def communication_by_group(
     traces: TraceSet, *, by_collective: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -332,78 +340,90 @@ def communication_by_group(
     A size is the number of elements times the bytes of their type, not the bytes that the algorithm
     of the collective moves; `collectives` returns bandwidths.
     """
-    chosen = parts(traces, **scope)
+    chosen = rank_parts(traces, **scope)
     args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
-    rows = _rows(chosen, _by_group, args)
+    rows = _rows_of_ranks(chosen, _communication_of_groups, args)
     texts = "group:t description:t group_ranks:t" + " collective:t" * by_collective
     note = ""
     if not rows:
-        note = note_for("no_communication")
+        note = note_text("no_communication")
     elif not any(row[1] for row in rows):
         note = "the files do not say which process group a kernel belongs to"
-    return result(
-        by_column(rows, f"rank {texts} {_COMMUNICATION} in_bytes out_bytes"),
-        matched=count_kinds(chosen, BUSY[:2]),
+    return result_frame(
+        columns_of_rows(rows, f"rank {texts} {_COMMUNICATION} in_bytes out_bytes"),
+        matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
         note=note,
     )
 
 
-def _rows(chosen: Parts, function: Callable[..., list[Any]], *args: Any) -> list[tuple[Any, ...]]:
+def _rows_of_ranks(
+    chosen: RankParts, function: Callable[..., list[Any]], *args: Any
+) -> list[tuple[Any, ...]]:
     """Return the rows that `function` returns for each rank, with the rank as first value."""
-    found = zip(chosen.ranks, over_ranks(chosen, function, *args), strict=True)
+    found = zip(chosen.ranks, map_ranks(chosen, function, *args), strict=True)
     return [(rank, *row) for rank, rows in found for row in rows]
 
 
-def _by_stream(part: Part) -> list[tuple[Any, ...]]:
-    rows = part.of_kinds("communication")
+def _communication_of_streams(part: RankPart) -> list[tuple[Any, ...]]:
+    rows = part.rows_of_kinds("communication")
     stream = part.table.stream[rows]
-    return [(one, *_spent(part, rows[stream == one])) for one in np.unique(stream).tolist()]
+    return [
+        (number, *_communication_columns(part, rows[stream == number]))
+        for number in np.unique(stream).tolist()
+    ]
 
 
-def _by_group(part: Part, labelled: Sequence[str]) -> list[tuple[Any, ...]]:
+def _communication_of_groups(part: RankPart, labelled: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return labels, times and bytes of each group of a rank, most time first."""
-    rows = part.of_kinds("communication")
+    rows = part.rows_of_kinds("communication")
     args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))
     labels = zip(*(args[key] for key in labelled), strict=True)
     # Missing args count as empty text.
-    texts = [tuple("" if one is None else str(one) for one in event) for event in labels]
+    texts = [tuple("" if value is None else str(value) for value in event) for event in labels]
     of_group: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for place, text in enumerate(texts):
         of_group[text].append(place)
-    sizes = [_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
-    found = [
-        (*text, *_spent(part, rows[places]), *(known_bytes(size[places]) for size in sizes))
+    sizes = [_message_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
+    rows_of_groups = [
+        (
+            *text,
+            *_communication_columns(part, rows[places]),
+            *(sum_known_bytes(size[places]) for size in sizes),
+        )
         for text, places in of_group.items()
     ]
-    return sorted(found, key=lambda row: -row[len(labelled) + 1])
+    return sorted(rows_of_groups, key=lambda row: -row[len(labelled) + 1])
 
 
-def _spent(part: Part, rows: Rows) -> tuple[float, ...]:
+def _communication_columns(part: RankPart, rows: Rows) -> tuple[float, ...]:
     """Return the values of the columns `_COMMUNICATION` for some kernels of a rank."""
-    start, end = part.clipped(rows)
+    start, end = part.clip_rows(rows)
     pieces = union(start, end)
-    time, hidden = total(pieces), total(intersect(pieces, part.covered_by_all("compute")))
+    time, hidden = (
+        total_length(pieces),
+        total_length(intersect(pieces, part.union_of_all_of_kinds("compute"))),
+    )
     duration = end - start
     share = hidden / time if time else float("nan")
     return len(rows), time, hidden, time - hidden, share, int(duration.sum()), int(duration.max())
 
 
-def _bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
+def _message_bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
     """Return the size of each message, -1 if unknown."""
-    count = numbers_of(elements)
+    count = to_int64(elements)
     size = np.array([bytes_of(str(dtype)) for dtype in dtypes], dtype=np.int64)
     stated = (count >= 0) & (count < _MAX_ELEMENTS) & (size > 0)
     return np.where(stated, np.where(stated, count, 0) * size, -1)
 
 
-def totals(traces: TraceSet, selection: Selection | None = None, most: int = 200) -> Totals:
+def totals(traces: TraceSet, selection: Selection | None = None, limit: int = 200) -> Totals:
     """Return totals by kind and by name as JSON values, for the panel next to a selection."""
-    every = _sum_up(parts(traces, selection))
-    by_name = _ordered(every, ["kind", "name"])
-    shown = _records(by_name.head(most).assign(short=lambda rows: rows["name"].map(short_name)))
+    every = _sum_up(rank_parts(traces, selection))
+    by_name = _sort_totals(every, ["kind", "name"])
+    shown = _to_records(by_name.head(limit).assign(short=lambda rows: rows["name"].map(short_name)))
     return {
         "events": int(by_name["count"].sum()),
-        "kinds": _records(_ordered(every, ["kind"])),
+        "kinds": _to_records(_sort_totals(every, ["kind"])),
         "names": shown,
         "names_total": len(by_name),
     }
@@ -415,21 +435,21 @@ def totals_by(traces: TraceSet, keys: list[str], **scope: Unpack[Scope]) -> pd.D
     Durations are clipped to the window; events that overlap or enclose each other all count.
     ``device_ns`` and ``host_ns`` are the parts of ``sum_ns`` on device streams and elsewhere.
     """
-    return _ordered(_sum_up(parts(traces, **scope)), keys)
+    return _sort_totals(_sum_up(rank_parts(traces, **scope)), keys)
 
 
-def _sum_up(chosen: Parts) -> pd.DataFrame:
+def _sum_up(chosen: RankParts) -> pd.DataFrame:
     """Return one row per rank, name and kind."""
-    found = []
+    blocks = []
     for part in chosen:
         columns, code = statistics_by_name(part, part.rows)
         on_device = part.table.stream[part.rows] >= 0
         device_ns = np.where(on_device, part.durations(part.rows), 0)
-        found.append({**columns, "device_ns": sums(code, device_ns, len(columns["name"]))})
-    return pd.DataFrame(stacked(found, "kind name:s count sum_ns min_ns max_ns device_ns"))
+        blocks.append({**columns, "device_ns": sum_by_group(code, device_ns, len(columns["name"]))})
+    return pd.DataFrame(stack_blocks(blocks, "kind name:s count sum_ns min_ns max_ns device_ns"))
 
 
-def _ordered(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def _sort_totals(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return one row per group, most time first, then most events, then by kind."""
     added = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max", "device_ns": "sum"}
     frame = every.groupby(keys, sort=False).agg(added).reset_index()
@@ -441,10 +461,10 @@ def _ordered(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     counts = np.bincount(every["kind"], every["count"], len(KINDS)).astype(np.int64).tolist()
     frame.attrs["matched"] = {kind: n for kind, n in zip(KINDS, counts, strict=True) if n}
     if not len(frame):
-        frame.attrs["note"] = note_for("no_events")
+        frame.attrs["note"] = note_text("no_events")
     return frame
 
 
-def _records(frame: pd.DataFrame) -> list[Any]:
+def _to_records(frame: pd.DataFrame) -> list[Any]:
     named = frame.rename(columns=lambda name: str(name).removesuffix("_ns"))
     return named.astype(object).to_dict("records")

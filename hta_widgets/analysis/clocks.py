@@ -9,19 +9,19 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import TOGETHER
+from hta_widgets.analysis.comm_events import SYNCHRONIZING_OPERATIONS
 from hta_widgets.analysis.matching import (
     Matching,
-    counted,
+    count_selected,
     matching,
+    positions_by_code,
     recorded_shift,
-    shown_ranks,
-    split,
+    selected_ranks,
 )
-from hta_widgets.analysis.scope import Scope, narrowed, result, scoped
-from hta_widgets.readers.formats import provided
+from hta_widgets.analysis.scope import Scope, narrow_selection, result_frame, with_scope
+from hta_widgets.readers.formats import format_hooks
 from hta_widgets.text import duration
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, marked, positions
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -34,8 +34,8 @@ MIN_COLLECTIVES = 3  # with fewer, a clock is not called skewed
 _FLOOR_NS = 100.0  # minimum uncertainty of a pair of clocks
 _MIN_SPAN_NS = 1_000_000_000  # minimum length of a trace for which drift is estimated
 _MIN_FOR_DRIFT = 12  # minimum number of collectives for which drift is estimated
-_LEAST_DRIFT_NS = 1_000  # minimum drift over a trace that a note states
-_CLEAR_DRIFT = 6.0  # minimum drift over a trace, by what is left of the residual without it
+_MIN_DRIFT_NS = 1_000  # minimum drift over a trace that a note states
+_SIGNIFICANT_DRIFT = 6.0  # minimum drift over a trace, by what is left of the residual without it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +48,7 @@ class ClockFit:
     part: Ints
     drift_ppm: Floats
     recorded_residual_ns: Ints
-    lift_ns: int
+    origin_offset_ns: int
     #: by how much the drift moves each clock over the trace, 0 if it is not clearly one
     drift_ns: Ints
 
@@ -63,7 +63,7 @@ class ClockFit:
     def drift_note(self) -> str:
         """A note on drift that makes waits and transfers wrong; empty without one."""
         worst = int(self.drift_ns.argmax()) if len(self.drift_ns) else -1
-        if worst < 0 or self.drift_ns[worst] < _LEAST_DRIFT_NS:
+        if worst < 0 or self.drift_ns[worst] < _MIN_DRIFT_NS:
             return ""
         return (
             f"clocks drift by up to {abs(self.drift_ppm[worst]):.2g} ppm,"
@@ -72,7 +72,7 @@ class ClockFit:
         )
 
 
-@scoped
+@with_scope
 def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return each rank's clock offset, fitted from collectives.
 
@@ -105,21 +105,21 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     --------
     TraceSet.with_clock
     """
-    chosen = narrowed(traces, **scope)
+    chosen = narrow_selection(traces, **scope)
     match = matching(traces)
     fit = clock_fit(traces)
-    member, matched = counted(match, chosen)
+    member, matched = count_selected(match, chosen)
     if not replace(chosen, ranks=None).is_everything:
         # Collectives with a selected event count.
-        fit = _fit(match, match.spread(np.logical_or, member))
-    shown = shown_ranks(traces, chosen)
-    return result(
+        fit = _fit(match, match.reduce_per_entry(np.logical_or, member))
+    shown = selected_ranks(traces, chosen)
+    return result_frame(
         {
             "rank": np.array(traces.ranks, dtype=np.int64)[shown],
             **{name: getattr(fit, name)[shown] for name in _COLUMNS},
         },
         matched=matched,
-        note=_note(traces, fit, found=len(match) > 0),
+        note=_clock_note(traces, fit, found=len(match) > 0),
     )
 
 
@@ -130,7 +130,7 @@ def clock_fit(traces: TraceSet) -> ClockFit:
     return _fit(match, np.ones(len(match), dtype=bool))
 
 
-def _note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
+def _clock_note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
     if not len(traces):
         return "no ranks are loaded"
     if not fit.collectives.any():
@@ -140,7 +140,7 @@ def _note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
             "the selection or window holds none of the collectives that are on two ranks, so"
             " clocks are not compared"
         )
-    parts = split(fit.part, int(fit.part.max()) + 1)
+    parts = positions_by_code(fit.part, int(fit.part.max()) + 1)
     if len(parts) == 1:
         return ""
     ranks = np.array(traces.ranks)
@@ -152,27 +152,27 @@ def _note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
 def _fit(match: Matching, used: Bools) -> ClockFit:
     count = len(match.traces)
     shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
-    used = used & _usable(match)
+    used = used & _usable_mask(match)
     collective, trace = match.collective[used], match.trace[used]
-    end = (match.taken("end_ns") + shifts[match.trace])[used]
-    offset, part = _solved(count, collective, trace, end, match.group[used])
-    off = from_others_median(collective, end - offset[trace])
-    raw = from_others_median(collective, end)
+    end = (match.event_field("end_ns") + shifts[match.trace])[used]
+    offset, part = _solve_offsets(count, collective, trace, end, match.group[used])
+    off = deviation_from_peers(collective, end - offset[trace])
+    raw = deviation_from_peers(collective, end)
     residual, recorded = np.full((2, count), -1, dtype=np.int64)
     drift, moved = np.full(count, np.nan), np.zeros(count, dtype=np.int64)
     sums = np.bincount(trace, minlength=count)
-    entries = split(trace, count)
+    entries = positions_by_code(trace, count)
     for rank in np.flatnonzero(sums).tolist():
         mine = entries[rank]
         residual[rank] = round(float(np.median(np.abs(off[mine]))))
         recorded[rank] = round(float(np.median(np.abs(raw[mine]))))
         slope, moved[rank] = _drift(end[mine], off[mine])
         drift[rank] = slope * 1e6
-    lift_ns = _lift_ns(match.traces, offset.tolist())
+    lift_ns = _origin_offset_ns(match.traces, offset.tolist())
     return ClockFit(offset, residual, sums, part, drift, recorded, lift_ns, moved)
 
 
-def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
+def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
     """Return the smallest shift with which no event starts before 0 on the corrected clocks."""
     starts = [
         trace.start_ns + trace.clock_offset_ns - offset
@@ -182,17 +182,17 @@ def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
     return max(-min(starts, default=0), 0)
 
 
-def _usable(match: Matching) -> Bools:
+def _usable_mask(match: Matching) -> Bools:
     """Return a mask of the entries to fit."""
     # They belong to collectives that all ranks leave together. A group without such collectives
     # contributes all entries except those in which a rank may leave early.
-    together = np.isin(match.taken("operation"), TOGETHER)
-    has = marked(match.group[together], len(match.groups))
-    usable: Bools = together | (~has[match.group] & (match.taken("early") == 0))
+    together = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
+    has = mask_of_rows(match.group[together], len(match.groups))
+    usable: Bools = together | (~has[match.group] & (match.event_field("early") == 0))
     return usable
 
 
-def from_others_median(collective: Ints, values: Ints | Floats) -> Floats:
+def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
     """Return the distance of each value from the median of the collective's other entries."""
     order = np.lexsort((values, collective))
     ordered, number = values[order], collective[order]
@@ -200,49 +200,51 @@ def from_others_median(collective: Ints, values: Ints | Floats) -> Floats:
     place, last = np.arange(len(number)), after - 1
     # The middle two of the others, between which the entry itself is skipped.
     low, high = (first + last - 1) // 2, (first + last) // 2
-    low, high = (np.clip(one + (one >= place), first, last) for one in (low, high))
+    low, high = (np.clip(position + (position >= place), first, last) for position in (low, high))
     apart = np.empty(len(number))
     apart[order] = (2 * ordered - ordered[low] - ordered[high]) / 2
     return apart
 
 
-def _solved(count: int, collective: Ints, trace: Ints, end: Ints, group: Ints) -> tuple[Ints, Ints]:
+def _solve_offsets(
+    count: int, collective: Ints, trace: Ints, end: Ints, group: Ints
+) -> tuple[Ints, Ints]:
     """Solve for each rank's offset; return the offsets and the part of each rank."""
-    left, right, apart, weight = _pairs(collective, trace, end, group)
-    part = _parts(count, left, right)
+    left, right, apart, weight = _median_differences(collective, trace, end, group)
+    part = _connected_components(count, left, right)
     offset = np.zeros(count)
     for number in np.unique(part[left]).tolist() if len(left) else []:
         members = np.flatnonzero(part == number)
         mine = part[left] == number
-        place = positions(members, count)
-        found = _least_squares(
+        place = positions_of_rows(members, count)
+        solution = _least_squares(
             len(members), place[left[mine]], place[right[mine]], apart[mine], weight[mine]
         )
-        offset[members] = found - found[0]
+        offset[members] = solution - solution[0]
     return np.rint(offset).astype(np.int64), part
 
 
-def _pairs(
+def _median_differences(
     collective: Ints, trace: Ints, end: Ints, group: Ints
 ) -> tuple[Ints, Ints, Floats, Floats]:
     """Return pairs of ranks of a group, the median differences of their ends, and weights."""
-    found: list[tuple[Array, ...]] = []
-    for mine in split(group, int(group.max(initial=-1)) + 1):
+    blocks: list[tuple[Array, ...]] = []
+    for mine in positions_by_code(group, int(group.max(initial=-1)) + 1):
         if not len(mine):
             continue
         members, column = np.unique(trace[mine], return_inverse=True)
         distinct, row = np.unique(collective[mine], return_inverse=True)
         table = np.full((len(distinct), len(members)), np.nan)
         table[row, column] = end[mine] - int(end[mine].min())
-        hub, other, apart, weight = _against_hubs(table)
-        found.append((members[hub], members[other], apart, weight))
+        hub, other, apart, weight = _differences_to_hub(table)
+        blocks.append((members[hub], members[other], apart, weight))
     left, right, apart, weight = (
-        np.concatenate([part[k] for part in found]) if found else np.empty(0) for k in range(4)
+        np.concatenate([part[k] for part in blocks]) if blocks else np.empty(0) for k in range(4)
     )
     return left.astype(np.int64), right.astype(np.int64), apart, weight
 
 
-def _against_hubs(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
+def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
     """Compare each column with the column with most values, directly or through other columns."""
     there = ~np.isnan(table)
     hubs = [int(there.sum(axis=0).argmax())]
@@ -269,7 +271,7 @@ def _against_hubs(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
     return hub_of, other_of, np.array(apart), np.array(weights)
 
 
-def _parts(count: int, left: Ints, right: Ints) -> Ints:
+def _connected_components(count: int, left: Ints, right: Ints) -> Ints:
     """Return the number of the connected part of each rank; parts are ordered by lowest rank."""
     part = np.arange(count, dtype=np.int64)
     while len(left):
@@ -284,9 +286,9 @@ def _parts(count: int, left: Ints, right: Ints) -> Ints:
 
 
 def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: Floats) -> Floats:
-    """Solve ``x[right] - x[left] = apart``; pairs that fit badly get less weight."""
+    """Solve ``x[right] - x[left] = apart``, giving less weight to outlying pairs."""
     now = weight.copy()
-    found = np.zeros(count)
+    solution = np.zeros(count)
     for _ in range(_ROUNDS):
         matrix = np.zeros((count, count))
         np.add.at(matrix, (left, left), now)
@@ -299,17 +301,17 @@ def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: F
         solved = np.zeros(count)
         # The first rank's clock is the reference.
         solved[1:] = np.linalg.solve(matrix[1:, 1:], side[1:])
-        settled = np.abs(solved - found).max(initial=0.0) < 0.5
-        found = solved
+        settled = np.abs(solved - solution).max(initial=0.0) < 0.5
+        solution = solved
         if settled or len(apart) < count:
             break
-        miss = np.abs(found[right] - found[left] - apart)
+        miss = np.abs(solution[right] - solution[left] - apart)
         now = weight / np.maximum(1.0, miss / (3 * np.sqrt(1 / weight) + _FLOOR_NS))
-    return found
+    return solution
 
 
 def _drift(end: Ints, off: Floats) -> tuple[float, int]:
-    """Return the slope of the fit's residuals, and what it adds up to, 0 if it is not clear."""
+    """Return the drift rate of the residuals and the total drift; 0 if not significant."""
     if len(end) < _MIN_FOR_DRIFT or int(end.max() - end.min()) < _MIN_SPAN_NS:
         return float("nan"), 0
     # The slope is that between early and late collectives.
@@ -323,18 +325,18 @@ def _drift(end: Ints, off: Floats) -> tuple[float, int]:
     moved = abs(slope) * int(end.max() - end.min())
     left = off - slope * (end - int(end.min()))
     scatter = float(np.median(np.abs(left - np.median(left))))
-    return slope, round(moved) if moved > _CLEAR_DRIFT * scatter else 0
+    return slope, round(moved) if moved > _SIGNIFICANT_DRIFT * scatter else 0
 
 
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
     """Return the offset to subtract from each rank's times, and the shift that keeps times >= 0."""
     # The clocks are fitted from matched collectives, unless the format provides offsets.
-    for offsets_of in provided("clock_offsets", traces.formats):
+    for offsets_of in format_hooks("clock_offsets", traces.formats):
         known = offsets_of(traces)
         if known is None:
             continue
         offsets = [known.get(rank, 0) for rank in traces]
-        lift = _lift_ns(traces.values(), offsets)
+        lift = _origin_offset_ns(traces.values(), offsets)
         return [offset - lift for offset in offsets], lift
     fit = clock_fit(traces)
-    return (fit.offset_ns - fit.lift_ns).tolist(), fit.lift_ns
+    return (fit.offset_ns - fit.origin_offset_ns).tolist(), fit.origin_offset_ns

@@ -10,35 +10,35 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.collectives import Clock
-from hta_widgets.analysis.groups import stage_of
+from hta_widgets.analysis.groups import pipeline_stages
 from hta_widgets.analysis.scope import (
-    BUSY,
-    Part,
-    Parts,
+    DEVICE_WORK_KINDS,
+    RankPart,
+    RankParts,
     Scope,
-    count_kinds,
-    joined,
-    narrowed,
-    over_ranks,
-    parts,
-    result,
-    scoped,
+    concat_arrays,
+    count_by_kind,
+    map_ranks,
+    narrow_selection,
+    rank_parts,
+    result_frame,
+    with_scope,
 )
 from hta_widgets.analysis.steps import device_times, host_steps, step_length, steps_ahead
 from hta_widgets.analysis.stragglers import (
+    CollectiveWaits,
     RankWaits,
-    Waits,
+    collective_waits,
     imposed_waits,
     mean_share,
     step_shares,
-    waiting,
-    waits_of,
+    wait_intervals,
 )
 from hta_widgets.errors import TraceError
-from hta_widgets.facts import facts, note_for
+from hta_widgets.facts import facts, note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
-from hta_widgets.trace.intervals import Covered, Intervals, subtract, union
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -66,7 +66,7 @@ _BLOCK = 64  # ranks to compare with all others at a time; fits the processor's 
 
 #: By feature, causes first: the time whose standard error may raise the limit, and the texts for
 #: more and for less of the feature.
-_COMPARED: dict[str, tuple[str, str, str]] = {
+_FEATURE_WORDS: dict[str, tuple[str, str, str]] = {
     "compute": ("compute_ns", "computes {} longer", "computes {} shorter"),
     "idle": ("idle_ns", "its device idles {} of {} longer", "its device idles {} of {} less"),
     "kernels": ("", "", ""),
@@ -83,7 +83,7 @@ _COMPARED: dict[str, tuple[str, str, str]] = {
     "wait": ("exposed_wait_ns", "waits {} of {} longer", "waits {} of {} less"),
     "step": ("step_ns", "its steps take {} longer", "its steps take {} shorter"),
 }
-_NAMES = tuple(_COMPARED)
+_FEATURES = tuple(_FEATURE_WORDS)
 
 #: Features whose differences are stated as a share of the typical time, not of a step.
 _RELATIVE = frozenset({"compute", "step"})
@@ -103,40 +103,50 @@ class RankFeatures:
 
 
 def rank_features(
-    traces: TraceSet, chosen: Parts, waits: Waits, narrowed: Selection
+    traces: TraceSet, chosen: RankParts, waits: CollectiveWaits, narrowed: Selection
 ) -> RankFeatures:
     """Return the features of the ranks, over the steps that all of them have."""
     # If ranks have no step in common, each rank's own steps count. Without steps, the whole time of
     # a rank counts as one.
     ahead = steps_ahead(traces)
-    found = list(over_ranks(chosen, _of_rank, None, ahead, each=waits.each(chosen.ranks)))
-    stepped = [one.numbers for one in found if len(one.numbers)]
-    values, counts = np.unique(joined(stepped), return_counts=True)
+    samples = list(
+        map_ranks(
+            chosen, _features_of_rank, None, ahead, each=waits.arguments_by_rank(chosen.ranks)
+        )
+    )
+    stepped = [sample.numbers for sample in samples if len(sample.numbers)]
+    values, counts = np.unique(concat_arrays(stepped), return_counts=True)
     common = values[counts == len(stepped)]
     if len(common):
         # Only the ranks with steps that others lack are computed again; they are few.
-        places = [k for k, one in enumerate(found) if len(one.numbers) not in {0, len(common)}]
-        rest = Parts([chosen.traces[place] for place in places], chosen.selection, chosen.executor)
-        others = over_ranks(rest, _of_rank, common, ahead, each=waits.each(rest.ranks))
-        for place, one in zip(places, others, strict=True):
-            found[place] = one
-    share, kernel_names = _kernel_shares([one.kernel_ns for one in found])
+        places = [
+            k for k, sample in enumerate(samples) if len(sample.numbers) not in {0, len(common)}
+        ]
+        rest = RankParts(
+            [chosen.traces[place] for place in places], chosen.selection, chosen.executor
+        )
+        others = map_ranks(
+            rest, _features_of_rank, common, ahead, each=waits.arguments_by_rank(rest.ranks)
+        )
+        for place, sample in zip(places, others, strict=True):
+            samples[place] = sample
+    share, kernel_names = _kernel_shares([sample.kernel_ns for sample in samples])
     work = imposed_waits(traces, narrowed, waits.clock)
     lost = np.zeros(len(traces))
     if len(work.match):
         lost = np.nan_to_num(mean_share(step_shares(work)[0], work.step_ns()))
     return RankFeatures(
-        np.array([one.times for one in found]).reshape(-1, len(TIMES)),
-        np.array([one.error for one in found]).reshape(-1, len(TIMES)),
+        np.array([sample.times for sample in samples]).reshape(-1, len(TIMES)),
+        np.array([sample.error for sample in samples]).reshape(-1, len(TIMES)),
         lost[np.isin(traces.ranks, chosen.ranks)],
         share,
         kernel_names,
-        np.array([one.steps for one in found], dtype=np.int64),
+        np.array([sample.steps for sample in samples], dtype=np.int64),
         bool(len(common)),
     )
 
 
-class _OfRank(NamedTuple):
+class _RankSample(NamedTuple):
     """The features of one rank."""
 
     numbers: Ints  # step numbers of the whole rank
@@ -146,9 +156,11 @@ class _OfRank(NamedTuple):
     kernel_ns: dict[str, float]
 
 
-def _of_rank(part: Part, common: Ints | None, ahead: Ints, waits: RankWaits) -> _OfRank:
+def _features_of_rank(
+    part: RankPart, common: Ints | None, ahead: Ints, waits: RankWaits
+) -> _RankSample:
     steps = host_steps(part)
-    code, dur, count = _stretches(part, steps, steps[0] if common is None else common)
+    code, dur, count = _steps_of_events(part, steps, steps[0] if common is None else common)
     spent = device_times(part, code, len(dur), waits)
     if count:
         numbers = steps[0] if common is None or not len(common) else common
@@ -164,10 +176,12 @@ def _of_rank(part: Part, common: Ints | None, ahead: Ints, waits: RankWaits) -> 
     kernel_ns = np.bincount(table.name[rows], part.durations(rows), minlength=len(table.names))
     names = table.names.values
     by_name = {names[name]: kernel_ns[name] for name in np.flatnonzero(kernel_ns).tolist()}
-    return _OfRank(steps[0], count, times.mean(axis=0), error, by_name)
+    return _RankSample(steps[0], count, times.mean(axis=0), error, by_name)
 
 
-def _stretches(part: Part, steps: tuple[Ints, Ints, Ints], common: Ints) -> tuple[Ints, Ints, int]:
+def _steps_of_events(
+    part: RankPart, steps: tuple[Ints, Ints, Ints], common: Ints
+) -> tuple[Ints, Ints, int]:
     """Return each event's step (a position, -1 for none), the steps' durations and their number."""
     kept = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
     numbers, start, end = (one[kept] for one in steps)
@@ -176,8 +190,8 @@ def _stretches(part: Part, steps: tuple[Ints, Ints, Ints], common: Ints) -> tupl
         at = np.minimum(np.searchsorted(numbers, step), len(numbers) - 1)
         return np.where(numbers[at] == step, at, -1), end - start, len(numbers)
     code = np.full(len(part.trace), -1, dtype=np.int64)
-    code[part.whole.rows] = 0
-    start, end = part.clipped(part.rows)
+    code[part.without_window.rows] = 0
+    start, end = part.clip_rows(part.rows)
     dur = np.array([int(end.max()) - int(start.min()) if len(start) else 0])
     return code, dur, 0
 
@@ -197,7 +211,7 @@ def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[st
     return np.concatenate((share[:, first], other), axis=1), [*kept, "others"]
 
 
-@scoped
+@with_scope
 def rank_time_heatmap(
     traces: TraceSet,
     *,
@@ -244,7 +258,7 @@ def rank_time_heatmap(
         )
     if not 1 <= bins <= _MAX_BINS:
         raise TraceError(f"invalid number of bins: {bins}", remedy=f"Ask for 1 to {_MAX_BINS}.")
-    chosen = narrowed(traces, **scope)
+    chosen = narrow_selection(traces, **scope)
     low = traces.start_ns if chosen.start_ns is None else chosen.start_ns
     high = max(traces.end_ns if chosen.end_ns is None else chosen.end_ns, low)
     # Quotient and remainder are scaled separately: duration times bins may exceed int64.
@@ -252,15 +266,15 @@ def rank_time_heatmap(
     steps = np.arange(bins + 1, dtype=np.int64)
     edges = low + width * steps + rest * steps // bins
     # Idle time depends on the work around it, which may be outside of the window.
-    ranks_of = parts(traces, replace(chosen, start_ns=None, end_ns=None))
-    waits = waits_of(traces, clock) if metric == "waiting" else None
-    each = None if waits is None else waits.each(ranks_of.ranks)
-    found = list(over_ranks(ranks_of, _in_bins, metric, edges, each=each))
-    values = np.array([value for value, _, _ in found], dtype=np.int64).reshape(-1, bins)
+    ranks_of = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
+    waits = collective_waits(traces, clock) if metric == "waiting" else None
+    each = None if waits is None else waits.arguments_by_rank(ranks_of.ranks)
+    binned = list(map_ranks(ranks_of, _time_in_bins, metric, edges, each=each))
+    values = np.array([value for value, _, _ in binned], dtype=np.int64).reshape(-1, bins)
     starts, ends = np.tile(edges[:-1], len(ranks_of)), np.tile(edges[1:], len(ranks_of))
     length = np.where(ends > starts, ends - starts, np.nan)
     attrs: dict[str, Any] = {} if waits is None else {"clock": waits.clock}
-    return result(
+    return result_frame(
         {
             "rank": np.array(ranks_of.ranks, dtype=np.int64).repeat(bins),
             "bin": np.tile(np.arange(bins), len(ranks_of)),
@@ -269,51 +283,51 @@ def rank_time_heatmap(
             "value_ns": values.reshape(-1),
             "share": values.reshape(-1) / length,
         },
-        matched=count_kinds(ranks_of),
-        note=_heatmap_note([works for _, works, _ in found], metric, values),
-        span_ns=[span for _, _, span in found],
+        matched=count_by_kind(ranks_of),
+        note=_heatmap_note([works for _, works, _ in binned], metric, values),
+        span_ns=[span for _, _, span in binned],
         metric=metric,
         **attrs,
     )
 
 
-def _metric_times(part: Part, metric: str, waits: RankWaits | None) -> Intervals:
+def _metric_times(part: RankPart, metric: str, waits: RankWaits | None) -> Intervals:
     """Return the intervals that count towards a metric of a rank, in its table's times."""
     if metric == "busy":
-        return part.covered(*BUSY)
+        return part.union_of_kinds(*DEVICE_WORK_KINDS)
     if metric == "exposed_communication":
-        return subtract(part.covered("communication"), part.covered("compute"))
+        return subtract(part.union_of_kinds("communication"), part.union_of_kinds("compute"))
     if metric == "waiting" and waits is not None:
-        return union(*waiting(part, waits)[1:])
+        return union(*wait_intervals(part, waits)[1:])
     if metric == "idle":
         start, end = part.span or (0, 0)
-        return subtract(union([start], [end]), part.covered(*BUSY))
-    return part.covered(metric)
+        return subtract(union([start], [end]), part.union_of_kinds(*DEVICE_WORK_KINDS))
+    return part.union_of_kinds(metric)
 
 
-def _in_bins(
-    part: Part, metric: str, edges: Ints, waits: RankWaits | None = None
+def _time_in_bins(
+    part: RankPart, metric: str, edges: Ints, waits: RankWaits | None = None
 ) -> tuple[Ints, bool, int]:
     """Return the time in each bin, whether the device has work, and its span in the bins."""
     pieces = _metric_times(part, metric, waits)
-    within: Ints = np.diff(Covered(*pieces)(edges - part.trace.shift_ns))
+    within: Ints = np.diff(CumulativeCoverage(*pieces)(edges - part.trace.shift_ns))
     first, last = part.span or (0, 0)
     low, high = (int(edge) - part.trace.shift_ns for edge in (edges[0], edges[-1]))
     span = max(min(last, high) - max(first, low), 0)
-    return within, bool(len(part.busy_rows())), span
+    return within, bool(len(part.device_work_rows())), span
 
 
 def _heatmap_note(work: Sequence[bool], metric: str, values: Ints) -> str:
     if not work:
-        return note_for("no_ranks")
+        return note_text("no_ranks")
     if not any(work):
-        return note_for("no_device_work")
+        return note_text("no_device_work")
     if not values.any():
         return f"nothing is {metric.replace('_', ' ')} here"
     return ""
 
 
-@scoped
+@with_scope
 def rank_clusters(
     traces: TraceSet,
     *,
@@ -377,39 +391,39 @@ def rank_clusters(
             f"ranks cannot be put into {max_clusters} clusters with a tolerance of {tolerance}",
             remedy="Both must be positive.",
         )
-    chosen = parts(traces, **scope)
-    waits = waits_of(traces, clock)
-    features = rank_features(traces, chosen, waits, narrowed(traces, **scope))
-    stages = stage_of(traces)
+    chosen = rank_parts(traces, **scope)
+    waits = collective_waits(traces, clock)
+    features = rank_features(traces, chosen, waits, narrow_selection(traces, **scope))
+    stages = pipeline_stages(traces)
     stage = np.array([stages[rank] for rank in chosen.ranks], dtype=np.int64)
-    found = clustered(features, stage, tolerance, max_clusters)
+    clustering = cluster_ranks(features, stage, tolerance, max_clusters)
     rank = np.array(chosen.ranks, dtype=np.int64)
-    return result(
+    return result_frame(
         {
             "rank": rank,
-            "cluster": found.cluster,
-            "representative": rank[found.representative],
-            "distance": found.distance,
-            "from_typical": found.from_typical,
-            "is_outlier": found.is_outlier,
-            "why": pd.array(found.why, dtype="str"),
+            "cluster": clustering.cluster,
+            "representative": rank[clustering.representative],
+            "distance": clustering.distance,
+            "from_typical": clustering.from_typical,
+            "is_outlier": clustering.is_outlier,
+            "why": pd.array(clustering.why, dtype="str"),
             "stage": stage,
             "steps": features.steps,
             **dict(zip(TIMES, features.times_ns.T, strict=True)),
             "lost_share": features.lost_share,
         },
-        matched=count_kinds(chosen),
+        matched=count_by_kind(chosen),
         note=_clusters_note(chosen, features),
         clock=waits.clock,
-        tolerance=found.tolerance,
-        clusters=int(found.cluster.max(initial=-1)) + 1,
-        outliers=rank[found.is_outlier].tolist(),
+        tolerance=clustering.tolerance,
+        clusters=int(clustering.cluster.max(initial=-1)) + 1,
+        outliers=rank[clustering.is_outlier].tolist(),
     )
 
 
-def _clusters_note(chosen: Parts, features: RankFeatures) -> str:
+def _clusters_note(chosen: RankParts, features: RankFeatures) -> str:
     if not len(chosen):
-        return note_for("no_ranks")
+        return note_text("no_ranks")
     if len(chosen) == 1:
         return "one rank has no other to be like: load several"
     if not features.steps.any():
@@ -420,7 +434,7 @@ def _clusters_note(chosen: Parts, features: RankFeatures) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clusters:
+class RankClusters:
     """Clusters of ranks; arrays have one item per rank, and `representative` is a position."""
 
     cluster: Ints
@@ -432,9 +446,11 @@ class Clusters:
     tolerance: float
 
 
-def clustered(features: RankFeatures, stage: Ints, tolerance: float, max_clusters: int) -> Clusters:
+def cluster_ranks(
+    features: RankFeatures, stage: Ints, tolerance: float, max_clusters: int
+) -> RankClusters:
     """Return the clusters of ranks by their features, within stages."""
-    compared = _Compared.of(features, tolerance)
+    compared = _FeatureComparison.build(features, tolerance)
     apart = compared.distances()
     apart[stage[:, None] != stage[None, :]] = np.inf
     similar = _representatives(apart, 1.0)
@@ -446,15 +462,15 @@ def clustered(features: RankFeatures, stage: Ints, tolerance: float, max_cluster
     ranks, sizes = np.unique(folded, return_counts=True)
     number = np.zeros(len(stage), dtype=np.int64)
     number[ranks[np.lexsort((ranks, -sizes))]] = np.arange(len(ranks))
-    own = np.arange(len(stage))
-    return Clusters(
+    own_position = np.arange(len(stage))
+    return RankClusters(
         number[folded],
         folded,
-        apart[own, folded] / widened,
-        apart[own, typical],
+        apart[own_position, folded] / widened,
+        apart[own_position, typical],
         outlier,
         [
-            "" if similar[k] == typical[k] else compared.why(k, int(typical[k]))
+            "" if similar[k] == typical[k] else compared.reasons(k, int(typical[k]))
             for k in range(len(stage))
         ],
         tolerance * widened,
@@ -466,7 +482,7 @@ def _representatives(apart: Floats, limit: float) -> Ints:
     # Ties go to the rank that is closest to its similar ranks, then to the first.
     similar = apart <= limit
     close = np.where(similar, apart, 0.0)
-    found = np.arange(len(apart))
+    representatives = np.arange(len(apart))
     left = np.ones(len(apart), dtype=bool)
     count = similar.sum(axis=1)
     near = close.sum(axis=1)
@@ -477,11 +493,11 @@ def _representatives(apart: Floats, limit: float) -> Ints:
         best = np.flatnonzero(left & (count == most))
         closest = int(best[np.argmin(near[best])])
         mine = np.flatnonzero(similar[closest] & left)
-        found[mine] = closest
+        representatives[mine] = closest
         left[mine] = False
         count -= similar[mine].sum(axis=0)
         near -= close[mine].sum(axis=0)
-    return found
+    return representatives
 
 
 def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
@@ -499,8 +515,8 @@ def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Compared:
-    """Compared features in the order of `_NAMES`, without kernels, and allowed differences."""
+class _FeatureComparison:
+    """Compared features in the order of `_FEATURES`, without kernels, and allowed differences."""
 
     features: RankFeatures
     low: Floats  # (ranks, names), as shares of the median rank's step; kernels: 0
@@ -508,7 +524,7 @@ class _Compared:
     limits: Floats
 
     @classmethod
-    def of(cls, features: RankFeatures, tolerance: float) -> _Compared:
+    def build(cls, features: RankFeatures, tolerance: float) -> _FeatureComparison:
         count = len(features.times_ns)
         time = dict(zip(TIMES, features.times_ns.T, strict=True))
         error = {"": np.zeros(count), **dict(zip(TIMES, features.error_ns.T, strict=True))}
@@ -529,26 +545,28 @@ class _Compared:
             "step": time["step_ns"] / step,
         }
         high = {**low, "transfer": (exposed - wait) / step, "wait": max_wait / step}
-        limits = np.full(len(_NAMES), tolerance)
+        limits = np.full(len(_FEATURES), tolerance)
         if count:
             allowed = _SCATTER * (1 + _UNSURE / max(int(np.median(features.steps)) - 1, 1))
-            scatter = [float(np.median(error[name] / step)) for name, _, _ in _COMPARED.values()]
+            scatter = [
+                float(np.median(error[name] / step)) for name, _, _ in _FEATURE_WORDS.values()
+            ]
             limits = np.maximum(limits, allowed * np.array(scatter))
         return cls(
             features,
-            np.stack([low[name] for name in _NAMES], axis=1),
-            np.stack([high[name] for name in _NAMES], axis=1),
+            np.stack([low[name] for name in _FEATURES], axis=1),
+            np.stack([high[name] for name in _FEATURES], axis=1),
             limits,
         )
 
     def distances(self) -> Floats:
         """Return the largest difference of each pair of ranks, relative to the allowed one."""
         count, kernels = len(self.low), self.features.kernels.T
-        limit = self.limits[_NAMES.index("kernels")]
-        found = np.zeros((count, count))
+        limit = self.limits[_FEATURES.index("kernels")]
+        distances = np.zeros((count, count))
         for low in range(0, count, _BLOCK):
             rows = slice(low, low + _BLOCK)
-            block = found[rows]
+            block = distances[rows]
             for share in kernels:
                 block += np.abs(share[rows, None] - share)
             block /= 2 * limit
@@ -557,24 +575,26 @@ class _Compared:
             ):
                 np.maximum(block, (least[rows, None] - most) / allowed, out=block)
                 np.maximum(block, (least - most[rows, None]) / allowed, out=block)
-        return found
+        return distances
 
-    def why(self, one: int, typical: int) -> str:
+    def reasons(self, rank: int, representative: int) -> str:
         """Describe at most three differences beyond their limits, causes first."""
-        more = self.low[one] - self.high[typical]
-        less = self.high[one] - self.low[typical]
+        more = self.low[rank] - self.high[representative]
+        less = self.high[rank] - self.low[representative]
         apart = np.where(more > 0, more, np.where(less < 0, less, 0.0))
-        shares = self.features.kernels[one] - self.features.kernels[typical]
-        apart[_NAMES.index("kernels")] = np.abs(shares).sum() / 2
+        shares = self.features.kernels[rank] - self.features.kernels[representative]
+        apart[_FEATURES.index("kernels")] = np.abs(shares).sum() / 2
         beyond = np.flatnonzero(np.abs(apart) > self.limits)
         largest = beyond[np.argsort(-(np.abs(apart) / self.limits)[beyond], kind="stable")]
         return "; ".join(
-            self._text(_NAMES[k], float(apart[k]), shares, float(self.low[typical, k]))
+            self._difference_text(
+                _FEATURES[k], float(apart[k]), shares, float(self.low[representative, k])
+            )
             for k in sorted(largest[:_MAX_REASONS].tolist())
         )
 
-    def _text(self, name: str, apart: float, shares: Floats, usual: float) -> str:
-        _, more, less = _COMPARED[name]
+    def _difference_text(self, name: str, apart: float, shares: Floats, usual: float) -> str:
+        _, more, less = _FEATURE_WORDS[name]
         if name == "kernels":
             kernel = int(np.abs(shares).argmax())
             return (

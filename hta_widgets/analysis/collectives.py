@@ -10,24 +10,29 @@ from typing import Literal, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.clocks import clock_fit, from_others_median
-from hta_widgets.analysis.comm_events import OPERATIONS, operation_codes, unsized, unsized_note
-from hta_widgets.analysis.matching import Matching, counted, matching, recorded_shift
+from hta_widgets.analysis.clocks import clock_fit, deviation_from_peers
+from hta_widgets.analysis.comm_events import (
+    OPERATIONS,
+    count_unsized,
+    operation_codes,
+    unsized_note,
+)
+from hta_widgets.analysis.matching import Matching, count_selected, matching, recorded_shift
 from hta_widgets.analysis.scope import (
     Scope,
-    busy_rows,
     categorical,
+    device_work_rows,
     host_collectives,
-    narrowed,
+    map_ranks,
+    narrow_selection,
     on_hosts_note,
-    over_ranks,
-    result,
-    scoped,
+    result_frame,
+    with_scope,
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
-from hta_widgets.trace.host_stack import of_name
-from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
+from hta_widgets.trace.host_stack import name_mask
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import memo, memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -42,7 +47,7 @@ _SHARED = operation_codes("reduce_scatter", "all_gather", "all_to_all", "gather"
 _WHOLE = operation_codes("broadcast", "reduce", "send_recv")
 
 
-@scoped
+@with_scope
 def collectives(
     traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -92,47 +97,50 @@ def collectives(
         ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
         by how they were matched.
     """
-    chosen = narrowed(traces, **scope)
+    chosen = narrow_selection(traces, **scope)
     match = matching(traces)
     name = traces.clock if clock is None else clock
-    times = arrivals(traces, match, name)
+    times = arrival_times(traces, match, name)
     drift = clock_fit(traces).drift_note if name == "fitted" else ""
-    kept, matched = counted(match, chosen)
+    kept, matched = count_selected(match, chosen)
     rows = np.flatnonzero(kept)
     size, algorithm, bus = _bandwidths(match, times)
     trace, group = match.trace[rows], match.group[rows]
     names: dict[str, int] = {}
-    named = match.taken("name")
+    named = match.event_field("name")
     for mine, events in zip(match.of_trace, match.events, strict=True):
         codes = [names.setdefault(text, len(names)) for text in events.names]
         named[mine] = np.array(codes, dtype=np.int64)[named[mine]]
-    return result(
+    return result_frame(
         {
             "collective": match.collective[rows],
             "name": categorical(named[rows], list(names)),
-            "operation": categorical(match.taken("operation")[rows], OPERATIONS),
-            "group": categorical(group, [one.label for one in match.groups]),
+            "operation": categorical(match.event_field("operation")[rows], OPERATIONS),
+            "group": categorical(group, [group_.label for group_ in match.groups]),
             "size_bytes": size[rows],
             "rank": np.array(traces.ranks, dtype=np.int64)[trace],
-            "id": match.taken("rows")[rows],
-            "step": steps_of(match)[rows],
+            "id": match.event_field("rows")[rows],
+            "step": entry_steps(match)[rows],
             "arrival_ns": times.arrival_ns[rows],
             "wait_ns": times.wait_ns[rows],
             "transfer_ns": (times.end_ns - times.last_ns)[rows],
             "end_ns": times.end_ns[rows],
             "last_rank": times.last_rank[rows],
-            "exposed_ns": _exposed(traces, match, times, name)[rows],
+            "exposed_ns": _exposed_ns(traces, match, times, name)[rows],
             "algbw_gb_s": algorithm[rows],
             "busbw_gb_s": bus[rows],
-            "ranks": match.each(match.sizes())[rows],
-            "group_size": match.each(match.expected)[rows],
+            "ranks": match.per_entry(match.sizes())[rows],
+            "group_size": match.per_entry(match.expected)[rows],
         },
         matched=matched,
-        note=[*_notes(match, kept, matched, traces), drift if len(rows) else ""],
+        note=[*_matching_notes(match, kept, matched, traces), drift if len(rows) else ""],
         copy=False,
         clock=name,
         matched_by=match.matched_by,
-        groups={one.label: {"ranks": list(one.ranks), "size": one.size} for one in match.groups},
+        groups={
+            group_.label: {"ranks": list(group_.ranks), "size": group_.size}
+            for group_ in match.groups
+        },
     )
 
 
@@ -153,29 +161,32 @@ class Arrivals:
         return self.last_ns - self.arrival_ns
 
 
-def arrivals(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
+def arrival_times(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
     """Return the times at which ranks arrive and leave, on a clock."""
     shifts = np.array([trace.shift_ns for trace in match.traces], dtype=np.int64)
     if clock != traces.clock:
         shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
         if clock == "fitted":
             fit = clock_fit(traces)
-            shifts += fit.lift_ns - fit.offset_ns
-    own = shifts[match.trace]
-    arrival, end = match.taken("start_ns") + own, match.taken("end_ns") + own
-    last = match.spread(np.maximum, arrival)
+            shifts += fit.origin_offset_ns - fit.offset_ns
+    shift_of_entry = shifts[match.trace]
+    arrival, end = (
+        match.event_field("start_ns") + shift_of_entry,
+        match.event_field("end_ns") + shift_of_entry,
+    )
+    last = match.reduce_per_entry(np.maximum, arrival)
     at_last = arrival == last
-    is_shared = match.spread(np.add, at_last.astype(np.int64)) > 1
+    is_shared = match.reduce_per_entry(np.add, at_last.astype(np.int64)) > 1
     ranks = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
-    latest = match.spread(np.maximum, np.where(at_last, ranks, -1))
+    latest = match.reduce_per_entry(np.maximum, np.where(at_last, ranks, -1))
     # A rank that has left did not wait for later ones.
-    last = np.where(match.taken("early") == 1, np.minimum(last, end), last)
+    last = np.where(match.event_field("early") == 1, np.minimum(last, end), last)
     return Arrivals(
         shifts, arrival, end, last, np.where(is_shared, -1, latest), at_last & ~is_shared
     )
 
 
-def steps_of(match: Matching) -> Ints:
+def entry_steps(match: Matching) -> Ints:
     """Return the step of each entry, -1 for none."""
     steps = np.full(len(match), -1, dtype=np.int64)
     for mine, of_rank in zip(match.of_trace, match.steps, strict=True):
@@ -184,7 +195,7 @@ def steps_of(match: Matching) -> Ints:
 
 
 @memoized
-def compute_of(trace: Trace) -> Intervals:
+def compute_intervals(trace: Trace) -> Intervals:
     """Return the intervals in which a rank's device computes, in its table's times."""
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("compute")) & (table.stream >= 0))
@@ -193,12 +204,12 @@ def compute_of(trace: Trace) -> Intervals:
 
 
 @memoized
-def _covered_by_compute(trace: Trace) -> Covered:
+def _cumulative_compute(trace: Trace) -> CumulativeCoverage:
     """Return the cumulative compute time of a rank, in its table's times."""
-    return Covered(*compute_of(trace))
+    return CumulativeCoverage(*compute_intervals(trace))
 
 
-def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:
+def _exposed_ns(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:
     """Return the part of each entry during which its rank does not compute."""
 
     def derive() -> Ints:
@@ -207,7 +218,7 @@ def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -
             for mine, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True)
         ]
         exposed = times.end_ns - times.arrival_ns
-        found = over_ranks(match.traces, computed_between, each=each, executor=match.executor)
+        found = map_ranks(match.traces, compute_time_between, each=each, executor=match.executor)
         for mine, computed in zip(match.of_trace, found, strict=True):
             exposed[mine] -= computed
         return exposed
@@ -215,17 +226,17 @@ def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -
     return memo(traces, ("exposed", clock), derive)
 
 
-def computed_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
+def compute_time_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
     """Return a rank's compute time in each interval of its table's times."""
-    covered = _covered_by_compute(trace)
+    covered = _cumulative_compute(trace)
     return covered(end_ns) - covered(start_ns)
 
 
 def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]:
     """Return the message's size, and the algorithm's and the bus's bandwidth, in GB/s."""
-    size, operation = match.taken("size_bytes"), match.taken("operation")
-    size = np.where(np.isin(operation, _ROOTED), match.spread(np.maximum, size), size)
-    members = match.each(np.where(match.expected > 0, match.expected, match.sizes()))
+    size, operation = match.event_field("size_bytes"), match.event_field("operation")
+    size = np.where(np.isin(operation, _ROOTED), match.reduce_per_entry(np.maximum, size), size)
+    members = match.per_entry(np.where(match.expected > 0, match.expected, match.sizes()))
     share = (members - 1) / np.maximum(members, 1)
     factor = np.select(
         [np.isin(operation, codes) for codes in (_ALL_REDUCE, _SHARED, _WHOLE)],
@@ -240,7 +251,9 @@ def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]
     return size, algorithm, algorithm * factor
 
 
-def _notes(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceSet) -> list[str]:
+def _matching_notes(
+    match: Matching, kept: Bools, matched: dict[str, int], traces: TraceSet
+) -> list[str]:
     if not matched["communication"]:
         return ["no communication on a device is selected", on_hosts_note(match.on_hosts)]
     ranks = len(traces)
@@ -262,7 +275,7 @@ def _notes(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceS
         )
     parts.append(
         unsized_note(
-            unsized(events, match.place[mine[kept[mine]]])
+            count_unsized(events, match.place[mine[kept[mine]]])
             for mine, events in zip(match.of_trace, match.events, strict=True)
         )
     )
@@ -273,7 +286,7 @@ def _notes(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceS
 PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host", "copies")
 
 # Healthy ranks differ by a few percent, by noise; stragglers cost more than these limits.
-_COSTLY = 0.05  # of the others' time, on average over many steps
+_COSTLY_SHARE = 0.05  # of the others' time, on average over many steps
 _OF_TWO = 1.5  # factor for two ranks, as each is compared with only one other
 _BY_CHANCE = 12.0  # divided by ranks times steps squared: the relative increase of the limit
 
@@ -282,7 +295,7 @@ _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lateness:
+class EntryLateness:
     """The lateness of each entry of a `Matching`, and the share that the rank itself causes."""
 
     late_ns: Floats
@@ -296,23 +309,23 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
     # The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`
     # the limit for one or two steps is so high that chance hardly reaches it.
     few = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
-    return _COSTLY * (1 + few) * (_OF_TWO if ranks == 2 else 1.0)
+    return _COSTLY_SHARE * (1 + few) * (_OF_TWO if ranks == 2 else 1.0)
 
 
-def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
+def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLateness:
     """Compare each arrival, and the time before it, with the collective's other entries."""
-    late = from_others_median(match.collective, times.arrival_ns)
+    late = deviation_from_peers(match.collective, times.arrival_ns)
     before = _previous_entries(match, times)
     known = before >= 0
-    spent, exposed = _spent(match, times, before)
-    paid = exposed - from_others_median(match.collective, exposed)
-    inherited = _inherited(match, times, step, late, paid, spent["waiting"])
+    spent, exposed = _time_before_arrival(match, times, before)
+    paid = exposed - deviation_from_peers(match.collective, exposed)
+    inherited = _inherited_lateness(match, times, step, late, paid, spent["waiting"])
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {
-        part: np.where(known, from_others_median(match.collective, spent[part]), np.nan)
+        part: np.where(known, deviation_from_peers(match.collective, spent[part]), np.nan)
         for part in PARTS
     }
-    return Lateness(late, np.where(late > 0, share, 1.0), exposed, excess)
+    return EntryLateness(late, np.where(late > 0, share, 1.0), exposed, excess)
 
 
 _NEVER = int(np.iinfo(np.int64).min) // 2
@@ -327,7 +340,7 @@ def _previous_entries(match: Matching, times: Arrivals) -> Ints:
     return before
 
 
-def _inherited(
+def _inherited_lateness(
     match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, waited: Floats
 ) -> Floats:
     """Return how much of each lateness came from waiting in other groups.
@@ -339,7 +352,7 @@ def _inherited(
     # rank is not late. Others that run ahead are held up by their next collectives, so it may be
     # more than the lateness.
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
-    more = from_others_median(match.collective, waited)[order]
+    more = deviation_from_peers(match.collective, waited)[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
     opens = np.ones(len(order), dtype=bool)
     opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
@@ -348,17 +361,19 @@ def _inherited(
     total = np.cumsum(gain)
     sums = pd.Series(np.where(opens, np.minimum(total, total - gain), total))
     left = total - sums.groupby(np.cumsum(opens)).cummin().to_numpy()
-    found = np.empty(len(order))
-    found[order] = more + np.where(opens, 0, np.roll(left, 1))
-    return np.clip(found, 0.0, np.maximum(late, 0.0))
+    inherited = np.empty(len(order))
+    inherited[order] = more + np.where(opens, 0, np.roll(left, 1))
+    return np.clip(inherited, 0.0, np.maximum(late, 0.0))
 
 
-def _spent(match: Matching, times: Arrivals, before: Ints) -> tuple[dict[str, Floats], Ints]:
+def _time_before_arrival(
+    match: Matching, times: Arrivals, before: Ints
+) -> tuple[dict[str, Floats], Ints]:
     """Return the parts of each rank's time before it arrived, and its waits without computing."""
     spent = {part: np.zeros(len(match)) for part in PARTS}
     exposed = times.wait_ns
-    # From arrival to arrival, as ranks work while a collective runs; those that wait in it may do
-    # then what the last rank does later. That wait itself is not a part.
+    # The parts add up from one arrival to the next, since ranks also work while a collective runs.
+    # What the others do during their wait, the last rank may do later; the wait is not a part.
     known = before >= 0
     since = np.where(known, times.arrival_ns[before], times.arrival_ns)
     free = np.where(known, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER)
@@ -369,10 +384,12 @@ def _spent(match: Matching, times: Arrivals, before: Ints) -> tuple[dict[str, Fl
             values[mine] - shift for values in (since, free, times.arrival_ns, times.last_ns)
         )
         # The part of it in which the rank waited is unknown, so all of it counts as waiting.
-        alone = ~events.is_alone
+        alone = ~events.is_single_rank
         alone[match.place[mine]] = False
         each.append((*instants, events.start_ns[alone], events.end_ns[alone]))
-    found = over_ranks(match.traces, _spent_by_rank, each=each, executor=match.executor)
+    found = map_ranks(
+        match.traces, _time_before_arrival_of_rank, each=each, executor=match.executor
+    )
     for mine, (parts, waited) in zip(match.of_trace, found, strict=True):
         for part, values in zip(PARTS, parts, strict=True):
             spent[part][mine] = values
@@ -380,7 +397,7 @@ def _spent(match: Matching, times: Arrivals, before: Ints) -> tuple[dict[str, Fl
     return spent, exposed
 
 
-def _spent_by_rank(
+def _time_before_arrival_of_rank(
     trace: Trace, since: Ints, free: Ints, arrival: Ints, last: Ints, start: Ints, end: Ints
 ) -> tuple[tuple[Ints, ...], Ints]:
     """Return the parts of a rank's time before it arrived, and its waits without computing.
@@ -388,43 +405,49 @@ def _spent_by_rank(
     Waits count from `free`, the others from `since`; `start` and `end` are the times of
     communication that is not matched.
     """
-    loading, talking, idle = _idle(trace)
+    loading, talking, idle = _idle_causes(trace)
     waits = union(np.concatenate([arrival, start]), np.concatenate([last, end]))
-    waiting = Covered(*subtract(waits, compute_of(trace)))
+    waiting = CumulativeCoverage(*subtract(waits, compute_intervals(trace)))
     waited = waiting(arrival) - waiting(free) + talking(arrival) - talking(free)
-    others = (of(arrival) - of(since) for of in (loading, idle, _copies(trace)))
-    computed = computed_between(trace, since, arrival)
-    exposed = last - arrival - computed_between(trace, arrival, last)
+    others = (of(arrival) - of(since) for of in (loading, idle, _copy_only_intervals(trace)))
+    computed = compute_time_between(trace, since, arrival)
+    exposed = last - arrival - compute_time_between(trace, arrival, last)
     return (computed, waited, *others), exposed
 
 
 @lru_cache(maxsize=1 << 14)
-def loads_data(name: str) -> bool:
+def is_data_loading_name(name: str) -> bool:
     """Return whether a name, without folders of Python files, is that of a data-loading event."""
     return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
 
 
 @memoized
-def _copies(trace: Trace) -> Covered:
+def _copy_only_intervals(trace: Trace) -> CumulativeCoverage:
     """Return the time in which a rank's device copies and does not compute."""
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("memory")) & (table.stream >= 0))
     start = table.start_ns[rows]
-    return Covered(*subtract(union(start, start + table.dur_ns[rows]), compute_of(trace)))
+    return CumulativeCoverage(
+        *subtract(union(start, start + table.dur_ns[rows]), compute_intervals(trace))
+    )
 
 
 @memoized
-def _idle(trace: Trace) -> tuple[Covered, Covered, Covered]:
+def _idle_causes(trace: Trace) -> tuple[CumulativeCoverage, CumulativeCoverage, CumulativeCoverage]:
     """Return the device's idle time while the host loads data, communicates, and the rest."""
     table = trace.table
     end = table.start_ns + table.dur_ns
-    busy = busy_rows(trace)
-    whole = Intervals.none()
+    busy = device_work_rows(trace)
+    whole = Intervals.empty()
     if len(table):
         whole = union(table.start_ns[:1], end.max(keepdims=True))
     idle = subtract(whole, union(table.start_ns[busy], end[busy]))
-    loads = of_name(trace, loads_data)
+    loads = name_mask(trace, is_data_loading_name)
     loading = intersect(idle, union(table.start_ns[loads], end[loads]))
     calls, rest = host_collectives(trace), subtract(idle, loading)
     talking = intersect(rest, union(table.start_ns[calls], end[calls]))
-    return Covered(*loading), Covered(*talking), Covered(*subtract(rest, talking))
+    return (
+        CumulativeCoverage(*loading),
+        CumulativeCoverage(*talking),
+        CumulativeCoverage(*subtract(rest, talking)),
+    )

@@ -16,7 +16,7 @@ import pandas as pd
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
-from hta_widgets.trace.columns import COMMUNICATION_KEYS, PARAM_COMMS, event_args, numbers_of
+from hta_widgets.trace.columns import COMMUNICATION_KEYS, PARAM_COMMS, event_args, to_int64
 from hta_widgets.trace.host_stack import nested_parents
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
@@ -42,13 +42,15 @@ def operation_codes(*names: str) -> list[int]:
     return [OPERATIONS.index(name) for name in names]
 
 
-_WORDS = tuple(word.replace("_", "") for word in OPERATIONS[:-2])
+_OPERATION_WORDS = tuple(word.replace("_", "") for word in OPERATIONS[:-2])
 _SEND_RECV = OPERATIONS.index("send_recv")
 _OTHER = OPERATIONS.index("other")
 #: Collectives that no rank leaves before all have arrived.
-TOGETHER = operation_codes("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
+SYNCHRONIZING_OPERATIONS = operation_codes(
+    "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier"
+)
 #: Operations whose input and output sizes may differ by member.
-_UNEVEN = operation_codes("all_to_all", "gather", "scatter", "send_recv")
+_UNEVEN_OPERATIONS = operation_codes("all_to_all", "gather", "scatter", "send_recv")
 
 _NAME = "Collective name"
 _DESCRIPTION = "Process Group Description"
@@ -70,7 +72,7 @@ _RANGE = re.compile(r"(nccl|rccl|hccl|xccl|ucc):|c10d::(?=\w)")
 _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
 #: Name of the kernel that sends and receives, for one pair of ranks or for a coalesced batch.
 _BATCH = "sendrecv"
-_ONE_SIDED = _SENDS | _RECEIVES
+_POINT_TO_POINT = _SENDS | _RECEIVES
 _LEVELS = 16  # maximum depth below the operator that names a launching call's process group
 
 
@@ -85,7 +87,7 @@ class HeaderGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class JobHeader:
     """The job as a file's header describes it; `world_size` is -1 and `host` empty if missing."""
 
     world_size: int
@@ -94,28 +96,28 @@ class Header:
 
 
 @lru_cache(maxsize=4096)
-def one_of(ranks: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the first of equal tuples, so that all ranks share one object."""
+def intern_ranks(ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Intern a tuple of ranks, so that equal tuples share one object."""
     return ranks
 
 
 @lru_cache(maxsize=4096)
-def listed_ranks(text: str) -> tuple[int, ...]:
+def parse_ranks(text: str) -> tuple[int, ...]:
     """Return the rank numbers in a text."""
-    return one_of(tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,18}(?!\d)", text)))
+    return intern_ranks(tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,18}(?!\d)", text)))
 
 
 @memoized
-def header_of(trace: Trace) -> Header:
+def job_header(trace: Trace) -> JobHeader:
     """Return the ranks and process groups in the header of a rank's file."""
     host = str(trace.host or trace.metadata.get("host_name") or "")
     info = trace.metadata.get("distributedInfo")
     if not isinstance(info, dict):
-        return Header(-1, (), host)
+        return JobHeader(-1, (), host)
     size, entries = info.get("world_size"), info.get("pg_config")
     listed = entries if isinstance(entries, list) else []
     groups = tuple(_group(entry) for entry in listed if isinstance(entry, dict))
-    return Header(size if isinstance(size, int) else -1, groups, host)
+    return JobHeader(size if isinstance(size, int) else -1, groups, host)
 
 
 def _group(entry: dict[str, object]) -> HeaderGroup:
@@ -124,7 +126,7 @@ def _group(entry: dict[str, object]) -> HeaderGroup:
     return HeaderGroup(
         str(entry.get("pg_name", "")),
         str(entry.get("pg_desc") or ""),
-        one_of(tuple(ranks)) if is_listed and isinstance(ranks, list) else (),
+        intern_ranks(tuple(ranks)) if is_listed and isinstance(ranks, list) else (),
         is_listed,
     )
 
@@ -165,7 +167,7 @@ class CommEvents:
     dtypes: list[str] = field(default_factory=list)
 
     @property
-    def is_alone(self) -> Bools:
+    def is_single_rank(self) -> Bools:
         """Whether each event's group has one rank."""
         return np.array([group.size == 1 for group in self.groups], dtype=bool)[self.group]
 
@@ -178,33 +180,33 @@ def comm_events(trace: Trace) -> CommEvents:
     # ``nccl:all_reduce``.
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("communication")) & (table.stream >= 0))
-    events = _args(trace, rows)
-    sequence = numbers_of(events.pop("Seq"))
+    events = _comm_args(trace, rows)
+    sequence = to_int64(events.pop("Seq"))
     kernels = table.names
     events["kernel"] = [kernels[code] for code in table.name[rows].tolist()]
     events["stream"] = table.stream[rows].tolist()
     # Most events differ in their sequence number only, so labels and sizes are derived once for
     # each distinct event.
-    like, args = _distinct(events)
+    like, args = _distinct_rows(events)
     stated = [value if isinstance(value, str) and value else None for value in args[_NAME]]
     labels = [
         value or _kernel_label(kernel) for value, kernel in zip(stated, args["kernel"], strict=True)
     ]
-    name, names = coded(labels)
+    name, names = factorize(labels)
     operation = np.array([_operation(label) for label in names], dtype=np.int64)[name]
-    group, groups = _groups(trace, args)
-    dtype, dtypes = coded(["" if value is None else str(value) for value in args["dtype"]])
+    group, groups = _comm_groups(trace, args)
+    dtype, dtypes = factorize(["" if value is None else str(value) for value in args["dtype"]])
     bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
     has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
-    elements = np.maximum(numbers_of(args["In msg nelems"]), numbers_of(args["Out msg nelems"]))
+    elements = np.maximum(to_int64(args["In msg nelems"]), to_int64(args["Out msg nelems"]))
     size = np.where((elements >= 0) & (bytes_each > 0), elements * bytes_each, -1)
-    source, target = _ends(trace, args, labels)
-    group_size = np.array([one.size for one in groups], dtype=np.int64)[group]
+    source, target = _send_recv_ranks(trace, args, labels)
+    group_size = np.array([group_name.size for group_name in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
     # A name in the args takes precedence over the kernel's name, which is that of the algorithm and
     # the same on all members. If the file names groups, a kernel of sends and receives without a
     # name in its args is a coalesced batch, whose peers are not recorded.
-    states_groups = any(one.stream < 0 for one in groups)
+    states_groups = any(group_name.stream < 0 for group_name in groups)
     contents = [
         (
             _shared_label(trace, label, has_peer=is_known)
@@ -219,11 +221,11 @@ def comm_events(trace: Trace) -> CommEvents:
             stated,
             args["kernel"],
             has_peer.tolist(),
-            np.where(np.isin(operation, _UNEVEN), -1, size).tolist(),
+            np.where(np.isin(operation, _UNEVEN_OPERATIONS), -1, size).tolist(),
             strict=True,
         )
     ]
-    content_code, content = coded(contents)
+    content_code, content = factorize(contents)
     return CommEvents(
         rows=rows,
         start_ns=table.start_ns[rows],
@@ -246,34 +248,34 @@ def comm_events(trace: Trace) -> CommEvents:
 
 
 def batched_sends(trace: Trace) -> pd.DataFrame:
-    """Return ``rank``, ``peer`` and ``bytes`` of sends without a kernel of their own."""
+    """Return ``rank``, ``peer`` and ``bytes`` of sends that share a kernel with others."""
     # The kernel of a batch (``batch_isend_irecv``) states no peers, but the host records each send.
     table = trace.table
     codes = [code for code, name in enumerate(table.names.values) if _RECORD.match(name)]
     records = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
-    launched = _enclosing(trace, trace.launch_of[comm_events(trace).rows], _RECORD)
+    launched = _enclosing_events(trace, trace.launch_of[comm_events(trace).rows], _RECORD)
     args = event_args(trace, np.setdiff1d(records, launched), _OF_OPERATORS)
     labels = ["" if value is None else str(value).lower() for value in args[_NAME]]
-    source, target = _ends(trace, args, labels)
+    source, target = _send_recv_ranks(trace, args, labels)
     each = np.array([bytes_of(str(value)) for value in args["dtype"]], dtype=np.int64)
-    elements = numbers_of(args["In msg nelems"])
+    elements = to_int64(args["In msg nelems"])
     size = np.where((elements >= 0) & (each > 0), elements * each, 0)
     sent = np.isin(labels, list(_SENDS)) & (target >= 0)
     return pd.DataFrame({"rank": source, "peer": target, "bytes": size})[sent]
 
 
-def _distinct(columns: dict[str, list[Any]]) -> tuple[Ints, dict[str, list[Any]]]:
+def _distinct_rows(columns: dict[str, list[Any]]) -> tuple[Ints, dict[str, list[Any]]]:
     """Return each event's number among the distinct events, and the columns of these."""
     events = list(zip(*columns.values(), strict=True))
     try:
-        like, events = coded(events)
+        like, events = factorize(events)
     except TypeError:
         # A value is a list instead of a text, so the events cannot be hashed.
         like = np.arange(len(events))
     return like, {key: [event[k] for event in events] for k, key in enumerate(columns)}
 
 
-def coded(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
+def factorize(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
     """Return codes by first occurrence, and the distinct values."""
     pool: dict[Any, int] = {}
     codes = [pool.setdefault(value, len(pool)) for value in values]
@@ -283,13 +285,13 @@ def coded(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
 # --- args -----------------------------------------------------------------------------------------
 
 
-def _args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
+def _comm_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
     own = event_args(trace, rows, COMMUNICATION_KEYS)
     args = {key: list(values) for key, values in own.items()}
     bare = np.array([value is None for value in args[_NAME]], dtype=bool)
     if not bare.any():
         return args
-    operator = _enclosing(trace, trace.launch_of[rows[bare]], _RECORD)
+    operator = _enclosing_events(trace, trace.launch_of[rows[bare]], _RECORD)
     places, operators = np.flatnonzero(bare)[operator >= 0], operator[operator >= 0]
     for key, values in event_args(trace, operators, _OF_OPERATORS).items():
         for place, value in zip(places.tolist(), values, strict=True):
@@ -308,34 +310,34 @@ def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
     ]
     if not unknown:
         return
-    around = _enclosing(trace, trace.launch_of[rows[unknown]], _RANGE)
+    around = _enclosing_events(trace, trace.launch_of[rows[unknown]], _RANGE)
     for place, row in zip(unknown, around.tolist(), strict=True):
         if row >= 0:
             stated[place] = _RANGE.sub("", table.names[int(table.name[row])], 1)
 
 
-def _enclosing(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
+def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
     """Return the innermost event around each of `rows` whose name matches, -1 for none."""
     table = trace.table
-    found = np.full(len(rows), -1, dtype=np.int64)
-    codes = [code for code, one in enumerate(table.names.values) if name.match(one)]
+    result = np.full(len(rows), -1, dtype=np.int64)
+    codes = [code for code, text in enumerate(table.names.values) if name.match(text)]
     if not codes:
-        return found
+        return result
     parent = nested_parents(trace)
     at = rows.copy()
     for _ in range(_LEVELS):
-        open_rows = np.flatnonzero((at >= 0) & (found < 0))
+        open_rows = np.flatnonzero((at >= 0) & (result < 0))
         if not len(open_rows):
             break
         hit = np.isin(table.name[at[open_rows]], codes)
-        found[open_rows[hit]] = at[open_rows[hit]]
+        result[open_rows[hit]] = at[open_rows[hit]]
         at[open_rows] = parent[at[open_rows]]
-    return found
+    return result
 
 
 def _shared_label(trace: Trace, label: str, *, has_peer: bool) -> str:
     """Return a label shared by a send and its receive, or one of this rank if no peer is known."""
-    if label.lower() not in _ONE_SIDED:
+    if label.lower() not in _POINT_TO_POINT:
         return label
     return "p2p" if has_peer else f"{label} of rank {trace.rank}"
 
@@ -346,15 +348,15 @@ def _kernel_label(kernel: str) -> str:
     squeezed = re.sub(r"[^a-z]", "", kernel.lower())
     if _BATCH in squeezed:
         return _BATCH
-    return next((word for word in _WORDS if word in squeezed), kernel)
+    return next((word for word in _OPERATION_WORDS if word in squeezed), kernel)
 
 
 @lru_cache(maxsize=1 << 14)
 def _operation(label: str) -> int:
     squeezed = re.sub(r"[^a-z]", "", label.lower())
-    if squeezed in _ONE_SIDED or _BATCH in squeezed or squeezed == "batchisendirecv":
+    if squeezed in _POINT_TO_POINT or _BATCH in squeezed or squeezed == "batchisendirecv":
         return _SEND_RECV
-    return next((code for code, word in enumerate(_WORDS) if word in squeezed), _OTHER)
+    return next((code for code, word in enumerate(_OPERATION_WORDS) if word in squeezed), _OTHER)
 
 
 @lru_cache(maxsize=4096)
@@ -364,13 +366,13 @@ def bytes_of(dtype: str) -> int:
     return next((size for size, names in _BYTES.items() if re.fullmatch(names, name)), -1)
 
 
-def known_bytes(sizes: Ints) -> int:
+def sum_known_bytes(sizes: Ints) -> int:
     """Add up the known sizes; -1 if none is known."""
     known = sizes[sizes >= 0]
     return int(known.sum()) if len(known) else -1
 
 
-def unsized(events: CommEvents, mine: Array) -> Counter[str]:
+def count_unsized(events: CommEvents, mine: Array) -> Counter[str]:
     """Count events of unknown size by the unknown type of their elements."""
     codes = events.unsized[mine] if len(events.unsized) else events.unsized
     return Counter(events.dtypes[code] for code in codes[codes >= 0].tolist())
@@ -383,14 +385,16 @@ def unsized_note(counts: Iterable[Counter[str]]) -> str:
     return f"sizes of {whole.total()} events are unknown: elements of type {named}" if whole else ""
 
 
-def _ends(trace: Trace, args: dict[str, list[Any]], labels: list[str]) -> tuple[Ints, Ints]:
+def _send_recv_ranks(
+    trace: Trace, args: dict[str, list[Any]], labels: list[str]
+) -> tuple[Ints, Ints]:
     """Return the sending and the receiving rank; PyTorch records only the peer."""
-    own = trace.rank if trace.stated_rank is None else trace.stated_rank
-    source, target = numbers_of(args["Src Rank"]), numbers_of(args["Dst Rank"])
+    own_rank = trace.rank if trace.stated_rank is None else trace.stated_rank
+    source, target = to_int64(args["Src Rank"]), to_int64(args["Dst Rank"])
     sends = np.array([label.lower() in _SENDS for label in labels], dtype=bool)
     receives = np.array([label.lower() in _RECEIVES for label in labels], dtype=bool)
-    source = np.where(sends & (target >= 0), own, source)
-    target = np.where(receives & (source >= 0), own, target)
+    source = np.where(sends & (target >= 0), own_rank, source)
+    target = np.where(receives & (source >= 0), own_rank, target)
     paired = (sends | receives) & (source >= 0) & (target >= 0)
     return np.where(paired, source, -1), np.where(paired, target, -1)
 
@@ -398,14 +402,14 @@ def _ends(trace: Trace, args: dict[str, list[Any]], labels: list[str]) -> tuple[
 # --- process groups -------------------------------------------------------------------------------
 
 
-def _groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[GroupName]]:
+def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[GroupName]]:
     keys = []
     purposes: dict[Hashable, str] = {}
     for name, listed, purpose, size, stream in zip(
         args["Process Group Name"],
         args["Process Group Ranks"],
         args[_DESCRIPTION],
-        numbers_of(args["Group size"]).tolist(),
+        to_int64(args["Group size"]).tolist(),
         args["stream"],
         strict=True,
     ):
@@ -415,12 +419,12 @@ def _groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[GroupN
         label = "" if name is None else str(name)
         keys.append((label, text, size, -1 if label or text else stream))
         purposes.setdefault(keys[-1], purpose if isinstance(purpose, str) else "")
-    codes, distinct = coded(keys)
-    config = {group.name: group.ranks for group in header_of(trace).groups if group.is_listed}
+    codes, distinct = factorize(keys)
+    config = {group.name: group.ranks for group in job_header(trace).groups if group.is_listed}
     return codes, [
         GroupName(
             name,
-            _members(name, text, size, config),
+            _group_ranks(name, text, size, config),
             sys.intern(text),
             size,
             stream,
@@ -430,10 +434,10 @@ def _groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[GroupN
     ]
 
 
-def _members(
+def _group_ranks(
     name: str, listed: str, size: int, config: dict[str, tuple[int, ...]]
 ) -> tuple[int, ...]:
-    ranks = listed_ranks(listed)
+    ranks = parse_ranks(listed)
     if len(ranks) == size:
         return ranks
     # Long lists are truncated on the event; the header may have them complete.

@@ -9,27 +9,27 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import Part, Window, categorical, narrowed, result
-from hta_widgets.arguments import checked
+from hta_widgets.analysis.scope import RankPart, Window, categorical, narrow_selection, result_frame
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection, as_ranks, listed
+from hta_widgets.trace.selection import Selection, format_ranks, normalize_ranks
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 #: Anything whose events can be compared.
-Side = TraceSet | Trace | Selection
+DiffSource = TraceSet | Trace | Selection
 
 #: The categories of ``change``.
 CHANGES: tuple[str, ...] = ("added", "removed", "changed", "same")
 
 
-@checked
+@check_arguments
 def diff_ops(
-    before: Side,
-    after: Side,
+    before: DiffSource,
+    after: DiffSource,
     *,
     device: Literal["all", "cpu", "gpu"] = "all",
     short_names: bool = False,
@@ -92,15 +92,15 @@ def diff_ops(
         (before, before_ranks, before_steps),
         (after, after_ranks, after_steps),
     ):
-        chosen = parts_of(source, selection=selection, window=window)
-        sides.append(_of_steps(_of_ranks(_of_ranks(chosen, ranks), own_ranks), steps))
+        chosen = side_parts(source, selection=selection, window=window)
+        sides.append(_filter_steps(_filter_ranks(_filter_ranks(chosen, ranks), own_ranks), steps))
     names, kind, count, total = sums_by_name(sides, device, short_names=short_names)
     diff_count, diff_ns = count[1] - count[0], total[1] - total[0]
     change = np.select([count[0] == 0, count[1] == 0, diff_count != 0], [0, 1, 2], 3)
     order = sorted(range(len(names)), key=names.__getitem__)
     order.sort(key=(-np.abs(diff_ns)).__getitem__)
     rows = np.array(order, dtype=np.intp)
-    return result(
+    return result_frame(
         {
             "name": pd.Series([names[row] for row in order], dtype=object),
             "kind": categorical(kind[rows], KINDS),
@@ -117,27 +117,35 @@ def diff_ops(
     )
 
 
-def parts_of(
-    source: Side, *, selection: Selection | None = None, window: Window | None = None
-) -> list[Part]:
+def side_parts(
+    source: DiffSource, *, selection: Selection | None = None, window: Window | None = None
+) -> list[RankPart]:
     """Return the events of one side, rank by rank."""
-    traces, own = (source.owner, source) if isinstance(source, Selection) else (source, None)
-    narrow = narrowed(traces if isinstance(traces, TraceSet) else TraceSet([]), selection, window)
-    asked = [narrow] if own is None else [own, narrow]
-    found = []
+    traces, own_selection = (
+        (source.owner, source) if isinstance(source, Selection) else (source, None)
+    )
+    narrow = narrow_selection(
+        traces if isinstance(traces, TraceSet) else TraceSet([]), selection, window
+    )
+    asked = [narrow] if own_selection is None else [own_selection, narrow]
+    parts = []
     for trace in traces.values() if isinstance(traces, TraceSet) else [traces]:
-        if any(one.ranks is not None and trace.rank not in one.ranks for one in asked):
+        if any(wanted.ranks is not None and trace.rank not in wanted.ranks for wanted in asked):
             continue
-        masks = [one.mask(trace) for one in asked if not replace(one, ranks=None).is_everything]
+        masks = [
+            wanted.mask(trace) for wanted in asked if not replace(wanted, ranks=None).is_everything
+        ]
         rows = np.flatnonzero(np.logical_and.reduce(masks)) if masks else np.arange(len(trace))
-        starts = [one.start_ns - trace.shift_ns for one in asked if one.start_ns is not None]
-        ends = [one.end_ns - trace.shift_ns for one in asked if one.end_ns is not None]
-        found.append(Part(trace, rows, max(starts, default=None), min(ends, default=None)))
-    return found
+        starts = [
+            wanted.start_ns - trace.shift_ns for wanted in asked if wanted.start_ns is not None
+        ]
+        ends = [wanted.end_ns - trace.shift_ns for wanted in asked if wanted.end_ns is not None]
+        parts.append(RankPart(trace, rows, max(starts, default=None), min(ends, default=None)))
+    return parts
 
 
 def sums_by_name(
-    sides: Sequence[Sequence[Part]], device: str = "all", *, short_names: bool = False
+    sides: Sequence[Sequence[RankPart]], device: str = "all", *, short_names: bool = False
 ) -> tuple[list[str], Ints, list[Ints], list[Ints]]:
     """Return the names of all sides, their kinds, and the counts and times of each side."""
     columns = {"name": object, "kind": np.int64, "count": np.int64, "time": np.int64}
@@ -161,19 +169,20 @@ def sums_by_name(
     return names.tolist(), kind, list(count), list(total)
 
 
-def _of_ranks(chosen: list[Part], ranks: Iterable[int] | int | None) -> list[Part]:
+def _filter_ranks(chosen: list[RankPart], ranks: Iterable[int] | int | None) -> list[RankPart]:
     if ranks is None:
         return chosen
-    wanted = as_ranks(ranks)
+    wanted = normalize_ranks(ranks)
     there = sorted(part.rank for part in chosen)
     if missing := [rank for rank in wanted if rank not in there]:
         raise TraceError(
-            f"no rank {', '.join(map(str, missing))}", remedy=f"The ranks are {listed(there)}."
+            f"no rank {', '.join(map(str, missing))}",
+            remedy=f"The ranks are {format_ranks(there)}.",
         )
     return [part for part in chosen if part.rank in wanted]
 
 
-def _of_steps(chosen: list[Part], steps: Iterable[int] | int | None) -> list[Part]:
+def _filter_steps(chosen: list[RankPart], steps: Iterable[int] | int | None) -> list[RankPart]:
     """Restrict the parts to the events of the given steps."""
     if steps is None:
         return chosen
@@ -188,12 +197,12 @@ def _of_steps(chosen: list[Part], steps: Iterable[int] | int | None) -> list[Par
         )
     inside = [np.isin(part.table.step[part.rows], wanted) for part in chosen]
     return [
-        Part(part.trace, part.rows[mask], part.low, part.high)
+        RankPart(part.trace, part.rows[mask], part.low, part.high)
         for part, mask in zip(chosen, inside, strict=True)
     ]
 
 
-def _sums_of_rank(part: Part, device: str, *, short_names: bool) -> pd.DataFrame:
+def _sums_of_rank(part: RankPart, device: str, *, short_names: bool) -> pd.DataFrame:
     """Return the count and time of each name and kind of one rank."""
     table = part.table
     rows = part.rows

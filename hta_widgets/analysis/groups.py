@@ -14,34 +14,34 @@ import pandas as pd
 from hta_widgets.analysis.comm_events import (
     OPERATIONS,
     CommEvents,
-    Header,
-    known_bytes,
-    unsized,
+    JobHeader,
+    count_unsized,
+    sum_known_bytes,
     unsized_note,
 )
 from hta_widgets.analysis.matching import (
-    Group,
     Matching,
-    identified,
+    ProcessGroup,
+    identify_groups,
     matching,
     stated_rank,
     world_size,
 )
 from hta_widgets.analysis.scope import (
-    Part,
+    RankPart,
     Scope,
-    by_column,
     categorical,
-    count_kinds,
-    over_ranks,
-    parts,
-    result,
-    scoped,
+    columns_of_rows,
+    count_by_kind,
+    map_ranks,
+    rank_parts,
+    result_frame,
+    with_scope,
 )
-from hta_widgets.facts import note_for
-from hta_widgets.text import number_runs, plural, run_text
+from hta_widgets.facts import note_text
+from hta_widgets.text import consecutive_runs, plural, run_text
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.intervals import total, union
+from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.traceset import TraceSet
 
 #: The purposes of process groups; ``all`` has every rank of the job.
@@ -64,7 +64,7 @@ _SEND_RECV = OPERATIONS.index("send_recv")
 _ALL_TO_ALL = OPERATIONS.index("all_to_all")
 
 
-@scoped
+@with_scope
 def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the ranks and the purpose of each process group.
 
@@ -97,21 +97,21 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         these events; ``time_ns`` (int64), how long any of them runs, including waits; ``bytes``
         (int64), the known sizes of their messages, added up, -1 if none is known.
     """
-    chosen = parts(traces, **scope)
+    chosen = rank_parts(traces, **scope)
     match = matching(traces)
     numbers, groups, groups_of = _all_groups(match)
-    kinds = _kinds(match, numbers, groups)
+    kinds = _group_kinds(match, numbers, groups)
     number_of = {trace.rank: number for number, trace in enumerate(match.traces)}
     places = [number_of[rank] for rank in chosen.ranks]
     each = [(match.events[place], numbers[place], groups_of[place]) for place in places]
-    spent_of = over_ranks(chosen, _group_times, each=each)
+    spent_of = map_ranks(chosen, _group_times, each=each)
     rows: list[tuple[Any, ...]] = []
     without_size: list[Counter[str]] = []
     for place, of_rank in zip(places, spent_of, strict=True):
         rank = stated_rank(match.traces[place])
         for number, (spent, unknown) in zip(groups_of[place], of_rank, strict=True):
             group, (kind, guessed) = groups[number], kinds[number]
-            members = ", ".join(run_text(run, "-") for run in number_runs(group.ranks))
+            members = ", ".join(run_text(run, "-") for run in consecutive_runs(group.ranks))
             position = group.ranks.index(rank) if rank in group.ranks else -1
             rows.append(
                 (
@@ -123,7 +123,7 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             without_size.append(unknown)
     rows.sort(key=itemgetter(0))
     if not chosen:
-        notes = [note_for("no_ranks")]
+        notes = [note_text("no_ranks")]
     elif not rows:
         notes = ["neither headers nor communication kernels name process groups"]
     else:
@@ -132,45 +132,51 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             f"files of {plural(missing, 'rank')} are missing" if missing else "",
             unsized_note(without_size),
         ]
-    columns = by_column(
+    columns = columns_of_rows(
         (row[1:] for row in rows),
         "group:t rank ranks:t position size kind guessed:b description:t operations:t collectives"
         " time_ns bytes",
     )
     columns["kind"] = categorical(columns["kind"], GROUP_KINDS)
-    return result(
+    return result_frame(
         columns,
-        matched={"groups": len(groups), **count_kinds(chosen, ("communication",))},
+        matched={"groups": len(groups), **count_by_kind(chosen, ("communication",))},
         note=notes,
     )
 
 
-def stage_of(traces: TraceSet) -> dict[int, int]:
+def pipeline_stages(traces: TraceSet) -> dict[int, int]:
     """Return the pipeline stage of each rank: its position in its pipeline group, 0 without one."""
     # Ranks of different stages do different work, so they are not to be compared.
     match = matching(traces)
     numbers, groups, groups_of = _all_groups(match)
-    kinds = _kinds(match, numbers, groups)
-    found = {}
-    for own, trace in zip(groups_of, match.traces, strict=True):
+    kinds = _group_kinds(match, numbers, groups)
+    stages = {}
+    for numbers_of_rank, trace in zip(groups_of, match.traces, strict=True):
         rank = stated_rank(trace)
-        members = [groups[number].ranks for number in own if kinds[number][0] == "pipeline"]
-        found[trace.rank] = max((one.index(rank) for one in members if rank in one), default=0)
-    return found
+        members = [
+            groups[number].ranks for number in numbers_of_rank if kinds[number][0] == "pipeline"
+        ]
+        stages[trace.rank] = max(
+            (ranks.index(rank) for ranks in members if rank in ranks), default=0
+        )
+    return stages
 
 
-def _all_groups(match: Matching) -> tuple[list[list[int]], list[Group], list[list[int]]]:
+def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:
     """Return group numbers of each rank's `CommEvents`, all groups, and the groups of each rank."""
     # The groups of each rank are ascending: those of its kernels and those that its header lists.
-    numbers, groups = identified(match.traces, match.events, match.headers)
-    groups_of = [set(own) for own in numbers]
+    numbers, groups = identify_groups(match.traces, match.events, match.headers)
+    groups_of = [set(numbers_of_rank) for numbers_of_rank in numbers]
     by_members: dict[tuple[str, tuple[int, ...]], int] = {}
     for place, (mine, events) in enumerate(zip(numbers, match.events, strict=True)):
-        for number, own in zip(mine, events.groups, strict=True):
-            if own.stream < 0:
-                by_members.setdefault((own.name, groups[number].ranks), number)
+        for number, group_name in zip(mine, events.groups, strict=True):
+            if group_name.stream < 0:
+                by_members.setdefault((group_name.name, groups[number].ranks), number)
                 if not groups[number].description:
-                    groups[number].description = _described(match.headers[place], events, own.name)
+                    groups[number].description = _stated_kind(
+                        match.headers[place], events, group_name.name
+                    )
     for place, trace in enumerate(match.traces):
         own_rank = stated_rank(trace)
         for group in match.headers[place].groups:
@@ -180,24 +186,28 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[Group], list[lis
             number = by_members.setdefault((name, ranks), len(groups))
             if number == len(groups):
                 label = (
-                    name if all(one.label != name for one in groups) else f"{name} {list(ranks)}"
+                    name
+                    if all(group.label != name for group in groups)
+                    else f"{name} {list(ranks)}"
                 )
-                groups.append(Group(label, ranks, len(ranks), named=True))
+                groups.append(ProcessGroup(label, ranks, len(ranks), named=True))
             groups_of[place].add(number)
             groups[number].description = groups[number].description or group.description
-    return numbers, groups, [sorted(own) for own in groups_of]
+    return numbers, groups, [sorted(numbers_of_rank) for numbers_of_rank in groups_of]
 
 
-def _described(header: Header, events: CommEvents, name: str) -> str:
+def _stated_kind(header: JobHeader, events: CommEvents, name: str) -> str:
     """Return a group's purpose in a file, from its header or the group's first event."""
     for group in header.groups:
         if group.name == name and group.ranks and group.description:
             return group.description
-    return next((one.description for one in events.groups if one.name == name), "")
+    return next(
+        (group_name.description for group_name in events.groups if group_name.name == name), ""
+    )
 
 
-def _kinds(
-    match: Matching, numbers: Sequence[Sequence[int]], groups: Sequence[Group]
+def _group_kinds(
+    match: Matching, numbers: Sequence[Sequence[int]], groups: Sequence[ProcessGroup]
 ) -> list[tuple[str, bool]]:
     """Return the purpose of each group, and whether it is a guess."""
     used = np.zeros((len(groups), len(OPERATIONS)), dtype=np.int64)
@@ -207,10 +217,10 @@ def _kinds(
             np.add.at(used, (group, events.operation), 1)
     listed = [len(group.ranks) for header in match.headers for group in header.groups]
     world = max([world_size(match.headers), *listed])
-    return [_kind(group, counts, world) for group, counts in zip(groups, used, strict=True)]
+    return [_guess_kind(group, counts, world) for group, counts in zip(groups, used, strict=True)]
 
 
-def _kind(group: Group, used: Ints, world: int) -> tuple[str, bool]:
+def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]:
     """Return the purpose of a group, and whether it is a guess; `used` counts its operations."""
     everyone = group.named and 1 < group.size == world
     words = set(re.findall(r"[a-z]+", group.description.lower()))
@@ -234,17 +244,22 @@ def _kind(group: Group, used: Ints, world: int) -> tuple[str, bool]:
 
 
 def _group_times(
-    part: Part, events: CommEvents, numbers: Sequence[int], groups: Sequence[int]
+    part: RankPart, events: CommEvents, numbers: Sequence[int], groups: Sequence[int]
 ) -> list[tuple[tuple[str, int, int, int], Counter[str]]]:
     """Return a rank's operations, times, bytes and unknown element types in each of `groups`."""
-    selected = part.has(events.rows)
+    selected = part.contains(events.rows)
     group = np.array(numbers, dtype=np.int64)[events.group]
-    found = []
+    times = []
     for number in groups:
-        own = (group == number) & selected
-        often = Counter(events.operation[own].tolist())
+        rows_of_group = (group == number) & selected
+        often = Counter(events.operation[rows_of_group].tolist())
         operations = ", ".join(f"{OPERATIONS[code]} {n}" for code, n in often.most_common())
-        time_ns = total(union(*part.clipped(events.rows[own])))
-        spent = operations, int(own.sum()), time_ns, known_bytes(events.size_bytes[own])
-        found.append((spent, unsized(events, own)))
-    return found
+        time_ns = total_length(union(*part.clip_rows(events.rows[rows_of_group])))
+        spent = (
+            operations,
+            int(rows_of_group.sum()),
+            time_ns,
+            sum_known_bytes(events.size_bytes[rows_of_group]),
+        )
+        times.append((spent, count_unsized(events, rows_of_group)))
+    return times

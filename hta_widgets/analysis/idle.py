@@ -10,30 +10,38 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.busy import lacking_note
-from hta_widgets.analysis.collectives import loads_data
+from hta_widgets.analysis.busy import missing_ranks_note
+from hta_widgets.analysis.collectives import is_data_loading_name
 from hta_widgets.analysis.launches import describe
 from hta_widgets.analysis.scope import (
-    BUSY,
-    Part,
+    DEVICE_WORK_KINDS,
+    RankPart,
     Scope,
     categorical,
     codes_of,
-    count_kinds,
-    joined,
-    over_ranks,
-    part_of,
-    parts,
-    result,
-    scoped,
-    stacked,
-    used_texts,
+    concat_arrays,
+    count_by_kind,
+    drop_unused_texts,
+    map_ranks,
+    rank_part,
+    rank_parts,
+    result_frame,
+    stack_blocks,
+    with_scope,
 )
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, group_order, ranges, sums
-from hta_widgets.trace.host_stack import CALLS, of_category, of_name
-from hta_widgets.trace.intervals import Covered, Intervals, union
+from hta_widgets.trace.arrays import (
+    Array,
+    Bools,
+    Ints,
+    Rows,
+    concatenate_ranges,
+    group_order,
+    sum_by_group,
+)
+from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -51,7 +59,7 @@ _ACTIVITIES = IDLE_CATEGORIES[:4]
 _HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 
 #: Calls in which a host thread waits for its device.
-_WAITS = re.compile(r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE)
+_WAITING_CALLS = re.compile(r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE)
 #: Calls that make a stream wait for work of another one.
 STREAM_WAITS = re.compile(r"(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*", re.IGNORECASE)
 
@@ -60,7 +68,7 @@ _CATEGORIES = ("host_wait", "kernel_wait", "other")
 _STATS = ("mean_ns", "std_ns", "min_ns", "p25_ns", "p50_ns", "p75_ns", "max_ns")
 
 
-@scoped
+@with_scope
 def device_idle_breakdown(
     traces: TraceSet, *, consecutive_kernel_delay_ns: int = 30_000, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -110,14 +118,20 @@ def device_idle_breakdown(
         - ``idle_share`` (float): of the rank's idle time, 0..1; NaN without idle time
         - ``max_ns`` (int64): the maximum in one gap
     """
-    chosen = parts(traces, **scope)
-    of_rank = over_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
-    found = dict(zip(chosen.ranks, of_rank, strict=True))
-    working = {rank: one for rank, one in found.items() if one is not None}
+    chosen = rank_parts(traces, **scope)
+    of_rank = map_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
+    sums_by_rank = dict(zip(chosen.ranks, of_rank, strict=True))
+    working = {
+        rank: sums_of_rank
+        for rank, sums_of_rank in sums_by_rank.items()
+        if sums_of_rank is not None
+    }
     size = len(IDLE_CATEGORIES)
-    idle, gaps, most = (joined([one[k] for one in working.values()]) for k in range(3))
+    idle, gaps, most = (
+        concat_arrays([sums_of_rank[k] for sums_of_rank in working.values()]) for k in range(3)
+    )
     whole = idle.reshape(-1, size).sum(axis=1).repeat(size)
-    return result(
+    return result_frame(
         {
             "rank": np.array(list(working), dtype=np.int64).repeat(size),
             "idle_category": categorical(np.tile(np.arange(size), len(working)), IDLE_CATEGORIES),
@@ -126,12 +140,12 @@ def device_idle_breakdown(
             "idle_share": idle / np.where(whole > 0, whole, np.nan),
             "max_ns": most,
         },
-        matched=count_kinds(chosen),
-        note=lacking_note(chosen.ranks, working),
+        matched=count_by_kind(chosen),
+        note=missing_ranks_note(chosen.ranks, working),
     )
 
 
-@scoped
+@with_scope
 def device_idle_gaps(
     traces: TraceSet,
     *,
@@ -162,33 +176,37 @@ def device_idle_gaps(
           unknown_ns`` (int64): its parts, which add up to ``dur_ns``
         - ``host_wait_ns`` (int64): sum of the parts ``host_…``
     """
-    chosen = parts(traces, **scope)
-    of_rank = over_ranks(chosen, _longest_gaps, consecutive_kernel_delay_ns, top)
-    found = dict(zip(chosen.ranks, of_rank, strict=True))
-    working = {rank: one for rank, one in found.items() if one is not None}
+    chosen = rank_parts(traces, **scope)
+    of_rank = map_ranks(chosen, _longest_gaps, consecutive_kernel_delay_ns, top)
+    gaps_by_rank = dict(zip(chosen.ranks, of_rank, strict=True))
+    working = {
+        rank: gaps_of_rank
+        for rank, gaps_of_rank in gaps_by_rank.items()
+        if gaps_of_rank is not None
+    }
     pieces = " ".join(f"{name}_ns" for name in IDLE_CATEGORIES)
-    column = stacked(
+    column = stack_blocks(
         list(working.values()), f"rank start_ns dur_ns next_id next_name:c launch_id {pieces}"
     )
     if top is not None:
         order = np.argsort(-column["dur_ns"], kind="stable")[:top]
         column = {name: values[order] for name, values in column.items()}
     spent = np.stack([column[f"{name}_ns"] for name in IDLE_CATEGORIES], axis=1)
-    return result(
+    return result_frame(
         {
             **{name: column[name] for name in ("rank", "start_ns", "dur_ns")},
             "idle_category": categorical(spent.argmax(axis=1), IDLE_CATEGORIES),
             **column,
             "host_wait_ns": spent[:, _HOST].sum(axis=1),
         },
-        matched=count_kinds(chosen),
-        note=lacking_note(chosen.ranks, working),
+        matched=count_by_kind(chosen),
+        note=missing_ranks_note(chosen.ranks, working),
     )
 
 
-def _gap_sums(part: Part, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
+def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
     """Return the time, the number of gaps and the maximum in one gap, by category."""
-    gaps = _gaps(part, short_ns)
+    gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None
     # Idle time at the ends of an export has no known cause: the work next to it is not in the file.
@@ -198,33 +216,33 @@ def _gap_sums(part: Part, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
     return pieces.sum(axis=0), (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0)
 
 
-def _outside_work_ns(part: Part) -> tuple[int, int]:
+def _outside_work_ns(part: RankPart) -> tuple[int, int]:
     """Return the parts of a rank's span before the first selected work and after the last."""
     low, high = part.span or (0, 0)
-    start, end = part.whole.clipped(part.whole.busy_rows())
+    start, end = part.without_window.clip_rows(part.without_window.device_work_rows())
     first, last = (int(start.min()), int(end.max())) if len(start) else (high, high)
     return max(min(first, high) - low, 0), max(high - max(last, low), 0)
 
 
-def _longest_gaps(part: Part, short_ns: int, top: int | None) -> dict[str, Any] | None:
-    gaps = _gaps(part, short_ns)
+def _longest_gaps(part: RankPart, short_ns: int, top: int | None) -> dict[str, Any] | None:
+    gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None
     if top is not None and len(gaps.start) > top:
         kept = np.sort(np.argsort(gaps.start - gaps.end, kind="stable")[:top])
-        gaps = _Gaps(*(column[kept] for column in gaps))
+        gaps = _RankGaps(*(column[kept] for column in gaps))
     return {
         "rank": part.rank,
         "start_ns": gaps.start + part.trace.shift_ns,
         "dur_ns": gaps.end - gaps.start,
         "next_id": gaps.next,
-        "next_name": used_texts(part.table.name[gaps.next], part.table.names),
+        "next_name": drop_unused_texts(part.table.name[gaps.next], part.table.names),
         "launch_id": gaps.call,
         **{f"{name}_ns": gaps.pieces[:, k] for k, name in enumerate(IDLE_CATEGORIES)},
     }
 
 
-class _Gaps(NamedTuple):
+class _RankGaps(NamedTuple):
     """The gaps of one rank, in time order; `pieces` has a column per category."""
 
     start: Ints
@@ -234,7 +252,7 @@ class _Gaps(NamedTuple):
     pieces: Ints
 
 
-class GapAt(NamedTuple):
+class IdleGap(NamedTuple):
     """One gap: its edges, the event that ends it, that event's launch call, time by category."""
 
     start: int
@@ -244,27 +262,27 @@ class GapAt(NamedTuple):
     pieces: dict[str, int]
 
 
-def _gaps(part: Part, short_ns: int) -> _Gaps | None:
+def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
     """Return the gaps of a rank, cut at the window's edges; None without a span in the window."""
     # Categories depend on the whole gap, even if the window contains only a part of it.
     if part.span is None:
         return None
-    whole = part.whole
-    start, end, ends_gap = whole.once("gaps", lambda: _whole_gaps(whole))
-    low, high = part.clipped_edges(start, end)
+    whole = part.without_window
+    start, end, ends_gap = whole.cached("gaps", lambda: _whole_gaps(whole))
+    low, high = part.clip_edges(start, end)
     inside = np.flatnonzero(high > low)
     start, end, ends_gap, low, high = (
         column[inside] for column in (start, end, ends_gap, low, high)
     )
     call = part.trace.launch_of[ends_gap]
     pieces = gap_pieces(part.trace, (start, end), (low, high), call, short_ns)
-    return _Gaps(low, high, ends_gap, call, pieces)
+    return _RankGaps(low, high, ends_gap, call, pieces)
 
 
-def gap_at(trace: Trace, time: int, short_ns: int = 30_000) -> GapAt | None:
+def gap_at(trace: Trace, time: int, short_ns: int = 30_000) -> IdleGap | None:
     """Return the gap of a rank's device at an instant of its table's clock, or None."""
-    whole = part_of(trace, Selection())
-    starts, ends, ends_gap = whole.once("gaps", lambda: _whole_gaps(whole))
+    whole = rank_part(trace, Selection())
+    starts, ends, ends_gap = whole.cached("gaps", lambda: _whole_gaps(whole))
     at = int(np.searchsorted(ends, time, "right"))
     if at == len(starts) or starts[at] > time:
         return None
@@ -272,13 +290,13 @@ def gap_at(trace: Trace, time: int, short_ns: int = 30_000) -> GapAt | None:
     call = trace.launch_of[ends_gap[at : at + 1]]
     pieces = gap_pieces(trace, gap, gap, call, short_ns)[0]
     by_cause = dict(zip(IDLE_CATEGORIES, pieces.tolist(), strict=True))
-    return GapAt(int(starts[at]), int(ends[at]), int(ends_gap[at]), int(call[0]), by_cause)
+    return IdleGap(int(starts[at]), int(ends[at]), int(ends_gap[at]), int(call[0]), by_cause)
 
 
-def _whole_gaps(part: Part) -> tuple[Ints, Ints, Rows]:
+def _whole_gaps(part: RankPart) -> tuple[Ints, Ints, Rows]:
     """Return the start and end of each gap in a rank's work, and the event that ends it."""
-    rows = part.busy_rows()
-    start, end = part.clipped(rows)
+    rows = part.device_work_rows()
+    start, end = part.clip_rows(rows)
     if not len(rows):
         return start, end, rows
     busy = union(start, end)
@@ -287,18 +305,18 @@ def _whole_gaps(part: Part) -> tuple[Ints, Ints, Rows]:
     gap_end = np.concatenate((busy.start, [end.max()]))
     lasting = gap_end > gap_start
     gap_start, gap_end = gap_start[lasting], gap_end[lasting]
-    return gap_start, gap_end, rows[launched_first(part.trace, rows, start, gap_end)]
+    return gap_start, gap_end, rows[first_launched(part.trace, rows, start, gap_end)]
 
 
-def launched_first(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
-    """Return the event launched first of those that start at each time; `rows` are by start."""
+def first_launched(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
+    """Return the first launched of the events that start at each time; `rows` ascend by start."""
     first = np.searchsorted(start, time, "left")
     count = np.searchsorted(start, time, "right") - first
     several = np.flatnonzero(count > 1)
     if len(several):
         number = count[several]
         group = np.repeat(np.arange(len(several)), number)
-        place = ranges(first[several], number)
+        place = concatenate_ranges(first[several], number)
         call = trace.launch_of[rows[place]]
         called = np.where(call >= 0, trace.table.start_ns[call], _NEVER)
         order = np.lexsort((called, group))
@@ -320,8 +338,10 @@ def gap_pieces(
     left = np.clip(returned, began, end)
     queued = returned <= gap[0]
     short = gap[1] - gap[0] < short_ns
-    behind = behind_stream_waits(trace)[call]
-    for activity, spent in zip(_ACTIVITIES, _before_calls(trace, start, began, call), strict=True):
+    behind = follows_stream_wait(trace)[call]
+    for activity, spent in zip(
+        _ACTIVITIES, _activity_before_calls(trace, start, began, call), strict=True
+    ):
         column[activity][:] = spent
     column["host_nothing"][:] = began - start - pieces[:, : len(_ACTIVITIES)].sum(axis=1)
     column["launch_call"][:] = np.where(known, left - began, 0)
@@ -333,7 +353,7 @@ def gap_pieces(
     return pieces
 
 
-def _before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints]:
+def _activity_before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints]:
     """Return the time of each of `_ACTIVITIES` on the thread of each call between two instants."""
     spent = [np.zeros(len(start), dtype=np.int64) for _ in _ACTIVITIES]
     threads = trace.table.track[call]
@@ -341,7 +361,7 @@ def _before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints
         of_gap = np.flatnonzero((threads == thread) & (call >= 0))
         below = np.zeros(len(of_gap), dtype=np.int64)
         for level, pieces in enumerate(levels):
-            covered = Covered(*pieces)
+            covered = CumulativeCoverage(*pieces)
             reached = covered(end[of_gap]) - covered(start[of_gap])
             spent[level % len(_ACTIVITIES)][of_gap] += reached - below
             below = reached
@@ -356,18 +376,21 @@ def _activity_by_thread(trace: Trace) -> dict[int, list[Intervals]]:
     table = trace.table
     threads = np.unique(table.track[_launch_calls(trace)])
     launching = np.isin(table.track, threads)
-    rows = [np.flatnonzero(each & launching) for each in host_activities(trace)]
+    rows = [np.flatnonzero(mask & launching) for mask in host_activities(trace)]
     end = table.start_ns + table.dur_ns
-    shared = [union(table.start_ns[each], end[each]) for each in rows]
-    found = {}
+    shared = [union(table.start_ns[event_rows], end[event_rows]) for event_rows in rows]
+    coverage_by_track = {}
     for thread in threads.tolist():
-        own = [each[table.track[each] == thread] for each in rows]
-        level, levels = Intervals.none(), []
-        for pieces in [*(union(table.start_ns[each], end[each]) for each in own), *shared]:
+        rows_of_thread = [event_rows[table.track[event_rows] == thread] for event_rows in rows]
+        level, levels = Intervals.empty(), []
+        for pieces in [
+            *(union(table.start_ns[each], end[each]) for each in rows_of_thread),
+            *shared,
+        ]:
             level = union(*(np.concatenate(sides) for sides in zip(level, pieces, strict=True)))
             levels.append(level)
-        found[thread] = levels
-    return found
+        coverage_by_track[thread] = levels
+    return coverage_by_track
 
 
 def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
@@ -375,7 +398,7 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 
     Codes count from 1 in the order of `_ACTIVITIES`; 0 stands for none.
     """
-    found = {}
+    activities = {}
     for thread, levels in _activity_by_thread(trace).items():
         edges = np.unique(np.concatenate([side for level in levels for side in level]))
         does = np.zeros(len(edges), dtype=np.int64)
@@ -385,48 +408,50 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
             within = (piece >= 0) & (edges < np.append(end, edges[:1])[piece])
             does[within] = at % len(_ACTIVITIES) + 1
         changes = np.flatnonzero(np.diff(does, prepend=0))
-        found[thread] = edges[changes], does[changes]
-    return found
+        activities[thread] = edges[changes], does[changes]
+    return activities
 
 
 def host_activities(trace: Trace) -> tuple[Bools, ...]:
     """Return a mask of the host events for each of `_ACTIVITIES`."""
     table = trace.table
     called = (table.stream < 0) & (table.kind == KINDS.index("cpu"))
-    python = of_category(trace, "python_function")
-    loads = of_name(trace, loads_data)
+    python = category_mask(trace, "python_function")
+    loads = name_mask(trace, is_data_loading_name)
     return waiting_calls(trace), loads, called & ~python, called & python
 
 
 @memoized
-def behind_stream_waits(trace: Trace) -> Bools:
+def follows_stream_wait(trace: Trace) -> Bools:
     """Return whether each event launches the first work of its thread after a stream wait."""
     table = trace.table
     behind = np.zeros(len(table), dtype=bool)
-    waits = np.flatnonzero(of_name(trace, lambda name: STREAM_WAITS.fullmatch(name) is not None))
+    waits = np.flatnonzero(name_mask(trace, lambda name: STREAM_WAITS.fullmatch(name) is not None))
     calls = _launch_calls(trace)
     for thread in np.unique(table.track[waits]).tolist():
-        own = calls[table.track[calls] == thread]
+        calls_of_thread = calls[table.track[calls] == thread]
         at = np.searchsorted(
-            table.start_ns[own], table.start_ns[waits[table.track[waits] == thread]]
+            table.start_ns[calls_of_thread], table.start_ns[waits[table.track[waits] == thread]]
         )
-        behind[own[at[at < len(own)]]] = True
+        behind[calls_of_thread[at[at < len(calls_of_thread)]]] = True
     return behind
 
 
 def _launch_calls(trace: Trace) -> Rows:
     """Return the calls that launched device work, by start."""
-    call = trace.launch_of[np.isin(trace.table.kind, codes_of(BUSY))]
+    call = trace.launch_of[np.isin(trace.table.kind, codes_of(DEVICE_WORK_KINDS))]
     return np.unique(call[call >= 0])
 
 
 @memoized
 def waiting_calls(trace: Trace) -> Bools:
     """Return whether each event is a call in which a host thread waits for its device."""
-    return of_category(trace, CALLS) & of_name(trace, lambda name: _WAITS.search(name) is not None)
+    return category_mask(trace, CALLS) & name_mask(
+        trace, lambda name: _WAITING_CALLS.search(name) is not None
+    )
 
 
-@scoped
+@with_scope
 def idle_time_breakdown(
     traces: TraceSet,
     *,
@@ -478,7 +503,7 @@ def idle_time_breakdown(
     return _stream_frame(traces, scope, _stream_sums, columns, delay_ns, streams)
 
 
-@scoped
+@with_scope
 def idle_interval_stats(
     traces: TraceSet,
     *,
@@ -516,17 +541,19 @@ def _stream_frame(
     streams: Iterable[int] | None,
 ) -> pd.DataFrame:
     """Return a function's columns by rank, stream and category."""
-    chosen = parts(traces, **scope)
+    chosen = rank_parts(traces, **scope)
     wanted = None if streams is None else sorted({int(stream) for stream in streams})
-    found = list(over_ranks(chosen, _stream_columns, function, short_ns, wanted))
-    column = stacked(found, f"rank stream idle_category {columns}")
+    found = list(map_ranks(chosen, _stream_columns, function, short_ns, wanted))
+    column = stack_blocks(found, f"rank stream idle_category {columns}")
     column["idle_category"] = categorical(column["idle_category"], _CATEGORIES)
     note = "no device work is selected: no stream has kernels or copies"
-    return result(column, matched=count_kinds(chosen), note="" if len(column["rank"]) else note)
+    return result_frame(
+        column, matched=count_by_kind(chosen), note="" if len(column["rank"]) else note
+    )
 
 
 def _stream_columns(
-    part: Part, function: _Measures, short_ns: int, wanted: list[int] | None
+    part: RankPart, function: _Measures, short_ns: int, wanted: list[int] | None
 ) -> dict[str, Any]:
     streams, cell, length = _stream_gaps(part, short_ns, wanted)
     size = len(_CATEGORIES)
@@ -539,7 +566,7 @@ def _stream_columns(
 
 
 def _stream_sums(cell: Ints, cells: int, length: Ints) -> Columns:
-    size, time = len(_CATEGORIES), sums(cell, length, cells)
+    size, time = len(_CATEGORIES), sum_by_group(cell, length, cells)
     of_stream = time.reshape(-1, size).sum(axis=1).repeat(size)
     share = time / np.where(of_stream > 0, of_stream, np.nan)
     return {"idle_ns": time, "idle_share": share, "gaps": np.bincount(cell, minlength=cells)}
@@ -549,10 +576,12 @@ def _stream_statistics(cell: Ints, cells: int, length: Ints) -> Columns:
     return dict(zip(("count", *_STATS), describe(cell, cells, length).values(), strict=True))
 
 
-def _stream_gaps(part: Part, short_ns: int, wanted: list[int] | None) -> tuple[Ints, Ints, Ints]:
+def _stream_gaps(
+    part: RankPart, short_ns: int, wanted: list[int] | None
+) -> tuple[Ints, Ints, Ints]:
     """Return a rank's streams, and each gap's cell (stream and category) and length."""
     table = part.table
-    rows = part.whole.busy_rows()
+    rows = part.without_window.device_work_rows()
     on_stream = table.stream[rows] >= 0
     if wanted is not None:
         on_stream &= np.isin(table.stream[rows], wanted)
@@ -571,13 +600,13 @@ def _stream_gaps(part: Part, short_ns: int, wanted: list[int] | None) -> tuple[I
     call = part.trace.launch_of[following]
     late = (call >= 0) & (table.start_ns[call] > before)
     category = np.where(late, 0, np.where(length < short_ns, 1, 2))
-    if part.whole is part:
+    if part.without_window is part:
         return streams.astype(np.int64), stream[pair] * len(_CATEGORIES) + category, length
-    cut = np.subtract(*reversed(part.clipped_edges(before, after)))
+    cut = np.subtract(*reversed(part.clip_edges(before, after)))
     # A gap of 0 ns counts if its instant lies in the window.
     begun = np.ones(len(after), dtype=bool) if part.low is None else after >= part.low
-    kept = (cut > 0) | ((length == 0) & part.has(following) & begun)
-    there = np.union1d(stream[pair[kept]], stream[part.has(rows)])
+    kept = (cut > 0) | ((length == 0) & part.contains(following) & begun)
+    there = np.union1d(stream[pair[kept]], stream[part.contains(rows)])
     number = np.searchsorted(there, stream[pair[kept]])
     cell = number * len(_CATEGORIES) + category[kept]
     return streams[there].astype(np.int64), cell, np.maximum(cut[kept], 0)

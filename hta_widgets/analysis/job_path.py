@@ -11,22 +11,22 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.collectives import Arrivals, arrivals
-from hta_widgets.analysis.comm_events import TOGETHER
+from hta_widgets.analysis.collectives import Arrivals, arrival_times
+from hta_widgets.analysis.comm_events import SYNCHRONIZING_OPERATIONS
 from hta_widgets.analysis.critical.nodes import (
     BOUNDS,
     EDGE_TYPES,
-    EXACT,
+    EXACT_RULES,
     LEAD,
     OPERATOR,
     AnalysisRange,
+    find_ranges,
     instance_numbers,
-    ranges_named,
 )
-from hta_widgets.analysis.critical.path import CriticalPath, build, critical_path_summary
-from hta_widgets.analysis.matching import Matching, counted, matching
-from hta_widgets.analysis.scope import Window, busy_rows, categorical, result
-from hta_widgets.arguments import checked
+from hta_widgets.analysis.critical.path import CriticalPath, build_graph, critical_path_summary
+from hta_widgets.analysis.matching import Matching, count_selected, matching
+from hta_widgets.analysis.scope import Window, categorical, device_work_rows, result_frame
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import as_window, plural
@@ -46,7 +46,7 @@ _NEVER = np.iinfo(np.int64).max
 _VIA = ("event", "thread", "launch", "stream", "wait", "unknown", "collective")
 
 
-@checked
+@check_arguments
 def job_critical_path(
     traces: TraceSet,
     *,
@@ -107,15 +107,15 @@ def job_critical_path(
     """
     match = matching(traces)
     fit = clock_fit(traces)
-    times = arrivals(traces, match, "fitted")
+    times = arrival_times(traces, match, "fitted")
     span = _span_of_job(match.traces, times.shifts_ns, annotation, instance, window)
-    walk = _Walk(match, times)
+    walk = _PathWalker(match, times)
     if span is not None:
         walk.run(span)
-    return result(
-        _columns(match, walk.finished()),
-        matched=counted(match, Selection())[1],
-        note=_note(traces, match, span, annotation),
+    return result_frame(
+        _path_columns(match, walk.segment_fields()),
+        matched=count_selected(match, Selection())[1],
+        note=_path_note(traces, match, span, annotation),
         clock="fitted",
         residual_ns=int(fit.residual_ns.max(initial=-1)),
         span_ns=(0, 0) if span is None else (span.low, span.high),
@@ -124,7 +124,7 @@ def job_critical_path(
     )
 
 
-@checked
+@check_arguments
 def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     """Return how much of a job's critical path is on each rank, by cause.
 
@@ -147,7 +147,7 @@ def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _note(traces: TraceSet, match: Matching, span: _JobSpan | None, annotation: str) -> str:
+def _path_note(traces: TraceSet, match: Matching, span: _JobSpan | None, annotation: str) -> str:
     if not len(traces):
         return "no ranks are loaded"
     if span is None and annotation:
@@ -163,17 +163,17 @@ def _note(traces: TraceSet, match: Matching, span: _JobSpan | None, annotation: 
     return ""
 
 
-def _columns(match: Matching, segments: Ints) -> dict[str, Any]:
+def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:
     start, end, place, type_, _, event, bound = segments
     name, kind, stream = np.full((3, len(place)), -1)
     names: dict[str, int] = {"": 0}
     for number, trace in enumerate(match.traces):
-        own = np.flatnonzero((place == number) & (event >= 0))
-        rows, table = event[own], trace.table
-        kind[own], stream[own] = table.kind[rows], table.stream[rows]
+        positions = np.flatnonzero((place == number) & (event >= 0))
+        rows, table = event[positions], trace.table
+        kind[positions], stream[positions] = table.kind[rows], table.stream[rows]
         used, inverse = np.unique(table.name[rows], return_inverse=True)
         codes = [names.setdefault(table.names[code], len(names)) for code in used.tolist()]
-        name[own] = np.array(codes, dtype=np.int64)[inverse]
+        name[positions] = np.array(codes, dtype=np.int64)[inverse]
     return {
         "rank": np.array([trace.rank for trace in match.traces], dtype=np.int64)[place],
         "start_ns": start,
@@ -213,34 +213,34 @@ def _span_of_job(
     ranks = list(zip(range(len(traces)), traces, shifts.tolist(), strict=True))
     edges = None if window is None else as_window(window)
     if edges is not None:
-        found = [_cut(trace, shift, place, edges) for place, trace, shift in ranks]
+        candidates = [_span_in_window(trace, shift, place, edges) for place, trace, shift in ranks]
     elif annotation:
-        found = _of_ranges(ranks, annotation, instance)
+        candidates = _spans_of_ranges(ranks, annotation, instance)
     else:
-        found = [_whole(trace, shift, place) for place, trace, shift in ranks]
-    spans = [span for span in found if span is not None]
+        candidates = [_whole_span(trace, shift, place) for place, trace, shift in ranks]
+    spans = [span for span in candidates if span is not None]
     if not spans:
         return None
-    latest = max(spans, key=lambda one: (one.high, -one.place))
+    latest = max(spans, key=lambda span: (span.high, -span.place))
     if edges is not None:
         return replace(latest, low=edges[0], high=edges[1])
-    return replace(latest, low=min(one.low for one in spans))
+    return replace(latest, low=min(span.low for span in spans))
 
 
-def _work(trace: Trace) -> tuple[Rows, Rows]:
+def _rank_activity(trace: Trace) -> tuple[Rows, Rows]:
     """Return the device work, and the host events of the threads that launch any."""
     # Other threads, such as watchdogs of collectives, are not on the path.
     table = trace.table
-    device = busy_rows(trace)
+    device = device_work_rows(trace)
     host = np.flatnonzero((table.stream < 0) & (table.kind != _ANNOTATION))
     call = trace.launch_of[device]
     launching = np.unique(table.track[call[call >= 0]])
     return device, host[np.isin(table.track[host], launching)] if len(launching) else host
 
 
-def _whole(trace: Trace, shift: int, place: int) -> _JobSpan | None:
+def _whole_span(trace: Trace, shift: int, place: int) -> _JobSpan | None:
     table = trace.table
-    rows = np.concatenate(_work(trace))
+    rows = np.concatenate(_rank_activity(trace))
     if not len(rows):
         return None
     end = table.start_ns[rows] + table.dur_ns[rows]
@@ -249,13 +249,15 @@ def _whole(trace: Trace, shift: int, place: int) -> _JobSpan | None:
     return _JobSpan(low + shift, int(end[last]) + shift, place, row=int(rows[last]))
 
 
-def _cut(trace: Trace, shift: int, place: int, window: tuple[int, int]) -> _JobSpan | None:
+def _span_in_window(
+    trace: Trace, shift: int, place: int, window: tuple[int, int]
+) -> _JobSpan | None:
     """Return a rank's span in a window; `high` is the last end within the window."""
     # The span ends with the device work that started last and still runs at the window's end; if
     # the device is idle then, with the thread that launched last.
     low, high = window[0] - shift, window[1] - shift
     table = trace.table
-    device, host = _work(trace)
+    device, host = _rank_activity(trace)
     start, end = table.start_ns[device], table.start_ns[device] + table.dur_ns[device]
     ends = end[(end > low) & (end <= high)]
     if not len(ends):
@@ -273,14 +275,14 @@ def _cut(trace: Trace, shift: int, place: int, window: tuple[int, int]) -> _JobS
     return _JobSpan(low + shift, last + shift, place, track=track)
 
 
-def _of_ranges(
+def _spans_of_ranges(
     ranks: Sequence[tuple[int, Trace, int]], annotation: str, instance: int | tuple[int, int]
 ) -> list[_JobSpan | None]:
     """Return each rank's span from the first to the last instance, None if it has none of them."""
     first, last = instance_numbers(instance)
-    found = [_instances(trace, annotation) for _, trace, _ in ranks]
+    instances_of_ranks = [_instances(trace, annotation) for _, trace, _ in ranks]
     starts: dict[tuple[str, int], int] = {}
-    for (_, trace, shift), rows_of in zip(ranks, found, strict=True):
+    for (_, trace, shift), rows_of in zip(ranks, instances_of_ranks, strict=True):
         for key, row in rows_of.items():
             start = int(trace.table.start_ns[row]) + shift
             starts[key] = min(start, starts.get(key, start))
@@ -292,7 +294,7 @@ def _of_ranges(
             f" ({', '.join(name for name, _ in keys[:5])}{', …' if len(keys) > 5 else ''}).",
         )
     spans = []
-    for (place, trace, shift), rows_of in zip(ranks, found, strict=True):
+    for (place, trace, shift), rows_of in zip(ranks, instances_of_ranks, strict=True):
         rows = [rows_of[key] for key in keys[first : last + 1] if key in rows_of]
         spans.append(_span_of(trace, place, shift, np.array(rows, dtype=np.intp)) if rows else None)
     return spans
@@ -303,12 +305,12 @@ def _instances(trace: Trace, annotation: str) -> dict[tuple[str, int], int]:
     # Ranks may begin to record at different steps, so numbers alone do not identify a range.
     table = trace.table
     seen = Counter[int]()
-    found = {}
-    for row in ranges_named(trace, annotation).tolist():
+    instances = {}
+    for row in find_ranges(trace, annotation).tolist():
         code = int(table.name[row])
-        found[table.names[code], seen[code]] = row
+        instances[table.names[code], seen[code]] = row
         seen[code] += 1
-    return found
+    return instances
 
 
 def _span_of(trace: Trace, place: int, shift: int, rows: Rows) -> _JobSpan:
@@ -316,7 +318,7 @@ def _span_of(trace: Trace, place: int, shift: int, rows: Rows) -> _JobSpan:
     table = trace.table
     start, end = int(table.start_ns[rows].min()), int(table.end_ns[rows].max())
     last = int(rows[table.end_ns[rows].argmax()])
-    device = busy_rows(trace)
+    device = device_work_rows(trace)
     call = trace.launch_of[device]
     called = np.where(call >= 0, table.start_ns[call], table.start_ns[device])
     device = device[(called >= start) & (called < end)]
@@ -342,7 +344,7 @@ class _Segment(NamedTuple):
     bound: int
 
 
-class _Walk:
+class _PathWalker:
     """The critical path of a job, walked from its end.
 
     From each node the walk goes back along the edge of the rank's graph whose time counts, or else
@@ -352,10 +354,10 @@ class _Walk:
 
     def __init__(self, match: Matching, times: Arrivals) -> None:
         self._match, self._times = match, times
-        self._graphs: dict[int, _Graph] = {}
-        self._rows = match.taken("rows")
-        self._last = match.each(match.last_entries(times.last_ns - times.arrival_ns))
-        together = np.isin(match.taken("operation"), TOGETHER)
+        self._graphs: dict[int, _RankGraph] = {}
+        self._rows = match.event_field("rows")
+        self._last = match.per_entry(match.last_entries(times.last_ns - times.arrival_ns))
+        together = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
         #: whether the clocks show that the rank waited for the last one
         self._waited = (times.wait_ns > 0) & (together | (times.end_ns > times.last_ns))
         self.segments: list[_Segment] = []
@@ -403,11 +405,13 @@ class _Walk:
             self._add(begin, now, place, type_, edge=edge, event=graph.event(edge))
             now, node = begin, before
 
-    def _graph(self, place: int, span: _JobSpan) -> _Graph:
+    def _graph(self, place: int, span: _JobSpan) -> _RankGraph:
         if place not in self._graphs:
-            own = np.flatnonzero((self._match.trace == place) & self._waited)
+            entries_of_rank = np.flatnonzero((self._match.trace == place) & self._waited)
             trace, shift = self._match.traces[place], int(self._times.shifts_ns[place])
-            self._graphs[place] = _Graph(trace, shift, span, self._rows[own], own)
+            self._graphs[place] = _RankGraph(
+                trace, shift, span, self._rows[entries_of_rank], entries_of_rank
+            )
         return self._graphs[place]
 
     def _add(
@@ -418,28 +422,28 @@ class _Walk:
         if end > start:
             self.segments.append(_Segment(start, end, place, type_, edge, event, bound))
 
-    def finished(self) -> Ints:
+    def segment_fields(self) -> Ints:
         """Return the fields of the segments in order of time, with the bound of each."""
         fields = np.array(self.segments[::-1], dtype=np.int64).reshape(-1, len(_Segment._fields)).T
         _, _, places, _, edges, _, bounds = fields
         for place, graph in self._graphs.items():
-            own = np.flatnonzero((places == place) & (edges >= 0))
-            bounds[own] = graph.path.bound_by(edges[own])
+            positions = np.flatnonzero((places == place) & (edges >= 0))
+            bounds[positions] = graph.path.bound_by(edges[positions])
         return fields
 
 
-class _Graph:
+class _RankGraph:
     """The dependencies of one rank as lists, which are faster than arrays to read item by item."""
 
     def __init__(self, trace: Trace, shift: int, span: _JobSpan, rows: Ints, entries: Ints) -> None:
         self.trace = trace
         low, high = span.low - shift, span.high - shift
         none = np.empty(0, dtype=np.intp)
-        analysis = AnalysisRange(_begin(trace, low), high, none)
-        self.path: CriticalPath = build(trace, analysis, EXACT)
+        analysis = AnalysisRange(_earliest_start(trace, low), high, none)
+        self.path: CriticalPath = build_graph(trace, analysis, EXACT_RULES)
         nodes, edges = self.path.nodes, self.path.edges
         self.time: list[int] = (nodes.time_ns + shift).tolist()
-        self.into: list[int] = _binding(self.path).tolist()
+        self.into: list[int] = _binding_edges(self.path).tolist()
         self.source: list[int] = edges.source.tolist()
         self.type: list[int] = edges.type.tolist()
         self._event: Ints = edges.event
@@ -481,24 +485,24 @@ class _Graph:
         return event, BOUNDS.index("cpu_bound" if within else "cpu_outside_operators")
 
 
-def _binding(path: CriticalPath) -> Ints:
+def _binding_edges(path: CriticalPath) -> Ints:
     """Return the edge into each node that was satisfied last, -1 for none."""
-    # It is the edge whose time counts, or else the edge from the latest node.
+    # Prefer an edge with a duration, then the edge from the latest node.
     edges = path.edges
-    found = np.full(len(path.nodes), -1, dtype=np.int64)
+    result = np.full(len(path.nodes), -1, dtype=np.int64)
     # Edges into a node come with the latest source first; the last assignment wins.
     backward = np.arange(len(edges))[::-1]
-    found[edges.target[backward]] = backward
+    result[edges.target[backward]] = backward
     counting = backward[edges.weight_ns[backward] > 0]
-    found[edges.target[counting]] = counting
-    return found
+    result[edges.target[counting]] = counting
+    return result
 
 
-def _begin(trace: Trace, low: int) -> int:
+def _earliest_start(trace: Trace, low: int) -> int:
     """Return the earliest start of the events that end after `low` and of their launch calls."""
     table = trace.table
     end = table.start_ns + table.dur_ns
-    device = busy_rows(trace)
+    device = device_work_rows(trace)
     device = device[end[device] > low]
     call = trace.launch_of[device]
     host = (table.stream < 0) & (table.kind == _CPU) & (table.start_ns < low) & (end > low)

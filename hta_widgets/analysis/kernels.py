@@ -10,30 +10,30 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import (
-    BUSY,
-    Part,
-    Parts,
+    DEVICE_WORK_KINDS,
+    RankPart,
+    RankParts,
     Scope,
     categorical,
-    count_kinds,
-    over_ranks,
-    parts,
+    count_by_kind,
+    drop_unused_texts,
+    map_ranks,
     prelaunched_note,
-    result,
-    scoped,
-    stacked,
+    rank_parts,
+    result_frame,
+    stack_blocks,
     statistics_by_name,
-    used_texts,
+    with_scope,
 )
-from hta_widgets.facts import note_for
+from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.host_stack import (
-    below_backward,
-    nearest,
+    attach_backward_threads,
+    category_mask,
+    name_mask,
+    nearest_ancestor,
     nested_parents,
-    of_category,
-    of_name,
     operator_tree,
 )
 from hta_widgets.trace.trace import Trace
@@ -51,7 +51,7 @@ CUDA_SASS_INSTRUCTION_COUNTER_FLOPS: dict[str, float] = {
 }
 
 
-@scoped
+@with_scope
 def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the hardware counters of each kernel, and the operators that launched it.
 
@@ -102,9 +102,9 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     stacks: list[list[str]] = []
     args: list[Mapping[str, Any]] = []
     notes = []
-    for part in parts(traces, **scope):
+    for part in rank_parts(traces, **scope):
         trace, table = part.trace, part.table
-        kernels, launches = _paired(trace)
+        kernels, launches = _kernels_and_calls(trace)
         launch_of = np.full(len(kernels), -1, dtype=np.int64)
         pairs = min(len(kernels), len(launches))
         launch_of[:pairs] = launches[:pairs]
@@ -134,7 +134,7 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         )
     counters = _counters(args)
     columns: dict[str, Any] = {
-        **stacked(blocks, "rank id name:s start_ns dur_ns launch_id"),
+        **stack_blocks(blocks, "rank id name:s start_ns dur_ns launch_id"),
         "op_stack": pd.Series(stacks, dtype=object),
         "top_level_op": pd.Series(["".join(stack[:1]) for stack in stacks], dtype=object),
         "bottom_level_op": pd.Series(["".join(stack[-1:]) for stack in stacks], dtype=object),
@@ -145,10 +145,10 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         columns["flops"] = flops
     launched = int((columns["launch_id"] >= 0).sum())
     matched = {"kernels": len(stacks), "launches": launched}
-    return result(columns, matched=matched, note=notes)
+    return result_frame(columns, matched=matched, note=notes)
 
 
-def _paired(trace: Trace) -> tuple[Rows, Rows]:
+def _kernels_and_calls(trace: Trace) -> tuple[Rows, Rows]:
     """Return a rank's kernels and the calls that launch kernels, both by start."""
     table = trace.table
     ranges = [code for code, text in enumerate(table.categories.values) if text == _RANGE]
@@ -164,8 +164,8 @@ def _paired(trace: Trace) -> tuple[Rows, Rows]:
 
 
 def _calls(trace: Trace, category: str, prefix: str) -> Rows:
-    named = of_name(trace, lambda name: name.startswith(prefix))
-    return np.flatnonzero(of_category(trace, f".*{category}.*") & named)
+    named = name_mask(trace, lambda name: name.startswith(prefix))
+    return np.flatnonzero(category_mask(trace, f".*{category}.*") & named)
 
 
 def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
@@ -201,10 +201,10 @@ def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
 
 def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
     """Return a column for each arg that is a number in some event, by first occurrence."""
-    keys = dict.fromkeys(key for one in args for key in one)
+    keys = dict.fromkeys(key for arg in args for key in arg)
     columns = {}
     for key in keys:
-        values = [_number(one.get(key)) for one in args]
+        values = [_finite_number(arg.get(key)) for arg in args]
         there = [value for value in values if value is not None]
         if not there:
             continue
@@ -217,7 +217,7 @@ def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
     return columns
 
 
-def _number(value: Any) -> int | float | None:
+def _finite_number(value: Any) -> int | float | None:
     if isinstance(value, (int, float)):
         return value
     try:
@@ -238,7 +238,7 @@ def _flops(counters: Mapping[str, Array]) -> Ints | None:
     return total
 
 
-@scoped
+@with_scope
 def kernel_breakdown(
     traces: TraceSet, *, include_memory: bool = True, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -259,8 +259,8 @@ def kernel_breakdown(
         - ``mean_ns`` (float); ``min_ns, max_ns`` (int64)
         - ``std_ns`` (float): standard deviation of a sample (ddof 1), 0 for one kernel
     """
-    chosen = parts(traces, **scope)
-    kinds = BUSY if include_memory else BUSY[:2]
+    chosen = rank_parts(traces, **scope)
+    kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     order = {"rank": True, "sum_ns": False, "count": False, "kind": True}
     frame = _statistics(chosen, kinds)
     frame = frame.sort_values(list(order), ascending=list(order.values()))
@@ -268,7 +268,7 @@ def kernel_breakdown(
     return _kernel_frame(chosen, kinds, frame, columns)
 
 
-@scoped
+@with_scope
 def kernel_duration_by_rank(
     traces: TraceSet, *, include_memory: bool = True, top: int | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -288,8 +288,8 @@ def kernel_duration_by_rank(
         - ``count`` (int64)
         - ``mean_ns`` (float); ``min_ns, max_ns, sum_ns`` (int64)
     """
-    chosen = parts(traces, **scope)
-    kinds = BUSY if include_memory else BUSY[:2]
+    chosen = rank_parts(traces, **scope)
+    kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     frame = _statistics(chosen, kinds)
     kernels = frame.groupby(["kind", "name"], sort=False)
     frame = frame.assign(spent_ns=kernels["sum_ns"].transform("sum"), kernel=kernels.ngroup())
@@ -301,34 +301,34 @@ def kernel_duration_by_rank(
 
 
 def _kernel_frame(
-    chosen: Parts, kinds: Sequence[str], frame: pd.DataFrame, columns: Sequence[str]
+    chosen: RankParts, kinds: Sequence[str], frame: pd.DataFrame, columns: Sequence[str]
 ) -> pd.DataFrame:
     frame = frame.assign(
         kind=categorical(frame["kind"].to_numpy(), KINDS),
         mean_ns=frame["sum_ns"] / frame["count"],
     ).reset_index(drop=True)
-    return result(
+    return result_frame(
         {name: frame[name] for name in columns},
-        matched=count_kinds(chosen, kinds),
-        note=prelaunched_note(chosen) if len(frame) else note_for("no_device_work"),
+        matched=count_by_kind(chosen, kinds),
+        note=prelaunched_note(chosen) if len(frame) else note_text("no_device_work"),
     )
 
 
-def _statistics(chosen: Parts, kinds: Sequence[str]) -> pd.DataFrame:
+def _statistics(chosen: RankParts, kinds: Sequence[str]) -> pd.DataFrame:
     """Return statistics of each rank's kernels by kind and name."""
-    found = list(over_ranks(chosen, _of_rank, kinds))
-    return pd.DataFrame(stacked(found, "rank kind name:t count sum_ns min_ns max_ns std_ns:f"))
+    found = list(map_ranks(chosen, _statistics_of_rank, kinds))
+    return pd.DataFrame(stack_blocks(found, "rank kind name:t count sum_ns min_ns max_ns std_ns:f"))
 
 
-def _of_rank(part: Part, kinds: Sequence[str]) -> dict[str, Any]:
-    return statistics_by_name(part, part.of_kinds(*kinds))[0]
+def _statistics_of_rank(part: RankPart, kinds: Sequence[str]) -> dict[str, Any]:
+    return statistics_by_name(part, part.rows_of_kinds(*kinds))[0]
 
 
 Source = Literal["auto", "device", "host"]
 _ANNOTATION = KINDS.index("annotation")
 
 
-@scoped
+@with_scope
 def user_annotation_breakdown(
     traces: TraceSet, *, use_device: bool = True, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -354,24 +354,24 @@ def user_annotation_breakdown(
         ``count, sum_ns`` (int64), ``mean_ns`` (float64), ``min_ns, max_ns`` (int64), ``std_ns``
         (float64; standard deviation of a sample, 0 for one range).
     """
-    chosen = parts(traces, **scope)
-    found = list(over_ranks(chosen, _ranges_of, use_device))
+    chosen = rank_parts(traces, **scope)
+    results = list(map_ranks(chosen, _range_statistics, use_device))
     names = "rank name:t count sum_ns mean_ns:f min_ns max_ns std_ns:f"
-    column = stacked([one for one, _, _ in found], names)
-    device, host = sum(one for _, one, _ in found), sum(one for _, _, one in found)
+    column = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
+    device, host = sum(count for _, count, _ in results), sum(count for _, _, count in results)
     note = ""
     if not len(column["rank"]):
         note = "no ranges on the device" if use_device else "no ranges on the host"
         if host if use_device else device:
             note += f"; use_device={not use_device} has some"
-    return result(
+    return result_frame(
         column,
         matched={"device_annotations": device, "host_annotations": host},
         note=note,
     )
 
 
-def _ranges_of(part: Part, use_device: bool) -> tuple[dict[str, Any], int, int]:  # noqa: FBT001
+def _range_statistics(part: RankPart, use_device: bool) -> tuple[dict[str, Any], int, int]:  # noqa: FBT001
     """Return statistics of one side's ranges by name, and the numbers on device and host."""
     device, host = (part.rows[_ranges(part.trace, side)[part.rows]] for side in ("device", "host"))
     columns, _ = statistics_by_name(part, device if use_device else host)
@@ -382,13 +382,13 @@ def _ranges_of(part: Part, use_device: bool) -> tuple[dict[str, Any], int, int]:
 
 def _ranges(trace: Trace, side: str) -> Bools:
     if side == "host":
-        return of_category(trace, "user_annotation")
+        return category_mask(trace, "user_annotation")
     table = trace.table
-    found: Bools = (table.kind == _ANNOTATION) & (table.stream >= 0)
-    return found
+    is_range: Bools = (table.kind == _ANNOTATION) & (table.stream >= 0)
+    return is_range
 
 
-@scoped
+@with_scope
 def kernels_by_annotation(
     traces: TraceSet, *, source: Source = "auto", by_name: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -417,12 +417,12 @@ def kernels_by_annotation(
         empty for none). With `by_name` one row per rank, range and name, most time of a rank first:
         ``rank, annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source by rank.
     """
-    chosen = parts(traces, **scope)
-    found = list(over_ranks(chosen, _annotated, source))
+    chosen = rank_parts(traces, **scope)
+    results = list(map_ranks(chosen, _annotated_kernels, source))
     names = "rank id start_ns dur_ns name:c stream:i annotation:c"
-    columns = stacked([one for one, _, _ in found], names)
-    sources = dict(zip(chosen.ranks, (side for _, side, _ in found), strict=True))
-    annotations = sum(ranges for _, _, ranges in found)
+    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
+    sources = dict(zip(chosen.ranks, (side for _, side, _ in results), strict=True))
+    annotations = sum(ranges for _, _, ranges in results)
     inside = int((columns["annotation"].codes > 0).sum())
     note = "" if len(columns["rank"]) else "no device events"
     if not note and not inside:
@@ -438,31 +438,33 @@ def kernels_by_annotation(
         sums = groups.agg(count="size", sum_ns="sum").reset_index()
         order = np.lexsort((sums["name"].cat.codes, -sums["sum_ns"], sums["rank"]))
         columns = dict(sums.iloc[order].reset_index(drop=True))
-    return result(columns, matched=matched, note=note, source=sources)
+    return result_frame(columns, matched=matched, note=note, source=sources)
 
 
-def _annotated(part: Part, source: str) -> tuple[dict[str, Any], str, int]:
+def _annotated_kernels(part: RankPart, source: str) -> tuple[dict[str, Any], str, int]:
     """Return the columns of one rank, the side of its ranges, and their number."""
     trace, table = part.trace, part.table
     if source == "auto":
         source = "device" if _ranges(trace, "device").any() else "host"
     rows = part.rows[(table.stream[part.rows] >= 0) & (part.kinds != _ANNOTATION)]
     if source == "device":
-        found = _device_ranges(trace, rows)
+        range_rows = _device_ranges(trace, rows)
     else:
         stops = _ranges(trace, "host")
-        above = nearest(below_backward(trace, nested_parents(trace, stops)), stops)
-        found = above[trace.launch_of[rows]]
-    start, end = part.clipped(rows)
+        above = nearest_ancestor(
+            attach_backward_threads(trace, nested_parents(trace, stops)), stops
+        )
+        range_rows = above[trace.launch_of[rows]]
+    start, end = part.clip_rows(rows)
     annotation = np.zeros(len(rows), dtype=np.int32)
-    code, ranges = used_texts(table.name[found[found >= 0]], table.names)
-    annotation[found >= 0] = code + 1
+    code, ranges = drop_unused_texts(table.name[range_rows[range_rows >= 0]], table.names)
+    annotation[range_rows >= 0] = code + 1
     columns = {
         "rank": part.rank,
         "id": rows,
         "start_ns": start + trace.shift_ns,
         "dur_ns": end - start,
-        "name": used_texts(table.name[rows], table.names),
+        "name": drop_unused_texts(table.name[rows], table.names),
         "stream": table.stream[rows],
         "annotation": (annotation, ["", *ranges]),
     }
@@ -499,7 +501,7 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
     # Number ranges by length, so that the smallest number is the shortest range.
     by_length = np.lexsort((-np.arange(len(low)), high - low))
     low, high = low[by_length], high[by_length]
-    found = np.full(len(start), len(low), dtype=np.int64)
+    shortest = np.full(len(start), len(low), dtype=np.int64)
     left = np.arange(len(start))
     while len(left):
         # If events end in the order of their starts, those that overlap a range are contiguous.
@@ -507,12 +509,12 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
         chain, left = left[ordered], left[~ordered]
         first = np.searchsorted(end[chain], low, side="right")
         after = np.searchsorted(start[chain], high, side="left")
-        found[chain] = _min_of_runs(len(chain), first, after)
-    found[found >= len(low)] = -1
-    return np.append(by_length, -1)[found]
+        shortest[chain] = _first_covering_run(len(chain), first, after)
+    shortest[shortest >= len(low)] = -1
+    return np.append(by_length, -1)[shortest]
 
 
-def _min_of_runs(size: int, first: Ints, after: Ints) -> Ints:
+def _first_covering_run(size: int, first: Ints, after: Ints) -> Ints:
     """Return, for each of `size` positions, the first run ``[first, after)`` that covers it.
 
     The result is ``len(first)`` at positions that no run covers.

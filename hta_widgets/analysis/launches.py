@@ -12,21 +12,21 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import (
-    BUSY,
-    Part,
+    DEVICE_WORK_KINDS,
+    RankPart,
     Scope,
     categorical,
-    count_kinds,
-    narrowed,
-    over_ranks,
-    parts,
+    count_by_kind,
+    drop_unused_texts,
+    map_ranks,
+    narrow_selection,
     prelaunched_note,
-    result,
-    scoped,
-    stacked,
-    used_texts,
+    rank_parts,
+    result_frame,
+    stack_blocks,
+    with_scope,
 )
-from hta_widgets.facts import note_for
+from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import (
     Array,
@@ -35,9 +35,9 @@ from hta_widgets.trace.arrays import (
     Ints,
     Rows,
     group_order,
-    grouped,
+    order_and_bounds,
     stable_order,
-    sums,
+    sum_by_group,
 )
 from hta_widgets.trace.traceset import TraceSet
 
@@ -53,7 +53,7 @@ _NEARLY = 0.98
 _LONG = 0.01
 
 
-@scoped
+@with_scope
 def launch_stats(
     traces: TraceSet, *, include_memory: bool = True, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -84,43 +84,43 @@ def launch_stats(
 
         ``.attrs["unlaunched"]`` counts selected device work whose launch the files do not hold.
     """
-    chosen = parts(traces, **scope)
-    kinds = BUSY if include_memory else BUSY[:2]
-    found = list(over_ranks(chosen, _launches_of, kinds))
-    column = stacked(
+    chosen = rank_parts(traces, **scope)
+    kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
+    found = list(map_ranks(chosen, _launches_of_rank, kinds))
+    column = stack_blocks(
         [columns for columns, _ in found],
         "rank correlation kernel:c kind launch:c stream cpu_dur_ns gpu_dur_ns launch_delay_ns"
         " launch_id kernel_id",
     )
     column["kind"] = categorical(column["kind"], KINDS)
-    return result(
+    return result_frame(
         column,
-        matched={**count_kinds(chosen, kinds), "launched": len(column["rank"])},
-        note=prelaunched_note(chosen) if len(column["rank"]) else note_for("no_launches"),
+        matched={**count_by_kind(chosen, kinds), "launched": len(column["rank"])},
+        note=prelaunched_note(chosen) if len(column["rank"]) else note_text("no_launches"),
         unlaunched=sum(lost for _, lost in found),
     )
 
 
-def _launched(part: Part, work: Rows) -> tuple[Ints, Rows, int]:
+def _launch_pairs(part: RankPart, work: Rows) -> tuple[Ints, Rows, int]:
     """Return the calls that launched device events, these events, and the number without a call."""
     call = part.trace.launch_of[work]
     known = call >= 0
     return call[known], work[known], int(len(work) - known.sum())
 
 
-def _launches_of(part: Part, kinds: Sequence[str]) -> tuple[dict[str, Any], int]:
+def _launches_of_rank(part: RankPart, kinds: Sequence[str]) -> tuple[dict[str, Any], int]:
     """Return a rank's columns, and the number of its events without a call."""
     table = part.table
-    call, work, lost = _launched(part, part.of_kinds(*kinds))
+    call, work, lost = _launch_pairs(part, part.rows_of_kinds(*kinds))
     order = stable_order(call)
     call, work = call[order], work[order]
     call_end = table.start_ns[call] + table.dur_ns[call]
     columns = {
         "rank": part.rank,
         "correlation": table.correlation[work],
-        "kernel": used_texts(table.name[work], table.names),
+        "kernel": drop_unused_texts(table.name[work], table.names),
         "kind": table.kind[work],
-        "launch": used_texts(table.name[call], table.names),
+        "launch": drop_unused_texts(table.name[call], table.names),
         "stream": table.stream[work],
         "cpu_dur_ns": table.dur_ns[call],
         "gpu_dur_ns": table.dur_ns[work],
@@ -131,7 +131,7 @@ def _launches_of(part: Part, kinds: Sequence[str]) -> tuple[dict[str, Any], int]
     return columns, lost
 
 
-@scoped
+@with_scope
 def launch_outliers(
     traces: TraceSet,
     *,
@@ -183,21 +183,25 @@ def launch_outliers(
         .reset_index()
         for mask in masks
     ]
-    found = pd.concat(blocks, ignore_index=True)
+    outliers = pd.concat(blocks, ignore_index=True)
     launches = stats.groupby(keys, observed=True).size().reset_index(name="launches")
-    found = found.merge(launches)
+    outliers = outliers.merge(launches)
     outlier = np.repeat(np.arange(len(masks)), list(map(len, blocks)))
-    order = np.lexsort((found["kernel"].cat.codes, -found["count"], outlier, found["rank"]))
-    found = found.iloc[order].reset_index(drop=True)
-    frame = result(
+    order = np.lexsort(
+        (outliers["kernel"].cat.codes, -outliers["count"], outlier, outliers["rank"])
+    )
+    outliers = outliers.iloc[order].reset_index(drop=True)
+    frame = result_frame(
         {
-            "rank": found["rank"],
+            "rank": outliers["rank"],
             "outlier": categorical(outlier[order], _OUTLIERS),
-            "kernel": found["kernel"],
-            "count": found["count"],
-            "launches": found["launches"],
-            "share": found["count"] / found["launches"],
-            **{name: found[name] for name in ("cpu_sum_ns", "gpu_sum_ns", "launch_delay_sum_ns")},
+            "kernel": outliers["kernel"],
+            "count": outliers["count"],
+            "launches": outliers["launches"],
+            "share": outliers["count"] / outliers["launches"],
+            **{
+                name: outliers[name] for name in ("cpu_sum_ns", "gpu_sum_ns", "launch_delay_sum_ns")
+            },
         },
         matched={
             **stats.attrs["matched"],
@@ -225,10 +229,10 @@ class QueueSteps:
     unlaunched: int
 
 
-def queue_steps(part: Part, *, launches: bool = False) -> QueueSteps:
+def queue_steps(part: RankPart, *, launches: bool = False) -> QueueSteps:
     """Return all changes of the queues of one rank's selected device work."""
     table = part.table
-    call, work, unlaunched = _launched(part, part.busy_rows())
+    call, work, unlaunched = _launch_pairs(part, part.device_work_rows())
     if launches:
         # Work is sorted by start, so the first of a call and stream is the first to start.
         entry = call * (int(table.stream.max(initial=0)) + 1) + table.stream[work]
@@ -238,7 +242,7 @@ def queue_steps(part: Part, *, launches: bool = False) -> QueueSteps:
     streams, code = np.unique(table.stream[work].astype(np.int64), return_inverse=True)
     code = np.concatenate((code, code))
     time_ns = np.concatenate((enters, np.maximum(enters, leaves)))
-    order = in_order(code, len(streams), time_ns)
+    order = order_by_group_and_time(code, len(streams), time_ns)
     change = np.repeat(np.array([1, -1]), len(work))
     return QueueSteps(
         streams,
@@ -252,36 +256,36 @@ def queue_steps(part: Part, *, launches: bool = False) -> QueueSteps:
     )
 
 
-def _over_queues(
+def _map_queues(
     traces: TraceSet, scope: Scope, function: Callable[..., T], *args: Any, launches: bool = False
 ) -> tuple[list[T], dict[str, Any]]:
     """Return a function's result for each rank's queues, and the attributes of their frame."""
     # The function receives the selected events of all times and the window's edges: if work waits
     # throughout the window, neither the work nor its launching call overlaps the window.
-    chosen = narrowed(traces, **scope)
-    always = parts(traces, replace(chosen, start_ns=None, end_ns=None))
+    chosen = narrow_selection(traces, **scope)
+    always = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
-    found = list(over_ranks(always, _of_queues, function, edges, launches, *args))
+    found = list(map_ranks(always, _queues_of_rank, function, edges, launches, *args))
     counts = np.array([of_rank for _, of_rank in found], dtype=np.int64).reshape(-1, 3)
     launched, unlaunched, early = counts.sum(axis=0).tolist()
-    matched = {**count_kinds(always), "launched": launched}
+    matched = {**count_by_kind(always), "launched": launched}
     about = {"matched": matched, "unlaunched": unlaunched, "early": early}
     return [value for value, _ in found], about
 
 
-def _of_queues(
-    part: Part,
+def _queues_of_rank(
+    part: RankPart,
     function: Callable[..., T],
     edges: tuple[int | None, int | None],
-    launches: bool,  # noqa: FBT001 - passed on by `over_ranks`
+    launches: bool,  # noqa: FBT001 - passed on by `map_ranks`
     *args: Any,
 ) -> tuple[T, tuple[int, int, int]]:
-    steps = part.once(("queue_steps", launches), partial(queue_steps, part, launches=launches))
-    found = function(part.within(*edges), steps, *args)
+    steps = part.cached(("queue_steps", launches), partial(queue_steps, part, launches=launches))
+    found = function(part.with_window(*edges), steps, *args)
     return found, (len(steps.row) // 2, steps.unlaunched, steps.early)
 
 
-@scoped
+@with_scope
 def queue_length(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the number of launched events that wait on each stream, at each instant of change.
 
@@ -305,16 +309,18 @@ def queue_length(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         files, ``.attrs["early"]`` work that starts before its call by the files' clocks and
         therefore never waits.
     """
-    found, about = _over_queues(traces, scope, _series)
-    columns = stacked(found, "rank stream time_ns queue_length")
-    return result(columns, **about, note="" if len(columns["rank"]) else note_for("no_launches"))
+    found, about = _map_queues(traces, scope, _series)
+    columns = stack_blocks(found, "rank stream time_ns queue_length")
+    return result_frame(
+        columns, **about, note="" if len(columns["rank"]) else note_text("no_launches")
+    )
 
 
-def _series(part: Part, steps: QueueSteps) -> dict[str, Any]:
+def _series(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
     time_ns = steps.time_ns
     if part.low is not None:
         time_ns = np.maximum(time_ns, part.low)
-    kept = settled(steps.code, time_ns) & part.in_window(time_ns)
+    kept = is_last_at_instant(steps.code, time_ns) & part.is_in_window(time_ns)
     return {
         "rank": part.rank,
         "stream": steps.streams[steps.code[kept]],
@@ -323,7 +329,7 @@ def _series(part: Part, steps: QueueSteps) -> dict[str, Any]:
     }
 
 
-@scoped
+@with_scope
 def queue_length_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return statistics of each stream's queue.
 
@@ -340,22 +346,24 @@ def queue_length_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFra
     Statistics as in HTA's queue length summary. They weigh each change equally, so prefer
     ``time_weighted_mean`` for the usual length of a queue.
     """
-    found, about = _over_queues(traces, scope, _statistics)
-    columns = stacked(found, f"rank stream {STATISTICS_COLUMNS} time_weighted_mean:f span_ns")
-    note = "" if len(columns["rank"]) else note_for("no_launches")
+    found, about = _map_queues(traces, scope, _statistics)
+    columns = stack_blocks(found, f"rank stream {STATISTICS_COLUMNS} time_weighted_mean:f span_ns")
+    note = "" if len(columns["rank"]) else note_text("no_launches")
     if not note and not (columns["count"].any() or columns["span_ns"].any()):
-        note = note_for("no_queue_changes")
-    return result(columns, **about, note=note)
+        note = note_text("no_queue_changes")
+    return result_frame(columns, **about, note=note)
 
 
-def _statistics(part: Part, steps: QueueSteps) -> dict[str, Any]:
+def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
     groups = len(steps.streams)
-    there = _within(part, steps)
+    there = _steps_in_window(part, steps)
     code, time_ns, length = (
         values[there] for values in (steps.code, steps.time_ns, steps.queue_length)
     )
-    inside = part.in_window(time_ns)
-    area, span = weighted(code, groups, length, held_ns(code, time_ns, part.low, part.high))
+    inside = part.is_in_window(time_ns)
+    area, span = time_weighted_sums(
+        code, groups, length, hold_times_ns(code, time_ns, part.low, part.high)
+    )
     return {
         "rank": part.rank,
         "stream": steps.streams,
@@ -365,7 +373,7 @@ def _statistics(part: Part, steps: QueueSteps) -> dict[str, Any]:
     }
 
 
-def _within(part: Part, steps: QueueSteps) -> slice | Rows:
+def _steps_in_window(part: RankPart, steps: QueueSteps) -> slice | Rows:
     """Return the changes in the window, and each stream's last before and first after it."""
     # Their queue lengths hold at the window's edges.
     if part.low is None and part.high is None:
@@ -382,7 +390,7 @@ def _within(part: Part, steps: QueueSteps) -> slice | Rows:
     return np.concatenate(found)
 
 
-@scoped
+@with_scope
 def time_blocked_on_full_queue(
     traces: TraceSet, *, max_queue_length: int = MAX_QUEUE_LENGTH, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -411,28 +419,30 @@ def time_blocked_on_full_queue(
         ``.attrs["note"]`` names queues that never reach `max_queue_length`, but spend 1 % of the
         trace or more within 2 % below it.
     """
-    found, about = _over_queues(traces, scope, _blocked, max_queue_length, launches=True)
+    found, about = _map_queues(traces, scope, _blocked_times, max_queue_length, launches=True)
     names = "rank stream duration_ns share:f trace_ns peak at_peak_ns"
-    column = stacked([columns for columns, _ in found], names)
+    column = stack_blocks([columns for columns, _ in found], names)
     near = [text for _, texts in found for text in texts]
-    return result(
+    return result_frame(
         column,
         **about,
-        note=_note(near, max_queue_length) if len(column["rank"]) else note_for("no_launches"),
+        note=_nearly_full_note(near, max_queue_length)
+        if len(column["rank"])
+        else note_text("no_launches"),
     )
 
 
-def _blocked(
-    part: Part, steps: QueueSteps, max_queue_length: int
+def _blocked_times(
+    part: RankPart, steps: QueueSteps, max_queue_length: int
 ) -> tuple[dict[str, Any], list[str]]:
     """Return a rank's columns, and descriptions of its queues that are nearly full for long."""
     groups, length = len(steps.streams), steps.queue_length
-    held = held_ns(steps.code, steps.time_ns, part.low, part.high)
+    held = hold_times_ns(steps.code, steps.time_ns, part.low, part.high)
     peak = np.zeros(groups, dtype=np.int64)
     np.maximum.at(peak, steps.code, np.where(held > 0, length, 0))
     near_limit = (length >= _NEARLY * max_queue_length) & (length < max_queue_length)
     duration, at_peak, nearly = (
-        sums(steps.code, np.where(chosen, held, 0), groups)
+        sum_by_group(steps.code, np.where(chosen, held, 0), groups)
         for chosen in (length >= max_queue_length, length == peak[steps.code], near_limit)
     )
     trace_ns = _trace_ns(part)
@@ -454,7 +464,7 @@ def _blocked(
     return columns, near
 
 
-def _note(near: list[str], limit: int) -> str:
+def _nearly_full_note(near: list[str], limit: int) -> str:
     if not near:
         return ""
     listed = "; ".join(near[:4]) + (f"; and {len(near) - 4} more" if len(near) > 4 else "")
@@ -464,7 +474,7 @@ def _note(near: list[str], limit: int) -> str:
     )
 
 
-def _trace_ns(part: Part) -> int:
+def _trace_ns(part: RankPart) -> int:
     """Return the time from the rank's first to its last start, without the profiler's own span."""
     table = part.table
     span = [code for code, name in enumerate(table.categories.values) if name == "Trace"]
@@ -482,7 +492,7 @@ STATISTICS = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
 STATISTICS_COLUMNS = "count " + " ".join(f"{name}:f" for name in STATISTICS[1:])
 
 
-def in_order(group: Array, groups: int, time_ns: Ints) -> Rows:
+def order_by_group_and_time(group: Array, groups: int, time_ns: Ints) -> Rows:
     """Return the stable order by group and time."""
     if not len(time_ns):
         return np.empty(0, dtype=np.intp)
@@ -500,14 +510,16 @@ def running_total(group: Array, change: Array) -> Array:
     return total
 
 
-def settled(group: Array, time_ns: Ints) -> Bools:
+def is_last_at_instant(group: Array, time_ns: Ints) -> Bools:
     """Return whether each change is the last of its group at its instant."""
     last = np.ones(len(time_ns), dtype=bool)
     last[:-1] = (group[1:] != group[:-1]) | (time_ns[1:] != time_ns[:-1])
     return last
 
 
-def held_ns(group: Array, time_ns: Ints, low: int | None = None, high: int | None = None) -> Ints:
+def hold_times_ns(
+    group: Array, time_ns: Ints, low: int | None = None, high: int | None = None
+) -> Ints:
     """Return how long each value holds within the window; the last of a group holds no time."""
     until = np.append(time_ns[1:], time_ns[-1:])
     ends = np.append(group[1:] != group[:-1], True)[: len(time_ns)]
@@ -517,7 +529,9 @@ def held_ns(group: Array, time_ns: Ints, low: int | None = None, high: int | Non
     return np.maximum(until - start, 0)
 
 
-def weighted(group: Array, groups: int, value: Array, held: Ints) -> tuple[Floats, Floats]:
+def time_weighted_sums(
+    group: Array, groups: int, value: Array, held: Ints
+) -> tuple[Floats, Floats]:
     """Return the sum of each group's values weighted by the time that they hold, and that time."""
     time = held.astype(np.float64)
     area = np.bincount(group, weights=value * time, minlength=groups).astype(np.float64)
@@ -526,15 +540,15 @@ def weighted(group: Array, groups: int, value: Array, held: Ints) -> tuple[Float
 
 def describe(group: Array, groups: int, value: Array) -> dict[str, Any]:
     """Return the columns of pandas' ``describe`` for each group; NaN for groups without values."""
-    found = np.full((groups, len(STATISTICS)), np.nan)
-    order, first = grouped(group, groups)
+    result = np.full((groups, len(STATISTICS)), np.nan)
+    order, first = order_and_bounds(group, groups)
     for code in range(groups):
         values = value[order[first[code] : first[code + 1]]].astype(np.float64)
-        found[code, 0] = len(values)
+        result[code, 0] = len(values)
         if len(values):
             std = values.std(ddof=1) if len(values) > 1 else np.nan
             quartiles = np.quantile(values, (0, 0.25, 0.5, 0.75, 1))
-            found[code, 1:] = (values.mean(), std, *quartiles)
-    columns: dict[str, Any] = dict(zip(STATISTICS, found.T, strict=True))
+            result[code, 1:] = (values.mean(), std, *quartiles)
+    columns: dict[str, Any] = dict(zip(STATISTICS, result.T, strict=True))
     columns["count"] = columns["count"].astype(np.int64)
     return columns

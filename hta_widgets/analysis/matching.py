@@ -14,20 +14,20 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.comm_events import (
-    TOGETHER,
+    SYNCHRONIZING_OPERATIONS,
     CommEvents,
     GroupName,
-    Header,
+    JobHeader,
     comm_events,
-    header_of,
+    job_header,
 )
-from hta_widgets.analysis.scope import Part, Parts, host_names, over_ranks
-from hta_widgets.readers.formats import provided
+from hta_widgets.analysis.scope import RankPart, RankParts, host_names, map_ranks
+from hta_widgets.readers.formats import format_hooks
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet, most_frequent
+from hta_widgets.trace.traceset import TraceSet, most_frequent_size
 
 _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
 _CLOSE_NS = 20_000  # most leave within this time; lengths of steps differ by more
@@ -35,7 +35,7 @@ _MIN_AGREEING = 3  # agreeing ends needed to rule out chance
 _MAX_DRIFT = 1e-4  # maximum drift between clocks
 _FEW = 0.1  # maximum share of pairs of a guessed match that cannot be of one collective
 _MAX_PAIRS = 4_000_000
-_MOST_TRIED = 1 << 20  # pairs of all shifts together, above which a sample chooses the shifts
+_MAX_TRIED = 1 << 20  # pairs of all shifts together, above which a sample chooses the shifts
 _SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts always tried
 _GOLDEN = 0.618033988749895
 _PRIME, _BASE = (1 << 31) - 1, 1_000_003  # of hashes of contents
@@ -48,7 +48,7 @@ MISSING = int(np.iinfo(np.int64).min)
 
 
 @dataclass(slots=True)
-class Group:
+class ProcessGroup:
     """A process group of the whole set."""
 
     label: str
@@ -72,11 +72,11 @@ class Matching:
     of_trace: list[Ints]
     starts: Ints
     expected: Ints
-    groups: list[Group]
+    groups: list[ProcessGroup]
     matched_by: dict[str, int]
     missing_ranks: int
-    lacking: list[bool]
-    headers: list[Header]
+    incomplete: list[bool]
+    headers: list[JobHeader]
     #: by rank, the step of each of its events
     steps: list[Ints]
     #: by rank, its collectives on the host by name, which are not matched
@@ -86,7 +86,7 @@ class Matching:
     def __len__(self) -> int:
         return len(self.collective)
 
-    def taken(self, field: str) -> Ints:
+    def event_field(self, field: str) -> Ints:
         """Return a field of `CommEvents`, entry by entry."""
         values = np.empty(len(self), dtype=np.int64)
         for mine, events in zip(self.of_trace, self.events, strict=True):
@@ -97,13 +97,13 @@ class Matching:
         """Return how many ranks' events each collective has."""
         return np.diff(np.append(self.starts, len(self)))
 
-    def each(self, values: Array) -> Array:
+    def per_entry(self, values: Array) -> Array:
         """Return for each entry the value of its collective."""
         return np.repeat(values, self.sizes())
 
-    def spread(self, reduce: np.ufunc, values: Array) -> Array:
+    def reduce_per_entry(self, reduce: np.ufunc, values: Array) -> Array:
         """Return for each entry the values of its collective's entries, reduced to one."""
-        return self.each(reduce.reduceat(values, self.starts)) if len(self) else values
+        return self.per_entry(reduce.reduceat(values, self.starts)) if len(self) else values
 
     def last_entries(self, wait_ns: Ints) -> Ints:
         """Return for each collective the first of its entries that does not wait."""
@@ -112,7 +112,7 @@ class Matching:
 
     @property
     def is_complete(self) -> Bools:
-        """Whether each collective has the events of all its ranks, as far as known."""
+        """Whether each collective has an event of every rank known to take part."""
         return (self.expected <= 0) | (self.sizes() >= self.expected)
 
 
@@ -120,16 +120,16 @@ def matching(traces: TraceSet) -> Matching:
     """Match the communication events of the ranks.
 
     Collectives are matched by process group, then by sequence number where files have them, else
-    by order within the group, shifted to where names and sizes agree (`aligned`).
+    by order within the group, shifted to where names and sizes agree (`align_sequences`).
     Sends and receives are matched within each pair of ranks. Kernels that name no group are
     grouped by device stream, and by the listed groups that their times allow, and matched only as
     far as their ends agree and none ends before another begins.
     """
     # The memoized result does not depend on the clock; its ranks are replaced by the set's.
-    return replace(_matched(traces), traces=list(traces.values()), executor=traces.executor)
+    return replace(_match(traces), traces=list(traces.values()), executor=traces.executor)
 
 
-def counted(match: Matching, chosen: Selection) -> tuple[Bools, dict[str, int]]:
+def count_selected(match: Matching, chosen: Selection) -> tuple[Bools, dict[str, int]]:
     """Return which entries are selected, and the counts of selected events and collectives."""
     members = [
         np.full(len(events.rows), chosen.ranks is None or trace.rank in chosen.ranks)
@@ -137,16 +137,18 @@ def counted(match: Matching, chosen: Selection) -> tuple[Bools, dict[str, int]]:
     ]
     if not replace(chosen, ranks=None).is_everything:
         wanted = [k for k, member in enumerate(members) if member.any()]
-        selected = Parts([match.traces[k] for k in wanted], chosen, match.executor)
+        selected = RankParts([match.traces[k] for k in wanted], chosen, match.executor)
         each = [(match.events[k].rows,) for k in wanted]
-        for k, member in zip(wanted, over_ranks(selected, Part.has, each=each), strict=True):
+        for k, member in zip(
+            wanted, map_ranks(selected, RankPart.contains, each=each), strict=True
+        ):
             members[k] = member
     kept = np.zeros(len(match), dtype=bool)
     for entries, member in zip(match.of_trace, members, strict=True):
         kept[entries] = member[match.place[entries]]
     communication = sum(int(member.sum()) for member in members)
     alone = sum(
-        int((member & events.is_alone).sum())
+        int((member & events.is_single_rank).sum())
         for member, events in zip(members, match.events, strict=True)
     )
     complete = match.is_complete[np.unique(match.collective[kept])]
@@ -159,12 +161,12 @@ def counted(match: Matching, chosen: Selection) -> tuple[Bools, dict[str, int]]:
     }
 
 
-def shown_ranks(traces: TraceSet, chosen: Selection) -> Bools:
+def selected_ranks(traces: TraceSet, chosen: Selection) -> Bools:
     """Return which ranks of a set are selected."""
     return np.array([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], bool)
 
 
-def split(codes: Ints, count: int) -> list[Ints]:
+def positions_by_code(codes: Ints, count: int) -> list[Ints]:
     """Return the positions of each of the codes ``0 .. count-1``, ascending."""
     if not count:
         return []
@@ -182,15 +184,15 @@ def recorded_shift(trace: Trace) -> int:
 
 
 @memoized
-def _matched(of: TraceSet) -> Matching:
+def _match(of: TraceSet) -> Matching:
     traces = list(of.values())
-    events, steps, headers, on_hosts = _communication(of)
-    keys, groups = identified(traces, events, headers)
+    events, steps, headers, on_hosts = _communication_of_ranks(of)
+    keys, groups = identify_groups(traces, events, headers)
     table = _events_of_all(traces, events, keys)
     is_numbered = table.groupby("lane")["sequence"].transform("min") >= 0
     for _, of_lane in table[~is_numbered].groupby("lane"):
         named = groups[of_lane["group"].iloc[0]].named
-        table.loc[of_lane.index, "sequence"] = _by_order(of_lane, sure=named)
+        table.loc[of_lane.index, "sequence"] = _assign_by_order(of_lane, sure=named)
         table.loc[of_lane.index, "content"] = 0
     # Events of a rank that repeat a sequence number belong to different collectives.
     table["repeat"] = table.groupby(["lane", "trace", "sequence", "content"]).cumcount()
@@ -215,35 +217,35 @@ def _matched(of: TraceSet) -> Matching:
         place=place,
         lane=lane,
         group=group,
-        of_trace=split(trace, len(traces)),
+        of_trace=positions_by_code(trace, len(traces)),
         starts=starts,
         expected=whole[order[starts]],
         groups=groups,
         matched_by={"sequence_number": by_number, "order_and_time": len(starts) - by_number},
         missing_ranks=missing_ranks(traces, groups, headers),
-        lacking=lacking(traces, groups, keys),
+        incomplete=has_missing_peers(traces, groups, keys),
         headers=headers,
         steps=steps,
         on_hosts=on_hosts,
     )
 
 
-def _comm_of_rank(trace: Trace) -> tuple[CommEvents, Ints, Header, Counter[str]]:
+def _comm_of_rank(trace: Trace) -> tuple[CommEvents, Ints, JobHeader, Counter[str]]:
     events = comm_events(trace)
-    return events, trace.table.step[events.rows], header_of(trace), host_names(trace)
+    return events, trace.table.step[events.rows], job_header(trace), host_names(trace)
 
 
-def _communication(
+def _communication_of_ranks(
     traces: TraceSet,
-) -> tuple[list[CommEvents], list[Ints], list[Header], list[Counter[str]]]:
+) -> tuple[list[CommEvents], list[Ints], list[JobHeader], list[Counter[str]]]:
     """Return each rank's communication (of devices or host calls), its steps, and its header."""
-    found = list(over_ranks(traces, _comm_of_rank))
-    events, steps = [one[0] for one in found], [one[1] for one in found]
+    results = list(map_ranks(traces, _comm_of_rank))
+    events, steps = [result[0] for result in results], [result[1] for result in results]
     members = list(traces.values())
-    for calls_of in provided("collectives"):
+    for calls_of in format_hooks("collectives"):
         for place, calls in calls_of(members).items():
             events[place], steps[place] = calls, members[place].table.step[calls.rows]
-    return events, steps, [one[2] for one in found], [one[3] for one in found]
+    return events, steps, [result[2] for result in results], [result[3] for result in results]
 
 
 def _events_of_all(
@@ -253,19 +255,19 @@ def _events_of_all(
     # A ``lane`` is one sequence of collectives, of a group or of a pair of its ranks.
     contents: dict[Hashable, int] = {}
     blocks = []
-    for number, (trace, one) in enumerate(zip(traces, events, strict=True)):
-        codes = [contents.setdefault(item, len(contents)) for item in one.content]
+    for number, (trace, events_of_rank) in enumerate(zip(traces, events, strict=True)):
+        codes = [contents.setdefault(item, len(contents)) for item in events_of_rank.content]
         columns = {
-            "trace": np.full(len(one.rows), number),
-            "place": np.arange(len(one.rows)),
-            "group": np.array(keys[number], dtype=np.int64)[one.group],
-            "source": one.source,
-            "target": one.target,
-            "sequence": one.sequence,
-            "content": np.array(codes, dtype=np.int64)[one.content_code],
-            "start": one.start_ns + recorded_shift(trace),
-            "end": one.end_ns + recorded_shift(trace),
-            "together": _leave_together(one),
+            "trace": np.full(len(events_of_rank.rows), number),
+            "place": np.arange(len(events_of_rank.rows)),
+            "group": np.array(keys[number], dtype=np.int64)[events_of_rank.group],
+            "source": events_of_rank.source,
+            "target": events_of_rank.target,
+            "sequence": events_of_rank.sequence,
+            "content": np.array(codes, dtype=np.int64)[events_of_rank.content_code],
+            "start": events_of_rank.start_ns + recorded_shift(trace),
+            "end": events_of_rank.end_ns + recorded_shift(trace),
+            "together": _leave_together(events_of_rank),
         }
         blocks.append(pd.DataFrame(columns))
     table = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame(columns=_COLUMNS)
@@ -275,22 +277,27 @@ def _events_of_all(
     return table
 
 
-def _by_order(of_lane: pd.DataFrame, *, sure: bool) -> Ints:
+def _assign_by_order(of_lane: pd.DataFrame, *, sure: bool) -> Ints:
     """Assign slots by order, contents and times, aligned with the rank that has most events."""
     ranks = [
-        _Sequence(*(own[name].to_numpy() for name in _Sequence._fields))
-        for _, own in of_lane.groupby("trace")
+        _RankSequence(*(lane[name].to_numpy() for name in _RankSequence._fields))
+        for _, lane in of_lane.groupby("trace")
     ]
-    most = max(ranks, key=lambda own: len(own.end))
+    most = max(ranks, key=lambda sequence: len(sequence.end))
     return np.concatenate(
-        [np.arange(len(own.end)) if own is most else _placed(most, own, sure=sure) for own in ranks]
+        [
+            np.arange(len(sequence.end))
+            if sequence is most
+            else _align_to_longest(most, sequence, sure=sure)
+            for sequence in ranks
+        ]
     )
 
 
 # --- alignment by order and time ------------------------------------------------------------------
 
 
-class _Sequence(NamedTuple):
+class _RankSequence(NamedTuple):
     """The events of one rank in a sequence of collectives."""
 
     content: Ints
@@ -301,30 +308,31 @@ class _Sequence(NamedTuple):
 
 def _leave_together(events: CommEvents) -> Bools:
     """Return whether each event ends only after all ranks have arrived."""
-    together: Bools = np.isin(events.operation, TOGETHER) & (events.early == 0)
+    together: Bools = np.isin(events.operation, SYNCHRONIZING_OPERATIONS) & (events.early == 0)
     return together
 
 
-def _placed(most: _Sequence, own: _Sequence, *, sure: bool) -> Ints:
+def _align_to_longest(longest: _RankSequence, sequence: _RankSequence, *, sure: bool) -> Ints:
     """Return for each of a rank's events its position in the longest sequence."""
-    place = aligned(most.content, most.end, own.content, own.end, sure=sure)
-    mine = np.flatnonzero((place >= 0) & (place < len(most.end)))
+    place = align_sequences(longest.content, longest.end, sequence.content, sequence.end, sure=sure)
+    mine = np.flatnonzero((place >= 0) & (place < len(longest.end)))
     if sure or not len(mine):
         return place
     # No event of a collective ends before another one of it begins, on clocks that drift.
     there = place[mine]
-    apart = own.end[mine] - most.end[there]
-    middle, at = np.median(apart), np.median(own.end[mine])
-    slack = _CLOSE_NS + _MAX_DRIFT * np.abs(own.end[mine] - at)
+    apart = sequence.end[mine] - longest.end[there]
+    middle, at = np.median(apart), np.median(sequence.end[mine])
+    slack = _CLOSE_NS + _MAX_DRIFT * np.abs(sequence.end[mine] - at)
     early = np.maximum(
-        most.start[there] - (own.end[mine] - middle), own.start[mine] - middle - most.end[there]
+        longest.start[there] - (sequence.end[mine] - middle),
+        sequence.start[mine] - middle - longest.end[there],
     )
-    impossible = (early > slack) & own.together[mine] & most.together[there]
+    impossible = (early > slack) & sequence.together[mine] & longest.together[there]
     place[mine[impossible] if impossible.mean() <= _FEW else slice(None)] = MISSING
     return place
 
 
-def aligned(
+def align_sequences(
     content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, *, sure: bool
 ) -> Ints:
     """Return for each of the other rank's events its position in the first rank's sequence."""
@@ -345,7 +353,7 @@ def aligned(
     proof = 1 if sure or agreeing == len(content) == count else _MIN_AGREEING
     if agreeing >= max(0.5 * together, proof):
         return in_order
-    by_time = _by_time(content, end_ns, other_content, other_end_ns)
+    by_time = _align_by_time(content, end_ns, other_content, other_end_ns)
     timed = int((by_time != MISSING).sum())
     # The order of a named group is better evidence than times that explain only a part of it.
     part = 0.75 * together if sure else 0
@@ -368,9 +376,9 @@ def _best_shift(
             return 0, int((off <= _TOLERANCE_NS).sum())
     shorter = min(first, second)
     need = max(1, shorter // 2)
-    shifts = _with_equal_content(content, other_content, need)
+    shifts = _shifts_of_equal_content(content, other_content, need)
     best: tuple[float, int, int] | None = None
-    for shift in _likeliest(shifts, end_ns, other_end_ns).tolist():
+    for shift in _cheapest_shifts(shifts, end_ns, other_end_ns).tolist():
         low, high = _overlap(shift, first, second)
         there = slice(low - shift, high - shift)
         if not np.array_equal(content[low:high], other_content[there]):
@@ -391,13 +399,13 @@ def _cost(apart: Ints, share: Any) -> tuple[Any, Floats]:
 
     `share` is the part of the shorter sequence that has partners.
     """
-    # A match is less likely the farther ends are apart, but clocks may differ by many steps.
+    # The farther apart the ends are, the less likely a match; but clocks may differ by many steps.
     middle = np.median(apart, axis=-1, keepdims=True)
     off = np.abs(apart - middle)
     return (np.median(off, axis=-1) + 1_000.0) / share**2 + 0.003 * np.abs(middle[..., 0]), off
 
 
-def _with_equal_content(content: Ints, other_content: Ints, need: int) -> Ints:
+def _shifts_of_equal_content(content: Ints, other_content: Ints, need: int) -> Ints:
     """Return the shifts at which at least `need` pairs meet, all of equal content, by hashes."""
     first, second = len(content), len(other_content)
     shifts = np.arange(need - second, first - need + 1)
@@ -416,17 +424,17 @@ def _with_equal_content(content: Ints, other_content: Ints, need: int) -> Ints:
     return found
 
 
-def _likeliest(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
-    """Return all shifts if they are few, else those that cost least by samples of their pairs."""
+def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
+    """Return the shifts with the lowest cost on a sample of pairs; all of them if there are few."""
     # Each round keeps a quarter of the shifts and takes four times as many pairs of each, so that
     # time grows with the length only, not with its square.
     first, second = len(end_ns), len(other_end_ns)
     shorter, size = min(first, second), _SAMPLE
-    while len(shifts) > _FEW_SHIFTS and len(shifts) * shorter > _MOST_TRIED:
+    while len(shifts) > _FEW_SHIFTS and len(shifts) * shorter > _MAX_TRIED:
         # Multiples of the golden ratio spread evenly and never repeat with the steps.
         parts = np.arange(size) * _GOLDEN % 1.0
         costs = []
-        for some in np.array_split(shifts[:, None], len(shifts) * size // _MOST_TRIED + 1):
+        for some in np.array_split(shifts[:, None], len(shifts) * size // _MAX_TRIED + 1):
             low, high = _overlap(some, first, second)
             place = low + (parts * (high - low)).astype(np.int64)
             share = (high - low)[:, 0] / shorter
@@ -437,16 +445,16 @@ def _likeliest(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
     return shifts
 
 
-def _by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:
+def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:
     """Match events of equal content at the difference of ends that most pairs share."""
-    found = np.full(len(other_content), MISSING)
+    matched_positions = np.full(len(other_content), MISSING)
     if len(content) * len(other_content) > _MAX_PAIRS:
-        return found
+        return matched_positions
     apart = other_end_ns[:, None] - end_ns[None, :]
     equal = other_content[:, None] == content[None, :]
     sorted_apart = np.sort(apart[equal])
     if not len(sorted_apart):
-        return found
+        return matched_positions
     reach = np.searchsorted(sorted_apart, sorted_apart + _TOLERANCE_NS, side="right")
     votes = reach - np.arange(len(sorted_apart))
     leaders = np.flatnonzero(votes == votes.max())
@@ -456,23 +464,23 @@ def _by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Int
     nearest, back = off.argmin(axis=1), off.argmin(axis=0)
     each = np.arange(len(other_content))
     good = (off[each, nearest] <= _TOLERANCE_NS) & (back[nearest] == each)
-    found[good] = nearest[good]
-    return found
+    matched_positions[good] = nearest[good]
+    return matched_positions
 
 
 # --- process groups -------------------------------------------------------------------------------
 
 
-def identified(
-    traces: Sequence[Trace], events: Sequence[CommEvents], headers: Sequence[Header]
-) -> tuple[list[list[int]], list[Group]]:
+def identify_groups(
+    traces: Sequence[Trace], events: Sequence[CommEvents], headers: Sequence[JobHeader]
+) -> tuple[list[list[int]], list[ProcessGroup]]:
     """Return the numbers of each trace's groups in a common list of groups, and that list."""
     # A group is identified by its name and the list of its ranks. If no two ranks share a name for
     # the groups with one list, the n-th name on each rank is the same group.
-    copies = _copies(traces)
+    copies = _run_numbers(traces)
     by_members: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
-    for t, one in enumerate(events):
-        for group in one.groups:
+    for t, comm in enumerate(events):
+        for group in comm.groups:
             by_members[_members_key(group, copies[t])].setdefault(t, []).append(group.name)
     # By list of ranks: whether ranks call the same groups by different names.
     ordinal = {
@@ -484,9 +492,9 @@ def identified(
     numbers: dict[Hashable, int] = {}
     identities: list[tuple[GroupName, int]] = []
     keys = []
-    for t, one in enumerate(events):
+    for t, comm in enumerate(events):
         mine = []
-        for each in one.groups:
+        for each in comm.groups:
             group = replace(each, ranks=listed[t].get(each.stream, each.ranks))
             members = _members_key(group, copies[t])
             identity: Hashable = group.name
@@ -500,11 +508,11 @@ def identified(
                 identities.append((group, copies[t]))
             mine.append(number)
         keys.append(mine)
-    return keys, _labelled(identities, headers)
+    return keys, _label_streams(identities, headers)
 
 
-def _copies(traces: Sequence[Trace]) -> list[int]:
-    """Return the number of each trace's run, as runs loaded together may have the same ranks."""
+def _run_numbers(traces: Sequence[Trace]) -> list[int]:
+    """Return a number for each trace's run: runs loaded together may share rank numbers."""
     seen: Counter[tuple[str | None, int]] = Counter()
     runs: dict[tuple[str | None, int], int] = {}
     copies = []
@@ -520,17 +528,17 @@ def _members_key(group: GroupName, copy: int) -> Hashable:
     if group.stream >= 0:
         return ("stream", group.ranks, copy)
     # Use the event's list: not every file has a header that completes long lists.
-    return (_numerals(group.listed) or group.ranks, group.size, copy)
+    return (_group_numbers_in(group.listed) or group.ranks, group.size, copy)
 
 
 @lru_cache(maxsize=4096)
-def _numerals(listed: str) -> tuple[str, ...]:
+def _group_numbers_in(listed: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\d+", listed))
 
 
 def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
     """Return each stream's identity, without groups: its number, or position if numbers differ."""
-    used = [sorted({group.stream for group in one.groups if group.stream >= 0}) for one in events]
+    used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
     same = len({tuple(streams) for streams in used if streams}) <= 1
     return [
         {stream: stream if same else place for place, stream in enumerate(streams)}
@@ -541,7 +549,7 @@ def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
 def _groups_of_streams(
     traces: Sequence[Trace],
     events: Sequence[CommEvents],
-    headers: Sequence[Header],
+    headers: Sequence[JobHeader],
     copies: Sequence[int],
     streams: Sequence[dict[int, int]],
 ) -> list[dict[int, tuple[int, ...]]]:
@@ -553,42 +561,49 @@ def _groups_of_streams(
     place = {(copies[t], stated_rank(trace)): t for t, trace in enumerate(traces)}
 
     @cache
-    def sequence(t: int, identity: int) -> _Sequence:
-        one = events[t]
-        mine = np.array([streams[t].get(group.stream) == identity for group in one.groups], bool)
-        rows = np.flatnonzero(mine[one.group])
-        codes = [contents.setdefault(item, len(contents)) for item in one.content]
-        return _Sequence(
-            np.array(codes, dtype=np.int64)[one.content_code[rows]],
-            one.start_ns[rows] + recorded_shift(traces[t]),
-            one.end_ns[rows] + recorded_shift(traces[t]),
-            _leave_together(one)[rows],
+    def sequence(t: int, identity: int) -> _RankSequence:
+        comm = events[t]
+        mine = np.array([streams[t].get(group.stream) == identity for group in comm.groups], bool)
+        rows = np.flatnonzero(mine[comm.group])
+        codes = [contents.setdefault(item, len(contents)) for item in comm.content]
+        return _RankSequence(
+            np.array(codes, dtype=np.int64)[comm.content_code[rows]],
+            comm.start_ns[rows] + recorded_shift(traces[t]),
+            comm.end_ns[rows] + recorded_shift(traces[t]),
+            _leave_together(comm)[rows],
         )
 
     @cache
     def is_possible(ranks: tuple[int, ...], copy: int, identity: int) -> bool:
         loaded = [place[copy, rank] for rank in ranks if (copy, rank) in place]
-        own = [one for t in loaded if len((one := sequence(t, identity)).end)]
-        most = max(own, key=lambda one: len(one.end))
-        return all(np.mean(_placed(most, one, sure=False) != MISSING) >= 0.5 for one in own)
+        sequences = [member for t in loaded if len((member := sequence(t, identity)).end)]
+        most = max(sequences, key=lambda member: len(member.end))
+        return all(
+            np.mean(_align_to_longest(most, member, sure=False) != MISSING) >= 0.5
+            for member in sequences
+        )
 
-    found: list[dict[int, tuple[int, ...]]] = []
+    ranks_by_stream: list[dict[int, tuple[int, ...]]] = []
     for trace, header, copy, of_stream in zip(traces, headers, copies, streams, strict=True):
         rank = stated_rank(trace)
-        groups = {one.ranks for one in header.groups if rank in one.ranks and len(one.ranks) > 1}
-        found.append({})
+        groups = {
+            group.ranks for group in header.groups if rank in group.ranks and len(group.ranks) > 1
+        }
+        ranks_by_stream.append({})
         for stream, identity in of_stream.items() if len(groups) > 1 else ():
             possible = [ranks for ranks in groups if is_possible(ranks, copy, identity)]
             largest = max(possible, key=len, default=())
             is_whole = len(largest) == header.world_size
             if not is_whole and all(set(ranks) <= set(largest) for ranks in possible):
-                found[-1][stream] = largest
-    return found
+                ranks_by_stream[-1][stream] = largest
+    return ranks_by_stream
 
 
-def _labelled(identities: list[tuple[GroupName, int]], headers: Sequence[Header]) -> list[Group]:
+def _label_streams(
+    identities: list[tuple[GroupName, int]], headers: Sequence[JobHeader]
+) -> list[ProcessGroup]:
     names = Counter((group.name, copy) for group, copy in identities if group.stream < 0)
-    groups: list[Group] = []
+    groups: list[ProcessGroup] = []
     taken: set[str] = set()
     world = world_size(headers)
     for group, copy in identities:
@@ -608,17 +623,17 @@ def _labelled(identities: list[tuple[GroupName, int]], headers: Sequence[Header]
         while unique in taken:
             unique, again = f"{label} #{again}", again + 1
         taken.add(unique)
-        groups.append(Group(unique, ranks, size, group.stream < 0))
+        groups.append(ProcessGroup(unique, ranks, size, group.stream < 0))
     return groups
 
 
-def world_size(headers: Iterable[Header]) -> int:
+def world_size(headers: Iterable[JobHeader]) -> int:
     """Return the job's number of ranks as in the files' headers, -1 if unknown."""
-    return most_frequent(header.world_size for header in headers) or -1
+    return most_frequent_size(header.world_size for header in headers) or -1
 
 
 def missing_ranks(
-    traces: Sequence[Trace], groups: Sequence[Group], headers: Sequence[Header]
+    traces: Sequence[Trace], groups: Sequence[ProcessGroup], headers: Sequence[JobHeader]
 ) -> int:
     """Return how many ranks of the job, by its groups and headers, have no file."""
     have = loaded_ranks(traces)
@@ -626,20 +641,23 @@ def missing_ranks(
     return max(len(named - have), world_size(headers) - len(have), 0)
 
 
-def lacking(
-    traces: Sequence[Trace], groups: Sequence[Group], keys: Sequence[Sequence[int]]
+def has_missing_peers(
+    traces: Sequence[Trace], groups: Sequence[ProcessGroup], keys: Sequence[Sequence[int]]
 ) -> list[bool]:
     """Return for each rank whether the file of any rank in its groups is missing.
 
     `keys` are each rank's groups, as positions in `groups`. A rank that is late in such a group, or
     elsewhere after it, may have waited for a missing rank.
     """
-    have, members = loaded_ranks(traces), Counter(k for own in keys for k in set(own))
+    have, members = (
+        loaded_ranks(traces),
+        Counter(k for groups_of_rank in keys for k in set(groups_of_rank)),
+    )
     incomplete = [
         bool(set(group.ranks) - have) if group.ranks else members[k] < group.size
         for k, group in enumerate(groups)
     ]
-    return [any(incomplete[k] for k in own) for own in keys]
+    return [any(incomplete[k] for k in groups_of_rank) for groups_of_rank in keys]
 
 
 def loaded_ranks(traces: Iterable[Trace]) -> set[int]:

@@ -20,31 +20,31 @@ import pandas as pd
 from hta_widgets.analysis.launches import (
     STATISTICS_COLUMNS,
     describe,
-    held_ns,
-    in_order,
+    hold_times_ns,
+    is_last_at_instant,
+    order_by_group_and_time,
     queue_steps,
     running_total,
-    settled,
-    weighted,
+    time_weighted_sums,
 )
 from hta_widgets.analysis.scope import (
-    Part,
+    RankPart,
     Scope,
     Window,
-    count_kinds,
-    over_ranks,
-    parts,
-    result,
-    scoped,
-    stacked,
+    count_by_kind,
+    map_ranks,
+    rank_parts,
+    result_frame,
+    stack_blocks,
+    with_scope,
 )
-from hta_widgets.arguments import checked, converted
+from hta_widgets.arguments import check_arguments, convert
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.arrays import Floats, Ints, Rows, sums
-from hta_widgets.trace.columns import CounterTable, Pool, event_args, numbers_of, record_args
+from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
+from hta_widgets.trace.columns import CounterTable, StringPool, event_args, record_args, to_int64
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet, with_ranks
+from hta_widgets.trace.traceset import TraceSet, replace_ranks
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
 #: Directions in names: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice".
@@ -53,9 +53,9 @@ _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", r
 #: MTIA's copies have direction and size in their args.
 _DMA = re.compile(r"^dma", re.IGNORECASE)
 _DMA_ARGS = ("direction", "size")
-_UNKNOWN_WAY = "Memcpy Unknown"
+_UNKNOWN_DIRECTION = "Memcpy Unknown"
 
-_NOTHING = "no copies or fills are selected"
+_NO_COPIES = "no copies or fills are selected"
 CounterKind = Literal["queue_length", "memory_bandwidth"]
 COUNTER_KINDS: tuple[CounterKind, ...] = get_args(CounterKind)
 
@@ -68,12 +68,12 @@ def copy_kind(name: str) -> str:
     """Return the vendor-independent name of a copy or fill."""
     if _FILL.search(name):
         return "Memset"
-    found = _LETTERS.search(name) or _WORDS.search(name)
-    return f"Memcpy {found[1][0].upper()}to{found[2][0].upper()}" if found else _UNKNOWN_WAY
+    match = _LETTERS.search(name) or _WORDS.search(name)
+    return f"Memcpy {match[1][0].upper()}to{match[2][0].upper()}" if match else _UNKNOWN_DIRECTION
 
 
 @dataclass(frozen=True, slots=True)
-class _Copies:
+class _RankCopies:
     """The selected copies and fills of one rank."""
 
     rows: Rows
@@ -86,30 +86,30 @@ class _Copies:
     computed: int  # number of rates computed from size and duration
 
 
-def _copies(part: Part) -> _Copies:
+def _copies_of_rank(part: RankPart) -> _RankCopies:
     trace, table = part.trace, part.table
-    rows = part.of_kinds("memory")
-    rate, size = trace.copy_table.of(table.record[rows])
+    rows = part.rows_of_kinds("memory")
+    rate, size = trace.copy_table.lookup(table.record[rows])
     names, by_name = np.unique(table.name[rows], return_inverse=True)
     texts = [table.names[code] for code in names.tolist()]
-    pool = Pool()
+    pool = StringPool()
     code = np.array([pool.add(copy_kind(text)) for text in texts], dtype=np.intp)[by_name]
     is_dma = np.array([bool(_DMA.match(text)) for text in texts], dtype=bool)[by_name]
     if is_dma.any():
         at = np.flatnonzero(is_dma)
         args = event_args(trace, rows[at], _DMA_ARGS)
         code[at] = [pool.add(copy_kind(str(way or ""))) for way in args["direction"]]
-        size[at] = np.where(size[at] < 0, numbers_of(args["size"]), size[at])
+        size[at] = np.where(size[at] < 0, to_int64(args["size"]), size[at])
     size = np.maximum(size, -1)
     dur = table.dur_ns[rows]
     # Durations below the resolution of the file's times count as one unit.
     dur = np.where(dur > 0, dur, max(trace.resolution_ns, 1))
     derived = np.isnan(rate) & (size >= 0)
     rate[derived] = size[derived] / dur[derived]
-    start, end = part.clipped_edges(table.start_ns[rows], table.start_ns[rows] + dur)
+    start, end = part.clip_edges(table.start_ns[rows], table.start_ns[rows] + dur)
     kinds = sorted(pool.values[at] for at in np.unique(code).tolist())
     place = np.array([kinds.index(k) if k in kinds else -1 for k in pool.values], dtype=np.intp)
-    return _Copies(
+    return _RankCopies(
         rows,
         kinds,
         place[code] if len(place) else code,
@@ -121,7 +121,7 @@ def _copies(part: Part) -> _Copies:
     )
 
 
-_ColumnsOf = Callable[[Part, _Copies], dict[str, Any]]
+_ColumnsOf = Callable[[RankPart, _RankCopies], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +138,12 @@ class BandwidthSteps:
     row: Rows
 
 
-def bandwidth_steps(part: Part) -> BandwidthSteps:
+def bandwidth_steps(part: RankPart) -> BandwidthSteps:
     """Return all changes of the memory bandwidth of one rank's selected copies and fills."""
-    return _steps(_copies(part))
+    return _steps(_copies_of_rank(part))
 
 
-def _steps(copies: _Copies) -> BandwidthSteps:
+def _steps(copies: _RankCopies) -> BandwidthSteps:
     known = np.flatnonzero(~np.isnan(copies.gb_per_s))
     size = len(known)
     code = np.tile(copies.code[known], 2)
@@ -151,7 +151,7 @@ def _steps(copies: _Copies) -> BandwidthSteps:
     copy = np.tile(np.arange(size), 2)
     sign = np.repeat(np.array([-1, 1]), size)
     lasting = np.tile(copies.end_ns[known] > copies.start_ns[known], 2)
-    order = in_order(code, len(copies.kinds), time_ns)
+    order = order_by_group_and_time(code, len(copies.kinds), time_ns)
     order = order[lasting[order]]
     code, copy, sign = code[order], copy[order], sign[order]
     rate = copies.gb_per_s[known]
@@ -168,7 +168,7 @@ def _steps(copies: _Copies) -> BandwidthSteps:
     return BandwidthSteps(copies.kinds, code, time_ns[order], value, copies.rows[known][copy])
 
 
-@scoped
+@with_scope
 def memory_bandwidth(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the rate at which memory is copied and filled, at each instant of change.
 
@@ -197,12 +197,12 @@ def memory_bandwidth(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     The definition is that of HTA's memory bandwidth time series. In HTA rounding may leave a rate
     other than 0 without copies, unknown rates count as 0, and a copy of 0 µs lasts 1 µs.
     """
-    return _bandwidth_frame(traces, scope, _rates, "rank copy_kind:c time_ns gb_per_s:f")
+    return _bandwidth_frame(traces, scope, _rate_columns, "rank copy_kind:c time_ns gb_per_s:f")
 
 
-def _rates(part: Part, copies: _Copies) -> dict[str, Any]:
+def _rate_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
     steps = _steps(copies)
-    kept = settled(steps.code, steps.time_ns)
+    kept = is_last_at_instant(steps.code, steps.time_ns)
     return {
         "rank": part.rank,
         "copy_kind": (steps.code[kept], steps.kinds),
@@ -211,7 +211,7 @@ def _rates(part: Part, copies: _Copies) -> dict[str, Any]:
     }
 
 
-@scoped
+@with_scope
 def memory_bandwidth_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return statistics of the memory bandwidth of each kind of copy.
 
@@ -229,15 +229,15 @@ def memory_bandwidth_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Dat
           ``size_bytes`` (int64): the sum of known sizes, which the window does not cut
     """
     columns = f"{STATISTICS_COLUMNS} time_weighted_mean:f busy_ns copies size_bytes"
-    return _bandwidth_frame(traces, scope, _summary, f"rank copy_kind:c {columns}")
+    return _bandwidth_frame(traces, scope, _summary_columns, f"rank copy_kind:c {columns}")
 
 
-def _summary(part: Part, copies: _Copies) -> dict[str, Any]:
+def _summary_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
     groups = len(copies.kinds)
     steps = _steps(copies)
-    shown = settled(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
-    held = np.where(steps.gb_per_s > 0, held_ns(steps.code, steps.time_ns), 0)
-    area, busy = weighted(steps.code, groups, steps.gb_per_s, held)
+    shown = is_last_at_instant(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
+    held = np.where(steps.gb_per_s > 0, hold_times_ns(steps.code, steps.time_ns), 0)
+    area, busy = time_weighted_sums(steps.code, groups, steps.gb_per_s, held)
     return {
         "rank": part.rank,
         "copy_kind": (np.arange(groups), copies.kinds),
@@ -245,36 +245,36 @@ def _summary(part: Part, copies: _Copies) -> dict[str, Any]:
         "time_weighted_mean": area / np.where(busy > 0, busy, np.nan),
         "busy_ns": busy,
         "copies": np.bincount(copies.code, minlength=groups),
-        "size_bytes": sums(copies.code, np.maximum(copies.size_bytes, 0), groups),
+        "size_bytes": sum_by_group(copies.code, np.maximum(copies.size_bytes, 0), groups),
     }
 
 
 def _bandwidth_frame(
     traces: TraceSet, scope: Scope, columns_of: _ColumnsOf, names: str
 ) -> pd.DataFrame:
-    chosen = parts(traces, **scope)
-    found = list(over_ranks(chosen, _columns_and_counts, columns_of))
-    columns = stacked([one for one, _, _ in found], names)
+    chosen = rank_parts(traces, **scope)
+    results = list(map_ranks(chosen, _columns_and_counts, columns_of))
+    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
     kind = columns["copy_kind"]
     columns["copy_kind"] = kind.reorder_categories(sorted(kind.categories))
-    unknown = sum((one for _, one, _ in found), Counter[str]())
-    note = _NOTHING
+    unknown = sum((count for _, count, _ in results), Counter[str]())
+    note = _NO_COPIES
     if unknown:
         note = f"the files tell neither rate nor size of the {unknown.total():,} copies and fills"
-    return result(
+    return result_frame(
         columns,
-        matched=count_kinds(chosen, ("memory",)),
+        matched=count_by_kind(chosen, ("memory",)),
         note="" if len(kind) else note,
         unknown=dict(unknown),
-        computed=sum(one for _, _, one in found),
+        computed=sum(count for _, _, count in results),
     )
 
 
 def _columns_and_counts(
-    part: Part, columns_of: _ColumnsOf
+    part: RankPart, columns_of: _ColumnsOf
 ) -> tuple[dict[str, Any], Counter[str], int]:
     """Return a rank's columns, its copies without a known rate by kind, and its computed rates."""
-    copies = _copies(part)
+    copies = _copies_of_rank(part)
     missing = np.sort(copies.code[np.isnan(copies.gb_per_s)])
     unknown = Counter(copies.kinds[code] for code in missing.tolist())
     return columns_of(part, copies), unknown, copies.computed
@@ -284,7 +284,7 @@ def _columns_and_counts(
 _Series = tuple[tuple[str, str, str], Ints, Floats]
 
 
-@checked
+@check_arguments
 def with_counters(
     traces: TraceSet,
     kinds: Iterable[CounterKind] = COUNTER_KINDS,
@@ -312,34 +312,38 @@ def with_counters(
     TraceSet
         The same ranks and events, with counters.
     """
-    counted = {part.rank: _counted(part, kinds) for part in parts(traces, ranks=ranks)}
+    counted = {
+        part.rank: _with_derived_counters(part, kinds) for part in rank_parts(traces, ranks=ranks)
+    }
     changed = {rank: traces[rank].replace(counter_table=one) for rank, one in counted.items()}
-    return with_ranks(traces, changed)
+    return replace_ranks(traces, changed)
 
 
-def _counted(part: Part, kinds: Iterable[CounterKind]) -> CounterTable:
+def _with_derived_counters(part: RankPart, kinds: Iterable[CounterKind]) -> CounterTable:
     """Return the rank's counters, followed by the derived ones."""
-    own = part.trace.counter_table
-    known = set(own.series)
-    series = [one for kind in kinds for one in _SERIES[kind](part) if one[0] not in known]
+    recorded_counters = part.trace.counter_table
+    known = set(recorded_counters.series)
+    series = [
+        derived for kind in kinds for derived in _SERIES[kind](part) if derived[0] not in known
+    ]
     if not series:
-        return own
+        return recorded_counters
     keys, times, values = zip(*series, strict=True)
     sizes = list(map(len, times))
-    first = len(own.series)
+    first = len(recorded_counters.series)
     numbers = np.arange(first, first + len(series), dtype=np.int32)
     return CounterTable(
-        time_ns=np.concatenate([own.time_ns, *times]),
-        series_id=np.concatenate([own.series_id, np.repeat(numbers, sizes)]),
-        value=np.concatenate([own.value, *values]),
-        series=[*own.series, *keys],
-        record=np.concatenate([own.record, np.full(sum(sizes), -1, dtype=np.int64)]),
+        time_ns=np.concatenate([recorded_counters.time_ns, *times]),
+        series_id=np.concatenate([recorded_counters.series_id, np.repeat(numbers, sizes)]),
+        value=np.concatenate([recorded_counters.value, *values]),
+        series=[*recorded_counters.series, *keys],
+        record=np.concatenate([recorded_counters.record, np.full(sum(sizes), -1, dtype=np.int64)]),
     )
 
 
-def _queues(part: Part) -> Iterator[_Series]:
+def _queues(part: RankPart) -> Iterator[_Series]:
     steps = queue_steps(part)
-    kept = settled(steps.code, steps.time_ns)
+    kept = is_last_at_instant(steps.code, steps.time_ns)
     first = np.searchsorted(steps.code, np.arange(len(steps.streams)))
     for code, stream in enumerate(steps.streams.tolist()):
         rows = kept & (steps.code == code)
@@ -348,9 +352,9 @@ def _queues(part: Part) -> Iterator[_Series]:
         yield (pid, f"{_QUEUE}[{stream}]", _QUEUE), steps.time_ns[rows], length
 
 
-def _bandwidths(part: Part) -> Iterator[_Series]:
+def _bandwidths(part: RankPart) -> Iterator[_Series]:
     steps = bandwidth_steps(part)
-    kept = settled(steps.code, steps.time_ns)
+    kept = is_last_at_instant(steps.code, steps.time_ns)
     for code, kind in enumerate(steps.kinds):
         rows = np.flatnonzero(kept & (steps.code == code))
         if len(rows):
@@ -358,13 +362,13 @@ def _bandwidths(part: Part) -> Iterator[_Series]:
             yield (pid, kind, _BANDWIDTH), steps.time_ns[rows], steps.gb_per_s[rows]
 
 
-_SERIES: dict[str, Callable[[Part], Iterator[_Series]]] = {
+_SERIES: dict[str, Callable[[RankPart], Iterator[_Series]]] = {
     "queue_length": _queues,
     "memory_bandwidth": _bandwidths,
 }
 
 
-def _pid(part: Part, row: int) -> str:
+def _pid(part: RankPart, row: int) -> str:
     """Return the process of an event, which is its device."""
     pid: str = part.table.tracks[part.table.track[row]].pid
     return pid
@@ -411,7 +415,7 @@ _EXPORT = 'prof.export_memory_timeline("memory.raw.json.gz", device="cuda:0")'
 _REMEDY = f"Write it with {_EXPORT}."
 
 
-@checked
+@check_arguments
 def memory_events(
     traces: TraceSet, *, window: Window | None = None, ranks: Iterable[int] | None = None
 ) -> pd.DataFrame:
@@ -453,8 +457,8 @@ def memory_events(
         ``pid, tid``
             category: the thread, as in the file
     """
-    blocks = [_events_of(part) for part in parts(traces, None, window, ranks)]
-    column = stacked(
+    blocks = [_events_of(part) for part in rank_parts(traces, None, window, ranks)]
+    column = stack_blocks(
         blocks,
         "rank time_ns device:c bytes total_allocated_bytes total_reserved_bytes running_bytes"
         " address operator_id operator:s pid:s tid:s",
@@ -462,14 +466,14 @@ def memory_events(
     for name in ("operator", "pid", "tid"):
         column[name] = pd.Categorical(pd.Series(column[name], dtype=str))
     amounts = column["bytes"]
-    return result(
+    return result_frame(
         column,
         matched={"allocations": int((amounts > 0).sum()), "releases": int((amounts < 0).sum())},
         note="" if len(amounts) else "no [memory] events: record with profile_memory=True",
     )
 
 
-def _events_of(part: Part) -> dict[str, Any]:
+def _events_of(part: RankPart) -> dict[str, Any]:
     trace = part.trace
     table, names = trace.instant_table, trace.table.names
     codes = [code for code, text in enumerate(names.values) if text == "[memory]"]
@@ -477,13 +481,15 @@ def _events_of(part: Part) -> dict[str, Any]:
     args = _memory_args(trace, table.record[rows])
     devices: dict[str, int] = {}
     kinds = zip(args["Device Type"].tolist(), args["Device Id"].tolist(), strict=True)
-    device = np.array([devices.setdefault(_device(*one), len(devices)) for one in kinds], np.int64)
+    device = np.array(
+        [devices.setdefault(_device(*kind), len(devices)) for kind in kinds], np.int64
+    )
     # Running sums begin with the recording, wherever the window begins.
     running = np.empty(len(rows), dtype=np.int64)
     for code in devices.values():
         running[device == code] = np.cumsum(args["Bytes"][device == code])
     time = table.time_ns[rows]
-    seen = part.in_window(time)
+    seen = part.is_in_window(time)
     rows, time = rows[seen], time[seen]
     operator = _operator_at(trace, rows, time)
     name = trace.table.name
@@ -512,7 +518,7 @@ def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
     args = zip(*(found.get(record, nothing) for record in records.tolist()), strict=True)
     columns = list(args) or [()] * len(_ARGS)
     return {
-        key: numbers_of(values, missing)
+        key: to_int64(values, missing)
         for (key, missing), values in zip(_ARGS.items(), columns, strict=True)
     }
 
@@ -551,7 +557,7 @@ def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
     return found
 
 
-@checked
+@check_arguments
 def memory_timeline(path: str | Path) -> pd.DataFrame:
     """Return the memory in use over time, by category.
 
@@ -584,13 +590,13 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
     before the first event counts from that event on; HTA has a separate row for it, with the
     same time.
     """
-    value = _decoded(Path(path))
-    if _holds_sums(value):
-        return _of_sums(value, path)
-    return _of_events(value, path)
+    value = _decode_file(Path(path))
+    if _has_sums(value):
+        return _timeline_of_sums(value, path)
+    return _timeline_of_events(value, path)
 
 
-def _decoded(path: Path) -> Any:
+def _decode_file(path: Path) -> Any:
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as cause:
@@ -627,15 +633,15 @@ def _decoded(path: Path) -> Any:
         ) from None
 
 
-def _holds_sums(value: Any) -> bool:
+def _has_sums(value: Any) -> bool:
     """Return whether the file has ``[times, sizes]``, not a list of events of four numbers."""
     if not isinstance(value, list) or len(value) != 2 or not all(type(v) is list for v in value):
         return False
     return not value[1] or type(value[1][0]) is list
 
 
-def _of_events(value: Any, path: str | Path) -> pd.DataFrame:
-    events = _checked(value, list[_Event], path)
+def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
+    events = _validate(value, list[_Event], path)
     table = _numbers(events, 4, path)
     time, action, amount, category = table.T
     wrong = np.flatnonzero((category < 0) | (category >= len(MEMORY_CATEGORIES)))
@@ -655,21 +661,21 @@ def _of_events(value: Any, path: str | Path) -> pd.DataFrame:
     amounts = np.where(category[:, None] == np.arange(len(MEMORY_CATEGORIES)), amount[:, None], 0)
     sizes = np.cumsum(amounts[order], axis=0)
     matched = {word: int((action == code).sum()) for code, word in _ACTIONS.items()}
-    return _frame(time[order], sizes, origin, matched, amounts[before].sum(axis=0))
+    return _timeline_frame(time[order], sizes, origin, matched, amounts[before].sum(axis=0))
 
 
-def _of_sums(value: Any, path: str | Path) -> pd.DataFrame:
-    times, sizes = _checked(value, tuple[list[int], list[list[int]]], path)
+def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
+    times, sizes = _validate(value, tuple[list[int], list[list[int]]], path)
     columns = len(MEMORY_CATEGORIES)
     if len(times) != len(sizes):
         raise TraceError(
             f"{len(times)} times but {len(sizes)} rows of sizes", path=path, remedy=_REMEDY
         )
     # The first size of a row is 0, the base of the stacked areas.
-    for row, one in enumerate(sizes):
-        if len(one) != columns + 1:
+    for row, sizes_at_time in enumerate(sizes):
+        if len(sizes_at_time) != columns + 1:
             raise TraceError(
-                f"{len(one)} sizes instead of {columns + 1}",
+                f"{len(sizes_at_time)} sizes instead of {columns + 1}",
                 path=path,
                 place=f"row {row}",
                 remedy=_REMEDY,
@@ -680,7 +686,7 @@ def _of_sums(value: Any, path: str | Path) -> pd.DataFrame:
     time = np.where(time < 0, origin or 0, time)
     table = _numbers(sizes, columns + 1, path)[:, 1:]
     order = np.argsort(time, kind="stable")
-    return _frame(
+    return _timeline_frame(
         time[order] * 1000,
         table[order],
         None if origin is None else origin * 1000,
@@ -689,9 +695,9 @@ def _of_sums(value: Any, path: str | Path) -> pd.DataFrame:
     )
 
 
-def _checked(value: Any, expected: Any, path: str | Path) -> Any:
+def _validate(value: Any, expected: Any, path: str | Path) -> Any:
     try:
-        return converted(value, expected)
+        return convert(value, expected)
     except msgspec.ValidationError as cause:
         reason, _, place = str(cause).partition(" - at ")
         kind = "is a trace" if isinstance(value, dict) and "traceEvents" in value else ""
@@ -713,7 +719,7 @@ def _numbers(rows: Sequence[Sequence[int]], width: int, path: str | Path) -> Int
     return flat.reshape(len(rows), width)
 
 
-def _frame(
+def _timeline_frame(
     time: Ints, sizes: Ints, origin: int | None, matched: dict[str, int], preexisting: Ints | None
 ) -> pd.DataFrame:
     """Return one row per instant, the last record of each."""
@@ -727,7 +733,7 @@ def _frame(
             return {}
         return dict(zip(MEMORY_CATEGORIES, map(int, values), strict=True))
 
-    return result(
+    return result_frame(
         {"time_ns": time, **dict(zip(MEMORY_CATEGORIES, sizes.T, strict=True))},
         matched=matched,
         note="" if len(time) else "the file holds no events: did the device allocate memory?",

@@ -14,50 +14,50 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import (
-    BUSY,
-    Part,
+    DEVICE_WORK_KINDS,
+    RankPart,
     Scope,
-    busy_rows,
     categorical,
-    count_kinds,
-    joined,
-    narrowed,
-    over_ranks,
-    parts,
+    concat_arrays,
+    count_by_kind,
+    device_work_rows,
+    drop_unused_texts,
+    map_ranks,
+    narrow_selection,
     prelaunched_note,
-    result,
-    scoped,
-    stacked,
-    used_texts,
+    rank_parts,
+    result_frame,
+    stack_blocks,
+    with_scope,
 )
-from hta_widgets.facts import note_for
+from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Ints, Rows, marked, positions, sums
+from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows, sum_by_group
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.host_stack import (
     Forest,
     OperatorTree,
+    attach_backward_threads,
     backward_parents,
-    below_backward,
-    covered_by_children,
+    category_mask,
+    children_coverage,
     forest_of,
-    nearest,
+    name_mask,
+    nearest_ancestor,
     nested_parents,
-    of_category,
-    of_name,
     operator_tree,
 )
 from hta_widgets.trace.memo import memo
-from hta_widgets.trace.selection import Overlapping, index_of, overlapping
+from hta_widgets.trace.selection import OverlapIndex, overlaps_window, trace_index
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-_Found = tuple[dict[str, Any], dict[str, int]]
+_RankResult = tuple[dict[str, Any], dict[str, int]]
 
 _MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
 
 
-@scoped
+@with_scope
 def operators(
     traces: TraceSet,
     *,
@@ -110,13 +110,13 @@ def operators(
         file), ``outside_operators_ns`` and ``not_selected_ns``. These and the device self times
         add up to ``device_ns``.
     """
-    chosen = narrowed(traces, **scope)
+    chosen = narrow_selection(traces, **scope)
     lasting = replace(chosen, start_ns=None, end_ns=None)
     keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
-    find = partial(_within_window, keys=keys, annotations=annotations)
-    found = list(over_ranks(parts(traces, lasting), find, (chosen.start_ns, chosen.end_ns)))
+    find = partial(_operators_by_window, keys=keys, annotations=annotations)
+    found = list(map_ranks(rank_parts(traces, lasting), find, (chosen.start_ns, chosen.end_ns)))
     names = " ".join(["rank", *(f"{key}:t" for key in keys), *_MEASURES])
-    frame = pd.DataFrame(stacked([block for block, _ in found], names))
+    frame = pd.DataFrame(stack_blocks([block for block, _ in found], names))
     order = {"rank": True, "device_total_ns": False, "cpu_total_ns": False}
     order |= dict.fromkeys(keys, True)
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
@@ -124,13 +124,13 @@ def operators(
     for _, of_rank in found:
         counts.update(of_rank)
     if len(frame):
-        note = prelaunched_note(parts(traces, chosen))
+        note = prelaunched_note(rank_parts(traces, chosen))
     elif counts["all_operators"]:
-        note = note_for("no_operators_selected")
+        note = note_text("no_operators_selected")
     else:
-        note = note_for("no_operators")
+        note = note_text("no_operators")
     unattributed = ("unlinked_ns", "outside_operators_ns", "not_selected_ns")
-    return result(
+    return result_frame(
         {name: frame[name] for name in ("rank", *keys, *_MEASURES)},
         matched={key: counts[key] for key in ("operators", "device_work", "linked")},
         note=note,
@@ -139,44 +139,44 @@ def operators(
     )
 
 
-def _within_window(
-    part: Part, window_ns: tuple[int | None, int | None], *, keys: list[str], annotations: bool
-) -> _Found:
+def _operators_by_window(
+    part: RankPart, window_ns: tuple[int | None, int | None], *, keys: list[str], annotations: bool
+) -> _RankResult:
     if window_ns == (None, None):
-        find = partial(_of_rank, part, keys, annotations=annotations)
-        return part.once(("operators", *keys, annotations), find)
-    return _of_rank(part.within(*window_ns), keys, annotations=annotations)
+        find = partial(_operators_of_rank, part, keys, annotations=annotations)
+        return part.cached(("operators", *keys, annotations), find)
+    return _operators_of_rank(part.with_window(*window_ns), keys, annotations=annotations)
 
 
-def _of_rank(part: Part, keys: list[str], *, annotations: bool) -> _Found:
+def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) -> _RankResult:
     """Return the columns of one rank, and its counts and times for ``attrs``."""
     trace = part.trace
     tree = operator_tree(trace, annotations=True) if annotations else operator_tree(trace)
-    work = index_of(trace).of_kinds_within(BUSY, part.low, part.high)
+    work = trace_index(trace).rows_of_kinds_within(DEVICE_WORK_KINDS, part.low, part.high)
     work = work[part.table.stream[work] >= 0]
-    there = _involved(part, tree, work, annotations=annotations)
+    there = _operators_in_window(part, tree, work, annotations=annotations)
     of_tree = tree.rows[there.positions]
-    members = np.flatnonzero(part.has(of_tree))
+    members = np.flatnonzero(part.contains(of_tree))
     rows = of_tree[members]
 
-    start, end = _within(part, work)
+    start, end = _clipped_edges(part, work)
     time, linked, position = end - start, there.calls >= 0, there.innermost
-    device = sums(position[position >= 0], time[position >= 0], len(of_tree))
-    own = alone = below = device
+    device = sum_by_group(position[position >= 0], time[position >= 0], len(of_tree))
+    self_device = alone = below = device
     if len(members):
-        start, end = _within(part, of_tree)
-        own = end - start
-        alone = own - covered_by_children(there.forest.parent, start, end)
-        below = there.forest.sums(device)
+        start, end = _clipped_edges(part, of_tree)
+        self_device = end - start
+        alone = self_device - children_coverage(there.forest.parent, start, end)
+        below = there.forest.subtree_sums(device)
 
     texts = pd.DataFrame({key: _COLUMNS[key](trace, rows) for key in keys})
     group = np.asarray(texts.groupby(keys, sort=False, observed=True).ngroup(), dtype=np.int64)
-    outermost = ~there.forest.repeated(members, group)
+    outermost = ~there.forest.is_nested_in_group(members, group)
     first_ns = part.table.start_ns[rows]
-    counted = overlapping(first_ns, first_ns + part.table.dur_ns[rows], part.low, part.high)
+    counted = overlaps_window(first_ns, first_ns + part.table.dur_ns[rows], part.low, part.high)
     measures = {
         "count": counted.astype(np.int64),
-        "cpu_total_ns": own[members] * outermost,
+        "cpu_total_ns": self_device[members] * outermost,
         "cpu_self_ns": alone[members],
         "device_total_ns": below[members] * outermost,
         "device_self_ns": device[members],
@@ -228,9 +228,9 @@ def _text(value: Any) -> str:
 def _python_stacks(trace: Trace, rows: Rows) -> list[str]:
     """Return the names of the Python functions that enclose the events."""
     table = trace.table
-    python = of_category(trace, "python_function")
+    python = category_mask(trace, "python_function")
     functions = np.flatnonzero(python)
-    above = positions(functions, len(table))[nearest(table.parent, python)]
+    above = positions_of_rows(functions, len(table))[nearest_ancestor(table.parent, python)]
     forest = forest_of(above[table.parent[functions]])
     stack = np.zeros(len(functions) + 1, dtype=np.int64)  # the last is for events without function
     texts = [""]
@@ -253,7 +253,7 @@ _COLUMNS: dict[str, Callable[[Trace, Rows], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Involved:
+class _WindowOperators:
     """The operators with time in a window, and the operators that enclose them."""
 
     positions: Rows
@@ -262,34 +262,38 @@ class _Involved:
     calls: Ints
 
 
-def _involved(part: Part, tree: OperatorTree, work: Rows, *, annotations: bool) -> _Involved:
+def _operators_in_window(
+    part: RankPart, tree: OperatorTree, work: Rows, *, annotations: bool
+) -> _WindowOperators:
     trace = part.trace
     calls = trace.launch_of[work]
     innermost = tree.innermost[calls]
     if part.low is None and part.high is None:
-        return _Involved(np.arange(len(tree.rows)), tree.forest, innermost, calls)
+        return _WindowOperators(np.arange(len(tree.rows)), tree.forest, innermost, calls)
 
-    def derive() -> Overlapping:
+    def derive() -> OverlapIndex:
         start = trace.table.start_ns[tree.rows]
-        return Overlapping(start, start + trace.table.dur_ns[tree.rows])
+        return OverlapIndex(start, start + trace.table.dur_ns[tree.rows])
 
     overlapping = memo(trace, ("operators_overlapping", annotations), derive)
     inside = np.zeros(len(tree.rows), dtype=bool)
-    found = np.concatenate((overlapping.within(part.low, part.high), innermost[innermost >= 0]))
-    while len(found):
-        found = found[~inside[found]]
-        inside[found] = True
-        above = tree.forest.parent[found]
-        found = above[above >= 0]
+    operator_rows = np.concatenate(
+        (overlapping.positions_within(part.low, part.high), innermost[innermost >= 0])
+    )
+    while len(operator_rows):
+        operator_rows = operator_rows[~inside[operator_rows]]
+        inside[operator_rows] = True
+        above = tree.forest.parent[operator_rows]
+        operator_rows = above[above >= 0]
     positions = np.flatnonzero(inside)
     number = np.cumsum(inside) - 1
     parent = tree.forest.parent[positions]
     parent = np.where(parent >= 0, number[parent], -1)
     innermost = np.where(innermost >= 0, number[innermost], -1) if len(number) else innermost
-    return _Involved(positions, forest_of(parent), innermost, calls)
+    return _WindowOperators(positions, forest_of(parent), innermost, calls)
 
 
-def _within(part: Part, rows: Rows) -> tuple[Ints, Ints]:
+def _clipped_edges(part: RankPart, rows: Rows) -> tuple[Ints, Ints]:
     """Return starts and ends, both limited to the window."""
     table = part.table
     start, end = table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]
@@ -298,13 +302,13 @@ def _within(part: Part, rows: Rows) -> tuple[Ints, Ints]:
 
 Text = TypeVar("Text", str, tuple[str, str])
 
-#: Copying calls, which HTA leaves out of the delays.
+#: Calls that copy; HTA excludes them from the delays.
 _COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
 
 _ANNOTATION = KINDS.index("annotation")
 
 
-@scoped
+@with_scope
 def operator_kernels(
     traces: TraceSet,
     operator_name: str | None = None,
@@ -339,49 +343,49 @@ def operator_kernels(
         call's; ``runtime_delay_ns``, from the call's start to the event's. ``name``, ``kind`` and
         ``operator`` are categorical; times and ids are int64.
     """
-    chosen = parts(traces, **scope)
-    found = list(over_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
-    whole = stacked(
+    chosen = rank_parts(traces, **scope)
+    found = list(map_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
+    whole = stack_blocks(
         found,
         "rank id name:c kind stream:i start_ns dur_ns operator:c operator_id launch_id"
         " operator_delay_ns runtime_delay_ns",
     )
     whole["kind"] = categorical(whole["kind"], KINDS)
     wanted = "any operator" if operator_name is None else f"an operator named {operator_name!r}"
-    return result(
+    return result_frame(
         whole,
-        matched={**count_kinds(chosen), "below_operator": len(whole["rank"])},
+        matched={**count_by_kind(chosen), "below_operator": len(whole["rank"])},
         note=prelaunched_note(chosen)
         if len(whole["rank"])
         else f"no device work was launched by {wanted}",
     )
 
 
-def _kernels_of(part: Part, operator_name: str | None, *, exact: bool) -> dict[str, Any]:
+def _kernels_of(part: RankPart, operator_name: str | None, *, exact: bool) -> dict[str, Any]:
     """Return the columns of one rank."""
     trace, table = part.trace, part.table
-    work = part.busy_rows()
+    work = part.device_work_rows()
     call = trace.launch_of[work]
     if operator_name is None:
         tree = operator_tree(trace)
         operator = np.append(tree.rows, -1)[tree.innermost[call]]
     else:
-        stops = of_name(
+        stops = name_mask(
             trace, lambda name: name == operator_name if exact else operator_name in name
         )
-        operator = nearest(nested_parents(trace, stops), stops)[call]
+        operator = nearest_ancestor(nested_parents(trace, stops), stops)[call]
     below = operator >= 0
     work, call, operator = work[below], call[below], operator[below]
-    start, end = part.clipped(work)
+    start, end = part.clip_rows(work)
     return {
         "rank": part.rank,
         "id": work,
-        "name": used_texts(table.name[work], table.names),
+        "name": drop_unused_texts(table.name[work], table.names),
         "kind": table.kind[work],
         "stream": table.stream[work],
         "start_ns": start + trace.shift_ns,
         "dur_ns": end - start,
-        "operator": used_texts(table.name[operator], table.names),
+        "operator": drop_unused_texts(table.name[operator], table.names),
         "operator_id": operator,
         "launch_id": call,
         "operator_delay_ns": table.start_ns[call] - table.start_ns[operator],
@@ -389,7 +393,7 @@ def _kernels_of(part: Part, operator_name: str | None, *, exact: bool) -> dict[s
     }
 
 
-@scoped
+@with_scope
 def operator_launch_delays(
     traces: TraceSet, *, prefix: str = "aten::", **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -423,15 +427,15 @@ def operator_launch_delays(
     that started last on any thread, covers CUDA's calls only, and fails if a call launched several
     kernels.
     """
-    found = list(over_ranks(parts(traces, **scope), _delays_of, prefix))
+    results = list(map_ranks(rank_parts(traces, **scope), _delays_of, prefix))
     names = "rank operator:t kernel_sequence:t occurrence_count"
     names += " avg_operator_launch_delay_ns:f avg_runtime_delay_ns:f"
-    columns = stacked([one for one, _, _ in found], names)
-    return result(
+    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
+    return result_frame(
         columns,
         matched={
-            "operators": sum(operators for _, operators, _ in found),
-            "kernels": sum(kernels for _, _, kernels in found),
+            "operators": sum(operators for _, operators, _ in results),
+            "kernels": sum(kernels for _, _, kernels in results),
         },
         note=""
         if len(columns["rank"])
@@ -439,18 +443,18 @@ def operator_launch_delays(
     )
 
 
-def _delays_of(part: Part, prefix: str) -> tuple[dict[str, Any], int, int]:
+def _delays_of(part: RankPart, prefix: str) -> tuple[dict[str, Any], int, int]:
     """Return the columns of one rank, and its numbers of operators and kernels."""
     trace, table = part.trace, part.table
-    operators = of_name(trace, lambda name: name.startswith(prefix))
-    members = marked(part.rows[operators[part.rows]], len(table) + 1)
+    operators = name_mask(trace, lambda name: name.startswith(prefix))
+    members = mask_of_rows(part.rows[operators[part.rows]], len(table) + 1)
 
     call = trace.launch_of
-    work = busy_rows(trace)
+    work = device_work_rows(trace)
     work = work[call[work] >= 0]
-    copies = of_name(trace, lambda name: _COPIES.search(name) is not None)
+    copies = name_mask(trace, lambda name: _COPIES.search(name) is not None)
     work = work[~copies[call[work]]]
-    operator = nearest(nested_parents(trace, operators), operators)[call[work]]
+    operator = nearest_ancestor(nested_parents(trace, operators), operators)[call[work]]
     below = members[operator]
     work, operator = work[below], operator[below]
     order = np.lexsort((work, call[work], operator))
@@ -458,7 +462,7 @@ def _delays_of(part: Part, prefix: str) -> tuple[dict[str, Any], int, int]:
 
     first = np.flatnonzero(np.diff(operator, prepend=-1))
     sizes = np.diff(first, append=len(work))
-    texts, group = _by_frequency(
+    texts, group = _group_sequences(
         part, operator[first], work, sizes, lambda name, kernels: (name, " -> ".join(kernels))
     )
     call, start = call[work[first]], table.start_ns
@@ -468,17 +472,22 @@ def _delays_of(part: Part, prefix: str) -> tuple[dict[str, Any], int, int]:
         "operator": [operator for operator, _ in texts],
         "kernel_sequence": [sequence for _, sequence in texts],
         "occurrence_count": count,
-        "avg_operator_launch_delay_ns": sums(
+        "avg_operator_launch_delay_ns": sum_by_group(
             group, start[call] - start[operator[first]], len(texts)
         )
         / count,
-        "avg_runtime_delay_ns": sums(group, start[work[first]] - start[call], len(texts)) / count,
+        "avg_runtime_delay_ns": sum_by_group(group, start[work[first]] - start[call], len(texts))
+        / count,
     }
     return columns, int(members.sum()), len(work)
 
 
-def _by_frequency(
-    part: Part, operators: Ints, work: Rows, sizes: Ints, write: Callable[[str, list[str]], Text]
+def _group_sequences(
+    part: RankPart,
+    operators: Ints,
+    work: Rows,
+    sizes: Ints,
+    write: Callable[[str, list[str]], Text],
 ) -> tuple[list[Text], Ints]:
     """Group operators by name and the names of their work; return texts and each operator's group.
 
@@ -489,18 +498,24 @@ def _by_frequency(
     ends: list[int] = (np.cumsum(sizes) * 4).tolist()
     known: dict[tuple[int, bytes], int] = {}
     keys = zip(name[operators].tolist(), [0, *ends], ends, strict=False)
-    found = [known.setdefault((own, codes[low:high]), len(known)) for own, low, high in keys]
-    group = np.array(found, dtype=np.int64)
+    sequence_codes = [
+        known.setdefault((operator_name_code, codes[low:high]), len(known))
+        for operator_name_code, low, high in keys
+    ]
+    group = np.array(sequence_codes, dtype=np.int64)
     texts = [
-        write(names[own], [names[code] for code in np.frombuffer(sequence, np.int32).tolist()])
-        for own, sequence in known
+        write(
+            names[operator_name_code],
+            [names[code] for code in np.frombuffer(sequence, np.int32).tolist()],
+        )
+        for operator_name_code, sequence in known
     ]
     count = np.bincount(group, minlength=len(texts)).tolist()
     order = sorted(range(len(texts)), key=lambda row: (-count[row], texts[row]))
     return [texts[row] for row in order], np.argsort(order)[group]
 
 
-@scoped
+@with_scope
 def frequent_kernel_sequences(
     traces: TraceSet,
     operator_name: str,
@@ -547,33 +562,37 @@ def frequent_kernel_sequences(
     hta_widgets.export.overlays.export_patterns : Marks the occurrences in the trace.
     """
     find = partial(find_patterns, top_k=top_k, every_depth=every_depth)
-    chosen = parts(traces, **scope)
-    found = list(over_ranks(chosen, find, operator_name, min_pattern_len))
-    candidates = sum(one.candidates for one in found)
+    chosen = rank_parts(traces, **scope)
+    patterns_of_ranks = list(map_ranks(chosen, find, operator_name, min_pattern_len))
+    candidates = sum(patterns.candidates for patterns in patterns_of_ranks)
     note = ""
     if not candidates:
         note = f"no host event's name contains {operator_name!r}"
-    elif not any(one.texts for one in found):
+    elif not any(patterns.texts for patterns in patterns_of_ranks):
         note = f"no {operator_name!r} launched {min_pattern_len} or more device events"
-    return result(
+    return result_frame(
         {
-            "rank": joined([np.full(len(one.texts), one.rank) for one in found]),
-            "pattern": pd.array([text for one in found for text in one.texts], dtype="str"),
-            "count": joined([one.count for one in found]),
-            "kernel_ns": joined([one.kernel_ns for one in found]),
-            "operator_ns": joined([one.operator_ns for one in found]),
+            "rank": concat_arrays(
+                [np.full(len(patterns.texts), patterns.rank) for patterns in patterns_of_ranks]
+            ),
+            "pattern": pd.array(
+                [text for patterns in patterns_of_ranks for text in patterns.texts], dtype="str"
+            ),
+            "count": concat_arrays([patterns.count for patterns in patterns_of_ranks]),
+            "kernel_ns": concat_arrays([patterns.kernel_ns for patterns in patterns_of_ranks]),
+            "operator_ns": concat_arrays([patterns.operator_ns for patterns in patterns_of_ranks]),
         },
         matched={
             "operators": candidates,
-            "occurrences": sum(len(one.occurrences) for one in found),
-            "kernels": sum(one.kernels for one in found),
+            "occurrences": sum(len(patterns.occurrences) for patterns in patterns_of_ranks),
+            "kernels": sum(patterns.kernels for patterns in patterns_of_ranks),
         },
         note=note,
     )
 
 
 @dataclass(frozen=True, eq=False)
-class Patterns:
+class SequencePatterns:
     """The patterns of one rank, the most frequent first."""
 
     rank: int
@@ -589,23 +608,23 @@ class Patterns:
 
 
 def find_patterns(
-    part: Part,
+    part: RankPart,
     operator_name: str,
     min_pattern_len: int,
     *,
     top_k: int | None = None,
     every_depth: bool = False,
-) -> Patterns:
+) -> SequencePatterns:
     """Return the patterns of one rank; parameters as in `frequent_kernel_sequences`."""
     trace, table = part.trace, part.table
-    named = of_name(trace, lambda name: bool(operator_name) and operator_name in name)
+    named = name_mask(trace, lambda name: bool(operator_name) and operator_name in name)
     candidates = part.rows[named[part.rows]]
     parent = backward_parents(trace)
     roots = _roots(parent, candidates, every_depth=every_depth)
 
     call = trace.launch_of
     device = np.flatnonzero((table.stream >= 0) & (table.kind != _ANNOTATION) & (call >= 0))
-    below, launched = _below(trace, roots, device, call)
+    below, launched = _root_of_events(trace, roots, device, call)
     size = np.bincount(launched[launched >= 0], minlength=len(roots))
     kept = size >= max(min_pattern_len, 0)
     occurrences, size = roots[kept], size[kept]
@@ -615,12 +634,14 @@ def find_patterns(
     work = device[launched >= 0]
     launched = launched[launched >= 0]
     work = work[np.argsort(launched, kind="stable")]
-    texts, group = _by_frequency(
+    texts, group = _group_sequences(
         part, occurrences, work, size, lambda name, kernels: "|".join([name, *kernels])
     )
-    kernel_ns = sums(np.repeat(group, size), np.maximum(part.durations(work), 0), len(texts))
-    operator_ns = sums(group, part.durations(occurrences), len(texts))
-    return Patterns(
+    kernel_ns = sum_by_group(
+        np.repeat(group, size), np.maximum(part.durations(work), 0), len(texts)
+    )
+    operator_ns = sum_by_group(group, part.durations(occurrences), len(texts))
+    return SequencePatterns(
         part.rank,
         texts[:top_k],
         np.bincount(group, minlength=len(texts))[:top_k],
@@ -639,18 +660,18 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
     if not len(candidates):
         return candidates
     if every_depth:
-        above = nearest(parent, marked(candidates, len(parent)))[parent[candidates]]
+        above = nearest_ancestor(parent, mask_of_rows(candidates, len(parent)))[parent[candidates]]
         return candidates[above < 0]
     depth = forest_of(parent).depth[candidates]
     least: Rows = candidates[depth == depth.min()]
     return least
 
 
-def _below(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
+def _root_of_events(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
     """Return the root above each event and above each of `device`, as positions, -1 for none."""
-    stops = marked(roots, len(trace))
-    above = nearest(below_backward(trace, nested_parents(trace, stops)), stops)
-    up = positions(roots, len(trace))[above]
+    stops = mask_of_rows(roots, len(trace))
+    above = nearest_ancestor(attach_backward_threads(trace, nested_parents(trace, stops)), stops)
+    up = positions_of_rows(roots, len(trace))[above]
     launched = up[call[device]]
     below = up[:-1].copy()
     below[trace.table.stream >= 0] = -1

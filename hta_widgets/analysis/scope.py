@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import taxonomy
-from hta_widgets.arguments import checked
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
@@ -27,23 +27,23 @@ from hta_widgets.trace.arrays import (
     Codes,
     Ints,
     Rows,
-    dense,
+    compact_codes,
     group_statistics,
-    marked,
+    mask_of_rows,
 )
-from hta_widgets.trace.columns import EventTable, Pool
+from hta_widgets.trace.columns import EventTable, StringPool
 from hta_widgets.trace.intervals import Intervals, clip, union
-from hta_widgets.trace.memo import LRU, memo, memoized, walked
+from hta_widgets.trace.memo import LRU, iter_ranks, memo, memoized
 from hta_widgets.trace.selection import (
     Selection,
-    chosen_ranks,
-    device_index_of,
-    edges_of,
+    device_trace_index,
     member_rows,
+    resolve_ranks,
+    window_in_table_time,
 )
-from hta_widgets.trace.trace import Trace, dtype_of
+from hta_widgets.trace.trace import Trace, categorical_dtype
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.workers import Closed, result_of, submit, workers_of
+from hta_widgets.workers import ExecutorClosedError, result_of, submit, workers_of
 
 Window = tuple[Time, Time]
 T = TypeVar("T")
@@ -55,7 +55,7 @@ _MAX_PARTS = 16
 _MAX_ROWS = 3
 
 #: Kinds of events that keep a device busy.
-BUSY: tuple[str, ...] = ("compute", "communication", "memory")
+DEVICE_WORK_KINDS: tuple[str, ...] = ("compute", "communication", "memory")
 
 
 def codes_of(kinds: Iterable[str]) -> list[int]:
@@ -63,10 +63,12 @@ def codes_of(kinds: Iterable[str]) -> list[int]:
     return [KINDS.index(kind) for kind in kinds]
 
 
-def busy_rows(trace: Trace) -> Rows:
+def device_work_rows(trace: Trace) -> Rows:
     """Return the device work of a rank: computing, communicating and copying."""
     table = trace.table
-    return np.flatnonzero((table.stream >= 0) & marked(codes_of(BUSY), len(KINDS))[table.kind])
+    return np.flatnonzero(
+        (table.stream >= 0) & mask_of_rows(codes_of(DEVICE_WORK_KINDS), len(KINDS))[table.kind]
+    )
 
 
 class Scope(TypedDict, total=False):
@@ -100,21 +102,25 @@ _SHARED = {
 }
 
 
-def scoped(function: Function) -> Function:
+def with_scope(function: Function) -> Function:
     """Show the keywords of `Scope` in the signature of an analysis, and describe shared parameters.
 
-    Use with ``**scope: Unpack[Scope]``. Arguments are `checked`, and traces are put on the
+    Use with ``**scope: Unpack[Scope]``. Arguments are `check_arguments`, and traces are put on the
     clock of the selection. A docstring that describes a parameter itself keeps its own text.
     """
     signature = inspect.signature(function)
-    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    own_parameters = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
     shared = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__
         )
         for name, kind in Scope.__annotations__.items()
     ]
-    vars(function)["__signature__"] = signature.replace(parameters=[*own, *shared])
+    vars(function)["__signature__"] = signature.replace(parameters=[*own_parameters, *shared])
     doc = inspect.cleandoc(function.__doc__ or "")
     before, returns, after = doc.partition("\nReturns\n-------\n")
     head, title, described = before.partition("\nParameters\n----------\n")
@@ -136,11 +142,11 @@ def scoped(function: Function) -> Function:
             traces = traces.with_clock(on.clock)
         return function(traces, *arguments, **named)
 
-    return cast("Function", checked(on_its_clock))
+    return cast("Function", check_arguments(on_its_clock))
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class RankPart:
     """The selected events of one rank.
 
     Times are on the clock of `Trace.table`; add ``trace.shift_ns`` before returning them to users.
@@ -154,7 +160,7 @@ class Part:
     chosen_by: Selection = field(default_factory=Selection)
     _found: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def once(self, key: Hashable, find: Callable[[], T]) -> T:
+    def cached(self, key: Hashable, find: Callable[[], T]) -> T:
         """Return the result kept under `key`, computed on first use. Callers must not change it."""
         if key not in self._found:
             self._found[key] = find()
@@ -174,26 +180,28 @@ class Part:
     @cached_property
     def kinds(self) -> Codes:
         """Codes of the kinds of `rows`; collectives on the host do not count as communication."""
-        return device_index_of(self.trace).kind[self.rows]
+        return device_trace_index(self.trace).kind[self.rows]
 
     @cached_property
     def kind_counts(self) -> Ints:
         """Number of selected events by kind."""
         if self.plain and self.low is None and self.high is None:
-            return device_index_of(self.trace).kind_counts
+            return device_trace_index(self.trace).kind_counts
         return np.bincount(self.kinds, minlength=len(KINDS))
 
-    def of_kinds(self, *kinds: str) -> Rows:
+    def rows_of_kinds(self, *kinds: str) -> Rows:
         """Return the selected events of these kinds, ascending."""
 
         def find() -> Rows:
             if self.plain:
-                return device_index_of(self.trace).of_kinds_within(kinds, self.low, self.high)
-            return self.rows[marked(codes_of(kinds), len(KINDS))[self.kinds]]
+                return device_trace_index(self.trace).rows_of_kinds_within(
+                    kinds, self.low, self.high
+                )
+            return self.rows[mask_of_rows(codes_of(kinds), len(KINDS))[self.kinds]]
 
-        return self.once(("rows", kinds), find)
+        return self.cached(("rows", kinds), find)
 
-    def has(self, rows: Rows) -> Bools:
+    def contains(self, rows: Rows) -> Bools:
         """Return whether each of some events is selected."""
         if len(self.rows) == len(self.table):
             return np.ones(len(rows), dtype=bool)
@@ -201,18 +209,18 @@ class Part:
 
     @cached_property
     def _is_selected(self) -> Bools:
-        return marked(self.rows, len(self.table))
+        return mask_of_rows(self.rows, len(self.table))
 
-    def busy_rows(self) -> Rows:
+    def device_work_rows(self) -> Rows:
         """Return the selected device work, ascending: computing, communicating and copying."""
-        return self.of_kinds(*BUSY)
+        return self.rows_of_kinds(*DEVICE_WORK_KINDS)
 
     @property
-    def whole(self) -> Part:
+    def without_window(self) -> RankPart:
         """The same selection without its window."""
         if self.low is None and self.high is None:
             return self
-        return part_of(self.trace, replace(self.chosen_by, start_ns=None, end_ns=None))
+        return rank_part(self.trace, replace(self.chosen_by, start_ns=None, end_ns=None))
 
     @cached_property
     def span(self) -> tuple[int, int] | None:
@@ -221,10 +229,10 @@ class Part:
         The work outside the window counts as well, so that idle times of adjacent windows add up.
         None if the window lies before or after all work.
         """
-        first, last = self.whole.edges or (0, 0)
+        first, last = self.without_window.edges or (0, 0)
         low = first if self.low is None else max(first, self.low)
         high = last if self.high is None else min(last, self.high)
-        return (low, high) if low < high or len(self.busy_rows()) else None
+        return (low, high) if low < high or len(self.device_work_rows()) else None
 
     @cached_property
     def edges(self) -> tuple[int, int] | None:
@@ -232,49 +240,49 @@ class Part:
 
         In an exported window these are the edges of the rank's work in the whole job.
         """
-        start, end = self.clipped(self.busy_rows())
+        start, end = self.clip_rows(self.device_work_rows())
         stated = self.trace.stated_work_ns
         if not len(start):
             return stated if self.plain else None
         first, last = int(start.min()), int(end.max())
         return (first, last) if stated is None else (min(first, stated[0]), max(last, stated[1]))
 
-    def clipped_edges(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    def clip_edges(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """Cut starts and ends at the window's edges."""
         return (
             start if self.low is None else np.maximum(start, self.low),
             end if self.high is None else np.minimum(end, self.high),
         )
 
-    def clipped(self, rows: Rows) -> tuple[Ints, Ints]:
+    def clip_rows(self, rows: Rows) -> tuple[Ints, Ints]:
         """Return starts and ends of some events, cut at the window's edges."""
         start = self.table.start_ns[rows]
-        return self.clipped_edges(start, start + self.table.dur_ns[rows])
+        return self.clip_edges(start, start + self.table.dur_ns[rows])
 
     def durations(self, rows: Rows) -> Ints:
         """Return the durations of some events within the window."""
-        start, end = self.clipped(rows)
+        start, end = self.clip_rows(rows)
         return end - start
 
-    def covered(self, *kinds: str) -> Intervals:
+    def union_of_kinds(self, *kinds: str) -> Intervals:
         """Return the times in the window at which a selected event of these kinds runs."""
         if self.plain:
-            return self.covered_by_all(*kinds)
+            return self.union_of_all_of_kinds(*kinds)
 
         def find() -> Intervals:
-            if self.whole is not self:
-                return clip(self.whole.covered(*kinds), self.low, self.high)
-            return union(*self.clipped(self.of_kinds(*kinds)))
+            if self.without_window is not self:
+                return clip(self.without_window.union_of_kinds(*kinds), self.low, self.high)
+            return union(*self.clip_rows(self.rows_of_kinds(*kinds)))
 
-        return self.once(("covered", kinds), find)
+        return self.cached(("covered", kinds), find)
 
-    def within(self, low: int | None, high: int | None) -> Part:
+    def with_window(self, low: int | None, high: int | None) -> RankPart:
         """Return a part of the same events, cut at another window, which is on the set's clock."""
         shift = self.trace.shift_ns
         low, high = (None if edge is None else edge - shift for edge in (low, high))
         return replace(self, low=low, high=high, plain=False)
 
-    def in_window(self, time_ns: Ints) -> Bools:
+    def is_in_window(self, time_ns: Ints) -> Bools:
         """Return which times of the table are in the window."""
         inside = np.ones(len(time_ns), dtype=bool)
         if self.low is not None:
@@ -283,16 +291,16 @@ class Part:
             inside &= time_ns < self.high
         return inside
 
-    def covered_by_all(self, *kinds: str) -> Intervals:
+    def union_of_all_of_kinds(self, *kinds: str) -> Intervals:
         """Return the times in the window at which any event of the kinds runs, selected or not."""
         # Computing hides communication even if only the communication is selected.
-        return self.once(
+        return self.cached(
             ("covered by all", kinds),
-            lambda: clip(device_index_of(self.trace).covered(kinds), self.low, self.high),
+            lambda: clip(device_trace_index(self.trace).union_of_kinds(kinds), self.low, self.high),
         )
 
 
-class Parts:
+class RankParts:
     """The selected events of several ranks.
 
     A part is computed when it is accessed. Iterating releases each rank before the next unless all
@@ -313,27 +321,27 @@ class Parts:
     def __len__(self) -> int:
         return len(self.traces)
 
-    def __getitem__(self, place: int) -> Part:
-        return part_of(self.traces[place], self.selection)
+    def __getitem__(self, place: int) -> RankPart:
+        return rank_part(self.traces[place], self.selection)
 
-    def __iter__(self) -> Iterator[Part]:
-        for trace in walked(self.traces):
-            part = part_of(trace, self.selection)
+    def __iter__(self) -> Iterator[RankPart]:
+        for trace in iter_ranks(self.traces):
+            part = rank_part(trace, self.selection)
             yield part
             self.kind_counts[trace.rank] = part.kind_counts
 
     def counts(self) -> Ints:
         """Return the number of events by kind, over all ranks."""
         unknown = [trace for trace in self.traces if trace.rank not in self.kind_counts]
-        for trace in walked(unknown):
-            self.kind_counts[trace.rank] = part_of(trace, self.selection).kind_counts
+        for trace in iter_ranks(unknown):
+            self.kind_counts[trace.rank] = rank_part(trace, self.selection).kind_counts
         total = np.zeros(len(KINDS), dtype=np.int64)
         for rank in self.ranks:
             total += self.kind_counts[rank]
         return total
 
 
-def narrowed(
+def narrow_selection(
     traces: TraceSet,
     selection: Selection | str | None = None,
     window: Window | None = None,
@@ -355,7 +363,7 @@ def narrowed(
         start = low if start is None else max(start, low)
         end = max(high if end is None else min(end, high), start)
     if ranks is not None:
-        ranks = chosen_ranks(traces, ranks)
+        ranks = resolve_ranks(traces, ranks)
         if chosen.ranks is not None:
             ranks = set(ranks) & set(chosen.ranks)
     return traces.select(chosen, start_ns=start, end_ns=end, ranks=ranks)
@@ -371,37 +379,37 @@ def require_columns(frame: pd.DataFrame, remedy: str, columns: Iterable[str]) ->
         )
 
 
-def parts(
+def rank_parts(
     traces: TraceSet,
     selection: Selection | str | None = None,
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
-) -> Parts:
+) -> RankParts:
     """Return the selected events of each selected rank."""
-    chosen = narrowed(traces, selection, window, ranks)
-    return Parts(
+    chosen = narrow_selection(traces, selection, window, ranks)
+    return RankParts(
         [trace for trace in traces.values() if chosen.ranks is None or trace.rank in chosen.ranks],
         chosen,
         traces.executor,
     )
 
 
-def part_of(trace: Trace, selection: Selection) -> Part:
+def rank_part(trace: Trace, selection: Selection) -> RankPart:
     """Return the events of one rank in a selection; results of recent selections are cached."""
     # The result does not depend on other selected ranks, nor on the set that holds the trace.
     selection = replace(selection, ranks=None, traces=None)
     limit = _MAX_ROWS * len(trace)
-    kept: LRU[Selection, Part] = memo(
+    kept: LRU[Selection, RankPart] = memo(
         trace,
         ("parts", trace.shift_ns),
         lambda: LRU(limit, lambda part: max(len(part.rows), limit // _MAX_PARTS)),
     )
-    return kept.of(
+    return kept.get_or_compute(
         selection,
-        lambda: Part(
+        lambda: RankPart(
             trace,
             member_rows(selection, trace),
-            *edges_of(selection, trace),
+            *window_in_table_time(selection, trace),
             selection.tracks is None and selection.query is None and selection.ids is None,
             selection,
         ),
@@ -436,16 +444,16 @@ def on_hosts_note(
     meaning: str = "which are not device work and not counted here",
 ) -> str:
     """Describe communication that libraries run on the hosts, counted by `host_names`."""
-    found = sum(counts, Counter[str]())
-    if not found:
+    totals = sum(counts, Counter[str]())
+    if not totals:
         return ""
-    most = max(found, key=found.__getitem__)
-    return f"the hosts have {found.total()} events of communication, such as {most}, {meaning}"
+    most = max(totals, key=totals.__getitem__)
+    return f"the hosts have {totals.total()} events of communication, such as {most}, {meaning}"
 
 
-def prelaunched_note(chosen: Parts) -> str:
+def prelaunched_note(chosen: RankParts) -> str:
     """Describe the share of the selected device work that was launched before recording began."""
-    counts = np.array(list(over_ranks(chosen, _prelaunched)), dtype=np.int64).reshape(-1, 3)
+    counts = np.array(list(map_ranks(chosen, _prelaunched_time)), dtype=np.int64).reshape(-1, 3)
     count, early_ns, all_ns = counts.sum(axis=0).tolist()
     if not count:
         return ""
@@ -458,24 +466,26 @@ def prelaunched_note(chosen: Parts) -> str:
     )
 
 
-def _prelaunched(part: Part) -> tuple[int, int, int]:
+def _prelaunched_time(part: RankPart) -> tuple[int, int, int]:
     """Return the number and duration of prelaunched device events, and the duration of all."""
-    rows = part.busy_rows()
+    rows = part.device_work_rows()
     dur_ns, mine = part.durations(rows), part.trace.prelaunched[rows]
     return int(mine.sum()), int(dur_ns[mine].sum()), int(dur_ns.sum())
 
 
-def count_kinds(chosen: Parts, kinds: Sequence[str] = BUSY) -> dict[str, int]:
+def count_by_kind(chosen: RankParts, kinds: Sequence[str] = DEVICE_WORK_KINDS) -> dict[str, int]:
     """Return the number of selected events by kind; 0 for kinds without events."""
     counts = chosen.counts()
     return {kind: int(counts[KINDS.index(kind)]) for kind in kinds}
 
 
-def statistics_by_name(part: Part, rows: Rows) -> tuple[dict[str, Array], npt.NDArray[np.int32]]:
+def statistics_by_name(
+    part: RankPart, rows: Rows
+) -> tuple[dict[str, Array], npt.NDArray[np.int32]]:
     """Return columns of statistics of durations by name and kind, and the row of each event."""
     table = part.table
     key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
-    code, occurring = dense(key, len(table.names) * len(KINDS))
+    code, occurring = compact_codes(key, len(table.names) * len(KINDS))
     lasts = group_statistics(code, len(occurring), part.durations(rows))
     names = [table.names[name] for name in (occurring // len(KINDS)).tolist()]
     columns = {
@@ -491,15 +501,15 @@ def statistics_by_name(part: Part, rows: Rows) -> tuple[dict[str, Array], npt.ND
     return columns, code
 
 
-_BATCHES = 4  # per worker, so that one that finishes early takes another
-_UNDER_WAY = 2  # batches per worker
+_BATCHES_PER_WORKER = 4  # per worker, so that one that finishes early takes another
+_BATCHES_IN_FLIGHT = 2  # batches per worker
 
 _Each = Sequence[tuple[Any, ...]]
-_Found = tuple[Any, Ints | None]  # a rank's result, and its number of events by kind
+_RankResult = tuple[Any, Ints | None]  # a rank's result, and its number of events by kind
 
 
-def over_ranks(
-    over: TraceSet | Parts | Sequence[Trace],
+def map_ranks(
+    over: TraceSet | RankParts | Sequence[Trace],
     function: Callable[..., T],
     *args: Any,
     each: _Each | None = None,
@@ -511,72 +521,74 @@ def over_ranks(
     (`hta_widgets.trace.memo`). An executor receives batches of ranks, a few at a time, if all ranks
     are in files.
     """
-    parts = over if isinstance(over, Parts) else None
+    parts = over if isinstance(over, RankParts) else None
     if isinstance(over, TraceSet):
         traces: Sequence[Trace] = list(over.values())
     else:
-        traces = over.traces if isinstance(over, Parts) else over
+        traces = over.traces if isinstance(over, RankParts) else over
     selection = None if parts is None else parts.selection
     if executor is None:
         executor = getattr(over, "executor", None)
     arguments = [args] * len(traces) if each is None else [(*args, *more) for more in each]
     if executor is not None and traces and all(trace.in_file for trace in traces):
-        found = _elsewhere(executor, traces, selection, function, arguments)
+        found = _map_elsewhere(executor, traces, selection, function, arguments)
     else:
-        found = _here(traces, selection, function, arguments)
+        found = _map_here(traces, selection, function, arguments)
     for trace, (value, counts) in zip(traces, found, strict=True):
         if counts is not None and parts is not None:
             parts.kind_counts[trace.rank] = counts
         yield value
 
 
-def _here(
+def _map_here(
     traces: Sequence[Trace],
     selection: Selection | None,
     function: Callable[..., Any],
     arguments: _Each,
-) -> Iterator[_Found]:
-    for trace, args in zip(walked(traces), arguments, strict=True):
+) -> Iterator[_RankResult]:
+    for trace, args in zip(iter_ranks(traces), arguments, strict=True):
         if selection is None:
             yield function(trace, *args), None
         else:
-            part = part_of(trace, selection)
+            part = rank_part(trace, selection)
             yield function(part, *args), part.kind_counts
 
 
-def _elsewhere(
+def _map_elsewhere(
     executor: Executor,
     traces: Sequence[Trace],
     selection: Selection | None,
     function: Callable[..., Any],
     arguments: _Each,
-) -> Iterator[_Found]:
+) -> Iterator[_RankResult]:
     workers = workers_of(executor)
-    edges = np.linspace(0, len(traces), min(len(traces), workers * _BATCHES) + 1).astype(int)
+    edges = np.linspace(0, len(traces), min(len(traces), workers * _BATCHES_PER_WORKER) + 1).astype(
+        int
+    )
     batches = deque(pairwise(edges.tolist()))
     sent: deque[Future[Any]] = deque()
     while batches or sent:
-        while batches and len(sent) < workers * _UNDER_WAY:
+        while batches and len(sent) < workers * _BATCHES_IN_FLIGHT:
             low, high = batches[0]
             work = traces[low:high], selection, function, arguments[low:high]
             try:
-                sent.append(submit(executor, _of_batch, *work))
-            except Closed:
+                sent.append(submit(executor, _run_batch, *work))
+            except ExecutorClosedError:
                 break
             batches.popleft()
         if not sent:
             # The executor is closed: the remaining ranks run in this process.
             low = batches[0][0]
-            yield from _here(traces[low:], selection, function, arguments[low:])
+            yield from _map_here(traces[low:], selection, function, arguments[low:])
             return
         yield from result_of(sent.popleft())
 
 
-def _of_batch(*work: Any) -> list[_Found]:
-    return list(_here(*work))
+def _run_batch(*work: Any) -> list[_RankResult]:
+    return list(_map_here(*work))
 
 
-def result(
+def result_frame(
     columns: Mapping[str, Any],
     *,
     matched: Mapping[str, int],
@@ -594,7 +606,7 @@ def result(
     return frame
 
 
-def joined(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
+def concat_arrays(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
     """Concatenate one array per rank; the result is of `dtype` even without arrays."""
     if not len(arrays):
         return np.empty(0, dtype=dtype)
@@ -620,36 +632,42 @@ def dtypes_of(columns: str) -> dict[str, Any]:
     return {name: _DTYPES[letter] for name, _, letter in pairs}
 
 
-def stacked(blocks: Sequence[Mapping[str, Any]], columns: str) -> dict[str, Any]:
+def stack_blocks(blocks: Sequence[Mapping[str, Any]], columns: str) -> dict[str, Any]:
     """Concatenate the columns of one block per rank, see `dtypes_of`.
 
     A single value fills its block. Blocks hold categories as codes and strings.
     """
     sizes = [
-        next(len(one) for one in block.values() if isinstance(one, np.ndarray)) for block in blocks
+        next(len(array) for array in block.values() if isinstance(array, np.ndarray))
+        for block in blocks
     ]
     whole: dict[str, Any] = {}
     for name, dtype in dtypes_of(columns).items():
         values = [block[name] for block in blocks]
         if dtype == "category":
-            pool = Pool()
-            numbers = [np.array([pool.add(text) for text in own], np.int32) for _, own in values]
-            codes = [own[code] for own, (code, _) in zip(numbers, values, strict=True)]
-            whole[name] = categorical(joined(codes, np.int32), pool.values)
+            pool = StringPool()
+            numbers = [
+                np.array([pool.add(text) for text in texts], np.int32) for _, texts in values
+            ]
+            codes = [
+                codes_of_pool[code]
+                for codes_of_pool, (code, _) in zip(numbers, values, strict=True)
+            ]
+            whole[name] = categorical(concat_arrays(codes, np.int32), pool.values)
             continue
         if dtype is str:
-            whole[name] = pd.array([text for own in values for text in own], dtype="str")
+            whole[name] = pd.array([text for texts in values for text in texts], dtype="str")
             continue
         arrays = [
-            np.broadcast_to(np.asarray(one, dtype), size)
-            for one, size in zip(values, sizes, strict=True)
+            np.broadcast_to(np.asarray(array, dtype), size)
+            for array, size in zip(values, sizes, strict=True)
         ]
-        found = joined(arrays, dtype)
-        whole[name] = pd.Series(found, dtype=object) if dtype is object else found
+        column = concat_arrays(arrays, dtype)
+        whole[name] = pd.Series(column, dtype=object) if dtype is object else column
     return whole
 
 
-def by_column(rows: Iterable[Iterable[Any]], columns: str) -> dict[str, Any]:
+def columns_of_rows(rows: Iterable[Iterable[Any]], columns: str) -> dict[str, Any]:
     """Return rows as columns, see `dtypes_of`."""
     dtypes = dtypes_of(columns)
     values = list(zip(*rows, strict=True)) or [()] * len(dtypes)
@@ -661,11 +679,11 @@ def by_column(rows: Iterable[Iterable[Any]], columns: str) -> dict[str, Any]:
 
 def categorical(codes: Array, values: Sequence[str]) -> pd.Categorical:
     """Return a categorical of strings, given as codes into distinct `values`."""
-    return pd.Categorical.from_codes(codes, dtype=dtype_of(values))
+    return pd.Categorical.from_codes(codes, dtype=categorical_dtype(values))
 
 
-def used_texts(
-    codes: Array, texts: Sequence[str] | Pool
+def drop_unused_texts(
+    codes: Array, texts: Sequence[str] | StringPool
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
     """Return codes into the strings that occur, and these strings."""
     used, code = np.unique(codes, return_inverse=True)

@@ -13,26 +13,26 @@ import pandas as pd
 
 from hta_widgets.analysis.collectives import Clock
 from hta_widgets.analysis.scope import (
-    Part,
-    Parts,
+    RankPart,
+    RankParts,
     Scope,
-    count_kinds,
-    joined,
-    over_ranks,
-    part_of,
-    parts,
-    result,
-    scoped,
-    stacked,
+    concat_arrays,
+    count_by_kind,
+    map_ranks,
+    rank_part,
+    rank_parts,
+    result_frame,
+    stack_blocks,
+    with_scope,
 )
-from hta_widgets.analysis.stragglers import RankWaits, waits_of
-from hta_widgets.facts import note_for
+from hta_widgets.analysis.stragglers import RankWaits, collective_waits
+from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, marked, sums
+from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, mask_of_rows, sum_by_group
 from hta_widgets.trace.build import step_numbers
-from hta_widgets.trace.host_stack import nearest
+from hta_widgets.trace.host_stack import nearest_ancestor
 from hta_widgets.trace.intervals import Intervals, subtract, union
-from hta_widgets.trace.memo import memo, memoized, walked
+from hta_widgets.trace.memo import iter_ranks, memo, memoized
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -56,7 +56,7 @@ DEVICE_TIMES: tuple[str, ...] = (
 )
 
 
-@scoped
+@with_scope
 def step_times(
     traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -105,57 +105,63 @@ def step_times(
         ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps of whose device
         span, summed over all ranks, less than half is within the hosts' ranges, which are shorter.
     """
-    chosen = parts(traces, **scope)
-    waits = waits_of(traces, clock)
-    found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
-    column = stacked(found, f"rank step start_ns dur_ns {' '.join(DEVICE_TIMES)} whole:b")
+    chosen = rank_parts(traces, **scope)
+    waits = collective_waits(traces, clock)
+    columns_of_ranks = list(
+        map_ranks(chosen, _steps_of_rank, each=waits.arguments_by_rank(chosen.ranks))
+    )
+    column = stack_blocks(
+        columns_of_ranks, f"rank step start_ns dur_ns {' '.join(DEVICE_TIMES)} whole:b"
+    )
     whole = column.pop("whole")
     ahead = steps_ahead(traces)
     length = step_length(ahead, column["step"], column["dur_ns"], column["device_span_ns"])
     column["own_ns"] = length - column["exposed_wait_ns"]
     deviations = {}
     for name in ("dur", "own"):
-        apart, share = from_median(column["step"], column[f"{name}_ns"], whole)
+        apart, share = deviation_from_median(column["step"], column[f"{name}_ns"], whole)
         deviations[f"{name}_deviation_ns"] = apart
         deviations[f"{name}_deviation_share"] = share
     without = [
-        trace for trace, one in zip(chosen.traces, found, strict=True) if not len(one["step"])
+        trace
+        for trace, columns in zip(chosen.traces, columns_of_ranks, strict=True)
+        if not len(columns["step"])
     ]
-    return result(
+    return result_frame(
         {**column, **deviations},
-        matched={"steps": len(column["step"]), **count_kinds(chosen)},
-        note=(_note(without, len(chosen)), _cut_note(whole)),
+        matched={"steps": len(column["step"]), **count_by_kind(chosen)},
+        note=(_missing_steps_note(without, len(chosen)), _clipped_note(whole)),
         clock=waits.clock,
         ahead=ahead.tolist(),
     )
 
 
-def _note(without: list[Trace], ranks: int) -> str:
+def _missing_steps_note(without: list[Trace], ranks: int) -> str:
     if not ranks:
-        return note_for("no_ranks")
-    known = sum(len(_all_steps(trace)[0]) for trace in walked(without))
+        return note_text("no_ranks")
+    known = sum(len(_all_steps(trace)[0]) for trace in iter_ranks(without))
     if len(without) == ranks:
         if known:
-            return note_for("no_steps_selected", steps=known)
-        return note_for("no_steps")
+            return note_text("no_steps_selected", steps=known)
+        return note_text("no_steps")
     if not without:
         return ""
     listed = ", ".join(str(trace.rank) for trace in without)
-    return note_for("no_steps_selected_on" if known else "no_steps_on", ranks=listed)
+    return note_text("no_steps_selected_on" if known else "no_steps_on", ranks=listed)
 
 
-def _cut_note(whole: Bools) -> str:
+def _clipped_note(whole: Bools) -> str:
     return "" if whole.all() else "steps that the window cuts are not compared between ranks"
 
 
 def _all_steps(trace: Trace) -> tuple[Ints, Ints, Ints]:
     """Return the `host_steps` of a rank, selected or not."""
-    part = part_of(trace, Selection())
-    return part.once("steps", lambda: host_steps(part))
+    part = rank_part(trace, Selection())
+    return part.cached("steps", lambda: host_steps(part))
 
 
-def are_whole(part: Part, steps: Ints) -> Bools:
-    """Return whether each step lies in the window and was not cut by an export."""
+def whole_steps(part: RankPart, steps: Ints) -> Bools:
+    """Return whether each step is within the window and not clipped by an export."""
     numbers, start, end = _all_steps(part.trace)
     at = np.searchsorted(numbers, steps)
     whole = ~np.isin(steps, clipped_steps(part.trace))
@@ -168,7 +174,7 @@ def are_whole(part: Part, steps: Ints) -> Bools:
 
 @memoized
 def clipped_steps(trace: Trace) -> Ints:
-    """Return the numbers of steps whose ranges an export cut at its window."""
+    """Return the numbers of the steps that an export clipped at its window."""
     if trace.window_ns is None:
         return np.empty(0, dtype=np.int64)
     rows, number = _step_rows(trace)
@@ -177,12 +183,12 @@ def clipped_steps(trace: Trace) -> Ints:
 
 def _step_rows(trace: Trace) -> tuple[Rows, Ints]:
     """Return the rows of the host's ranges that are steps, and their numbers."""
-    number = _numbers(trace)[trace.table.name]
+    number = _step_numbers(trace)[trace.table.name]
     rows = np.flatnonzero((number >= 0) & (trace.table.stream < 0))
     return rows, number[rows]
 
 
-def _of_rank(part: Part, waits: RankWaits) -> dict[str, Any]:
+def _steps_of_rank(part: RankPart, waits: RankWaits) -> dict[str, Any]:
     numbers, start, end = host_steps(part)
     trace = part.trace
     code = np.empty(0, dtype=np.int64)
@@ -197,18 +203,18 @@ def _of_rank(part: Part, waits: RankWaits) -> dict[str, Any]:
         "step": numbers,
         "start_ns": start + trace.shift_ns,
         "dur_ns": end - start,
-        "whole": are_whole(part, numbers),
+        "whole": whole_steps(part, numbers),
         **times,
     }
 
 
-def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
+def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
     """Return the numbers of a rank's steps, ascending, and their starts and ends on the host."""
     table = part.table
-    number_of = _numbers(part.trace)
+    number_of = _step_numbers(part.trace)
     rows = part.rows[number_of[table.name[part.rows]] >= 0]
     rows = rows[table.stream[rows] < 0]
-    start, end = part.clipped(rows)
+    start, end = part.clip_rows(rows)
     ranges = pd.DataFrame({"start": start, "end": end}).groupby(number_of[table.name[rows]])
     steps = ranges.agg({"start": "min", "end": "max"})
     return steps.index.to_numpy(np.int64), steps["start"].to_numpy(), steps["end"].to_numpy()
@@ -220,10 +226,11 @@ def steps_ahead(traces: TraceSet) -> Ints:
 
     The hosts' ranges are also shorter than the devices' spans: a few late events do not count.
     """
-    spans = list(over_ranks(traces, _spans))
-    numbers, inverse = np.unique(joined([one[0] for one in spans]), return_inverse=True)
+    spans = list(map_ranks(traces, _spans))
+    numbers, inverse = np.unique(concat_arrays([span[0] for span in spans]), return_inverse=True)
     on_device, inside, on_host = (
-        sums(inverse, joined([one[k] for one in spans]), len(numbers)) for k in (1, 2, 3)
+        sum_by_group(inverse, concat_arrays([span[k] for span in spans]), len(numbers))
+        for k in (1, 2, 3)
     )
     return numbers[(2 * inside < on_device) & (on_host < on_device)]
 
@@ -240,8 +247,8 @@ def _spans(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
 @memoized
 def device_edges(trace: Trace) -> tuple[Ints, Ints, Ints]:
     """Return the steps with device work, and the first start and last end of each one's work."""
-    part, table = part_of(trace, Selection()), trace.table
-    rows = part.busy_rows()
+    part, table = rank_part(trace, Selection()), trace.table
+    rows = part.device_work_rows()
     rows = rows[np.isin(table.step[rows], _all_steps(trace)[0])]
     work = pd.DataFrame({"start": table.start_ns[rows], "end": table.end_ns[rows]})
     edges = work.groupby(table.step[rows]).agg({"start": "min", "end": "max"})
@@ -253,13 +260,13 @@ def step_length(ahead: Ints, steps: Ints, on_host: Ints, on_device: Ints) -> Int
     return np.where(np.isin(steps, ahead), on_device, on_host)
 
 
-def _numbers(trace: Trace) -> Ints:
+def _step_numbers(trace: Trace) -> Ints:
     """Return the `step_numbers` of a rank's names."""
     names = trace.table.names
     return memo(trace, ("step_numbers", len(names)), lambda: step_numbers(names.values))
 
 
-def from_median(step: Ints, values: Ints, whole: Bools) -> tuple[Floats, Floats]:
+def deviation_from_median(step: Ints, values: Ints, whole: Bools) -> tuple[Floats, Floats]:
     """Return the deviations of whole steps' values from the step's median, in ns and as shares."""
     known = pd.Series(values, dtype=np.float64)[whole]
     median = known.groupby(step[whole]).transform("median")
@@ -268,34 +275,34 @@ def from_median(step: Ints, values: Ints, whole: Bools) -> tuple[Floats, Floats]
     return apart, apart / np.where(middle != 0, middle, np.nan)
 
 
-def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[str, Ints]:
+def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> dict[str, Ints]:
     """Return `DEVICE_TIMES` of a rank's work in `count` ranges; `code` is each event's range."""
     if not count:
         return {name: np.empty(0, dtype=np.int64) for name in DEVICE_TIMES}
-    rows = part.whole.busy_rows()
+    rows = part.without_window.device_work_rows()
     rows = rows[code[rows] >= 0]
     first = np.full(count, np.iinfo(np.int64).max)
     last = np.full(count, np.iinfo(np.int64).min)
     np.minimum.at(first, code[rows], part.table.start_ns[rows])
     np.maximum.at(last, code[rows], part.table.end_ns[rows])
     # A window without device work may still be within the step's span.
-    first, last = part.clipped_edges(first, last)
-    rows = part.busy_rows()
+    first, last = part.clip_edges(first, last)
+    rows = part.device_work_rows()
     rows = rows[code[rows] >= 0]
-    start, end = part.clipped(rows)
+    start, end = part.clip_rows(rows)
     there = last > first
     there[code[rows]] = True
-    apart = _EndToEnd(int(start.min(initial=0)), int(end.max(initial=0)), count)
+    apart = _ConcatenatedRanges(int(start.min(initial=0)), int(end.max(initial=0)), count)
     busy = apart.pieces(code[rows], start, end)
-    working = [part.of_kinds(kind) for kind in ("compute", "communication")]
+    working = [part.rows_of_kinds(kind) for kind in ("compute", "communication")]
     working = [mine[(code[mine] >= 0) & (part.table.stream[mine] >= 0)] for mine in working]
-    compute, communication = (apart.pieces(code[mine], *part.clipped(mine)) for mine in working)
-    selected = marked(rows, len(part.trace))
+    compute, communication = (apart.pieces(code[mine], *part.clip_rows(mine)) for mine in working)
+    selected = mask_of_rows(rows, len(part.trace))
     kept = selected[waits.rows]
-    edges = part.clipped_edges(waits.begin[kept], waits.until[kept])
+    edges = part.clip_edges(waits.begin[kept], waits.until[kept])
     wait = apart.pieces(code[waits.rows[kept]], *edges)
     unmatched = waits.unmatched[selected[waits.unmatched]]
-    unknown = apart.pieces(code[unmatched], *part.clipped(unmatched))
+    unknown = apart.pieces(code[unmatched], *part.clip_rows(unmatched))
     span = np.where(there, last - np.where(there, first, 0), 0)
     spent = apart.lengths(busy)
     return {
@@ -312,7 +319,7 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
     }
 
 
-class _EndToEnd:
+class _ConcatenatedRanges:
     """Places overlapping time ranges end to end, to unite the intervals of each in one pass."""
 
     def __init__(self, first: int, last: int, count: int) -> None:
@@ -326,7 +333,7 @@ class _EndToEnd:
 
     def lengths(self, pieces: Intervals) -> Ints:
         """Return the covered time of each range."""
-        return sums(pieces.start // self._width, pieces.end - pieces.start, self._count)
+        return sum_by_group(pieces.start // self._width, pieces.end - pieces.start, self._count)
 
 
 _LOADING = re.compile(r"enumerate\(DataLoader\)|^data_?load(ing|er)?$", re.IGNORECASE)
@@ -339,10 +346,10 @@ _LABELS = (
     (re.compile(r"(.*[.:])?backward$", re.IGNORECASE), "backward"),
     (_LOADING, "data loading"),
 )
-_FRAMED = re.compile(r"#+ *(.*?) *#+")
+_BANNER = re.compile(r"#+ *(.*?) *#+")
 
 
-@scoped
+@with_scope
 def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the time of each rank's host in each phase of a step, compared with other ranks.
 
@@ -375,29 +382,32 @@ def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
           that phase and step, and that as a share of the median, NaN if it is 0; both are NaN in
           steps that the window cuts
     """
-    chosen = parts(traces, **scope)
-    phases = _phases(traces)
+    chosen = rank_parts(traces, **scope)
+    phases = _phase_names(traces)
     place = {name: number for number, name in enumerate(phases)}
-    found = list(over_ranks(chosen, _phases_of_rank, place))
-    column = stacked(found, "phase rank step start_ns dur_ns whole:b")
+    columns_of_ranks = list(map_ranks(chosen, _phases_of_rank, place))
+    column = stack_blocks(columns_of_ranks, "phase rank step start_ns dur_ns whole:b")
     whole = column.pop("whole")
     pairs = np.stack([column["phase"], column["step"]])
     together = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
-    column["deviation_ns"], column["deviation_share"] = from_median(
+    column["deviation_ns"], column["deviation_share"] = deviation_from_median(
         together, column["dur_ns"], whole
     )
     # Each rank's rows are sorted by phase and step, and ranks are in order.
     order = np.argsort(column["phase"], kind="stable")
     column = {name: values[order] for name, values in column.items()}
-    codes, labels = column.pop("phase").tolist(), _labels(phases)
-    return result(
+    codes, labels = column.pop("phase").tolist(), _phase_labels(phases)
+    return result_frame(
         {
             "phase": pd.array([labels[code] for code in codes], dtype="str"),
             "name": pd.array([phases[code] for code in codes], dtype="str"),
             **column,
         },
-        matched={"phases": len(phases), "ranges": sum(one["ranges"] for one in found)},
-        note=_cut_note(whole) if len(order) else _phase_note(traces, phases, chosen),
+        matched={
+            "phases": len(phases),
+            "ranges": sum(columns_of_rank["ranges"] for columns_of_rank in columns_of_ranks),
+        },
+        note=_clipped_note(whole) if len(order) else _phase_note(traces, phases, chosen),
     )
 
 
@@ -413,16 +423,16 @@ class PhaseRanges:
 
 def phase_ranges(traces: TraceSet) -> PhaseRanges:
     """Return the ranges that `step_times` and `phase_times` add up."""
-    names = _phases(traces)
+    names = _phase_names(traces)
     place = {name: number for number, name in enumerate(names)}
-    found = over_ranks(traces, _ranges_of_phases, place)
+    found = map_ranks(traces, _ranges_of_phases, place)
     of_rank = dict(zip(traces.ranks, found, strict=True))
-    return PhaseRanges(names, _labels(names), of_rank)
+    return PhaseRanges(names, _phase_labels(names), of_rank)
 
 
 def _ranges_of_phases(trace: Trace, place: dict[str, int]) -> tuple[Rows, Ints, Ints]:
-    ranges = _in_steps(trace)
-    phase = _places(trace, ranges, place)
+    ranges = _ranges_in_steps(trace)
+    phase = _phase_of_ranges(trace, ranges, place)
     known = phase >= 0
     rows, steps = _step_rows(trace)
     return (
@@ -434,7 +444,7 @@ def _ranges_of_phases(trace: Trace, place: dict[str, int]) -> tuple[Rows, Ints, 
 
 def phase_label(name: str) -> str:
     """Return the label of a phase: ``optimizer`` for ``Optimizer.step#SGD.step``."""
-    framed = _FRAMED.fullmatch(name)
+    framed = _BANNER.fullmatch(name)
     plain = framed[1] if framed and framed[1] else name
     for pattern, label in _LABELS:
         if pattern.match(plain):
@@ -442,7 +452,7 @@ def phase_label(name: str) -> str:
     return plain if framed else short_name(plain)
 
 
-def _labels(names: Sequence[str]) -> list[str]:
+def _phase_labels(names: Sequence[str]) -> list[str]:
     """Return one label per phase; of phases with the same label, later ones keep their name."""
     labels: list[str] = []
     for name in names:
@@ -451,18 +461,18 @@ def _labels(names: Sequence[str]) -> list[str]:
     return labels
 
 
-def _phase_note(traces: TraceSet, phases: Sequence[str], chosen: Parts) -> str:
+def _phase_note(traces: TraceSet, phases: Sequence[str], chosen: RankParts) -> str:
     if not len(chosen):
-        return note_for("no_ranks")
+        return note_text("no_ranks")
     if phases:
         return "the selection or window holds no phase of a step"
-    if not any(len(_in_steps(trace).steps) for trace in walked(traces.values())):
-        return note_for("no_steps")
+    if not any(len(_ranges_in_steps(trace).steps) for trace in iter_ranks(traces.values())):
+        return note_text("no_steps")
     return "no range occurs once in most steps: mark phases with torch.profiler.record_function"
 
 
 @dataclass(frozen=True, slots=True)
-class _InSteps:
+class _RangesInSteps:
     """The outermost ranges within a rank's steps."""
 
     rows: Rows
@@ -471,9 +481,9 @@ class _InSteps:
 
 
 @memoized
-def _in_steps(trace: Trace) -> _InSteps:
+def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
     table = trace.table
-    number = _numbers(trace)
+    number = _step_numbers(trace)
     on_host = table.stream < 0
     is_step = (number[table.name] >= 0) & on_host
     steps = np.flatnonzero(is_step)
@@ -486,19 +496,21 @@ def _in_steps(trace: Trace) -> _InSteps:
     is_range = (range_kind | loads[table.name]) & ~others[table.name] & on_host & ~is_step
     rows = np.flatnonzero(is_range & np.isin(table.track, np.unique(table.track[steps])))
     # The range or step that encloses each; ranges within other ranges do not count.
-    above = nearest(table.parent, is_range | is_step)[table.parent[rows]]
+    above = nearest_ancestor(table.parent, is_range | is_step)[table.parent[rows]]
     direct = (above >= 0) & is_step[above]
     rows = rows[direct]
-    return _InSteps(rows, number[table.name[above[direct]]], np.unique(number[table.name[steps]]))
+    return _RangesInSteps(
+        rows, number[table.name[above[direct]]], np.unique(number[table.name[steps]])
+    )
 
 
 @memoized
-def _phases(traces: TraceSet) -> list[str]:
+def _phase_names(traces: TraceSet) -> list[str]:
     """Return the names of phases, in order of their median start within a step."""
     once: Counter[str] = Counter()
     offset: dict[str, list[int]] = {}
     total = 0
-    for steps, alone in over_ranks(traces, _once_per_step):
+    for steps, alone in map_ranks(traces, _names_once_per_step):
         total += steps
         for text, apart in alone:
             once[text] += 1
@@ -507,33 +519,33 @@ def _phases(traces: TraceSet) -> list[str]:
     return sorted(names_of, key=lambda name: (sorted(offset[name])[len(offset[name]) // 2], name))
 
 
-def _once_per_step(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
+def _names_once_per_step(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
     """Return a rank's number of steps, and the names that occur once in a step."""
     # Each name comes with its start, relative to the first range of the step.
-    found = _in_steps(trace)
-    table, rows = trace.table, found.rows
-    ranges = pd.DataFrame({"name": table.name[rows], "step": found.step})
+    ranges_in_steps = _ranges_in_steps(trace)
+    table, rows = trace.table, ranges_in_steps.rows
+    ranges = pd.DataFrame({"name": table.name[rows], "step": ranges_in_steps.step})
     start = pd.Series(table.start_ns[rows])
-    after = start - start.groupby(found.step).transform("first")
+    after = start - start.groupby(ranges_in_steps.step).transform("first")
     alone = ~ranges.duplicated(keep=False)
     names = [table.names[name] for name in ranges["name"][alone].tolist()]
-    return len(found.steps), list(zip(names, after[alone].tolist(), strict=True))
+    return len(ranges_in_steps.steps), list(zip(names, after[alone].tolist(), strict=True))
 
 
-def _places(trace: Trace, ranges: _InSteps, place: dict[str, int]) -> Ints:
+def _phase_of_ranges(trace: Trace, ranges: _RangesInSteps, place: dict[str, int]) -> Ints:
     """Return the phase of each range, -1 for none."""
     table = trace.table
     codes = {code: place.get(table.names[code], -1) for code in np.unique(table.name[ranges.rows])}
     return np.array([codes[code] for code in table.name[ranges.rows].tolist()], dtype=np.int64)
 
 
-def _phases_of_rank(part: Part, place: dict[str, int]) -> dict[str, Any]:
+def _phases_of_rank(part: RankPart, place: dict[str, int]) -> dict[str, Any]:
     trace = part.trace
-    ranges = _in_steps(trace)
-    phase = _places(trace, ranges, place)
-    kept = part.has(ranges.rows) & (phase >= 0)
+    ranges = _ranges_in_steps(trace)
+    phase = _phase_of_ranges(trace, ranges, place)
+    kept = part.contains(ranges.rows) & (phase >= 0)
     rows, step, phase = ranges.rows[kept], ranges.step[kept], phase[kept]
-    start, end = part.clipped(rows)
+    start, end = part.clip_rows(rows)
     pairs, first, inverse = np.unique(
         np.stack([phase, step]), axis=1, return_index=True, return_inverse=True
     )
@@ -542,7 +554,7 @@ def _phases_of_rank(part: Part, place: dict[str, int]) -> dict[str, Any]:
         "step": pairs[1],
         "rank": part.rank,
         "start_ns": start[first] + trace.shift_ns,
-        "dur_ns": sums(inverse.reshape(-1), end - start, len(first)),
-        "whole": are_whole(part, pairs[1]),
+        "dur_ns": sum_by_group(inverse.reshape(-1), end - start, len(first)),
+        "whole": whole_steps(part, pairs[1]),
         "ranges": len(rows),
     }

@@ -16,49 +16,55 @@ from hta_widgets.analysis.collectives import (
     PARTS,
     Arrivals,
     Clock,
-    Lateness,
-    arrivals,
-    compute_of,
+    EntryLateness,
+    arrival_times,
+    compute_intervals,
     costly_share,
-    lateness,
-    steps_of,
+    entry_lateness,
+    entry_steps,
 )
-from hta_widgets.analysis.matching import Matching, counted, loaded_ranks, matching, shown_ranks
+from hta_widgets.analysis.matching import (
+    Matching,
+    count_selected,
+    loaded_ranks,
+    matching,
+    selected_ranks,
+)
 from hta_widgets.analysis.scope import (
-    BUSY,
-    Part,
+    DEVICE_WORK_KINDS,
+    RankPart,
     Scope,
-    by_column,
-    count_kinds,
-    narrowed,
+    columns_of_rows,
+    count_by_kind,
+    map_ranks,
+    narrow_selection,
     on_hosts_note,
-    over_ranks,
-    parts,
-    result,
-    scoped,
+    rank_parts,
+    result_frame,
+    with_scope,
 )
-from hta_widgets.facts import note_for
-from hta_widgets.readers.formats import provided
+from hta_widgets.facts import note_text
+from hta_widgets.readers.formats import format_hooks
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, marked
-from hta_widgets.trace.intervals import subtract, total, union
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, mask_of_rows
+from hta_widgets.trace.intervals import subtract, total_length, union
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 # Limits of a straggler, in addition to `costly_share`.
-_STEADY = 0.8  # of the costly share, in the median step
+_CONSISTENT_SHARE = 0.8  # of the costly share, in the median step
 _STAND_OUT = 2.0  # times the share of the typical other rank
 _STALL = 0.25  # of a step: one such step is more than noise
 _WORTH_NAMING = 0.02  # of the others' time, on average, if only some steps are slow
 _EXPLAINS = 0.25  # of the lost time, for a cause
-_MORE = 1.005  # times the kernels or their duration on the others
+_MIN_RATIO = 1.005  # times the kernels or their duration on the others
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 
 # Limits for naming a rank that is not a straggler.
-_NEARLY_ALWAYS = 0.9  # share of a rank's collectives at which it is last
+_NEARLY_ALWAYS_SHARE = 0.9  # share of a rank's collectives at which it is last
 _WORTH_SAYING = 0.01  # share of the run that the others wait for it on average
 
 _CAUSES = {
@@ -73,7 +79,7 @@ _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
 
 
-@scoped
+@with_scope
 def exposed_waits(
     traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -105,27 +111,27 @@ def exposed_waits(
         ``wait_ns`` and ``exposed_wait_ns`` are -1 if no communication of the rank, selected or
         not, is matched. ``.attrs["clock"]`` is the clock of the arrivals.
     """
-    chosen = parts(traces, **scope)
-    waits = waits_of(traces, clock)
-    found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
+    chosen = rank_parts(traces, **scope)
+    waits = collective_waits(traces, clock)
+    found = list(map_ranks(chosen, _waits_of_rank, each=waits.arguments_by_rank(chosen.ranks)))
     times = np.array(found, dtype=np.int64).reshape(-1, 5)
     ranks = np.array(chosen.ranks, dtype=np.int64)
     unknown = ranks[times[:, 1] < 0].tolist()
-    note = "" if len(chosen) else note_for("no_ranks")
+    note = "" if len(chosen) else note_text("no_ranks")
     if unknown:
         of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
         of = "" if len(unknown) == len(chosen) else of
         note = f"no communication{of} is matched with other ranks', so waits are not known"
     names = "rank collectives wait_ns exposed_wait_ns exposed_communication_ns unmatched_exposed_ns"
-    return result(
-        by_column(np.column_stack([ranks, times]).tolist(), names),
-        matched={**count_kinds(chosen, BUSY[:2]), "matched": int(times[:, 0].sum())},
+    return result_frame(
+        columns_of_rows(np.column_stack([ranks, times]).tolist(), names),
+        matched={**count_by_kind(chosen, DEVICE_WORK_KINDS[:2]), "matched": int(times[:, 0].sum())},
         note=note,
         clock=waits.clock,
     )
 
 
-@scoped
+@with_scope
 def stragglers(
     traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -180,22 +186,22 @@ def stragglers(
         elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
         `collectives`.
     """
-    chosen = narrowed(traces, **scope)
+    chosen = narrow_selection(traces, **scope)
     work = imposed_waits(traces, chosen, clock)
-    match, times, kept = work.match, work.times, work.kept
+    match, times, kept = work.match, work.times, work.is_kept
     taken = work.of_ranks(kept)
     middle = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
     excess = {
         part: work.of_ranks(np.where(work.is_charged, np.nan_to_num(values), 0.0))
         for part, values in work.late.excess_ns.items()
     }
-    # The last of a collective's recorded ranks may have waited for one without an event there.
+    # The last recorded rank of a collective may have waited for a rank that has no event there.
     shares, raw = step_shares(work, complete=True)
     step_ns = work.step_ns()
     pattern, likely = _patterns(shares, step_ns), _patterns(shares, step_ns, sure=False)
     inherited = (likely == "") & (_patterns(raw, step_ns, sure=False) != "")
-    # The last of the loaded ranks may have waited for one without a file.
-    unsure = np.array(match.lacking, dtype=bool) | (work.complete() < _MIN_COLLECTIVES)
+    # The last loaded rank may have waited for a rank whose file is missing.
+    unsure = np.array(match.incomplete, dtype=bool) | (work.complete() < _MIN_COLLECTIVES)
     pattern[unsure] = ""
     cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
     named = np.flatnonzero(pattern != "")
@@ -218,8 +224,8 @@ def stragglers(
         "cause": cause,
         **{f"late_{part}_ns": np.rint(values).astype(np.int64) for part, values in excess.items()},
     }
-    shown = shown_ranks(traces, chosen) if len(match) else slice(0)
-    return result(
+    shown = selected_ranks(traces, chosen) if len(match) else slice(0)
+    return result_frame(
         {name: values[shown] for name, values in columns.items()},
         matched=work.matched,
         note=_straggler_notes(work),
@@ -227,7 +233,7 @@ def stragglers(
     )
 
 
-@scoped
+@with_scope
 def stragglers_by_step(
     traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -244,11 +250,11 @@ def stragglers_by_step(
         (int64); ``score`` (float64); ``imposed_wait_ns`` and ``lost_ns`` (int64); ``lost_share``
         (float64).
     """
-    chosen = narrowed(traces, **scope)
+    chosen = narrow_selection(traces, **scope)
     work = imposed_waits(traces, chosen, clock)
-    taken, lost = work.sums(work.kept), work.sums(work.lost_ns)
+    taken, lost = work.sums(work.is_kept), work.sums(work.lost_ns)
     share = lost / work.time_of_others()
-    rank, step = np.nonzero((taken > 0).T & shown_ranks(traces, chosen)[:, None])
+    rank, step = np.nonzero((taken > 0).T & selected_ranks(traces, chosen)[:, None])
     columns = {
         "collectives": taken,
         "score": work.sums(work.is_alone) / np.maximum(taken, 1),
@@ -256,7 +262,7 @@ def stragglers_by_step(
         "lost_ns": lost,
         "lost_share": share,
     }
-    return result(
+    return result_frame(
         {
             "rank": np.array(traces.ranks, dtype=np.int64)[rank],
             "step": work.steps[step],
@@ -282,7 +288,7 @@ class RankWaits(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Waits:
+class CollectiveWaits:
     """The waits of ranks in collectives, on one clock."""
 
     match: Matching
@@ -300,30 +306,32 @@ class Waits:
             events.rows[place], events.start_ns[place], until, unmatched_rows(match, number)
         )
 
-    def last_of(self, rank: int, late: list[int]) -> Bools:
+    def last_rank_mask(self, rank: int, late: list[int]) -> Bools:
         """Return at which of its collectives one of `late` alone arrives last."""
         number = [trace.rank for trace in self.match.traces].index(rank)
         return np.isin(self.times.last_rank[self.match.of_trace[number]], late)
 
-    def each(self, ranks: list[int]) -> list[tuple[RankWaits]]:
-        """Return the waits of some ranks, as arguments for `over_ranks`."""
+    def arguments_by_rank(self, ranks: list[int]) -> list[tuple[RankWaits]]:
+        """Return the waits of some ranks, as arguments for `map_ranks`."""
         return [(self.of_rank(rank),) for rank in ranks]
 
 
 def unmatched_rows(match: Matching, number: int) -> Rows:
     """Return the communication of a trace that is not matched on all the ranks of its group."""
     entries, events = match.of_trace[number], match.events[number]
-    known = events.is_alone.copy()
+    known = events.is_single_rank.copy()
     known[match.place[entries[match.is_complete[match.collective[entries]]]]] = True
     return events.rows[~known]
 
 
-def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
+def collective_waits(traces: TraceSet, clock: Clock | None = None) -> CollectiveWaits:
     """Return the waits of all ranks; `clock` as in `exposed_waits`."""
     clock = clock or _shared_clock(traces)
     match = matching(traces)
     return memo(
-        traces, ("waits", clock), lambda: Waits(match, arrivals(traces, match, clock), clock)
+        traces,
+        ("waits", clock),
+        lambda: CollectiveWaits(match, arrival_times(traces, match, clock), clock),
     )
 
 
@@ -333,25 +341,31 @@ def _shared_clock(traces: TraceSet) -> Clock:
     return "fitted" if is_compared else traces.clock
 
 
-def waiting(part: Part, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
+def wait_intervals(part: RankPart, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
     """Return the selected events in which a rank waits, with each wait's start and end."""
-    kept = part.has(waits.rows)
+    kept = part.contains(waits.rows)
     begin, until = (
         np.clip(times[kept], part.low, part.high) for times in (waits.begin, waits.until)
     )
     return waits.rows[kept], begin, until
 
 
-def _of_rank(part: Part, waits: RankWaits) -> tuple[int, int, int, int, int]:
-    compute = part.covered("compute")
-    exposed = total(subtract(part.covered("communication"), compute))
-    alone = np.intersect1d(part.of_kinds("communication"), waits.unmatched)
-    unmatched = total(subtract(union(*part.clipped(alone)), compute))
+def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int, int]:
+    compute = part.union_of_kinds("compute")
+    exposed = total_length(subtract(part.union_of_kinds("communication"), compute))
+    alone = np.intersect1d(part.rows_of_kinds("communication"), waits.unmatched)
+    unmatched = total_length(subtract(union(*part.clip_rows(alone)), compute))
     if not len(waits.rows):
         return 0, -1, -1, exposed, unmatched
-    rows, begin, until = waiting(part, waits)
+    rows, begin, until = wait_intervals(part, waits)
     pieces = union(begin, until)
-    return len(rows), total(pieces), total(subtract(pieces, compute)), exposed, unmatched
+    return (
+        len(rows),
+        total_length(pieces),
+        total_length(subtract(pieces, compute)),
+        exposed,
+        unmatched,
+    )
 
 
 # --- waits that ranks impose ----------------------------------------------------------------------
@@ -367,13 +381,13 @@ class ImposedWaits:
 
     match: Matching
     times: Arrivals
-    late: Lateness
+    late: EntryLateness
     clock: Clock
     matched: dict[str, int]
     steps: Ints  # numbers of the steps
     step: Ints  # positions in `steps`
     stated_steps: bool
-    kept: Bools  # whether the collective counts
+    is_kept: Bools  # whether the collective counts
     is_charged: Bools
     is_alone: Bools  # charged, and no other rank arrived at the same time
     imposed_ns: Ints  # waits of the others
@@ -383,9 +397,9 @@ class ImposedWaits:
     def sums(self, values: Array) -> Array:
         """Add up values of entries by step and rank."""
         shape = len(self.steps), len(self.match.traces)
-        found = np.zeros(shape, dtype=np.result_type(values, np.int64))
-        np.add.at(found, (self.step, self.match.trace), values)
-        return found
+        sums = np.zeros(shape, dtype=np.result_type(values, np.int64))
+        np.add.at(sums, (self.step, self.match.trace), values)
+        return sums
 
     def of_ranks(self, values: Array) -> Array:
         """Add up values of entries by rank."""
@@ -394,7 +408,7 @@ class ImposedWaits:
 
     def complete(self) -> Ints:
         """Return the number of each rank's collectives that have events of all their ranks."""
-        return self.of_ranks(self.kept & self.match.each(self.match.is_complete))
+        return self.of_ranks(self.is_kept & self.match.per_entry(self.match.is_complete))
 
     def companions(self) -> Ints:
         """Return the number of other ranks with which each rank shares collectives, at least 1."""
@@ -437,19 +451,19 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
     match = matching(traces)
     name = clock or _shared_clock(traces)
 
-    def derive() -> tuple[Arrivals, Ints, bool, Lateness]:
-        times = arrivals(traces, match, name)
+    def derive() -> tuple[Arrivals, Ints, bool, EntryLateness]:
+        times = arrival_times(traces, match, name)
         step, stated = _steps(match, times)
-        return times, step, stated, lateness(match, times, step)
+        return times, step, stated, entry_lateness(match, times, step)
 
     times, step, stated, late = memo(traces, ("lateness", name), derive)
     # Imposed waits include those of all ranks, even of ranks that are not shown.
     everyone = replace(chosen, ranks=None, traces=traces)
-    selected, matched = counted(match, everyone)
-    kept = match.spread(np.logical_or, selected)
-    is_charged = marked(match.last_entries(times.wait_ns), len(match)) & kept
+    selected, matched = count_selected(match, everyone)
+    kept = match.reduce_per_entry(np.logical_or, selected)
+    is_charged = mask_of_rows(match.last_entries(times.wait_ns), len(match)) & kept
     imposed, raw = (
-        np.where(is_charged, match.spread(np.add, waits), 0)
+        np.where(is_charged, match.reduce_per_entry(np.add, waits), 0)
         for waits in (times.wait_ns, late.exposed_wait_ns)
     )
     steps, column = np.unique(step, return_inverse=True)
@@ -465,7 +479,7 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     All entries of a collective have the same step. If the files state none, steps are estimated
     from the order of the collectives.
     """
-    step = match.spread(np.maximum, steps_of(match))
+    step = match.reduce_per_entry(np.maximum, entry_steps(match))
     if not len(match) or (step >= 0).any():
         return step, True
     content = [
@@ -479,7 +493,7 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     first = np.minimum.reduceat(times.arrival_ns, match.starts)
     place = np.empty(len(first), dtype=np.int64)
     place[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return match.each(place * stretches // len(first)), False
+    return match.per_entry(place * stretches // len(first)), False
 
 
 def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, Floats]:
@@ -489,10 +503,10 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
     holds only in part. With `complete`, only collectives with events of all their ranks count.
     """
     match = work.match
-    counts = match.each(match.is_complete) if complete else np.ones(len(match), dtype=bool)
+    counts = match.per_entry(match.is_complete) if complete else np.ones(len(match), dtype=bool)
     taken = work.sums(counts)
     stated = work.steps >= 0
-    known = stated & (work.sums(work.kept & counts).sum(axis=1) > 0)
+    known = stated & (work.sums(work.is_kept & counts).sum(axis=1) > 0)
     usual = np.median(taken[stated], axis=0) if stated.any() else np.zeros(taken.shape[1])
     partial = ~known[:, None] | (taken * 2 < usual) | (taken == 0)
     scale = work.time_of_others()
@@ -524,76 +538,90 @@ class LastRank:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class StragglerReport:
     """The late ranks of a job, for all pages, panels and messages."""
 
     stragglers: list[int]
     causes: dict[int, str]
-    last: list[LastRank]
+    last_ranks: list[LastRank]
     loaded: int
     of: int
 
 
-def judgement(traces: TraceSet) -> Judgement:
+def straggler_report(traces: TraceSet) -> StragglerReport:
     """Return the late ranks of the whole job."""
-    found = stragglers(traces)
+    straggler_frame = stragglers(traces)
     work = imposed_waits(traces, Selection(), None)
     missing = work.match.missing_ranks
-    late = found[found["is_straggler"]].sort_values("lost_ns", ascending=False, kind="stable")
+    late = straggler_frame[straggler_frame["is_straggler"]].sort_values(
+        "lost_ns", ascending=False, kind="stable"
+    )
     ranks = [int(rank) for rank in late["rank"]]
     causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
-    for late_of in provided("late_ranks"):
+    for late_of in format_hooks("late_ranks"):
         ranks += [rank for rank in late_of(traces) if rank not in causes]
     loaded = len(loaded_ranks(traces.values()))
-    return Judgement(ranks, causes, _last(traces, work, found), loaded, loaded + missing)
+    return StragglerReport(
+        ranks, causes, _always_last_ranks(traces, work, straggler_frame), loaded, loaded + missing
+    )
 
 
-def _last(traces: TraceSet, work: ImposedWaits, found: pd.DataFrame) -> list[LastRank]:
+def _always_last_ranks(
+    traces: TraceSet, work: ImposedWaits, straggler_frame: pd.DataFrame
+) -> list[LastRank]:
     """Return the ranks that are last at nearly all collectives and are not stragglers."""
     match = work.match
     start_ns, end_ns = traces.span_ns
     others, complete = work.companions().tolist(), work.complete().tolist()
     last = []
-    for place, row in enumerate(found.to_dict("records")):
-        if not match.lacking[place] and complete[place] < _NEARLY_ALWAYS * row["collectives"]:
+    for place, row in enumerate(straggler_frame.to_dict("records")):
+        if (
+            not match.incomplete[place]
+            and complete[place] < _NEARLY_ALWAYS_SHARE * row["collectives"]
+        ):
             continue
-        always = row["collectives"] >= _MIN_COLLECTIVES and row["score"] >= _NEARLY_ALWAYS
+        always = row["collectives"] >= _MIN_COLLECTIVES and row["score"] >= _NEARLY_ALWAYS_SHARE
         if row["is_straggler"] or not always:
             continue
         charged = work.is_charged & (match.trace == place)
-        wait_ns = _waited_at(work, match.collective[charged]) / others[place]
+        wait_ns = _total_wait_at(work, match.collective[charged]) / others[place]
         if wait_ns < _WORTH_SAYING * max(end_ns - start_ns, 1):
             continue
         cause = str(row["cause"])
-        if not cause and not match.lacking[place]:
-            excess = {part: found[f"late_{part}_ns"].to_numpy(float) for part in PARTS}
+        if not cause and not match.incomplete[place]:
+            excess = {part: straggler_frame[f"late_{part}_ns"].to_numpy(float) for part in PARTS}
             # A rank that compute hides is as late to all collectives of a step as to the first.
             late_ns = wait_ns * len(work.steps) / max(int(charged.sum()), 1)
-            (cause,) = _causes(traces, excess, np.array([place]), np.full(len(found), late_ns))
+            (cause,) = _causes(
+                traces, excess, np.array([place]), np.full(len(straggler_frame), late_ns)
+            )
         imposed, lost = (int(values[charged].sum()) for values in (work.imposed_ns, work.raw_ns))
         last.append(LastRank(int(row["rank"]), wait_ns, 1 - lost / max(imposed, 1), cause))
-    return sorted(last, key=lambda one: -one.wait_ns)
+    return sorted(last, key=lambda last_rank: -last_rank.wait_ns)
 
 
-def _waited_at(work: ImposedWaits, collectives: Ints) -> int:
+def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
     """Return the sum over ranks of their waits at these collectives."""
     waited = 0
     for entries in work.match.of_trace:
         mine = entries[np.isin(work.match.collective[entries], collectives)]
         start = work.times.arrival_ns[mine]
-        waited += total(union(start, start + work.times.wait_ns[mine]))
+        waited += total_length(union(start, start + work.times.wait_ns[mine]))
     return waited
 
 
-def exposed_waits_for(waits: Waits, late: list[int], ranks: list[int]) -> int:
+def exposed_waits_for(waits: CollectiveWaits, late: list[int], ranks: list[int]) -> int:
     """Return the sum over ranks of their waits, without compute, for one of `late` alone."""
     chosen = [trace for trace in waits.match.traces if trace.rank in ranks]
-    each = [(*waits.of_rank(trace.rank)[1:3], waits.last_of(trace.rank, late)) for trace in chosen]
-    return sum(over_ranks(chosen, _exposed_for, each=each))
+    each = [
+        (*waits.of_rank(trace.rank)[1:3], waits.last_rank_mask(trace.rank, late))
+        for trace in chosen
+    ]
+    return sum(map_ranks(chosen, _exposed_wait_of_rank, each=each))
 
 
-def _exposed_for(trace: Trace, begin: Ints, until: Ints, theirs: Bools) -> int:
-    return total(subtract(union(begin[theirs], until[theirs]), compute_of(trace)))
+def _exposed_wait_of_rank(trace: Trace, begin: Ints, until: Ints, theirs: Bools) -> int:
+    return total_length(subtract(union(begin[theirs], until[theirs]), compute_intervals(trace)))
 
 
 # --- limits and causes ----------------------------------------------------------------------------
@@ -602,20 +630,24 @@ def _exposed_for(trace: Trace, begin: Ints, until: Ints, theirs: Bools) -> int:
 def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
     """Return each rank's pattern: consistent, occasional, or ""; `sure` as in `costly_share`."""
     count = shares.shape[1]
-    found = np.full(count, "", dtype=object)
+    patterns = np.full(count, "", dtype=object)
     mean = mean_share(shares, step_ns)
     for rank in range(count):
-        own = shares[~np.isnan(shares[:, rank]), rank]
+        shares_of_rank = shares[~np.isnan(shares[:, rank]), rank]
         others = np.delete(mean, rank)
         others = others[~np.isnan(others)]
-        if not len(own) or not len(others) or mean[rank] < _STAND_OUT * np.median(others):
+        if (
+            not len(shares_of_rank)
+            or not len(others)
+            or mean[rank] < _STAND_OUT * np.median(others)
+        ):
             continue
-        bar = costly_share(len(own), len(others) + 1, sure=sure)
-        if mean[rank] >= bar and np.median(own) >= _STEADY * bar:
-            found[rank] = "consistent"
-        elif mean[rank] >= _WORTH_NAMING and own.max() >= _STALL:
-            found[rank] = "occasional"
-    return found
+        bar = costly_share(len(shares_of_rank), len(others) + 1, sure=sure)
+        if mean[rank] >= bar and np.median(shares_of_rank) >= _CONSISTENT_SHARE * bar:
+            patterns[rank] = "consistent"
+        elif mean[rank] >= _WORTH_NAMING and shares_of_rank.max() >= _STALL:
+            patterns[rank] = "occasional"
+    return patterns
 
 
 def _causes(
@@ -627,8 +659,8 @@ def _causes(
     """
     if not len(late):
         return []
-    kernels, mean_ns, on_device = np.array(list(over_ranks(traces, _kernels)), np.float64).T
-    found = []
+    kernels, mean_ns, on_device = np.array(list(map_ranks(traces, _kernels)), np.float64).T
+    causes = []
     for rank in late.tolist():
         part = max(PARTS, key=lambda name: excess[name][rank])
         cause = _CAUSES[part] if on_device.any() or part != "host" else _HOST_WORK
@@ -638,10 +670,10 @@ def _causes(
             longer = mean_ns[rank] / max(float(np.median(mean_ns[others])), 1.0)
             if more > max(longer, 1.0):
                 cause = _EXTRA_WORK
-            if max(more, longer) < _MORE:
+            if max(more, longer) < _MIN_RATIO:
                 cause = ""
-        found.append(cause if excess[part][rank] >= _EXPLAINS * cost_ns[rank] else "")
-    return found
+        causes.append(cause if excess[part][rank] >= _EXPLAINS * cost_ns[rank] else "")
+    return causes
 
 
 def _kernels(trace: Trace) -> tuple[float, float, bool]:
@@ -662,7 +694,7 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
     if not len(work.match):
         none = "no collective is found on two ranks, so none can be seen to wait for another"
         return [none, on_hosts]
-    if not work.kept.any():
+    if not work.is_kept.any():
         none = "the selection or window holds none of the collectives that are on two ranks"
         return [f"{none}, so no late rank can be named", on_hosts]
     parts = [on_hosts]

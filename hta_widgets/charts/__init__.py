@@ -48,7 +48,7 @@ from hta_widgets.charts.steps import (
     user_annotation_breakdown,
 )
 from hta_widgets.charts.theme import DARK, LIGHT, Theme
-from hta_widgets.readers.formats import face_getter
+from hta_widgets.readers.formats import module_getattr
 
 __all__ = [
     "DARK",
@@ -122,7 +122,7 @@ if TYPE_CHECKING:
     )
 
 if not TYPE_CHECKING:
-    __getattr__ = face_getter(__name__, "charts")
+    __getattr__ = module_getattr(__name__, "charts")
 
 
 def __dir__() -> list[str]:

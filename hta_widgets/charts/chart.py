@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.arguments import Positive, checked
-from hta_widgets.charts.data import Draw, draws, draws_only, require_of
-from hta_widgets.charts.defined import draw, draw_folded
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.charts.data import (
+    Draw,
+    require_columns_of_source,
+    takes_analysis,
+    takes_frame_only,
+)
+from hta_widgets.charts.defined import draw_definition, with_folded_groups
 from hta_widgets.charts.definition import definition
-from hta_widgets.charts.figure import blank, sentences, unmatched
-from hta_widgets.charts.language import column, fill, is_rows
+from hta_widgets.charts.figure import empty_figure, join_sentences, unmatched_note
+from hta_widgets.charts.language import column, fill_template, is_rows
 from hta_widgets.charts.rows import Column, Tooltip, rows_chart, time_ticks
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 
@@ -31,7 +36,7 @@ _SHARED = """width : int, optional
 theme : {"light", "dark"} or Theme, default "light"
 title : str, optional
 """
-_FOLDS = """clusters : DataFrame, optional
+_CLUSTERS_DOC = """clusters : DataFrame, optional
     Result of `hta_widgets.analysis.rank_clusters`: the ranks of a cluster are drawn together, as
     their mean, with a line from the least to the most of them. By default each rank is drawn.
 """
@@ -64,7 +69,7 @@ def chart(
 
     The content is a mapping with the arguments of `rows_chart`, or of the function under its key
     ``by``. Its `subtitle` is a list of sentences, to which `note` is added (default: the result of
-    `unmatched`). Its `end_ns` is the end of a time axis; its `title_by` is appended to the title.
+    `unmatched_note`). Its `end_ns` is the end of a time axis; `title_by` is appended to the title.
     Texts of columns, names and tooltips are templates over the columns of `data`
     (``{sum_ns:duration}``, as in definitions). Instead of a mapping, the content may be a text,
     which is the reason why there is nothing to draw, or the name of a definition and its frame.
@@ -74,14 +79,14 @@ def chart(
     mapping of titles has one for each value of the argument ``measure``; a function of titles takes
     the chart's arguments. `of` is the analysis (``analysis.NAME``), comparison (``diff.NAME``) or
     panel (``panel.NAME``) whose frame it draws, by default the analysis of the same name. `takes`
-    is a decorator that replaces `draws`.
+    is a decorator that replaces `takes_analysis`.
     """
     default = title if isinstance(title, str) else "" if isinstance(title, Mapping) else None
 
     def decorate(define: Draw) -> Draw:
         source = of or f"analysis.{define.__name__}"
-        own = inspect.signature(define).parameters
-        given = {key: one.default for key, one in own.items()}
+        own_parameters = inspect.signature(define).parameters
+        given = {key: parameter.default for key, parameter in own_parameters.items()}
 
         def titled(options: Mapping[str, Any]) -> str:
             if isinstance(title, str):
@@ -103,34 +108,36 @@ def chart(
             colors, known = theme_of(theme), titled(options)
             title = title or known
             if frame.empty:
-                return blank(frame, title, colors, width)
-            require_of(source, frame, *needs)
-            frame = draw_folded(frame, clusters)
-            given_theme = {"theme": colors} if "theme" in own else {}
+                return empty_figure(frame, title, colors, width)
+            require_columns_of_source(source, frame, *needs)
+            frame = with_folded_groups(frame, clusters)
+            given_theme = {"theme": colors} if "theme" in own_parameters else {}
             content = define(frame, **given_theme, **options)
             if isinstance(content, str):
-                return blank(frame, title, colors, width, note=content)
+                return empty_figure(frame, title, colors, width, note=content)
             if isinstance(content, tuple):
                 shown = "" if title == default else title
-                return draw(*content, width=width, theme=colors, title=shown)
-            return _laid_out(content, frame, title, colors, width)
+                return draw_definition(*content, width=width, theme=colors, title=shown)
+            return _draw_content(content, frame, title, colors, width)
 
         shared = inspect.signature(draws_frame, follow_wrapped=False).parameters
-        kept = [one for key, one in own.items() if key != "theme"]
+        kept = [parameter for key, parameter in own_parameters.items() if key != "theme"]
         kept += [_CLUSTERS] * folds
         kept += [shared["width"], shared["theme"]]
         kept += [shared["title"].replace(annotation="str | None" if default is None else "str")]
         signature = inspect.Signature(kept, return_annotation="Any")
         vars(draws_frame)["__signature__"] = signature
-        draws_frame.__doc__ = _doc(define, source, folds=folds)
+        draws_frame.__doc__ = _docstring(define, source, folds=folds)
         if folds:
             draws_frame.__annotations__["clusters"] = "pd.DataFrame | None"
-        draws_frame = checked(draws_frame)
+        draws_frame = check_arguments(draws_frame)
         if takes is not None:
             return takes(draws_frame)
         if source.startswith("diff."):
-            return draws_only(f"hta_widgets.{source}(diff.compare(before, after))")(draws_frame)
-        return draws(source.removeprefix("analysis."))(draws_frame)
+            return takes_frame_only(f"hta_widgets.{source}(diff.compare(before, after))")(
+                draws_frame
+            )
+        return takes_analysis(source.removeprefix("analysis."))(draws_frame)
 
     return decorate
 
@@ -156,23 +163,23 @@ def defines(
     return decorate
 
 
-def _laid_out(
+def _draw_content(
     content: dict[str, Any], frame: pd.DataFrame, title: str, colors: Theme, width: int | None
 ) -> Any:
     by: Callable[..., Any] = content.pop("by", rows_chart)
     note = content.pop("note", None)
-    note = unmatched(frame) if note is None else note
-    content["subtitle"] = sentences(*content["subtitle"], note)
+    note = unmatched_note(frame) if note is None else note
+    content["subtitle"] = join_sentences(*content["subtitle"], note)
     title += content.pop("title_by", "")
     if "end_ns" in content:
         end_ns = content.pop("end_ns") or 1.0
         content = {"x_end": end_ns * 1.02, "ticks": time_ticks(end_ns), **content}
     if isinstance(content.get("data"), pd.DataFrame):
-        _fill_texts(content)
+        _fill_templates(content)
     return by(**content, title=title, theme=colors, width=width)
 
 
-class _Values(Mapping[str, Any]):
+class _ExpressionColumns(Mapping[str, Any]):
     """The columns of a frame for expressions, each converted at its first use."""
 
     def __init__(self, data: pd.DataFrame) -> None:
@@ -191,37 +198,37 @@ class _Values(Mapping[str, Any]):
         return self._data.shape[1]
 
 
-def texts_of(data: pd.DataFrame, template: str) -> list[str]:
+def row_texts(data: pd.DataFrame, template: str) -> list[str]:
     """Return a template's text for each row."""
-    filled = fill(template, _Values(data))
+    filled = fill_template(template, _ExpressionColumns(data))
     return list(filled) if is_rows(filled) else [str(filled)] * len(data)
 
 
-def _fill_texts(content: dict[str, Any]) -> None:
+def _fill_templates(content: dict[str, Any]) -> None:
     """Replace the templates of a content's names, columns and tooltip by one text per row."""
     data: pd.DataFrame = content["data"]
     if "row" not in data:
         data["row"] = np.arange(len(data))
     if isinstance(content.get("names"), str):
-        content["names"] = texts_of(data, content["names"])
+        content["names"] = row_texts(data, content["names"])
     if "columns" in content:
         content["columns"] = [
-            Column(each.head, texts_of(data, each.texts), each.least)
+            Column(each.head, row_texts(data, each.texts), each.min_width)
             if isinstance(each.texts, str)
             else each
             for each in content["columns"]
         ]
     if content.get("tooltip") is not None:
-        content["tooltip"] = tooltip_of(data, content["tooltip"])
+        content["tooltip"] = with_tooltip_columns(data, content["tooltip"])
 
 
-def tooltip_of(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
+def with_tooltip_columns(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
     """Add a column of texts for each template of a tooltip; return a tooltip that names them."""
 
     def place(template: str, name: str) -> str:
         if "@" in template or "{" not in template:
             return template
-        data[name] = texts_of(data, template)
+        data[name] = row_texts(data, template)
         return f"@{{{name}}}"
 
     lines = [
@@ -230,7 +237,7 @@ def tooltip_of(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
     return Tooltip(place(tooltip.heading, "tip_heading"), lines)
 
 
-def _doc(define: Draw, source: str, *, folds: bool) -> str:
+def _docstring(define: Draw, source: str, *, folds: bool) -> str:
     name = define.__name__
     doc, _, returns = inspect.cleandoc(define.__doc__ or "").partition(_RETURNS[:-1])
     doc, _, described = doc.partition(_PARAMETERS)
@@ -242,5 +249,5 @@ def _doc(define: Draw, source: str, *, folds: bool) -> str:
     if not examples:
         call = f"{source}(traces)" if traces else f"{source}(both)"
         examples = f">>> charts.{name}({call})  # doctest: +SKIP"
-    described += _FOLDS * folds + _SHARED + (_RETURNS + returns.removeprefix("\n")).rstrip()
+    described += _CLUSTERS_DOC * folds + _SHARED + (_RETURNS + returns.removeprefix("\n")).rstrip()
     return f"{doc.rstrip()}\n{_PARAMETERS}{described}\n\n{_EXAMPLES}{examples.rstrip()}\n"

@@ -12,18 +12,18 @@ import pandas as pd
 
 from hta_widgets.charts.chart import chart, defines
 from hta_widgets.charts.data import (
-    are_whole,
+    color_ramp,
     columns_of,
-    last_often,
-    listed,
+    complete_rows,
     median_of,
-    ramp,
-    thinned,
+    most_often_last,
+    rank_list,
+    thin_points,
 )
 from hta_widgets.charts.figure import (
     add_tooltip,
+    blend,
     keep_fitting,
-    mixed,
     models,
     new_figure,
     plain_axis,
@@ -35,11 +35,11 @@ from hta_widgets.charts.rows import (
     Column,
     Dots,
     Tooltip,
-    brush,
-    extremes,
-    legend_of,
-    nice_ticks,
+    extremes_text,
+    legend_for,
+    round_ticks,
     rows_chart,
+    selection_box,
 )
 from hta_widgets.charts.theme import FONT, Theme
 from hta_widgets.text import (
@@ -53,28 +53,28 @@ from hta_widgets.text import (
     size,
 )
 
-#: Maximum number of dots; above it, one dot per cell of a grid is drawn (`thinned`).
-_MOST_DOTS = 20_000
+#: Maximum number of dots; above it, one dot per cell of a grid is drawn (`thin_points`).
+_MAX_DOTS = 20_000
 _COLUMNS, _ROWS = 200, 48
 _HEIGHT = 200
 
 
-def _spread_words(spread: pd.Series) -> str:
+def _spread_text(spread: pd.Series) -> str:
     return (
         f"first and last lie {duration(float(spread.median()))} apart in the median,"
         f" at most {duration(float(spread.max()))}"
     )
 
 
-def _last(ranks: pd.Series) -> list[str]:
-    return ["several" if each < 0 else f"rank {each}" for each in ranks]
+def _last_rank_names(ranks: pd.Series) -> list[str]:
+    return ["several" if rank < 0 else f"rank {rank}" for rank in ranks]
 
 
-def _signed(at: float, step: float, zero: str) -> str:
+def _signed_tick(at: float, step: float, zero: str) -> str:
     return zero if at == 0 else f"{'+' if at > 0 else MINUS}{axis_time(abs(at), step)}"
 
 
-def _step(ticks: list[float], end: float) -> float:
+def _tick_step(ticks: list[float], end: float) -> float:
     return ticks[1] - ticks[0] if len(ticks) > 1 else max(end, 1.0)
 
 
@@ -107,13 +107,13 @@ def arrivals(
     """
     data = frame.reset_index(drop=True)
     data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
-    marked = last_often(data, late)
+    marked = most_often_last(data, late)
     data["is_late"] = data["rank"].isin(marked).to_numpy()
     data["arrivals"] = 1
     spread = data.groupby("collective")["arrival_ns"].agg(np.ptp)
     said = ""
-    if len(data) > _MOST_DOTS:
-        kept, stands_for = thinned(
+    if len(data) > _MAX_DOTS:
+        kept, stands_for = thin_points(
             data["arrival_ns"], data["late_ns"], data["is_late"], columns=_COLUMNS, rows=_ROWS
         )
         said = (
@@ -127,18 +127,18 @@ def arrivals(
     ink = theme.ink if late is None else theme.late
     data["fill"] = np.where(data["is_late"], ink, theme.rule_strong)
     data["size"] = np.where(data["is_late"], 5, 4)
-    data["last_text"] = _last(data["last_rank"])
+    data["last_text"] = _last_rank_names(data["last_rank"])
     keys = [Dots("x", theme.rule_strong, 6, "other ranks" if marked else "a rank")]
     if marked:
-        keys = [Dots("x", ink, 6, _last_words(frame, marked, late)), *keys]
+        keys = [Dots("x", ink, 6, _last_rank_text(frame, marked, late)), *keys]
     return {
-        "by": _dots,
+        "by": _arrival_dots,
         "data": data,
         "window": (float(frame["arrival_ns"].min()), float(frame["arrival_ns"].max())),
         "keys": keys,
         "subtitle": [
             "a dot is a rank's arrival at a collective, against the median of its ranks",
-            _spread_words(spread),
+            _spread_text(spread),
             said,
         ],
         "tooltip": Tooltip(
@@ -155,7 +155,7 @@ def arrivals(
     }
 
 
-def _dots(
+def _arrival_dots(
     data: pd.DataFrame,
     window: tuple[float, float],
     keys: list[Dots],
@@ -171,7 +171,10 @@ def _dots(
     room = max(high - low, 1_000.0) * 0.06
     start, end = window
     beside = max(end - start, 1_000.0) * 0.01
-    tools = [models.BoxSelectTool(dimensions="both", overlay=brush(theme)), models.TapTool()]
+    tools = [
+        models.BoxSelectTool(dimensions="both", overlay=selection_box(theme)),
+        models.TapTool(),
+    ]
     if "modifiers" in models.WheelZoomTool.properties():
         # Zoom with Ctrl, as in the timeline; the wheel without Ctrl scrolls the page.
         tools.append(models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True}))
@@ -189,7 +192,7 @@ def _dots(
         figure.toolbar.active_scroll = tools[2]
     time_axis(figure)
     figure.xgrid.grid_line_color = theme.rule
-    ticks = nice_ticks(high, 3, low)
+    ticks = round_ticks(high, 3, low)
     figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
     figure.ygrid.ticker = figure.yaxis[0].ticker
     figure.ygrid.grid_line_color = theme.rule
@@ -209,16 +212,16 @@ def _dots(
         nonselection_fill_alpha=0.15,
     )
     add_tooltip(figure, [dots], theme, tooltip.heading, tooltip.rows)
-    legend = legend_of(figure, keys, theme)
-    step = _step(ticks, high)
-    names = [(at, _signed(at, step, "median")) for at in ticks]
+    legend = legend_for(figure, keys, theme)
+    step = _tick_step(ticks, high)
+    names = [(at, _signed_tick(at, step, "median")) for at in ticks]
     keep_fitting(figure, width=width, names=names, legend=legend, timed=True)
     return figure
 
 
-def _last_words(frame: pd.DataFrame, marked: list[int], late: Iterable[int] | None) -> str:
+def _last_rank_text(frame: pd.DataFrame, marked: list[int], late: Iterable[int] | None) -> str:
     if len(marked) > 1 or late is not None:
-        return listed(marked)
+        return rank_list(marked)
     mine = frame[frame["rank"] == marked[0]]
     last = int((mine["last_rank"] == marked[0]).sum())
     return f"rank {marked[0]}, last in {count(last)} of {count(len(mine))}"
@@ -239,11 +242,11 @@ def clock_offsets(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 #: Maximum number of columns; above it, several collectives share a cell.
-_MOST_COLUMNS = 400
+_MAX_COLUMNS = 400
 #: Maximum number of cells that are drawn as rectangles; more are drawn as one image.
-_MOST_CELLS = 12_000
+_MAX_CELLS = 12_000
 #: Maximum number of collectives whose cells are wide enough for an outline.
-_OUTLINED = 80
+_MAX_OUTLINED = 80
 _SHADES = 64
 
 _DEFINED = {
@@ -288,13 +291,13 @@ def collectives(
     """
     grid = _Grid(frame, measure, late)
     each = f", each cell the longest of {count(grid.fold)}" if grid.fold > 1 else ""
-    in_all = extremes(grid.names(), grid.total, duration)
-    as_image = len(grid.cells) > _MOST_CELLS or len(grid.ranks) > NAMED_ROWS
+    in_all = extremes_text(grid.names(), grid.total, duration)
+    as_image = len(grid.cells) > _MAX_CELLS or len(grid.ranks) > NAMED_ROWS
     return {
-        **({"by": _image, "grid": grid} if as_image else _cells(grid, theme)),
+        **({"by": _image, "grid": grid} if as_image else _cell_columns(grid, theme)),
         "subtitle": [
             f"{_DEFINED[measure]}, {count(grid.count)} collectives in order of time{each}",
-            _spread_words(grid.spread),
+            _spread_text(grid.spread),
             f"in all {in_all}" if in_all else "",
         ],
     }
@@ -308,12 +311,12 @@ class _Grid:
         data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
         self.ranks = np.unique(data["rank"])
-        self.marked = last_often(data, late)
+        self.marked = most_often_last(data, late)
         #: whether the caller gave the ranks to mark; only then they are red, which is a judgement
         self.is_judged = late is not None
         numbers = np.unique(data["collective"])
         self.count = len(numbers)
-        self.fold = max(1, -(-self.count // _MOST_COLUMNS))
+        self.fold = max(1, -(-self.count // _MAX_COLUMNS))
         self.columns = -(-self.count // self.fold)
         data["row"] = np.searchsorted(self.ranks, data["rank"])
         data["left"] = np.searchsorted(numbers, data["collective"]) // self.fold * self.fold
@@ -340,13 +343,13 @@ class _Grid:
         return [f"rank {rank}" for rank in self.ranks]
 
     def ticks(self) -> list[tuple[float, str]]:
-        return [(at, count(at)) for at in nice_ticks(float(self.count), 4) if at == int(at)]
+        return [(at, count(at)) for at in round_ticks(float(self.count), 4) if at == int(at)]
 
     def end(self) -> float:
         return float(self.columns * self.fold)
 
 
-def _key(grid: _Grid, theme: Theme) -> list[Bars]:
+def _legend_items(grid: _Grid, theme: Theme) -> list[Bars]:
     """Return the legend; empty if no rank waits or is late."""
     if not grid.total.any():
         return []
@@ -358,14 +361,14 @@ def _key(grid: _Grid, theme: Theme) -> list[Bars]:
     ]
 
 
-def _cells(grid: _Grid, theme: Theme) -> dict[str, Any]:
+def _cell_columns(grid: _Grid, theme: Theme) -> dict[str, Any]:
     data = grid.cells
     data["right"] = data["left"] + grid.fold
-    shades = np.array(ramp(theme.waiting, _SHADES))
+    shades = np.array(color_ramp(theme.waiting, _SHADES))
     depth = np.clip(data["shown_ns"].to_numpy(float) / grid.darkest, 0, 1)
     data["fill"] = shades[np.ceil(depth * (len(shades) - 1)).astype(int)]
-    data["is_last"] = (data["last_rank"] == data["rank"]) & are_whole(data) & (grid.fold == 1)
-    outlined = grid.columns <= _OUTLINED and bool(grid.total.any())
+    data["is_last"] = (data["last_rank"] == data["rank"]) & complete_rows(data) & (grid.fold == 1)
+    outlined = grid.columns <= _MAX_OUTLINED and bool(grid.total.any())
     flagged = data["is_last"].to_numpy(bool) & outlined
     data["line"] = np.where(flagged, theme.late, data["fill"])
     if grid.measure == "wait_ns":
@@ -376,13 +379,13 @@ def _cells(grid: _Grid, theme: Theme) -> dict[str, Any]:
     data["spread_ns"] = data["collective"].map(grid.spread)
     data["size_text"] = ["–" if each < 0 else size(each) for each in data["size_bytes"]]
     data["bandwidth_text"] = [rate(each) for each in data["busbw_gb_s"]]
-    data["last_text"] = _last(data["last_rank"])
+    data["last_text"] = _last_rank_names(data["last_rank"])
     data["name"] = data["name"].astype(str)
-    keys = _key(grid, theme)
+    keys = _legend_items(grid, theme)
     if flagged.any() and keys:
         keys.append(Bars(0.0, "", theme.late_fill, "arrives last", line=theme.late))
     return {
-        "by": rows_chart if outlined else partial(_marked_rows, grid),
+        "by": rows_chart if outlined else partial(_draw_marked_rows, grid),
         "data": data,
         "names": grid.names(),
         "marks": [Bars("left", "right", "@fill", line="@line")],
@@ -407,7 +410,7 @@ def _cells(grid: _Grid, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _marked_rows(grid: _Grid, *, theme: Theme, **content: Any) -> Any:
+def _draw_marked_rows(grid: _Grid, *, theme: Theme, **content: Any) -> Any:
     figure = rows_chart(**content, theme=theme)
     _mark_rows(figure, grid, theme, 0.4)
     return figure
@@ -443,7 +446,10 @@ def _image(grid: _Grid, *, title: str, subtitle: str, theme: Theme, width: int |
         frame_height=rows * pitch + above,
         x_range=models.Range1d(0, grid.end()),
         y_range=models.Range1d(rows - 0.5, -0.5 - above / pitch),
-        tools=[models.BoxSelectTool(dimensions="height", overlay=brush(theme)), models.TapTool()],
+        tools=[
+            models.BoxSelectTool(dimensions="height", overlay=selection_box(theme)),
+            models.TapTool(),
+        ],
     )
     axis = figure.xaxis[0]
     axis.ticker = models.FixedTicker(ticks=[at for at, _ in grid.ticks()])
@@ -479,13 +485,13 @@ def _image(grid: _Grid, *, title: str, subtitle: str, theme: Theme, width: int |
             {"shown_us": [shown], "of_rank": [rank], "last": [last], "which": [which]}
         ),
         color_mapper=models.LinearColorMapper(
-            palette=ramp(theme.waiting, 256),
+            palette=color_ramp(theme.waiting, 256),
             low=0,
             high=grid.darkest / 1e3,
             nan_color="rgba(0, 0, 0, 0)",
         ),
     )
-    _per_rank(figure, grid, theme)
+    _add_rank_bars(figure, grid, theme)
     add_tooltip(
         figure,
         [picture],
@@ -494,8 +500,8 @@ def _image(grid: _Grid, *, title: str, subtitle: str, theme: Theme, width: int |
         [(grid.verb, "@{shown_us}{0,0.0} µs"), ("last", "rank @{last}")],
     )
     _mark_rows(figure, grid, theme, max(0.5, 2 / pitch))
-    legend = legend_of(figure, _key(grid, theme), theme)
-    named, numbers = _names(grid, pitch)
+    legend = legend_for(figure, _legend_items(grid, theme), theme)
+    named, numbers = _row_labels(grid, pitch)
     figure.yaxis.ticker = models.FixedTicker(ticks=[row for row, _ in named])
     figure.yaxis.major_label_text_font = FONT
     side = models.LinearAxis(
@@ -508,7 +514,7 @@ def _image(grid: _Grid, *, title: str, subtitle: str, theme: Theme, width: int |
     return figure
 
 
-def _per_rank(figure: Any, grid: _Grid, theme: Theme) -> None:
+def _add_rank_bars(figure: Any, grid: _Grid, theme: Theme) -> None:
     """Add an invisible bar per rank, which is outlined if the rank is selected."""
     data = pd.DataFrame(
         {
@@ -538,7 +544,7 @@ def _per_rank(figure: Any, grid: _Grid, theme: Theme) -> None:
     )
 
 
-def _names(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[float, str]]:
+def _row_labels(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[float, str]]:
     """Return the row labels that fit, and the totals of the labelled rows.
 
     Marked ranks always have a label.
@@ -558,7 +564,7 @@ def _names(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[float
 
 
 #: Maximum number of ranks with a row each; of more, only the first `_TOP` and stragglers have one.
-_MOST_ROWS = 24
+_MAX_ROWS = 24
 _TOP = 16
 
 
@@ -588,13 +594,13 @@ def stragglers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         ["imposed_wait_ns", "lost_ns", "rank"], ascending=[False, False, True], kind="stable"
     ).reset_index(drop=True)
     data, left = every, every.iloc[:0]
-    if len(every) > _MOST_ROWS:
+    if len(every) > _MAX_ROWS:
         shown = every["is_straggler"].to_numpy(bool) | (np.arange(len(every)) < _TOP)
         data, left = every[shown].reset_index(drop=True), every[~shown]
     names = [f"rank {rank}" for rank in data["rank"]]
     if len(left):
         names.append(plural(len(left), "other rank"))
-        data = pd.concat([data, _together(left)], ignore_index=True)
+        data = pd.concat([data, _sum_others(left)], ignore_index=True)
     culprit = data["is_straggler"].to_numpy(bool)
     data["fill"] = np.where(culprit, theme.late_fill, theme.idle)
     data["line"] = np.where(culprit, theme.late, theme.idle_line)
@@ -606,7 +612,7 @@ def stragglers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         for each in data["late_ns_mean"]
     ]
     data["why"] = [
-        _why(str(cause), str(pattern), guilty=guilty)
+        _cause_text(str(cause), str(pattern), guilty=guilty)
         for cause, pattern, guilty in zip(data["cause"], data["pattern"], culprit, strict=True)
     ]
     known = "lost_ns" in frame
@@ -626,7 +632,7 @@ def stragglers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         "end_ns": float(data["imposed_wait_ns"].max()),
         "subtitle": [
             "how long the other ranks wait in collectives for the rank that comes last, added up",
-            _finding(every),
+            _straggler_finding(every),
         ],
         "head": " ",
         "legend": [
@@ -655,7 +661,7 @@ def stragglers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _together(left: pd.DataFrame) -> pd.DataFrame:
+def _sum_others(left: pd.DataFrame) -> pd.DataFrame:
     """Return one row for many ranks, with sums of waits and lost time, and means of the rest."""
     added = {"imposed_wait_ns", "lost_ns", "wait_ns"}
     row: dict[str, Any] = {
@@ -668,7 +674,7 @@ def _together(left: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([row])
 
 
-def _why(cause: str, pattern: str, *, guilty: bool) -> str:
+def _cause_text(cause: str, pattern: str, *, guilty: bool) -> str:
     if cause and not guilty:
         # In brackets, because this rank does not cause the delay but inherits it.
         return f"({cause})"
@@ -676,13 +682,13 @@ def _why(cause: str, pattern: str, *, guilty: bool) -> str:
     return f"{cause}{often.get(pattern, '')}"
 
 
-def _finding(every: pd.DataFrame) -> str:
-    found = every[every["is_straggler"].to_numpy(bool)]
-    if found.empty:
+def _straggler_finding(every: pd.DataFrame) -> str:
+    straggler_rows = every[every["is_straggler"].to_numpy(bool)]
+    if straggler_rows.empty:
         return f"none of {plural(len(every), 'rank')} is a straggler"
-    first = found.iloc[0]
-    if len(found) > 1:
-        return f"{listed(found['rank'].tolist())} are stragglers"
+    first = straggler_rows.iloc[0]
+    if len(straggler_rows) > 1:
+        return f"{rank_list(straggler_rows['rank'].tolist())} are stragglers"
     often = "at times" if first["pattern"] == "occasional" else "all along"
     return (
         f"rank {first['rank']} is late {often}, {first['cause'] or 'why is not known'}:"
@@ -692,9 +698,9 @@ def _finding(every: pd.DataFrame) -> str:
 
 
 #: Maximum number of ranks with a row if there are more than `NAMED_ROWS`.
-_MOST_TOP = 40
+_MAX_TOP = 40
 #: Maximum number of columns; of more steps, several share a cell.
-_MOST_STEPS = 300
+_MAX_STEPS = 300
 #: Minimum share of lost time that is drawn as costly, as in `analysis.stragglers`.
 _COSTLY = 0.05
 #: Minimum share of lost time that is drawn in the darkest colour, whatever other steps cost.
@@ -751,10 +757,10 @@ def stragglers_by_step(
     every["shown"] = every[column].fillna(0.0).astype(float)
     every["is_costly"] = every["lost_share"].fillna(0.0) >= _COSTLY
     steps = np.unique(every["step"])
-    names, cells, by_row = _rows(every)
-    fold = max(1, -(-len(steps) // _MOST_STEPS))
+    names, cells, by_row = _rows_and_sums(every)
+    fold = max(1, -(-len(steps) // _MAX_STEPS))
     cells["left"] = np.searchsorted(steps, cells["step"]) // fold * fold
-    data = _costliest(cells)
+    data = _costliest_rows(cells)
     data["right"] = np.minimum(data["left"] + fold, len(steps))
     kind = "step" if str(frame.attrs.get("steps", "ProfilerStep")) == "ProfilerStep" else "stretch"
     often = [
@@ -766,9 +772,9 @@ def stragglers_by_step(
         "names": names,
         "marks": [Bars("left", "right", "@fill", line="@fill")],
         "x_end": float(len(steps)),
-        "legend": _paint(data, theme, measure),
+        "legend": _add_colors(data, theme, measure),
         "subtitle": [
-            f"{defined}; {_counted(len(steps), kind)} from left to right",
+            f"{defined}; {_count_text(len(steps), kind)} from left to right",
             f"each cell the costliest of {count(fold)}" if fold > 1 else "",
             _steps_finding(every, kind),
         ],
@@ -790,7 +796,7 @@ def stragglers_by_step(
     }
 
 
-def _rows(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
+def _rows_and_sums(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
     """Return the names of the rows, the cells with their row, and the rows' sums."""
     ranks = np.unique(every["rank"])
     groups = every.groupby("rank", sort=True)
@@ -800,7 +806,7 @@ def _rows(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
     shown = ranks
     if len(ranks) > NAMED_ROWS:
         order = sums.sort_values(["bad", "shown"], ascending=False, kind="stable").index
-        kept = max(_TOP, min(_MOST_TOP, int((sums["bad"] > 0).sum())))
+        kept = max(_TOP, min(_MAX_TOP, int((sums["bad"] > 0).sum())))
         shown = np.sort(order[:kept].to_numpy())
     others = ~np.isin(ranks, shown)
     cells = every.copy()
@@ -817,7 +823,7 @@ def _rows(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
     return names, cells, by_row
 
 
-def _costliest(cells: pd.DataFrame) -> pd.DataFrame:
+def _costliest_rows(cells: pd.DataFrame) -> pd.DataFrame:
     """Return the most expensive row of each cell."""
     order = np.lexsort((cells["shown"], cells["left"], cells["row"]))
     at = cells[["row", "left"]].to_numpy()[order]
@@ -826,15 +832,15 @@ def _costliest(cells: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def _paint(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
+def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
     """Add colours to the cells; return their legend."""
     shown = data["shown"].to_numpy(float)
-    late, pale = theme.late, mixed(theme.late_fill, theme.lane, 0.7)
+    late, pale = theme.late, blend(theme.late_fill, theme.lane, 0.7)
     if measure == "lost_share":
         # Costly cells start at a clearly darker colour, so they need no outline.
-        costly = mixed(late, theme.late_fill, 0.4)
-        below = np.array(ramp((theme.lane, pale), _SHADES))
-        above = np.array(ramp((costly, late), _SHADES))
+        costly = blend(late, theme.late_fill, 0.4)
+        below = np.array(color_ramp((theme.lane, pale), _SHADES))
+        above = np.array(color_ramp((costly, late), _SHADES))
         low = np.clip(shown / _COSTLY, 0, 1)
         high = np.clip((shown - _COSTLY) / (_STALL - _COSTLY), 0, 1)
         data["fill"] = np.where(
@@ -843,23 +849,23 @@ def _paint(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
             below[(low * (_SHADES - 1)).astype(int)],
         )
         key = [
-            Bars(0.0, "", late, f"{_pct(_STALL)} or more"),
-            Bars(0.0, "", costly, f"{_pct(_COSTLY)} or more, costly"),
+            Bars(0.0, "", late, f"{_percent(_STALL)} or more"),
+            Bars(0.0, "", costly, f"{_percent(_COSTLY)} or more, costly"),
             Bars(0.0, "", pale, "less", line=theme.rule),
         ]
     else:
         most = float(shown.max()) or 1.0
-        shades = np.array(ramp((theme.lane, pale, late), _SHADES))
+        shades = np.array(color_ramp((theme.lane, pale, late), _SHADES))
         data["fill"] = shades[np.ceil(shown / most * (_SHADES - 1)).astype(int)]
         key = [
             Bars(0.0, "", late, duration(most)),
-            Bars(0.0, "", mixed(late, theme.late_fill, 0.4), "less"),
+            Bars(0.0, "", blend(late, theme.late_fill, 0.4), "less"),
             Bars(0.0, "", theme.lane, "nothing", line=theme.rule),
         ]
     return key
 
 
-def _pct(part: float) -> str:
+def _percent(part: float) -> str:
     return f"{round(part * 100)}\u202f%"
 
 
@@ -869,30 +875,34 @@ def _ticks(steps: Any) -> list[tuple[float, str]]:
     return [(at + 0.5, str(steps[at])) for at in range(0, len(steps), every)]
 
 
-def _counted(number: int, kind: str) -> str:
+def _count_text(number: int, kind: str) -> str:
     return plural(number, kind) if kind == "step" or number == 1 else f"{count(number)} stretches"
 
 
 def _steps_finding(every: pd.DataFrame, kind: str) -> str:
     costly = every[every["is_costly"]]
     if costly.empty:
-        return f"none costs {_pct(_COSTLY)} of a {kind} or more"
-    each = costly.groupby("rank").size().sort_values(ascending=False, kind="stable")
-    first = int(each.index[0])
+        return f"none costs {_percent(_COSTLY)} of a {kind} or more"
+    steps_by_rank = costly.groupby("rank").size().sort_values(ascending=False, kind="stable")
+    first = int(steps_by_rank.index[0])
     met = int((every["rank"] == first).sum())
-    if len(each) == 1:
-        own = costly["step"].tolist()
-        where = f"in {kind} {own[0]} alone" if len(own) == 1 < met else ""
+    if len(steps_by_rank) == 1:
+        costly_steps = costly["step"].tolist()
+        where = f"in {kind} {costly_steps[0]} alone" if len(costly_steps) == 1 < met else ""
         where = where or (
-            f"in each of {_counted(met, kind)}"
-            if len(own) == met
-            else f"in {count(len(own))} of {_counted(met, kind)}"
+            f"in each of {_count_text(met, kind)}"
+            if len(costly_steps) == met
+            else f"in {count(len(costly_steps))} of {_count_text(met, kind)}"
         )
-        return f"rank {first} costs {_pct(_COSTLY)} or more {where}"
-    often = each[each > every.groupby("rank").size().reindex(each.index) / 2]
+        return f"rank {first} costs {_percent(_COSTLY)} or more {where}"
+    often = steps_by_rank[
+        steps_by_rank > every.groupby("rank").size().reindex(steps_by_rank.index) / 2
+    ]
     if len(often):
         verb = "costs" if len(often) == 1 else "cost"
-        rest = each.index.difference(often.index).tolist()
-        at_times = f", {listed(rest)} at times" if rest else ""
-        return f"{listed(often.index.tolist())} {verb} {_pct(_COSTLY)} or more in most{at_times}"
-    return f"{listed(each.index.tolist())} cost {_pct(_COSTLY)} or more at times, none in most"
+        rest = steps_by_rank.index.difference(often.index).tolist()
+        at_times = f", {rank_list(rest)} at times" if rest else ""
+        ranks = rank_list(often.index.tolist())
+        return f"{ranks} {verb} {_percent(_COSTLY)} or more in most{at_times}"
+    ranks = rank_list(steps_by_rank.index.tolist())
+    return f"{ranks} cost {_percent(_COSTLY)} or more at times, none in most"

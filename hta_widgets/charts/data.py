@@ -14,9 +14,9 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.scope import require_columns
 from hta_widgets.errors import TraceError
-from hta_widgets.panels.frames import MAKERS, MARKED, panels, without_own
+from hta_widgets.panels.frames import LATE_MARKED_PANELS, MAKERS, panels, without_panel_filters
 from hta_widgets.panels.headline import headline
-from hta_widgets.text import count, number_runs, plural, run_text
+from hta_widgets.text import consecutive_runs, count, plural, run_text
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -24,8 +24,8 @@ from hta_widgets.trace.traceset import TraceSet
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-#: Minimum number of a rank's collectives for `last_often` to mark it.
-_TELLING = 4
+#: Minimum number of a rank's collectives for `most_often_last` to mark it.
+_MIN_COLLECTIVES = 4
 
 
 def median_of(values: Any, groups: Any) -> npt.NDArray[np.float64]:
@@ -41,8 +41,8 @@ def median_of(values: Any, groups: Any) -> npt.NDArray[np.float64]:
     return found
 
 
-def are_whole(frame: pd.DataFrame) -> Flags:
-    """Return flags of the rows of `collectives` without a missing rank, as far as is known.
+def complete_rows(frame: pd.DataFrame) -> Flags:
+    """Return a mask of the rows of `collectives` whose collective has no rank known to be missing.
 
     If the event of a rank is missing, that rank may have been the last one.
     """
@@ -62,7 +62,7 @@ def fact_ranks(frame: pd.DataFrame) -> list[int]:
     return [int(rank) for rank in frame.attrs.get("fact_ranks", ())]
 
 
-def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
+def most_often_last(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
     """Return the ranks to mark as late: the given ones, or the one that causes most of the waiting.
 
     Without `late`, this is a rank with at least four collectives that alone is last at more than
@@ -73,7 +73,7 @@ def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[i
     if late is not None:
         wanted = set(late)
         return [int(rank) for rank in np.unique(frame["rank"]) if rank in wanted]
-    frame = frame[are_whole(frame)]
+    frame = frame[complete_rows(frame)]
     ranks, row = np.unique(frame["rank"].to_numpy(), return_inverse=True)
     last = frame["last_rank"].to_numpy() == frame["rank"].to_numpy()
     met = np.bincount(row, minlength=len(ranks))
@@ -81,11 +81,11 @@ def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[i
     wait = frame["wait_ns"].to_numpy(float)
     culprit = frame["last_rank"].to_numpy()
     owed = np.array([wait[culprit == rank].sum() for rank in ranks[share > 0.5]])
-    marked = ranks[share > 0.5][(met[share > 0.5] >= _TELLING) & (owed > wait.sum() / 2)]
+    marked = ranks[share > 0.5][(met[share > 0.5] >= _MIN_COLLECTIVES) & (owed > wait.sum() / 2)]
     return [int(rank) for rank in marked]
 
 
-def thinned(
+def thin_points(
     x: Any, y: Any, kept_apart: Any, *, columns: int, rows: int
 ) -> tuple[npt.NDArray[np.intp], Ints]:
     """Return the index of one point per cell of a grid, and the number of points in the cell.
@@ -94,7 +94,7 @@ def thinned(
     point: the highest ones would form a pattern. Each value of `kept_apart` has its own grid.
     """
     across, up = (
-        _places(np.asarray(values, dtype=float), cells)
+        _cell_numbers(np.asarray(values, dtype=float), cells)
         for values, cells in ((x, columns), (y, rows))
     )
     apart = np.asarray(kept_apart, dtype=np.int64)
@@ -109,23 +109,23 @@ def thinned(
     return order[first], np.diff(np.append(first, len(order)))
 
 
-def _places(values: npt.NDArray[np.float64], cells: int) -> Ints:
+def _cell_numbers(values: npt.NDArray[np.float64], cells: int) -> Ints:
     low, high = float(values.min()), float(values.max())
     found = (values - low) / max(high - low, 1e-300) * cells
     return np.minimum(found, cells - 1).astype(np.int64)
 
 
-def listed(ranks: Sequence[int] | Ints, most: int = 3) -> str:
+def rank_list(ranks: Sequence[int] | Ints, most: int = 3) -> str:
     """Return text such as ``rank 5``, ``ranks 0–4, 6, 7`` or ``ranks 0–3, 8–11 and 24 more``."""
     numbers = sorted(int(rank) for rank in ranks)
-    shown = number_runs(numbers)[:most]
+    shown = consecutive_runs(numbers)[:most]
     words = map(run_text, shown)
     left = len(numbers) - sum(map(len, shown))
     more = f" and {count(left)} more" if left else ""
     return f"rank{'' if len(numbers) == 1 else 's'} {', '.join(words)}{more}"
 
 
-def ramp(stops: Sequence[str], steps: int) -> list[str]:
+def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
     """Return `steps` colours from the first to the last stop, evenly spaced."""
     known = np.array([[int(each[at : at + 2], 16) for at in (1, 3, 5)] for each in stops])
     wanted = np.linspace(0, len(stops) - 1, steps)
@@ -147,7 +147,7 @@ def columns_of(data: pd.DataFrame) -> dict[str, Any]:
 Draw = Callable[..., Any]
 
 
-def draws(name: str, *, of: str = "") -> Callable[[Draw], Draw]:
+def takes_analysis(name: str, *, of: str = "") -> Callable[[Draw], Draw]:
     """Let a chart take traces as well as the analysis's frame; the analysis is then run on them.
 
     Arguments that the chart does not have, such as ``window=``, are passed to the analysis. If the
@@ -173,22 +173,22 @@ def draws(name: str, *, of: str = "") -> Callable[[Draw], Draw]:
         frame: pd.DataFrame = run(traces, **options)
         if of:
             frame = getattr(analysis, name)(frame)
-        if _filters(options.get("selection")):
+        if _leaves_out_events(options.get("selection")):
             frame = frame.copy(deep=False)
             frame.attrs["filtered"] = 1
         return frame
 
-    return _taking(f"hta_widgets.analysis.{name}", frame_of)
+    return _accepting(f"hta_widgets.analysis.{name}", frame_of)
 
 
-def _filters(selection: Any) -> bool:
-    """Return whether a selection leaves out events of its window and ranks."""
+def _leaves_out_events(selection: Any) -> bool:
+    """Return whether a selection excludes any event within its window and ranks."""
     if not isinstance(selection, Selection):
         return selection is not None
     return any(part is not None for part in (selection.tracks, selection.query, selection.ids))
 
 
-def draws_panel(panel: str) -> Callable[[Draw], Draw]:
+def takes_panel(panel: str) -> Callable[[Draw], Draw]:
     """Let a chart take traces as well as the frame of a panel, which is then computed from them."""
 
     def frame_of(source: Any, options: dict[str, Any]) -> pd.DataFrame:
@@ -197,21 +197,23 @@ def draws_panel(panel: str) -> Callable[[Draw], Draw]:
         traces = traces.on(None)
         known = panels()[panel]
         make = known.frame or MAKERS[panel]
-        frame = make(traces, without_own(known, selection or Selection()), options.get("top"))
-        if panel in MARKED:
+        frame = make(
+            traces, without_panel_filters(known, selection or Selection()), options.get("top")
+        )
+        if panel in LATE_MARKED_PANELS:
             named = headline(traces)
             frame.attrs |= {"late_ranks": named.late_ranks, "fact_ranks": named.fact_ranks}
         return frame
 
-    return _taking(f'a Dashboard\'s panel_frame("{panel}")', frame_of)
+    return _accepting(f'a Dashboard\'s panel_frame("{panel}")', frame_of)
 
 
-def draws_only(what: str) -> Callable[[Draw], Draw]:
+def takes_frame_only(what: str) -> Callable[[Draw], Draw]:
     """Let a chart take only the frame that `what` returns; traces alone do not give that frame."""
-    return _taking(what, None)
+    return _accepting(what, None)
 
 
-def _taking(
+def _accepting(
     what: str, frame_of: Callable[[Any, dict[str, Any]], pd.DataFrame] | None
 ) -> Callable[[Draw], Draw]:
     def decorate(draw: Draw) -> Draw:
@@ -237,13 +239,13 @@ def _taking(
     return decorate
 
 
-def require(frame: pd.DataFrame, analysis: str, *columns: str) -> None:
+def require_columns_of(frame: pd.DataFrame, analysis: str, *columns: str) -> None:
     """Raise a `TraceError` if columns are missing; it names them and the frame's analysis."""
     require_columns(frame, f"Give the frame of hta_widgets.analysis.{analysis}.", columns)
 
 
-def require_of(source: str, frame: pd.DataFrame, *columns: str) -> None:
-    """As `require`, for the frame of ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``."""
+def require_columns_of_source(source: str, frame: pd.DataFrame, *columns: str) -> None:
+    """As `require_columns_of`, for ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``."""
     room, _, name = source.partition(".")
     shown = f'Give what a Dashboard\'s panel_frame("{name}") returns.'
     require_columns(
@@ -255,7 +257,7 @@ def require_of(source: str, frame: pd.DataFrame, *columns: str) -> None:
 KIND_ORDER = ("tensor", "context", "expert", "pipeline", "data", "all", "unknown")
 
 
-def placed(frame: pd.DataFrame) -> pd.DataFrame:
+def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with the column, the number and the code of their group.
 
     ``column`` is a column of the chart; ``number`` counts the groups in it. Groups of one kind
@@ -281,26 +283,26 @@ def placed(frame: pd.DataFrame) -> pd.DataFrame:
     )
     columns: list[dict[str, Any]] = []
     column_of, number_of = {}, {}
-    for code, one in groups.iterrows():
+    for code, group in groups.iterrows():
         free = [
             at
             for at, column in enumerate(columns)
-            if column["kind"] == one["kind"] and not column["members"] & one["members"]
+            if column["kind"] == group["kind"] and not column["members"] & group["members"]
         ]
-        same = [at for at in free if columns[at]["described"] == one["described"]]
+        same = [at for at in free if columns[at]["described"] == group["described"]]
         if not free:
             free = [len(columns)]
             columns.append(
                 {
-                    "kind": one["kind"],
-                    "described": one["described"],
+                    "kind": group["kind"],
+                    "described": group["described"],
                     "members": set(),
                     "groups": 0,
                 }
             )
         at = (same or free)[0]
         column_of[code], number_of[code] = at, columns[at]["groups"]
-        columns[at]["members"] |= one["members"]
+        columns[at]["members"] |= group["members"]
         columns[at]["groups"] += 1
     data["column"] = data["code"].map(column_of)
     data["number"] = data["code"].map(number_of)
@@ -313,15 +315,17 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
     The kind is the first in `KIND_ORDER` with several groups, else the first of the frame. The
     number of a rank without a group is -1.
     """
-    data = placed(frame)
+    data = group_positions(frame)
     if data.empty:
         return [], np.full(len(ranks), -1)
     several = data.groupby("column")["number"].max() > 0
     column = several.index[several][0] if several.any() else data["column"].min()
-    own = data[data["column"] == column].drop_duplicates("rank")
-    kind = own["kind"].iloc[0]
-    numbers = own.set_index("rank")["number"].reindex(np.asarray(ranks)).fillna(-1)
-    return [f"{kind} {each}" for each in range(own["number"].max() + 1)], numbers.to_numpy(int)
+    ranks_of_column = data[data["column"] == column].drop_duplicates("rank")
+    kind = ranks_of_column["kind"].iloc[0]
+    numbers = ranks_of_column.set_index("rank")["number"].reindex(np.asarray(ranks)).fillna(-1)
+    return [
+        f"{kind} {each}" for each in range(ranks_of_column["number"].max() + 1)
+    ], numbers.to_numpy(int)
 
 
 def top_rows(
@@ -337,7 +341,7 @@ def top_rows(
     else:
         kept, rest = ordered.iloc[:top], ordered.iloc[top:]
         others = {
-            column: _whole(rest[column], column)
+            column: _whole_numbers(rest[column], column)
             for column in rest.columns
             if pd.api.types.is_numeric_dtype(rest[column].dtype)
         }
@@ -376,7 +380,7 @@ def spread_over_ranks(frame: pd.DataFrame, kept: pd.DataFrame, keys: list[str]) 
     return kept.assign(least_ns=sums.min(axis=1), most_ns=sums.max(axis=1))
 
 
-def _whole(values: pd.Series, column: str) -> float:
+def _whole_numbers(values: pd.Series, column: str) -> float:
     if column == "min_ns":
         return float(values.min())
     return float(values.max() if column == "max_ns" else values.sum())

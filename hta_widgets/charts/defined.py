@@ -15,29 +15,50 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.data import listed, ramp, require, require_of
+from hta_widgets.charts.data import (
+    color_ramp,
+    rank_list,
+    require_columns_of,
+    require_columns_of_source,
+)
 from hta_widgets.charts.definition import Definition, definition, style_of
-from hta_widgets.charts.figure import blank, mixed, sentences, text_on, unmatched
-from hta_widgets.charts.language import CELLS, Scope, codes, column, evaluate, fill, is_rows
+from hta_widgets.charts.figure import blend, empty_figure, join_sentences, text_on, unmatched_note
+from hta_widgets.charts.language import (
+    CELLS,
+    Scope,
+    column,
+    combination_codes,
+    evaluate,
+    fill_template,
+    is_rows,
+)
 from hta_widgets.charts.rows import (
     Bars,
     Column,
     Dots,
     Tooltip,
     Whiskers,
-    nice_ticks,
+    round_ticks,
     rows_chart,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
-from hta_widgets.text import axis_time, count, duration, number_runs, run_text, share, share_delta
+from hta_widgets.text import (
+    axis_time,
+    consecutive_runs,
+    count,
+    duration,
+    run_text,
+    share,
+    share_delta,
+)
 
 #: By rank, the ranks that share its row, in ascending order.
 Groups = Mapping[int, Sequence[int]]
 
 
-def groups_of(frame: pd.DataFrame) -> Groups:
+def folded_groups(frame: pd.DataFrame) -> Groups:
     """Return the groups of a frame's ranks, largest first, from its attribute ``folded``.
 
     Ranks that the headline names are not in a group.
@@ -53,7 +74,7 @@ def row_name(ranks: Sequence[int]) -> str:
     """Return ``rank 5`` or ``59 ranks: 0–4, 6 …``."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
-    runs = [run_text(run) for run in number_runs(ranks)]
+    runs = [run_text(run) for run in consecutive_runs(ranks)]
     return f"{count(len(ranks))} ranks: {', '.join(runs[:2])}{' …' if len(runs) > 2 else ''}"
 
 
@@ -61,8 +82,8 @@ def row_name(ranks: Sequence[int]) -> str:
 TOGETHER = "similar ranks together: mean"
 
 
-def folded_words(fold: Mapping[str, Any]) -> str:
-    """Return `TOGETHER` and what the line shows, for charts that draw the spread."""
+def folded_text(fold: Mapping[str, Any]) -> str:
+    """Return `TOGETHER`, extended by what the line means in charts with a spread."""
     return f"{TOGETHER}, line: least to most {fold['spread']['name']}"
 
 
@@ -73,9 +94,9 @@ def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:
 
 
 def _lists(values: Sequence[Any]) -> Any:
-    found = np.empty(len(values), object)
-    found[:] = [list(each) for each in values]
-    return found
+    lists = np.empty(len(values), object)
+    lists[:] = [list(each) for each in values]
+    return lists
 
 
 def fold_items(
@@ -102,43 +123,52 @@ def fold_items(
     rank = scope["rank"]
     of = np.broadcast_to(evaluate(spread["of"], scope), items)
     at = np.broadcast_to(evaluate(spread.get("at", spread["of"]), scope), items)
-    own = np.where(place > 0, -place, rank)
-    inner = {"fold": codes([*apart, own, *(scope[name] for name in fold.get("each", ()))])}
+    group_of_item = np.where(place > 0, -place, rank)
+    inner = {
+        "fold": combination_codes(
+            [*apart, group_of_item, *(scope[name] for name in fold.get("each", ()))]
+        )
+    }
     inner |= {"measure": of, "position": at, "rank": rank}
 
-    def found(code: str, value: Any = rank) -> Any:
+    def evaluate_folded(code: str, value: Any = rank) -> Any:
         return evaluate(f"{code}, by=fold)", {**inner, "value": value})
 
-    members = [sorted({int(one) for one in some}) for some in found("lists(rank")]
+    members = [sorted({int(number) for number in some}) for some in evaluate_folded("lists(rank")]
     alone = np.array([len(ranks) == 1 for ranks in members])
     for name in columns:
         value = scope[name]
         rule = "min" if name == "rank" else rules.get(name, "mean")
         if rule == "same":
-            first = found("first(value", value)
+            first = evaluate_folded("first(value", value)
             none: Any = "" if first.dtype.kind in "OU" else np.nan
-            scope[name] = np.where(found("distinct(value", value) == 1, first, none)
+            scope[name] = np.where(evaluate_folded("distinct(value", value) == 1, first, none)
         else:
             is_text = np.asarray(value).dtype.kind in "OU"
-            scope[name] = found("first(value" if is_text else f"{rule}(value", value)
+            scope[name] = evaluate_folded("first(value" if is_text else f"{rule}(value", value)
     set_members(scope, members)
-    scope["fold_low"] = np.where(alone, np.nan, found("min(position").astype(float))
-    scope["fold_high"] = np.where(alone, np.nan, found("max(position").astype(float))
-    ends = {"low": found("min(measure"), "high": found("max(measure")}
-    ends |= {"of_low": found("pick(rank, -measure"), "of_high": found("pick(rank, measure")}
+    scope["fold_low"] = np.where(alone, np.nan, evaluate_folded("min(position").astype(float))
+    scope["fold_high"] = np.where(alone, np.nan, evaluate_folded("max(position").astype(float))
+    ends = {"low": evaluate_folded("min(measure"), "high": evaluate_folded("max(measure")}
+    ends |= {
+        "of_low": evaluate_folded("pick(rank, -measure"),
+        "of_high": evaluate_folded("pick(rank, measure"),
+    }
     how = spread["as"]
-    said = fill(f"{{low:{how}}} (rank {{of_low}}) – {{high:{how}}} (rank {{of_high}})", ends)
+    said = fill_template(
+        f"{{low:{how}}} (rank {{of_low}}) – {{high:{how}}} (rank {{of_high}})", ends
+    )
     scope["spread_text"] = np.where(alone, "", said)
     scope["mean_of"] = np.array(
-        ["" if len(own) == 1 else listed(own, 8) for own in members], object
+        ["" if len(ranks) == 1 else rank_list(ranks, 8) for ranks in members], object
     )
 
 
-def draw_folded(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd.DataFrame:
+def with_folded_groups(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd.DataFrame:
     """Return the frame with the clusters of `analysis.rank_clusters` as attribute ``folded``."""
     if clusters is None:
         return frame
-    require_of("analysis.rank_clusters", clusters, "cluster", "rank")
+    require_columns_of_source("analysis.rank_clusters", clusters, "cluster", "rank")
     found = frame.copy(deep=False)
     groups = clusters.groupby("cluster")["rank"].agg(list).tolist()
     found.attrs = {**frame.attrs, "folded": [ranks for ranks in groups if len(ranks) > 1]}
@@ -151,7 +181,7 @@ def draw_folded(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd.DataFr
 KINDS = ("compute", "communication", "memory")
 
 
-def draw(
+def draw_definition(
     name: str,
     frame: pd.DataFrame,
     *,
@@ -162,25 +192,25 @@ def draw(
     """Draw a frame by the definition of this name."""
     look, colors = definition(name), theme_of(theme)
     if len(frame) and "analysis" in look:
-        require(frame, look["analysis"], *look["needs"])
+        require_columns_of(frame, look["analysis"], *look["needs"])
     elif len(frame):
-        require_of(f"panel.{name}", frame, *look["needs"])
+        require_columns_of_source(f"panel.{name}", frame, *look["needs"])
     plain = title or look["title"]
     if frame.empty:
-        return blank(frame, plain, colors, width)
+        return empty_figure(frame, plain, colors, width)
     given = frame
     # Texts and scale are those of all ranks, folded or not.
-    whole, frame = scope_of(look, frame)
+    whole, frame = chart_scope(look, frame)
     if frame.empty:
-        return blank(frame, plain, colors, width)
-    for each in _shown([look["empty"]] if "empty" in look else [], whole):
+        return empty_figure(frame, plain, colors, width)
+    for each in _visible_texts([look["empty"]] if "empty" in look else [], whole):
         note = str(frame.attrs.get("note", "")) or each["text"]
-        return blank(frame, plain, colors, width, note=note)
-    groups = groups_of(frame) if "fold" in look else {}
-    scope = folded_scope(look, given, whole, groups) if groups else whole
+        return empty_figure(frame, plain, colors, width, note=note)
+    groups = folded_groups(frame) if "fold" in look else {}
+    scope = fold_scope(look, given, whole, groups) if groups else whole
     if groups:
-        _stack(look, whole, {}, colors)
-    said = spoken(look, frame, whole) if groups else None
+        _add_stack(look, whole, {}, colors)
+    said = title_and_subtitle(look, frame, whole) if groups else None
     if groups:
         frame = _folded_frame(scope, frame)
     if "parts" in look.get("stack", {}):
@@ -188,22 +218,26 @@ def draw(
         frame = frame[~pd.Series(scope["row"]).duplicated().to_numpy()]
         scope["row"] = np.arange(len(frame))
     data: dict[str, Any] = {"row": scope["row"]}
-    marks, parts = _stack(look, scope, data, colors)
-    marks += [_mark(mark, scope, data, colors) for mark in look.get("marks", [])]
+    marks, parts = _add_stack(look, scope, data, colors)
+    marks += [_add_mark(mark, scope, data, colors) for mark in look.get("marks", [])]
     if groups:
         # Over bars, below dots.
-        at = len(marks) if _rows_are_ranks(look) else 0
-        marks.insert(at, _spread(look, scope, data, colors))
-    said = said or spoken(look, frame, scope)
+        at = len(marks) if _has_rank_rows(look) else 0
+        marks.insert(at, _add_spread(look, scope, data, colors))
+    said = said or title_and_subtitle(look, frame, scope)
     if groups:
-        said["subtitle"] = sentences(said["subtitle"], folded_words(look["fold"]))
+        said["subtitle"] = join_sentences(said["subtitle"], folded_text(look["fold"]))
     scale, rows = look["scale"], look["rows"]
     columns = [
-        Column(each.get("head", ""), _texts(each["text"], scope), each.get("from", 0))
-        for each in (*_shown(look.get("columns", []), scope), rows.get("ends"), rows.get("second"))
+        Column(each.get("head", ""), _fill_texts(each["text"], scope), each.get("from", 0))
+        for each in (
+            *_visible_texts(look.get("columns", []), scope),
+            rows.get("ends"),
+            rows.get("second"),
+        )
         if each is not None
     ]
-    tooltip = _tooltip(look, scope, data, parts, is_folded=bool(groups))
+    tooltip = _add_tooltip(look, scope, data, parts, is_folded=bool(groups))
     if "place" in look:
         data["row"] = evaluate(look["place"], scope)
     source = frame.reset_index(drop=True).assign(**data)
@@ -220,7 +254,7 @@ def draw(
         theme=colors,
         width=width,
         head=rows.get("head", ""),
-        ticks=_ticks(scale, whole),
+        ticks=_scale_ticks(scale, whole),
         zero_line=bool(evaluate(scale.get("zero_line", 0), whole)),
         pitch=evaluate(rows["pitch"], scope) if "pitch" in rows else None,
         columns=columns,
@@ -228,16 +262,16 @@ def draw(
     )
 
 
-def _rows_are_ranks(look: Definition) -> bool:
-    return "rank" in look["rows"] and look["rows"]["selects"] == "ranks"
+def _has_rank_rows(definition: Definition) -> bool:
+    return "rank" in definition["rows"] and definition["rows"]["selects"] == "ranks"
 
 
-def folded_scope(look: Definition, frame: pd.DataFrame, whole: Scope, groups: Groups) -> Scope:
+def fold_scope(definition: Definition, frame: pd.DataFrame, whole: Scope, groups: Groups) -> Scope:
     """Return the scope in which `groups` of ranks are drawn together."""
-    if _rows_are_ranks(look):
-        return scope_of(look, frame, groups)[0]
+    if _has_rank_rows(definition):
+        return chart_scope(definition, frame, groups)[0]
     scope = dict(whole)
-    fold_items(scope, look["fold"], groups, [whole["row"]])
+    fold_items(scope, definition["fold"], groups, [whole["row"]])
     return scope
 
 
@@ -250,10 +284,12 @@ def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def _spread(look: Definition, scope: Scope, data: dict[str, Any], colors: Theme) -> Whiskers:
+def _add_spread(
+    definition: Definition, scope: Scope, data: dict[str, Any], colors: Theme
+) -> Whiskers:
     """Add the columns of the line from the lowest to the highest folded rank; return its mark."""
     first = np.ones(len(scope["who"]), bool)
-    if _rows_are_ranks(look):
+    if _has_rank_rows(definition):
         # A row of several items has one line.
         first = ~pd.Series(scope["row"]).duplicated().to_numpy()
     for name in ("fold_low", "fold_high"):
@@ -261,22 +297,22 @@ def _spread(look: Definition, scope: Scope, data: dict[str, Any], colors: Theme)
     return Whiskers("fold_low", "fold_high", colors.ink)
 
 
-def scope_of(
-    look: Definition, frame: pd.DataFrame, groups: Groups | None = None
+def chart_scope(
+    definition: Definition, frame: pd.DataFrame, groups: Groups | None = None
 ) -> tuple[Scope, pd.DataFrame]:
     """Return the values that texts and marks may name, and the rows that are drawn.
 
     Each of the `groups` of ranks is folded into one item.
     """
     scope: Scope = {"nan": np.nan}
-    for name, least in look.get("attrs", {}).items():
+    for name, least in definition.get("attrs", {}).items():
         scope[name] = frame.attrs.get(name, least)
     for name in ("late_ranks", "fact_ranks"):
         scope[name] = list(frame.attrs.get(name, ()))
-    for name in (*look["needs"], *look.get("uses", ())):
+    for name in (*definition["needs"], *definition.get("uses", ())):
         scope[name] = column(frame[name]) if name in frame else np.full(len(frame), np.nan)
-    if "from" in look:
-        before = look["from"]
+    if "from" in definition:
+        before = definition["from"]
         for name, code in before.get("let", {}).items():
             scope[name] = evaluate(code, scope)
         if "sort" in before:
@@ -292,59 +328,61 @@ def scope_of(
     if frame.empty:
         return scope, frame
     if groups:
-        fold_items(scope, look["fold"], groups)
-    elif "fold" in look:
+        fold_items(scope, definition["fold"], groups)
+    elif "fold" in definition:
         set_members(scope, [[int(rank)] for rank in scope["rank"]])
-    items = len(scope[look["needs"][0]])
-    group = [np.broadcast_to(scope[name], items) for name in look.get("group", ())]
-    scope["row"] = codes(group) if group else np.arange(items)
-    for name, code in look.get("let", {}).items():
+    items = len(scope[definition["needs"][0]])
+    group = [np.broadcast_to(scope[name], items) for name in definition.get("group", ())]
+    scope["row"] = combination_codes(group) if group else np.arange(items)
+    for name, code in definition.get("let", {}).items():
         scope[name] = evaluate(code, scope)
-    scope["names"] = fill(look["rows"]["name"], scope)
+    scope["names"] = fill_template(definition["rows"]["name"], scope)
     return scope, frame
 
 
-def idle_words(cause: str) -> str:
+def idle_cause_text(cause: str) -> str:
     """Return the label of a cause of idle time, such as ``host: data loading``."""
     label: str = facts("causes").get(cause, {}).get("label", cause.replace("_", " "))
     return label
 
 
-def _holds(each: Any, scope: Scope) -> bool:
-    return not isinstance(each, dict) or bool(evaluate(each.get("when", 1), scope))
+def _condition_mask(item: Any, scope: Scope) -> bool:
+    return not isinstance(item, dict) or bool(evaluate(item.get("when", 1), scope))
 
 
-def _shown(several: Sequence[Any], scope: Scope) -> Iterator[Any]:
-    for each in several:
-        if _holds(each, scope):
+def _visible_texts(texts: Sequence[Any], scope: Scope) -> Iterator[Any]:
+    for each in texts:
+        if _condition_mask(each, scope):
             yield each
 
 
-def _sentences(said: Sequence[Any], scope: Scope) -> list[str]:
-    shown = (each["text"] if isinstance(each, dict) else each for each in _shown(said, scope))
-    return [str(fill(each, scope)) for each in shown]
+def _fill_sentences(texts: Sequence[Any], scope: Scope) -> list[str]:
+    shown = (
+        each["text"] if isinstance(each, dict) else each for each in _visible_texts(texts, scope)
+    )
+    return [str(fill_template(each, scope)) for each in shown]
 
 
-def spoken(look: Definition, frame: pd.DataFrame, scope: Scope) -> dict[str, str]:
+def title_and_subtitle(definition: Definition, frame: pd.DataFrame, scope: Scope) -> dict[str, str]:
     """Return the title and the subtitle; set ``finding`` in the scope, which subtitles may name."""
-    scope["finding"] = sentences(*_sentences(look["finding"], scope))
-    kinds = look.get("unmatched", KINDS)
-    notes = "" if kinds is None else unmatched(frame, kinds)
-    subtitle = sentences(*_sentences(look["subtitle"], scope), notes)
-    return {"title": look["title"], "subtitle": subtitle}
+    scope["finding"] = join_sentences(*_fill_sentences(definition["finding"], scope))
+    kinds = definition.get("unmatched", KINDS)
+    notes = "" if kinds is None else unmatched_note(frame, kinds)
+    subtitle = join_sentences(*_fill_sentences(definition["subtitle"], scope), notes)
+    return {"title": definition["title"], "subtitle": subtitle}
 
 
-def _texts(template: str, scope: Scope) -> list[str]:
-    found = fill(template, scope)
-    return list(found) if is_rows(found) else [found] * len(scope["names"])
+def _fill_texts(template: str, scope: Scope) -> list[str]:
+    filled = fill_template(template, scope)
+    return list(filled) if is_rows(filled) else [filled] * len(scope["names"])
 
 
 @cache
-def _shades(stops: tuple[str, ...]) -> list[str]:
-    return ramp(stops, 256)
+def _shade_colors(stops: tuple[str, ...]) -> list[str]:
+    return color_ramp(stops, 256)
 
 
-def ink_of(token: str, colors: Theme) -> str:
+def color_of(token: str, colors: Theme) -> str:
     """Return a colour by its token.
 
     A token is the name of a colour, such as ``late`` or ``kind.compute``. ``busy 0.3`` is the
@@ -353,61 +391,61 @@ def ink_of(token: str, colors: Theme) -> str:
     name, _, part = token.partition(" ")
     if part:
         names = name.split(">")
-        stops = [ink_of(each, colors) for each in names] if names[1:] else getattr(colors, name)
-        return _shades(tuple(stops))[round(float(part) * 255)]
+        stops = [color_of(each, colors) for each in names] if names[1:] else getattr(colors, name)
+        return _shade_colors(tuple(stops))[round(float(part) * 255)]
     name, _, kind = name.partition(".")
-    found = getattr(colors, name, None)
-    if found is None:
+    color = getattr(colors, name, None)
+    if color is None:
         raise TraceError(
             f"no colour {token!r} for a mark of a chart",
             remedy="Name a colour of facts/tokens.json, such as 'late' or 'kind.compute'.",
         )
-    return str(found.get(kind, found["other"]) if kind else found)
+    return str(color.get(kind, color["other"]) if kind else color)
 
 
-def _bars(ink: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
-    style = style_of(ink)
-    fill = ink_of(style["fill"], colors)
-    line = ink_of(style["line"], colors) if "line" in style else None
+def _stack_bars(style_name: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
+    style = style_of(style_name)
+    fill = color_of(style["fill"], colors)
+    line = color_of(style["line"], colors) if "line" in style else None
     return Bars(
         left,
         right,
         fill,
         name,
-        line=mixed(fill, colors.bg, style["alpha"]) if "outlined" in style else line,
+        line=blend(fill, colors.bg, style["alpha"]) if "outlined" in style else line,
         hatch=style.get("hatch"),
-        hatch_color=ink_of(style["hatch_ink"], colors) if "hatch" in style else None,
+        hatch_color=color_of(style["hatch_ink"], colors) if "hatch" in style else None,
         alpha=style.get("alpha", 1.0),
-        text_color=ink_of(style.get("on", "ink"), colors),
+        text_color=color_of(style.get("on", "ink"), colors),
     )
 
 
-def _parts(look: Definition, colors: Theme) -> list[tuple[Any, Bars]]:
+def _stack_parts(definition: Definition, colors: Theme) -> list[tuple[Any, Bars]]:
     """Return the bars of a stack, each with its part or category."""
-    stack = look.get("stack", {})
+    stack = definition.get("stack", {})
     if "by" in stack:
         inks = {name: name for name in facts(stack["labels"])} | stack.get("also", {})
         return [
             (
                 name,
                 replace(
-                    _bars(ink, "left", "right", idle_words(name), colors),
+                    _stack_bars(ink, "left", "right", idle_cause_text(name), colors),
                     only=(stack["by"], name),
                 ),
             )
             for name, ink in inks.items()
         ]
     return [
-        (part, _bars(part["ink"], f"left_{at}", f"right_{at}", part["name"], colors))
+        (part, _stack_bars(part["ink"], f"left_{at}", f"right_{at}", part["name"], colors))
         for at, part in enumerate(stack.get("parts", ()))
     ]
 
 
-def _stack(
-    look: Definition, scope: Scope, data: dict[str, Any], colors: Theme
+def _add_stack(
+    definition: Definition, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> tuple[list[Any], list[tuple[str, str]]]:
     """Add the columns of stacked bars; return their marks, and lines of the tooltip."""
-    stack, lines, said, kept = look.get("stack"), [], [], []
+    stack, lines, said, kept = definition.get("stack"), [], [], []
     if stack is None:
         return [], []
     rows = len(scope["names"])
@@ -416,11 +454,11 @@ def _stack(
         right = pd.Series(size).groupby(scope["row"]).cumsum().to_numpy(float)
         data["left"] = np.where(size > 0, right - size, np.nan)
         data["right"] = np.where(size > 0, right, np.nan)
-        data["part"] = [idle_words(each) for each in scope[stack["by"]]]
-        data["part_text"] = _texts(stack["text"], scope)
+        data["part"] = [idle_cause_text(each) for each in scope[stack["by"]]]
+        data["part_text"] = _fill_texts(stack["text"], scope)
         shares = scope[stack["share"]]
         data["inside"] = [share(each) if each > 0 else "" for each in shares]
-        for name, bars in _parts(look, colors):
+        for name, bars in _stack_parts(definition, colors):
             of = size[scope[stack["by"]] == name].sum()
             if of > 0:
                 said.append(f"{bars.name} {share(of / max(size.sum(), 1))}")
@@ -431,7 +469,7 @@ def _stack(
     else:
         whole = evaluate(stack["of"], scope) if "of" in stack else None
         left = np.zeros(rows)
-        for at, (part, bars) in enumerate(_parts(look, colors)):
+        for at, (part, bars) in enumerate(_stack_parts(definition, colors)):
             ns = np.nan_to_num(np.broadcast_to(evaluate(part["ns"], scope), rows).astype(float))
             of = ns if whole is None else np.divide(ns, whole, out=np.zeros(rows), where=whole > 0)
             # A zero-width bar would still draw its outline.
@@ -439,7 +477,7 @@ def _stack(
             data[f"left_{at}"] = np.where(shown, left, np.nan)
             data[f"right_{at}"] = np.where(shown, left + of, np.nan)
             left = left + of
-            name = str(fill(part["name"], scope))
+            name = str(fill_template(part["name"], scope))
             if (ns > 0).any():
                 text = f"text_{at}" if whole is not None and bars.hatch is None else ""
                 kept.append(replace(bars, name=name, text=text))
@@ -453,7 +491,7 @@ def _stack(
     return kept, lines
 
 
-def _mark(
+def _add_mark(
     mark: Mapping[str, Any], scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Bars | Dots | Whiskers:
     """Return a mark, and add its columns."""
@@ -462,12 +500,12 @@ def _mark(
         if not isinstance(code, str):
             return code
         values = np.broadcast_to(evaluate(code, scope), len(scope["row"]))
-        data[code] = [ink_of(each, colors) for each in values] if ink else values
+        data[code] = [color_of(each, colors) for each in values] if ink else values
         return code
 
     def color(ink: str) -> str:
         if not ink.startswith("@"):
-            return ink_of(ink, colors)
+            return color_of(ink, colors)
         place(ink[1:], ink=True)
         return ink
 
@@ -485,12 +523,12 @@ def _mark(
         return Whiskers(left, right, color(mark["ink"]))
     name = mark.get("name", "")
     if not mark["ink"].startswith("@"):
-        return _bars(
+        return _stack_bars(
             mark["ink"], float(left) if not isinstance(left, str) else left, right, name, colors
         )
     bars = Bars(float(left) if not isinstance(left, str) else left, right, color(mark["ink"]), name)
     if "inside" in mark:
-        data["inside"] = fill(mark["inside"], scope)
+        data["inside"] = fill_template(mark["inside"], scope)
         data["on"] = [text_on(each) for each in data[mark["ink"][1:]]]
         return replace(bars, text="inside", text_color="@on")
     if "hatch" not in mark:
@@ -500,33 +538,38 @@ def _mark(
     return replace(bars, hatch=hatch, hatch_color=of_hatch, hatch_weight=3, hatch_scale=12)
 
 
-def _ticks(scale: Mapping[str, Any], scope: Scope) -> list[tuple[float, str]]:
-    for each in _shown(scale.get("ticks", []), scope):
+def _scale_ticks(scale: Mapping[str, Any], scope: Scope) -> list[tuple[float, str]]:
+    for each in _visible_texts(scale.get("ticks", []), scope):
         if "at" in each:
             where = np.asarray(evaluate(each["where"], scope), bool)
-            texts = fill(each["text"], scope)[where]
+            texts = fill_template(each["text"], scope)[where]
             return list(zip(evaluate(each["at"], scope)[where].tolist(), texts, strict=True))
         end, start, most = (
             float(evaluate(each.get(key, 0), scope)) for key in ("to", "from", "most")
         )
-        at = nice_ticks(end, int(most), start)
+        at = round_ticks(end, int(most), start)
         step = at[1] - at[0] if len(at) > 1 else max(end, 1.0)
         return [
-            (here, each["zero"] if here == 0 and "zero" in each else _tick(each["as"], here, step))
+            (
+                here,
+                each["zero"]
+                if here == 0 and "zero" in each
+                else _format_tick(each["as"], here, step),
+            )
             for here in at
             if each["as"] != "count" or here == int(here)
         ]
     return []
 
 
-def _tick(how: str, at: float, step: float) -> str:
-    if how in ("share_delta", "count"):
-        return share_delta(at) if how == "share_delta" else count(at)
-    return ("+" if how == "duration_delta" and at > 0 else "") + axis_time(at, step)
+def _format_tick(spec: str, at: float, step: float) -> str:
+    if spec in ("share_delta", "count"):
+        return share_delta(at) if spec == "share_delta" else count(at)
+    return ("+" if spec == "duration_delta" and at > 0 else "") + axis_time(at, step)
 
 
-def _tooltip(
-    look: Definition,
+def _add_tooltip(
+    definition: Definition,
     scope: Scope,
     data: dict[str, Any],
     parts: list[tuple[str, str]],
@@ -534,11 +577,11 @@ def _tooltip(
     is_folded: bool,
 ) -> Tooltip:
     """Return the tooltip, and add the columns with its texts."""
-    of_item = next((mark["tip"] for mark in look.get("marks", []) if "tip" in mark), None)
-    tip = of_item or look["tip"]
+    of_item = next((mark["tip"] for mark in definition.get("marks", []) if "tip" in mark), None)
+    tip = of_item or definition["tip"]
 
     def place(template: str, name: str) -> str:
-        texts = fill(template, scope)
+        texts = fill_template(template, scope)
         if not is_rows(texts):
             return str(texts)
         # The texts are one per row of the chart, and the source may have several items per row.
@@ -546,7 +589,7 @@ def _tooltip(
         return f"@{{{name}}}"
 
     lines: list[tuple[str, str]] = []
-    for at, line in enumerate(_shown(tip["lines"], scope)):
+    for at, line in enumerate(_visible_texts(tip["lines"], scope)):
         what, template = line["of"] if isinstance(line, dict) else line
         if what == "{parts}":
             lines += parts
@@ -554,5 +597,5 @@ def _tooltip(
             lines.append((place(what, f"tip_name_{at}"), place(template, f"tip_{at}")))
     if is_folded:
         data["tip_of"], data["tip_spread"] = scope["mean_of"], scope["spread_text"]
-        lines += [("mean of", "@{tip_of}"), (look["fold"]["spread"]["name"], "@{tip_spread}")]
+        lines += [("mean of", "@{tip_of}"), (definition["fold"]["spread"]["name"], "@{tip_spread}")]
     return Tooltip(place(tip["heading"], "tip_heading"), lines)

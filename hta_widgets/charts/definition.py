@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hta_widgets.arguments import converted
+from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 
@@ -25,34 +25,34 @@ Template = str
 Line = tuple[Template, Template]
 
 
-class _Node(msgspec.Struct, forbid_unknown_fields=True):
+class _Spec(msgspec.Struct, forbid_unknown_fields=True):
     pass
 
 
-class _Said(_Node):
+class _ConditionalText(_Spec):
     """A text that is shown if a condition holds."""
 
     when: Code
     text: Template
 
 
-class _LineIf(_Node):
+class _ConditionalLines(_Spec):
     when: Code
     of: Line
 
 
-class _Tip(_Node):
+class _TooltipSpec(_Spec):
     heading: Template
-    lines: list[Line | _LineIf]
+    lines: list[Line | _ConditionalLines]
 
 
-class _From(_Node):
+class _Preparation(_Spec):
     let: dict[str, Code]
     sort: list[Code] = []
     keep: Code = 1
 
 
-class _Column(_Node):
+class _ColumnSpec(_Spec):
     text: Template
     head: str = ""
     #: Minimum width in px of a chart that shows the column.
@@ -62,11 +62,11 @@ class _Column(_Node):
     when: Code = 1
 
 
-class _Ends(_Column):
+class _EndTextsSpec(_ColumnSpec):
     at: Code = ""
 
 
-class _Rows(_Node):
+class _RowsSpec(_Spec):
     name: Template
     keys: list[Code]
     selects: Literal["ranks", "names", "kinds", "window", ""]
@@ -74,12 +74,12 @@ class _Rows(_Node):
     late: Code = ""
     head: str = ""
     pitch: Code = 0
-    ends: _Ends | None = None
-    second: _Column | None = None
+    ends: _EndTextsSpec | None = None
+    second: _ColumnSpec | None = None
     ruled: bool = False
 
 
-class _Ticks(_Node):
+class _TicksSpec(_Spec):
     as_: Literal["duration", "duration_delta", "share_delta", "count", ""] = msgspec.field(
         default="", name="as"
     )
@@ -93,23 +93,23 @@ class _Ticks(_Node):
     when: Code = 1
 
 
-class _Scale(_Node):
+class _ScaleSpec(_Spec):
     to: Code
     from_: Code = msgspec.field(default=0, name="from")
     zero_line: Code = 0
-    ticks: list[_Ticks] = []
+    ticks: list[_TicksSpec] = []
 
 
-class _Part(_Node):
+class _StackPartSpec(_Spec):
     name: Template
     ns: Code
     ink: str
     at_end: bool = False
 
 
-class _Stack(_Node):
+class _StackSpec(_Spec):
     of: Code = ""
-    parts: list[_Part] = []
+    parts: list[_StackPartSpec] = []
     by: str = ""
     value: Code = ""
     share: str = ""
@@ -118,13 +118,13 @@ class _Stack(_Node):
     also: dict[str, str] = {}
 
 
-class _Selects(_Node):
+class _SelectionSpec(_Spec):
     window: tuple[Code, Code] | None = None
     #: Expression of the keys to select; the row's keys if it is empty.
     keys: Code = ""
 
 
-class _Mark(_Node):
+class _MarkSpec(_Spec):
     ink: str
     bar: tuple[Code, Code] | None = None
     line: tuple[Code, Code] | None = None
@@ -136,11 +136,11 @@ class _Mark(_Node):
     hatch: Code = ""
     hatch_ink: str = ""
     inside: Template = ""
-    tip: _Tip | None = None
-    selects: _Selects | None = None
+    tip: _TooltipSpec | None = None
+    selects: _SelectionSpec | None = None
 
 
-class _Spread(_Node):
+class _SpreadSpec(_Spec):
     name: str
     of: Code
     as_: Literal["duration", "duration_delta", "share", "delta", "size", "length"] = msgspec.field(
@@ -149,77 +149,77 @@ class _Spread(_Node):
     at: Code = ""
 
 
-class _Fold(_Node):
-    spread: _Spread
+class _FoldSpec(_Spec):
+    spread: _SpreadSpec
     each: list[str] = []
     by: dict[str, Literal["min", "max", "sum", "same"]] = {}
     keep: Code = 0
 
 
-class _Common(_Node):
-    subtitle: list[Template | _Said]
-    finding: list[Template | _Said]
-    tip: _Tip
+class _CommonSpec(_Spec):
+    subtitle: list[Template | _ConditionalText]
+    finding: list[Template | _ConditionalText]
+    tip: _TooltipSpec
     needs: list[str]
-    rows: _Rows
+    rows: _RowsSpec
     title: Template = ""
     analysis: str = ""
     extends: str = ""
     uses: list[str] = []
     attrs: dict[str, Any] = {}
-    from_: _From | None = msgspec.field(default=None, name="from")
+    from_: _Preparation | None = msgspec.field(default=None, name="from")
     group: list[str] = []
     let: dict[str, Code] = {}
-    fold: _Fold | None = None
-    empty: _Said | None = None
+    fold: _FoldSpec | None = None
+    empty: _ConditionalText | None = None
     unmatched: list[str] | None = None
-    columns: list[_Column] = []
+    columns: list[_ColumnSpec] = []
 
 
-class _Chart(_Common, kw_only=True):
-    scale: _Scale
-    stack: _Stack | None = None
-    marks: list[_Mark] = []
+class _ChartSpec(_CommonSpec, kw_only=True):
+    scale: _ScaleSpec
+    stack: _StackSpec | None = None
+    marks: list[_MarkSpec] = []
     order: Code = ""
     place: Code = ""
 
 
-class _Cells(_Common, kw_only=True):
+class _CellsSpec(_CommonSpec, kw_only=True):
     cells: list[str]
 
 
 @cache
 def definition(name: str) -> Definition:
-    """Return the definition in a file of `FOLDER`, with the keys of the one that it extends."""
+    """Load a definition from `FOLDER`, merged with the one that it extends."""
     try:
-        found: dict[str, Any] = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes())
-        base = definition(found["extends"]) if "extends" in found else {}
+        content: dict[str, Any] = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes())
+        base = definition(content["extends"]) if "extends" in content else {}
         # A panel's chart has the panel's title.
         panel = facts("panels").get(name, {"title": name})
-        found = {**base, "title": panel["title"], **found}
-        converted(found, _Cells if "cells" in found else _Chart)
+        content = {**base, "title": panel["title"], **content}
+        convert(content, _CellsSpec if "cells" in content else _ChartSpec)
     except msgspec.MsgspecError as error:
         raise TraceError(
             f"the chart definition {name}.json is not understood: {error}",
             remedy="docs/architecture.md lists the keys of definitions.",
         ) from None
-    return found
+    return content
 
 
 @cache
-def inks() -> Mapping[str, Any]:
+def bar_styles() -> Mapping[str, Any]:
     """Return the styles of bars by name."""
     found: dict[str, Any] = msgspec.json.decode((FOLDER / "inks.json").read_bytes())
     return found
 
 
-def style_of(ink: str) -> Mapping[str, Any]:
+def style_of(name: str) -> Mapping[str, Any]:
     """Return the style of a bar."""
-    known = inks()
-    if ink not in known:
+    known = bar_styles()
+    if name not in known:
         raise TraceError(
-            f"no ink {ink!r} for a bar of a chart",
+            f"no ink {name!r} for a bar of a chart",
             remedy=f"The inks of inks.json are {', '.join(known)}.",
         )
-    style: Mapping[str, Any] = known[ink]
+    style: Mapping[str, Any] = known[name]
     return style

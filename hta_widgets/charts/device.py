@@ -13,16 +13,16 @@ from hta_widgets.charts.data import spread_over_ranks, top_rows
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
     add_tooltip,
+    display_in_notebooks,
+    join_sentences,
     keep_fitting,
     models,
     new_figure,
-    sentences,
-    shows_itself,
 )
-from hta_widgets.charts.rows import Bars, Column, Tooltip, Whiskers, brush, extremes
+from hta_widgets.charts.rows import Bars, Column, Tooltip, Whiskers, extremes_text, selection_box
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count, duration, plural, share
-from hta_widgets.trace.names import short_name, told_apart
+from hta_widgets.trace.names import disambiguate, short_name
 
 
 @defines("breakdown")
@@ -112,7 +112,7 @@ def kernel_breakdown(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dic
     measure = "mean of ranks, line: least to most of a rank" if several else "summed durations"
     return {
         "data": data,
-        "names": told_apart(names, list(data["name"]), [str(kind) for kind in data["kind"]]),
+        "names": disambiguate(names, list(data["name"]), [str(kind) for kind in data["kind"]]),
         "marks": [
             Bars(0.0, "per_rank_ns", "@fill"),
             *[Whiskers("least_ns", "most_ns", theme.ink2)] * several,
@@ -184,7 +184,7 @@ def kernel_duration_by_rank(
     if chosen.empty:
         return "no kernel has this name"
     if name is not None or len(chosen["rank"].unique()) == 1:
-        return _means(chosen, theme, name, top)
+        return _mean_duration_bars(chosen, theme, name, top)
     data = frame.assign(kind=frame["kind"].astype(str) if "kind" in frame else "")
     data["name"] = data["name"].astype(str)
     of = data.groupby(["name", "kind"], sort=False).ngroup()
@@ -199,13 +199,15 @@ def kernel_duration_by_rank(
     return "kernel_durations", data
 
 
-def _means(chosen: pd.DataFrame, theme: Theme, name: str | None, top: int) -> dict[str, Any]:
+def _mean_duration_bars(
+    chosen: pd.DataFrame, theme: Theme, name: str | None, top: int
+) -> dict[str, Any]:
     data = chosen.reset_index(drop=True)
     if name is None:
         order = (data["mean_ns"] * data["count"]).sort_values(ascending=False, kind="stable").index
         data = data.loc[order[:top]].reset_index(drop=True)
         full = [str(each) for each in data["name"]]
-        names = told_apart([short_name(each) for each in full], full)
+        names = disambiguate([short_name(each) for each in full], full)
         left = len(order) - top
         said = (
             f"the {count(top)} with most time; {plural(left, 'other')} not drawn"
@@ -214,7 +216,7 @@ def _means(chosen: pd.DataFrame, theme: Theme, name: str | None, top: int) -> di
         )
     else:
         names = [f"rank {rank}" for rank in data["rank"]]
-        said = extremes(names, data["mean_ns"], duration)
+        said = extremes_text(names, data["mean_ns"], duration)
     kinds = data["kind"].astype(str) if "kind" in data else ["compute"] * len(data)
     data["fill"] = [theme.kind.get(kind, theme.kind["other"]) for kind in kinds]
     return {
@@ -242,7 +244,7 @@ def _means(chosen: pd.DataFrame, theme: Theme, name: str | None, top: int) -> di
 
 
 #: Number of bars per decade of durations.
-_FINE = 8
+_BINS_PER_DECADE = 8
 
 
 @chart("Launches", "launch_delay_ns", "cpu_dur_ns", "gpu_dur_ns")
@@ -300,35 +302,35 @@ def _histograms(
         for (what, said, values, solid, of_solid, color), note in zip(parts, notes, strict=True)
     ]
     sizing = {"width": int(width)} if width else {"sizing_mode": "stretch_width"}
-    return shows_itself(models.Column(children=charts, spacing=8, **sizing))
+    return display_in_notebooks(models.Column(children=charts, spacing=8, **sizing))
 
 
 def _histogram(
     values: Any,
     solid: Any,
     title: str,
-    said: str,
+    subtitle: str,
     of_solid: str,
     color: str,
     colors: Theme,
     width: int | None,
     note: str,
 ) -> Any:
-    """Return a histogram over decades; zeros have a bar of their own at the left."""
+    """Return a histogram over decades, with a separate bar for zeros at the left."""
     zero = values <= 0
     logs = np.log10(np.maximum(values[~zero], 1).astype(float))
     low = float(np.floor(logs.min())) if len(logs) else 2.0
     high = max(low + 1, float(np.ceil(logs.max() + 1e-9))) if len(logs) else 3.0
-    bins = round((high - low) * _FINE)
-    edges = low + np.arange(bins + 1) / _FINE
-    place = np.clip(((logs - low) * _FINE).astype(int), 0, bins - 1)
+    bins = round((high - low) * _BINS_PER_DECADE)
+    edges = low + np.arange(bins + 1) / _BINS_PER_DECADE
+    place = np.clip(((logs - low) * _BINS_PER_DECADE).astype(int), 0, bins - 1)
     every = np.bincount(place, minlength=bins)
     chosen = np.bincount(place[solid[~zero]], minlength=bins)
     left, right = edges[:-1], edges[1:]
     start_ns, end_ns = 10.0**left, 10.0**right
-    gap = 4 / _FINE
+    gap = 4 / _BINS_PER_DECADE
     if zero.any():
-        left = np.r_[low - gap - 1.0 / _FINE, left]
+        left = np.r_[low - gap - 1.0 / _BINS_PER_DECADE, left]
         right = np.r_[low - gap, right]
         every = np.r_[zero.sum(), every]
         chosen = np.r_[solid[zero].sum(), chosen]
@@ -338,8 +340,8 @@ def _histogram(
     taken = float(values[solid].sum())
     figure = new_figure(
         title,
-        sentences(
-            said,
+        join_sentences(
+            subtitle,
             f"solid: {of_solid}, {count(int(solid.sum()))} of {count(len(values))} "
             f"({share(float(solid.mean()))}), {duration(taken)} together",
             "both scales logarithmic",
@@ -350,11 +352,16 @@ def _histogram(
         frame_height=96,
         x_range=models.Range1d(float(left[0]) - 0.05, high + 0.05),
         y_range=models.Range1d(0, top * 1.06),
-        tools=[models.BoxSelectTool(dimensions="width", overlay=brush(colors)), models.TapTool()],
+        tools=[
+            models.BoxSelectTool(dimensions="width", overlay=selection_box(colors)),
+            models.TapTool(),
+        ],
     )
-    _decades(figure, low, high, top, zero=float(left[0] + right[0]) / 2 if zero.any() else None)
+    _label_decades(
+        figure, low, high, top, zero=float(left[0] + right[0]) / 2 if zero.any() else None
+    )
     figure.ygrid.grid_line_color = colors.rule
-    inside = 0.12 / _FINE
+    inside = 0.12 / _BINS_PER_DECADE
     source = models.ColumnDataSource(
         {
             "left": left + inside,
@@ -365,7 +372,7 @@ def _histogram(
             "solid_top": np.log10(1.0 + chosen),
             "from_ns": start_ns,
             "to_ns": end_ns,
-            "range_text": _ranges(start_ns, end_ns),
+            "range_text": _bin_ranges(start_ns, end_ns),
             "count_text": list(map(count, every)),
             "solid_text": list(map(count, chosen)),
         }
@@ -396,41 +403,41 @@ def _histogram(
     keep_fitting(
         figure,
         width=width,
-        names=[(0.0, "0"), *((float(np.log10(1 + n)), count(n)) for n in _counts(top))],
+        names=[(0.0, "0"), *((float(np.log10(1 + n)), count(n)) for n in _count_ticks(top))],
     )
     return figure
 
 
-def _ranges(start_ns: Any, end_ns: Any) -> list[str]:
+def _bin_ranges(start_ns: Any, end_ns: Any) -> list[str]:
     return [
         "0 ns" if until == 0 else f"{duration(since)} to {duration(until)}"
         for since, until in zip(start_ns, end_ns, strict=True)
     ]
 
 
-def _counts(top: float) -> list[int]:
+def _count_ticks(top: float) -> list[int]:
     """Return up to three powers of ten as ticks of the axis of counts."""
     tens = [10**power for power in range(8) if np.log10(1 + 10**power) <= top * 1.05]
     step = max(1, -(-len(tens) // 3))
     return tens[::-1][::step]
 
 
-def _decades(figure: Any, low: float, high: float, top: float, *, zero: float | None) -> None:
+def _label_decades(figure: Any, low: float, high: float, top: float, *, zero: float | None) -> None:
     """Label the x axis at powers of ten and at zero, and set the ticks of the y axis."""
     powers = np.arange(low, high + 1)
     ticks = [float(power) for power in powers]
-    labels = {at: _power(int(at)) for at in ticks}
+    labels = {at: _power_of_ten(int(at)) for at in ticks}
     if zero is not None:
         ticks = [zero, *ticks]
         labels[zero] = "0"
     figure.xaxis.ticker = models.FixedTicker(ticks=ticks)
     figure.xaxis.major_label_overrides = labels
     figure.yaxis.ticker = models.FixedTicker(
-        ticks=[0.0, *(float(np.log10(1 + n)) for n in _counts(top))]
+        ticks=[0.0, *(float(np.log10(1 + n)) for n in _count_ticks(top))]
     )
 
 
-def _power(power: int) -> str:
+def _power_of_ten(power: int) -> str:
     unit, scale = next(
         (each for each in (("s", 9), ("ms", 6), ("\u00b5s", 3)) if power >= each[1]), ("ns", 0)
     )

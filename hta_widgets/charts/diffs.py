@@ -10,10 +10,10 @@ import pandas as pd
 
 from hta_widgets.arguments import Positive
 from hta_widgets.charts.chart import chart
-from hta_widgets.charts.data import require_of
-from hta_widgets.charts.defined import idle_words
-from hta_widgets.charts.figure import unmatched
-from hta_widgets.charts.rows import Bars, Column, Dots, Tooltip, Whiskers, nice_ticks
+from hta_widgets.charts.data import require_columns_of_source
+from hta_widgets.charts.defined import idle_cause_text
+from hta_widgets.charts.figure import unmatched_note
+from hta_widgets.charts.rows import Bars, Column, Dots, Tooltip, Whiskers, round_ticks
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import (
     MINUS,
@@ -25,24 +25,24 @@ from hta_widgets.text import (
     share,
     share_delta,
 )
-from hta_widgets.trace.names import short_name, told_apart
+from hta_widgets.trace.names import disambiguate, short_name
 
-_SAME = 0.02  # of before; smaller differences are grey
+_SAME_RATIO = 0.02  # of before; smaller differences are grey
 _COLOURS = "green: less, magenta: more"
 _TIMES = "{before_ns:duration} → {after_ns:duration}"
 
 
-def _calls(number: float) -> str:
+def _calls_text(number: float) -> str:
     """Return a mean number of calls as text, with a decimal if it is not whole."""
     return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
 
 
-def _counts(data: pd.DataFrame) -> list[str]:
+def _counts_text(data: pd.DataFrame) -> list[str]:
     pairs = zip(data["before_count"], data["after_count"], strict=True)
-    return [f"{_calls(was)} → {_calls(now)}" for was, now in pairs]
+    return [f"{_calls_text(was)} → {_calls_text(now)}" for was, now in pairs]
 
 
-def _relative(data: pd.DataFrame) -> pd.Series:
+def _relative_text(data: pd.DataFrame) -> pd.Series:
     return data["diff_ns"] / data["before_ns"].where(data["before_ns"] > 0)
 
 
@@ -53,18 +53,18 @@ def _signed_bars(
     more: pd.Series,
     theme: Theme,
     *,
-    room: float = 0.02,
+    margin: float = 0.02,
 ) -> dict[str, Any]:
     """Return the content for bars left and right of zero, coloured by less, more or same."""
-    same = (relative.abs() <= _SAME).to_numpy(dtype=bool)
+    same = (relative.abs() <= _SAME_RATIO).to_numpy(dtype=bool)
     change = np.where(more.to_numpy(dtype=bool), theme.delta[5], theme.delta[1])
     data["fill"] = np.where(same, theme.delta[3], change)
     data["line"] = np.where(same, theme.rule_strong, data["fill"])
     sides = [data[end] for end in ends if isinstance(end, str)]
     low = min(0.0, *(float(side.min()) for side in sides))
     high = max(0.0, *(float(side.max()) for side in sides))
-    span = (high - low or 1.0) * room
-    ticks = nice_ticks(high, 2, low)
+    span = (high - low or 1.0) * margin
+    ticks = round_ticks(high, 2, low)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, -low, 1.0)
     return {
         "data": data,
@@ -76,12 +76,12 @@ def _signed_bars(
     }
 
 
-_LEAST = 0.001  # of the whole: narrower tiles could not be seen
+_MIN_SHARE = 0.001  # of the whole: narrower tiles could not be seen
 #: Minimum difference for each of a tile's three darker colours, as a share of the time before.
 _STEPS = (0.05, 0.25, 1.0)
 #: Prefix of the ranges that call the operators of a backward pass.
 _AUTOGRAD = "autograd::engine::evaluate_function: "
-_LETTERS = 120  # that fit into the whole chart; the page leaves out texts wider than their tile
+_MAX_LETTERS = 120  # that fit into the whole chart; the page leaves out texts wider than their tile
 
 
 @chart(
@@ -114,8 +114,8 @@ def diff_icicle(frame: pd.DataFrame, theme: Theme, *, depth: Positive = 14) -> d
     whole = float(size[level == 0].sum())
     if whole <= 0:
         return "nothing below these operators takes time"
-    left = _lefts(frame["parent"].to_numpy(), size)
-    wide = size >= _LEAST * whole
+    left = _left_edges(frame["parent"].to_numpy(), size)
+    wide = size >= _MIN_SHARE * whole
     kept = wide & (level < depth)
     data = frame[kept].reset_index(drop=True)
     data["row"] = data["depth"]
@@ -123,16 +123,16 @@ def diff_icicle(frame: pd.DataFrame, theme: Theme, *, depth: Positive = 14) -> d
     data["high"] = (left + size)[kept]
     data["name"] = data["name"].astype(str)
     data["label"] = [
-        _cut(short_name(name).removeprefix(_AUTOGRAD), int(_LETTERS * wide / whole))
+        _cut_name(short_name(name).removeprefix(_AUTOGRAD), int(_MAX_LETTERS * wide / whole))
         for name, wide in zip(data["name"], size[kept].tolist(), strict=True)
     ]
-    shade = _shades(data)
+    shade = _shade_index(data)
     data["fill"] = [theme.delta[k] for k in shade.tolist()]
     # Text has the ground's colour on the ramp's strong ends, and is ink on its pale middle.
     data["ink"] = [theme.bg if k in {0, 1, 5, 6} else theme.ink for k in shade.tolist()]
-    relative = zip(_relative(data), data["before_ns"], strict=True)
+    relative = zip(_relative_text(data), data["before_ns"], strict=True)
     data["share_text"] = [share_delta(each) if was else "new" for each, was in relative]
-    data["counts_text"] = _counts(data)
+    data["counts_text"] = _counts_text(data)
     for name in ("before", "after", "diff", "diff_self"):
         data[f"{name}_whole"] = data[f"{name}_ns"].round()
     deeper = int((wide & (level >= depth)).sum())
@@ -151,7 +151,7 @@ def diff_icicle(frame: pd.DataFrame, theme: Theme, *, depth: Positive = 14) -> d
             f"{plural(narrow, 'narrow tile')} not drawn" if narrow else "",
             f"{plural(deeper, 'tile')} of deeper levels not drawn" if deeper else "",
         ],
-        "note": unmatched(frame, ()),
+        "note": unmatched_note(frame, ()),
         "pitch": 20.0,
         "tooltip": Tooltip(
             "@{name}",
@@ -166,11 +166,11 @@ def diff_icicle(frame: pd.DataFrame, theme: Theme, *, depth: Positive = 14) -> d
     }
 
 
-def _cut(name: str, letters: int) -> str:
+def _cut_name(name: str, letters: int) -> str:
     return name if len(name) <= letters or letters < 6 else f"{name[: letters - 1]}…"
 
 
-def _lefts(parent: npt.NDArray[Any], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _left_edges(parent: npt.NDArray[Any], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the left edges of tiles: siblings are adjacent, the first where its parent begins."""
     left = np.zeros(len(size))
     taken = np.zeros(len(size) + 1)
@@ -181,15 +181,15 @@ def _lefts(parent: npt.NDArray[Any], size: npt.NDArray[np.float64]) -> npt.NDArr
     return left
 
 
-def _shades(data: pd.DataFrame) -> npt.NDArray[np.int64]:
+def _shade_index(data: pd.DataFrame) -> npt.NDArray[np.int64]:
     """Return each tile's index in the ramp of seven colours."""
     before = data["before_ns"].to_numpy(dtype=np.float64)
     change = data["diff_ns"].to_numpy(dtype=np.float64)
     share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)
     share = np.where(change == 0, 0.0, share)
     steps = np.searchsorted(np.array(_STEPS), np.abs(share), side="right")
-    found: npt.NDArray[np.int64] = 3 + steps * np.sign(change).astype(np.int64)
-    return found
+    shades: npt.NDArray[np.int64] = 3 + steps * np.sign(change).astype(np.int64)
+    return shades
 
 
 def _ops_title(measure: str, **_: Any) -> str:
@@ -221,17 +221,17 @@ def diff_ops(
     --------
     >>> charts.diff_ops(analysis.diff_ops(before, after))  # doctest: +SKIP
     """
-    return _ops(frame, theme, measure, top)
+    return _ops_content(frame, theme, measure, top)
 
 
-def _ops(frame: pd.DataFrame, theme: Theme, measure: str, top: int) -> dict[str, Any] | str:
+def _ops_content(frame: pd.DataFrame, theme: Theme, measure: str, top: int) -> dict[str, Any] | str:
     timed = measure == "duration"
     column, of, words = (
         ("diff_ns", "before_ns", duration_delta)
         if timed
         else ("diff_count", "before_count", _count_delta)
     )
-    require_of("analysis.diff_ops", frame, column)
+    require_columns_of_source("analysis.diff_ops", frame, column)
     changed = frame[frame[column] != 0]
     if changed.empty:
         return f"all {len(frame)} names have the same {'time' if timed else 'count'}"
@@ -253,7 +253,7 @@ def _ops(frame: pd.DataFrame, theme: Theme, measure: str, top: int) -> dict[str,
     counts = "{before_count:count} → {after_count:count}"
     return {
         **bars,
-        "names": told_apart(
+        "names": disambiguate(
             [short_name(name) for name in data["name"]],
             list(data["name"]),
             [str(kind) for kind in data["kind"]],
@@ -314,7 +314,7 @@ def diff_changes(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[st
     """
     data = frame.head(top).reset_index(drop=True)
     data = data.assign(**{name: data[name].astype(str) for name in ("change", "measure", "name")})
-    relative = _relative(data)
+    relative = _relative_text(data)
     timed = data["change"].isin(["slower", "faster"])
     data["share_text"] = [
         share_delta(each) if flag else "" for each, flag in zip(relative, timed, strict=True)
@@ -322,11 +322,11 @@ def diff_changes(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[st
     data["what"] = data["change"].where(~timed, data["change"] + " · " + data["measure"])
     data["diff_text"] = [duration_delta(each) for each in data["diff_ns"].round()]
     data["was"], data["now"] = data["before_ns"].round(), data["after_ns"].round()
-    data["counts_text"] = _counts(data)
+    data["counts_text"] = _counts_text(data)
     left = len(frame) - len(data)
     return {
         **_signed_bars(data, (0.0, "diff_ns"), relative, data["diff_ns"] > 0, theme),
-        "names": told_apart(
+        "names": disambiguate(
             [short_name(name) for name in data["name"]], list(data["name"]), list(data["what"])
         ),
         "subtitle": [
@@ -334,7 +334,7 @@ def diff_changes(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[st
             _COLOURS,
             f"{plural(left, 'smaller change')} not drawn" if left else "",
         ],
-        "note": unmatched(frame, ()),
+        "note": unmatched_note(frame, ()),
         "head": "name",
         "columns": [
             Column("change", "{what}", 460),
@@ -379,7 +379,7 @@ def diff_names(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[str,
     """
     names = ("before_ns", "after_ns", "diff_ns", "before_count", "after_count")
     data = frame.assign(**{name: frame[f"{name}_per_step"] for name in names})
-    return _ops(data, theme, "duration", top)
+    return _ops_content(data, theme, "duration", top)
 
 
 _WORDS = {
@@ -418,7 +418,7 @@ def diff_waterfall(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[
     >>> charts.diff_waterfall(diff.waterfall(both, "cause"))  # doctest: +SKIP
     """
     if "routine" not in frame:
-        require_of("diff.waterfall", frame, "cause")
+        require_columns_of_source("diff.waterfall", frame, "cause")
     changed = frame[frame["diff_ns"] != 0]
     before, after = int(frame["before_ns"].sum()), int(frame["after_ns"].sum())
     if changed.empty:
@@ -426,7 +426,7 @@ def diff_waterfall(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[
     shown, left = changed.head(top), changed.iloc[top:]
     sums = ["before_ns", "after_ns", "diff_ns"]
     data = shown[sums].astype("int64").reset_index(drop=True)
-    labels = _part_names(shown)
+    labels = _part_labels(shown)
     if len(left):
         data.loc[len(data)] = left[sums].sum()
         labels.append(plural(len(left), "other part"))
@@ -439,13 +439,13 @@ def diff_waterfall(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[
     data["share"] = data["diff_ns"] / before if before else np.nan
     more = data["diff_ns"] > 0
     return {
-        **_signed_bars(data, ("low", "high"), _relative(data), more, theme),
+        **_signed_bars(data, ("low", "high"), _relative_text(data), more, theme),
         "names": "{label}",
         "subtitle": [
-            f"{duration(before)} → {duration(after)}{_scope(frame)}",
+            f"{duration(before)} → {duration(after)}{_scope_text(frame)}",
             f"each bar begins where the one above it ends; {_COLOURS}",
         ],
-        "note": unmatched(frame, ()),
+        "note": unmatched_note(frame, ()),
         "head": "part",
         "columns": [
             Column("difference", "{diff_ns:duration_delta}"),
@@ -487,11 +487,11 @@ def diff_steps(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     data["low"] = data[["before_ns", "after_ns"]].min(axis=1)
     data["high"] = data[["before_ns", "after_ns"]].max(axis=1)
     data["diff_text"] = [duration_delta(each) for each in data["diff_ns"]]
-    data["share_text"] = [share_delta(each) for each in _relative(data)]
+    data["share_text"] = [share_delta(each) for each in _relative_text(data)]
     sides = zip(data["before_ns"].round(), data["after_ns"].round(), strict=True)
     data["times_text"] = [f"{duration(was)} → {duration(now)}" for was, now in sides]
     pairs = zip(frame["before_step"], frame["after_step"], strict=True)
-    data["label"] = [_step(*pair) for pair in pairs]
+    data["label"] = [_step_text(*pair) for pair in pairs]
     for side in ("before", "after") if len(data) > 1 else ():
         mean = float(data[f"{side}_ns"].head(len(frame)).mean())
         spread = frame.attrs.get(f"{side}_std_ns") or 0.0
@@ -516,9 +516,9 @@ def diff_steps(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         "x_end": most + 0.03 * (most - start),
         "subtitle": [
             "a row is a pair of steps; length on the host",
-            _chance(frame.attrs.get("p_value")),
+            _p_value_text(frame.attrs.get("p_value")),
         ],
-        "note": unmatched(frame, ()),
+        "note": unmatched_note(frame, ()),
         "head": "step",
         "ticks": _ticks(max(start, 0.0), most),
         "columns": [
@@ -530,10 +530,10 @@ def diff_steps(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _part_names(frame: pd.DataFrame) -> list[str]:
+def _part_labels(frame: pd.DataFrame) -> list[str]:
     if "routine" in frame:
         return [str(name) for name in frame["routine"]]
-    causes = [_WORDS.get(str(cause), idle_words(str(cause))) for cause in frame["cause"]]
+    causes = [_WORDS.get(str(cause), idle_cause_text(str(cause))) for cause in frame["cause"]]
     if "name" not in frame:
         return causes
     names = [
@@ -545,23 +545,23 @@ def _part_names(frame: pd.DataFrame) -> list[str]:
         f"queue before {name}" if cause in {"stage queue", "root wait"} else name
         for name, cause in zip(names, causes, strict=True)
     ]
-    return told_apart(names, [str(name) for name in frame["name"]], causes)
+    return disambiguate(names, [str(name) for name in frame["name"]], causes)
 
 
-def _scope(frame: pd.DataFrame) -> str:
+def _scope_text(frame: pd.DataFrame) -> str:
     steps = frame.attrs.get("steps", 0)
     ranks = max(frame.attrs.get("before_ranks", 1), frame.attrs.get("after_ranks", 1))
     in_steps = f" in {plural(steps, 'step')}" if steps > 1 else ""
     return f"{in_steps}, mean over ranks" if ranks > 1 else in_steps
 
 
-def _step(before: int, after: int) -> str:
+def _step_text(before: int, after: int) -> str:
     if before < 0:
         return "the whole"
     return f"step {before}" if before == after else f"step {before} → {after}"
 
 
-def _chance(likely: float | None) -> str:
+def _p_value_text(likely: float | None) -> str:
     if likely is None:
         return "one step a side tells nothing of chance"
     if likely < 0.001:
@@ -571,7 +571,7 @@ def _chance(likely: float | None) -> str:
 
 def _ticks(start: float, end: float) -> list[tuple[float, str]]:
     span = end - start
-    apart = nice_ticks(span, 3)
+    apart = round_ticks(span, 3)
     step = apart[1] if len(apart) > 1 else max(span, 1.0)
     first = np.ceil(start / step) * step
     every = np.arange(first, end + 0.01 * step, step)

@@ -13,16 +13,16 @@ from typing import Any
 
 import pandas as pd
 
-from hta_widgets.arguments import checked
-from hta_widgets.charts.data import listed
+from hta_widgets.arguments import check_arguments
+from hta_widgets.charts.data import rank_list
 from hta_widgets.charts.theme import FONT, LIGHT, Theme, ThemeName, theme_of
 from hta_widgets.errors import TraceError
-from hta_widgets.facts import note_for
+from hta_widgets.facts import note_text
 from hta_widgets.files import write_text
 from hta_widgets.text import count
 
 
-class _Later:
+class _LazyModule:
     """A module that is imported at the first access to one of its names."""
 
     def __init__(self, name: str) -> None:
@@ -32,18 +32,18 @@ class _Later:
         return getattr(import_module(self._name), name)
 
 
-embed: Any = _Later("bokeh.embed")
-models: Any = _Later("bokeh.models")
-plotting: Any = _Later("bokeh.plotting")
-resources: Any = _Later("bokeh.resources")
+embed: Any = _LazyModule("bokeh.embed")
+models: Any = _LazyModule("bokeh.models")
+plotting: Any = _LazyModule("bokeh.plotting")
+resources: Any = _LazyModule("bokeh.resources")
 
 
 #: For each script of BokehJS, the cell whose output includes it and the id of its execution. Other
 #: outputs wait for this script and do not include it, since it is large.
-_brought_by: dict[str, tuple[str | None, str | None]] = {}
+_loaded_by: dict[str, tuple[str | None, str | None]] = {}
 
 
-def shows_itself(chart: Any) -> Any:
+def display_in_notebooks(chart: Any) -> Any:
     """Make notebooks draw a chart that is a cell's value; Bokeh's default lists its properties."""
 
     def bundle(**_: Any) -> dict[str, str]:
@@ -65,14 +65,14 @@ def html_of(chart: Any) -> str:
     from bokeh.util.serialization import make_globally_unique_id  # noqa: PLC0415
 
     place = f"hta-chart-{make_globally_unique_id()}"
-    item = _script_safe(str(serialize_json(embed.json_item(chart, ID(place)))))
-    cell, run = _running()
+    item = _escape_script(str(serialize_json(embed.json_item(chart, ID(place)))))
+    cell, run = _running_cell()
     scripts = []
     for script in bundle_for_objs_and_resources([chart], resources.INLINE).js_raw:
         # A cell that runs again loses its output, so the new one must include the script again.
-        known = _brought_by.get(script)
+        known = _loaded_by.get(script)
         if known is None or (cell is not None and known[0] == cell and known[1] != run):
-            _brought_by[script] = cell, run
+            _loaded_by[script] = cell, run
             scripts.append(script)
     library = "".join(f"<script>{script}</script>" for script in scripts)
     return (
@@ -87,7 +87,7 @@ def html_of(chart: Any) -> str:
     )
 
 
-def _running() -> tuple[str | None, str | None]:
+def _running_cell() -> tuple[str | None, str | None]:
     """Return the ids of the running cell and of its execution, if the front end sends them."""
     from IPython.core.getipython import get_ipython  # noqa: PLC0415 - absent from plain Python
 
@@ -98,7 +98,7 @@ def _running() -> tuple[str | None, str | None]:
     return parent.get("metadata", {}).get("cellId"), parent.get("header", {}).get("msg_id")
 
 
-def _script_safe(text: str) -> str:
+def _escape_script(text: str) -> str:
     return text.replace("</", "<\\/")
 
 
@@ -122,7 +122,7 @@ def row(*charts: Any) -> Any:
     --------
     >>> charts.row(charts.operators(ops), charts.kernel_breakdown(kernels))  # doctest: +SKIP
     """
-    return _shown(models.Row, charts)
+    return _check_layout(models.Row, charts)
 
 
 def column(*charts: Any) -> Any:
@@ -132,27 +132,29 @@ def column(*charts: Any) -> Any:
     -------
     bokeh.models.Column
     """
-    return _shown(models.Column, charts)
+    return _check_layout(models.Column, charts)
 
 
-def _shown(layout: Any, charts: tuple[Any, ...]) -> Any:
+def _check_layout(layout: Any, charts: tuple[Any, ...]) -> Any:
     _require_models(charts)
     children = list(charts)
-    return shows_itself(layout(children=children, spacing=_SPACING_PX, sizing_mode="stretch_width"))
+    return display_in_notebooks(
+        layout(children=children, spacing=_SPACING_PX, sizing_mode="stretch_width")
+    )
 
 
 def _require_models(charts: tuple[Any, ...]) -> None:
-    for one in charts:
-        if not isinstance(one, models.LayoutDOM):
+    for chart in charts:
+        if not isinstance(chart, models.LayoutDOM):
             raise TraceError(
-                f"a {type(one).__name__} is not a chart",
+                f"a {type(chart).__name__} is not a chart",
                 remedy="Give a chart of hta_widgets.charts.",
             )
 
 
 #: Width in px of the first layout if none is given; the browser repeats it with the actual width.
-_ASSUMED = 720
-_LETTER = 6.4
+_ASSUMED_WIDTH = 720
+_LETTER_WIDTH = 6.4
 
 # The width of a chart, which only the browser knows, determines its line breaks, the length of
 # its names, the columns of numbers that have room, and the bars that are wide enough for a number.
@@ -274,7 +276,7 @@ _BREAKS = re.compile(r"[\x00-\x20\x7f\x85\u2028\u2029]+")
 _MATH = re.compile(r"\$(?=\$)|\\(?=[\[\](){}])")
 
 
-def drawn(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return a text on one line that Bokeh does not interpret as a formula."""
     flat = _BREAKS.sub(" ", str(text)).strip(" ")
     return _MATH.sub(lambda match: match[0] + "\u200b", flat)
@@ -291,19 +293,19 @@ def keep_fitting(
     timed: bool = False,
 ) -> None:
     """Fit the figure's texts to its width: now by an estimate, later exactly in the browser."""
-    room = width or _ASSUMED
+    room = width or _ASSUMED_WIDTH
     longest = max((len(text) for _, text in names), default=0)
     gutter = 4
     if timed:
         gutter = 104 if room < 760 else 164
         figure.min_border_right = 8 if room < 900 else 128
     elif names:
-        gutter = int(min(longest * _LETTER + 14, max(72, room * 0.36)))
+        gutter = int(min(longest * _LETTER_WIDTH + 14, max(72, room * 0.36)))
     figure.min_border_left = gutter
     axis = figure.yaxis[0] if len(figure.yaxis) else None
     if axis is not None and names:
-        letters = max(2, int((gutter - 12) / _LETTER))
-        axis.major_label_overrides = _labels(names, letters)
+        letters = max(2, int((gutter - 12) / _LETTER_WIDTH))
+        axis.major_label_overrides = _short_labels(names, letters)
     words = [each for each in figure.above if isinstance(each, models.Title)] + [figure.title]
     texts = [
         (title, title.text, "bold 13px " if title is figure.title else f"{title.text_font_size} ")
@@ -311,25 +313,25 @@ def keep_fitting(
     ]
     for title, text, _ in texts:
         title.offset = 4 - gutter
-        title.text = _wrapped(text, int((room - 12) / _LETTER))
+        title.text = _wrap_lines(text, int((room - 12) / _LETTER_WIDTH))
     for column, least in columns:
         column.visible = room >= least
     if legend is not None:
-        most = max(len(item.label.value or "") for item in legend.items) * _LETTER + 26
+        most = max(len(item.label.value or "") for item in legend.items) * _LETTER_WIDTH + 26
         legend.ncols = int(max(1, min(len(legend.items), (room - 12) // most)))
         legend.location = (4 - gutter, 0)
     if labels is not None and len(labels.data["full"]):
         inner = max(40.0, room - gutter - 60.0 * len(columns))
         scale = inner / abs(figure.x_range.end - figure.x_range.start)
         labels.data["text"] = [
-            text if len(text) * _LETTER + 8 <= span * scale else ""
+            text if len(text) * _LETTER_WIDTH + 8 <= span * scale else ""
             for text, span in zip(labels.data["full"], labels.data["span"], strict=True)
         ]
     fit = models.CustomJS(
         args={
             "fig": figure,
             "axis": axis,
-            "names": [[at, "\n".join(map(drawn, text.split("\n")))] for at, text in names],
+            "names": [[at, "\n".join(map(escape_text, text.split("\n")))] for at, text in names],
             "words": [list(entry) for entry in texts],
             "columns": [list(entry) for entry in columns],
             "labels": labels,
@@ -345,27 +347,27 @@ def keep_fitting(
     figure.js_on_change("inner_width", fit)
 
 
-def _labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:
-    """Return the names with long lines cut; names that are equal once they are cut are numbered."""
+def _short_labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:
+    """Shorten the long lines of names; number names that become equal."""
     met: dict[str, int] = {}
     labels = {}
     for at, text in names:
-        *first, last = [drawn(line) for line in _lines(text, letters)]
-        head = [_cut(line, letters) for line in first]
-        label = "\n".join([*head, _cut(last, letters)])
+        *first, last = [escape_text(line) for line in _split_lines(text, letters)]
+        head = [_cut_middle(line, letters) for line in first]
+        label = "\n".join([*head, _cut_middle(last, letters)])
         met[label] = met.get(label, 0) + 1
         end = f" ({met[label]})" if met[label] > 1 and "…" in label else ""
-        labels[at] = "\n".join([*head, _cut(last, letters - len(end)) + end])
+        labels[at] = "\n".join([*head, _cut_middle(last, letters - len(end)) + end])
     return labels
 
 
-def _lines(text: str, letters: int) -> list[str]:
+def _split_lines(text: str, letters: int) -> list[str]:
     """Return the text as one line if it fits, else its lines."""
     joined = text.replace("\n", " · ")
     return [joined] if len(joined) <= letters else text.split("\n")
 
 
-def _cut(text: str, letters: int) -> str:
+def _cut_middle(text: str, letters: int) -> str:
     """Cut a long text in the middle, because the names of matrix products differ at their ends."""
     if len(text) <= letters:
         return text
@@ -373,7 +375,7 @@ def _cut(text: str, letters: int) -> str:
     return f"{text[:head]}…{text[len(text) - (letters - 1 - head) :]}"
 
 
-def _wrapped(text: str, letters: int) -> str:
+def _wrap_lines(text: str, letters: int) -> str:
     lines, line = [], ""
     for word in text.split(" "):
         if line and len(line) + 1 + len(word) > letters:
@@ -384,7 +386,7 @@ def _wrapped(text: str, letters: int) -> str:
     return "\n".join([*lines, line])
 
 
-def mixed(color: str, ground: str, part: float) -> str:
+def blend(color: str, ground: str, part: float) -> str:
     """Return a colour blended over a ground with opacity `part`.
 
     Translucent marks would show seams where their edges overlap.
@@ -399,12 +401,12 @@ def text_on(color: str) -> str:
     return LIGHT.ink if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.3 else LIGHT.bg
 
 
-def sentences(*parts: str) -> str:
+def join_sentences(*parts: str) -> str:
     """Join the non-empty parts of a subtitle."""
     return " · ".join(part for part in parts if part)
 
 
-def unmatched(
+def unmatched_note(
     frame: pd.DataFrame, kinds: Iterable[str] = ("compute", "communication", "memory")
 ) -> str:
     """Return a note on kinds without matching events and on missing ranks, and the frame's note."""
@@ -412,8 +414,8 @@ def unmatched(
     none = [key for key, found in matched.items() if found == 0 and key in kinds]
     said = [f"no {' and no '.join(key.replace('_', ' ') for key in none)} events matched"]
     missing = [int(rank) for rank in frame.attrs.get("missing_ranks", [])]
-    nothing = f"nothing on {listed(missing)}" if missing else ""
-    return sentences(*(said if none else []), nothing, str(frame.attrs.get("note", "")))
+    nothing = f"nothing on {rank_list(missing)}" if missing else ""
+    return join_sentences(*(said if none else []), nothing, str(frame.attrs.get("note", "")))
 
 
 def new_figure(
@@ -450,7 +452,7 @@ def new_figure(
     figure.toolbar.logo = None
     figure.toolbar.autohide = True
     figure.title = models.Title(
-        text=drawn(title),
+        text=escape_text(title),
         text_font=FONT,
         text_font_size="13px",
         text_font_style="bold",
@@ -459,16 +461,16 @@ def new_figure(
         standoff=4,
     )
     if subtitle:
-        figure.add_layout(_small(subtitle, theme), "above")
+        figure.add_layout(_small_title(subtitle, theme), "above")
     for axis in figure.axis:
         plain_axis(axis, theme)
     figure.grid.grid_line_color = None
-    return shows_itself(figure)
+    return display_in_notebooks(figure)
 
 
-def _small(text: str, theme: Theme, size: str = "11px", **style: Any) -> Any:
+def _small_title(text: str, theme: Theme, size: str = "11px", **style: Any) -> Any:
     return models.Title(
-        text=drawn(text),
+        text=escape_text(text),
         text_font=FONT,
         text_font_size=size,
         text_font_style="normal",
@@ -527,16 +529,16 @@ def add_tooltip(
     )
 
 
-def blank(
+def empty_figure(
     frame: pd.DataFrame, title: str, theme: Theme, width: int | None, *, note: str = ""
 ) -> Any:
     """Return a figure with the reason why it is empty."""
-    said = note or str(frame.attrs.get("note", "")) or note_for("nothing")
+    said = note or str(frame.attrs.get("note", "")) or note_text("nothing")
     matched = frame.attrs.get("matched", {})
     counts = ", ".join(f"{count(found)} {key.replace('_', ' ')}" for key, found in matched.items())
     figure = new_figure(
         title,
-        sentences(said[:1].upper() + said[1:], f"matched: {counts}" if counts else ""),
+        join_sentences(said[:1].upper() + said[1:], f"matched: {counts}" if counts else ""),
         theme,
         width,
         frame_height=8,
@@ -551,7 +553,7 @@ def blank(
     return figure
 
 
-@checked
+@check_arguments
 def to_html(
     chart: Any, path: str | PathLike[str], *, title: str = "", theme: ThemeName | Theme = "light"
 ) -> Path:

@@ -11,20 +11,20 @@ import numpy.typing as npt
 
 from hta_widgets.charts.figure import (
     add_tooltip,
-    drawn,
+    blend,
+    escape_text,
     keep_fitting,
-    mixed,
     models,
     new_figure,
     plain_axis,
 )
-from hta_widgets.charts.rows import Tooltip, brush
+from hta_widgets.charts.rows import Tooltip, selection_box
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count
 
 #: Maximum number of changes that are drawn one by one. With more, each lane is divided into slices
 #: of time, this many in all lanes together, and each slice is drawn as its minimum and maximum.
-MOST_POINTS = 20_000
+MAX_POINTS = 20_000
 
 #: `axis_time` in JavaScript, for axes whose ticks change with the zoom. Bokeh sets `tick`, `ticks`.
 _AXIS_JS = """
@@ -48,7 +48,7 @@ class Lane:
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class LaneSteps:
     """The values of one lane: `value` holds from `time_ns` until `until_ns`.
 
     If several changes were put together, `value` is the minimum and `most` the maximum in that
@@ -93,7 +93,7 @@ def lanes_figure(
     """
     rows = len(lanes)
     headed = bool(heads[0] or heads[1])
-    select = models.BoxSelectTool(dimensions=dimensions, overlay=brush(theme))
+    select = models.BoxSelectTool(dimensions=dimensions, overlay=selection_box(theme))
     tools = [select, models.TapTool()]
     if "modifiers" in models.WheelZoomTool.properties():
         # Zoom with Ctrl, as in the timeline; the wheel without Ctrl scrolls the page.
@@ -117,9 +117,9 @@ def lanes_figure(
     head_at = -0.5 - 9 / pitch
     ticks = [*([head_at] if headed else []), *visible]
     figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
-    numbers: dict[float, str] = {row: drawn(lanes[row].number) or "\u200b" for row in visible}
+    numbers: dict[float, str] = {row: escape_text(lanes[row].number) or "\u200b" for row in visible}
     if headed:
-        numbers[head_at] = drawn(heads[1]) or "\u200b"
+        numbers[head_at] = escape_text(heads[1]) or "\u200b"
     columns = []
     if any(lane.number for lane in lanes):
         axis = models.LinearAxis(
@@ -146,13 +146,13 @@ def lanes_figure(
     return figure, finish
 
 
-def steps_of(time_ns: Any, value: Any, end_ns: float, most: int) -> Steps:
+def lane_steps(time_ns: Any, value: Any, end_ns: float, most: int) -> LaneSteps:
     """Return a series as steps; of more than `most`, minimum and maximum per slice of time."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))
     if len(times) <= most:
-        return Steps(times, until, values, values, exact=True)
+        return LaneSteps(times, until, values, values, exact=True)
     edges = np.linspace(times[0], until[-1], most + 1)
     first = np.searchsorted(times, edges[:-1], side="left")
     # A slice includes the value from before its start, unless the value changes exactly there.
@@ -163,7 +163,7 @@ def steps_of(time_ns: Any, value: Any, end_ns: float, most: int) -> Steps:
     # Slices without a change have no index, so `reduceat` needs the starts of the others only.
     least[filled] = np.minimum(least[filled], np.minimum.reduceat(values, first[filled]))
     highest[filled] = np.maximum(highest[filled], np.maximum.reduceat(values, first[filled]))
-    return Steps(edges[:-1], edges[1:], least, highest, exact=False)
+    return LaneSteps(edges[:-1], edges[1:], least, highest, exact=False)
 
 
 def step_lanes(
@@ -182,9 +182,9 @@ def step_lanes(
     pitch: float = 40,
 ) -> Any:
     """Return a figure with one lane per step series, each scaled to its own peak."""
-    share_of = max(256, MOST_POINTS // max(1, len(series)))
+    share_of = max(256, MAX_POINTS // max(1, len(series)))
     total = sum(len(times) for _, _, times, _ in series)
-    budget = max(total, 1) if total <= MOST_POINTS else share_of
+    budget = max(total, 1) if total <= MAX_POINTS else share_of
     names = ("time_ns", "until_ns", value_name, "most", "top", "bottom")
     columns: dict[str, list[Any]] = {key: [] for key in names}
     keys = list(series[0][1]) if series else []
@@ -192,7 +192,7 @@ def step_lanes(
     drawings = []
     exact = True
     for row, (_, fixed, times, values) in enumerate(series):
-        steps = steps_of(times, values, until_ns, budget)
+        steps = lane_steps(times, values, until_ns, budget)
         exact &= steps.exact
         peak = float(steps.most.max()) if len(steps.most) and steps.most.max() > 0 else 1.0
         base = row + 0.46
@@ -217,7 +217,7 @@ def step_lanes(
         key: values if key in keys else np.concatenate(values or [np.empty(0)])
         for key, values in columns.items()
     }
-    texts = _told(data[value_name], data["most"], words)
+    texts = _range_texts(data[value_name], data["most"], words)
     start = min((float(times[0]) for _, _, times, _ in series if len(times)), default=0.0)
     said = ""
     if not exact:
@@ -235,7 +235,7 @@ def step_lanes(
         width=width,
         heads=heads,
     )
-    pale = mixed(color, theme.bg, 0.25)
+    pale = blend(color, theme.bg, 0.25)
     for drawing in drawings:
         # An area, because adjacent bars would show seams.
         shape = models.ColumnDataSource(drawing)
@@ -275,8 +275,8 @@ def step_lanes(
     return figure
 
 
-def _told(
-    least: Sequence[float], most: Sequence[float], words: Callable[[float], str]
+def _range_texts(
+    lows: Sequence[float], highs: Sequence[float], words: Callable[[float], str]
 ) -> list[str]:
     """Return the text of each range; each distinct value is formatted once."""
     known: dict[float, str] = {}
@@ -288,5 +288,5 @@ def _told(
 
     return [
         word(low) if low == high else f"{word(low)} to {word(high)}"
-        for low, high in zip(least, most, strict=True)
+        for low, high in zip(lows, highs, strict=True)
     ]

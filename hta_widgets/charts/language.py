@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import text
-from hta_widgets.charts.rows import extremes
+from hta_widgets.charts.rows import extremes_text
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.names import told_apart
+from hta_widgets.trace.names import disambiguate
 
 Scope = dict[str, Any]
 
@@ -32,7 +32,7 @@ def queue_length(mean: float) -> str:
     if 0 < mean < 0.01:
         return "<0.01"
     digits = max(0, 1 - math.floor(math.log10(mean))) if mean > 0 else 0
-    return text.value(float(text.fixed(mean, digits)))
+    return text.value(float(text.fixed_decimals(mean, digits)))
 
 
 #: Nouns that a hole may add to its number: ``{steps:step}`` is "1 step" or "2 steps".
@@ -44,7 +44,7 @@ NOUNS = (
 FORMATS: dict[str, Callable[[Any], str]] = {
     "duration": text.duration,
     "duration_delta": text.duration_delta,
-    "time": text.point,
+    "time": text.time_point,
     "share": text.share,
     "delta": text.share_delta,
     "count": text.count,
@@ -52,8 +52,8 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "size": text.size,
     "binary_size": lambda high: text.binary_size(int(high)),
     "length": queue_length,
-    "tenths": lambda number: text.fixed(number, 1),
-    "hundredths": lambda number: text.fixed(number, 2),
+    "tenths": lambda number: text.fixed_decimals(number, 1),
+    "hundredths": lambda number: text.fixed_decimals(number, 2),
 }
 _HOLE = re.compile(r"\{((?:'[^']*'|[^{}'])*)\}")
 _FORMAT = re.compile(r"^(.*?)(?::([\w ]+))?$", re.DOTALL)
@@ -77,22 +77,22 @@ def column(values: pd.Series) -> np.ndarray:
     return np.array(["" if pd.isna(each) else str(each) for each in values], object)
 
 
-def codes(columns: list[Any]) -> np.ndarray:
+def combination_codes(columns: list[Any]) -> np.ndarray:
     """Return the number of each item's combination of values; numbers count first occurrences."""
     frame = pd.DataFrame(dict(enumerate(columns)))
     return frame.groupby(list(frame), sort=False, dropna=False).ngroup().to_numpy()
 
 
-def _known(value: Any) -> Any:
+def _is_known(value: Any) -> Any:
     return value != "" if np.asarray(value).dtype.kind in "OU" else np.isfinite(value)
 
 
-def _over(a: Any, b: Any) -> Any:
+def _divide(a: Any, b: Any) -> Any:
     a, b = np.broadcast_arrays(np.asarray(a, float), np.asarray(b, float))
     return np.divide(a, b, out=np.zeros(a.shape), where=b > 0)
 
 
-def _each(work: Callable[..., Any]) -> Callable[..., Any]:
+def _elementwise(work: Callable[..., Any]) -> Callable[..., Any]:
     def run(values: Any, *rest: Any) -> Any:
         if not is_rows(values):
             return work(values, *rest)
@@ -122,21 +122,21 @@ CELLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "ceil": np.ceil,
     "floor": np.floor,
-    "known": _known,
+    "known": _is_known,
     "default": lambda value, other: np.where(np.isfinite(value), value, other),
     "clip": lambda value, low, high: np.minimum(np.maximum(value, low), high),
-    "ratio": _over,
+    "ratio": _divide,
     "order": lambda values: np.unique(values, return_inverse=True)[1],
-    "codes": lambda *columns: codes(list(columns)),
+    "codes": lambda *columns: combination_codes(list(columns)),
     "once": lambda keys: ~pd.Series(keys).duplicated().to_numpy(),
-    "told_apart": lambda short, name: np.array(told_apart(list(short), list(name)), object),
-    "extremes": lambda names, values, how: extremes(list(names), values, FORMATS[how]),
+    "told_apart": lambda short, name: np.array(disambiguate(list(short), list(name)), object),
+    "extremes": lambda names, values, how: extremes_text(list(names), values, FORMATS[how]),
     "listed": lambda texts, between=", ": between.join(each for each in texts if each),
-    "part": _each(_part),
-    "split": _each(lambda value, separator: value.split(separator) if value else []),
-    "kinds_of": _each(_kinds),
-    "removeprefix": _each(lambda value, prefix: value.removeprefix(prefix)),
-    "numbers": _each(lambda values: [int(each) for each in values]),
+    "part": _elementwise(_part),
+    "split": _elementwise(lambda value, separator: value.split(separator) if value else []),
+    "kinds_of": _elementwise(_kinds),
+    "removeprefix": _elementwise(lambda value, prefix: value.removeprefix(prefix)),
+    "numbers": _elementwise(lambda values: [int(each) for each in values]),
     "size_range": lambda low, high: np.array(
         [text.size_range(int(a), int(b)) for a, b in zip(low, high, strict=True)], object
     ),
@@ -148,7 +148,7 @@ _NAMES: dict[str, Any] = {"count": "size", "distinct": "nunique", "lists": list}
 _NONE = {"sum": 0, "count": 0, "distinct": 0, "any": False, "all": True}
 
 
-def _of_groups(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
+def _aggregate(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
     values = np.asarray(given[0])
     length = len(values)
     chosen = np.broadcast_to(named.get("where", True), length).astype(bool)
@@ -160,20 +160,20 @@ def _of_groups(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
         if name == "is_most":
             return np.isin(np.arange(length), most)
         places = most.reindex(groups, fill_value=-1).to_numpy()
-        found = values[np.maximum(places, 0)]
+        results = values[np.maximum(places, 0)]
         if (places < 0).any():
-            found = np.where(places < 0, "" if values.dtype.kind in "OU" else np.nan, found)
+            results = np.where(places < 0, "" if values.dtype.kind in "OU" else np.nan, results)
     else:
         grouped = pd.Series(values)[chosen].groupby(keys[chosen]).agg(_NAMES.get(name, name))
         none: Any = _NONE.get(name, "" if values.dtype.kind in "OU" else np.nan)
-        found = grouped.reindex(groups, fill_value=none).to_numpy()
+        results = grouped.reindex(groups, fill_value=none).to_numpy()
     if "each" in named:
-        return found[keys]
-    return found if "by" in named else found[0]
+        return results[keys]
+    return results if "by" in named else results[0]
 
 
 @cache
-def parsed(code: str) -> ast.expr:
+def parse_expression(code: str) -> ast.expr:
     """Return the tree of an expression."""
     try:
         return ast.parse(code.strip(), mode="eval").body
@@ -186,7 +186,7 @@ def parsed(code: str) -> ast.expr:
 
 def evaluate(code: str | float, scope: Mapping[str, Any]) -> Any:
     """Return the value of an expression in `scope`."""
-    return _run(parsed(code), scope) if isinstance(code, str) else code
+    return _evaluate_node(parse_expression(code), scope) if isinstance(code, str) else code
 
 
 _SIGNS: dict[type, Callable[[Any, Any], Any]] = {
@@ -198,43 +198,45 @@ _SIGNS: dict[type, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def _run(node: ast.expr, scope: Mapping[str, Any]) -> Any:
+def _evaluate_node(node: ast.expr, scope: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant(value=value):
             return value
         case ast.Name(id=name) if name in scope:
             return scope[name]
         case ast.UnaryOp(op=ast.Not(), operand=of):
-            return np.logical_not(_run(of, scope))
+            return np.logical_not(_evaluate_node(of, scope))
         case ast.UnaryOp(op=ast.USub(), operand=of):
-            return np.negative(_run(of, scope))
+            return np.negative(_evaluate_node(of, scope))
         case ast.BoolOp(op=op, values=parts):
             work = np.logical_and if isinstance(op, ast.And) else np.logical_or
-            return work.reduce(np.broadcast_arrays(*(_run(one, scope) for one in parts)))
+            return work.reduce(
+                np.broadcast_arrays(*(_evaluate_node(part, scope) for part in parts))
+            )
         case (
             ast.Compare(left=left, ops=[op], comparators=[right])
             | ast.BinOp(left=left, op=op, right=right)
         ) if type(op) in _SIGNS:
             with np.errstate(divide="ignore", invalid="ignore"):
-                return _SIGNS[type(op)](_run(left, scope), _run(right, scope))
+                return _SIGNS[type(op)](_evaluate_node(left, scope), _evaluate_node(right, scope))
         case ast.Subscript(value=of, slice=at):
-            return _run(of, scope)[_run(at, scope)]
+            return _evaluate_node(of, scope)[_evaluate_node(at, scope)]
         case ast.IfExp(test=test, body=yes, orelse=no):
-            holds = _run(test, scope)
+            holds = _evaluate_node(test, scope)
             if not is_rows(holds):
-                return _run(yes if holds else no, scope)
-            return np.where(holds, _run(yes, scope), _run(no, scope))
+                return _evaluate_node(yes if holds else no, scope)
+            return np.where(holds, _evaluate_node(yes, scope), _evaluate_node(no, scope))
         case ast.Call(func=ast.Name(id="text"), args=[ast.Constant(value=value)]):
-            return fill(str(value), scope)
+            return fill_template(str(value), scope)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
-            given = [_run(one, scope) for one in args]
+            given = [_evaluate_node(arg, scope) for arg in args]
             if name in ("max", "min") and len(given) > 1:
                 return (np.maximum if name == "max" else np.minimum)(*given)
             if name in CELLS:
                 return CELLS[name](*given)
             if name in COLUMNS:
-                named = {str(one.arg): _run(one.value, scope) for one in keywords}
-                return _of_groups(name, given, named)
+                named = {str(one.arg): _evaluate_node(one.value, scope) for one in keywords}
+                return _aggregate(name, given, named)
     raise TraceError(
         f"{ast.unparse(node)} is not known in a chart's definition",
         remedy=(
@@ -244,22 +246,22 @@ def _run(node: ast.expr, scope: Mapping[str, Any]) -> Any:
     )
 
 
-def words(value: Any, how: str = "") -> str:
+def format_value(value: Any, spec: str = "") -> str:
     """Return a value as text; "" if it is not known and no format is given."""
-    if how in FORMATS:
-        return FORMATS[how](value)
-    if how and how not in NOUNS:
+    if spec in FORMATS:
+        return FORMATS[spec](value)
+    if spec and spec not in NOUNS:
         raise TraceError(
-            f"a chart's definition has no format {how!r}",
+            f"a chart's definition has no format {spec!r}",
             remedy=f"The formats are {', '.join(FORMATS)}; the nouns {', '.join(sorted(NOUNS))}.",
         )
     if isinstance(value, float) and not np.isfinite(value):
         return ""
     whole = isinstance(value, float) and value == int(value)
-    return text.plural(int(value), how) if how else str(int(value) if whole else value)
+    return text.plural(int(value), spec) if spec else str(int(value) if whole else value)
 
 
-def holes(template: str) -> tuple[list[str], list[tuple[str, str]]]:
+def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the texts around the holes of a template, and each hole's code and format."""
     pieces, found, last = [], [], 0
     for hole in _HOLE.finditer(template):
@@ -270,15 +272,16 @@ def holes(template: str) -> tuple[list[str], list[tuple[str, str]]]:
     return [*pieces, template[last:]], found
 
 
-def fill(template: str, scope: Mapping[str, Any]) -> Any:
+def fill_template(template: str, scope: Mapping[str, Any]) -> Any:
     """Fill the holes of a text, for each row if a hole has rows; "" if a hole is empty."""
-    pieces, found = holes(template)
+    pieces, found = split_template(template)
     values = [(evaluate(code, scope), how) for code, how in found]
     length = next((len(value) for value, _ in values if is_rows(value)), None)
     columns = [
-        [words(each, how) for each in value.tolist()]
+        [format_value(each, how) for each in value.tolist()]
         if is_rows(value)
-        else [words(value.item() if isinstance(value, np.generic) else value, how)] * (length or 1)
+        else [format_value(value.item() if isinstance(value, np.generic) else value, how)]
+        * (length or 1)
         for value, how in values
     ]
     if not columns:

@@ -11,18 +11,18 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.charts.chart import chart
-from hta_widgets.charts.data import columns_of, draws, listed
+from hta_widgets.charts.data import columns_of, rank_list, takes_analysis
 from hta_widgets.charts.figure import add_tooltip, keep_dominant, models
 from hta_widgets.charts.lanes import Lane, lanes_figure
-from hta_widgets.charts.rows import Bars, Column, Tooltip, legend_of
+from hta_widgets.charts.rows import Bars, Column, Tooltip, legend_for
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count, duration, plural, share
 
-_MOST_SEGMENTS = 20_000
+_MAX_SEGMENTS = 20_000
 _DEFINED = "the chain of work and waits that decides how long it takes; every moment counts once"
 
 
-def _note(frame: pd.DataFrame) -> str:
+def _path_note(frame: pd.DataFrame) -> str:
     return str(frame.attrs.get("note", ""))
 
 
@@ -50,15 +50,15 @@ def critical_path(frame: pd.DataFrame) -> dict[str, Any]:
     total = total[total > 0].sort_values(ascending=False, kind="stable")
     said = ""
     segments = len(data)
-    if segments > _MOST_SEGMENTS:
-        near = (end - start) / (_MOST_SEGMENTS / max(1, len(total)))
-        data = pd.concat(_joined(data, near), ignore_index=True)
+    if segments > _MAX_SEGMENTS:
+        near = (end - start) / (_MAX_SEGMENTS / max(1, len(total)))
+        data = pd.concat(_join_segments(data, near), ignore_index=True)
         said = f"{count(segments)} segments, of one cause closer than {duration(near)} drawn as one"
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
     row_of = {str(name): row + 1 for row, name in enumerate(total.index)}
     data["row"] = data["bound_by"].map(row_of)
     data["name"] = data["name"].astype(str)
-    data["bound_text"] = [cause_words(name) for name in data["bound_by"]]
+    data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
     ranks = frame["rank"].unique()
     return {
         "by": _segments,
@@ -71,7 +71,7 @@ def critical_path(frame: pd.DataFrame) -> dict[str, Any]:
             "the path shows what takes most of a pixel; the rows below show a pixel at least",
             said,
         ],
-        "note": _note(frame),
+        "note": _path_note(frame),
         "tooltip": Tooltip(
             "@{name}",
             [
@@ -92,9 +92,9 @@ def _segments(
     theme: Theme,
     **said: Any,
 ) -> Any:
-    """Draw the path in the first lane, and the segments of each cause in a lane of its own."""
+    """Draw the path in the first lane and the segments of each cause in separate lanes."""
     whole = float(causes.sum()) or 1.0
-    lanes = [Lane(cause_words(str(name)), _part(part, whole)) for name, part in causes.items()]
+    lanes = [Lane(cause_text(str(name)), _share_text(part, whole)) for name, part in causes.items()]
     figure, finish = lanes_figure(
         [Lane("path", duration(whole)), *lanes],
         start_ns=window[0],
@@ -121,10 +121,10 @@ def _segments(
     )
     for name in map(str, causes.index):
         style = cause_style(name, theme)
-        bars(view=_only("bound_by", name), fill_color=style["fill"], **_hatch(style, 1))
+        bars(view=_cause_view("bound_by", name), fill_color=style["fill"], **_hatch(style, 1))
         if style["hatch"] or style["line"] != style["fill"]:
             # Bars too narrow for a hatch have the line's colour, as pale ones could not be seen.
-            bars(view=_only("thin", name), fill_color=style["line"])
+            bars(view=_cause_view("thin", name), fill_color=style["line"])
     marks = [
         figure.hbar(
             y=place,
@@ -145,7 +145,7 @@ def _segments(
     return figure
 
 
-def _only(column: str, cause: str) -> Any:
+def _cause_view(column: str, cause: str) -> Any:
     """Return a view of one cause; a mark with a different hatch per bar takes seconds to draw."""
     return models.CDSView(filter=models.GroupFilter(column_name=column, group=cause))
 
@@ -161,21 +161,21 @@ def _hatch(style: Mapping[str, Any], unselected: float) -> dict[str, Any]:
     }
 
 
-def _key(cause: str, theme: Theme, said: str = "") -> Bars:
+def _legend_entry(cause: str, theme: Theme, said: str = "") -> Bars:
     """Return a cause's entry in a legend."""
     style = cause_style(cause, theme)
     return Bars(
         0.0,
         "",
         style["fill"],
-        cause_words(cause) + said,
+        cause_text(cause) + said,
         line=style["line"],
         hatch=style["hatch"],
         hatch_color=style["hatch_color"],
     )
 
 
-def _joined(data: pd.DataFrame, near: float) -> Iterator[pd.DataFrame]:
+def _join_segments(data: pd.DataFrame, near: float) -> Iterator[pd.DataFrame]:
     """Yield the segments of each cause; those closer together than `near` are joined."""
     for cause, part in data.groupby("bound_by", sort=False):
         gap = part["start_ns"].to_numpy()[1:] - part["end_ns"].to_numpy()[:-1]
@@ -212,7 +212,7 @@ _WORDS = {
 }
 
 
-def cause_words(bound: str) -> str:
+def cause_text(bound: str) -> str:
     """Return the name of a cause for users."""
     return _WORDS.get(bound, bound.replace("_", " "))
 
@@ -237,7 +237,7 @@ def cause_style(bound: str, colors: Theme) -> dict[str, Any]:
     return {"fill": colors.idle, "line": line, "hatch": hatch, "hatch_color": line}
 
 
-_MOST_LANES = 24
+_MAX_LANES = 24
 #: Maximum number of dark lines between ranks; if there are more, all are pale, to show the lanes.
 _FEW_LINES = 100
 
@@ -260,23 +260,25 @@ def job_critical_path(frame: pd.DataFrame) -> dict[str, Any]:
     by_rank = data.groupby("rank")["dur_ns"].sum()
     by_rank = by_rank.sort_values(ascending=False, kind="stable")
     whole = float(by_rank.sum()) or 1.0
-    ranks = sorted(int(rank) for rank in by_rank.index[:_MOST_LANES])
+    ranks = sorted(int(rank) for rank in by_rank.index[:_MAX_LANES])
     lane_of = {rank: lane for lane, rank in enumerate(ranks)}
     data["row"] = [lane_of.get(int(rank), len(ranks)) for rank in data["rank"]]
     jumps = int(data["is_jump"].sum())
-    lines = _jumps(data)
+    lines = _jump_lines(data)
     segments, said = len(data), ""
-    if segments > _MOST_SEGMENTS:
-        data = _joined_path(data)
+    if segments > _MAX_SEGMENTS:
+        data = _join_neighbours(data)
         said = f"{count(segments)} segments, those of one rank and cause that touch drawn as one"
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
     total = data.groupby("bound_by")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
-    lanes = [Lane(f"rank {rank}", _part(by_rank[rank], whole)) for rank in ranks]
+    lanes = [Lane(f"rank {rank}", _share_text(by_rank[rank], whole)) for rank in ranks]
     if len(by_rank) > len(ranks):
-        left = float(by_rank.iloc[_MOST_LANES:].sum())
-        lanes.append(Lane(plural(len(by_rank) - len(ranks), "other rank"), _part(left, whole)))
+        left = float(by_rank.iloc[_MAX_LANES:].sum())
+        lanes.append(
+            Lane(plural(len(by_rank) - len(ranks), "other rank"), _share_text(left, whole))
+        )
     data["after_ns"] = data["start_ns"] - float(frame["start_ns"].min())
-    data["bound_text"] = [cause_words(name) for name in data["bound_by"]]
+    data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
     return {
         "by": _rank_lanes,
         "data": data,
@@ -286,11 +288,11 @@ def job_critical_path(frame: pd.DataFrame) -> dict[str, Any]:
         "start_ns": float(frame["start_ns"].min()),
         "subtitle": [
             _DEFINED,
-            _finding(by_rank, total, whole),
+            _path_finding(by_rank, total, whole),
             f"it changes ranks {plural(jumps, 'time')}" if jumps else "",
             said,
         ],
-        "note": _note(frame),
+        "note": _path_note(frame),
         "tooltip": Tooltip(
             "@{name}",
             [
@@ -346,7 +348,7 @@ def _rank_lanes(
                 right="end_ns",
                 height=0.72,
                 source=source,
-                view=_only("bound_by", cause),
+                view=_cause_view("bound_by", cause),
                 fill_color=style["fill"],
                 # An outline would widen very short segments.
                 line_color=None,
@@ -354,24 +356,24 @@ def _rank_lanes(
                 **_hatch(style, 0.3),
             )
         )
-    keys = [_key(str(cause), theme, f" {share(part)}") for cause, part in parts.items()]
+    keys = [_legend_entry(str(cause), theme, f" {share(part)}") for cause, part in parts.items()]
     add_tooltip(figure, marks, theme, tooltip.heading, tooltip.rows)
-    finish(legend_of(figure, keys, theme))
+    finish(legend_for(figure, keys, theme))
     return figure
 
 
-def _part(time_ns: float, whole: float) -> str:
+def _share_text(time_ns: float, whole: float) -> str:
     return f"{share(time_ns / whole)} · {duration(time_ns)}"
 
 
-def _jumps(data: pd.DataFrame) -> dict[str, Any]:
+def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
     """Return a line for each change of ranks, from lane to lane."""
     at = np.flatnonzero(data["is_jump"].to_numpy())
     rows = data["row"].to_numpy(float)
     moved = at[rows[at] != rows[at - 1]]
-    if len(moved) > _MOST_SEGMENTS:
+    if len(moved) > _MAX_SEGMENTS:
         # More lines than that would merge into one area anyway.
-        moved = moved[:: -(-len(moved) // _MOST_SEGMENTS)]
+        moved = moved[:: -(-len(moved) // _MAX_SEGMENTS)]
     return {
         "x": data["start_ns"].to_numpy(float)[moved],
         "y0": rows[moved - 1],
@@ -379,7 +381,7 @@ def _jumps(data: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _joined_path(data: pd.DataFrame) -> pd.DataFrame:
+def _join_neighbours(data: pd.DataFrame) -> pd.DataFrame:
     """Join neighbouring segments of one rank and cause."""
     changed = (data["rank"] != data["rank"].shift()) | (
         data["bound_by"] != data["bound_by"].shift()
@@ -395,11 +397,11 @@ def _joined_path(data: pd.DataFrame) -> pd.DataFrame:
     return first.reset_index(drop=True)
 
 
-def _finding(by_rank: pd.Series, total: pd.Series, whole: float) -> str:
+def _path_finding(by_rank: pd.Series, total: pd.Series, whole: float) -> str:
     if total.empty:
         return ""
     first = int(by_rank.index[0])
-    most = f"{cause_words(str(total.index[0]))} is {share(float(total.iloc[0]) / whole)} of it"
+    most = f"{cause_text(str(total.index[0]))} is {share(float(total.iloc[0]) / whole)} of it"
     if len(by_rank) == 1:
         return f"all of it is on rank {first}, {most}"
     return f"{share(float(by_rank.iloc[0]) / whole)} of it is on rank {first}, {most}"
@@ -408,7 +410,7 @@ def _finding(by_rank: pd.Series, total: pd.Series, whole: float) -> str:
 @chart(
     "Whose time the critical path is",
     *("rank", "bound_by", "count", "dur_ns"),
-    takes=draws("job_path_summary", of="job_critical_path"),
+    takes=takes_analysis("job_path_summary", of="job_critical_path"),
 )
 def job_path_summary(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     """Draw each rank's share of the job's critical path, by cause.
@@ -428,14 +430,14 @@ def job_path_summary(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     data["bound_by"] = data["bound_by"].astype(str)
     by_rank = data.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
     whole = float(by_rank.sum()) or 1.0
-    row_of = {int(rank): min(row, _MOST_LANES) for row, rank in enumerate(by_rank.index)}
+    row_of = {int(rank): min(row, _MAX_LANES) for row, rank in enumerate(by_rank.index)}
     data["row"] = [row_of[int(rank)] for rank in data["rank"]]
-    names = [f"rank {rank}" for rank in by_rank.index[:_MOST_LANES]]
-    if len(by_rank) > _MOST_LANES:
-        names.append(plural(len(by_rank) - _MOST_LANES, "other rank"))
-        rest = data["row"] == _MOST_LANES
+    names = [f"rank {rank}" for rank in by_rank.index[:_MAX_LANES]]
+    if len(by_rank) > _MAX_LANES:
+        names.append(plural(len(by_rank) - _MAX_LANES, "other rank"))
+        rest = data["row"] == _MAX_LANES
         others = data[rest].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
-        others = others.assign(rank=-1, row=_MOST_LANES)
+        others = others.assign(rank=-1, row=_MAX_LANES)
         data = pd.concat([data[~rest], others], ignore_index=True)
     causes = data.groupby("bound_by")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
     place = {str(name): number for number, name in enumerate(causes.index)}
@@ -445,7 +447,7 @@ def job_path_summary(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     data["to"] = data.groupby("row")["dur_ns"].cumsum()
     data["from"] = data["to"] - data["dur_ns"]
     data["share"] = data["dur_ns"] / whole
-    data["bound_text"] = [cause_words(name) for name in data["bound_by"]]
+    data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
     data["who"] = [names[row] for row in data["row"]]
     per_row = data.groupby("row")["dur_ns"].sum()
     on_most = by_rank.index[by_rank > whole / 2].tolist()
@@ -453,17 +455,17 @@ def job_path_summary(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         "data": data,
         "names": names,
         "marks": [
-            replace(_key(cause, theme), left="from", right="to", only=("bound_by", cause))
+            replace(_legend_entry(cause, theme), left="from", right="to", only=("bound_by", cause))
             for cause in map(str, causes.index[causes > 0])
         ],
         "end_ns": float(per_row.max()),
         "subtitle": [
             "time on the path, by rank and by what bounds it; all bars together are the span",
-            f"more than half of it is on {listed(on_most)}"
+            f"more than half of it is on {rank_list(on_most)}"
             if on_most
             else f"no rank has more than half of it; {names[0]} has most",
         ],
-        "note": _note(frame),
+        "note": _path_note(frame),
         "head": " ",
         "columns": [
             Column("of the path", [share(float(each) / whole) for each in per_row]),

@@ -10,14 +10,26 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.charts.chart import chart
-from hta_widgets.charts.data import KIND_ORDER, listed, placed, ramp, require
-from hta_widgets.charts.defined import TOGETHER, folded_scope, groups_of, scope_of, spoken
+from hta_widgets.charts.data import (
+    KIND_ORDER,
+    color_ramp,
+    group_positions,
+    rank_list,
+    require_columns_of,
+)
+from hta_widgets.charts.defined import (
+    TOGETHER,
+    chart_scope,
+    fold_scope,
+    folded_groups,
+    title_and_subtitle,
+)
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
     add_tooltip,
-    drawn,
+    blend,
+    escape_text,
     keep_fitting,
-    mixed,
     models,
     new_figure,
     plain_axis,
@@ -29,20 +41,20 @@ from hta_widgets.charts.rows import (
     Column,
     Tooltip,
     Whiskers,
-    brush,
-    nice_ticks,
+    round_ticks,
     rows_chart,
+    selection_box,
     time_ticks,
 )
 from hta_widgets.charts.theme import FONT, Theme
 from hta_widgets.facts import facts
 from hta_widgets.text import UNKNOWN, count, duration, plural, share, size
 
-_MOST_COLUMNS = 8
+_MAX_COLUMNS = 8
 #: Order of the category colours in which neighbouring groups differ most.
-_APART = (0, 5, 4, 3, 1, 6)
+_GROUP_COLORS = (0, 5, 4, 3, 1, 6)
 #: Maximum number of groups with a row each; of more, only those with most time per column have one.
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 _IN_CELLS = (
     "in a cell the group's number and the rank's position in it; times are of a rank and"
     " include waits"
@@ -67,10 +79,10 @@ def parallel_groups(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         group and ranks go from left to right; above 40 groups, the less used ones of a kind share a
         row.
     """
-    data = placed(frame)
+    data = group_positions(frame)
     # An unknown kind is not a guess, and has no question mark.
     data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
-    data["fill"], data["line"] = _tints(data["number"], theme)
+    data["fill"], data["line"] = _group_tints(data["number"], theme)
     data["name"] = [
         "all ranks" if kind == "all" else f"{kind} group {number}"
         for kind, number in zip(data["kind"], data["number"], strict=True)
@@ -80,21 +92,21 @@ def parallel_groups(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         for at, of in zip(data["position"], data["size"], strict=True)
     ]
     data["time_text"] = [duration(each) for each in data["time_ns"]]
-    data["bytes_text"] = [_size(each) for each in data["bytes"]]
+    data["bytes_text"] = [_size_text(each) for each in data["bytes"]]
     data["members"] = [each or "–" for each in data["ranks"].astype(str)]
     data["purpose"] = data["kind"].where(~data["guessed"], data["kind"] + ", guessed")
     in_rows = data["rank"].nunique() <= NAMED_ROWS
-    content = _of_ranks(data, theme) if in_rows else _of_groups(data)
+    content = _rank_rows(data, theme) if in_rows else _group_rows(data)
     guesses = "? is a guess from what the group runs and which ranks it has"
-    content["subtitle"] += [_finding(data), guesses if data["guessed"].any() else ""]
+    content["subtitle"] += [_group_finding(data), guesses if data["guessed"].any() else ""]
     return {"head": " ", **content}
 
 
-def _of_ranks(data: pd.DataFrame, theme: Theme) -> dict[str, Any]:
+def _rank_rows(data: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     ranks = np.unique(data["rank"])
     spent = data.groupby("column")["time_ns"].sum().sort_values(ascending=False, kind="stable")
     # Charts that are too narrow for the numbers of all columns show those with most time.
-    kept = sorted(spent.index[:_MOST_COLUMNS])
+    kept = sorted(spent.index[:_MAX_COLUMNS])
     more = len(spent) - len(kept)
     cells = data[data["column"].isin(kept)].reset_index(drop=True)
     cells["row"] = np.searchsorted(ranks, cells["rank"])
@@ -106,7 +118,7 @@ def _of_ranks(data: pd.DataFrame, theme: Theme) -> dict[str, Any]:
             cells["number"], cells["position"], cells["guessed"], strict=True
         )
     ]
-    heads = _heads(cells, kept)
+    heads = _column_heads(cells, kept)
     columns = []
     for column, head in zip(kept, heads, strict=True):
         mine = cells[cells["column"] == column].set_index("rank")
@@ -127,11 +139,11 @@ def _of_ranks(data: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         ],
         "ticks": [(at + 0.5, head) for at, head in enumerate(heads)],
         "columns": columns,
-        "tooltip": _tooltip("rank @{rank} · @{name}"),
+        "tooltip": _group_tooltip("rank @{rank} · @{name}"),
     }
 
 
-def _of_groups(data: pd.DataFrame) -> dict[str, Any]:
+def _group_rows(data: pd.DataFrame) -> dict[str, Any]:
     ranks = np.unique(data["rank"])
     places = np.searchsorted(ranks, data["rank"])
     data = data.assign(left=places, right=places + 1)
@@ -144,17 +156,23 @@ def _of_groups(data: pd.DataFrame) -> dict[str, Any]:
         time_ns=("time_ns", "mean"),
     )
     groups["bytes"] = data[data["bytes"] >= 0].groupby("code")["bytes"].mean()
-    groups["is_shown"] = _shown(groups)
+    groups["is_shown"] = _visible_groups(groups)
     groups = groups.sort_values(["column", "is_shown", "number"], ascending=[True, False, True])
     rows: list[dict[str, Any]] = []
     row_of: dict[int, int] = {}
-    for column, own in groups.groupby("column", sort=True):
-        shown, left = own[own["is_shown"]], own[~own["is_shown"]]
-        for code, one in zip(shown.index.tolist(), shown.to_dict("records"), strict=True):
+    for column, groups_of_column in groups.groupby("column", sort=True):
+        shown, left = (
+            groups_of_column[groups_of_column["is_shown"]],
+            groups_of_column[~groups_of_column["is_shown"]],
+        )
+        for code, record in zip(shown.index.tolist(), shown.to_dict("records"), strict=True):
             row_of[code] = len(rows)
-            mark = " ?" if one["guessed"] else ""
+            mark = " ?" if record["guessed"] else ""
             rows.append(
-                {**{str(key): each for key, each in one.items()}, "name": f"{one['name']}{mark}"}
+                {
+                    **{str(key): each for key, each in record.items()},
+                    "name": f"{record['name']}{mark}",
+                }
             )
         if len(left):
             row_of |= dict.fromkeys(left.index.tolist(), len(rows))
@@ -169,11 +187,11 @@ def _of_groups(data: pd.DataFrame) -> dict[str, Any]:
                 }
             )
     data["row"] = data["code"].map(row_of)
-    cells = _runs(data)
+    cells = _adjacent_runs(data)
     cells["alone"] = np.where(cells["code"].map(groups["is_shown"]), "yes", "no")
     return {
         "data": cells,
-        "names": [str(one["name"]) for one in rows],
+        "names": [str(record["name"]) for record in rows],
         "marks": [
             # A rank is hardly a pixel wide, so bars have no tint, and an outline only in rows of
             # one group, where it covers no other group.
@@ -187,18 +205,18 @@ def _of_groups(data: pd.DataFrame) -> dict[str, Any]:
             if len(rows) < len(groups)
             else "",
         ],
-        "ticks": [(at, f"rank {ranks[int(at)]}") for at in nice_ticks(len(ranks) - 1, 4)],
+        "ticks": [(at, f"rank {ranks[int(at)]}") for at in round_ticks(len(ranks) - 1, 4)],
         "background": True,
         "columns": [
-            Column("time", [duration(one["time_ns"]) for one in rows]),
-            Column("bytes", [_size(one["bytes"]) for one in rows], 480),
-            Column("ranks", [count(one["size"]) for one in rows], 640),
+            Column("time", [duration(record["time_ns"]) for record in rows]),
+            Column("bytes", [_size_text(record["bytes"]) for record in rows], 480),
+            Column("ranks", [count(record["size"]) for record in rows], 640),
         ],
-        "tooltip": _tooltip("@{run} · @{name}"),
+        "tooltip": _group_tooltip("@{run} · @{name}"),
     }
 
 
-def _tooltip(heading: str) -> Tooltip:
+def _group_tooltip(heading: str) -> Tooltip:
     return Tooltip(
         heading,
         [
@@ -212,7 +230,7 @@ def _tooltip(heading: str) -> Tooltip:
     )
 
 
-def _heads(cells: pd.DataFrame, kept: Sequence[int]) -> list[str]:
+def _column_heads(cells: pd.DataFrame, kept: Sequence[int]) -> list[str]:
     """Return the columns' kinds as heads; further columns of a kind are numbered from 2."""
     first = cells.drop_duplicates("column").set_index("column")
     guessed = cells.groupby("column")["guessed"].any()
@@ -226,71 +244,73 @@ def _heads(cells: pd.DataFrame, kept: Sequence[int]) -> list[str]:
     return heads
 
 
-def _tints(numbers: pd.Series, theme: Theme) -> tuple[list[str], list[str]]:
-    lines = [theme.category[_APART[number % len(_APART)]] for number in numbers]
+def _group_tints(numbers: pd.Series, theme: Theme) -> tuple[list[str], list[str]]:
+    lines = [theme.category[_GROUP_COLORS[number % len(_GROUP_COLORS)]] for number in numbers]
     part = 0.3 if theme.name == "light" else 0.45
-    tint = {line: mixed(line, theme.bg, part) for line in set(lines)}
+    tint = {line: blend(line, theme.bg, part) for line in set(lines)}
     return [tint[line] for line in lines], lines
 
 
-def _shown(groups: pd.DataFrame) -> pd.Series:
+def _visible_groups(groups: pd.DataFrame) -> pd.Series:
     """Return flags of the groups with a row: in each column equally many, those with most time."""
     columns = groups["column"].nunique()
-    if len(groups) <= _MOST_ROWS:
+    if len(groups) <= _MAX_ROWS:
         return pd.Series(True, index=groups.index)
-    most = max(1, _MOST_ROWS // columns - 1)
+    most = max(1, _MAX_ROWS // columns - 1)
     order = groups.sort_values("time_ns", ascending=False, kind="stable")
     place = order.groupby("column").cumcount().reindex(groups.index)
     alone = groups.groupby("column")["time_ns"].transform("size") <= most + 1
     return (place < most) | alone
 
 
-def _runs(data: pd.DataFrame) -> pd.DataFrame:
+def _adjacent_runs(data: pd.DataFrame) -> pd.DataFrame:
     """Return one bar per run of adjacent ranks of a group, with their mean times and bytes."""
     data = data.sort_values(["row", "left"], kind="stable").reset_index(drop=True)
     code, left = data["code"].to_numpy(), data["left"].to_numpy()
     begins = np.append(True, (np.diff(code) != 0) | (np.diff(left) != 1))
     run = np.cumsum(begins) - 1
-    found = data[begins].reset_index(drop=True)
+    runs = data[begins].reset_index(drop=True)
     grouped = data.groupby(run)
-    found["right"] = grouped["right"].max().to_numpy()
+    runs["right"] = grouped["right"].max().to_numpy()
     sizes = grouped.size().to_numpy()
     last = grouped["rank"].max().to_numpy()
-    found["run"] = [
+    runs["run"] = [
         f"rank {first}" if many == 1 else f"ranks {first}–{end}"
-        for first, end, many in zip(found["rank"], last, sizes, strict=True)
+        for first, end, many in zip(runs["rank"], last, sizes, strict=True)
     ]
-    found["position_text"] = [
+    runs["position_text"] = [
         text if many == 1 else f"from {text}"
-        for text, many in zip(found["position_text"], sizes, strict=True)
+        for text, many in zip(runs["position_text"], sizes, strict=True)
     ]
-    found["time_text"] = [duration(each) for each in grouped["time_ns"].mean()]
-    found["bytes_text"] = [_size(each) for each in grouped["bytes"].mean()]
-    return found
+    runs["time_text"] = [duration(each) for each in grouped["time_ns"].mean()]
+    runs["bytes_text"] = [_size_text(each) for each in grouped["bytes"].mean()]
+    return runs
 
 
-def _size(number: float) -> str:
+def _size_text(number: float) -> str:
     return UNKNOWN if not number >= 0 else size(number)
 
 
-def _finding(data: pd.DataFrame) -> str:
+def _group_finding(data: pd.DataFrame) -> str:
     groups = data.drop_duplicates("code")
     phrases = []
     for kind in dict.fromkeys([*KIND_ORDER, *groups["kind"]]):
-        own = groups[groups["kind"] == kind]
-        if own.empty:
+        groups_of_kind = groups[groups["kind"] == kind]
+        if groups_of_kind.empty:
             continue
-        sizes = sorted({int(each) for each in own["size"] if each > 0})
+        sizes = sorted({int(each) for each in groups_of_kind["size"] if each > 0})
         of = f" of {sizes[0]}" if len(sizes) == 1 else ""
         of = f" of {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else of
         if kind == "all":
-            phrases.append(f"{'one' if len(own) == 1 else count(len(own))} of all ranks")
+            phrases.append(
+                f"{'one' if len(groups_of_kind) == 1 else count(len(groups_of_kind))} of all ranks"
+            )
         else:
-            phrases.append(plural(len(own), f"{kind} group") + of)
+            phrases.append(plural(len(groups_of_kind), f"{kind} group") + of)
     return f"{plural(len(groups), 'group')}: {', '.join(phrases)}"
 
 
-_MOST_CLUSTERS = 60
+_MAX_CLUSTERS = 60
 #: Maximum length of a list of ranks, in characters; narrow charts would truncate longer ones.
 _LETTERS = 18
 
@@ -325,9 +345,9 @@ def rank_clusters(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         step; texts below them are the differences from the most typical ranks. Its source has one
         row per cluster with the frame's columns.
     """
-    data = _clusters(frame)
+    data = _cluster_rows(frame)
     shown, said = len(data), ""
-    while len(data) > 1 and _height(data[:shown]) > _MOST_CLUSTERS:
+    while len(data) > 1 and _figure_height(data[:shown]) > _MAX_CLUSTERS:
         shown -= 1
     if shown < len(data):
         said = f"the first {count(shown)} of {count(len(data))} clusters"
@@ -342,11 +362,11 @@ def rank_clusters(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         reasons = [each for each in str(cluster["why"]).split("; ") if each]
         names += [str(cluster["name"]), *[""] * len(reasons)]
         texts["row"] += range(first + 1, first + 1 + len(reasons))
-        texts["full"] += [drawn(each) for each in reasons]
+        texts["full"] += [escape_text(reason) for reason in reasons]
         if cluster["is_outlier"]:
             grounds.append((first - 0.5, first + len(reasons) + 0.5))
     data = data.assign(row=rows)
-    parts = _parts(data, theme)
+    parts = _add_parts(data, theme)
     end = max(float(data["step_ns"].max()) or 1.0, float(data[parts[-1].right].max())) * 1.02
     by_row = dict(zip(rows, data.to_dict("records"), strict=True))
 
@@ -355,7 +375,7 @@ def rank_clusters(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
 
     tolerance = frame.attrs.get("tolerance")
     return {
-        "by": _with_reasons,
+        "by": _draw_with_reasons,
         "grounds": grounds,
         "texts": texts,
         "data": data,
@@ -389,11 +409,11 @@ def rank_clusters(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _height(data: pd.DataFrame) -> int:
+def _figure_height(data: pd.DataFrame) -> int:
     return int(sum(1 + (text.count("; ") + 1 if text else 0) for text in data["why"]))
 
 
-def _clusters(frame: pd.DataFrame) -> pd.DataFrame:
+def _cluster_rows(frame: pd.DataFrame) -> pd.DataFrame:
     times = [
         name
         for name in (
@@ -415,9 +435,9 @@ def _clusters(frame: pd.DataFrame) -> pd.DataFrame:
     data["ranks"] = groups.size()
     standing = frame[frame["rank"] == frame["representative"]].set_index("cluster")["why"]
     data["why"] = standing.reindex(data.index).fillna("").astype(str)
-    data["members"] = [listed(ranks.tolist(), 12) for _, ranks in groups["rank"]]
+    data["members"] = [rank_list(ranks.tolist(), 12) for _, ranks in groups["rank"]]
     data["name"] = [
-        _name(ranks.tolist(), standing_for)
+        _cluster_name(ranks.tolist(), standing_for)
         for (_, ranks), standing_for in zip(groups["rank"], data["representative"], strict=True)
     ]
     data = data.reset_index()
@@ -426,12 +446,12 @@ def _clusters(frame: pd.DataFrame) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
-def _name(ranks: list[int], standing_for: int) -> str:
-    whole = listed(ranks, len(ranks))
+def _cluster_name(ranks: list[int], standing_for: int) -> str:
+    whole = rank_list(ranks, len(ranks))
     return whole if len(whole) <= _LETTERS else f"{count(len(ranks))} like rank {standing_for}"
 
 
-def _parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
+def _add_parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
     """Add start and end of each part of a step to the data; return the bars."""
     rest = (data["exposed_communication_ns"] - data["exposed_wait_ns"]).clip(lower=0)
     unmatched = rest.clip(upper=data.get("unmatched_exposed_ns", 0))
@@ -450,14 +470,14 @@ def _parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
         (
             "communication without partners",
             unmatched,
-            mixed(theme.kind["communication"], theme.bg, 0.5),
+            blend(theme.kind["communication"], theme.bg, 0.5),
             {"line": theme.kind["communication"]},
         ),
         ("idle", data["idle_ns"], theme.idle, {}),
         (
             "rest of the step",
             (data["step_ns"] - known).clip(lower=0),
-            mixed(theme.lane, theme.bg, 0.6),
+            blend(theme.lane, theme.bg, 0.6),
             {},
         ),
     ]
@@ -481,11 +501,11 @@ def _cluster_finding(frame: pd.DataFrame, data: pd.DataFrame) -> str:
     if not outliers:
         return f"{all_of}, no outliers"
     if len(outliers) == 1:
-        return f"{all_of}, {listed(outliers)} is an outlier: {data['why'].iloc[0]}"
-    return f"{all_of}, {count(len(outliers))} of them are outliers: {listed(outliers)}"
+        return f"{all_of}, {rank_list(outliers)} is an outlier: {data['why'].iloc[0]}"
+    return f"{all_of}, {count(len(outliers))} of them are outliers: {rank_list(outliers)}"
 
 
-def _with_reasons(
+def _draw_with_reasons(
     grounds: list[tuple[float, float]],
     texts: dict[str, list[Any]],
     *,
@@ -509,7 +529,7 @@ def _with_reasons(
     if not texts["full"]:
         return figure
     letters = int(((width or 720) * 0.6) / 6.4)
-    cut = [each if len(each) <= letters else f"{each[: letters - 1]}…" for each in texts["full"]]
+    cut = [text if len(text) <= letters else f"{text[: letters - 1]}…" for text in texts["full"]]
     source = models.ColumnDataSource({**texts, "text": cut})
     figure.text(
         x=0,
@@ -572,18 +592,18 @@ def rank_time_heatmap(frame: pd.DataFrame) -> dict[str, Any] | str:
         "about": known["note"],
         "cell_ns": (end - start) / bins,
     }
-    scope, _ = scope_of(_HEATMAP, rows)
-    said = [spoken({**_HEATMAP, "unmatched": known["kinds"]}, frame, scope)["subtitle"]]
+    scope, _ = chart_scope(_HEATMAP, rows)
+    said = [title_and_subtitle({**_HEATMAP, "unmatched": known["kinds"]}, frame, scope)["subtitle"]]
     mean = part.mean(axis=0)
-    if groups := groups_of(rows):
-        scope = folded_scope(_HEATMAP, rows, scope, groups)
-        own = [np.isin(ranks, members) for members in scope["members"]]
+    if groups := folded_groups(rows):
+        scope = fold_scope(_HEATMAP, rows, scope, groups)
+        masks = [np.isin(ranks, members) for members in scope["members"]]
         part, value = (
-            np.stack([all_of[one].mean(axis=0) for one in own]) for all_of in (part, value)
+            np.stack([all_of[mask].mean(axis=0) for mask in masks]) for all_of in (part, value)
         )
         said.append(TOGETHER)
     return {
-        "by": _image,
+        "by": _heatmap_figure,
         "names": list(scope["names"]),
         "ranks": scope["rank"],
         "part": part,
@@ -596,7 +616,7 @@ def rank_time_heatmap(frame: pd.DataFrame) -> dict[str, Any] | str:
     }
 
 
-def _image(
+def _heatmap_figure(
     names: list[str],
     ranks: Any,
     part: Floats,
@@ -611,7 +631,7 @@ def _image(
     width: int | None,
 ) -> Any:
     total = value.sum(axis=1)
-    palette = ramp(theme.busy if shades == "busy" else theme.waiting, _SHADES)
+    palette = color_ramp(theme.busy if shades == "busy" else theme.waiting, _SHADES)
     rows, (start, end) = len(names), window
     pitch = 16 if rows <= 32 else max(1, 512 // rows)
     strip = _STRIP / pitch
@@ -623,7 +643,10 @@ def _image(
         frame_height=int(rows * pitch + _STRIP + 6),
         x_range=models.Range1d(start, end),
         y_range=models.Range1d(rows - 0.5, -0.5 - strip - 6 / pitch),
-        tools=[models.BoxSelectTool(dimensions="height", overlay=brush(theme)), models.TapTool()],
+        tools=[
+            models.BoxSelectTool(dimensions="height", overlay=selection_box(theme)),
+            models.TapTool(),
+        ],
     )
     time_axis(figure)
     picture = figure.image(
@@ -700,8 +723,8 @@ def communication_by_group(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         One bar per group; its source has the frame's times as means of the ranks in the group.
     """
     keys = [key for key in ("group", "description", "collective") if key in frame]
-    require(frame, "communication_by_group", *(keys or ["group"]))
-    return _by(frame, keys, "process group", theme)
+    require_columns_of(frame, "communication_by_group", *(keys or ["group"]))
+    return _communication_bars(frame, keys, "process group", theme)
 
 
 @chart(
@@ -716,10 +739,12 @@ def communication_by_stream(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]
     bokeh.plotting.figure
         As from `communication_by_group`, with one bar per stream.
     """
-    return _by(frame, ["stream"], "stream", theme)
+    return _communication_bars(frame, ["stream"], "stream", theme)
 
 
-def _by(frame: pd.DataFrame, keys: list[str], noun: str, theme: Theme) -> dict[str, Any]:
+def _communication_bars(
+    frame: pd.DataFrame, keys: list[str], noun: str, theme: Theme
+) -> dict[str, Any]:
     text = frame.assign(**{key: frame[key].astype(str) for key in keys})
     grouped = text.groupby(keys, sort=False)
     data = grouped[["communication_ns", "overlapped_ns", "exposed_ns"]].mean()
@@ -736,7 +761,7 @@ def _by(frame: pd.DataFrame, keys: list[str], noun: str, theme: Theme) -> dict[s
     data["overlap_share"] = data["overlapped_ns"] / data["communication_ns"].where(
         data["communication_ns"] > 0
     )
-    data["name"] = [_label(record, noun) for record in data[keys].to_dict("records")]
+    data["name"] = [_row_label(record, noun) for record in data[keys].to_dict("records")]
     orange = theme.kind["communication"]
     several = len(frame["rank"].unique()) > 1
     return {
@@ -773,7 +798,7 @@ def _by(frame: pd.DataFrame, keys: list[str], noun: str, theme: Theme) -> dict[s
     }
 
 
-def _label(record: dict[Any, Any], noun: str) -> str:
+def _row_label(record: dict[Any, Any], noun: str) -> str:
     words = [record.get("description") or "", record.get("group") or "", record.get("stream") or ""]
     named = " · ".join(word for word in words if word)
     named = f"stream {named}" if "stream" in record else named or f"{noun} not stated"

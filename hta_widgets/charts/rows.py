@@ -11,9 +11,9 @@ import pandas as pd
 
 from hta_widgets.charts.figure import (
     add_tooltip,
-    drawn,
+    blend,
+    escape_text,
     keep_fitting,
-    mixed,
     models,
     new_figure,
     plain_axis,
@@ -74,7 +74,7 @@ class Column:
 
     head: str
     texts: Sequence[str] | str
-    least: int = 0
+    min_width: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,15 @@ class Tooltip:
     rows: Sequence[tuple[str, str]] = field(default_factory=list)
 
 
-def field_of(value: Any) -> Any:
+def column_name(value: Any) -> Any:
     """Return the name of the column for ``@column``, and any other value as it is."""
     return value[1:] if isinstance(value, str) and value.startswith("@") else value
 
 
-def fill_of(mark: Bars, theme: Theme) -> Any:
+def fill_color(mark: Bars, theme: Theme) -> Any:
     """Return the fill of bars, blended with the background if `alpha` is below 1."""
-    fill = field_of(mark.fill)
-    return fill if mark.alpha == 1 else mixed(fill, theme.bg, mark.alpha)
+    fill = column_name(mark.fill)
+    return fill if mark.alpha == 1 else blend(fill, theme.bg, mark.alpha)
 
 
 def plain_columns(data: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
@@ -148,11 +148,11 @@ def draw_mark(
             source=source,
             marker=mark.marker or "circle",
             angle=mark.angle or 0,
-            fill_color=field_of(mark.color),
+            fill_color=column_name(mark.color),
             line_color=theme.bg,
             nonselection_fill_alpha=0.3,
         )
-    line = None if profile and mark.line is None else field_of(mark.line)
+    line = None if profile and mark.line is None else column_name(mark.line)
     style: dict[str, Any] = {}
     if mark.only is not None:
         column, only = mark.only
@@ -160,8 +160,8 @@ def draw_mark(
         style["view"] = models.CDSView(filter=chosen)
     if mark.hatch is not None:
         style |= {
-            "hatch_pattern": field_of(mark.hatch),
-            "hatch_color": field_of(mark.hatch_color),
+            "hatch_pattern": column_name(mark.hatch),
+            "hatch_color": column_name(mark.hatch_color),
             "hatch_scale": mark.hatch_scale,
             "hatch_weight": mark.hatch_weight,
             "nonselection_hatch_alpha": 0.3,
@@ -172,7 +172,7 @@ def draw_mark(
         right=mark.right,
         source=source,
         height=1.0 if profile else mark.height,
-        fill_color=fill_of(mark, theme),
+        fill_color=fill_color(mark, theme),
         line_color=line,
         line_width=1,
         nonselection_fill_alpha=0.3,
@@ -185,12 +185,12 @@ def draw_mark(
 NAMED_ROWS = 64
 
 
-def nice_ticks(end: float, most: int = 3, start: float = 0.0) -> list[float]:
+def round_ticks(end: float, count: int = 3, start: float = 0.0) -> list[float]:
     """Return the multiples of a round step in a range, about `most` from 0 to its farther end."""
     span = max(abs(end), abs(start))
     if span <= 0:
         return [0.0]
-    rough = span / most
+    rough = span / count
     scale = 10.0 ** np.floor(np.log10(rough))
     steps = [s * scale for s in (1, 2, 5, 10) if s * scale <= span]
     step = next((step for step in steps if step >= rough * 0.85), steps[-1])
@@ -200,12 +200,12 @@ def nice_ticks(end: float, most: int = 3, start: float = 0.0) -> list[float]:
 
 def time_ticks(end_ns: float, most: int = 3, start_ns: float = 0.0) -> list[tuple[float, str]]:
     """Return the positions of ticks on a time axis, with their labels."""
-    ticks = nice_ticks(end_ns, most, start_ns)
+    ticks = round_ticks(end_ns, most, start_ns)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(end_ns, 1.0)
     return [(at, axis_time(at, step)) for at in ticks]
 
 
-def extremes(
+def extremes_text(
     names: Sequence[str], values: Any, words: Callable[[float], str], *, least: int = 16
 ) -> str:
     """Return the minimum and the maximum with their names; "" for `least` or fewer rows."""
@@ -218,7 +218,7 @@ def extremes(
     return f"{words(numbers[low])} ({names[low]}) to {words(numbers[high])} ({names[high]})"
 
 
-def _pitch(rows: int) -> float:
+def _row_pitch(rows: int) -> float:
     if rows <= 40:
         return 20.0
     if rows <= NAMED_ROWS:
@@ -250,14 +250,14 @@ def rows_chart(
     """Return a figure of rows from the top down."""
     rows = len(names)
     profile = rows > NAMED_ROWS
-    pitch = _pitch(rows) if profile or pitch is None else pitch
+    pitch = _row_pitch(rows) if profile or pitch is None else pitch
     headed = bool(head or any(column.head for column in columns)) and not profile
     # Profiles have no row for heads, but need room for the first name, taller than its row.
     above = min(pitch, 20.0) if headed else 8 if profile else 0
     # Shifts the range, as Bokeh draws marks half a pixel off, where adjacent areas show seams.
     crisp = 0.5 / pitch if profile else 0.0
     top = crisp - 0.5 - above / pitch
-    selector = models.BoxSelectTool(dimensions="height", overlay=brush(theme))
+    selector = models.BoxSelectTool(dimensions="height", overlay=selection_box(theme))
     figure = new_figure(
         title,
         subtitle,
@@ -282,18 +282,18 @@ def rows_chart(
             line_color=None,
             nonselection_fill_alpha=1,
         )
-    _scale(figure, ticks, theme, zero_line=zero_line, profile=profile, rows=rows)
+    _draw_scale(figure, ticks, theme, zero_line=zero_line, profile=profile, rows=rows)
     drawn_marks = [draw_mark(figure, mark, source, theme, profile=profile) for mark in marks]
-    labels = _texts(figure, marks, source, profile=profile)
-    shown = _shown_rows(rows, pitch, profile=profile)
+    labels = _draw_texts(figure, marks, source, profile=profile)
+    shown = _labelled_rows(rows, pitch, profile=profile)
     titles = [(row, names[row]) for row in shown]
     figure.yaxis.ticker = models.FixedTicker(ticks=[*([-1] if headed else []), *shown])
     right = [
-        (_column(figure, column, shown, theme, headed=headed), column.least)
+        (_draw_column(figure, column, shown, theme, headed=headed), column.min_width)
         for column in columns
         if not profile
     ]
-    box = legend_of(figure, marks if legend is None else legend, theme)
+    box = legend_for(figure, marks if legend is None else legend, theme)
     if tooltip is not None:
         add_tooltip(figure, drawn_marks, theme, tooltip.heading, tooltip.rows)
     keep_fitting(
@@ -307,7 +307,7 @@ def rows_chart(
     return figure
 
 
-def brush(theme: Theme) -> Any:
+def selection_box(theme: Theme) -> Any:
     """Return the box that a drag draws; it is visible only during the drag."""
     return models.BoxAnnotation(
         level="overlay",
@@ -326,7 +326,7 @@ def brush(theme: Theme) -> Any:
     )
 
 
-def _scale(
+def _draw_scale(
     figure: Any,
     ticks: Sequence[tuple[float, str]],
     theme: Theme,
@@ -338,7 +338,7 @@ def _scale(
     axis = figure.xaxis[0]
     axis.visible = bool(ticks)
     axis.ticker = models.FixedTicker(ticks=[at for at, _ in ticks])
-    axis.major_label_overrides = {at: drawn(text) for at, text in ticks}
+    axis.major_label_overrides = {at: escape_text(text) for at, text in ticks}
     figure.xgrid.ticker = axis.ticker
     figure.xgrid.grid_line_color = theme.rule
     if not profile:
@@ -349,7 +349,7 @@ def _scale(
         )
 
 
-def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
+def _draw_texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
     """Write texts into bars and return their source; `keep_fitting` hides texts that do not fit."""
     labelled = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
     if not labelled or profile:
@@ -363,7 +363,7 @@ def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> 
             if isinstance(mark.left, str)
             else np.full(len(right), float(mark.left))
         )
-        color = field_of(mark.text_color)
+        color = column_name(mark.text_color)
         colors = data[color] if mark.text_color.startswith("@") else [color] * len(right)
         kept = [
             at
@@ -390,21 +390,21 @@ def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> 
     return labels
 
 
-def _shown_rows(rows: int, pitch: float, *, profile: bool) -> list[int]:
-    """Return the rows with a name: all, or of a profile those at least 20 pixels apart."""
+def _labelled_rows(rows: int, pitch: float, *, profile: bool) -> list[int]:
+    """Return the labelled rows: all of them, or in a profile rows at least 20 px apart."""
     if not profile:
         return list(range(rows))
     step = next(s for s in (2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096) if s * pitch >= 20)
     return list(range(0, rows, step))
 
 
-def _column(
+def _draw_column(
     figure: Any, column: Column, shown: Sequence[int], theme: Theme, *, headed: bool
 ) -> Any:
     ticks = [*([-1] if headed and column.head else []), *shown]
-    overrides = {row: drawn(column.texts[row]) or "\u200b" for row in shown}
+    overrides = {row: escape_text(column.texts[row]) or "\u200b" for row in shown}
     if headed and column.head:
-        overrides[-1] = drawn(column.head)
+        overrides[-1] = escape_text(column.head)
     axis = models.LinearAxis(
         ticker=models.FixedTicker(ticks=ticks), major_label_overrides=overrides
     )
@@ -413,7 +413,7 @@ def _column(
     return axis
 
 
-def legend_of(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:
+def legend_for(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:
     """Return the legend of the named marks, or None."""
     named = [mark for mark in marks if isinstance(mark, (Bars, Dots)) and mark.name]
     if not named:
@@ -431,13 +431,13 @@ def legend_of(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:
                 left="x",
                 right="x",
                 source=none,
-                fill_color=fill_of(mark, theme),
+                fill_color=fill_color(mark, theme),
                 line_color=mark.line,
                 hatch_pattern=mark.hatch,
                 hatch_color=mark.hatch_color or theme.ink2,
                 hatch_scale=6,
             )
-        items.append(models.LegendItem(label={"value": drawn(mark.name)}, renderers=[key]))
+        items.append(models.LegendItem(label={"value": escape_text(mark.name)}, renderers=[key]))
     legend = models.Legend(
         items=items,
         orientation="horizontal",

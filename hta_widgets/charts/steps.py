@@ -11,18 +11,18 @@ import pandas as pd
 
 from hta_widgets.charts.chart import chart, defines
 from hta_widgets.charts.data import (
-    draws_only,
-    draws_panel,
     groups_of_ranks,
     late_ranks,
-    listed,
-    require,
+    rank_list,
+    require_columns_of,
     spread_over_ranks,
-    thinned,
+    takes_frame_only,
+    takes_panel,
+    thin_points,
     top_rows,
 )
 from hta_widgets.charts.figure import add_tooltip, models
-from hta_widgets.charts.lanes import MOST_POINTS, Lane, lanes_figure, step_lanes
+from hta_widgets.charts.lanes import MAX_POINTS, Lane, lanes_figure, step_lanes
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
     Bars,
@@ -30,12 +30,12 @@ from hta_widgets.charts.rows import (
     Dots,
     Tooltip,
     Whiskers,
-    legend_of,
-    nice_ticks,
+    legend_for,
+    round_ticks,
 )
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count, duration, plural, rate, share_delta, size, value
-from hta_widgets.trace.names import short_name, told_apart
+from hta_widgets.trace.names import disambiguate, short_name
 
 
 @chart("Launched and not yet started", "rank", "stream", "time_ns", "queue_length")
@@ -54,7 +54,7 @@ def queue_length(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dict[st
         next change. Above 20 000 changes it has the minimum and maximum (``queue_length``,
         ``most``) of slices of time instead, and the subtitle reports that.
     """
-    lanes, rest = _series(frame, "stream", "queue_length", top, value)
+    lanes, rest = _lane_series(frame, "stream", "queue_length", top, value)
     blocked = int(frame["queue_length"].max()) >= 1024
     return {
         **lanes,
@@ -81,7 +81,7 @@ def memory_bandwidth(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dic
     bokeh.plotting.figure
         As from `queue_length`, with ``gb_per_s`` instead of ``queue_length``.
     """
-    lanes, rest = _series(frame, "copy_kind", "gb_per_s", top, rate)
+    lanes, rest = _lane_series(frame, "copy_kind", "gb_per_s", top, rate)
     return {
         **lanes,
         "subtitle": [
@@ -92,10 +92,10 @@ def memory_bandwidth(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dic
     }
 
 
-def _series(
+def _lane_series(
     frame: pd.DataFrame, key: str, measure: str, top: int, words: Any
 ) -> tuple[dict[str, Any], str]:
-    """Return the lanes with the highest peaks, and a sentence on the lanes that are left out."""
+    """Return the lanes with the highest peaks, and a sentence about the omitted ones."""
     by_stream = key == "stream"
     parts: dict[Any, pd.DataFrame] = dict(list(frame.groupby(["rank", key], observed=True)))
     peaks = {of: float(part[measure].max()) for of, part in parts.items()}
@@ -137,7 +137,7 @@ def _series(
 @chart(
     "Device memory by use",
     "time_ns",
-    takes=draws_only("hta_widgets.analysis.memory_timeline(path)"),
+    takes=takes_frame_only("hta_widgets.analysis.memory_timeline(path)"),
 )
 def memory_timeline(frame: pd.DataFrame) -> dict[str, Any] | str:
     """Draw device memory over time, stacked by use.
@@ -168,13 +168,13 @@ def memory_timeline(frame: pd.DataFrame) -> dict[str, Any] | str:
         return ""
     data = frame.reset_index(drop=True)
     total = data[categories].sum(axis=1).to_numpy(float)
-    kept = _turns(data["time_ns"].to_numpy(float), total, MOST_POINTS)
+    kept = _rows_to_draw(data["time_ns"].to_numpy(float), total, MAX_POINTS)
     changes = plural(len(data), "change")
     peak, peak_ns = float(total.max()) or 1.0, float(data["time_ns"].iloc[int(total.argmax())])
     thinned_out = len(kept) < len(data)
     data = data.iloc[kept].reset_index(drop=True)
     used = [name for name in categories if (data[name] != 0).any()]
-    unused = ", ".join(each for each in categories if each not in used)
+    unused = ", ".join(category for category in categories if category not in used)
     times = data["time_ns"].to_numpy(float)
     columns: dict[str, Any] = {name: data[name].to_numpy() for name in data.columns}
     columns["until_ns"] = np.append(times[1:], times[-1])
@@ -186,7 +186,7 @@ def memory_timeline(frame: pd.DataFrame) -> dict[str, Any] | str:
         columns[f"{name} text"] = [size(each) for each in data[name]]
     columns["total_text"] = [size(each) for each in level]
     return {
-        "by": _stacked,
+        "by": _stack_figure,
         "columns": columns,
         "used": used,
         "peak": peak,
@@ -198,7 +198,7 @@ def memory_timeline(frame: pd.DataFrame) -> dict[str, Any] | str:
     }
 
 
-def _stacked(
+def _stack_figure(
     columns: dict[str, Any],
     used: list[str],
     peak: float,
@@ -253,13 +253,13 @@ def _stacked(
     ]
     add_tooltip(figure, [whole], theme, "@{total_text}", lines)
     finish(
-        legend_of(figure, keys, theme),
+        legend_for(figure, keys, theme),
         names=[(0.0, size(peak)), (0.5, size(peak / 2)), (1.0, size(0))],
     )
     return figure
 
 
-def _turns(times: Any, total: Any, most: int) -> Any:
+def _rows_to_draw(times: Any, total: Any, most: int) -> Any:
     """Return the rows to draw: all, or those with the minimum and maximum of each time slice."""
     if len(times) <= most:
         return np.arange(len(times))
@@ -271,7 +271,7 @@ def _turns(times: Any, total: Any, most: int) -> Any:
     return np.unique(np.r_[order[starts], order[ends], 0, len(times) - 1])
 
 
-def _pair(
+def _bar_pair(
     data: pd.DataFrame, device: tuple[str, str], host: tuple[str, str], theme: Theme
 ) -> list[Bars]:
     """Return two bars per row, `device` above `host`; both are a column and a name."""
@@ -314,11 +314,11 @@ def operators(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dict[str, 
             f"{name} {shapes}" if shapes else name
             for name, shapes in zip(names, data["input_shapes"].astype(str), strict=True)
         ]
-    bars = _pair(data, ("device_self_ns", "device"), ("cpu_self_ns", "host"), theme)
+    bars = _bar_pair(data, ("device_self_ns", "device"), ("cpu_self_ns", "host"), theme)
     cpu = theme.kind["cpu"]
     return {
         "data": data,
-        "names": told_apart(names, list(data["name"])),
+        "names": disambiguate(names, list(data["name"])),
         "marks": bars if on_device else [Bars(0.0, "cpu_self_ns", cpu, "host", cpu, alpha=0.3)],
         "end_ns": float(data[["device_self_ns", "cpu_self_ns"]].to_numpy().max()),
         "subtitle": [
@@ -363,7 +363,7 @@ def user_annotation_breakdown(
         One bar per annotation; its source has the frame's columns over all ranks.
     """
     by = "annotation" if "annotation" in frame else "name"
-    require(frame, "user_annotation_breakdown", by, "sum_ns")
+    require_columns_of(frame, "user_annotation_breakdown", by, "sum_ns")
     ranks = frame["rank"].nunique() if "rank" in frame else 1
     named = frame if "name" in frame else frame.rename(columns={"annotation": "name"})
     columns = {"sum_ns": "sum", "min_ns": "min", "max_ns": "max", "count": "sum"}
@@ -425,13 +425,15 @@ def frequent_kernel_sequences(
     data = frame.groupby("pattern", observed=True, sort=False)[measures].sum().reset_index()
     data = data.rename(columns={"pattern": "name"})
     of_one = len({str(name).partition("|")[0] for name in data["name"]}) == 1
-    data, names = top_rows(data, "count", top, "sequence", _kernels if of_one else _sequence)
+    data, names = top_rows(
+        data, "count", top, "sequence", _kernel_names if of_one else _sequence_names
+    )
     operator = short_name(str(data["name"].iloc[0]).partition("|")[0])
     data["pattern"] = data["name"]
     return {
         "data": data,
-        "names": told_apart(names, list(data["name"])),
-        "marks": _pair(
+        "names": disambiguate(names, list(data["name"])),
+        "marks": _bar_pair(
             data, ("kernel_ns", "kernels"), ("operator_ns", "operator on the host"), theme
         ),
         "end_ns": float(data[["kernel_ns", "operator_ns"]].to_numpy().max()),
@@ -456,17 +458,17 @@ def frequent_kernel_sequences(
     }
 
 
-def _sequence(pattern: str) -> str:
+def _sequence_names(pattern: str) -> str:
     """Return the short names of the operator and of its kernels."""
     operator, *_ = pattern.split("|")
-    return f"{short_name(operator)}: {_kernels(pattern)}"
+    return f"{short_name(operator)}: {_kernel_names(pattern)}"
 
 
-def _kernels(pattern: str) -> str:
+def _kernel_names(pattern: str) -> str:
     return " → ".join(short_name(kernel) for kernel in pattern.split("|")[1:])
 
 
-@defines("steps", of="panel.steps", takes=draws_panel("steps"))
+@defines("steps", of="panel.steps", takes=takes_panel("steps"))
 def step_phases(frame: pd.DataFrame, *, late: Iterable[int] | None = None) -> pd.DataFrame:
     """Draw how much each rank's steps and their phases differ from the median rank's.
 
@@ -499,12 +501,12 @@ def step_phases(frame: pd.DataFrame, *, late: Iterable[int] | None = None) -> pd
 
 
 #: Minimum excess of an outlier over the median rank, as a share of the median.
-_LONGER = 0.05
+_MIN_LONGER = 0.05
 #: Minimum ratio of that excess to the median deviation of the ranks in the same row.
-_STANDS_OUT = 4.0
-_MOST_DOTS = 20_000
+_OUTLIER_FACTOR = 4.0
+_MAX_DOTS = 20_000
 
-_ABOUT = {
+_MEASURE_TEXTS = {
     "own": "a step less the time that the rank waits for others",
     "dur": "from begin to end on the host, waits included",
 }
@@ -558,7 +560,7 @@ def step_times(
     >>> charts.step_times(analysis.step_times(traces), groups=data)  # doctest: +SKIP
     """
     deviation, apart_by = f"{measure}_deviation_ns", f"{measure}_deviation_share"
-    require(frame, "step_times", f"{measure}_ns", deviation, apart_by)
+    require_columns_of(frame, "step_times", f"{measure}_ns", deviation, apart_by)
     every = frame.reset_index(drop=True)
     steps = np.unique(every["step"])
     every["row"] = np.searchsorted(steps, every["step"])
@@ -567,16 +569,16 @@ def step_times(
     every["median_ns"] = every[f"{measure}_ns"] - every[deviation]
     names = [f"step {step}" for step in steps]
     if groups is not None:
-        require(groups, "parallel_groups", "group", "rank", "kind")
-        names = _by_group(every, groups, names)
+        require_columns_of(groups, "parallel_groups", "group", "rank", "kind")
+        names = _set_group_rows(every, groups, names)
     median = every.groupby("row")["median_ns"].median()
     said = ""
     data = every
-    if len(every) > _MOST_DOTS:
+    if len(every) > _MAX_DOTS:
         # Each outlier has a number of its own, so that all of them are kept.
         apart = np.where(every["is_outlier"], 1 + np.arange(len(every)), 0)
-        rows = max(1, min(len(names), _MOST_DOTS // 100))
-        kept, _ = thinned(every["apart"], every["row"], apart, columns=100, rows=rows)
+        rows = max(1, min(len(names), _MAX_DOTS // 100))
+        kept, _ = thin_points(every["apart"], every["row"], apart, columns=100, rows=rows)
         data = every.iloc[kept]
         said = f"{count(len(every))} dots, drawn as {count(len(kept))}, outliers all"
     marked = late_ranks(frame, late)
@@ -600,21 +602,22 @@ def step_times(
         "x_start": low - room,
         "x_end": high + room,
         "subtitle": [
-            f"a dot is a rank's step against the median rank's; {_ABOUT[measure]}",
-            _finding(every, len(steps)),
+            f"a dot is a rank's step against the median rank's; {_MEASURE_TEXTS[measure]}",
+            _steps_finding(every, len(steps)),
             said,
         ],
         "head": " ",
         "ticks": [
-            (at, "median" if abs(at) < 1e-9 else share_delta(at)) for at in nice_ticks(high, 3, low)
+            (at, "median" if abs(at) < 1e-9 else share_delta(at))
+            for at in round_ticks(high, 3, low)
         ],
         "zero_line": True,
         "columns": [
-            Column("stands out", _furthest(every, len(names))),
+            Column("stands out", _furthest_ranks(every, len(names))),
             Column("median rank", [duration(each) for each in median], 520),
         ],
         "legend": [
-            *[Dots("x", theme.late, 7, listed(marked))] * bool(is_late.any()),
+            *[Dots("x", theme.late, 7, rank_list(marked))] * bool(is_late.any()),
             *[Dots("x", theme.ink, 7, "stands out")] * bool((data["order"] == 1).any()),
             Dots("x", theme.rule_strong, 7, "a rank"),
         ],
@@ -628,7 +631,7 @@ def step_times(
     }
 
 
-def _by_group(every: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> list[str]:
+def _set_group_rows(every: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> list[str]:
     """Set one row per group and step, or per group if these are too many; return their names."""
     kinds, number = groups_of_ranks(groups, every["rank"])
     if (number < 0).any():
@@ -648,25 +651,25 @@ def _by_group(every: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> li
 def _outliers(data: pd.DataFrame) -> npt.NDArray[np.bool_]:
     usual = data["apart"].abs().groupby(data["row"]).transform("median").to_numpy()
     apart = data["apart"].to_numpy()
-    found: npt.NDArray[np.bool_] = (apart >= _LONGER) & (apart >= _STANDS_OUT * usual)
-    return found
+    outliers: npt.NDArray[np.bool_] = (apart >= _MIN_LONGER) & (apart >= _OUTLIER_FACTOR * usual)
+    return outliers
 
 
-def _furthest(data: pd.DataFrame, steps: int) -> list[str]:
+def _furthest_ranks(data: pd.DataFrame, steps: int) -> list[str]:
     """Return for each row the rank that stands out most, and by how much, as text."""
-    found = [""] * steps
+    texts = [""] * steps
     late = data[data["is_outlier"]].sort_values("apart", kind="stable")
     late = late.drop_duplicates(["row", "rank"], keep="last")
     several = late.groupby("row").size()
-    for one in late.drop_duplicates("row", keep="last").to_dict("records"):
-        row = int(one["row"])
+    for record in late.drop_duplicates("row", keep="last").to_dict("records"):
+        row = int(record["row"])
         more = int(several[row]) - 1
         also = f", {count(more)} more" if more else ""
-        found[row] = f"rank {one['rank']} {share_delta(one['apart'])}{also}"
-    return found
+        texts[row] = f"rank {record['rank']} {share_delta(record['apart'])}{also}"
+    return texts
 
 
-def _finding(data: pd.DataFrame, steps: int) -> str:
+def _steps_finding(data: pd.DataFrame, steps: int) -> str:
     late = data[data["is_outlier"]]
     if late.empty:
         return "no rank stands out"
@@ -674,5 +677,5 @@ def _finding(data: pd.DataFrame, steps: int) -> str:
     often = each[each > steps / 2]
     if len(often):
         verb = "stands" if len(often) == 1 else "stand"
-        return f"{listed(often.index.tolist())} {verb} out in most of {count(steps)} steps"
-    return f"{listed(each.index.tolist())} in single steps"
+        return f"{rank_list(often.index.tolist())} {verb} out in most of {count(steps)} steps"
+    return f"{rank_list(each.index.tolist())} in single steps"

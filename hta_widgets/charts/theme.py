@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hta_widgets.arguments import converted
+from hta_widgets.arguments import convert
 from hta_widgets.facts import facts
 
 FONT: str = facts("tokens")["font"]
@@ -46,15 +46,15 @@ class Theme:
     category: tuple[str, ...]
 
 
-def _theme(name: str) -> Theme:
+def _load_theme(name: str) -> Theme:
     tokens: dict[str, Any] = facts("tokens")[name]
     fields = {re.sub("[A-Z]", r"_\g<0>", key).lower(): value for key, value in tokens.items()}
-    theme: Theme = converted({"name": name, **fields}, Theme)
+    theme: Theme = convert({"name": name, **fields}, Theme)
     return theme
 
 
-LIGHT = _theme("light")
-DARK = _theme("dark")
+LIGHT = _load_theme("light")
+DARK = _load_theme("dark")
 
 THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
 

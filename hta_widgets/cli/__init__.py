@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from hta_widgets import __version__
 from hta_widgets.errors import TraceError
-from hta_widgets.text import as_ns, printable, shortened
+from hta_widgets.text import as_ns, escape_controls, shorten_words
 
 __all__ = ["main", "parse_ranks", "parse_time", "say"]
 
@@ -28,26 +28,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         getattr(import_module(f"hta_widgets.cli.{module}"), options.command)(options)
         sys.stdout.flush()
     except TraceError as error:
-        return _failed(str(error))
+        return _print_error(str(error))
     except BrokenPipeError:
         # The reader, for example `head`, has closed the pipe; drop the remaining output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _failed(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return _print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
         return 130
     return 0
 
 
-def _failed(message: str) -> int:
+def _print_error(message: str) -> int:
     say(f"hta-widgets: {' '.join(message.split())}", file=sys.stderr)
     return 2
 
 
 def say(*lines: str, file: TextIO | None = None) -> None:
     """Print lines whose parts may come from traces: long words shortened, no control characters."""
-    print(*(printable(shortened(line)) for line in lines), sep="\n", file=file, flush=True)
+    print(
+        *(escape_controls(shorten_words(line)) for line in lines), sep="\n", file=file, flush=True
+    )
 
 
 def parse_time(text: str) -> int:
@@ -67,12 +69,12 @@ def parse_ranks(text: str) -> list[int]:
     """Return the ranks of a list such as ``0-3,5``."""
     ranks: set[int] = set()
     for part in text.split(","):
-        found = _RANKS.fullmatch(part.strip())
-        if found is None or int(found[2] or found[1]) < int(found[1]):
+        match = _RANKS.fullmatch(part.strip())
+        if match is None or int(match[2] or match[1]) < int(match[1]):
             raise argparse.ArgumentTypeError(
                 f"{text!r} are no ranks; write numbers and ranges, for example 0-3,5"
             )
-        ranks.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+        ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return sorted(ranks)
 
 

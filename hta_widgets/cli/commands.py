@@ -15,7 +15,7 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.stragglers import judgement
+from hta_widgets.analysis.stragglers import straggler_report
 from hta_widgets.cli import say
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
@@ -23,15 +23,15 @@ from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.compare import conditions
 from hta_widgets.diff.findings import caution_texts
 from hta_widgets.errors import TraceError
-from hta_widgets.export.trace import export_trace, refuse_unfitted
+from hta_widgets.export.trace import export_trace, require_fitted_clock
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of
 from hta_widgets.readers.load import load
-from hta_widgets.text import UNKNOWN, count, duration, printable, share
+from hta_widgets.text import UNKNOWN, count, duration, escape_controls, share
 from hta_widgets.trace.traceset import TraceSet
 
-_MOST_PROBLEMS = 12
+_MAX_PROBLEMS = 12
 #: Titles of columns of the rank table that are shown if any rank has a value.
 _TITLES = {
     "comm_s": "in MPI",
@@ -49,7 +49,7 @@ _LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
 
 def job_summary(traces: TraceSet) -> dict[str, Any]:
     """Return a job's contents and main findings as JSON values."""
-    main, late = headline(traces), judgement(traces)
+    main, late = headline(traces), straggler_report(traces)
     stragglers = analysis.stragglers(traces)
     ranks = traces.summary()[list(_FILE)].to_dict("records")
     start_ns, end_ns = traces.span_ns
@@ -75,35 +75,38 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
         "start_ns": int(start_ns),
         "end_ns": int(end_ns),
         "headline": [text_of(parts) for parts in (main.text_parts, *main.sentences) if parts],
-        "ranks": [_plain(rank) for rank in ranks],
+        "ranks": [_json_row(rank) for rank in ranks],
         "stragglers": [
             {"rank": rank, "cause": late.causes.get(rank, "")} for rank in late.stragglers
         ],
         "note": note,
-        "problems": [_plain(problem) for problem in traces.problems.to_dict("records")],
+        "problems": [_json_row(problem) for problem in traces.problems.to_dict("records")],
     }
 
 
-def summary_lines(found: Mapping[str, Any]) -> Iterator[str]:
+def summary_lines(summary_data: Mapping[str, Any]) -> Iterator[str]:
     """Format a `job_summary` as lines: headline, ranks, stragglers, problems."""
-    ranks = {rank["rank"]: rank for rank in found["ranks"]}
-    if found["headline"]:
+    ranks = {rank["rank"]: rank for rank in summary_data["ranks"]}
+    if summary_data["headline"]:
         yield ""
-        yield from found["headline"]
+        yield from summary_data["headline"]
     yield ""
-    yield from _table(list(_rank_rows(found["ranks"])))
-    late = [_straggler(ranks[one["rank"]], one["cause"]) for one in found["stragglers"]]
+    yield from _table(list(_rank_rows(summary_data["ranks"])))
+    late = [
+        _straggler_line(ranks[straggler["rank"]], straggler["cause"])
+        for straggler in summary_data["stragglers"]
+    ]
     if not late and any("score" in rank for rank in ranks.values()):
         late = ["no straggler is named"]
     if late:
         yield ""
         yield from late
-        if found["note"]:
-            yield f"({found['note']})"
-    yield from _problems(found["problems"])
+        if summary_data["note"]:
+            yield f"({summary_data['note']})"
+    yield from _problem_lines(summary_data["problems"])
 
 
-def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
+def _json_row(row: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a row as JSON values, with None for unknown ones."""
     return {
         str(name): None if pd.isna(value) else value.item() if hasattr(value, "item") else value
@@ -127,7 +130,7 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
             str(rank["rank"]),
             *times,
             *(duration(_in_ns(rank, name)) for name in columns),
-            *[_last_at(rank, "/") for _ in last],
+            *[_last_at_text(rank, "/") for _ in last],
             rank["file"],
         ]
 
@@ -141,7 +144,7 @@ def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:
     return value * 1e9 if value is not None and name.endswith("_s") else value
 
 
-def _last_at(rank: Mapping[str, Any], of: str) -> str:
+def _last_at_text(rank: Mapping[str, Any], of: str) -> str:
     """Format the number of collectives at which a rank is last, and the number of all."""
     if "score" not in rank:
         return UNKNOWN
@@ -156,29 +159,29 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join([*cells, last])
 
 
-def _straggler(rank: Mapping[str, Any], cause: str) -> str:
+def _straggler_line(rank: Mapping[str, Any], cause: str) -> str:
     who = f"rank {rank['rank']} is a straggler"
     if "score" not in rank:
         return f"{who}: it spends least time in MPI"
     return (
-        f"{who}{f' ({cause})' if cause else ''}: last at {_last_at(rank, ' of ')}"
+        f"{who}{f' ({cause})' if cause else ''}: last at {_last_at_text(rank, ' of ')}"
         f" collectives; the others lose {share(rank['lost_share'])} of their time"
     )
 
 
-def _problems(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _problem_lines(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for problem in problems:
         groups[str(problem["kind"]), str(problem["detail"])].append(problem)
     if groups:
         yield from ("", "problems")
-    for (kind, detail), same in list(groups.items())[:_MOST_PROBLEMS]:
+    for (kind, detail), same in list(groups.items())[:_MAX_PROBLEMS]:
         files = {problem["file"] or "" for problem in same}
         where = f"{len(files)} files" if len(files) > 1 else min(files)
         number = sum(problem["count"] for problem in same)
         yield f"  {kind}: {number:,} × {detail}" + (f" ({where})" if where else "")
-    if len(groups) > _MOST_PROBLEMS:
-        yield f"  and {len(groups) - _MOST_PROBLEMS} more: hw.load(…).problems lists them"
+    if len(groups) > _MAX_PROBLEMS:
+        yield f"  and {len(groups) - _MAX_PROBLEMS} more: hw.load(…).problems lists them"
 
 
 def _load(paths: Sequence[str], ranks: Sequence[int] | None = None) -> TraceSet:
@@ -199,7 +202,7 @@ def summary(options: argparse.Namespace) -> None:
     found = job_summary(traces)
     if options.json:
         lines = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False).split("\n")
-        print(*map(printable, lines), sep="\n")
+        print(*map(escape_controls, lines), sep="\n")
     else:
         clock = " · on the fitted clock" if traces.clock == "fitted" else ""
         say(repr(traces).strip("<>") + clock, *summary_lines(found))
@@ -209,7 +212,7 @@ def export(options: argparse.Namespace) -> None:
     """Write a part of a job as a new trace."""
     traces = _load(options.paths, options.ranks)
     if options.fitted_clock:
-        refuse_unfitted(traces)
+        require_fitted_clock(traces)
         traces = traces.with_clock("fitted")
     report = export_trace(
         traces,
@@ -222,12 +225,15 @@ def export(options: argparse.Namespace) -> None:
         clock="set" if options.fitted_clock else "recorded",
     )
     say(
-        f"{report.path}: {_count(report.events, 'event')} and {_count(report.flows, 'flow')} of "
-        f"{_count(len(report.ranks), 'rank')}, {report.bytes / 1e6:,.1f} MB"
+        f"{report.path}: {_count_text(report.events, 'event')} and "
+        f"{_count_text(report.flows, 'flow')} of "
+        f"{_count_text(len(report.ranks), 'rank')}, {report.bytes / 1e6:,.1f} MB"
         + (", on the fitted clock" if report.clock == "fitted" else "")
     )
     if report.left_out:
-        parts = [_count(count, what.removesuffix("s")) for what, count in report.left_out.items()]
+        parts = [
+            _count_text(count, what.removesuffix("s")) for what, count in report.left_out.items()
+        ]
         say(f"left out: {', '.join(parts)}")
 
 
@@ -281,8 +287,11 @@ def demo(options: argparse.Namespace) -> None:
     if options.format == "byteps":
         role, slow = "worker", None if options.healthy else 1
         truth = write_byteps_job(options.directory, slow_worker=slow, **common)
-        workers, gpus = _count(truth["workers"], role), _count(truth["local_ranks"], "GPU")
-        sizes = [f"{workers} of {gpus}", _count(truth["servers"], "server")]
+        workers, gpus = (
+            _count_text(truth["workers"], role),
+            _count_text(truth["local_ranks"], "GPU"),
+        )
+        sizes = [f"{workers} of {gpus}", _count_text(truth["servers"], "server")]
     elif options.format == "mpi":
         truth = write_mpi_job(
             options.directory,
@@ -292,7 +301,7 @@ def demo(options: argparse.Namespace) -> None:
             hosts=min(2, max(options.ranks, 1)),
             **common,
         )
-        slow, sizes = truth["slow_rank"], [_count(truth["ranks"], role)]
+        slow, sizes = truth["slow_rank"], [_count_text(truth["ranks"], role)]
     else:
         truth = write_demo(
             options.directory,
@@ -305,10 +314,10 @@ def demo(options: argparse.Namespace) -> None:
             format="json" if options.plain else "json.gz",
             **common,
         )
-        slow, sizes = truth["straggler"], [_count(len(truth["files"]), role)]
-    sizes.append(_count(truth["steps"], "step"))
+        slow, sizes = truth["straggler"], [_count_text(len(truth["files"]), role)]
+    sizes.append(_count_text(truth["steps"], "step"))
     if "events" in truth:
-        sizes.append(_count(int(np.sum(truth["events"])), "event"))
+        sizes.append(_count_text(int(np.sum(truth["events"])), "event"))
     sizes.append(f"no {role} is slow" if slow is None else f"{role} {slow} is slow")
     say(f"{options.directory}: {', '.join(sizes)}")
     for change in truth.get("changes", ()):
@@ -316,5 +325,5 @@ def demo(options: argparse.Namespace) -> None:
     say(f"{truth['truth_path']}: what is true of it")
 
 
-def _count(number: int, what: str) -> str:
+def _count_text(number: int, what: str) -> str:
     return f"1 {what}" if number == 1 else f"{number:,} {what}s"

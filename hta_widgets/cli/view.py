@@ -13,20 +13,20 @@ from hta_widgets.cli import say
 from hta_widgets.errors import TraceError
 from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import Session
-from hta_widgets.host.web import Offered, Site, listen, redirect_file
+from hta_widgets.host.web import AllowedPaths, Site, listen, redirect_file
 
 
 def view(options: argparse.Namespace) -> None:
     """Show traces in a browser, until Ctrl+C."""
     if options.compare is not None and len(options.paths) != 1:
         raise TraceError("--compare takes one PATH and one OTHER", remedy="Give a folder for each.")
-    offered = Offered(options.paths, options.compare)
+    offered = AllowedPaths(options.paths, options.compare)
     listening = listen(options.port)
     downloads = Downloads()
     settings.export_dir = downloads.written
     hello = {
         "title": offered.title,
-        "again": command_again(options),
+        "again": reopen_command(options),
         "request": offered.request,
     }
     session = Session(offered.source, hello, offer=downloads.offer)
@@ -56,7 +56,7 @@ def view(options: argparse.Namespace) -> None:
         site.end()
 
 
-def command_again(options: argparse.Namespace) -> str:
+def reopen_command(options: argparse.Namespace) -> str:
     """Return the command that opens the same traces again."""
     words = ["hta-widgets", "view", *options.paths]
     if options.compare is not None:

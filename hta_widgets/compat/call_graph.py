@@ -15,7 +15,7 @@ import pandas as pd
 
 from hta_widgets import taxonomy
 from hta_widgets.compat.config import logger
-from hta_widgets.compat.frames import TraceSymbolTable, compiled
+from hta_widgets.compat.frames import TraceSymbolTable, compile_pattern
 from hta_widgets.compat.trace import Trace, get_cpu_gpu_correlation
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
@@ -76,7 +76,7 @@ def to_grouping_pattern(
         pattern = "|".join(f"({one})" for one in pattern)
     if not isinstance(pattern, (str, re.Pattern)):
         raise TraceError(f"expected a pattern, got a {type(pattern).__name__}", remedy="Give text.")
-    return GroupingPattern(compiled(pattern), bool(inverse_match), group_name or "")
+    return GroupingPattern(compile_pattern(pattern), bool(inverse_match), group_name or "")
 
 
 def infer_device_type(df: pd.DataFrame) -> DeviceType:
@@ -381,12 +381,12 @@ class CallStackGraph:
 
     def get_descendants(self, idx: int, include_gpu_kernel: bool = False) -> list[int]:
         """Return an event and every event below it, device events included."""
-        found, pending = [], [idx] if idx in self.nodes else []
+        descendants, pending = [], [idx] if idx in self.nodes else []
         while pending:
             node = pending.pop()
-            found.append(node)
+            descendants.append(node)
             pending += reversed(self.nodes[node].children)
-        return found
+        return descendants
 
     def dfs_traverse(
         self,

@@ -320,8 +320,8 @@ class ParserConfig:
         known = {spec.raw_name: spec for spec in (reference_specs or {}).values()}
         known.pop("name", None)
         specs: dict[str, AttributeSpec] = {}
-        for each in args:
-            for key, value in (each if isinstance(each, dict) else {}).items():
+        for arg in args:
+            for key, value in (arg if isinstance(arg, dict) else {}).items():
                 specs.setdefault(key, known.get(key) or cls.make_attribute_spec(key, value))
         return specs
 

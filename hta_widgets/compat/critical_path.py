@@ -1,7 +1,7 @@
 """HTA's critical path: `CPGraph`, its nodes and edges, and the overlaid trace.
 
 Ids of events are HTA's: positions in ``traceEvents``. Times and weights are µs. The graph follows
-HTA 0.5.0 (`hta_widgets.analysis.critical.nodes.HTA`); docs/differences-from-hta.md lists what
+HTA 0.5.0 (`hta_widgets.analysis.critical.nodes.HTA_RULES`); docs/differences-from-hta.md lists what
 differs. `CPGraph` is a ``networkx.DiGraph`` if networkx, which is optional, is installed.
 """
 
@@ -22,8 +22,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.critical.nodes import BOUNDS, EDGE_TYPES, HTA, KERNEL_KERNEL, OPERATOR
-from hta_widgets.analysis.critical.path import CriticalPath, longest_path, path_of
+from hta_widgets.analysis.critical.nodes import (
+    BOUNDS,
+    EDGE_TYPES,
+    HTA_RULES,
+    KERNEL_KERNEL,
+    OPERATOR,
+)
+from hta_widgets.analysis.critical.path import CriticalPath, critical_path_of, longest_path
 from hta_widgets.compat.config import logger
 from hta_widgets.compat.frames import (
     TraceSymbolTable,
@@ -36,7 +42,7 @@ from hta_widgets.compat.frames import (
 from hta_widgets.compat.trace import kept_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.overlays import write_overlay
-from hta_widgets.files import new_folder, target_path, written_whole
+from hta_widgets.files import new_folder, target_path, write_atomically
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.traceset import TraceSet
 
@@ -249,7 +255,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         self._zero_ns = zero_ns - path.trace.shift_ns
         self._asked = asked
         self.symbol_table = symbols or TraceSymbolTable(symbols_of(path.trace.table))
-        self._take_path()
+        self._copy_path_attributes()
 
     def __repr__(self) -> str:
         return (
@@ -277,7 +283,7 @@ class CPGraph(_Base):  # type: ignore[misc]
             edges = replace(self._edges, weight_ns=weight_ns)
             on_path = longest_path(len(self.path.nodes), edges, first=True)
             self.path = replace(self.path, edges=edges, on_path=on_path)
-        self._take_path()
+        self._copy_path_attributes()
         return bool(self.critical_path_nodes)
 
     @cached_property
@@ -289,7 +295,7 @@ class CPGraph(_Base):  # type: ignore[misc]
             places.setdefault(pair, []).append(place)
         return places
 
-    def _take_path(self) -> None:
+    def _copy_path_attributes(self) -> None:
         record = self.path.trace.table.record
         self.critical_path_nodes: list[int] = self.path.path_nodes.tolist()
         self.critical_path_events_set: set[int] = set(record[self.path.path_events].tolist())
@@ -440,7 +446,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         )
         asked = dict(zip(("annotation", "instance_id"), self._asked, strict=True))
         asked |= {"rank": self.rank, "data_load_events": self.data_load_events}
-        with written_whole(target) as file, zipfile.ZipFile(file, "w") as out:
+        with write_atomically(target) as file, zipfile.ZipFile(file, "w") as out:
             out.writestr("asked.json", json.dumps(asked))
             out.writestr("edges.npz", arrays.getvalue())
         return str(target)
@@ -460,12 +466,12 @@ def graph_of(
             " and no edge goes back in time",
             ", ".join(ignored),
         )
-    path = path_of(
+    path = critical_path_of(
         kept_of(t)[rank],
         annotation,
         instance_id,
         data_load_events=data_load_events,
-        rules=HTA,
+        rules=HTA_RULES,
     )
     if path is None:
         return None
@@ -509,9 +515,11 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
         ) from None
     instance = asked["instance_id"]
     instance = tuple(instance) if isinstance(instance, list) else instance
-    found = graph_of(t_full, rank, asked["annotation"], instance, asked["data_load_events"])
-    graph = CPGraph() if found is None else found[0]
-    edges = None if found is None else graph.path.edges
+    restored_graph = graph_of(
+        t_full, rank, asked["annotation"], instance, asked["data_load_events"]
+    )
+    graph = CPGraph() if restored_graph is None else restored_graph[0]
+    edges = None if restored_graph is None else graph.path.edges
     if edges is None or not (
         np.array_equal(edges.source, source) and np.array_equal(edges.target, target)
     ):

@@ -229,15 +229,15 @@ class CompositeFilter(Filter):
     """Events that pass several filters, applied in order."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
-        if not all(isinstance(one, Filter) for one in filters):
+        if not all(isinstance(filter_, Filter) for filter_ in filters):
             raise TypeError("a CompositeFilter is made of filters")
-        if any(one is self for one in filters):
+        if any(filter_ is self for filter_ in filters):
             raise ValueError("a CompositeFilter cannot hold itself")
         self.filters = list(filters)
 
     def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
-        for one in self.filters:
-            df = one(df, symbols)
+        for filter_ in self.filters:
+            df = filter_(df, symbols)
         return df
 
 

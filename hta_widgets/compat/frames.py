@@ -41,7 +41,7 @@ _LAUNCHES = (
 )
 
 
-def compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+def compile_pattern(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
     """Return a regular expression; raise a `TraceError` for an invalid one."""
     try:
         return re.compile(pattern)
@@ -52,7 +52,7 @@ def compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
 # --- names as numbers -----------------------------------------------------------------------------
 
 
-def _beginning_with(pattern: str, what: str) -> Callable[[TraceSymbolTable], list[int]]:
+def _prefix_matcher(pattern: str, what: str) -> Callable[[TraceSymbolTable], list[int]]:
     """Return a method that returns the numbers of the symbols that begin with a match."""
     matches = re.compile(pattern).match
 
@@ -117,7 +117,7 @@ class TraceSymbolTable:
         wanted = []
         for pattern in patterns:
             try:
-                wanted.append(compiled(pattern))
+                wanted.append(compile_pattern(pattern))
             except TraceError:
                 wanted.append(re.compile(re.escape(pattern)))
         return [
@@ -139,16 +139,16 @@ class TraceSymbolTable:
         known = sorted(set(symbol_ids) & set(range(len(self.sym_table))))
         return {int(number): self.sym_table[number] for number in known}
 
-    get_profiler_step_ids = _beginning_with(r"ProfilerStep#(\d+)", "``ProfilerStep#n``")
-    get_kernel_launch_ids = _beginning_with(
+    get_profiler_step_ids = _prefix_matcher(r"ProfilerStep#(\d+)", "``ProfilerStep#n``")
+    get_kernel_launch_ids = _prefix_matcher(
         "(cuda|hip).*LaunchKernel|cuLaunchKernel|runFunction", "calls that launch kernels"
     )
-    get_memory_name_ids = _beginning_with("(hip)?Mem(cpy|set)|dma", "copies and fills of memory")
-    get_cpu_event_cat_ids = _beginning_with(
+    get_memory_name_ids = _prefix_matcher("(hip)?Mem(cpy|set)|dma", "copies and fills of memory")
+    get_cpu_event_cat_ids = _prefix_matcher(
         "cpu_op|user_annotation|.+_runtime",
         "the categories of operators, annotations and runtime calls",
     )
-    get_gpu_kernel_cat_ids = _beginning_with(
+    get_gpu_kernel_cat_ids = _prefix_matcher(
         "kernel|gpu_mem.|mtia_ccp_events", "the categories of kernels and copies"
     )
 
@@ -404,7 +404,7 @@ def begin_with(
     names: pd.Series[Any], pattern: str, symbols: TraceSymbolTable | None = None
 ) -> pd.Series[bool]:
     """Return a mask of the names, as text or as numbers of symbols, that start with a match."""
-    expression = compiled(pattern).pattern
+    expression = compile_pattern(pattern).pattern
     if symbols is None:
         is_match: pd.Series[bool] = names.str.match(expression)
         return is_match

@@ -79,10 +79,10 @@ def hta_columns(
     """Return the frame of one of our analyses as in HTA, with the attributes of `attrs_of`."""
     data: dict[str, Any] = {}
     for text in COLUMNS[name].split(", "):
-        column, factor, own, form = _COLUMN.findall(text)[0]
-        own = own or column
-        values = 100 * frame[own] if factor else frame[own]
-        if own.endswith("_ns"):
+        column, factor, own_name, form = _COLUMN.findall(text)[0]
+        own_name = own_name or column
+        values = 100 * frame[own_name] if factor else frame[own_name]
+        if own_name.endswith("_ns"):
             values = values / 1000 if form else in_us(values)
         if (form or "us").isdecimal():
             values = values.round(int(form))
@@ -104,7 +104,7 @@ def with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def one_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) -> Any:
+def concat_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) -> Any:
     """Concatenate the frames of ranks; return None if there are none."""
     if not frames:
         return None
@@ -113,7 +113,7 @@ def one_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) -> An
     return whole
 
 
-def described(summary: pd.DataFrame, keys: list[str], counter: str) -> pd.DataFrame:
+def describe_statistics(summary: pd.DataFrame, keys: list[str], counter: str) -> pd.DataFrame:
     """Return statistics as in HTA: below the counter's name, one row per value of `keys`."""
     frame = summary[list(STATISTICS)].astype(np.float64)
     frame.index = pd.MultiIndex.from_frame(summary[keys])
@@ -121,7 +121,7 @@ def described(summary: pd.DataFrame, keys: list[str], counter: str) -> pd.DataFr
     return with_attrs_of(frame, summary)
 
 
-def names_shown(
+def shown_statistics(
     frame: pd.DataFrame, keys: list[str], limits: tuple[int, float], always: Collection[str] = ()
 ) -> pd.DataFrame:
     """Return the statistics of the names that HTA shows, chosen by `top_names` for each group."""
@@ -408,10 +408,10 @@ def _selection_of(events: pd.DataFrame, trace: Trace) -> Selection:
     if "rank" in events.columns:
         ids: list[tuple[int, int]] = []
         for rank in events["rank"].unique().tolist():
-            ids += _ids(events[events["rank"] == rank], trace, rank) or []
+            ids += _event_ids(events[events["rank"] == rank], trace, rank) or []
         return trace.select(ids=ids)
     for rank in trace.ranks:
-        found = _ids(events, trace, rank)
+        found = _event_ids(events, trace, rank)
         if found is not None:
             return trace.select(ids=found)
     raise TraceError(
@@ -419,7 +419,7 @@ def _selection_of(events: pd.DataFrame, trace: Trace) -> Selection:
     )
 
 
-def _ids(events: pd.DataFrame, trace: Trace, rank: int) -> list[tuple[int, int]] | None:
+def _event_ids(events: pd.DataFrame, trace: Trace, rank: int) -> list[tuple[int, int]] | None:
     """Return the ids of events; None if the rank lacks one with this file position and name."""
     table = trace[rank].table
     shown = hta_rows(table)

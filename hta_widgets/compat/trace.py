@@ -28,7 +28,7 @@ from hta_widgets.compat.frames import (
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.export.members import base_time
-from hta_widgets.files import new_folder, target_path, written_whole
+from hta_widgets.files import new_folder, target_path, write_atomically
 from hta_widgets.formats.kineto.reader import peek_rank
 from hta_widgets.readers.discovery import find_files, natural_key
 from hta_widgets.readers.load import load
@@ -97,7 +97,7 @@ class Trace(TraceSet):
     ) -> None:
         super().__init__(())
         if trace_files is not None and not isinstance(trace_files, (dict, list, tuple)):
-            raise _wrong_files(trace_files)
+            raise _wrong_files_error(trace_files)
         self.trace_path = normalize_path(str(trace_dir))
         self.parser_config = parser_config or ParserConfig.get_default_cfg()
         self._given: Any = trace_files
@@ -193,14 +193,14 @@ class Trace(TraceSet):
     @trace_files.setter
     def trace_files(self, files: Mapping[int, str]) -> None:
         if not isinstance(files, Mapping):
-            raise _wrong_files(files)
+            raise _wrong_files_error(files)
         self._files = dict(files)
 
     def _find_files(self) -> dict[int, str]:
         if isinstance(self._given, dict):
-            return {rank: self._located(name) for rank, name in self._given.items()}
+            return {rank: self._locate_file(name) for rank, name in self._given.items()}
         try:
-            files = find_files(self._named(), Problems())
+            files = find_files(self._named_files(), Problems())
         except TraceError:
             return {}  # parsing raises the error
         return create_rank_to_trace_dict([file.path for file in files])[1]
@@ -208,18 +208,18 @@ class Trace(TraceSet):
     def _source(self) -> Any:
         """Return the source to load: the `trace_files` that were set, or else the user's files."""
         if isinstance(self._given, dict) or self._files != self._files_found:
-            return {rank: self._located(name) for rank, name in self.trace_files.items()}
-        return self._named()
+            return {rank: self._locate_file(name) for rank, name in self.trace_files.items()}
+        return self._named_files()
 
-    def _named(self) -> Any:
+    def _named_files(self) -> Any:
         if self._given is not None:
-            return [self._located(name) for name in self._given]
+            return [self._locate_file(name) for name in self._given]
         folder = Path(self.trace_path)
         files = _trace_files_in(folder) if folder.is_dir() else []
         # Patterns that match one file each, because `load` raises if a path is not a trace.
         return [glob.escape(name[:-1]) + f"[{name[-1]}]" for name in files] or self.trace_path
 
-    def _located(self, name: str) -> str:
+    def _locate_file(self, name: str) -> str:
         path = Path(normalize_path(str(name)))
         return str(path if path.is_absolute() or path.exists() else Path(self.trace_path) / path)
 
@@ -233,8 +233,8 @@ class Trace(TraceSet):
             raise TraceError(
                 f"traces holds rank {unknown[0]}, which was not parsed", remedy=_REMEDY
             )
-        touched = frames.built() if isinstance(frames, _Frames) else frames
-        dropped = {rank: self._frames.dropped(rank, frame) for rank, frame in touched.items()}
+        touched = frames.built_frames() if isinstance(frames, _Frames) else frames
+        dropped = {rank: self._frames.dropped_rows(rank, frame) for rank, frame in touched.items()}
         if len(frames) == len(self._base) and not any(map(len, dropped.values())):
             return self._base
         edits = {rank: dropped[rank].tobytes() if rank in dropped else b"" for rank in frames}
@@ -267,14 +267,14 @@ class Trace(TraceSet):
     def decode_symbol_ids(self, use_shorten_name: bool = True) -> None:
         """Add the text columns ``s_name`` and ``s_cat`` to the frames."""
         self._decoded = use_shorten_name
-        frames = self.traces.built() if isinstance(self.traces, _Frames) else self.traces
+        frames = self.traces.built_frames() if isinstance(self.traces, _Frames) else self.traces
         for frame in frames.values():
             decode_symbol_id_to_symbol_name(frame, self.symbol_table, use_shorten_name)
 
     def get_trace(self, rank: int) -> pd.DataFrame:
         """Return the frame of a rank."""
         if rank not in self.traces:
-            raise self._no_rank(rank)
+            raise self._no_rank_error(rank)
         return self.traces[rank]
 
     def get_all_traces(self) -> MutableMapping[int, pd.DataFrame]:
@@ -298,7 +298,7 @@ class Trace(TraceSet):
         """Return the time in µs from the first to the last start of a rank's events."""
         rank = next(iter(self.get_ranks()), -1) if rank is None else rank
         if rank not in self.kept:
-            raise self._no_rank(rank)
+            raise self._no_rank_error(rank)
         table = self.kept[rank].table
         starts = table.start_ns[hta_rows(table)]
         span_us: int | float = in_us(np.ptp(starts)).item() if len(starts) else 0
@@ -312,12 +312,12 @@ class Trace(TraceSet):
     def get_trace_start_unixtime_ns(self, rank: int) -> int:
         """Return the Unix time, in ns, of the trace's time 0."""
         if rank not in self:
-            raise self._no_rank(rank)
+            raise self._no_rank_error(rank)
         if self.origin_ns is None:
             raise KeyError("baseTimeNanoseconds: the file has no time of recording")
         return self.origin_ns + self._zero_ns
 
-    def _no_rank(self, rank: int) -> TraceError:
+    def _no_rank_error(self, rank: int) -> TraceError:
         return TraceError(f"no rank {rank}", remedy=f"The ranks are {self.get_ranks()}.")
 
     # --- raw traces -------------------------------------------------------------------------------
@@ -325,13 +325,13 @@ class Trace(TraceSet):
     def get_raw_trace_for_one_rank(self, rank: int = 0) -> dict[str, Any]:
         """Return the JSON value of a rank's file."""
         if rank not in self.trace_files:
-            raise self._no_rank(rank)
+            raise self._no_rank_error(rank)
         return read_trace(self.trace_files[rank])
 
     def write_raw_trace(self, output_file: str, trace_contents: dict[str, Any]) -> None:
         """Write a JSON value to a gzip file."""
         text = json.dumps(trace_contents, indent=2).encode()
-        with written_whole(target_path(output_file)) as file:
+        with write_atomically(target_path(output_file)) as file:
             file.write(gzip.compress(text))
 
     def convert_time_series_to_events(
@@ -394,7 +394,7 @@ def get_cpu_gpu_correlation(df: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _wrong_files(given: object) -> TraceError:
+def _wrong_files_error(given: object) -> TraceError:
     return TraceError(
         f"trace_files is a {type(given).__name__}",
         remedy="Give a list of files, or a dictionary of rank to file.",
@@ -441,11 +441,11 @@ class _Frames(UserDict[int, Any]):
             self._originals[rank] = self._build(rank)
         return self._originals[rank]
 
-    def built(self) -> dict[int, pd.DataFrame]:
+    def built_frames(self) -> dict[int, pd.DataFrame]:
         """Return the frames that were built or set."""
         return {rank: frame for rank, frame in self.data.items() if frame is not None}
 
-    def dropped(self, rank: int, frame: pd.DataFrame) -> Rows:
+    def dropped_rows(self, rank: int, frame: pd.DataFrame) -> Rows:
         """Return the positions of dropped rows; raise if rows were added or values changed."""
         built = self._original(rank)
         place = pd.Index(frame["index"] if "index" in frame.columns else frame.index)
@@ -567,7 +567,7 @@ def write_trace(trace_data: dict[str, Any], file_path: str) -> None:
     path = target_path(file_path)
     text = json.dumps(trace_data).encode("utf-8")
     new_folder(path.parent)
-    with written_whole(path) as file:
+    with write_atomically(path) as file:
         file.write(gzip.compress(text, 6) if path.suffix == ".gz" else text)
 
 

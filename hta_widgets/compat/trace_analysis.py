@@ -21,8 +21,8 @@ from hta_widgets import analysis
 from hta_widgets.analysis.kernels import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS  # noqa: F401
 from hta_widgets.analysis.launches import describe, queue_steps
 from hta_widgets.analysis.memory import bandwidth_steps
-from hta_widgets.analysis.scope import parts
-from hta_widgets.arguments import checked
+from hta_widgets.analysis.scope import rank_parts
+from hta_widgets.arguments import check_arguments
 from hta_widgets.compat.config import (
     CUDA_MAX_LAUNCH_QUEUE_PER_STREAM,
     DEFAULT_TRACE_DIR,
@@ -41,12 +41,12 @@ from hta_widgets.compat.frames import (
     symbols_of,
 )
 from hta_widgets.compat.results import (
-    described,
+    concat_below,
+    describe_statistics,
     find_stragglers_with_late_start_comm_kernels,
     hta_columns,
-    names_shown,
-    one_below,
     show,
+    shown_statistics,
     step_number,
     with_attrs_of,
 )
@@ -98,7 +98,7 @@ _COUNTERS: dict[TimeSeriesTypes, Literal["queue_length", "memory_bandwidth"]] = 
 }
 
 
-@checked
+@check_arguments
 class TraceAnalysis:
     """The analyses of Holistic Trace Analysis, over `hta_widgets.analysis`.
 
@@ -151,7 +151,7 @@ class TraceAnalysis:
     def __repr__(self) -> str:
         return f"<TraceAnalysis of {self.t!r}>"
 
-    def _made(
+    def _hta_result(
         self, name: str, figure: Mapping[str, Any] | None = None, /, **options: Any
     ) -> pd.DataFrame:
         """Return one of our analyses' results as in HTA; show its chart if `figure` is given."""
@@ -170,13 +170,13 @@ class TraceAnalysis:
     ) -> dict[int, pd.DataFrame]:
         """Return the result of `_made` for each rank."""
         chosen = self._ranks(ranks)
-        return {rank: self._made(name, figure, ranks=[rank], **options) for rank in chosen}
+        return {rank: self._hta_result(name, figure, ranks=[rank], **options) for rank in chosen}
 
     # --- device time ------------------------------------------------------------------------------
 
     def get_temporal_breakdown(self, visualize: bool = True) -> pd.DataFrame:
         """Return idle, compute and other time per rank; see `analysis.temporal_breakdown`."""
-        return self._made("temporal_breakdown", {} if visualize else None)
+        return self._hta_result("temporal_breakdown", {} if visualize else None)
 
     def get_idle_time_breakdown(
         self,
@@ -201,7 +201,7 @@ class TraceAnalysis:
         if show_idle_interval_stats:
             stats = self._by_rank("idle_interval_stats", ranks, **options)
         by_cause = [frame.set_index("idle_category") for frame in stats.values()]
-        return one_below(list(idle.values())), one_below(by_cause, keep_index=True)
+        return concat_below(list(idle.values())), concat_below(by_cause, keep_index=True)
 
     def get_gpu_kernel_breakdown(
         self,
@@ -217,7 +217,7 @@ class TraceAnalysis:
         become ``others``; see `analysis.kernel_type_breakdown` and `kernel_breakdown`.
         """
         kept, options = self.kept, dict[str, Any](include_memory=include_memory_kernels)
-        types = self._made("kernel_type_breakdown", {} if visualize else None, **options)
+        types = self._hta_result("kernel_type_breakdown", {} if visualize else None, **options)
         kernels = analysis.kernel_breakdown(kept, **options)
         if visualize:
             show("kernel_breakdown", kernels, top=num_kernels)
@@ -227,7 +227,7 @@ class TraceAnalysis:
                 show("kernel_duration_by_rank", lambda: by_rank(kept, **options))
         kind = kernels["kind"].astype("str").map(KERNEL_TYPE_OF_KIND).astype("str")
         every = kernels.assign(kernel_type=kind)
-        every = names_shown(every, ["rank", "kernel_type"], (num_kernels, duration_ratio))
+        every = shown_statistics(every, ["rank", "kernel_type"], (num_kernels, duration_ratio))
         every = every.sort_values(["kernel_type", "name", "rank"], ignore_index=True)
         return types, hta_columns("kernel_breakdown", every, kernels)
 
@@ -236,7 +236,7 @@ class TraceAnalysis:
 
         NaN without communication; see `analysis.comm_comp_overlap`.
         """
-        return self._made("comm_comp_overlap", {} if visualize else None)
+        return self._hta_result("comm_comp_overlap", {} if visualize else None)
 
     # --- annotations ------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class TraceAnalysis:
         every = ranges
         if (ranges["rank"].value_counts() > num_kernels).any():
             always = self.t.symbol_table.find_matched_symbols(allowlist_patterns or ())
-            every = names_shown(ranges, ["rank"], (num_kernels, duration_ratio), always)
+            every = shown_statistics(ranges, ["rank"], (num_kernels, duration_ratio), always)
         every = every.sort_values(["rank", "name"], ignore_index=True)
         return hta_columns("user_annotation_breakdown", every, ranges)
 
@@ -391,7 +391,7 @@ class TraceAnalysis:
         that it launched on the stream starts; see `analysis.queue_length`.
         """
         zero_ns, frames = self._zero_ns, {}
-        for part in parts(self.kept, ranks=self._ranks(ranks)):
+        for part in rank_parts(self.kept, ranks=self._ranks(ranks)):
             table, steps = part.table, queue_steps(part, launches=True)
             tracks = table.track[steps.device_row]
             frame = pd.DataFrame(
@@ -430,7 +430,7 @@ class TraceAnalysis:
         summary = groups.size().index.to_frame(index=False)
         code, length = groups.ngroup().to_numpy(), series["queue_length"].to_numpy()
         summary = summary.assign(**describe(code, len(summary), length))
-        return described(summary, ["rank", "stream"], "queue_length")
+        return describe_statistics(summary, ["rank", "stream"], "queue_length")
 
     def get_time_spent_blocked_on_full_queue(
         self,
@@ -464,7 +464,7 @@ class TraceAnalysis:
         ``ts, pid, name, memory_bw_gbps``; see `analysis.memory_bandwidth`.
         """
         zero_ns, frames = self._zero_ns, {}
-        for part in parts(self.kept, ranks=self._ranks(ranks)):
+        for part in rank_parts(self.kept, ranks=self._ranks(ranks)):
             table, steps = part.table, bandwidth_steps(part)
             kinds = [steps.kinds[code] for code in steps.code.tolist()]
             frame = pd.DataFrame(
@@ -487,7 +487,7 @@ class TraceAnalysis:
         """
         summary = analysis.memory_bandwidth_summary(self.kept, ranks=self._ranks(ranks))
         summary = summary[summary["count"] > 0].assign(name=summary["copy_kind"].astype("str"))
-        return described(summary, ["rank", "name"], "memory_bw_gbps")
+        return describe_statistics(summary, ["rank", "name"], "memory_bw_gbps")
 
     def generate_trace_with_counters(
         self,
@@ -503,7 +503,7 @@ class TraceAnalysis:
         """
         selected = TimeSeriesTypes(0) if time_series is None else time_series
         kinds = [kind for flag, kind in _COUNTERS.items() if flag in selected or not selected]
-        suffix = _stem(output_suffix) or "_with_counters"
+        suffix = _file_stem(output_suffix) or "_with_counters"
         if output_dir is None:
             inputs = {Path(trace.path).resolve().parent for trace in self.t.values()}
             here = Path.cwd()
@@ -512,7 +512,7 @@ class TraceAnalysis:
         for rank in self._ranks(ranks):
             name = Path(self.t[rank].path).name
             ending = ".json.gz" if name.endswith(".gz") else ".json"
-            target = folder / f"{_stem(name)}{suffix}{ending}"
+            target = folder / f"{_file_stem(name)}{suffix}{ending}"
             report = add_counters(kept, target, kinds=kinds, ranks=[rank])
             written.append(Path(report.path))
             print(f"rank {rank} with counters: {report.path}")  # noqa: T201 - the file's place
@@ -681,7 +681,7 @@ class TraceAnalysis:
         return frame.assign(rank=rank)
 
 
-@checked
+@check_arguments
 class MemoryAnalysis:
     """The file that PyTorch's ``export_memory_timeline`` wrote for one device."""
 
@@ -703,20 +703,20 @@ class MemoryAnalysis:
         charts.to_html(charts.memory_timeline(frame), new_folder("images") / "memory_plot.html")
 
 
-def _stem(name: str) -> str:
+def _file_stem(name: str) -> str:
     return name.removesuffix(".gz").removesuffix(".json")
 
 
 # --- HTA's analyzers ------------------------------------------------------------------------------
 
 
-def _over(t: Any) -> TraceAnalysis:
+def _analysis_over(t: Any) -> TraceAnalysis:
     analyzer = object.__new__(TraceAnalysis)
     analyzer.t = t
     return analyzer
 
 
-def _of_trace(method: Callable[..., Any], trace: str) -> Any:
+def _static_method_of(method: Callable[..., Any], trace: str) -> Any:
     """Return a method of `TraceAnalysis` as a static method whose first argument is the trace."""
     signature = inspect.signature(method)
     first = inspect.Parameter(trace, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Trace")
@@ -725,14 +725,14 @@ def _of_trace(method: Callable[..., Any], trace: str) -> Any:
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        return method(_over(given.pop(trace)), **given)
+        return method(_analysis_over(given.pop(trace)), **given)
 
     call.__signature__ = signature  # type: ignore[attr-defined]
     return staticmethod(call)
 
 
-def _of(*names: str, trace: str = "t") -> dict[str, Any]:
-    return {name: _of_trace(getattr(TraceAnalysis, name), trace) for name in names}
+def _static_methods_of(*names: str, trace: str = "t") -> dict[str, Any]:
+    return {name: _static_method_of(getattr(TraceAnalysis, name), trace) for name in names}
 
 
 def _idle_time_breakdown(
@@ -746,34 +746,40 @@ def _idle_time_breakdown(
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """Return one rank's idle time; see `TraceAnalysis.get_idle_time_breakdown`."""
     options = visualize, visualize_pctg, show_idle_interval_stats, consecutive_kernel_delay
-    return _over(t).get_idle_time_breakdown([rank], streams, *options)
+    return _analysis_over(t).get_idle_time_breakdown([rank], streams, *options)
 
 
 def _summary_from_time_series(queue_length_dict: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     """Return the statistics of given series."""
-    return _over(None).get_queue_length_summary_from_time_series(queue_length_dict)
+    return _analysis_over(None).get_queue_length_summary_from_time_series(queue_length_dict)
 
 
 #: HTA's classes, whose methods take the trace first.
 _ANALYZERS: dict[str, dict[str, Any]] = {
     "BreakdownAnalysis": {
-        **_of("get_temporal_breakdown", "get_gpu_kernel_breakdown"),
-        **_of("get_gpu_user_annotation_breakdown", "get_gpu_kernels_with_user_annotations"),
+        **_static_methods_of("get_temporal_breakdown", "get_gpu_kernel_breakdown"),
+        **_static_methods_of(
+            "get_gpu_user_annotation_breakdown", "get_gpu_kernels_with_user_annotations"
+        ),
         "get_idle_time_breakdown": staticmethod(_idle_time_breakdown),
     },
-    "CommunicationAnalysis": _of("get_comm_comp_overlap"),
-    "CriticalPathAnalysis": _of("critical_path_analysis", "overlay_critical_path_analysis"),
+    "CommunicationAnalysis": _static_methods_of("get_comm_comp_overlap"),
+    "CriticalPathAnalysis": _static_methods_of(
+        "critical_path_analysis", "overlay_critical_path_analysis"
+    ),
     "CudaKernelAnalysis": {
-        **_of("get_frequent_cuda_kernel_sequences"),
-        **_of("get_aten_op_kernels_and_delay", trace="trace"),
-        "cuda_kernel_launch_stats": _of_trace(TraceAnalysis.get_cuda_kernel_launch_stats, "t"),
+        **_static_methods_of("get_frequent_cuda_kernel_sequences"),
+        **_static_methods_of("get_aten_op_kernels_and_delay", trace="trace"),
+        "cuda_kernel_launch_stats": _static_method_of(
+            TraceAnalysis.get_cuda_kernel_launch_stats, "t"
+        ),
     },
-    "CuptiCounterAnalysis": _of("get_counter_data_with_operators"),
-    "StragglerAnalysis": _of("get_profiler_steps", "get_potential_stragglers"),
+    "CuptiCounterAnalysis": _static_methods_of("get_counter_data_with_operators"),
+    "StragglerAnalysis": _static_methods_of("get_profiler_steps", "get_potential_stragglers"),
     "TraceCounters": {
-        **_of("get_queue_length_time_series", "get_queue_length_summary"),
-        **_of("get_time_spent_blocked_on_full_queue"),
-        **_of("get_memory_bw_time_series", "get_memory_bw_summary"),
+        **_static_methods_of("get_queue_length_time_series", "get_queue_length_summary"),
+        **_static_methods_of("get_time_spent_blocked_on_full_queue"),
+        **_static_methods_of("get_memory_bw_time_series", "get_memory_bw_summary"),
         "get_queue_length_summary_from_time_series": staticmethod(_summary_from_time_series),
     },
 }

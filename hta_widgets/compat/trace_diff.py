@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.diff_ops import sums_by_name
-from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.scope import RankPart
 from hta_widgets.compat.frames import (
     ANNOTATION,
     TraceSymbolTable,
@@ -143,12 +143,12 @@ class LabeledTrace:
         rank: Numbers = None,
         iteration: Numbers = None,
         device_type: DeviceType = DeviceType.ALL,
-    ) -> list[Part]:
+    ) -> list[RankPart]:
         """Return the events of `extract_ops` as our analyses take them."""
         traces = self._traces
-        steps = self._chosen("iteration", iteration, self.iterations())
+        steps = self._choose("iteration", iteration, self.iterations())
         parts = []
-        for number in self._chosen("rank", rank, traces.ranks):
+        for number in self._choose("rank", rank, traces.ranks):
             table = traces[number].table
             rows = hta_rows(table)
             if steps:
@@ -156,10 +156,10 @@ class LabeledTrace:
             if device_type is not DeviceType.ALL:
                 device = (table.stream[rows] >= 0) & (table.kind[rows] != ANNOTATION)
                 rows = rows[device == (device_type is DeviceType.GPU)]
-            parts.append(Part(traces[number], rows, None, None))
+            parts.append(RankPart(traces[number], rows, None, None))
         return parts
 
-    def _chosen(self, word: str, wanted: Numbers, known: list[int]) -> list[int]:
+    def _choose(self, word: str, wanted: Numbers, known: list[int]) -> list[int]:
         if wanted is None:
             return known[:1]
         numbers = [wanted] if isinstance(wanted, (int, np.integer)) else list(map(int, wanted))
@@ -201,7 +201,7 @@ class TraceDiff:
             (test − control), ``counts_change_categories`` (``+``, ``-``, ``=``);
             ``.attrs["kinds"]``: kinds by name.
         """
-        first, second = _labeled(control, "Control"), _labeled(test, "Test")
+        first, second = _as_labeled_trace(control, "Control"), _as_labeled_trace(test, "Test")
         second_label = second.label
         if first.label == second.label:
             second_label = f"{second.label}_control_test"
@@ -279,14 +279,14 @@ class TraceDiff:
         The chart shows in notebooks, and is written to `export_image_path` with the suffix
         ``.html``.
         """
-        _draw(df, "count", export_image_path, is_shown=show_image)
+        _draw_differences(df, "count", export_image_path, is_shown=show_image)
 
     @classmethod
     def visualize_duration_diff(
         cls, df: pd.DataFrame, show_image: bool = True, export_image_path: str | None = None
     ) -> None:
         """Draw the names whose total time differs most; see `visualize_counts_diff`."""
-        _draw(df, "duration", export_image_path, is_shown=show_image)
+        _draw_differences(df, "duration", export_image_path, is_shown=show_image)
 
 
 def _trace_set(given: Any) -> TraceSet:
@@ -303,7 +303,7 @@ def _trace_set(given: Any) -> TraceSet:
     )
 
 
-def _labeled(given: Any, label: str) -> LabeledTrace:
+def _as_labeled_trace(given: Any, label: str) -> LabeledTrace:
     if isinstance(given, LabeledTrace):
         return given
     if isinstance(given, (str, os.PathLike)):
@@ -311,7 +311,7 @@ def _labeled(given: Any, label: str) -> LabeledTrace:
     return LabeledTrace(label=label, t=given)
 
 
-def _draw(df: pd.DataFrame, measure: str, path: str | None, *, is_shown: bool) -> None:
+def _draw_differences(df: pd.DataFrame, measure: str, path: str | None, *, is_shown: bool) -> None:
     labels = [column.removesuffix(_TIME) for column in df.columns if column.endswith(_TIME)]
     if len(labels) != 2:
         raise TraceError(

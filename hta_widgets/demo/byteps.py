@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from hta_widgets.arguments import Count, Size, checked
+from hta_widgets.arguments import Count, Size, check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.files import new_folder, target_path, write_text
 
@@ -34,7 +34,7 @@ _FLUSHED_BYTES = 8191  # buffer of a file stream: a killed server has written mu
 _IDS = (1 << 64) - 1  # servers divide these keys among them
 
 
-@checked
+@check_arguments
 def write_byteps_job(
     path: str | Path,
     workers: Size = 2,
@@ -107,7 +107,7 @@ def write_byteps_job(
         "worker": [0, *(rng.randint(-skew_us, skew_us) for _ in range(workers - 1))],
         "server": [rng.randint(-skew_us, skew_us) for _ in range(servers)],
     }
-    job = _Job(workers, local_ranks, servers, slow, _partitions(sizes, servers), nodes, rng)
+    job = _BytepsJob(workers, local_ranks, servers, slow, _partitions(sizes, servers), nodes, rng)
     begin = 1_700_000_000_000_000 + rng.randrange(10**9)
     for step in range(1, first_step + steps):
         begin = job.run_step(begin, traced=step >= first_step)
@@ -152,7 +152,7 @@ class _Partition(NamedTuple):
     server: int
 
 
-class _Request(NamedTuple):
+class _ServerRequest(NamedTuple):
     """One push or pull on its server's clock."""
 
     server: int
@@ -177,7 +177,7 @@ class _Lane:
 
 
 @dataclass(slots=True)
-class _Job:
+class _BytepsJob:
     """A job and the records of its steps; times are µs."""
 
     workers: int
@@ -196,7 +196,7 @@ class _Job:
     )
     #: waits before stages by (worker, GPU, stage)
     queues: dict[tuple[int, int, str], int] = field(default_factory=lambda: defaultdict(int))
-    requests: list[_Request] = field(default_factory=list)
+    requests: list[_ServerRequest] = field(default_factory=list)
     #: the current step: partitions in the order of their gradients; lanes by (worker, GPU, key)
     _order: list[_Partition] = field(default_factory=list)
     _lanes: dict[tuple[int, int, int], _Lane] = field(default_factory=dict)
@@ -290,14 +290,14 @@ class _Job:
             thread[part.server] = done
             pushed[part.key] = max(pushed.get(part.key, 0), done)
             node = self.node_of[worker]
-            self.requests.append(_Request(part.server, node, part.key, True, arrived, done))
+            self.requests.append(_ServerRequest(part.server, node, part.key, True, arrived, done))
             lane = self._lanes[worker, root, part.key]
             lane.take("PUSH", sent, done + _LATENCY_US + rng.randrange(10))
             pulls.append((lane, node, part, lane.at + rng.randrange(5)))
         for lane, node, part, sent in pulls:
             arrived = sent + _LATENCY_US + rng.randrange(10)
             done = max(arrived, pushed[part.key]) + 5 + rng.randrange(5)
-            self.requests.append(_Request(part.server, node, part.key, False, arrived, done))
+            self.requests.append(_ServerRequest(part.server, node, part.key, False, arrived, done))
             data = done + _LATENCY_US + part.size_bytes // _BYTES_PER_US + rng.randrange(10)
             lane.take("PULL", sent, data)
 
@@ -349,7 +349,7 @@ def _write(path: Path, text: str) -> None:
     write_text(new_folder(path.parent) / path.name, text)
 
 
-def _worker_file(job: _Job, worker: int, gpu: int, clock: int, *, cat: bool) -> str:
+def _worker_file(job: _BytepsJob, worker: int, gpu: int, clock: int, *, cat: bool) -> str:
     tensors = list(dict.fromkeys(part.tensor for part in job.partitions))
     random.Random(f"order {worker} {gpu}").shuffle(tensors)  # noqa: S311 - of an unordered_map
     records: list[dict[str, Any]] = []
@@ -366,7 +366,9 @@ def _worker_file(job: _Job, worker: int, gpu: int, clock: int, *, cat: bool) -> 
     return text.replace("\n    ],", "\n\n    ],") + "\n"
 
 
-def _spans(job: _Job, worker: int, gpu: int, tensor: str) -> Iterator[tuple[str, int, int, str]]:
+def _spans(
+    job: _BytepsJob, worker: int, gpu: int, tensor: str
+) -> Iterator[tuple[str, int, int, str]]:
     """Yield a tensor's spans on a GPU: name, start, duration, thread."""
     for start, dur in job.totals[worker, gpu, tensor]:
         yield tensor, start, dur, "total"
@@ -377,7 +379,7 @@ def _spans(job: _Job, worker: int, gpu: int, tensor: str) -> Iterator[tuple[str,
                     yield f"{tensor}.{stage}", start, dur, str(part.key)
 
 
-def _server_file(job: _Job, server: int, clock: int) -> str:
+def _server_file(job: _BytepsJob, server: int, clock: int) -> str:
     stamps = []
     for request in job.requests:
         if request.server == server:
@@ -395,7 +397,7 @@ def _server_file(job: _Job, server: int, clock: int) -> str:
 # --- the truth ------------------------------------------------------------------------------------
 
 
-def _truth(job: _Job) -> dict[str, Any]:
+def _truth(job: _BytepsJob) -> dict[str, Any]:
     """Return the ground truth as JSON values."""
     stages: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
     for (worker, gpu, _, stage), spans in job.stages.items():
@@ -423,9 +425,9 @@ def _truth(job: _Job) -> dict[str, Any]:
     }
 
 
-def _arrivals(job: _Job) -> dict[str, Any]:
+def _arrivals(job: _BytepsJob) -> dict[str, Any]:
     """Return lags of pushes behind the first, and waits of pulls for the last push, by node."""
-    groups: dict[tuple[bool, int, int], list[_Request]] = defaultdict(list)
+    groups: dict[tuple[bool, int, int], list[_ServerRequest]] = defaultdict(list)
     count: dict[tuple[int, int, bool], int] = defaultdict(int)
     for request in job.requests:
         sender = (request.key, request.node, request.push)

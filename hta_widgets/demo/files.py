@@ -21,12 +21,12 @@ from hta_widgets.demo.program import (
     PINNER,
     TENSORS,
     Annotation,
-    Collective,
+    CollectiveCall,
     DeviceEvent,
     HostEvent,
     Instant,
     Program,
-    Wait,
+    StreamWait,
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Bools, Ints
@@ -139,7 +139,7 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DemoGroup:
     """A process group."""
 
     name: str
@@ -147,7 +147,7 @@ class Group:
     ranks: tuple[int, ...]
 
 
-class Plan:
+class JobPlan:
     """A job, before it runs: the arguments of `write_demo`, and the ranks' clocks and starts."""
 
     def __init__(
@@ -204,7 +204,7 @@ class Plan:
         #: the process groups of each partition: "world" reduces gradients, "tensor" splits work
         self.groups = _groups(ranks, tensor_ranks, strided=strided)
 
-    def groups_of(self, rank: int) -> dict[str, Group]:
+    def groups_of(self, rank: int) -> dict[str, DemoGroup]:
         """Return a rank's group in each partition."""
         return {
             partition: next(group for group in groups if rank in group.ranks)
@@ -213,7 +213,7 @@ class Plan:
 
     def configs_of(self, rank: int) -> list[dict[str, Any]]:
         """Return ``distributedInfo.pg_config`` of a rank."""
-        groups = {"0": Group("0", "default_pg", tuple(range(self.ranks)))}
+        groups = {"0": DemoGroup("0", "default_pg", tuple(range(self.ranks)))}
         groups |= {group.name: group for group in self.groups_of(rank).values()}
         return [
             {
@@ -227,7 +227,7 @@ class Plan:
         ]
 
     def names_of(self, rank: int) -> dict[str, str]:
-        """Return the values of a template's marks for a rank."""
+        """Return a rank's values for the placeholders of a template."""
         threads = thread_ids(rank)
         names = {f"TID{which}": str(tid) for which, tid in threads.items()}
         names |= {"PID": str(threads[0]), "DEV": str(rank % RANKS_A_HOST), "RANK": str(rank)}
@@ -239,19 +239,20 @@ class Plan:
         return names
 
 
-def _groups(ranks: int, tensor_ranks: int, *, strided: bool) -> dict[str, tuple[Group, ...]]:
+def _groups(ranks: int, tensor_ranks: int, *, strided: bool) -> dict[str, tuple[DemoGroup, ...]]:
     everyone = tuple(range(ranks))
-    groups: dict[str, tuple[Group, ...]] = {"world": (Group("0", "default_pg", everyone),)}
+    groups: dict[str, tuple[DemoGroup, ...]] = {"world": (DemoGroup("0", "default_pg", everyone),)}
     if tensor_ranks == 1:
         return groups
     neighbours = [everyone[i : i + tensor_ranks] for i in range(0, ranks, tensor_ranks)]
     groups["tensor"] = tuple(
-        Group(str(1 + i), "mesh_tp", members) for i, members in enumerate(neighbours)
+        DemoGroup(str(1 + i), "mesh_tp", members) for i, members in enumerate(neighbours)
     )
     if strided:
         first = 1 + len(neighbours)
         groups["world"] = tuple(
-            Group(str(first + i), "mesh_dp", everyone[i::tensor_ranks]) for i in range(tensor_ranks)
+            DemoGroup(str(first + i), "mesh_dp", everyone[i::tensor_ranks])
+            for i in range(tensor_ranks)
         )
     return groups
 
@@ -270,14 +271,14 @@ class StepTemplate:
     holes: Ints  # (holes, 4)
     complete: Bools  # whether the record is a complete event
 
-    def of_rank(self, names: dict[str, str]) -> StepTemplate:
+    def for_rank(self, names: dict[str, str]) -> StepTemplate:
         """Replace the marks of devices, threads and groups by a rank's names."""
         joined = b"\0".join(self.records)
         for mark, value in names.items():
             joined = joined.replace(f"@{mark}@".encode(), value.encode())
         return replace(self, records=joined.split(b"\0"))
 
-    def since(self, times_ns: Ints, start_ns: int) -> StepTemplate:
+    def starting_at(self, times_ns: Ints, start_ns: int) -> StepTemplate:
         """Leave out the records that begin before `start_ns`."""
         kept = np.flatnonzero(times_ns[self.first] >= start_ns)
         counts = np.diff(self.offsets)[kept]
@@ -332,7 +333,7 @@ class _Writer:
         raw = re.sub(r"@SEQ(\d+)@", lambda m: self.number(int(m[1]), self.nodes), raw)
         return re.sub("@STEP@", lambda _: self.number(0, 1), raw)
 
-    def collective(self, what: Collective) -> str:
+    def collective(self, what: CollectiveCall) -> str:
         stride = self.program.sequences[what.partition]
         return (
             f'"Collective name": "{what.name}", "In msg nelems": {what.in_elements}, '
@@ -399,7 +400,7 @@ class _Writer:
         args = f'"External id": {self.external(note.external)}'
         self.complete("gpu_user_annotation", name, _device(note.stream), span, args)
 
-    def wait(self, wait: Wait) -> None:
+    def wait(self, wait: StreamWait) -> None:
         span = self.span(wait.call.start, wait.call.end)
         args = (
             f'"External id": {self.external(wait.call.external)}, '
@@ -460,8 +461,14 @@ def step_template(program: Program, nodes: int) -> StepTemplate:
     holes = writer.holes[:-1]
     return StepTemplate(
         records=[record.encode() for record in writer.records],
-        first=np.array([next(hole[0] for hole in own if hole[0] >= 0) for own in holes], np.int64),
+        first=np.array(
+            [
+                next(hole[0] for hole in holes_of_record if hole[0] >= 0)
+                for holes_of_record in holes
+            ],
+            np.int64,
+        ),
         offsets=np.cumsum([0, *map(len, holes)]),
-        holes=np.concatenate([np.array(own, np.int64) for own in holes]),
+        holes=np.concatenate([np.array(holes_of_record, np.int64) for holes_of_record in holes]),
         complete=np.array(['"ph": "X"' in record for record in writer.records]),
     )

@@ -13,12 +13,12 @@ from typing import IO, Any, Literal, cast
 
 import numpy as np
 
-from hta_widgets.arguments import Count, Size, checked
+from hta_widgets.arguments import Count, Size, check_arguments
 from hta_widgets.demo import files as document
-from hta_widgets.demo.files import Plan, StepTemplate, step_template
+from hta_widgets.demo.files import JobPlan, StepTemplate, step_template
 from hta_widgets.demo.program import TRUTH, ChangeName, Model, Program, training_step
 from hta_widgets.errors import TraceError
-from hta_widgets.files import new_folder, write_text, written_whole
+from hta_widgets.files import new_folder, write_atomically, write_text
 from hta_widgets.trace.arrays import Floats, Ints
 
 _LAUNCH_LATENCY_NS = 1_300.0
@@ -30,7 +30,7 @@ _MARGIN_NS = 400_000  # the profiler's span exceeds the steps by this much on bo
 _FILES_AT_ONCE = 200  # below the usual limit of open files
 
 
-@checked
+@check_arguments
 def write_demo(
     directory: str | Path,
     *,
@@ -112,7 +112,7 @@ def write_demo(
     >>> truth["straggler"]
     5
     """
-    plan = Plan(
+    plan = JobPlan(
         ranks,
         steps,
         seed,
@@ -143,7 +143,7 @@ def write_demo(
     return known | {"truth_path": str(path)}
 
 
-def _model(plan: Plan, events_per_step: int | None, changes: frozenset[ChangeName]) -> Model:
+def _model(plan: JobPlan, events_per_step: int | None, changes: frozenset[ChangeName]) -> Model:
     groups = {way: len(groups[0].ranks) for way, groups in plan.groups.items()}
     model = Model(ranks=groups["world"], tensor_ranks=groups.get("tensor", 1))
     if events_per_step is None:
@@ -159,7 +159,7 @@ def _model(plan: Plan, events_per_step: int | None, changes: frozenset[ChangeNam
 def _write(
     folder: Path,
     files: dict[int, str],
-    plan: Plan,
+    plan: JobPlan,
     program: Program,
     template: StepTemplate,
     truth: Truth,
@@ -168,8 +168,10 @@ def _write(
     own_ns = _JOB_NS + plan.skew_ns
     first_pass = plan.written[0] in files
     with ExitStack() as stack:
-        out = {rank: stack.enter_context(_opened(folder / name)) for rank, name in files.items()}
-        named = {rank: template.of_rank(plan.names_of(rank)) for rank in files}
+        out = {
+            rank: stack.enter_context(_open_output(folder / name)) for rank, name in files.items()
+        }
+        named = {rank: template.for_rank(plan.names_of(rank)) for rank in files}
         for rank, file in out.items():
             head = document.header(rank, plan.ranks, plan.configs_of(rank), plan.seed)
             file.write(head.encode())
@@ -180,7 +182,7 @@ def _write(
                 now = times.times_ns[rank]
                 records = named[rank]
                 if now.min() < plan.record_from_ns[rank]:
-                    records = records.since(now, plan.record_from_ns[rank])
+                    records = records.starting_at(now, plan.record_from_ns[rank])
                 file.write(records.fill(now + own_ns[rank], step))
                 truth.counts[:, rank] += len(records.records), records.complete.sum()
         ends_ns = times.times_ns[:, len(program.costs) - 1]
@@ -193,8 +195,8 @@ def _write(
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    with written_whole(path) as raw:
+def _open_output(path: Path) -> Iterator[IO[bytes]]:
+    with write_atomically(path) as raw:
         if path.suffix != ".gz":
             yield raw
             return
@@ -206,7 +208,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 # --- the job's times and truth --------------------------------------------------------------------
 
 
-def simulate(program: Program, plan: Plan) -> Iterator[StepTimes]:
+def simulate(program: Program, plan: JobPlan) -> Iterator[StepTimes]:
     """Yield the times of each step."""
     rng = np.random.default_rng([plan.seed, 1])
     begin = plan.start_ns
@@ -224,7 +226,7 @@ class StepTimes:
     """
 
     def __init__(
-        self, program: Program, plan: Plan, begin: Floats, rng: np.random.Generator
+        self, program: Program, plan: JobPlan, begin: Floats, rng: np.random.Generator
     ) -> None:
         self.program, self.plan, self.rng = program, plan, rng
         count = len(begin)
@@ -299,7 +301,7 @@ class StepTimes:
 class Truth:
     """Ground truth of a job, collected while it runs."""
 
-    def __init__(self, plan: Plan, program: Program) -> None:
+    def __init__(self, plan: JobPlan, program: Program) -> None:
         self.plan, self.program = plan, program
         self.collectives: list[dict[str, Any]] = []
         #: numbers of records, and of complete events, by rank
@@ -333,7 +335,7 @@ class Truth:
     def _totals(self, members: Literal["ranks", "in_files"]) -> dict[str, Any]:
         """Return sums of waits and last arrivals by rank, over collectives of two or more."""
         wait_ns, imposed_ns, last = np.zeros((3, self.plan.ranks), np.int64)
-        meetings = [each for each in self.collectives if len(each[members]) > 1]
+        meetings = [collective for collective in self.collectives if len(collective[members]) > 1]
         for each in meetings:
             ranks = np.array(each[members])
             arrival_ns = np.array(each["arrival_ns"])[np.isin(each["ranks"], ranks)]

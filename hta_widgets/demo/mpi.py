@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.arguments import Count, Size, checked
+from hta_widgets.arguments import Count, Size, check_arguments
 from hta_widgets.errors import TraceError
-from hta_widgets.files import new_folder, write_text, written_whole
+from hta_widgets.files import new_folder, write_atomically, write_text
 from hta_widgets.formats.mpi.model import (
     COLLECTIVES,
     ROOT_RECEIVES,
@@ -56,7 +56,7 @@ _HISTOGRAM_FROM, _HISTOGRAM_BINS = 33, 15
 _WIDE, _NARROW = "-" * 71, "-" * 65
 
 
-@checked
+@check_arguments
 def write_mpi_job(
     directory: str | Path,
     *,
@@ -123,7 +123,7 @@ def write_mpi_job(
         )
     slow = None if slow_rank is None else min(slow_rank, ranks - 1)
     rng = np.random.default_rng(seed)
-    calls = _run(ranks, steps, slow, factor, rng, gpu=gpu)
+    calls = _simulate(ranks, steps, slow, factor, rng, gpu=gpu)
     per_host = -(-ranks // hosts)
     host = [f"node{rank // per_host + 1:02d}" for rank in range(ranks)]
     rss_mib = rng.uniform(1500, 1900, ranks).round(3)
@@ -148,7 +148,7 @@ def write_mpi_job(
         rss_mib,
         switches,
     )
-    rows = [RankRow(*row) for row in zip(*(each.tolist() for each in columns), strict=True)]
+    rows = [RankRow(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     profiles = _profiles(calls, spent_s, rows, str(job))
 
     folder = new_folder(directory).resolve()
@@ -161,7 +161,7 @@ def write_mpi_job(
     if traces:
         names.append(f"{job}.trc")
         records = _records(calls, begin_s, end_s, ">" if swapped else "<")
-        with written_whole(folder / names[-1]) as file:
+        with write_atomically(folder / names[-1]) as file:
             file.write(records.tobytes())
     for path in old - {folder / name for name in names}:
         path.unlink(missing_ok=True)
@@ -211,7 +211,7 @@ class _Calls(NamedTuple):
     end_ns: Ints
 
 
-class _Job:
+class _MpiRun:
     """Ranks that make one MPI call after the other."""
 
     def __init__(self, ranks: int, rng: np.random.Generator) -> None:
@@ -219,7 +219,7 @@ class _Job:
         self.now = _START_NS + rng.integers(0, 100_000, ranks)
         self._rng = rng
 
-    def _some(self, least: int, most: int) -> Ints:
+    def _random_durations(self, least: int, most: int) -> Ints:
         return self._rng.integers(least, most, len(self.now))
 
     def _call(self, name: str, size_bytes: int, root: int, begin: Ints, end: Ints) -> None:
@@ -228,32 +228,38 @@ class _Job:
 
     def local(self, name: str) -> None:
         """Add a call that returns immediately."""
-        begin = self.now + self._some(500, 3_000)
-        self._call(name, -1, -1, begin, begin + self._some(0, 800))
+        begin = self.now + self._random_durations(500, 3_000)
+        self._call(name, -1, -1, begin, begin + self._random_durations(0, 800))
 
     def meet(self, name: str, size_bytes: int) -> None:
         """Add a call in which all ranks wait for each other."""
-        begin = self.now + self._some(800, 2_500)
+        begin = self.now + self._random_durations(800, 2_500)
         moved = _LATENCY_NS + int(max(size_bytes, 0) / _BYTES_PER_NS)
-        self._call(name, size_bytes, -1, begin, int(begin.max()) + moved + self._some(300, 6_000))
+        self._call(
+            name,
+            size_bytes,
+            -1,
+            begin,
+            int(begin.max()) + moved + self._random_durations(300, 6_000),
+        )
 
     def from_root(self, name: str, size_bytes: int) -> None:
         """Add a call in which the other ranks wait for rank 0."""
-        begin = self.now + self._some(800, 2_500)
+        begin = self.now + self._random_durations(800, 2_500)
         sent = int(begin[0]) + _LATENCY_NS // 3 + int(size_bytes / _BYTES_PER_NS)
-        end = np.maximum(begin, sent) + self._some(300, 3_000)
+        end = np.maximum(begin, sent) + self._random_durations(300, 3_000)
         end[0] = sent
         self._call(name, size_bytes, 0, begin, end)
 
     def to_root(self, name: str, size_bytes: int) -> None:
         """Add a call in which rank 0 waits for the other ranks."""
-        begin = self.now + self._some(800, 2_500)
-        end = begin + self._some(700, 2_000)
+        begin = self.now + self._random_durations(800, 2_500)
+        end = begin + self._random_durations(700, 2_000)
         end[0] = int(begin.max()) + _LATENCY_NS
         self._call(name, size_bytes, 0, begin, end)
 
 
-def _run(
+def _simulate(
     ranks: int,
     steps: int,
     slow_rank: int | None,
@@ -263,7 +269,7 @@ def _run(
     gpu: bool,
 ) -> _Calls:
     """Train for some steps as Horovod does: compute, negotiate, reduce."""
-    job = _Job(ranks, rng)
+    job = _MpiRun(ranks, rng)
     for name in ("Comm_rank", "Comm_size"):
         job.local(name)
     for _ in range(2):
@@ -314,19 +320,19 @@ def _records(
     """Return the records of a time line, rank by rank."""
     rank = np.arange(begin_s.shape[1])[:, None]
     fields = [(name, f"{byte_order}{kind}") for name, kind in _RECORD]
-    found = np.zeros((len(rank), len(calls.routine)), np.dtype(fields))
+    records = np.zeros((len(rank), len(calls.routine)), np.dtype(fields))
     sends = np.isin(calls.routine, _numbers(ROOT_SENDS))
-    found["begin_s"], found["end_s"] = begin_s.T, end_s.T
-    found["rank"] = rank
-    found["routine"] = calls.routine
-    found["source"] = np.where(sends, calls.root, -1)
-    found["target"] = np.where(sends, -1, calls.root)
-    found["bytes"] = calls.size_bytes
+    records["begin_s"], records["end_s"] = begin_s.T, end_s.T
+    records["rank"] = rank
+    records["routine"] = calls.routine
+    records["source"] = np.where(sends, calls.root, -1)
+    records["target"] = np.where(sends, -1, calls.root)
+    records["bytes"] = calls.size_bytes
     # Each process loads the program at another address: only differences of addresses are equal.
     base = 0x5500_0000 + 0x1000 * rank
-    found["caller"] = base + 0x2000 + 16 * calls.routine
-    found["callers_caller"] = base + 0x1A0
-    return found
+    records["caller"] = base + 0x2000 + 16 * calls.routine
+    records["callers_caller"] = base + 0x1A0
+    return records
 
 
 def _profiles(
@@ -372,15 +378,19 @@ def _profiles(
 def _tables(calls: _Calls, spent_s: Floats) -> tuple[tuple[CallRow, ...], tuple[CallRow, ...]]:
     """Return one rank's calls by routine, and by bin of size for routines that move bytes."""
     size = calls.size_bytes
-    high = np.array([bin_bounds(one)[1] for one in size.tolist()])
+    high = np.array([bin_bounds(size_bytes)[1] for size_bytes in size.tolist()])
     routines: list[CallRow] = []
     sizes: list[CallRow] = []
     for number in np.unique(calls.routine).tolist():
-        own = calls.routine == number
-        name, count, total = ROUTINES[number], int(own.sum()), int(size[own].clip(0).sum())
-        routines.append(CallRow(name, count, total / count, float(spent_s[own].sum())))
-        for edge in np.unique(high[own]).tolist() if total else ():
-            part = own & (high == edge)
+        calls_of_routine = calls.routine == number
+        name, count, total = (
+            ROUTINES[number],
+            int(calls_of_routine.sum()),
+            int(size[calls_of_routine].clip(0).sum()),
+        )
+        routines.append(CallRow(name, count, total / count, float(spent_s[calls_of_routine].sum())))
+        for edge in np.unique(high[calls_of_routine]).tolist() if total else ():
+            part = calls_of_routine & (high == edge)
             mean = int(size[part].sum()) / int(part.sum())
             sizes.append(CallRow(name, int(part.sum()), mean, float(spent_s[part].sum())))
     return tuple(routines), tuple(sizes)
@@ -388,10 +398,10 @@ def _tables(calls: _Calls, spent_s: Floats) -> tuple[tuple[CallRow, ...], tuple[
 
 def profile_text(profile: MpiProfile) -> str:
     """Return the file of one rank, without the sections that are off by default."""
-    return "".join(f"{line}\n" for line in _lines(profile))
+    return "".join(f"{line}\n" for line in _profile_lines(profile))
 
 
-def _lines(of: MpiProfile) -> Iterator[str]:
+def _profile_lines(of: MpiProfile) -> Iterator[str]:
     yield f"Data for MPI rank {of.rank} of {of.ntasks}:"
     yield f"Times from {of.region[0]} to {of.region[1]}."
     heading = "MPI Routine                        #calls     avg. bytes      time(sec)"
@@ -416,12 +426,12 @@ def _lines(of: MpiProfile) -> Iterator[str]:
     if not math.isnan(of.io_s):
         yield from ("", f"total MPI-IO time = {of.io_s:.3f} seconds.")
     yield from ("", _NARROW, "Message size distributions:", "")
-    yield from _sizes(of)
+    yield from _profile_sizes(of)
     if of.summary is not None:
-        yield from _summary(of.summary)
+        yield from _profile_summary(of.summary)
 
 
-def _sizes(of: MpiProfile) -> Iterator[str]:
+def _profile_sizes(of: MpiProfile) -> Iterator[str]:
     shown = ""
     for row in of.size_rows:
         if row.routine != shown:
@@ -433,7 +443,7 @@ def _sizes(of: MpiProfile) -> Iterator[str]:
     yield ""
 
 
-def _summary(of: Summary) -> Iterator[str]:
+def _profile_summary(of: Summary) -> Iterator[str]:
     yield from (_NARROW, "", "Summary for all tasks:", "")
     rss, elapsed = of.largest_rss_mib, of.largest_elapsed_s
     yield f"  Rank {rss[1]} reported the largest memory utilization : {rss[0]:.2f} MiB"

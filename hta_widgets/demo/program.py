@@ -29,7 +29,7 @@ _LAYER_NORM = {
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class DeviceTask:
     """One piece of work for a device stream."""
 
     name: str
@@ -38,7 +38,7 @@ class Work:
     details: str  # the part of its args that no run changes, as JSON members
 
 
-def _kernel(name: str, base_ns: float, grid: tuple[int, int, int], threads: int) -> Work:
+def _kernel(name: str, base_ns: float, grid: tuple[int, int, int], threads: int) -> DeviceTask:
     blocks = grid[0] * grid[1] * grid[2] / _MULTIPROCESSORS
     warps = blocks * threads / 32
     occupancy = min(100, round(warps / 64 * 100))
@@ -48,10 +48,10 @@ def _kernel(name: str, base_ns: float, grid: tuple[int, int, int], threads: int)
         f'      "grid": [{grid[0]}, {grid[1]}, {grid[2]}], "block": [{threads}, 1, 1],\n'
         f'      "est. achieved occupancy %": {occupancy}'
     )
-    return Work(name, "kernel", base_ns, details)
+    return DeviceTask(name, "kernel", base_ns, details)
 
 
-def gemm(m: int, n: int, k: int, layout: str = "tn") -> Work:
+def gemm(m: int, n: int, k: int, layout: str = "tn") -> DeviceTask:
     """Return a product of matrices of (m, k) and (k, n) in bf16."""
     tile = (256, 128) if m * n >= 1 << 22 else (128, 64)
     name = f"ampere_bf16_s16816gemm_bf16_{tile[0]}x{tile[1]}_ldg8_f2f_stages_64x3_{layout}"
@@ -59,7 +59,7 @@ def gemm(m: int, n: int, k: int, layout: str = "tn") -> Work:
     return _kernel(name, 4_000 + 2.0 * m * n * k / _FLOPS_PER_NS, grid, 256)
 
 
-def elementwise(functor: str, size_bytes: int) -> Work:
+def elementwise(functor: str, size_bytes: int) -> DeviceTask:
     """Return an elementwise kernel that reads and writes `size_bytes` in all."""
     name = (
         f"void at::native::vectorized_elementwise_kernel<4, {functor}, at::detail::Array<char*, 3>"
@@ -68,7 +68,7 @@ def elementwise(functor: str, size_bytes: int) -> Work:
     return _kernel(name, 1_600 + size_bytes / _BYTES_PER_NS, (max(1, size_bytes >> 12), 1, 1), 128)
 
 
-def reduce(operation: str, size_bytes: int) -> Work:
+def reduce(operation: str, size_bytes: int) -> DeviceTask:
     """Return a reduction of `size_bytes`."""
     name = (
         "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::"
@@ -79,7 +79,7 @@ def reduce(operation: str, size_bytes: int) -> Work:
     return _kernel(name, 3_000 + size_bytes / _BYTES_PER_NS, (max(1, size_bytes >> 15), 1, 1), 512)
 
 
-def layer_norm(rows: int, width: int, *, backward: str = "") -> Work:
+def layer_norm(rows: int, width: int, *, backward: str = "") -> DeviceTask:
     """Return a layer norm; `backward` is "", "input", "gamma" or "fused", which does both."""
     name = f"void at::native::(anonymous namespace)::{_LAYER_NORM[backward]}"
     passes = 1.9 if backward == "fused" else 1.4
@@ -87,7 +87,7 @@ def layer_norm(rows: int, width: int, *, backward: str = "") -> Work:
     return _kernel(name, base_ns, (rows, 1, 1), 128)
 
 
-def flash_attention(heads: int, tokens: int, width: int, *, backward: bool = False) -> Work:
+def flash_attention(heads: int, tokens: int, width: int, *, backward: bool = False) -> DeviceTask:
     """Return a flash attention kernel with `heads` heads over sequences of `tokens`."""
     traits = "Flash_{}_kernel_traits<64, 128, 128, {}, 0, cutlass::bfloat16_t>".format(
         *(("bwd", "8, 4, 4, 4, false, false") if backward else ("fwd", "4, false, false"))
@@ -100,7 +100,7 @@ def flash_attention(heads: int, tokens: int, width: int, *, backward: bool = Fal
     return _kernel(f"{name}(pytorch_flash::{params})", base_ns, (tokens // 128, 1, heads), 128)
 
 
-def softmax(rows: int, width: int, *, backward: bool = False) -> Work:
+def softmax(rows: int, width: int, *, backward: bool = False) -> DeviceTask:
     """Return a softmax of rows, as in the loss."""
     which = "Backward" if backward else "Forward"
     name = (
@@ -110,7 +110,7 @@ def softmax(rows: int, width: int, *, backward: bool = False) -> Work:
     return _kernel(name, 4_000 + rows * width * 4 / _BYTES_PER_NS, (rows, 1, 1), 1024)
 
 
-def multi_tensor(functor: str, size_bytes: int) -> Work:
+def multi_tensor(functor: str, size_bytes: int) -> DeviceTask:
     """Return an update of many tensors in one launch of a fused optimizer."""
     name = (
         "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous"
@@ -120,28 +120,28 @@ def multi_tensor(functor: str, size_bytes: int) -> Work:
     return _kernel(name, 3_000 + size_bytes / _BYTES_PER_NS, (320, 1, 1), 512)
 
 
-def nccl(operation: str, size_bytes: int, ranks: int) -> Work:
+def nccl(operation: str, size_bytes: int, ranks: int) -> DeviceTask:
     """Return a ring communication; its duration is the transfer after the last arrival."""
     name = f"ncclDevKernel_{operation}(ncclDevKernelArgsStorage<4096ul>)"
     share = (2.0 if operation.startswith("AllReduce") else 1.0) * (ranks - 1) / ranks
     return _kernel(name, 14_000 + share * size_bytes / _NVLINK_BYTES_PER_NS, (24, 1, 1), 544)
 
 
-def copy(direction: str, size_bytes: int) -> Work:
+def copy(direction: str, size_bytes: int) -> DeviceTask:
     """Return a copy in a direction such as "HtoD (Pinned -> Device)"."""
     speed = _BYTES_PER_NS / 2 if direction.startswith("DtoD") else _PCIE_BYTES_PER_NS
     return _move(f"Memcpy {direction}", "gpu_memcpy", size_bytes, 1_200 + size_bytes / speed)
 
 
-def memset(size_bytes: int) -> Work:
+def memset(size_bytes: int) -> DeviceTask:
     """Return a fill of device memory."""
     return _move("Memset (Device)", "gpu_memset", size_bytes, 1_100 + size_bytes / _BYTES_PER_NS)
 
 
-def _move(name: str, category: str, size_bytes: int, base_ns: float) -> Work:
+def _move(name: str, category: str, size_bytes: int, base_ns: float) -> DeviceTask:
     rate = size_bytes / base_ns  # B/ns is GB/s
     details = f'"bytes": {size_bytes}, "memory bandwidth (GB/s)": {rate:.6f}'
-    return Work(name, category, base_ns, details)
+    return DeviceTask(name, category, base_ns, details)
 
 
 ChangeName = Literal["slow_operator", "fused_kernel", "moved_collective", "extra_copy"]
@@ -184,7 +184,7 @@ CALLBACKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Collective:
+class CollectiveCall:
     """A call of a process group."""
 
     partition: str  # "world" or "tensor": which process group of each rank
@@ -208,14 +208,14 @@ class HostEvent:
     external: int  # External id within the step
     correlation: int = -1  # within the step; runtime calls only
     details: str = ""  # further members of args, as JSON
-    collective: Collective | None = None
+    collective: CollectiveCall | None = None
 
 
 @dataclass(slots=True)
 class DeviceEvent:
     """Work on a stream."""
 
-    work: Work
+    work: DeviceTask
     stream: int
     call: HostEvent
     launch: int  # tick at which the call hands the work over
@@ -234,7 +234,7 @@ class Annotation:
 
 
 @dataclass(slots=True)
-class Wait:
+class StreamWait:
     """A record of category cuda_sync: a wait for a stream or the device."""
 
     name: str
@@ -279,12 +279,12 @@ class Program:
     host: list[HostEvent] = field(default_factory=list)
     device: list[DeviceEvent] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
-    waits: list[Wait] = field(default_factory=list)
+    waits: list[StreamWait] = field(default_factory=list)
     #: host events of forward operators and of their backward nodes
     flows: list[tuple[int, int]] = field(default_factory=list)
     instants: list[Instant] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
-    collectives: dict[int, Collective] = field(default_factory=dict)  # by device event
+    collectives: dict[int, CollectiveCall] = field(default_factory=dict)  # by device event
     externals: int = 0
     correlations: int = 0
     sequences: dict[str, int] = field(default_factory=dict)  # collectives a step, by partition
@@ -315,7 +315,7 @@ class Program:
         after: float = 900,
         category: str = "cpu_op",
         details: str = "",
-        collective: Collective | None = None,
+        collective: CollectiveCall | None = None,
     ) -> Iterator[int]:
         """Open a host event around the block."""
         self.externals += 1
@@ -356,7 +356,7 @@ class Program:
         self.spend(7_000)
 
     def _call(self, name: str, cost_ns: float) -> HostEvent:
-        """Add a runtime call with a correlation of its own."""
+        """Add a runtime call with a new correlation id."""
         self.correlations += 1
         times = self.spend(500), self.spend(cost_ns)
         external = self.host[self._open[-1]].external if self._open else 0
@@ -364,8 +364,8 @@ class Program:
         self.host.append(event)
         return event
 
-    def join(self, other: Program, anchor: int) -> None:
-        """Add a thread that starts at tick `anchor`; to be called last."""
+    def join_thread(self, other: Program, anchor: int) -> None:
+        """Add a thread that starts at tick `anchor`; call this last."""
         ticks = len(self.costs)
         self.side_costs, self.side_anchor = other.costs, anchor
         for event in other.host:
@@ -377,26 +377,28 @@ class Program:
 
     # --- the device ---------------------------------------------------------------------------
 
-    def launch(self, work: Work, stream: int = COMPUTE, cost_ns: float = 4_300) -> None:
+    def launch(self, work: DeviceTask, stream: int = COMPUTE, cost_ns: float = 4_300) -> None:
         """Launch one piece of work."""
         call = {"gpu_memcpy": "cudaMemcpyAsync", "gpu_memset": "cudaMemsetAsync"}.get(
             work.category, "cudaLaunchKernel"
         )
         self._enqueue("launch", work, stream, self._call(call, cost_ns))
 
-    def launch_graph(self, works: Sequence[Work]) -> None:
+    def launch_graph(self, works: Sequence[DeviceTask]) -> None:
         """Launch a captured graph: one call, one correlation, many kernels."""
         call = self._call("cudaGraphLaunch", 11_000)
         for node, work in enumerate(works):
             self._enqueue("launch", work, COMPUTE, call, node)
 
     def _enqueue(
-        self, kind: str, work: Work, stream: int, call: HostEvent, graph_node: int = -1
+        self, kind: str, work: DeviceTask, stream: int, call: HostEvent, graph_node: int = -1
     ) -> None:
         self.items.append(Item(kind, stream, len(self.device)))
         self.device.append(DeviceEvent(work, stream, call, call.end, graph_node))
 
-    def collective(self, work: Work, what: Collective, stream: int, annotation: str) -> None:
+    def collective(
+        self, work: DeviceTask, what: CollectiveCall, stream: int, annotation: str
+    ) -> None:
         """Run a collective on a communication stream, after the queue of `COMPUTE`."""
         with (
             self.op(f"c10d::{what.name}_", before=4_500, after=1_500),
@@ -425,16 +427,16 @@ class Program:
         """Let the host wait for the whole device."""
         call = self._call("cudaDeviceSynchronize", 2_500)
         self.items.append(Item("sync", COMPUTE, call.end))
-        self.waits.append(Wait("Context Sync", DEVICE, call))
+        self.waits.append(StreamWait("Context Sync", DEVICE, call))
 
-    def read_back(self, work: Work) -> None:
+    def read_back(self, work: DeviceTask) -> None:
         """Copy to pageable memory, which returns when the copy is done, and wait for it."""
         call = self._call("cudaMemcpyAsync", 3_000)
         self._enqueue("launch", work, COMPUTE, call)
         self.device[-1].launch = call.start
         self.items.append(Item("sync", COMPUTE, call.end))
         call = self._call("cudaStreamSynchronize", 1_900)
-        self.waits.append(Wait("Stream Sync", COMPUTE, call))
+        self.waits.append(StreamWait("Stream Sync", COMPUTE, call))
 
     # --- memory -------------------------------------------------------------------------------
 
@@ -464,9 +466,9 @@ _LOOK_UP = (
     " unsigned int)"
 )
 
-Way = Literal["gather", "scatter"]
+ExchangeDirection = Literal["gather", "scatter"]
 #: Names of the collective that gathers or scatters a sequence: c10d's, annotation, kernel.
-_EXCHANGES: dict[Way, tuple[str, str, str]] = {
+_EXCHANGES: dict[ExchangeDirection, tuple[str, str, str]] = {
     "gather": ("_allgather_base", "nccl:_all_gather_base", "AllGather_RING_LL"),
     "scatter": (
         "_reduce_scatter_base",
@@ -536,7 +538,7 @@ class Operators:
         self.program.leaf("aten::empty", 1_300)
         self.program.allocate(size_bytes)
 
-    def _transposed(self) -> None:
+    def _transpose(self) -> None:
         p = self.program
         with p.op("aten::t", before=900, after=500), p.op("aten::transpose", before=800, after=400):
             p.leaf("aten::as_strided", 500)
@@ -572,7 +574,7 @@ class Operators:
         p, rows = self.program, self.model.rows
         weight = [width_in, width_out]
         with p.op("aten::linear", details=_dims([rows, width_in], weight[::-1], [width_out])):
-            self._transposed()
+            self._transpose()
             shapes = _dims([width_out], [rows, width_in], weight, [], [])
             with p.op("aten::addmm", before=5_500, details=shapes) as op:
                 self.remember("AddmmBackward0", op, partial(self._linear_backward, *weight))
@@ -581,12 +583,12 @@ class Operators:
 
     def _linear_backward(self, width_in: int, width_out: int) -> int:
         p, rows = self.program, self.model.rows
-        self._transposed()
+        self._transpose()
         shapes = _dims([rows, width_out], [width_out, width_in])
         with p.op("aten::mm", before=5_000, details=shapes):
             p.allocate(rows * width_in * 2)
             p.launch(gemm(rows, width_in, width_out, "nn"))
-        self._transposed()
+        self._transpose()
         shapes = _dims([width_out, rows], [rows, width_in])
         with p.op("aten::mm", before=5_000, details=shapes):
             p.launch(gemm(width_out, width_in, rows, "nt"))
@@ -690,13 +692,13 @@ class Operators:
 
     # --- collectives ------------------------------------------------------------------------------
 
-    def exchange(self, way: Way) -> None:
+    def exchange(self, way: ExchangeDirection) -> None:
         """Gather or scatter the sequence now, and do the opposite in the backward pass."""
         self._exchange(way)
-        opposite: Way = "scatter" if way == "gather" else "gather"
+        opposite: ExchangeDirection = "scatter" if way == "gather" else "gather"
         self.tape.append(Node("", -1, partial(self._exchange, opposite)))
 
-    def _exchange(self, way: Way) -> int:
+    def _exchange(self, way: ExchangeDirection) -> int:
         p, m = self.program, self.model
         if m.tensor_ranks < 2:
             return 0
@@ -704,7 +706,7 @@ class Operators:
         part = whole // m.tensor_ranks
         sizes = (part, whole) if way == "gather" else (whole, part)
         name, annotation, kernel = _EXCHANGES[way]
-        what = Collective("tensor", name, *sizes, "BFloat16", 2, p.next_sequence("tensor"))
+        what = CollectiveCall("tensor", name, *sizes, "BFloat16", 2, p.next_sequence("tensor"))
         p.collective(nccl(kernel, whole * 2, m.tensor_ranks), what, TENSORS, annotation)
         p.wait(COMPUTE, TENSORS)
         return 0
@@ -726,7 +728,7 @@ class Operators:
     def all_reduce(self, count: int) -> None:
         """Reduce the gradients of some parameters."""
         number = self.program.next_sequence("world")
-        what = Collective("world", "allreduce", count, count, "Float", 4, number)
+        what = CollectiveCall("world", "allreduce", count, count, "Float", 4, number)
         work = nccl("AllReduce_Sum_f32_RING_LL", count * 4, self.model.ranks)
         self.program.collective(work, what, GRADIENTS, "nccl:all_reduce")
 
@@ -769,7 +771,7 @@ def training_step(model: Model) -> tuple[Program, int]:
         program.allocate(resident_bytes - program.allocated_bytes)
         _read_loss(program)
     program.spend(6_000)
-    program.join(_pinner(model), forward)
+    program.join_thread(_pinner(model), forward)
     return program, len(operators.tape)
 
 

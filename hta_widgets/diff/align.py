@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.matching import matching
-from hta_widgets.analysis.scope import result
-from hta_widgets.arguments import checked
+from hta_widgets.analysis.scope import result_frame
+from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison, RunSide, step_at
-from hta_widgets.diff.pairs import KIND_OF, either_test, mean_parts, moments
-from hta_widgets.diff.trees import aligned_places
-from hta_widgets.trace.arrays import Bools, Ints, ranges
-from hta_widgets.trace.intervals import Covered, union
+from hta_widgets.diff.pairs import KIND_OF, combined_p_value, mean_parts, step_times_by_cause
+from hta_widgets.diff.trees import align_positions
+from hta_widgets.trace.arrays import Bools, Ints, concatenate_ranges
+from hta_widgets.trace.intervals import CumulativeCoverage, union
 
 Base = Literal["absolute", "first_step", "steps", "collectives", "scaled"]
 
@@ -27,7 +27,7 @@ LANES = ("compute", "communication", "memory")
 #: The kinds of time in a step.
 STEP_KINDS = ("compute", "communication", "memory", "idle", "cpu")
 ALPHA = 0.05  # differences with a larger p-value are not called changes
-_MOST = 1 << 62
+_MAX_NS = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,18 +52,25 @@ class TimeMap:
     def to_common(self, time_ns: npt.ArrayLike) -> Ints:
         """Return own times on the common axis."""
         time = np.asarray(time_ns, dtype=np.int64)
-        piece, inside, own, common = self._pieces(time, self.own_start)
-        scaled = _scaled(np.clip(inside, 0, own), common, own, up=False)
-        after = np.where(inside >= own, inside - own + common, scaled)
+        piece, inside, own_length, common_length = self._pieces(time, self.own_start)
+        scaled = _scale(np.clip(inside, 0, own_length), common_length, own_length, up=False)
+        after = np.where(inside >= own_length, inside - own_length + common_length, scaled)
         return self.common_start[piece] + np.where(inside < 0, inside, after)
 
     def to_own(self, time_ns: npt.ArrayLike) -> Ints:
         """Return times of the common axis as own times; in a gap, the instant before it."""
         time = np.asarray(time_ns, dtype=np.int64)
-        piece, inside, own, common = self._pieces(time, self.common_start)
-        scaled = np.minimum(_scaled(np.clip(inside, 0, common), own, common, up=True), own)
+        piece, inside, own_length, common_length = self._pieces(time, self.common_start)
+        scaled = np.minimum(
+            _scale(np.clip(inside, 0, common_length), own_length, common_length, up=True),
+            own_length,
+        )
         last = piece == len(self.own_start) - 1
-        after = np.where(inside >= common, np.where(last, inside - common + own, own), scaled)
+        after = np.where(
+            inside >= common_length,
+            np.where(last, inside - common_length + own_length, own_length),
+            scaled,
+        )
         return self.own_start[piece] + np.where(inside < 0, inside, after)
 
     def gaps(self) -> tuple[Ints, Ints]:
@@ -129,7 +136,7 @@ class Alignment:
         return pd.concat(frames, ignore_index=True)
 
 
-@checked
+@check_arguments
 def align(diff: Comparison, base: Base = "steps") -> Alignment:
     """Align two runs on one time axis.
 
@@ -163,7 +170,7 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
         else:
             marks, labels = pairs
     if base in ("steps", "collectives"):
-        before, after = _slot_maps(marks)
+        before, after = _time_maps(marks)
     else:
         first = [int(start[0]) for start, _ in marks]
         lengths = [max(int(end[-1]) - at, 1) for (_, end), at in zip(marks, first, strict=True)]
@@ -178,7 +185,7 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
     )
 
 
-def _slot_maps(marks: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
+def _time_maps(marks: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
     """Return maps on which all slots start together."""
     # Steps of several ranks may overlap, and need not follow each other in order.
     before, after = (
@@ -187,10 +194,10 @@ def _slot_maps(marks: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
     lengths = np.maximum(np.diff(before), np.diff(after))
     slots = before[0] + np.concatenate(([0], np.cumsum(lengths)))
 
-    def placed(own: Ints) -> TimeMap:
+    def placed(own_edges: Ints) -> TimeMap:
         # One more piece for the time after the last slot.
-        ends = np.append(slots[:-1] + np.diff(own), slots[-1])
-        return TimeMap(own, np.append(own[1:], own[-1]), slots, ends)
+        ends = np.append(slots[:-1] + np.diff(own_edges), slots[-1])
+        return TimeMap(own_edges, np.append(own_edges[1:], own_edges[-1]), slots, ends)
 
     return placed(before), placed(after)
 
@@ -202,18 +209,25 @@ def _slots(
     note: str,
 ) -> pd.DataFrame:
     columns: dict[str, Any] = {"slot": np.arange(len(marks[0][0]), dtype=np.int64)}
-    columns["before_label"], columns["after_label"] = (pd.array(one, dtype="str") for one in labels)
+    columns["before_label"], columns["after_label"] = (
+        pd.array(label, dtype="str") for label in labels
+    )
     for word, (start, end) in zip(("before", "after"), marks, strict=True):
         columns |= {f"{word}_start_ns": start, f"{word}_end_ns": end}
     every = list(zip(maps, marks, strict=True))
-    columns["common_start_ns"] = np.minimum(*(one.to_common(start) for one, (start, _) in every))
+    columns["common_start_ns"] = np.minimum(
+        *(time_map.to_common(start) for time_map, (start, _) in every)
+    )
     # The end of a step is one more than its last instant, which is in its slot.
     columns["common_end_ns"] = np.maximum(
-        *(one.to_common(np.maximum(end - 1, start)) + (end > start) for one, (start, end) in every)
+        *(
+            time_map.to_common(np.maximum(end - 1, start)) + (end > start)
+            for time_map, (start, end) in every
+        )
     )
     lengths = [end - start for start, end in marks]
     columns["delta_ns"] = lengths[1] - lengths[0]
-    return result(columns, matched={"slots": len(lengths[0])}, note=note)
+    return result_frame(columns, matched={"slots": len(lengths[0])}, note=note)
 
 
 def _gap_frame(before: TimeMap, after: TimeMap) -> pd.DataFrame:
@@ -221,7 +235,7 @@ def _gap_frame(before: TimeMap, after: TimeMap) -> pd.DataFrame:
     counts = [len(start) for start, _ in gaps]
     sides = np.repeat(np.array(["before", "after"], dtype=object), counts)
     start, end = (np.concatenate(one) for one in zip(*gaps, strict=True))
-    return result(
+    return result_frame(
         {"side": pd.Series(sides, dtype=object), "start_ns": start, "end_ns": end},
         matched={"before": counts[0], "after": counts[1]},
         note="" if len(sides) else "no gaps: nothing is without a counterpart",
@@ -237,16 +251,22 @@ def _collectives(diff: Comparison) -> tuple[list[tuple[Ints, Ints]], list[list[s
     ]
     pairs = [np.empty((2, 0), np.int64)]
     for step in range(diff.step_count):
-        rows = [np.flatnonzero(one[2] == step) for one in ranks]
-        a, b = (one[3][row] for one, row in zip(ranks, rows, strict=True))
-        places = aligned_places(a, b, a.astype(np.uint64), b.astype(np.uint64))
+        rows = [np.flatnonzero(collectives_of_rank[2] == step) for collectives_of_rank in ranks]
+        a, b = (
+            collectives_of_rank[3][row]
+            for collectives_of_rank, row in zip(ranks, rows, strict=True)
+        )
+        places = align_positions(a, b, a.astype(np.uint64), b.astype(np.uint64))
         pairs.append(np.stack([row[place] for row, place in zip(rows, places.T, strict=True)]))
     both = list(zip(ranks, np.concatenate(pairs, axis=1), strict=True))
     if not len(both[0][1]):
         return None
     names = list(codes)
     marks = [(start[rows], end[rows]) for (start, end, *_), rows in both]
-    return marks, [[names[code] for code in one[3][rows].tolist()] for one, rows in both]
+    return marks, [
+        [names[code] for code in collectives_of_rank[3][rows].tolist()]
+        for collectives_of_rank, rows in both
+    ]
 
 
 def _collectives_of(
@@ -266,22 +286,22 @@ def _collectives_of(
     return start, start + table.dur_ns[rows], step, np.array(code, dtype=np.int64)
 
 
-def _scaled(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints:
+def _scale(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Ints:
     """Return ``value * numerator / denominator`` in whole numbers, rounded down or up."""
     denominator = np.maximum(denominator, 1)
     if (numerator == denominator).all():
         return value
     terms = value, numerator, denominator
-    if int(np.abs(value).max(initial=0)) * int(numerator.max(initial=0)) >= _MOST:
+    if int(np.abs(value).max(initial=0)) * int(numerator.max(initial=0)) >= _MAX_NS:
         # Beyond int64 Python's own integers are exact, if slower.
-        terms = tuple(one.astype(object) for one in terms)  # type: ignore[assignment]
+        terms = tuple(term.astype(object) for term in terms)  # type: ignore[assignment]
     product = terms[0] * terms[1]
     exact = -(-product // terms[2]) if up else product // terms[2]
     return exact.astype(np.int64)
 
 
 def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600) -> pd.DataFrame:
-    """Return how busy the devices of a pair of ranks are, in equal cells of their own steps."""
+    """Return the device utilisation of a pair of ranks, in equal fractions of each run's steps."""
     slots = line.slots
     length = (slots["common_end_ns"] - slots["common_start_ns"]).to_numpy()
     cell_ns = max(1, -(-int(length.sum()) // max(bins, 1)))
@@ -292,26 +312,26 @@ def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600)
         start, end = side.windows[rank].T
         count = -(-(end - start) // cell_ns)
         slot = np.repeat(np.arange(len(start)), count)
-        cell = ranges(np.zeros_like(count), count)
+        cell = concatenate_ranges(np.zeros_like(count), count)
         low = start[slot] + cell * cell_ns
         high = np.minimum(low + cell_ns, end[slot])
         for lane, kind in enumerate(LANES):
-            covered = Covered(*union(*part.clipped(part.of_kinds(kind))))
+            covered = CumulativeCoverage(*union(*part.clip_rows(part.rows_of_kinds(kind))))
             shift = part.trace.shift_ns
             busy = covered(high - shift) - covered(low - shift)
             columns = {"slot": slot, "side": number, "lane": lane, "cell": cell, "busy_ns": busy}
             frames.append(pd.DataFrame(columns)[busy > 0])
-    found = pd.concat(frames, ignore_index=True)
-    return result(
-        {str(name): found[name] for name in found},
-        matched={"cells": len(found)},
-        note="" if len(found) else "no device work in the steps that are compared",
+    shares = pd.concat(frames, ignore_index=True)
+    return result_frame(
+        {str(name): shares[name] for name in shares},
+        matched={"cells": len(shares)},
+        note="" if len(shares) else "no device work in the steps that are compared",
         cell_ns=cell_ns,
         lanes=list(LANES),
     )
 
 
-@checked
+@check_arguments
 def steps(diff: Comparison) -> pd.DataFrame:
     """Return the difference in length of each pair of steps, in total and by kind of time.
 
@@ -339,9 +359,9 @@ def steps(diff: Comparison) -> pd.DataFrame:
     change = by_kind[1] - by_kind[0]
     share = (after - before) / np.where(before > 0, before, np.nan)
     lengths = before[:, None].astype(float), after[:, None].astype(float)
-    likely = float(either_test(*lengths, by_step=diff.same_steps, factors=(2, 2))[0])
+    likely = float(combined_p_value(*lengths, by_step=diff.same_steps, factors=(2, 2))[0])
     known = not np.isnan(likely)
-    return result(
+    return result_frame(
         {
             "slot": np.arange(diff.step_count, dtype=np.int64),
             "before_step": diff.before.steps.astype(np.int64),
@@ -364,7 +384,7 @@ def steps(diff: Comparison) -> pd.DataFrame:
 def kind_times(diff: Comparison, side: RunSide) -> Ints:
     """Return the time of each step and kind, the mean over ranks."""
     sums = np.zeros((diff.step_count, len(STEP_KINDS)), dtype=np.int64)
-    for causes in moments(diff, side).values():
+    for causes in step_times_by_cause(diff, side).values():
         for cause, times in causes.items():
             sums[:, STEP_KINDS.index(KIND_OF[cause])] += times
     return np.stack([mean_parts(row, len(side.ranks)) for row in sums])

@@ -13,23 +13,37 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.idle import waiting_calls
-from hta_widgets.analysis.scope import joined, result
-from hta_widgets.arguments import checked
+from hta_widgets.analysis.scope import concat_arrays, result_frame
+from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
 from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
-from hta_widgets.diff.pairs import Matches, either_test, match, paired, splits_communication
-from hta_widgets.diff.trees import CALL, OPERATOR, STATUSES, WORK, Matched, RankTree, numbered
+from hta_widgets.diff.pairs import (
+    Matches,
+    combined_p_value,
+    match_ranks,
+    paired_p_value,
+    splits_communication,
+)
+from hta_widgets.diff.trees import (
+    CALL,
+    OPERATOR,
+    STATUSES,
+    WORK,
+    MatchedTrees,
+    RankTree,
+    number_occurrences,
+)
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Floats, Ints, positions
-from hta_widgets.trace.host_stack import covered_by_children, of_name
+from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_of_rows
+from hta_widgets.trace.host_stack import children_coverage, name_mask
 from hta_widgets.trace.memo import memoized
-from hta_widgets.trace.trace import dtype_of
+from hta_widgets.trace.trace import categorical_dtype
 
 #: Categories of ``change``, in order.
 CHANGES: tuple[str, ...] = ("slower", "faster", "added", "removed", "moved", "replaced")
 #: Categories of ``how``, in order.
 HOW: tuple[str, ...] = ("", "fused", "split", "other library", "other kernels")
-_SWAPPED = {"faster": "slower", "removed": "added"}  # so that swapped sides sort equally
+_OPPOSITE = {"faster": "slower", "removed": "added"}  # so that swapped sides sort equally
 #: Libraries and patterns of their kernels' names; the first that matches counts.
 _LIBRARIES = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
@@ -49,7 +63,7 @@ _ADDED, _REMOVED, _MOVED, _REPLACED = (
     STATUSES.index(word) for word in ("added", "removed", "moved", "replaced")
 )
 _COMMUNICATION = KINDS.index("communication")
-_NTH = 0xFFFFFFFF  # the bits of `numbered` that count occurrences
+_NTH = 0xFFFFFFFF  # the bits of `number_occurrences` that count occurrences
 
 # Minimum changes, as shares of the longer of two times.
 _RELATIVE = 0.05
@@ -57,14 +71,14 @@ _RELATIVE_MUCH = 0.4  # larger ones are tested at _ALPHA_MUCH, whatever the numb
 _RELATIVE_CALLS = 0.2  # if single calls are tested, for lack of steps
 _RELATIVE_ALONE = 0.75  # if the spread is unknown
 # Minimum changes, as shares of a step.
-_OF_STEP = 0.001
+_MIN_SHARE_OF_STEP = 0.001
 _OF_STEP_ALONE = 0.05  # if the spread is unknown
 _PARTS_OF_STEP = 0.05  # minimum change of a kind's share of the step
 _PARTS_OF_STEP_ALONE = 0.2  # with one step on a side
 _ALPHA = 0.01  # divided by the number of tests
 _ALPHA_MUCH = 0.002
-_LEAST_STEPS = 3  # minimum number of steps for estimating their spread
-_MOST_STEPS = 0.5  # a change of calls in a smaller part of the steps is ignored
+_MIN_STEPS = 3  # minimum number of steps for estimating their spread
+_MAX_STEPS_SHARE = 0.5  # a change of calls in a smaller part of the steps is ignored
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +106,7 @@ def node_times(diff: Comparison) -> list[tuple[NodeTimes, NodeTimes]]:
     """Return the times of all nodes, before and after, for each pair of ranks."""
     split = splits_communication(diff)
     before, after = (
-        [_of_tree(side, one.trees[k], split=split) for one in match(diff).ranks]
+        [_of_tree(side, matched.trees[k], split=split) for matched in match_ranks(diff).ranks]
         for k, side in enumerate(diff.sides)
     )
     return list(zip(before, after, strict=True))
@@ -122,16 +136,16 @@ def _step_sums(
     paths: list[Ints] | None = None,
 ) -> Floats:
     """Return means over the paired ranks by step and path; if `values` is None, of node counts."""
-    matches = match(diff)
+    matches = match_ranks(diff)
     size = len(matches.path_name)
     sums = np.zeros(diff.step_count * size, dtype=np.int64)
-    for number, one in enumerate(matches.ranks):
-        tree = one.trees[side]
+    for number, matched in enumerate(matches.ranks):
+        tree = matched.trees[side]
         kept = tree.slot < diff.step_count
         if chosen is not None:
             kept &= chosen[number]
         nodes = np.flatnonzero(kept)
-        path = one.path[side] if paths is None else paths[number]
+        path = matched.path[side] if paths is None else paths[number]
         key = tree.slot[nodes] * size + path[nodes]
         np.add.at(sums, key, 1 if values is None else values[number][nodes])
     return sums.reshape(diff.step_count, size) / max(len(matches.ranks), 1)
@@ -142,69 +156,78 @@ def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     length = tree.durations
     operator = tree.kind == OPERATOR
     # Waiting belongs to the device, not to the operator; copies from pageable memory wait too.
-    copies = of_name(part.trace, lambda name: "Memcpy" in name)[tree.rows]
+    copies = name_mask(part.trace, lambda name: "Memcpy" in name)[tree.rows]
     waits = (tree.kind == CALL) & (waiting_calls(part.trace)[tree.rows] | copies)
     nodes = np.flatnonzero(operator | waits)
-    parent = positions(nodes, len(tree))[tree.parent[nodes]]
-    start, end = part.clipped(tree.rows[nodes])
-    own = np.zeros(len(tree), dtype=np.int64)
-    own[nodes] = (end - start) - covered_by_children(parent, start, end)
-    own[~operator] = 0
+    parent = positions_of_rows(nodes, len(tree))[tree.parent[nodes]]
+    start, end = part.clip_rows(tree.rows[nodes])
+    node_of_path = np.zeros(len(tree), dtype=np.int64)
+    node_of_path[nodes] = (end - start) - children_coverage(parent, start, end)
+    node_of_path[~operator] = 0
     device = np.where(tree.kind == WORK, length, 0)
     if split:
         rows, _, until, _ = side.waits.of_rank(part.rank)
-        at = positions(tree.rows, len(part.table))[rows]
+        at = positions_of_rows(tree.rows, len(part.table))[rows]
         at, until = at[at >= 0], until[at >= 0]
-        begin, finish = part.clipped(tree.rows[at])
+        begin, finish = part.clip_rows(tree.rows[at])
         device[at] = finish - np.clip(until, begin, finish)
-    return NodeTimes(np.where(operator, length, 0), own, device, tree.forest.sums(device))
+    return NodeTimes(
+        np.where(operator, length, 0), node_of_path, device, tree.forest.subtree_sums(device)
+    )
 
 
 def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
     """Return the p-values of the device and host times of each path, testing pairs of calls."""
     # Ranks that communicate wait for each other, so the n-th call of a path on all ranks counts as
     # one sample, its mean. All other calls are separate samples.
-    matches = match(diff)
+    matches = match_ranks(diff)
     paths: list[Ints] = []
     draws: list[Ints] = []
     gaps: tuple[list[Ints], list[Ints]] = ([], [])
     every = zip(matches.ranks, matches.shared_paths, node_times(diff), chosen, strict=True)
-    for number, (one, paths_of, times, kept) in enumerate(every):
-        nodes = np.flatnonzero(kept & (one.trees[0].slot < diff.step_count))
-        partner = one.partner[0][nodes]
+    for number, (matched, paths_of, times, kept) in enumerate(every):
+        nodes = np.flatnonzero(kept & (matched.trees[0].slot < diff.step_count))
+        partner = matched.partner[0][nodes]
         # Sorted, so that the order does not depend on which side is first.
-        places = one.trees[0].order[nodes], one.trees[1].order[partner]
+        places = matched.trees[0].order[nodes], matched.trees[1].order[partner]
         ordered = np.lexsort((np.minimum(*places), places[0] + places[1]))
         nodes, partner = nodes[ordered], partner[ordered]
         path = paths_of[0][nodes]
-        alone = ~_communicates(one.trees[0])[nodes]
+        alone = ~_communication_mask(matched.trees[0])[nodes]
         paths.append(path)
-        draws.append((numbered(path) & _NTH) * len(matches.ranks) + np.where(alone, number, 0))
-        device = [_with_launched(tree, each) for tree, each in zip(one.trees, times, strict=True)]
+        draws.append(
+            (number_occurrences(path) & _NTH) * len(matches.ranks) + np.where(alone, number, 0)
+        )
+        device = [
+            _time_with_launched_work(tree, each)
+            for tree, each in zip(matched.trees, times, strict=True)
+        ]
         for place, values in enumerate((device, [each.host_self_ns for each in times])):
             gaps[place].append(values[1][partner] - values[0][nodes])
-    path, draw = joined(paths), joined(draws)
+    path, draw = concat_arrays(paths), concat_arrays(draws)
     key = path * (int(draw.max(initial=0)) + 1) + draw
     _, first, at, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     device_p, host_p = (
-        paired(
-            path[first], np.bincount(at, joined(gap), len(first)) / count, len(matches.path_name)
+        paired_p_value(
+            path[first],
+            np.bincount(at, concat_arrays(gap), len(first)) / count,
+            len(matches.path_name),
         )
         for gap in gaps
     )
     return device_p, host_p
 
 
-def _communicates(tree: RankTree) -> Bools:
+def _communication_mask(tree: RankTree) -> Bools:
     """Return a mask of the nodes that communicate, or that launched communication."""
-    found: Bools = tree.part.table.kind[tree.rows] == _COMMUNICATION
-    found &= (tree.kind != OPERATOR) | is_host_only(tree.part.trace.format)
-    work = np.flatnonzero(found & (tree.parent >= 0))
-    found[tree.parent[work]] = True
-    return found
+    result: Bools = tree.part.table.kind[tree.rows] == _COMMUNICATION
+    result &= (tree.kind != OPERATOR) | is_host_only(tree.part.trace.format)
+    work = np.flatnonzero(result & (tree.parent >= 0))
+    result[tree.parent[work]] = True
+    return result
 
 
-def _with_launched(tree: RankTree, times: NodeTimes) -> Ints:
+def _time_with_launched_work(tree: RankTree, times: NodeTimes) -> Ints:
     """Return the device time of nodes; for operators, that of the work that they launched."""
     found = times.device_ns.copy()
     work = np.flatnonzero((tree.kind == WORK) & (tree.parent >= 0))
@@ -230,7 +253,7 @@ class _Change(NamedTuple):
     p_value: float = np.nan
 
 
-@checked
+@check_arguments
 def changes(diff: Comparison) -> pd.DataFrame:
     """Return the changes between the runs that exceed noise, each once.
 
@@ -277,50 +300,50 @@ def changes(diff: Comparison) -> pd.DataFrame:
 
         ``.attrs["tested"]`` is the number of tests; ``.attrs["note"]`` is set if nothing changed.
     """
-    return _changes(diff).copy()
+    return _find_changes(diff).copy()
 
 
 @memoized
-def _changes(diff: Comparison) -> pd.DataFrame:
+def _find_changes(diff: Comparison) -> pd.DataFrame:
     listed = set[int]()
-    rows = [*_structure(diff, listed)]
-    slower, tested = _times(diff, listed)
+    rows = [*_structural_changes(diff, listed)]
+    slower, tested = _time_changes(diff, listed)
     rows += slower
     note = ""
     if not rows:
         note = "nothing changed by more than noise"
         if steps(diff).attrs["is_significant"]:
-            many = len(match(diff).ranks)
+            many = len(match_ranks(diff).ranks)
             over = f" in the mean over {many} ranks" if many > 1 else ""
             note = f"the steps changed, but no single operator or kernel by more than noise{over}"
     rows.sort(
         key=lambda row: (
-            -abs(row.after_ns - row.before_ns), row.name, _SWAPPED.get(row.change, row.change)
+            -abs(row.after_ns - row.before_ns), row.name, _OPPOSITE.get(row.change, row.change)
         )
     )  # fmt: skip
     frame = pd.DataFrame(rows, columns=_Change._fields).astype(
         dict.fromkeys(_Change._fields, "float64")
         | dict.fromkeys(("measure", "name", "path", "before_names", "after_names"), "str")
-        | {"change": dtype_of(CHANGES), "how": dtype_of(HOW), "places": "int64"}
+        | {"change": categorical_dtype(CHANGES), "how": categorical_dtype(HOW), "places": "int64"}
     )
     frame.insert(9, "diff_ns", frame["after_ns"] - frame["before_ns"])
     matched = {word: sum(row.change == word for row in rows) for word in CHANGES}
     columns = {str(name): frame[name] for name in frame}
-    return result(columns, matched=matched, note=note, tested=tested)
+    return result_frame(columns, matched=matched, note=note, tested=tested)
 
 
-def _structure(diff: Comparison, listed: set[int]) -> Iterator[_Change]:
+def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]:
     """Yield changes of calls; the paths of operators whose work changed are added to `listed`."""
-    matches = match(diff)
+    matches = match_ranks(diff)
     names, callers = matches.pool.names, matches.callers
     cells = diff.step_count * max(len(matches.ranks), 1)
-    least_ns = _OF_STEP * _step_ns(diff) * cells
-    groups: dict[tuple[str, str, int], _Group] = {}
+    least_ns = _MIN_SHARE_OF_STEP * _step_ns(diff) * cells
+    groups: dict[tuple[str, str, int], _ChangeGroup] = {}
     every = zip(matches.ranks, matches.shared_paths, node_times(diff), strict=True)
-    for one, shared, times in every:
-        for k, tree in enumerate(one.trees):
-            for word, measure, nodes in _outermost(one, k, diff.step_count):
-                path = one.path[k][nodes]
+    for matched, shared, times in every:
+        for k, tree in enumerate(matched.trees):
+            for word, measure, nodes in _outermost_changes(matched, k, diff.step_count):
+                path = matched.path[k][nodes]
                 if measure == "kernel":
                     owner = tree.parent[nodes]
                     listed.update(shared[k][owner[owner >= 0]].tolist())
@@ -329,14 +352,16 @@ def _structure(diff: Comparison, listed: set[int]) -> Iterator[_Change]:
                 name = matches.path_name[path]
                 for code in np.unique(name).tolist():
                     mine = nodes[name == code]
-                    groups.setdefault((word, measure, code), _Group(diff.step_count)).add(
+                    groups.setdefault((word, measure, code), _ChangeGroup(diff.step_count)).add(
                         k, tree, mine, times[k], path[name == code]
                     )
     for (word, measure, code), group in groups.items():
         device = any(group.device_ns)
         times_ns = group.device_ns if device else group.host_ns
         in_steps = int((group.counts.sum(axis=0) > 0).sum())
-        if in_steps <= _MOST_STEPS * diff.step_count or (not device and max(times_ns) < least_ns):
+        if in_steps <= _MAX_STEPS_SHARE * diff.step_count or (
+            not device and max(times_ns) < least_ns
+        ):
             continue
         ranked = ((time, -matches.rank_of_path[path], path) for path, time in group.paths.items())
         counts = (group.counts.sum(axis=1) / cells).tolist()
@@ -345,7 +370,7 @@ def _structure(diff: Comparison, listed: set[int]) -> Iterator[_Change]:
             counts[0], counts[1], times_ns[0] / cells, times_ns[1] / cells,
         )  # fmt: skip
         if word == "replaced":
-            before, after = (sorted(names[own] for own in side) for side in group.names)
+            before, after = (sorted(names[code] for code in side) for side in group.names)
             change = change._replace(
                 before_names="; ".join(before),
                 after_names="; ".join(after),
@@ -354,7 +379,7 @@ def _structure(diff: Comparison, listed: set[int]) -> Iterator[_Change]:
         yield change
 
 
-class _Group:
+class _ChangeGroup:
     """All nodes of one change and name."""
 
     def __init__(self, steps: int) -> None:
@@ -374,14 +399,16 @@ class _Group:
             self.paths[number] += time
 
 
-def _outermost(one: Matched, side: int, steps: int) -> Iterator[tuple[str, str, Ints]]:
+def _outermost_changes(
+    matched: MatchedTrees, side: int, steps: int
+) -> Iterator[tuple[str, str, Ints]]:
     """Yield change, measure and nodes that were added, removed, moved or replaced as a whole."""
-    tree, status = one.trees[side], one.status[side]
+    tree, status = matched.trees[side], matched.status[side]
     inside = tree.slot < steps
     above = np.where(tree.parent >= 0, status[tree.parent], -1) if len(tree) else status
     code, word = ((_REMOVED, "removed"), (_ADDED, "added"))[side]
-    # A function whose callees have partners is only another way to the same calls, not a change.
-    has_partner = tree.forest.sums((one.partner[side] >= 0).astype(np.int64)) > 0
+    # If all callees are paired, the function is only another path to the same calls: no change.
+    has_partner = tree.forest.subtree_sums((matched.partner[side] >= 0).astype(np.int64)) > 0
     operators = inside & (tree.kind == OPERATOR) & ~(tree.frame & has_partner)
     work = inside & (tree.kind == WORK) & (above != code)
     for number, text, measure, chosen in (
@@ -397,11 +424,11 @@ def _outermost(one: Matched, side: int, steps: int) -> Iterator[tuple[str, str, 
             yield text, measure, nodes
 
 
-def _times(diff: Comparison, listed: set[int]) -> tuple[list[_Change], int]:
+def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], int]:
     """Return operators that themselves are slower or faster, and the number of tests."""
-    matches = match(diff)
+    matches = match_ranks(diff)
     paired_nodes = [
-        [(one.partner[k] >= 0) & (one.status[k] != _REPLACED) for one in matches.ranks]
+        [(matched.partner[k] >= 0) & (matched.status[k] != _REPLACED) for matched in matches.ranks]
         for k in (0, 1)
     ]
     per_side = []
@@ -410,19 +437,22 @@ def _times(diff: Comparison, listed: set[int]) -> tuple[list[_Change], int]:
         # Moved nodes count on their shared path, on both sides.
         paths = [shared[k] for shared in matches.shared_paths]
         sums = partial(_step_sums, diff, k, chosen=paired_nodes[k], paths=paths)
-        device, host = sums([one.device_ns for one in nodes]), [one.host_self_ns for one in nodes]
-        per_side.append((_launched(matches, device), sums(host), sums(None)))
+        device, host = (
+            sums([node.device_ns for node in nodes]),
+            [node.host_self_ns for node in nodes],
+        )
+        per_side.append((_time_by_launching_path(matches, device), sums(host), sums(None)))
     step_ns = _step_ns(diff)
     known = np.ones(len(matches.path_name), dtype=bool)
     known[sorted(path for path in listed if path >= 0)] = False
-    by_call = None if diff.step_count >= _LEAST_STEPS else _chance_by_call(diff, paired_nodes[0])
+    by_call = None if diff.step_count >= _MIN_STEPS else _chance_by_call(diff, paired_nodes[0])
     tests = []
     for measure in (0, 1):
         before, after = per_side[0][measure], per_side[1][measure]
         mean = np.stack([before.mean(axis=0), after.mean(axis=0)])
-        path = np.flatnonzero(known & (mean.max(axis=0) >= _OF_STEP * step_ns))
+        path = np.flatnonzero(known & (mean.max(axis=0) >= _MIN_SHARE_OF_STEP * step_ns))
         p_value = (
-            either_test(before[:, path], after[:, path], by_step=diff.same_steps)
+            combined_p_value(before[:, path], after[:, path], by_step=diff.same_steps)
             if by_call is None
             else by_call[measure][path]
         )
@@ -436,7 +466,9 @@ def _times(diff: Comparison, listed: set[int]) -> tuple[list[_Change], int]:
         relative = np.where(
             alone, _RELATIVE_ALONE, _RELATIVE if by_call is None else _RELATIVE_CALLS
         )
-        least = np.maximum(relative * longer, np.where(alone, _OF_STEP_ALONE, _OF_STEP) * step_ns)
+        least = np.maximum(
+            relative * longer, np.where(alone, _OF_STEP_ALONE, _MIN_SHARE_OF_STEP) * step_ns
+        )
         alpha = np.where(np.abs(gap) >= _RELATIVE_MUCH * longer, _ALPHA_MUCH, 0)
         alpha = np.maximum(alpha, _ALPHA / max(tested, 1))
         for at in np.flatnonzero((np.abs(gap) >= least) & (alone | (p_value < alpha))).tolist():
@@ -469,7 +501,7 @@ def _times(diff: Comparison, listed: set[int]) -> tuple[list[_Change], int]:
     return found, tested
 
 
-def _launched(matches: Matches, times: Floats) -> Floats:
+def _time_by_launching_path(matches: Matches, times: Floats) -> Floats:
     """Return device time (steps, paths) by the operator that launched it, if known."""
     paths = np.flatnonzero(matches.path_kind == WORK)
     owner = np.where(matches.path_parent[paths] >= 0, matches.path_parent[paths], paths)
@@ -508,7 +540,7 @@ def _step_ns(diff: Comparison) -> float:
     return max(float((one[:, :, 1] - one[:, :, 0]).mean()) for one in windows)
 
 
-def shifted_kinds(diff: Comparison) -> set[str]:
+def kinds_with_changed_share(diff: Comparison) -> set[str]:
     """Return the kinds of time whose share of the step time changed significantly.
 
     The change exceeds 5 % of the step, and the tests of `changes` over the steps find it
@@ -516,13 +548,17 @@ def shifted_kinds(diff: Comparison) -> set[str]:
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     there = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))
-    total = [_shares(one.sum(axis=0, keepdims=True))[0] for one in times]
-    likely = either_test(*(_shares(one) for one in times), by_step=diff.same_steps)
+    total = [
+        _shares_of_step(times_of_side.sum(axis=0, keepdims=True))[0] for times_of_side in times
+    ]
+    likely = combined_p_value(
+        *(_shares_of_step(times_of_side) for times_of_side in times), by_step=diff.same_steps
+    )
     alone = np.isnan(likely)
     moved = np.abs(total[1] - total[0]) > np.where(alone, _PARTS_OF_STEP_ALONE, _PARTS_OF_STEP)
     shifted = moved & (alone | (likely * len(there) < _ALPHA))
     return {STEP_KINDS[k] for k in np.flatnonzero(shifted).tolist()}
 
 
-def _shares(times: Floats) -> Floats:
+def _shares_of_step(times: Floats) -> Floats:
     return np.asarray(times / np.maximum(times.sum(axis=1, keepdims=True), 1))

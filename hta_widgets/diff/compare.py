@@ -14,23 +14,23 @@ import numpy as np
 
 from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.clusters import rank_clusters
-from hta_widgets.analysis.diff_ops import Side, parts_of
-from hta_widgets.analysis.scope import Part
+from hta_widgets.analysis.diff_ops import DiffSource, side_parts
+from hta_widgets.analysis.scope import RankPart
 from hta_widgets.analysis.steps import clipped_steps, device_edges, host_steps, steps_ahead
-from hta_widgets.analysis.stragglers import Waits, waits_of
-from hta_widgets.arguments import checked
+from hta_widgets.analysis.stragglers import CollectiveWaits, collective_waits
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
-from hta_widgets.readers.formats import all_formats, provided
+from hta_widgets.readers.formats import all_formats, format_hooks
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import duration, number_runs, plural, run_text
+from hta_widgets.text import consecutive_runs, duration, plural, run_text
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.host_stack import of_category
-from hta_widgets.trace.intervals import subtract, total, union
+from hta_widgets.trace.host_stack import category_mask
+from hta_widgets.trace.intervals import subtract, total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-Parts = dict[int, Part]
+PartsByRank = dict[int, RankPart]
 #: Ways to pair ranks.
 Pairing = Literal["auto", "number", "representative"] | Mapping[int, int]
 
@@ -42,7 +42,7 @@ _VENDORS = (
     ("MTIA", ("artemis", "mtia")),
 )
 _OTHER = KINDS.index("other")
-_LEAST_OUTSIDE = 0.01  # of the steps' time; smaller differences are not reported
+_MIN_OUTSIDE_SHARE = 0.01  # of the steps' time; smaller differences are not reported
 
 
 class Caution(NamedTuple):
@@ -86,11 +86,11 @@ class RunSide:
 
     label: str
     traces: TraceSet
-    parts: Parts
+    parts: PartsByRank
     steps: Ints
     windows: dict[int, Ints]
     left_out: tuple[int, ...] = ()
-    tabled: Parts = field(default_factory=dict)
+    tabled: PartsByRank = field(default_factory=dict)
     overlap_ns: int = 0
     on_device: bool = False
 
@@ -101,7 +101,7 @@ class RunSide:
 
     @property
     def table_ranks(self) -> list[int]:
-        """All ranks, with those that only tables compare."""
+        """All ranks, including those that are compared in tables only."""
         return [*self.parts, *self.tabled]
 
     @property
@@ -120,9 +120,9 @@ class RunSide:
         return not (len(self.steps) == 1 and self.steps[0] < 0)
 
     @cached_property
-    def waits(self) -> Waits:
+    def waits(self) -> CollectiveWaits:
         """The waits of the ranks in collectives."""
-        return waits_of(self.traces)
+        return collective_waits(self.traces)
 
     def of_steps(self, places: Ints) -> RunSide:
         """Return the side with only some of its steps."""
@@ -187,10 +187,10 @@ class Comparison:
         return _cautions(self)
 
 
-@checked
+@check_arguments
 def compare(
-    before: Side,
-    after: Side,
+    before: DiffSource,
+    after: DiffSource,
     *,
     ranks: Pairing = "auto",
     steps: Mapping[int, int] | Literal["auto", "number", "order"] = "auto",
@@ -236,14 +236,14 @@ def compare(
         compared.
     """
     chosen = (
-        {part.rank: part for part in parts_of(before)},
-        {part.rank: part for part in parts_of(after)},
+        {part.rank: part for part in side_parts(before)},
+        {part.rank: part for part in side_parts(after)},
     )
     for word, parts in zip(("before", "after"), chosen, strict=True):
         if not parts:
             raise TraceError(f"no ranks {word}", remedy="Give traces, or a selection of some.")
-    owners = _traces_of(before), _traces_of(after)
-    lines, tabled = _by_format(*chosen)
+    owners = _trace_set_of(before), _trace_set_of(after)
+    lines, tabled = _ranks_by_format(*chosen)
     if isinstance(ranks, Mapping):
         # A mapping may also pair servers, which only tables compare otherwise.
         lines, tabled = chosen, ({}, {})
@@ -254,11 +254,11 @@ def compare(
     ]
     names = labels or _labels(*kept)
     every = list(zip(names, owners, kept, strict=True))
-    sides = [_side(*one) for one in every]
+    sides = [_side(*arguments) for arguments in every]
     if all(side.has_steps for side in sides) and any(map(_is_ahead, sides)):
-        sides = [_side(*one, on_device=True) for one in every]
+        sides = [_side(*arguments, on_device=True) for arguments in every]
     if sides[0].has_steps != sides[1].has_steps:
-        sides = [_whole_side(*one) for one in every]
+        sides = [_whole_side(*arguments) for arguments in every]
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
     pairs = pairs or [(sides[0].ranks[0], sides[1].ranks[0])]
     sides = [replace(side, tabled=more) for side, more in zip(sides, tabled, strict=True)]
@@ -267,18 +267,18 @@ def compare(
         np.delete(side.steps, places[:, k]) if side.has_steps else np.empty(0, np.int64)
         for k, side in enumerate(sides)
     ]
-    one, other = (side.of_steps(places[:, k]) for k, side in enumerate(sides))
+    before_side, after_side = (side.of_steps(places[:, k]) for k, side in enumerate(sides))
     if labels is None and names == ("before", "after") and len(places) == 1:
-        numbers = int(one.steps[0]), int(other.steps[0])
-        if one.has_steps and numbers[0] != numbers[1]:
-            one = replace(one, label=f"step {numbers[0]}")
-            other = replace(other, label=f"step {numbers[1]}")
-    return Comparison(one, other, pairs, means, alone[0], alone[1], matched_by)
+        numbers = int(before_side.steps[0]), int(after_side.steps[0])
+        if before_side.has_steps and numbers[0] != numbers[1]:
+            before_side = replace(before_side, label=f"step {numbers[0]}")
+            after_side = replace(after_side, label=f"step {numbers[1]}")
+    return Comparison(before_side, after_side, pairs, means, alone[0], alone[1], matched_by)
 
 
 def is_host_only(name: str) -> bool:
     """Return whether files of a format have no device work, only calls on the host."""
-    return any(one.host_only for one in all_formats() if one.name == name)
+    return any(format_.host_only for format_ in all_formats() if format_.name == name)
 
 
 def both_have_frames(diff: Comparison) -> bool:
@@ -295,43 +295,47 @@ def step_at(side: RunSide, rank: int, time_ns: Ints) -> Ints:
 
 def conditions(diff: Comparison) -> str:
     """Return the differences of GPU, vendor and world size as a sentence, "" if there are none."""
-    texts = [one.text for one in diff.cautions if one.kind in CONDITIONS]
+    texts = [caution.text for caution in diff.cautions if caution.kind in CONDITIONS]
     return f"The runs are not alike: {'; '.join(texts)}." if texts else ""
 
 
 def paired_ranks(diff: Comparison) -> str:
-    """Return words for the ranks on which calls are matched: ``ranks 0–3``."""
+    """Describe the ranks whose calls are matched: ``ranks 0–3``."""
     numbers = sorted(before for before, _ in diff.rank_pairs)
-    words = ", ".join(map(run_text, number_runs(numbers)))
+    words = ", ".join(map(run_text, consecutive_runs(numbers)))
     if any(before != after for before, after in diff.rank_pairs):
-        words = _listed(diff.rank_pairs)
+        words = _format_pairs(diff.rank_pairs)
     return f"rank{'s' * (len(numbers) > 1)} {words}"
 
 
-def _formats_of(parts: Parts) -> set[str]:
+def _formats_of(parts: PartsByRank) -> set[str]:
     return {part.trace.format for part in parts.values()}
 
 
-def _by_format(before: Parts, after: Parts) -> tuple[tuple[Parts, Parts], tuple[Parts, Parts]]:
-    """Return the ranks whose events are compared, and those that only tables compare."""
+def _ranks_by_format(
+    before: PartsByRank, after: PartsByRank
+) -> tuple[tuple[PartsByRank, PartsByRank], tuple[PartsByRank, PartsByRank]]:
+    """Return the ranks whose events are compared, and those compared in tables only."""
     # Servers have another clock than workers and no steps; profiles have no events, and repeat the
     # calls of time lines.
     formats = _formats_of(before), _formats_of(after)
     shared = formats[0] & formats[1]
-    known = {one.name: one for one in all_formats()}
+    known = {format_.name: format_ for format_ in all_formats()}
     if not shared:
         both = formats[0] | formats[1]
         if all(both <= {name, *known[name].compared_with} for name in both if name in known):
             return (before, after), ({}, {})
         names = {name: known[name].plural if name in known else name for name in both}
-        words = [" and ".join(names[name] for name in sorted(one)) for one in formats]
+        words = [
+            " and ".join(names[name] for name in sorted(format_names)) for format_names in formats
+        ]
         raise TraceError(
             f"{words[0]} cannot be compared with {words[1]}",
             remedy="Compare two runs of the same format.",
         )
     shared -= {name for name in shared if name in known and known[name].beside in shared}
 
-    def split(parts: Parts) -> tuple[Parts, Parts]:
+    def split(parts: PartsByRank) -> tuple[PartsByRank, PartsByRank]:
         lines = {rank: part for rank, part in parts.items() if part.trace.format in shared}
         return lines, {rank: part for rank, part in parts.items() if rank not in lines}
 
@@ -339,7 +343,7 @@ def _by_format(before: Parts, after: Parts) -> tuple[tuple[Parts, Parts], tuple[
     return (one, other), (one_tabled, other_tabled)
 
 
-def _traces_of(source: Side) -> TraceSet:
+def _trace_set_of(source: DiffSource) -> TraceSet:
     if isinstance(source, TraceSet):
         return source
     if isinstance(source, Trace):
@@ -350,7 +354,7 @@ def _traces_of(source: Side) -> TraceSet:
     raise TraceError("this selection belongs to no traces", remedy="Make it with traces.select().")
 
 
-def _labels(before: Parts, after: Parts) -> tuple[str, str]:
+def _labels(before: PartsByRank, after: PartsByRank) -> tuple[str, str]:
     folders = [_folder(side) for side in (before, after)]
     if all(folders) and folders[0] != folders[1]:
         return folders[0], folders[1]
@@ -359,7 +363,7 @@ def _labels(before: Parts, after: Parts) -> tuple[str, str]:
     return "before", "after"
 
 
-def _folder(side: Parts) -> str:
+def _folder(side: PartsByRank) -> str:
     """Return the name of the common folder of a side's files."""
     folders = {str(Path(part.trace.path).resolve().parent) for part in side.values()}
     try:
@@ -372,7 +376,7 @@ def _folder(side: Parts) -> str:
 
 
 def _rank_pairs(
-    ranks: Pairing, before: Parts, after: Parts, owners: tuple[TraceSet, TraceSet]
+    ranks: Pairing, before: PartsByRank, after: PartsByRank, owners: tuple[TraceSet, TraceSet]
 ) -> tuple[list[tuple[int, int]], bool]:
     """Return the pairs of ranks, and whether times are means over all ranks."""
     if isinstance(ranks, Mapping):
@@ -391,7 +395,7 @@ def _rank_pairs(
             for owner, side in zip(owners, (before, after), strict=True)
         ]
         return list(zip(*chosen, strict=False)), False
-    numbers = [_own_numbers(side) for side in (before, after)]
+    numbers = [_stated_numbers(side) for side in (before, after)]
     theirs = {number: rank for rank, number in numbers[1].items()}
     common = [(rank, theirs[number]) for rank, number in numbers[0].items() if number in theirs]
     if ranks == "number":
@@ -407,7 +411,7 @@ def _rank_pairs(
     return common or [(next(iter(before)), next(iter(after)))], means
 
 
-def _own_numbers(parts: Parts) -> dict[int, int]:
+def _stated_numbers(parts: PartsByRank) -> dict[int, int]:
     """Return the number by which each rank is paired."""
     # Of several MPI jobs in a set, later ones get free numbers. Stated ranks are used if those of
     # the compared ranks are distinct.
@@ -432,9 +436,13 @@ def _is_ahead(side: RunSide) -> bool:
     return 2 * int(ahead.sum()) > len(ahead)
 
 
-def _side(label: str, traces: TraceSet, parts: Parts, *, on_device: bool = False) -> RunSide:
-    found = {rank: _steps_within(part, on_device=on_device) for rank, part in parts.items()}
-    having = {rank: one for rank, one in found.items() if len(one[0])}
+def _side(label: str, traces: TraceSet, parts: PartsByRank, *, on_device: bool = False) -> RunSide:
+    steps_by_rank = {rank: _steps_within(part, on_device=on_device) for rank, part in parts.items()}
+    having = {
+        rank: steps_of_rank
+        for rank, steps_of_rank in steps_by_rank.items()
+        if len(steps_of_rank[0])
+    }
     if not having:
         return _whole_side(label, traces, parts)
     # A rank without steps, such as a server's, cannot be compared step by step.
@@ -456,23 +464,23 @@ def _side(label: str, traces: TraceSet, parts: Parts, *, on_device: bool = False
     return RunSide(label, traces, parts, common[order], windows, left_out, **about)
 
 
-def _whole_side(label: str, traces: TraceSet, parts: Parts) -> RunSide:
-    windows = {rank: _whole(part) for rank, part in parts.items()}
+def _whole_side(label: str, traces: TraceSet, parts: PartsByRank) -> RunSide:
+    windows = {rank: _whole_window(part) for rank, part in parts.items()}
     return RunSide(label, traces, parts, np.array([-1], dtype=np.int64), windows)
 
 
-def _steps_within(part: Part, *, on_device: bool) -> tuple[Ints, Ints, int]:
+def _steps_within(part: RankPart, *, on_device: bool) -> tuple[Ints, Ints, int]:
     """Return numbers and bounds of the steps that the selection holds completely.
 
     The bounds do not overlap, so that no time counts twice: a step ends where the next one begins.
     Also returns the time by which the steps overlapped.
     """
     table = part.table
-    steps_of = provided("steps", {part.trace.format})
+    steps_of = format_hooks("steps", {part.trace.format})
     if steps_of:
         numbers, start, end = steps_of[0](part)
     else:
-        numbers, start, end = host_steps(Part(part.trace, np.arange(len(table)), None, None))
+        numbers, start, end = host_steps(RankPart(part.trace, np.arange(len(table)), None, None))
     worked, first, last = device_edges(part.trace)
     if on_device and len(worked):
         # Copies for later steps may begin early, so a step begins where the previous one is done.
@@ -494,7 +502,7 @@ def _steps_within(part: Part, *, on_device: bool) -> tuple[Ints, Ints, int]:
     return numbers[kept], bounds[kept], overlap_ns
 
 
-def _whole(part: Part) -> Ints:
+def _whole_window(part: RankPart) -> Ints:
     """Return the window, (1, 2); open ends are at the first start and the last end of events."""
     table = part.table
     rows = part.rows[table.kind[part.rows] != _OTHER]
@@ -511,7 +519,10 @@ def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -
     if not before.has_steps:
         return "whole", np.zeros((1, 2), dtype=np.int64)
     if isinstance(how, Mapping):
-        places = [[_place(before, int(a)), _place(after, int(b))] for a, b in sorted(how.items())]
+        places = [
+            [_step_position(before, int(a)), _step_position(after, int(b))]
+            for a, b in sorted(how.items())
+        ]
         if not places or any(b[1] <= a[1] for a, b in itertools.pairwise(places)):
             raise TraceError(f"{how!r} crosses steps", remedy="Keep their order on both sides.")
         return "number", np.array(places, dtype=np.int64)
@@ -527,7 +538,7 @@ def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -
     return "order", np.stack([first, first], axis=1)
 
 
-def _place(side: RunSide, step: int) -> int:
+def _step_position(side: RunSide, step: int) -> int:
     found = np.flatnonzero(side.steps == step)
     if not len(found):
         raise TraceError(
@@ -542,14 +553,14 @@ def _place(side: RunSide, step: int) -> int:
 
 def _cautions(diff: Comparison) -> list[Caution]:
     before, after = diff.sides
-    found: list[Caution] = []
+    cautions: list[Caution] = []
 
     def add(kind: str, text: str) -> None:
-        found.append(Caution(kind, text))
+        cautions.append(Caution(kind, text))
 
-    def differ(kind: str, words: str, one: str, other: str) -> None:
-        if one and other and one != other:
-            add(kind, f"{words} {one} → {other}")
+    def differ(kind: str, words: str, before_text: str, after_text: str) -> None:
+        if before_text and after_text and before_text != after_text:
+            add(kind, f"{words} {before_text} → {after_text}")
 
     empty = [side.label for side in diff.sides if _is_empty(side)]
     if len(empty) == 2:
@@ -559,7 +570,9 @@ def _cautions(diff: Comparison) -> list[Caution]:
     gpus = _gpus(before), _gpus(after)
     differ("vendor", "different makers of GPUs:", *map(_vendor, gpus))
     differ("gpu", "different GPUs:", *gpus)
-    differ("format", "different formats:", *(", ".join(sorted(one.formats)) for one in diff.sides))
+    differ(
+        "format", "different formats:", *(", ".join(sorted(side.formats)) for side in diff.sides)
+    )
     differ("world_size", "world size", _world_size(before), _world_size(after))
     if diff.by_rank_means:
         ranks = f"{plural(len(before.ranks), 'rank')} against {len(after.ranks)}"
@@ -572,16 +585,16 @@ def _cautions(diff: Comparison) -> list[Caution]:
             listed = ", ".join(map(str, side.left_out[:4])) + ", …" * (len(side.left_out) > 4)
             verb = "is" if len(side.left_out) == 1 else "are"
             add("ranks", f"{some} without steps {verb} left out: {listed}")
-    own = [_own_numbers(side.parts) for side in diff.sides]
+    numbers_of_sides = [_stated_numbers(side.parts) for side in diff.sides]
     unequal = [(a, b) for a, b in diff.rank_pairs if a != b]
-    renamed = [(a, b) for a, b in unequal if own[0][a] == own[1][b]]
+    renamed = [(a, b) for a, b in unequal if numbers_of_sides[0][a] == numbers_of_sides[1][b]]
     other = [pair for pair in unequal if pair not in renamed]
     if other:
-        add("rank", f"different rank{'s' * (len(other) > 1)}: {_listed(other)}")
+        add("rank", f"different rank{'s' * (len(other) > 1)}: {_format_pairs(other)}")
     if renamed:
         reason = "the same ranks under other numbers, as several files of a run state one rank"
-        add("rank", f"{reason}: {_listed(renamed)}")
-    found += [Caution("steps", text) for text in _about_steps(diff)]
+        add("rank", f"{reason}: {_format_pairs(renamed)}")
+    cautions += [Caution("steps", text) for text in _step_cautions(diff)]
     differ("clock", "different clocks:", before.traces.clock, after.traces.clock)
     for side in diff.sides:
         if drift := clock_fit(side.traces).drift_note:
@@ -592,14 +605,16 @@ def _cautions(diff: Comparison) -> list[Caution]:
     if stacks[0] != stacks[1]:
         having = before if stacks[0] else after
         add("stacks", f"only {having.label} holds Python functions: they are left out")
-    work = [any(len(part.busy_rows()) for part in side.parts.values()) for side in diff.sides]
+    work = [
+        any(len(part.device_work_rows()) for part in side.parts.values()) for side in diff.sides
+    ]
     if work[0] != work[1] and not empty and not (before.is_totals or after.is_totals):
         lacking = after if work[0] else before
         add("device", f"no device work in {lacking.label}")
-    return found
+    return cautions
 
 
-def _about_steps(diff: Comparison) -> Iterator[str]:
+def _step_cautions(diff: Comparison) -> Iterator[str]:
     """Yield what limits the comparison of steps."""
     steps = [diff.step_count + len(alone) for alone in (diff.before_alone, diff.after_alone)]
     if max(steps) > diff.step_count:
@@ -619,7 +634,7 @@ def _about_steps(diff: Comparison) -> Iterator[str]:
             shared = f"steps of {side.label} overlap by {duration(side.overlap_ns)}"
             yield f"{shared}: that time counts for the later step only"
     outside = [_outside_ns(side) for side in diff.sides]
-    least = _LEAST_OUTSIDE * max(map(_length_ns, diff.sides))
+    least = _MIN_OUTSIDE_SHARE * max(map(_length_ns, diff.sides))
     if abs(outside[1] - outside[0]) >= max(least, 1):
         times = " → ".join(duration(round(time)) for time in outside)
         yield f"device work that runs outside of the compared steps counts in none: {times}"
@@ -639,14 +654,14 @@ def _outside_ns(side: RunSide) -> float:
     """Return the time of work that steps launched and that runs outside, the mean over ranks."""
     found = []
     for rank, part in side.parts.items() if side.has_steps else ():
-        rows = part.busy_rows()
+        rows = part.device_work_rows()
         rows = rows[(part.table.stream[rows] >= 0) & np.isin(part.table.step[rows], side.steps)]
         steps = union(*(side.windows[rank] - part.trace.shift_ns).T)
-        found.append(total(subtract(union(*part.clipped(rows)), steps)))
+        found.append(total_length(subtract(union(*part.clip_rows(rows)), steps)))
     return float(np.mean(found or [0]))
 
 
-def _listed(pairs: Sequence[tuple[int, int]]) -> str:
+def _format_pairs(pairs: Sequence[tuple[int, int]]) -> str:
     return ", ".join(f"{a} → {b}" for a, b in pairs[:4]) + (", …" if len(pairs) > 4 else "")
 
 
@@ -668,4 +683,4 @@ def _world_size(side: RunSide) -> str:
 
 
 def _has_stacks(side: RunSide) -> bool:
-    return any(of_category(part.trace, "python_function").any() for part in side.parts.values())
+    return any(category_mask(part.trace, "python_function").any() for part in side.parts.values())

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.stragglers import stragglers
-from hta_widgets.arguments import checked
+from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import ALPHA, steps
-from hta_widgets.diff.changes import changes, libraries, shifted_kinds
+from hta_widgets.diff.changes import changes, kinds_with_changed_share, libraries
 from hta_widgets.diff.compare import (
     CONDITIONS,
     Comparison,
@@ -20,15 +20,15 @@ from hta_widgets.diff.compare import (
     is_host_only,
     paired_ranks,
 )
-from hta_widgets.diff.pairs import KIND_OF, moments, splits_communication
-from hta_widgets.diff.tables import names, rows_of
+from hta_widgets.diff.pairs import KIND_OF, splits_communication, step_times_by_cause
+from hta_widgets.diff.tables import iter_rows, names
 from hta_widgets.diff.waterfall import waterfall
-from hta_widgets.readers.formats import all_formats, provided
+from hta_widgets.readers.formats import all_formats, format_hooks
 from hta_widgets.text import (
+    consecutive_runs,
     count,
     duration,
     duration_delta,
-    number_runs,
     plural,
     run_text,
     share_delta,
@@ -37,18 +37,20 @@ from hta_widgets.trace.arrays import Bools, Floats
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.names import short_name
 
-_LOST = 0.5  # minimum relative change of lost time; less may be chance near the limit
-_WAITS = 0.25  # minimum change of a wait for naming its rank, as a share of the largest change
+_MIN_LOST_RATIO = 0.5  # minimum relative change of lost time; less may be chance near the limit
+_MIN_WAITS_RATIO = (
+    0.25  # minimum change of a wait for naming its rank, as a share of the largest change
+)
 # Shares of a step.
 _SMALL = 0.01  # smaller differences are not reported
 _LARGE = 0.05  # smaller differences occur between runs of one program
 _LARGE_ALONE = 0.2  # the same with one step on a side
 _NOISE = ((0.2, 0.05), (_LARGE, 0.01), (_SMALL, 0.001))  # (minimum difference, maximum p-value)
-_MOST_CHANGES = 8
+_MAX_CHANGES = 8
 _RULE = 5  # minimum number of operators with an equal change that are one finding
 
 #: Kinds of a rank's own time; communication depends on the other ranks.
-_OWN = {
+_EXPOSED_KIND_WORDS = {
     "compute": "compute",
     "memory": "exposed copies",
     "idle": "idle time of the device",
@@ -119,70 +121,70 @@ def late_ranks(diff: Comparison) -> list[LateRank]:
         low, high = side.envelope()
         window = int(low.min()), int(high.max())
         judged.append(stragglers(side.traces, window=window).set_index("rank"))
-    own, waits = _own_changes(diff, shared)
+    changes, waits = _changes_outside_waits(diff, shared)
     others = "the others on both sides" if lone else "the others"
-    found = []
+    results = []
     for place, rank in enumerate([*shared, *sorted(lone)]):
         if place < len(shared) and not all(rank in frame.index for frame in judged):
             continue
         was, now = (bool(frame["is_straggler"].get(rank, False)) for frame in judged)
         lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in judged]
-        if was is now or abs(lost[1] - lost[0]) < _LOST * max(lost):
+        if was is now or abs(lost[1] - lost[0]) < _MIN_LOST_RATIO * max(lost):
             continue
         if place < len(shared):
-            text, gap = _describe(place, shared, own, waits, appears=now)
+            text, gap = _describe(place, shared, changes, waits, appears=now)
             late = LateRank(rank, now, text.replace("the others", others), gap)
         else:
-            one, other = diff.sides[::-1] if now else diff.sides
+            late_side, other = diff.sides[::-1] if now else diff.sides
             frame = judged[now]
             gap = float(frame["lost_ns"][rank]) / (len(frame) - 1)
             text = f"{frame['cause'][rank]}; the others wait {duration(round(gap))} on average"
-            only = "" if rank in other.traces else one.label
+            only = "" if rank in other.traces else late_side.label
             late = LateRank(rank, now, text, gap if now else -gap, only)
-        found.append((max(lost), late))
-    return [late for _, late in sorted(found, key=lambda one: (-one[0], one[1].rank))]
+        results.append((max(lost), late))
+    return [late for _, late in sorted(results, key=lambda result: (-result[0], result[1].rank))]
 
 
-def _own_changes(diff: Comparison, ranks: list[int]) -> tuple[dict[str, Floats], Floats]:
+def _changes_outside_waits(diff: Comparison, ranks: list[int]) -> tuple[dict[str, Floats], Floats]:
     """Return time before and change of each kind of own time, (ranks, 2), and changes of waits."""
-    own = {kind: np.zeros((len(ranks), 2)) for kind in _OWN}
+    changes = {kind: np.zeros((len(ranks), 2)) for kind in _EXPOSED_KIND_WORDS}
     waits = np.zeros((len(ranks), 2))
     for side, run in enumerate(diff.sides):
         for place, rank in enumerate(ranks):
-            for cause, times in moments(diff, run)[rank].items():
-                if KIND_OF[cause] in own:
-                    own[KIND_OF[cause]][place, side] += times.sum()
-            waits[place, side] = moments(diff, run)[rank]["communication_wait"].sum()
-    for both in own.values():
+            for cause, times in step_times_by_cause(diff, run)[rank].items():
+                if KIND_OF[cause] in changes:
+                    changes[KIND_OF[cause]][place, side] += times.sum()
+            waits[place, side] = step_times_by_cause(diff, run)[rank]["communication_wait"].sum()
+    for both in changes.values():
         both[:, 1] -= both[:, 0]
-    return own, waits[:, 1] - waits[:, 0]
+    return changes, waits[:, 1] - waits[:, 0]
 
 
 def _describe(
-    place: int, ranks: list[int], own: dict[str, Floats], waits: Floats, *, appears: bool
+    place: int, ranks: list[int], changes: dict[str, Floats], waits: Floats, *, appears: bool
 ) -> tuple[str, float]:
     """Describe the change of one rank, and return its size in ns."""
     way = 1 if appears else -1
     others = np.delete(np.arange(len(ranks)), place)
 
     def beyond(kind: str) -> float:
-        usual = float(np.median(own[kind][others, 1])) if len(others) else 0.0
-        return way * (float(own[kind][place, 1]) - usual)
+        usual = float(np.median(changes[kind][others, 1])) if len(others) else 0.0
+        return way * (float(changes[kind][place, 1]) - usual)
 
-    kind = max(own, key=beyond)
-    before, gap = own[kind][place]
-    shares = own[kind][:, 1] / np.maximum(own[kind][:, 0], 1)
-    text = f"its {_OWN[kind]} {share_delta(shares[place]) if before else 'is new'}"
+    kind = max(changes, key=beyond)
+    before, gap = changes[kind][place]
+    shares = changes[kind][:, 1] / np.maximum(changes[kind][:, 0], 1)
+    text = f"its {_EXPOSED_KIND_WORDS[kind]} {share_delta(shares[place]) if before else 'is new'}"
     if len(others):
         low, high = (share_delta(value) for value in (shares[others].min(), shares[others].max()))
         text += f" (the others {low} to {high})" if low != high else f" (the others {low})"
         # Positive if the others wait longer for a rank that appears, less for one that disappears.
         moved = way * waits[others]
-        named = others[moved >= max(_WAITS * float(moved.max()), 1)]
+        named = others[moved >= max(_MIN_WAITS_RATIO * float(moved.max()), 1)]
         if len(named):
             lengths = np.abs(waits[named])
             span = [duration(round(value)) for value in (lengths.min(), lengths.max())]
-            numbers = ", ".join(map(run_text, number_runs([ranks[k] for k in named])))
+            numbers = ", ".join(map(run_text, consecutive_runs([ranks[k] for k in named])))
             some = f"ranks {numbers} wait" if len(named) > 1 else f"rank {numbers} waits"
             text += (
                 f"; {some} {' to '.join(dict.fromkeys(span))} {'longer' if appears else 'less'}"
@@ -206,7 +208,7 @@ class Finding(NamedTuple):
     diff_ns: float
 
 
-@checked
+@check_arguments
 def findings(diff: Comparison) -> list[Finding]:
     """Return the changes as sentences with numbers, most important first.
 
@@ -237,44 +239,50 @@ def findings(diff: Comparison) -> list[Finding]:
     -------
     list of Finding
     """
-    found: list[Finding] = []
+    results: list[Finding] = []
     formats = _shared_formats(diff)
-    # Some formats have a table of their own in place of `changes`.
-    has_changes = not any("changes" in one.replaces for one in all_formats() if one.name in formats)
+    # Some formats replace `changes` with their own table.
+    has_changes = not any(
+        "changes" in late_rank.replaces for late_rank in all_formats() if late_rank.name in formats
+    )
     if not is_profiles(diff):
         late = late_ranks(diff)
-        found += _of_steps(diff, late)
-        at = 1 if found and found[0].kind == "headline" else 0
-        found[at:at] = [
-            Finding("straggler", f"{_upper(one.clause)}: {one.text}{_over(diff)}.", one.diff_ns)
-            for one in late
+        results += _step_findings(diff, late)
+        at = 1 if results and results[0].kind == "headline" else 0
+        results[at:at] = [
+            Finding(
+                "straggler",
+                f"{_capitalize(late_rank.clause)}: {late_rank.text}{_over_steps(diff)}.",
+                late_rank.diff_ns,
+            )
+            for late_rank in late
         ]
         if has_changes:
-            found += _of_changes(diff, leads=not found)
-    for findings_of in provided("findings", formats):
-        found += findings_of(diff)
-    if not found and formats == {"kineto"} and diff.step_count == 1:
-        found = _untested(diff)
-    kinds = None if found else ("empty",)
+            results += _change_findings(diff, leads=not results)
+    for findings_of in format_hooks("findings", formats):
+        results += findings_of(diff)
+    if not results and formats == {"kineto"} and diff.step_count == 1:
+        results = _largest_untested_differences(diff)
+    kinds = None if results else ("empty",)
     cautions = [Finding("caution", text, 0.0) for text in caution_texts(diff, kinds)]
-    if found:
+    if results:
         unlike = conditions(diff)
-        found[1:1] = [Finding("caution", unlike, 0.0)] if unlike else []
+        results[1:1] = [Finding("caution", unlike, 0.0)] if unlike else []
         if diff.before.has_steps and diff.step_count == 1:
             text = "With one step on each side, what is particular to it looks like a change."
             cautions.append(Finding("caution", text, 0.0))
         if has_changes and not splits_communication(diff):
             text = "Communication includes waiting for other ranks, whose events are not here."
             cautions.append(Finding("caution", text, 0.0))
-    return found + cautions
+    return results + cautions
 
 
 def caution_texts(diff: Comparison, kinds: Container[str] | None = None) -> list[str]:
     """Return the cautions of some or all kinds as sentences, without those of `conditions`."""
     found = [
-        f"{_upper(one.text)}."
-        for one in diff.cautions
-        if one.kind not in CONDITIONS and (kinds is None or one.kind in kinds)
+        f"{_capitalize(caution.text)}."
+        for caution in diff.cautions
+        if caution.kind not in CONDITIONS and (kinds is None or caution.kind in kinds)
     ]
     if diff.before.on_device and kinds is None:
         found.append("Hosts are ahead of their devices: a step ends with its last device work.")
@@ -283,10 +291,14 @@ def caution_texts(diff: Comparison, kinds: Container[str] | None = None) -> list
 
 def _shared_formats(diff: Comparison) -> set[str]:
     """Return the formats that both sides have, or that one has and the other's compare with."""
-    also = {one.name: one.compared_with for one in all_formats()}
+    also = {format_.name: format_.compared_with for format_ in all_formats()}
     sides = [side.formats for side in diff.sides]
     every = sides[0] | sides[1]
-    return {one for one in every if all(side & {one, *also.get(one, ())} for side in sides)}
+    return {
+        format_name
+        for format_name in every
+        if all(side & {format_name, *also.get(format_name, ())} for side in sides)
+    }
 
 
 def is_profiles(diff: Comparison) -> bool:
@@ -296,15 +308,17 @@ def is_profiles(diff: Comparison) -> bool:
 
 def kind_words(diff: Comparison) -> dict[str, str]:
     """Return the words of the formats for kinds of time."""
-    return {k: v for one in provided("kind_words", diff.before.formats) for k, v in one.items()}
+    return {k: v for one in format_hooks("kind_words", diff.before.formats) for k, v in one.items()}
 
 
 def kind_labels(diff: Comparison) -> dict[str, str]:
     """Return the short labels of the formats for kinds of time, for charts."""
-    return {k: v for one in provided("kind_labels", diff.before.formats) for k, v in one.items()}
+    return {
+        k: v for one in format_hooks("kind_labels", diff.before.formats) for k, v in one.items()
+    }
 
 
-def _of_steps(diff: Comparison, late: list[LateRank]) -> list[Finding]:
+def _step_findings(diff: Comparison, late: list[LateRank]) -> list[Finding]:
     by_step = steps(diff)
     by_kind = waterfall(diff, "kind")
     before, after = by_kind.attrs["before_ns"], by_kind.attrs["after_ns"]
@@ -315,81 +329,86 @@ def _of_steps(diff: Comparison, late: list[LateRank]) -> list[Finding]:
     else:
         matters = any(share >= floor and likely < chance for floor, chance in _NOISE)
     if matters:
-        text = f"{_longer(diff, before, after)}{_cause(diff, gap, late)}."
+        text = f"{_longer_by(diff, before, after)}{_main_cause_text(diff, gap, late)}."
         return [
             Finding("headline", text, float(gap)),
             # A kind that the headline names is not repeated.
-            *(one for one in _kinds(diff, by_kind, before, after) if one.text.lower() not in text),
-            *_name(diff, before, after),
-            *_steps(by_step, gap),
+            *(
+                finding
+                for finding in _changed_kinds(diff, by_kind, before, after)
+                if finding.text.lower() not in text
+            ),
+            *_main_name_text(diff, before, after),
+            *_steps_text(by_step, gap),
         ]
-    found = _composition(diff, by_kind, before, after)
-    if not found and likely is not None and likely < ALPHA and share >= _SMALL:
-        text = f"{_longer(diff, before, after)}; that may be chance (p {likely:.2g})."
-        found = [Finding("slight", text, float(gap))]
-    return found
+    composition = _composition_finding(diff, by_kind, before, after)
+    if not composition and likely is not None and likely < ALPHA and share >= _SMALL:
+        text = f"{_longer_by(diff, before, after)}; that may be chance (p {likely:.2g})."
+        composition = [Finding("slight", text, float(gap))]
+    return composition
 
 
-def _untested(diff: Comparison) -> list[Finding]:
+def _largest_untested_differences(diff: Comparison) -> list[Finding]:
     """Return the largest differences of a single pair of steps, which no test finds significant."""
     by_kind = waterfall(diff, "kind")
     before, after = by_kind.attrs["before_ns"], by_kind.attrs["after_ns"]
     floor = max(_SMALL * max(before, after), 1)
     each = "step" if diff.before.has_steps else "run"
     unsure = f"; one {each} on each side is too few to tell a change from noise"
-    found = []
+    differences = []
     if abs(after - before) >= floor:
-        text = f"{_longer(diff, before, after)}{_cause(diff, after - before, [])}"
-        found.append(Finding("slight", f"{text}{unsure}.", float(after - before)))
+        text = f"{_longer_by(diff, before, after)}{_main_cause_text(diff, after - before, [])}"
+        differences.append(Finding("slight", f"{text}{unsure}.", float(after - before)))
     table = names(diff, device="gpu", short_names=True)
-    for row in rows_of(table[table["diff_ns"].abs() >= floor].head(1)):
+    for row in iter_rows(table[table["diff_ns"].abs() >= floor].head(1)):
         share = f", {share_delta(row.diff_ns / row.before_ns)}" if row.before_ns else ""
         times = f"{duration(row.before_ns)} → {duration(row.after_ns)}{share}"
-        text = f"{row.name} differs most: {times}{'' if found else unsure}."
-        found.append(Finding("name", text, float(row.diff_ns)))
-    return found
+        text = f"{row.name} differs most: {times}{'' if differences else unsure}."
+        differences.append(Finding("name", text, float(row.diff_ns)))
+    return differences
 
 
-def _of_changes(diff: Comparison, *, leads: bool) -> list[Finding]:
+def _change_findings(diff: Comparison, *, leads: bool) -> list[Finding]:
     """Return the changes with most time, Python functions last; `leads` if no findings precede."""
-    found = []
+    results = []
     table = changes(diff)
     table = table.sort_values("measure", key=lambda column: column == "function", kind="stable")
     if leads and len(table) and (table["measure"] == "function").all():
         subject = "steps take" if diff.before.has_steps else "runs take"
         text = f"The {subject} as long; only Python functions came or went."
-        found.append(Finding("composition", text, 0.0))
+        results.append(Finding("composition", text, 0.0))
     unit = " a step" if diff.before.has_steps else ""
-    even = _even_pace(table)
-    listed = [_pace(table[even], unit)] if even.any() else []
+    even = _uniform_change_mask(table)
+    listed = [_pace_text(table[even], unit)] if even.any() else []
     table = table[~even]
     is_mpi = any(map(is_host_only, diff.before.formats))
-    shown = table.head(_MOST_CHANGES)
+    shown = table.head(_MAX_CHANGES)
     listed += [
-        _change(row, unit, where, is_mpi=is_mpi)
-        for row, where in zip(rows_of(shown), _places(shown), strict=True)
+        _change_text(row, unit, where, is_mpi=is_mpi)
+        for row, where in zip(iter_rows(shown), _caller_texts(shown), strict=True)
     ]
     if diff.by_rank_means:
         mean = f"{'mean over ' * (len(diff.rank_pairs) > 1)}{paired_ranks(diff)}"
-        listed = [one._replace(text=f"{one.text[:-1]} ({mean}).") for one in listed]
-    found += listed
-    left = len(table) - _MOST_CHANGES
+        listed = [finding._replace(text=f"{finding.text[:-1]} ({mean}).") for finding in listed]
+    results += listed
+    left = len(table) - _MAX_CHANGES
     if left > 0:
-        found.append(Finding("more", f"{plural(left, 'more change')} in the table.", 0.0))
-    return found
+        results.append(Finding("more", f"{plural(left, 'more change')} in the table.", 0.0))
+    return results
 
 
-def _longer(diff: Comparison, before: int, after: int) -> str:
+def _longer_by(diff: Comparison, before: int, after: int) -> str:
     way = "longer" if after > before else "less"
-    mean = " (mean over ranks)" if _is_mean(diff) else ""
+    mean = " (mean over ranks)" if _is_mean_over_ranks(diff) else ""
     share = share_delta((after - before) / before) if before else "new"
     return (
-        f"After takes {duration(abs(after - before))} {way}{_over(diff)}: {duration(before)} → "
+        f"After takes {duration(abs(after - before))} {way}{_over_steps(diff)}: "
+        f"{duration(before)} → "
         f"{duration(after)}, {share}{mean}"
     )
 
 
-def _cause(diff: Comparison, gap: int, late: list[LateRank]) -> str:
+def _main_cause_text(diff: Comparison, gap: int, late: list[LateRank]) -> str:
     """Return the largest cause of a difference of the step times, as the end of its sentence."""
     if diff.before.formats != {"kineto"}:
         # Other formats have findings on stages and routines instead.
@@ -410,14 +429,16 @@ def _cause(diff: Comparison, gap: int, late: list[LateRank]) -> str:
     return f": {words} {'grows' if way > 0 else 'shrinks'} by {duration(abs(causes[cause]))}"
 
 
-def _composition(diff: Comparison, by_kind: pd.DataFrame, before: int, after: int) -> list[Finding]:
+def _composition_finding(
+    diff: Comparison, by_kind: pd.DataFrame, before: int, after: int
+) -> list[Finding]:
     """Return the kinds of time with another share of steps of about the same length."""
-    shown = by_kind[by_kind["kind"].isin(shifted_kinds(diff))]
+    shown = by_kind[by_kind["kind"].isin(kinds_with_changed_share(diff))]
     if shown.empty:
         return []
     words = _KIND_WORDS | kind_words(diff)
     parts = []
-    for row in rows_of(shown):
+    for row in iter_rows(shown):
         share_of = f" ({share_delta(row.change_share)})" if row.before_ns else ""
         verb = "grows" if row.diff_ns > 0 else "shrinks"
         parts.append(f"{words[str(row.cause)]} {verb} by {duration(abs(row.diff_ns))}{share_of}")
@@ -429,22 +450,24 @@ def _composition(diff: Comparison, by_kind: pd.DataFrame, before: int, after: in
         lead = f"The {subject} {verb} as long"
     else:
         lead = f"That the {subject} {verb} longer or less may be chance ({share_delta(share)})"
-    over = f",{_over(diff)}" if diff.step_count > 1 else ""
-    mean = ", means over ranks" if _is_mean(diff) else ""
+    over = f",{_over_steps(diff)}" if diff.step_count > 1 else ""
+    mean = ", means over ranks" if _is_mean_over_ranks(diff) else ""
     first = float(shown["diff_ns"].iloc[0])
-    return [Finding("composition", f"{lead}, but {_and(parts)}{over}{mean}.", first)]
+    return [Finding("composition", f"{lead}, but {_join_with_and(parts)}{over}{mean}.", first)]
 
 
-def _over(diff: Comparison) -> str:
-    """Return words for the number of steps that times are summed over; "" for one step."""
+def _over_steps(diff: Comparison) -> str:
+    """Describe over how many steps times are summed; "" for one step."""
     return f" over {plural(diff.step_count, 'step')}" if diff.step_count > 1 else ""
 
 
-def _is_mean(diff: Comparison) -> bool:
+def _is_mean_over_ranks(diff: Comparison) -> bool:
     return max(len(side.ranks) for side in diff.sides) > 1
 
 
-def _kinds(diff: Comparison, by_kind: pd.DataFrame, before: int, after: int) -> list[Finding]:
+def _changed_kinds(
+    diff: Comparison, by_kind: pd.DataFrame, before: int, after: int
+) -> list[Finding]:
     """Return the kinds of time that grow and shrink, the largest change first."""
     shown = by_kind[by_kind["diff_ns"].abs() >= _SMALL * max(before, after)]
     words = _KIND_WORDS | kind_words(diff)
@@ -453,15 +476,17 @@ def _kinds(diff: Comparison, by_kind: pd.DataFrame, before: int, after: int) -> 
         rows = shown[(shown["diff_ns"] > 0) == grows]
         parts = [
             f"{words[str(row.cause)]} {verb * (not place)}by {duration(abs(row.diff_ns))}"
-            for place, row in enumerate(rows_of(rows))
+            for place, row in enumerate(iter_rows(rows))
         ]
         if parts:
-            clauses.append((-abs(float(rows["diff_ns"].iloc[0])), _and(parts)))
+            clauses.append((-abs(float(rows["diff_ns"].iloc[0])), _join_with_and(parts)))
     text = "; ".join(clause for _, clause in sorted(clauses))
-    return [Finding("kinds", f"{_upper(text)}.", float(shown["diff_ns"].iloc[0]))] if text else []
+    return (
+        [Finding("kinds", f"{_capitalize(text)}.", float(shown["diff_ns"].iloc[0]))] if text else []
+    )
 
 
-def _name(diff: Comparison, before: int, after: int) -> list[Finding]:
+def _main_name_text(diff: Comparison, before: int, after: int) -> list[Finding]:
     """Return the name of device work whose time differs most, if its count differs."""
     table = names(diff, device="gpu", short_names=True)
     floor = _SMALL * max(before, after)
@@ -470,14 +495,14 @@ def _name(diff: Comparison, before: int, after: int) -> list[Finding]:
         Finding(
             "name",
             f"{row.name} goes from {count_text(row.before_count)} to {count_text(row.after_count)}"
-            f"{_over(diff)} ({duration_delta(row.diff_ns)}).",
+            f"{_over_steps(diff)} ({duration_delta(row.diff_ns)}).",
             float(row.diff_ns),
         )
-        for row in rows_of(table.head(1))
+        for row in iter_rows(table.head(1))
     ]
 
 
-def _steps(by_step: pd.DataFrame, total: int) -> list[Finding]:
+def _steps_text(by_step: pd.DataFrame, total: int) -> list[Finding]:
     if len(by_step) < 2:
         return []
     gaps = by_step["diff_ns"].to_numpy() * (1 if total > 0 else -1)
@@ -493,7 +518,7 @@ def _steps(by_step: pd.DataFrame, total: int) -> list[Finding]:
     return [Finding("steps", f"{text}.", float(most))]
 
 
-def _even_pace(table: pd.DataFrame) -> Bools:
+def _uniform_change_mask(table: pd.DataFrame) -> Bools:
     """Return a mask of the operators that changed by one factor, if most did."""
     ratio = _log_ratio(table)
     timed = np.isfinite(ratio)
@@ -513,7 +538,7 @@ def _log_ratio(table: pd.DataFrame) -> Floats:
     return np.log(np.where(known, after, np.nan) / np.where(known, before, np.nan))
 
 
-def _pace(table: pd.DataFrame, unit: str) -> Finding:
+def _pace_text(table: pd.DataFrame, unit: str) -> Finding:
     total = float(table["diff_ns"].sum())
     middle = float(np.expm1(np.median(_log_ratio(table))))
     text = (
@@ -523,13 +548,13 @@ def _pace(table: pd.DataFrame, unit: str) -> Finding:
     return Finding("pace", text, total)
 
 
-def _places(table: pd.DataFrame) -> list[str]:
-    """Return words for the caller of each change whose name occurs several times; else ""."""
+def _caller_texts(table: pd.DataFrame) -> list[str]:
+    """Describe the caller of each change whose name is not unique; "" for unique names."""
     # It is the innermost caller that the other changes do not have, on the path with most time.
     names = [short_name(name) for name in table["name"]]
     callers = [path.split(" > ") if path else [] for path in table["path"]]
     often = Counter(names)
-    found = []
+    callers_of_rows = []
     for row, (name, mine, places) in enumerate(zip(names, callers, table["places"], strict=True)):
         others = {
             caller
@@ -538,16 +563,20 @@ def _places(table: pd.DataFrame) -> list[str]:
             for caller in theirs
         }
         if often[name] == 1 or not (mine or others):
-            found.append("")
+            callers_of_rows.append("")
             continue
-        own = [caller for caller in mine if caller not in others] or mine
-        where = f" in {short_name(own[-1])}" if own else " outside of other operators"
+        distinguishing = [caller for caller in mine if caller not in others] or mine
+        where = (
+            f" in {short_name(distinguishing[-1])}"
+            if distinguishing
+            else " outside of other operators"
+        )
         more = int(places) - 1
-        found.append(where + f" and {plural(more, 'other place')}" * (more > 0))
-    return found
+        callers_of_rows.append(where + f" and {plural(more, 'other place')}" * (more > 0))
+    return callers_of_rows
 
 
-def _change(row: Any, unit: str, where: str, *, is_mpi: bool) -> Finding:
+def _change_text(row: Any, unit: str, where: str, *, is_mpi: bool) -> Finding:
     name = f"{short_name(row.name)}{where}"
     word = str(row.change)
     delta = f"{duration_delta(row.diff_ns)}{unit}" if row.diff_ns else ""
@@ -559,10 +588,14 @@ def _change(row: Any, unit: str, where: str, *, is_mpi: bool) -> Finding:
             unit = f"{unit} a rank"
         text = f"{name} {how}: {duration(row.before_ns)} → {duration(row.after_ns)}{unit}{share}."
     elif word == "replaced":
-        one, other = _listed(row.before_names), _listed(row.after_names)
-        which = f"{one} → {other}" if one != other else f"other variants of {one.split(' + ')[0]}"
+        before_names, after_names = _list_names(row.before_names), _list_names(row.after_names)
+        which = (
+            f"{before_names} → {after_names}"
+            if before_names != after_names
+            else f"other variants of {before_names.split(' + ')[0]}"
+        )
         text = (
-            f"Kernels of {name} were replaced{_how(row)}: {count_text(row.before_count)} → "
+            f"Kernels of {name} were replaced{_how_text(row)}: {count_text(row.before_count)} → "
             f"{count_text(row.after_count)}{unit}, {which}{', ' + delta if delta else ''}."
         )
     elif word == "moved":
@@ -574,7 +607,7 @@ def _change(row: Any, unit: str, where: str, *, is_mpi: bool) -> Finding:
     return Finding(word, text, float(row.diff_ns))
 
 
-def _how(row: Any) -> str:
+def _how_text(row: Any) -> str:
     if row.how == "other library":
         sides = (libraries(names.split("; ")) for names in (row.before_names, row.after_names))
         return f" (another library: {' → '.join(' and '.join(side) for side in sides)})"
@@ -586,15 +619,15 @@ def count_text(number: float) -> str:
     return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
 
 
-def _listed(names: str) -> str:
+def _list_names(names: str) -> str:
     found = [short_name(name) for name in names.split("; ") if name]
     distinct = list(dict.fromkeys(found))
     return " + ".join(distinct[:2]) + (" + …" if len(distinct) > 2 else "")
 
 
-def _and(parts: list[str]) -> str:
+def _join_with_and(parts: list[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]][len(parts) == 1 :])
 
 
-def _upper(text: str) -> str:
+def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]

@@ -9,27 +9,27 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import categorical, result
-from hta_widgets.arguments import checked
+from hta_widgets.analysis.scope import categorical, result_frame
+from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, path_times
 from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames
-from hta_widgets.diff.pairs import either_test, match
+from hta_widgets.diff.pairs import combined_p_value, match_ranks
 from hta_widgets.diff.trees import (
     FRAME,
     OPERATOR,
     STATUSES,
     WORK,
     NamePool,
-    compared_name,
+    comparable_name,
     steps_of_rows,
 )
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.errors import TraceError
-from hta_widgets.readers.formats import all_formats, provided
+from hta_widgets.readers.formats import all_formats, format_hooks
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
-from hta_widgets.trace.host_stack import of_category
+from hta_widgets.trace.host_stack import category_mask
 from hta_widgets.trace.names import short_name
 
 #: Function that computes a table of a comparison.
@@ -45,10 +45,10 @@ _TIMES = ("before_ns", "after_ns", "diff_ns")
 _ANNOTATION = KINDS.index("annotation")
 _REPLACED = STATUSES.index("replaced")
 #: Formats and function of each table of `add_table`, by name; None for all formats with events.
-_ADDED: dict[str, tuple[frozenset[str] | None, Table]] = {}
+_ADDED_TABLES: dict[str, tuple[frozenset[str] | None, Table]] = {}
 
 
-def of_sides(
+def analyse_sides(
     diff: Comparison, table: Callable[..., pd.DataFrame]
 ) -> tuple[list[pd.DataFrame], list[str]]:
     """Return an analysis of both sides, before and after, and its distinct notes."""
@@ -57,7 +57,7 @@ def of_sides(
     return found, [note for note in notes if note]
 
 
-def beside(
+def join_sides(
     sides: Sequence[pd.DataFrame],
     keys: Sequence[str],
     measures: Sequence[str],
@@ -76,7 +76,7 @@ def beside(
         name: pd.Series([key[k] for key in every], dtype=_dtype(sides, name))
         for k, name in enumerate(keys)
     }
-    at = [np.array([place[key] for key in one], dtype=np.intp) for one in listed]
+    at = [np.array([place[key] for key in keys_of_side], dtype=np.intp) for keys_of_side in listed]
     for name in measures:
         values = [np.full(len(every), np.nan) for _ in range(2)]
         for side, rows, value in zip(sides, at, values, strict=True):
@@ -85,10 +85,10 @@ def beside(
         columns[f"diff_{name}"] = values[1] - values[0]
     for name in facts:
         for word, side, rows in zip(("before", "after"), sides, at, strict=True):
-            found = np.full(len(every), None, dtype=object)
-            found[rows] = side[name].to_numpy(dtype=object)
-            columns[f"{word}_{name}"] = pd.Series(found, dtype=object)
-    frame = result(
+            column_values = np.full(len(every), None, dtype=object)
+            column_values[rows] = side[name].to_numpy(dtype=object)
+            columns[f"{word}_{name}"] = pd.Series(column_values, dtype=object)
+    frame = result_frame(
         columns, matched={"before": len(before), "after": len(after)}, note=note, **attrs
     )
     if by:
@@ -105,12 +105,12 @@ def _dtype(sides: Sequence[pd.DataFrame], name: str) -> Any:
     return only if not kinds and only == np.int64 else object
 
 
-def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
+def iter_rows(frame: pd.DataFrame) -> Iterator[Any]:
     """Yield the rows of a frame, with its columns as attributes."""
     yield from frame.itertuples(index=False)
 
 
-@checked
+@check_arguments
 def names(
     diff: Comparison,
     *,
@@ -152,11 +152,13 @@ def names(
     """
     if device == "auto":
         every = [part for side in diff.sides for part in side.parts.values()]
-        has_work = any((part.table.stream[part.busy_rows()] >= 0).any() for part in every)
+        has_work = any((part.table.stream[part.device_work_rows()] >= 0).any() for part in every)
         device = "gpu" if has_work else "cpu"
     pool = NamePool()
     frames = both_have_frames(diff)
-    events = [_coded(side, device, pool, short=short_names, frames=frames) for side in diff.sides]
+    events = [
+        _event_codes(side, device, pool, short=short_names, frames=frames) for side in diff.sides
+    ]
     listed, step_count = pool.names, diff.step_count
     spent = np.zeros((len(listed), len(KINDS)), dtype=np.int64)
     columns: dict[str, Any] = {}
@@ -174,9 +176,9 @@ def names(
         per_rank.append(time / n)
         matched[word] = len(code)
     columns["diff_ns"] = columns["after_ns"] - columns["before_ns"]
-    p_value = either_test(*per_rank, by_step=diff.same_steps)
-    partner = _replaced(diff, listed, short=short_names)
-    columns["change"] = _changes(columns, p_value, [name in partner for name in listed])
+    p_value = combined_p_value(*per_rank, by_step=diff.same_steps)
+    partner = _replacements(diff, listed, short=short_names)
+    columns["change"] = _change_codes(columns, p_value, [name in partner for name in listed])
     order = sorted(range(len(listed)), key=lambda k: (-abs(int(columns["diff_ns"][k])), listed[k]))
     rows = np.array(order, dtype=np.intp)
     columns = {name: values[rows] for name, values in columns.items()}
@@ -185,7 +187,7 @@ def names(
     partners = [
         partner[listed[k]] if flag else "" for k, flag in zip(order, is_replaced, strict=True)
     ]
-    return result(
+    return result_frame(
         {
             "name": pd.array([listed[k] for k in order], dtype="str"),
             "kind": categorical(spent.argmax(axis=1)[rows], KINDS),
@@ -201,7 +203,7 @@ def names(
     )
 
 
-@checked
+@check_arguments
 def operators_diff(diff: Comparison) -> pd.DataFrame:
     """Return the time of each operator in both runs, on the host and on the device.
 
@@ -219,7 +221,7 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
         ``before_device_ns, after_device_ns, diff_device_ns``: work that it launched itself, for
         collectives without waiting for other ranks if both sides have the waits.
     """
-    matches = match(diff)
+    matches = match_ranks(diff)
     names, parent, code = matches.pool.names, matches.path_parent, matches.path_name
     operator = np.flatnonzero(matches.path_kind == OPERATOR)
     work = np.flatnonzero((matches.path_kind == WORK) & (parent >= 0))
@@ -243,14 +245,14 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
     gaps = columns["diff_device_ns"], columns["diff_host_self_ns"]
     there = np.flatnonzero((columns["before_count"] > 0) | (columns["after_count"] > 0))
     order = sorted(there.tolist(), key=lambda k: (-abs(gaps[0][k]), -abs(gaps[1][k]), names[k]))
-    return result(
+    return result_frame(
         {name: values[order] for name, values in columns.items()},
         matched={"operators": len(order)},
         note="" if order else "no operators in the steps that are compared",
     )
 
 
-def _coded(
+def _event_codes(
     side: RunSide, device: str, pool: NamePool, *, short: bool, frames: bool
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Return step, name, kind and duration of the events of all ranks."""
@@ -263,13 +265,13 @@ def _coded(
             on_device = table.stream[rows] >= 0
             work = on_device & (table.kind[rows] != _ANNOTATION)
             kept &= work if device == "gpu" else ~on_device
-        frame = of_category(part.trace, FRAME)[rows]
+        frame = category_mask(part.trace, FRAME)[rows]
         kept &= frames | ~frame
         rows, step, frame = rows[kept], step[kept], frame[kept]
         key, at = np.unique(table.name[rows] * 2 + frame, return_inverse=True)
         codes = []
         for text, of_frame in ((table.names[k // 2], bool(k % 2)) for k in key.tolist()):
-            texts = compared_name(text, frame=of_frame), compared_name(text, frame=False)
+            texts = comparable_name(text, frame=of_frame), comparable_name(text, frame=False)
             codes.append(pool.code(*map(short_name, texts) if short else texts))
         code = np.array(codes, dtype=np.int64)[at]
         found.append((step, code, table.kind[rows].astype(np.int64), part.durations(rows)))
@@ -277,7 +279,7 @@ def _coded(
     return step, code, kind, length
 
 
-def _changes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]) -> Ints:
+def _change_codes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]) -> Ints:
     """Return the codes of `NAME_CHANGES`."""
     before, after = (columns[name] for name in _COUNTS)
     gap, longer = columns["diff_ns"], np.maximum(columns["before_ns"], columns["after_ns"])
@@ -297,22 +299,25 @@ def _changes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]) -> 
     return np.select(list(words.values()), codes, NAME_CHANGES.index("same"))
 
 
-def _replaced(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, str]:
+def _replacements(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, str]:
     """Return the partner with most time of each replaced name."""
     # Events of one step or pair of ranks are matched as in the whole comparison, and only once.
     whole, step = diff, None
     while whole.part_of is not None:
         whole, place = whole.part_of
         step = place if step is None else step
-    matches = match(whole)
+    matches = match_ranks(whole)
     texts = [short_name(text) if short else text for text in matches.pool.names]
     between: Counter[tuple[str, str]] = Counter()
-    for ranks, one in zip(whole.rank_pairs, matches.ranks, strict=True):
+    for ranks, matched in zip(whole.rank_pairs, matches.ranks, strict=True):
         for k in (0, 1) if ranks in diff.rank_pairs else ():
-            nodes = np.flatnonzero((one.status[k] == _REPLACED) & (one.partner[k] >= 0))
-            nodes = nodes if step is None else nodes[one.trees[k].slot[nodes] == step]
-            names = one.trees[k].name[nodes], one.trees[1 - k].name[one.partner[k][nodes]]
-            lengths = one.trees[k].durations[nodes]
+            nodes = np.flatnonzero((matched.status[k] == _REPLACED) & (matched.partner[k] >= 0))
+            nodes = nodes if step is None else nodes[matched.trees[k].slot[nodes] == step]
+            names = (
+                matched.trees[k].name[nodes],
+                matched.trees[1 - k].name[matched.partner[k][nodes]],
+            )
+            lengths = matched.trees[k].durations[nodes]
             for a, b, time in zip(*(v.tolist() for v in (*names, lengths)), strict=True):
                 between[texts[a], texts[b]] += time
     # Sorted, so that the partner with most time comes last and is taken.
@@ -321,7 +326,7 @@ def _replaced(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, 
     return {name: other for (name, other), _ in ordered if name != other and name in known}
 
 
-@checked
+@check_arguments
 def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None) -> None:
     """Add a table to `tables`.
 
@@ -338,12 +343,12 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
     TraceError
         If the name is taken.
     """
-    if name in _TABLES or name in _ADDED or any(name in own for own in provided("diff")):
+    if name in _TABLES or name in _ADDED_TABLES or any(name in own for own in format_hooks("diff")):
         raise TraceError(f"there is a table {name!r}", remedy="Give it another name.")
-    _ADDED[name] = formats, table
+    _ADDED_TABLES[name] = formats, table
 
 
-@checked
+@check_arguments
 def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
     """Return the tables of the formats of both sides.
 
@@ -364,25 +369,33 @@ def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
 
         The tables of `add_table` are included.
     """
-    return {name: table(diff) for name, table in makers(diff).items()}
+    return {name: table(diff) for name, table in table_functions(diff).items()}
 
 
-def makers(diff: Comparison) -> dict[str, Table]:
+def table_functions(diff: Comparison) -> dict[str, Table]:
     """Return the functions of the `tables`, by name."""
     before, after = (side.formats for side in diff.sides)
     events = all(any(len(part.trace) for part in side.parts.values()) for side in diff.sides)
     left_out = {
-        name for one in all_formats() if one.name in before | after for name in one.replaces
+        name
+        for tables_of_format in all_formats()
+        if tables_of_format.name in before | after
+        for name in tables_of_format.replaces
     }
     of_events = {name: table for name, table in _TABLES.items() if events and name not in left_out}
-    theirs = {name for own in provided("diff", after) for name in own}
-    own = {k: v for one in provided("diff", before) for k, v in one.items() if k in theirs}
+    theirs = {name for names_of_format in format_hooks("diff", after) for name in names_of_format}
+    names_of_format = {
+        k: v
+        for tables_of_format in format_hooks("diff", before)
+        for k, v in tables_of_format.items()
+        if k in theirs
+    }
     added = {
         name: table
-        for name, (formats, table) in _ADDED.items()
+        for name, (formats, table) in _ADDED_TABLES.items()
         if (events if formats is None else formats & before and formats & after)
     }
-    return of_events | own | added
+    return of_events | names_of_format | added
 
 
 #: Tables of events; `Format.diff` has the tables of a format.

@@ -13,20 +13,26 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.comm_events import comm_events
-from hta_widgets.analysis.scope import Part, busy_rows
+from hta_widgets.analysis.scope import RankPart, device_work_rows
 from hta_widgets.diff.compare import RunSide, step_at
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Ints, marked, positions, ranges
-from hta_widgets.trace.columns import Pool
+from hta_widgets.trace.arrays import (
+    Bools,
+    Ints,
+    concatenate_ranges,
+    mask_of_rows,
+    positions_of_rows,
+)
+from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.host_stack import (
     CALLS,
     Forest,
-    below_backward,
+    attach_backward_threads,
+    category_mask,
     forest_of,
-    nearest,
+    name_mask,
+    nearest_ancestor,
     nested_parents,
-    of_category,
-    of_name,
 )
 
 Hashes = npt.NDArray[np.uint64]
@@ -44,14 +50,14 @@ _SAME_NODE, _ADDED, _REMOVED, _MOVED, _REPLACED = (
 
 _RUNS = (1, 4, 16, 64)
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_MIX = tuple(
+_MIX_CONSTANTS = tuple(
     np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
-_MOST_CELLS = 4_000_000  # maximum size of the table of one exact alignment
+_MAX_CELLS = 4_000_000  # maximum size of the table of one exact alignment
 #: Scores of a pair with equal names and subtrees, and with equal names only; and the penalty for
 #: different full names, so small that its sum over a whole table is below one such score.
 _SAME, _NAMESAKE, _OTHER_FULL = 3 << 13, 2 << 13, 1
-_TOUCH_NS = 2_000  # rounded times of a call may exceed its operator's by this
+_EDGE_TOLERANCE_NS = 2_000  # rounded times of a call may exceed its operator's by this
 _ROUNDS = 4
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
@@ -59,7 +65,7 @@ _LINE = re.compile(r"(?:.*[/\\])?([^/\\]+)\(\d+\): (.+)", re.DOTALL)
 _MODULE = re.compile(r"(nn\.Module: .+)_\d+", re.DOTALL)
 
 
-def aligned_places(
+def align_positions(
     a: Ints,
     b: Ints,
     a_hash: Hashes,
@@ -73,51 +79,53 @@ def aligned_places(
     # sequences are first split at elements, or runs of them, that occur once on each side. The
     # result does not depend on which side is `a`.
     if (len(b), b_hash.tobytes()) < (len(a), a_hash.tobytes()):
-        return aligned_places(b, a, b_hash, a_hash, b_full, a_full)[:, ::-1]
+        return align_positions(b, a, b_hash, a_hash, b_full, a_full)[:, ::-1]
     # Rows are names, hashes and full names.
     one, other = (
         np.stack([names.astype(np.uint64), hashes, (names if full is None else full).astype("u8")])
         for names, hashes, full in ((a, a_hash, a_full), (b, b_hash, b_full))
     )
-    found: list[tuple[int, int, int]] = []  # positions in a and b, length of the run
-    _align(one, other, 0, 0, found)
-    first_a, first_b, length = np.array(found, dtype=np.int64).reshape(-1, 3).T
-    pairs = np.stack([ranges(first_a, length), ranges(first_b, length)], axis=1)
+    runs: list[tuple[int, int, int]] = []  # positions in a and b, length of the run
+    _align(one, other, 0, 0, runs)
+    first_a, first_b, length = np.array(runs, dtype=np.int64).reshape(-1, 3).T
+    pairs = np.stack(
+        [concatenate_ranges(first_a, length), concatenate_ranges(first_b, length)], axis=1
+    )
     return pairs[np.argsort(pairs[:, 0], kind="stable")]
 
 
-def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, found: list[tuple[int, int, int]]) -> None:
+def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, runs: list[tuple[int, int, int]]) -> None:
     """Align two sequences, which begin at `at_a` and `at_b`; add the runs of pairs to `found`."""
     short = min(a.shape[1], b.shape[1])
-    is_small = a.shape[1] * b.shape[1] <= _MOST_CELLS
+    is_small = a.shape[1] * b.shape[1] <= _MAX_CELLS
     # An optimal alignment pairs the equal elements at both ends.
     rows = slice(1, 3) if is_small and not np.array_equal(a[1], b[1]) else slice(1, 2)
     head = _equal_ahead(a[rows, :short], b[rows, :short])
     tail = _equal_ahead(a[rows, ::-1][:, : short - head], b[rows, ::-1][:, : short - head])
     if head:
-        found.append((at_a, at_b, head))
+        runs.append((at_a, at_b, head))
     if tail:
-        found.append((at_a + a.shape[1] - tail, at_b + b.shape[1] - tail, tail))
+        runs.append((at_a + a.shape[1] - tail, at_b + b.shape[1] - tail, tail))
     a, b = a[:, head : a.shape[1] - tail], b[:, head : b.shape[1] - tail]
     at_a, at_b = at_a + head, at_b + head
     size_a, size_b = a.shape[1], b.shape[1]
     if not size_a or not size_b:
         return
-    if size_a * size_b <= _MOST_CELLS:
-        found += [(at_a + i, at_b + j, 1) for i, j in _best(a, b)]
+    if size_a * size_b <= _MAX_CELLS:
+        runs += [(at_a + i, at_b + j, 1) for i, j in _best_alignment(a, b)]
         return
     by_hash = _landmarks(a[1], b[1])
     anchors = by_hash if len(by_hash) else _landmarks(a[0], b[0])
     if not len(anchors):
         # Pair the n-th elements of each name.
-        pairs = _namesakes(a[0], b[0], as_many=False)
-        found += [(at_a + i, at_b + j, 1) for i, j in _rising(pairs).tolist()]
+        pairs = _pair_equal_keys(a[0], b[0], as_many=False)
+        runs += [(at_a + i, at_b + j, 1) for i, j in _longest_increasing_run(pairs).tolist()]
         return
     from_a = from_b = 0
     for i, j in [*anchors.tolist(), [size_a, size_b]]:
-        _align(a[:, from_a:i], b[:, from_b:j], at_a + from_a, at_b + from_b, found)
+        _align(a[:, from_a:i], b[:, from_b:j], at_a + from_a, at_b + from_b, runs)
         if i < size_a:
-            found.append((at_a + i, at_b + j, 1))
+            runs.append((at_a + i, at_b + j, 1))
         from_a, from_b = i + 1, j + 1
 
 
@@ -127,9 +135,9 @@ def _equal_ahead(a: Hashes, b: Hashes) -> int:
     return int(differs.argmax()) if differs.any() else len(differs)
 
 
-def _best(a: Hashes, b: Hashes) -> list[tuple[int, int]]:
+def _best_alignment(a: Hashes, b: Hashes) -> list[tuple[int, int]]:
     """Return the pairing with the highest score, from the table of all prefixes."""
-    table = _table(a, b) if a.shape[1] <= b.shape[1] else _table(b, a).T
+    table = _score_table(a, b) if a.shape[1] <= b.shape[1] else _score_table(b, a).T
     pairs = []
     i, j = a.shape[1], b.shape[1]
     while i and j:
@@ -144,15 +152,15 @@ def _best(a: Hashes, b: Hashes) -> list[tuple[int, int]]:
     return pairs[::-1]
 
 
-def _table(one: Hashes, other: Hashes) -> npt.NDArray[np.int32]:
+def _score_table(first: Hashes, second: Hashes) -> npt.NDArray[np.int32]:
     """Return the highest score of each pair of prefixes, row by row of the shorter sequence."""
     same_name, same_hash, same_full = (
-        mine[:, None] == theirs for mine, theirs in zip(one, other, strict=True)
+        mine[:, None] == theirs for mine, theirs in zip(first, second, strict=True)
     )
     gain = np.where(same_hash, np.int32(_SAME), same_name * np.int32(_NAMESAKE))
     gain -= ((gain > 0) & ~same_full) * np.int32(_OTHER_FULL)
-    table = np.zeros((one.shape[1] + 1, other.shape[1] + 1), dtype=np.int32)
-    score = np.empty(other.shape[1], dtype=np.int32)
+    table = np.zeros((first.shape[1] + 1, second.shape[1] + 1), dtype=np.int32)
+    score = np.empty(second.shape[1], dtype=np.int32)
     rows = list(table)
     above = rows[0]
     for here, mine in zip(rows[1:], gain, strict=True):
@@ -168,21 +176,21 @@ def _landmarks(a: Hashes, b: Hashes) -> Ints:
     """Return positions of the shortest runs of elements that occur once on each side."""
     for length in _RUNS:
         if length <= min(len(a), len(b)):
-            found = _anchors(_runs(a, length), _runs(b, length))
-            if len(found):
-                return found
+            landmarks = _anchors(_runs(a, length), _runs(b, length))
+            if len(landmarks):
+                return landmarks
     return np.empty((0, 2), dtype=np.int64)
 
 
 def _runs(values: Hashes, length: int) -> Hashes:
     """Return a hash of each run of `length` elements, by the position of its first element."""
-    found = values
+    runs = values
     width = 1
     with np.errstate(over="ignore"):
         while width < length:
-            found = found[:-width] * _FACTOR + (found[width:] ^ (found[width:] >> np.uint64(29)))
+            runs = runs[:-width] * _FACTOR + (runs[width:] ^ (runs[width:] >> np.uint64(29)))
             width *= 2
-    return found
+    return runs
 
 
 def _anchors(a: Hashes, b: Hashes) -> Ints:
@@ -192,10 +200,12 @@ def _anchors(a: Hashes, b: Hashes) -> Ints:
     _, in_a, in_b = np.intersect1d(
         one_a[count_a == 1], one_b[count_b == 1], assume_unique=True, return_indices=True
     )
-    return _rising(np.stack([at_a[count_a == 1][in_a], at_b[count_b == 1][in_b]], axis=1))
+    return _longest_increasing_run(
+        np.stack([at_a[count_a == 1][in_a], at_b[count_b == 1][in_b]], axis=1)
+    )
 
 
-def _rising(pairs: Ints) -> Ints:
+def _longest_increasing_run(pairs: Ints) -> Ints:
     """Return the longest series of pairs that ascends on both sides (patience sorting)."""
     pairs = pairs[np.argsort(pairs[:, 0])]
     tops: list[int] = []
@@ -217,7 +227,7 @@ def _rising(pairs: Ints) -> Ints:
     return pairs[chain[::-1]]
 
 
-def compared_name(name: str, *, frame: bool) -> str:
+def comparable_name(name: str, *, frame: bool) -> str:
     """Return a name without the parts that differ between two runs of the same program.
 
     Addresses are replaced. A Python function keeps the name of its file and its own, without
@@ -226,10 +236,10 @@ def compared_name(name: str, *, frame: bool) -> str:
     text = _ADDRESS.sub("0x…", name) if "0x" in name else name
     if not frame:
         return text
-    if found := _LINE.fullmatch(text):
-        return f"{found[1]}: {found[2]}"
-    found = _MODULE.fullmatch(text)
-    return found[1] if found else text
+    if match := _LINE.fullmatch(text):
+        return f"{match[1]}: {match[2]}"
+    match = _MODULE.fullmatch(text)
+    return match[1] if match else text
 
 
 class NamePool:
@@ -238,7 +248,7 @@ class NamePool:
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
         self._shown: list[str] = []
-        self._full = Pool()
+        self._full = StringPool()
         self._hashes: list[int] = []
 
     def codes(self, names: list[str]) -> Ints:
@@ -285,7 +295,7 @@ class NamePool:
 class RankTree:
     """Nodes of one rank, sorted by class, then time; device work is below its operator."""
 
-    part: Part
+    part: RankPart
     rows: Ints
     kind: npt.NDArray[np.int8]
     name: Ints
@@ -313,9 +323,9 @@ class RankTree:
     def hashes(self, name_hashes: Hashes) -> Hashes:
         """Return a hash of each node with all operators and work below it, in order."""
         # Collectives also differ by the data that they move.
-        own = name_hashes[self.name].copy()
+        hash_of_node = name_hashes[self.name].copy()
         stated = self.content >= 0
-        own[stated] += mixed(name_hashes[self.content[stated]])
+        hash_of_node[stated] += mix_hash(name_hashes[self.content[stated]])
         counted = self.kind != CALL
         for members in reversed(self.forest.levels[1:]):
             kids = members[counted[members]]
@@ -326,23 +336,29 @@ class RankTree:
             above = self.parent[kids]
             first = np.flatnonzero(np.diff(above, prepend=-2))
             # The position among siblings, so that their order counts.
-            place = ranges(np.zeros_like(first), np.diff(np.append(first, len(kids))))
-            np.add.at(own, above, mixed(own[kids] + mixed(place.astype(np.uint64) + _MIX[0])))
-        return own
+            place = concatenate_ranges(np.zeros_like(first), np.diff(np.append(first, len(kids))))
+            np.add.at(
+                hash_of_node,
+                above,
+                mix_hash(
+                    hash_of_node[kids] + mix_hash(place.astype(np.uint64) + _MIX_CONSTANTS[0])
+                ),
+            )
+        return hash_of_node
 
 
-def mixed(values: Hashes) -> Hashes:
+def mix_hash(values: Hashes) -> Hashes:
     """Scramble numbers, so that equal sums mean equal terms."""
-    one, two, three = _MIX
+    first, second, third = _MIX_CONSTANTS
     with np.errstate(over="ignore"):
-        value = values + one
-        value = (value ^ (value >> np.uint64(30))) * two
-        value = (value ^ (value >> np.uint64(27))) * three
-        found: Hashes = value ^ (value >> np.uint64(31))
-    return found
+        value = values + first
+        value = (value ^ (value >> np.uint64(30))) * second
+        value = (value ^ (value >> np.uint64(27))) * third
+        result: Hashes = value ^ (value >> np.uint64(31))
+    return result
 
 
-def steps_of_rows(side: RunSide, part: Part, rows: Ints) -> Ints:
+def steps_of_rows(side: RunSide, part: RankPart, rows: Ints) -> Ints:
     """Return the number of the compared step of each event.
 
     -1 for steps that are not compared; the count of steps for events outside of all steps. Device
@@ -368,40 +384,40 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     """Return the call tree of one rank."""
     part = side.parts[rank]
     trace, table = part.trace, part.table
-    work = marked(busy_rows(trace), len(table))
+    work = mask_of_rows(device_work_rows(trace), len(table))
     # Waits on the device repeat calls of the runtime.
-    kept = marked(part.rows, len(table)) & (table.kind != KINDS.index("sync"))
+    kept = mask_of_rows(part.rows, len(table)) & (table.kind != KINDS.index("sync"))
     kept &= (table.stream < 0) | work
-    kept &= ~of_category(trace, "trace" if stacks else f"trace|{FRAME}")
-    kept &= ~of_name(trace, lambda name: name.startswith("ProfilerStep"))
+    kept &= ~category_mask(trace, "trace" if stacks else f"trace|{FRAME}")
+    kept &= ~name_mask(trace, lambda name: name.startswith("ProfilerStep"))
     slot = np.full(len(table), -1, dtype=np.int64)
     slot[part.rows] = steps_of_rows(side, part, part.rows)
     kept &= slot >= 0
-    call = kept & of_category(trace, CALLS)
+    call = kept & category_mask(trace, CALLS)
     operator = kept & ~call & ~work
 
-    above = below_backward(trace, nested_parents(trace, operator))
-    up = nearest(above, operator)
+    above = attach_backward_threads(trace, nested_parents(trace, operator))
+    up = nearest_ancestor(above, operator)
     parent = np.where(work, up[trace.launch_of], up[above])
     # A node inside another step's operator is outermost in its own step.
     parent[(parent >= 0) & (slot[parent] != slot)] = -1
 
     rows = np.flatnonzero(kept)
-    at = positions(rows, len(table))[parent[rows]]
+    at = positions_of_rows(rows, len(table))[parent[rows]]
     kind = np.select([call[rows], work[rows]], [CALL, WORK], OPERATOR).astype(np.int8)
     launched = np.where(work[rows], trace.launch_of[rows], rows)
     # Work of the same launch, or of an unknown one, is ordered by time, which is by row.
     when = np.where(launched >= 0, launched, rows)
     order = np.empty(len(rows), dtype=np.int64)
     order[np.lexsort((rows, when))] = np.arange(len(rows))
-    frame = of_category(trace, FRAME)[rows]
+    frame = category_mask(trace, FRAME)[rows]
     # Names of Python functions come after all others.
     key, at_key = np.unique(table.name[rows] + frame * len(table.names), return_inverse=True)
     texts = [table.names[code % len(table.names)] for code in key.tolist()]
     full, name = [], []
     for text, of_frame in zip(texts, (key >= len(table.names)).tolist(), strict=True):
-        full.append(compared_name(text, frame=False))
-        name.append(pool.code(compared_name(text, frame=of_frame), full[-1]))
+        full.append(comparable_name(text, frame=False))
+        name.append(pool.code(comparable_name(text, frame=of_frame), full[-1]))
     return RankTree(
         part,
         rows,
@@ -415,12 +431,12 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
         order,
         table.start_ns[when],
         table.start_ns[when] + table.dur_ns[when],
-        _contents(part, rows, pool),
+        _node_contents(part, rows, pool),
         forest_of(at),
     )
 
 
-def _contents(part: Part, rows: Ints, pool: NamePool) -> Ints:
+def _node_contents(part: RankPart, rows: Ints, pool: NamePool) -> Ints:
     found = np.full(len(part.table), -1, dtype=np.int64)
     events = comm_events(part.trace)
     if len(events.rows):
@@ -430,7 +446,7 @@ def _contents(part: Part, rows: Ints, pool: NamePool) -> Ints:
 
 
 @dataclass(eq=False)
-class Matched:
+class MatchedTrees:
     """Two ranks' call trees, and the partner of each node."""
 
     trees: tuple[RankTree, RankTree]
@@ -440,15 +456,15 @@ class Matched:
 
     def shared_path(self, side: int, rank_of_path: Ints) -> Ints:
         """Return a path per node, the same for both of a pair: the first of their two paths."""
-        own = self.path[side]
+        path_of_node = self.path[side]
         nodes = np.flatnonzero(self.partner[side] >= 0)
         theirs = self.path[1 - side][self.partner[side][nodes]]
-        first = rank_of_path[theirs] < rank_of_path[own[nodes]]
+        first = rank_of_path[theirs] < rank_of_path[path_of_node[nodes]]
         if not first.any():
-            return own
-        found = own.copy()
-        found[nodes[first]] = theirs[first]
-        return found
+            return path_of_node
+        result = path_of_node.copy()
+        result[nodes[first]] = theirs[first]
+        return result
 
 
 class TreeMatcher:
@@ -464,48 +480,55 @@ class TreeMatcher:
         self.replaced = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
         self.moved = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
         self.known: dict[tuple[bytes, ...], Ints] = {}
-        self.roots = _roots(trees)
-        self.listed = [_Listed(tree, root) for tree, root in zip(trees, self.roots, strict=True)]
+        self.roots = _root_numbers(trees)
+        self.listed = [
+            _ChildLists(tree, root) for tree, root in zip(trees, self.roots, strict=True)
+        ]
 
-    def run(self) -> Matched:
+    def run(self) -> MatchedTrees:
         """Return the partner and status of all nodes."""
         before, after = self.trees
         count = [int(root.max(initial=-1)) + 1 for root in self.roots]
         shared = np.arange(max(0, min(count)), dtype=np.int64)
         self._match_below(shared + len(before), shared + len(after))
         self._match_at_edges()
-        self._frames()
+        self._match_frames()
         self._match_moved()
         self._match_at_edges()
         status = []
         for k, alone in ((0, _REMOVED), (1, _ADDED)):
-            found = np.where(self.partner[k] >= 0, _SAME_NODE, alone).astype(np.int8)
-            found[self.moved[k]] = _MOVED
-            found[self.replaced[k]] = _REPLACED
-            status.append(found)
-        return Matched(self.trees, (self.partner[0], self.partner[1]), (status[0], status[1]))
+            node_status = np.where(self.partner[k] >= 0, _SAME_NODE, alone).astype(np.int8)
+            node_status[self.moved[k]] = _MOVED
+            node_status[self.replaced[k]] = _REPLACED
+            status.append(node_status)
+        return MatchedTrees(self.trees, (self.partner[0], self.partner[1]), (status[0], status[1]))
 
     def _match_below(self, a: Ints, b: Ints, *, moved: bool = False) -> None:
         """Match everything below pairs of nodes, level by level."""
         while len(a):
-            found = self._level(a, b)
+            new_pairs = self._match_children(a, b)
             if moved:
-                self.moved[0][found[:, 0]] = self.moved[1][found[:, 1]] = True
-            goes_on = self.trees[0].kind[found[:, 0]] == OPERATOR
-            a, b = found[goes_on].T
+                self.moved[0][new_pairs[:, 0]] = self.moved[1][new_pairs[:, 1]] = True
+            goes_on = self.trees[0].kind[new_pairs[:, 0]] == OPERATOR
+            a, b = new_pairs[goes_on].T
 
-    def _level(self, a: Ints, b: Ints) -> Ints:
+    def _match_children(self, a: Ints, b: Ints) -> Ints:
         """Match the children of pairs of nodes; return the pairs found."""
         kinds = np.arange(3)
         buckets = (a[:, None] * 3 + kinds).ravel(), (b[:, None] * 3 + kinds).ravel()
-        counts = [one.count[bucket] for one, bucket in zip(self.listed, buckets, strict=True)]
+        counts = [
+            children.count[bucket] for children, bucket in zip(self.listed, buckets, strict=True)
+        ]
         there = (counts[0] > 0) & (counts[1] > 0)
-        first = [one.first[bucket][there] for one, bucket in zip(self.listed, buckets, strict=True)]
+        first = [
+            children.first[bucket][there]
+            for children, bucket in zip(self.listed, buckets, strict=True)
+        ]
         sizes = [count[there] for count in counts]
         even = np.flatnonzero(sizes[0] == sizes[1])
         nodes = [
-            one.nodes[ranges(begin[even], sizes[0][even])]
-            for one, begin in zip(self.listed, first, strict=True)
+            children.nodes[concatenate_ranges(begin[even], sizes[0][even])]
+            for children, begin in zip(self.listed, first, strict=True)
         ]
         group = np.repeat(even, sizes[0][even])
         differs = self.trees[0].name[nodes[0]] != self.trees[1].name[nodes[1]]
@@ -519,22 +542,24 @@ class TreeMatcher:
         replaced: list[Ints] = []
         for place in np.flatnonzero(uneven).tolist():
             mine, theirs = (
-                one.nodes[begin[place] : begin[place] + size[place]]
-                for one, begin, size in zip(self.listed, first, sizes, strict=True)
+                children.nodes[begin[place] : begin[place] + size[place]]
+                for children, begin, size in zip(self.listed, first, sizes, strict=True)
             )
-            self._sequence(mine, theirs, pairs, replaced)
-        found = np.concatenate(pairs)
-        self._join(found)
+            self._align_siblings(mine, theirs, pairs, replaced)
+        new_pairs = np.concatenate(pairs)
+        self._pair_nodes(new_pairs)
         if replaced:
-            self._join(np.concatenate(replaced), replaced=True)
-        return found
+            self._pair_nodes(np.concatenate(replaced), replaced=True)
+        return new_pairs
 
-    def _sequence(self, mine: Ints, theirs: Ints, pairs: list[Ints], replaced: list[Ints]) -> None:
+    def _align_siblings(
+        self, mine: Ints, theirs: Ints, pairs: list[Ints], replaced: list[Ints]
+    ) -> None:
         """Align two sequences of siblings; add the pairs, and pairs of replaced work."""
         mine, theirs = mine[self.partner[0][mine] < 0], theirs[self.partner[1][theirs] < 0]
         if not len(mine) or not len(theirs):
             return
-        places = self._places(mine, theirs)
+        places = self._aligned_nodes(mine, theirs)
         pairs.append(np.stack([mine[places[:, 0]], theirs[places[:, 1]]], axis=1))
         both = min(len(mine), len(theirs)) - len(places)
         if both and self.trees[0].kind[mine[0]] == WORK and self.trees[0].parent[mine[0]] >= 0:
@@ -543,37 +568,37 @@ class TreeMatcher:
                 self.replaced[k][left[k]] = True
             replaced.append(np.stack([left[0][:both], left[1][:both]], axis=1))
 
-    def _places(self, mine: Ints, theirs: Ints) -> Ints:
-        """Return the `aligned_places` of two sequences of nodes."""
+    def _aligned_nodes(self, mine: Ints, theirs: Ints) -> Ints:
+        """Return the `align_positions` of two sequences of nodes."""
         one, other = self.trees
         hashes = self.hashes[0][mine], self.hashes[1][theirs]
         full = one.full_name[mine], other.full_name[theirs]
         # Hashes include the names.
         key = tuple(values.tobytes() for values in (*hashes, *full))
         if key not in self.known:
-            self.known[key] = aligned_places(one.name[mine], other.name[theirs], *hashes, *full)
+            self.known[key] = align_positions(one.name[mine], other.name[theirs], *hashes, *full)
         return self.known[key]
 
-    def _join(self, found: Ints, *, replaced: bool = False) -> None:
+    def _pair_nodes(self, found: Ints, *, replaced: bool = False) -> None:
         """Pair nodes; this clears the mark of work that was replaced, unless `replaced`."""
         a, b = found.T
         self.partner[0][a], self.partner[1][b] = b, a
         self.replaced[0][a] = self.replaced[1][b] = replaced
 
-    def _join_below(self, found: Ints, *, moved: bool = False) -> None:
+    def _pair_subtrees(self, new_pairs: Ints, *, moved: bool = False) -> None:
         """Pair nodes, and match everything below them."""
-        self._join(found)
+        self._pair_nodes(new_pairs)
         if moved:
-            self.moved[0][found[:, 0]] = self.moved[1][found[:, 1]] = True
-        goes_on = self.trees[0].kind[found[:, 0]] == OPERATOR
-        self._match_below(*found[goes_on].T, moved=moved)
+            self.moved[0][new_pairs[:, 0]] = self.moved[1][new_pairs[:, 1]] = True
+        goes_on = self.trees[0].kind[new_pairs[:, 0]] == OPERATOR
+        self._match_below(*new_pairs[goes_on].T, moved=moved)
 
     def _match_at_edges(self) -> None:
         """Pair calls at the edges of operators that enclose them on one side only."""
         # Times are rounded, so it is arbitrary which of two touching calls encloses the other, and
         # which of them is the parent of a third call.
         for _ in range(_ROUNDS):
-            both = np.concatenate([self._touching(0)[:, ::-1], self._touching(1)])
+            both = np.concatenate([self._edge_candidates(0)[:, ::-1], self._edge_candidates(1)])
             if not len(both):
                 return
             # A call that is found from both sides keeps its earliest pair, by the sum of positions
@@ -586,9 +611,9 @@ class TreeMatcher:
                     taken[0].add(a)
                     taken[1].add(b)
                     pairs.append((a, b))
-            self._join_below(np.array(pairs, dtype=np.int64))
+            self._pair_subtrees(np.array(pairs, dtype=np.int64))
 
-    def _touching(self, side: int) -> Ints:
+    def _edge_candidates(self, side: int) -> Ints:
         """Return pairs of unmatched calls: one of the other side, one below an operator here."""
         # The operator has a partner, and the call of the other side is within the partner's times,
         # or exceeds them by no more than rounding does.
@@ -600,7 +625,10 @@ class TreeMatcher:
         if not len(inner) or not len(loose):
             return np.empty((0, 2), dtype=np.int64)
         above = partner[tree.parent[inner]]
-        low, high = other.begin_ns[above] - _TOUCH_NS, other.end_ns[above] + _TOUCH_NS
+        low, high = (
+            other.begin_ns[above] - _EDGE_TOLERANCE_NS,
+            other.end_ns[above] + _EDGE_TOLERANCE_NS,
+        )
         first = min(int(low.min()), int(other.begin_ns[loose].min()))
         width = max(int(high.max()), int(other.begin_ns[loose].max())) - first + 1
         key = (other.name[loose] * 3 + other.kind[loose]) * width + other.begin_ns[loose] - first
@@ -623,31 +651,31 @@ class TreeMatcher:
                     break
         return np.array(found, dtype=np.int64).reshape(-1, 2)
 
-    def _frames(self) -> None:
+    def _match_frames(self) -> None:
         """Pair callees of Python functions without a partner as if their callers called them."""
         # Versions of a library may differ by a Python function between a caller and its callees.
         for _ in range(_ROUNDS):
             alone = [tree.frame & (self.partner[k] < 0) for k, tree in enumerate(self.trees)]
             if not any(one.any() for one in alone):
                 return
-            lists = [self._lifted(k, alone[k]) for k in (0, 1)]
+            lists = [self._unmatched_by_caller(k, alone[k]) for k in (0, 1)]
             pairs = [
                 pair
                 for key in lists[0].keys() & lists[1].keys()
-                for pair in self._nested(lists[0][key], lists[1][key])
+                for pair in self._pair_nested(lists[0][key], lists[1][key])
             ]
             if not pairs:
                 return
-            self._join_below(np.array(pairs, dtype=np.int64))
+            self._pair_subtrees(np.array(pairs, dtype=np.int64))
 
-    def _lifted(self, side: int, alone: Bools) -> dict[tuple[int, int], Ints]:
+    def _unmatched_by_caller(self, side: int, alone: Bools) -> dict[tuple[int, int], Ints]:
         """Return nodes without a partner by class and nearest caller with a partner, in order."""
         # Callers are given as nodes of the first side; outermost nodes have their root instead.
         # Between a node and its caller are only Python functions without a partner.
         tree = self.trees[side]
         nodes = np.flatnonzero(self.partner[side] < 0)
-        up = nearest(tree.parent, ~alone)[tree.parent[nodes]]
-        top = nearest(tree.parent, tree.parent < 0)[nodes]
+        up = nearest_ancestor(tree.parent, ~alone)[tree.parent[nodes]]
+        top = nearest_ancestor(tree.parent, tree.parent < 0)[nodes]
         known = (up < 0) | (self.partner[side][up] >= 0)
         nodes, up, top = nodes[known], up[known], top[known]
         caller = up if side == 0 else self.partner[1][up]
@@ -661,16 +689,18 @@ class TreeMatcher:
             for k, some in zip(keys.tolist(), np.split(nodes, first)[1:], strict=True)
         }
 
-    def _nested(self, mine: Ints, theirs: Ints) -> list[tuple[int, int]]:
-        """Pair two lists of nodes, callers before callees, such that their callers pair too."""
+    def _pair_nested(self, mine: Ints, theirs: Ints) -> list[tuple[int, int]]:
+        """Pair two lists of nodes, callers first, so that callers of pairs are pairs as well."""
         taken: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        for i, j in self._places(mine, theirs).tolist():
+        for i, j in self._aligned_nodes(mine, theirs).tolist():
             a, b = int(mine[i]), int(theirs[j])
-            if taken[0].get(self._caller(0, a, taken[0]), -1) == self._caller(1, b, taken[1]):
+            if taken[0].get(
+                self._nearest_paired_caller(0, a, taken[0]), -1
+            ) == self._nearest_paired_caller(1, b, taken[1]):
                 taken[0][a], taken[1][b] = b, a
         return list(taken[0].items())
 
-    def _caller(self, side: int, node: int, taken: dict[int, int]) -> int:
+    def _nearest_paired_caller(self, side: int, node: int, taken: dict[int, int]) -> int:
         """Return the nearest caller with a partner; -1 if it is not one of `taken`."""
         above = int(self.trees[side].parent[node])
         while above >= 0 and above not in taken and self.partner[side][above] < 0:
@@ -678,7 +708,7 @@ class TreeMatcher:
         return above if above in taken else -1
 
     def _match_moved(self) -> None:
-        """Pair operators left over on both sides of a step."""
+        """Pair the operators of a step that are still unpaired on both sides."""
         # Pair by equal subtrees first, then by names that occur equally often on both sides.
         for by_content in (True, False):
             keys = []
@@ -687,20 +717,24 @@ class TreeMatcher:
                 outermost = alone & (tree.kind == OPERATOR)
                 outermost &= (tree.parent < 0) | ~alone[tree.parent]
                 # A lone call such as aten::empty is too common to identify.
-                outermost &= tree.forest.sums((tree.kind != CALL).astype(np.int64)) > 1
+                outermost &= tree.forest.subtree_sums((tree.kind != CALL).astype(np.int64)) > 1
                 nodes = np.flatnonzero(outermost)
                 nodes = nodes[np.argsort(tree.order[nodes], kind="stable")]
-                own = self.hashes[k][nodes] if by_content else tree.name[nodes].astype(np.uint64)
-                keys.append((nodes, mixed(own + mixed(tree.slot[nodes].astype(np.uint64)))))
+                key_of_node = (
+                    self.hashes[k][nodes] if by_content else tree.name[nodes].astype(np.uint64)
+                )
+                keys.append(
+                    (nodes, mix_hash(key_of_node + mix_hash(tree.slot[nodes].astype(np.uint64))))
+                )
             (a, a_key), (b, b_key) = keys
             if not len(a) or not len(b):
                 return
-            places = _namesakes(a_key, b_key, as_many=not by_content)
-            found = np.stack([a[places[:, 0]], b[places[:, 1]]], axis=1)
-            self._join_below(found, moved=True)
+            places = _pair_equal_keys(a_key, b_key, as_many=not by_content)
+            new_pairs = np.stack([a[places[:, 0]], b[places[:, 1]]], axis=1)
+            self._pair_subtrees(new_pairs, moved=True)
 
 
-class _Listed:
+class _ChildLists:
     """Children of each node, then those of each root, by class and in order."""
 
     def __init__(self, tree: RankTree, root: Ints) -> None:
@@ -713,9 +747,9 @@ class _Listed:
         self.first = np.cumsum(self.count) - self.count
 
 
-def _roots(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
+def _root_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
     """Return a number per outermost node: that of its step and track, equal on both sides."""
-    lanes = _lanes(trees)
+    lanes = _shared_track_numbers(trees)
     size = max((int(lane.max(initial=-1)) for lane in lanes), default=-1) + 1
     first, second = (
         np.where(tree.parent < 0, tree.slot * size + lane[tree.lane], 0)
@@ -724,7 +758,7 @@ def _roots(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
     return first, second
 
 
-def _lanes(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
+def _shared_track_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
     """Return numbers of tracks, shared by the tracks of both sides that run the same work."""
     profiles: list[dict[int, Counter[tuple[int, int]]]] = []
     for tree in trees:
@@ -754,7 +788,7 @@ def _lanes(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
     return number[0], number[1]
 
 
-def _namesakes(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
+def _pair_equal_keys(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
     """Pair the n-th elements of each key; return their positions, (pairs, 2)."""
     # `as_many` leaves out keys that do not occur equally often on both sides.
     keys, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
@@ -764,15 +798,15 @@ def _namesakes(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
         counts = [np.bincount(one, minlength=len(keys)) for one in (mine, theirs)]
         equal = counts[0] == counts[1]
         kept = np.flatnonzero(equal[mine]), np.flatnonzero(equal[theirs])
-    places = numbered(mine[kept[0]]), numbered(theirs[kept[1]])
+    places = number_occurrences(mine[kept[0]]), number_occurrences(theirs[kept[1]])
     _, in_a, in_b = np.intersect1d(*places, assume_unique=True, return_indices=True)
     return np.stack([kept[0][in_a], kept[1][in_b]], axis=1)
 
 
-def numbered(codes: Ints) -> Ints:
+def number_occurrences(codes: Ints) -> Ints:
     """Return each code, and in the low 32 bits how often it occurred before."""
     order = np.argsort(codes, kind="stable")
     first = np.flatnonzero(np.diff(codes[order], prepend=-1)) if len(codes) else order
     number = np.empty(len(codes), dtype=np.int64)
-    number[order] = ranges(np.zeros_like(first), np.diff(np.append(first, len(codes))))
+    number[order] = concatenate_ranges(np.zeros_like(first), np.diff(np.append(first, len(codes))))
     return (codes << 32) | number

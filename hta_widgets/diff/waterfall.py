@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import categorical, result
-from hta_widgets.arguments import checked
+from hta_widgets.analysis.scope import categorical, result_frame
+from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.changes import path_times
 from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
 from hta_widgets.diff.pairs import (
@@ -17,18 +17,18 @@ from hta_widgets.diff.pairs import (
     KIND_OF,
     Matches,
     chains,
-    match,
+    match_ranks,
     mean_parts,
-    moments,
     splits_communication,
+    step_times_by_cause,
     work_shares,
 )
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Floats, Ints, positions, sums
+from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_of_rows, sum_by_group
 from hta_widgets.trace.host_stack import operator_tree
-from hta_widgets.trace.trace import dtype_of
+from hta_widgets.trace.trace import categorical_dtype
 
 Level = Literal["kind", "cause", "operator", "kernel"]
 
@@ -36,7 +36,7 @@ _STATUSES = ("same", "changed", "added", "removed")
 _KIND_OF_WORK = ("compute", "communication", "memory")
 
 
-@checked
+@check_arguments
 def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> pd.DataFrame:
     """Return the operator tree of both runs, calls of one path added up.
 
@@ -65,7 +65,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         ``.attrs["without_waiting"]``: whether collectives count without waiting for other ranks,
         which needs the waits of both sides.
     """
-    matches = match(diff)
+    matches = match_ranks(diff)
     parent, kind, depth = matches.path_parent, matches.path_kind, matches.path_depth
     taken = kind != CALL if measure == "device" else kind == OPERATOR
     count, total, alone = [], [], []
@@ -85,7 +85,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
             np.add.at(below, parent[inner], total[-1][inner])
             alone.append(np.maximum(total[-1] - below, 0.0))
     there = taken & ((count[0] > 0) | (count[1] > 0))
-    order = _depth_first(parent, there, np.maximum(*total))
+    order = _depth_first_order(parent, there, np.maximum(*total))
     names, callers = matches.pool.names, matches.callers
     before, after = (values[order] for values in count)
     status = np.select(
@@ -95,11 +95,11 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     )
     columns: dict[str, object] = {
         "node": np.arange(len(order), dtype=np.int64),
-        "parent": positions(order, len(parent))[parent[order]],
+        "parent": positions_of_rows(order, len(parent))[parent[order]],
         "depth": depth[order],
         "name": pd.array([names[matches.path_name[path]] for path in order.tolist()], dtype="str"),
         "path": pd.array([callers[path] for path in order.tolist()], dtype="str"),
-        "kind": categorical(_kinds(matches, order), KINDS),
+        "kind": categorical(_path_kinds(matches, order), KINDS),
         "before_count": before,
         "after_count": after,
     }
@@ -108,7 +108,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         columns[f"after_{word}ns"] = values[1][order]
         columns[f"diff_{word}ns"] = values[1][order] - values[0][order]
     columns["status"] = categorical(status, _STATUSES)
-    return result(
+    return result_frame(
         columns,
         matched={"paths": len(order)},
         note="" if len(order) else "no operators in the steps that are compared",
@@ -118,7 +118,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     )
 
 
-def _depth_first(parent: Ints, there: Bools, size: Floats) -> Ints:
+def _depth_first_order(parent: Ints, there: Bools, size: Floats) -> Ints:
     """Return the paths depth first: each before its children, the largest child first."""
     children: dict[int, list[int]] = {}
     for path in np.flatnonzero(there).tolist():
@@ -134,17 +134,17 @@ def _depth_first(parent: Ints, there: Bools, size: Floats) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
-def _kinds(matches: Matches, paths: Ints) -> Ints:
+def _path_kinds(matches: Matches, paths: Ints) -> Ints:
     """Return the kind of each path: the kind of its device work, or ``cpu``."""
     kind = np.full(len(matches.path_name), KINDS.index("cpu"), dtype=np.int64)
-    for one in matches.ranks:
-        for tree, path in zip(one.trees, one.path, strict=True):
+    for matched in matches.ranks:
+        for tree, path in zip(matched.trees, matched.path, strict=True):
             work = np.flatnonzero(tree.kind == WORK)
             kind[path[work]] = tree.part.table.kind[tree.rows[work]]
     return kind[paths]
 
 
-@checked
+@check_arguments
 def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) -> pd.DataFrame:
     """Split the difference of the step times by kind, cause, operator or kernel.
 
@@ -193,7 +193,7 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         raise TraceError(
             f"no pair of steps {step}", remedy=f"They are counted from 0 to {diff.step_count - 1}."
         )
-    by_side = [_sums(diff, side, by, step) for side in diff.sides]
+    by_side = [_time_by_cause_and_name(diff, side, by, step) for side in diff.sides]
     # Sorted, so that rounding does not depend on which side is first.
     keys = sorted(by_side[0].keys() | by_side[1].keys())
     before, after = (
@@ -209,13 +209,13 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
     causes = [keys[k][0] for k in rows.tolist()]
     kinds = [KIND_OF.get(cause, cause) for cause in causes]
     columns: dict[str, object] = {
-        "kind": pd.Categorical(kinds, dtype=dtype_of((*KINDS, "idle"))),
-        "cause": pd.Categorical(causes, dtype=dtype_of((*CAUSES, "idle"))),
+        "kind": pd.Categorical(kinds, dtype=categorical_dtype((*KINDS, "idle"))),
+        "cause": pd.Categorical(causes, dtype=categorical_dtype((*CAUSES, "idle"))),
     }
     if by in {"operator", "kernel"}:
         columns["name"] = pd.array([keys[k][1] for k in rows.tolist()], dtype="str")
     columns |= {"before_ns": before, "after_ns": after, "diff_ns": change}
-    return result(
+    return result_frame(
         {**columns, "change_share": change / np.where(before > 0, before, np.nan)},
         matched={"before": totals[0], "after": totals[1]},
         note="" if len(rows) else "the steps have no length",
@@ -228,19 +228,21 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
     )
 
 
-def _sums(diff: Comparison, side: RunSide, by: str, step: int | None) -> Counter[tuple[str, str]]:
+def _time_by_cause_and_name(
+    diff: Comparison, side: RunSide, by: str, step: int | None
+) -> Counter[tuple[str, str]]:
     """Return the time of each cause and name over all ranks of a side."""
-    found: Counter[tuple[str, str]] = Counter()
+    sums: Counter[tuple[str, str]] = Counter()
     chosen = slice(None) if step is None else slice(step, step + 1)
     by_work = by in {"operator", "kernel"}
-    for rank, causes in moments(diff, side).items():
+    for rank, causes in step_times_by_cause(diff, side).items():
         pieces = chains(diff, side).get(rank)
         if by_work and pieces is not None:
             for piece in pieces:
-                found[piece.cause, piece.stage] += int(piece.times_ns[chosen].sum())
+                sums[piece.cause, piece.stage] += int(piece.times_ns[chosen].sum())
         elif by_work:
-            for cause, name, time in _work(diff, side, rank, by, step):
-                found[cause, name] += time
+            for cause, name, time in _work_of_rank(diff, side, rank, by, step):
+                sums[cause, name] += time
         for cause, times in causes.items():
             kind = KIND_OF[cause]
             if by_work and (kind in _KIND_OF_WORK if pieces is None else cause != "host"):
@@ -248,11 +250,11 @@ def _sums(diff: Comparison, side: RunSide, by: str, step: int | None) -> Counter
             if by == "kind" and cause == "host" and not times.any():
                 continue
             shown = kind if by == "kind" and kind in {"communication", "idle"} else cause
-            found[shown, ""] += int(times[chosen].sum())
-    return found
+            sums[shown, ""] += int(times[chosen].sum())
+    return sums
 
 
-def _work(
+def _work_of_rank(
     diff: Comparison, side: RunSide, rank: int, by: str, step: int | None
 ) -> list[tuple[str, str, int]]:
     """Return cause, name and time of a rank's work."""
@@ -270,7 +272,7 @@ def _work(
         owner = np.append(tree.rows, -1)[tree.innermost[part.trace.launch_of[rows]]]
     name = np.where(owner >= 0, table.name[owner], -1).astype(np.int64)
     packed, inverse = np.unique(name * 3 + kind, return_inverse=True)
-    totals = sums(inverse, time, len(packed)).tolist()
+    totals = sum_by_group(inverse, time, len(packed)).tolist()
     causes = ("compute", "communication", "copies")
     return [
         (causes[key % 3], table.names[key // 3] if key >= 0 else "", total)

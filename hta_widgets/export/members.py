@@ -15,7 +15,7 @@ import numpy.typing as npt
 from msgspec import Raw
 
 from hta_widgets.analysis.steps import CLIPPED
-from hta_widgets.export.scrub import Scrub
+from hta_widgets.export.scrub import Scrubber
 from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS
 from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.arrays import Bools, Codes, Ints
@@ -27,7 +27,7 @@ from hta_widgets.trace.trace import Trace
 DROP, KEEP, ASK = 0, 1, 2
 
 
-class _Glance(msgspec.Struct, gc=False):
+class _RecordHeader(msgspec.Struct, gc=False):
     """The fields of a record that decide whether it is written."""
 
     ph: str = ""
@@ -39,7 +39,7 @@ class _Glance(msgspec.Struct, gc=False):
     tid: int | str | float | None = None
 
 
-_glance = msgspec.json.Decoder(_Glance).decode
+_decode_header = msgspec.json.Decoder(_RecordHeader).decode
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Members:
     #: whether to cut records at the window
     clip: bool = False
     #: removes private data from records
-    scrub: Scrub | None = None
+    scrub: Scrubber | None = None
     #: of a side of a pair: its title, the ns added to its base time, and keys added to its metadata
     title: str = ""
     side_move_ns: int = 0
@@ -81,10 +81,10 @@ class Members:
         """`Trace.zero_ns` in the times of the written records."""
         return self.trace.zero_ns - base_time(self.trace) + self.move_ns
 
-    def wants(self, text: bytes) -> bool:
-        """Return whether to write a record that is in no table; count the ones left out."""
+    def accepts(self, text: bytes) -> bool:
+        """Return whether to write a record that is in no table; count the omitted ones."""
         try:
-            record = _glance(text)
+            record = _decode_header(text)
         except msgspec.DecodeError:
             return self.whole
         if record.ph == "M":
@@ -122,7 +122,7 @@ class Members:
         return False
 
 
-def members_of(
+def choose_members(
     trace: Trace,
     selection: Selection,
     *,
@@ -147,23 +147,23 @@ def members_of(
     fate = np.full(records, ASK, np.uint8)
     members = Members(trace, rows, fate, whole, start_ns, end_ns, counters=counters, clip=clip)
     if scrub:
-        members.scrub = Scrub(trace.metadata, trace.host)
+        members.scrub = Scrubber(trace.metadata, trace.host)
     if selection.tracks is not None:
         members.threads = frozenset(
             (table.tracks[code].pid, table.tracks[code].tid)
             for code in np.unique(table.track[rows]).tolist()
         )
     if not records:
-        _counters(members)
+        _choose_counters(members)
         return members
     fate[table.record] = DROP
     fate[table.record[rows]] = KEEP
     for row, record in table.end_record.items():
         fate[record] = KEEP if chosen[row] else DROP
-    _flows(members, chosen)
-    _instants(members)
-    _asyncs(members)
-    _counters(members)
+    _choose_flows(members, chosen)
+    _choose_instants(members)
+    _choose_asyncs(members)
+    _choose_counters(members)
     return members
 
 
@@ -199,7 +199,7 @@ def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None,
     return low, high
 
 
-def _flows(members: Members, chosen: Bools) -> None:
+def _choose_flows(members: Members, chosen: Bools) -> None:
     flows, fate = members.trace.flow_table, members.fate
     stated = (flows.source_record >= 0) & (flows.target_record >= 0)
     both = chosen[flows.source] & chosen[flows.target]
@@ -215,23 +215,23 @@ def _flows(members: Members, chosen: Bools) -> None:
         members.left_out["flows"] = int(cut.sum())
 
 
-def _instants(members: Members) -> None:
+def _choose_instants(members: Members) -> None:
     table, fate = members.trace.instant_table, members.fate
     fate[table.record] = DROP
-    kept = _within(members, table.time_ns, table.time_ns)
+    kept = _rows_within(members, table.time_ns, table.time_ns)
     if members.threads is not None:
         on = [pair in members.threads for pair in zip(table.pid, table.tid, strict=True)]
         kept &= np.array(on, dtype=bool)
     fate[table.record[kept]] = KEEP
 
 
-def _asyncs(members: Members) -> None:
+def _choose_asyncs(members: Members) -> None:
     table, trace = members.trace.async_table, members.trace
     names, categories = trace.table.names, trace.table.categories
     stated = table.record >= 0  # derived ones have no record
     members.fate[table.record[stated]] = DROP
     end_ns = table.start_ns + np.maximum(table.dur_ns, 0)
-    kept = _within(members, table.start_ns, end_ns) & stated
+    kept = _rows_within(members, table.start_ns, end_ns) & stated
     if members.threads is not None:
         processes = {pid for pid, _ in members.threads}
         kept &= np.array([pid in processes for pid in table.pid], dtype=bool)
@@ -242,15 +242,15 @@ def _asyncs(members: Members) -> None:
         members.asyncs.setdefault(key, []).append(span)
 
 
-def _counters(members: Members) -> None:
+def _choose_counters(members: Members) -> None:
     table = members.trace.counter_table
     stated = (table.record >= 0) & bool(len(members.fate))
     own, derived = np.flatnonzero(stated), np.flatnonzero(~stated)
     record, first = np.unique(table.record[own], return_index=True)
     time_ns = table.time_ns[own[first]]
     members.fate[record] = DROP
-    kept = _within(members, time_ns, time_ns)
-    samples = derived[_within(members, table.time_ns[derived], table.time_ns[derived])]
+    kept = _rows_within(members, time_ns, time_ns)
+    samples = derived[_rows_within(members, table.time_ns[derived], table.time_ns[derived])]
     if members.counters:
         members.fate[record[kept]] = KEEP
         members.samples = np.union1d(samples, _last_before(members, derived))
@@ -268,7 +268,7 @@ def _last_before(members: Members, rows: Ints) -> Ints:
     return before[np.append(series[1:] != series[:-1], True)] if len(before) else before
 
 
-def _within(members: Members, start_ns: Ints, end_ns: Ints) -> Bools:
+def _rows_within(members: Members, start_ns: Ints, end_ns: Ints) -> Bools:
     kept = np.ones(len(start_ns), dtype=bool)
     if members.whole:
         return kept
@@ -290,7 +290,7 @@ def samples_of(members: Members) -> Iterator[bytes]:
     low = None if members.whole else members.start_ns
     base_ns = members.written_zero_ns
     for code in np.unique(table.series_id[rows]).tolist():
-        head, tail = _frame(table.series[code])
+        head, tail = _sample_template(table.series[code])
         own = rows[table.series_id[rows] == code]
         times, values = table.time_ns[own], table.value[own]
         if low is not None:
@@ -299,14 +299,14 @@ def samples_of(members: Members) -> Iterator[bytes]:
             yield head + micros(time_ns + base_ns) + tail % _number(value)
 
 
-def _frame(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
+def _sample_template(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
     """Return the JSON text before a sample's time, and that after it, with ``%s`` for the value."""
     pid, name, label = series
-    found = _WITH_ID.fullmatch(name)
+    match = _WITH_ID.fullmatch(name)
     fields: dict[str, Any] = {"ph": "C", "name": name}
-    if found:
-        fields |= {"name": found[1], "id": _as_written(found[2])}
-    fields["pid"] = _as_written(pid)
+    if match:
+        fields |= {"name": match[1], "id": _number_as_written(match[2])}
+    fields["pid"] = _number_as_written(pid)
     tail = b', "args": {' + json_text(label).replace(b"%", b"%%") + b": %s}}"
     return json_text(fields)[:-1] + b', "ts": ', tail
 
@@ -315,7 +315,7 @@ def _number(value: float) -> bytes:
     return (str(int(value)) if value.is_integer() else repr(value)).encode()
 
 
-def _as_written(text: str) -> int | str:
+def _number_as_written(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
@@ -323,7 +323,7 @@ def records_of(members: Members) -> Iterator[bytes]:
     """Yield names of processes and threads, then the events as complete events."""
     table = members.trace.table
     for track in table.tracks:
-        at = {"pid": _as_written(track.pid), "tid": _as_written(track.tid), "ph": "M"}
+        at = {"pid": _number_as_written(track.pid), "tid": _number_as_written(track.tid), "ph": "M"}
         yield json_text({"name": "process_name", **at, "args": {"name": track.process}})
         yield json_text({"name": "thread_name", **at, "args": {"name": track.label}})
     base_ns = members.written_zero_ns
@@ -335,8 +335,8 @@ def records_of(members: Members) -> Iterator[bytes]:
             "ph": b'"X"',
             "cat": json_text(table.categories[table.category[row]]),
             "name": json_text(table.names[table.name[row]]),
-            "pid": json_text(_as_written(track.pid)),
-            "tid": json_text(_as_written(track.tid)),
+            "pid": json_text(_number_as_written(track.pid)),
+            "tid": json_text(_number_as_written(track.tid)),
             "ts": micros(int(table.start_ns[row]) + base_ns),
             "dur": micros(int(table.dur_ns[row])),
         }
@@ -356,7 +356,7 @@ def json_text(value: object) -> bytes:
 _ARROW = (b'"s"', b'"t"', b'"f"')
 
 
-class Clip:
+class RecordClipper:
     """Cuts the records that cross an edge of a rank's window.
 
     ``args["hta_clipped"]`` of a cut event keeps the recorded ``ts`` and ``dur``.
@@ -378,12 +378,12 @@ class Clip:
             self._cut[int(table.record[row])] = start, end, start
             if row in table.end_record and end > self._high:
                 self._cut[table.end_record[row]] = start, end, end
-        self._moved = _moved(members, self._low, self._high)
+        self._moved = _records_to_move(members, self._low, self._high)
 
     def __call__(self, number: int, text: bytes) -> bytes:
         """Return the record, cut if it crosses an edge."""
         if number not in self._cut:
-            return self.settle(text) if number in self._moved else text
+            return self.move_into_window(text) if number in self._moved else text
         fields = decode_fields(text)
         if fields is None:
             return text
@@ -403,7 +403,7 @@ class Clip:
             fields["args"] = encode_fields(args)
         return encode_fields(fields)
 
-    def settle(self, text: bytes) -> bytes:
+    def move_into_window(self, text: bytes) -> bytes:
         """Move an end of an arrow or of an async interval into the window."""
         fields = decode_fields(text)
         time_ns = None if fields is None else nanoseconds(fields.get("ts", b""))
@@ -418,7 +418,7 @@ class Clip:
         return encode_fields(fields)
 
 
-def _moved(members: Members, low: int, high: int) -> frozenset[int]:
+def _records_to_move(members: Members, low: int, high: int) -> frozenset[int]:
     """Return the flow records and async records whose time may be outside of the window."""
     table, asyncs = members.trace.table, members.trace.async_table
     rows, records = _flow_ends(members.trace)
@@ -461,17 +461,19 @@ class FlowThreads:
 
     def __call__(self, number: int, text: bytes) -> bytes:
         """Return the record with its ids in the form that its event has."""
-        own = self._own.get(self._track.get(number, -1))
-        if own is None:
+        own_ids = self._own.get(self._track.get(number, -1))
+        if own_ids is None:
             return text
         fields = decode_fields(text)
-        if fields is None or all(fields.get(key) == value for key, value in own.items()):
+        if fields is None or all(fields.get(key) == value for key, value in own_ids.items()):
             return text
         # Ids of another thread are kept: an arrow may start outside of its event.
-        if any(_plain(fields.get(key, b"")) != _plain(value) for key, value in own.items()):
+        if any(
+            _plain_id(fields.get(key, b"")) != _plain_id(value) for key, value in own_ids.items()
+        ):
             return text
-        return encode_fields({**fields, **own})
+        return encode_fields({**fields, **own_ids})
 
 
-def _plain(raw: bytes) -> bytes:
+def _plain_id(raw: bytes) -> bytes:
     return raw.strip(b'"')

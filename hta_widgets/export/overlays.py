@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from hta_widgets.analysis.critical.nodes import DEPENDENCY, EDGE_TYPES, LAUNCH, SYNC
-from hta_widgets.analysis.critical.path import CriticalPath, path_of
+from hta_widgets.analysis.critical.path import CriticalPath, critical_path_of
 from hta_widgets.analysis.memory import COUNTER_KINDS, CounterKind, with_counters
-from hta_widgets.analysis.operators import Patterns, find_patterns
-from hta_widgets.analysis.scope import parts
+from hta_widgets.analysis.operators import SequencePatterns, find_patterns
+from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.export.members import Members, base_time, json_text, records_of
 from hta_widgets.export.trace import ExportReport, export_trace, own_keys, write_file
@@ -47,13 +47,13 @@ def add_counters(
         traces = TraceSet([traces])
     chosen = traces.select(selection, ranks=ranks)
     written = traces.ranks if chosen.ranks is None else list(chosen.ranks)
-    _refuse_inputs(traces, target_path(path), written)
+    _require_not_input(traces, target_path(path), written)
     return export_trace(
         with_counters(traces, kinds, ranks=written), path, chosen, counters="own", scrub=scrub
     )
 
 
-def _refuse_inputs(traces: TraceSet, path: Path, ranks: Iterable[int]) -> None:
+def _require_not_input(traces: TraceSet, path: Path, ranks: Iterable[int]) -> None:
     inputs = {Path(trace.path).resolve() for trace in traces.values() if trace.path}
     targets = [path, *(path / f"rank-{rank}.json.gz" for rank in ranks)]
     for target in targets:
@@ -73,14 +73,14 @@ _FRAME_OF_PATH = ("user_annotation", "python_function")
 _DRAWN = (DEPENDENCY, LAUNCH, SYNC)
 
 
-class _Head(msgspec.Struct, gc=False):
+class _PhaseAndCategory(msgspec.Struct, gc=False):
     """The fields of a record that decide whether it is written."""
 
     ph: str = ""
     cat: str | None = ""
 
 
-_head = msgspec.json.Decoder(_Head).decode
+_decode_phase_and_category = msgspec.json.Decoder(_PhaseAndCategory).decode
 
 
 def export_critical_path(
@@ -101,7 +101,7 @@ def export_critical_path(
     lead along its edges, with ``weight`` (µs), ``critical`` and ``type`` in their args. All other
     records are copied unchanged.
     """
-    graph = path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
+    graph = critical_path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
     if graph is None:
         raise TraceError(
             f"no event of rank {rank} has {annotation!r} in its name",
@@ -178,9 +178,9 @@ class _Overlay:
         self._place: dict[int, tuple[bytes, bytes]] = {}
 
     def records(self) -> Iterator[bytes]:
-        for number, text in self._all():
+        for number, text in self._all_records():
             try:
-                head = _head(text)
+                head = _decode_phase_and_category(text)
             except msgspec.DecodeError:
                 yield text
                 continue
@@ -192,7 +192,7 @@ class _Overlay:
                 self.events += 1
             elif self._only_path and head.ph in ("s", "t", "f") and number not in self._flows:
                 continue
-            yield self._marked(number, text)
+            yield self._mark_record(number, text)
 
     def _flows_within(self) -> frozenset[int]:
         """Return records of the file's own arrows between events that stay."""
@@ -205,7 +205,7 @@ class _Overlay:
         ends = np.concatenate((flows.source_record[both], flows.target_record[both]))
         return frozenset(ends.tolist())
 
-    def _all(self) -> Iterator[tuple[int, bytes]]:
+    def _all_records(self) -> Iterator[tuple[int, bytes]]:
         trace = self._graph.trace
         if trace.source is not None:
             yield from trace.source.records(np.arange(len(trace.source), dtype=np.int64))
@@ -219,7 +219,7 @@ class _Overlay:
         for place, text in enumerate(made):
             yield (record[place - names] if place >= names else -1), text
 
-    def _marked(self, number: int, text: bytes) -> bytes:
+    def _mark_record(self, number: int, text: bytes) -> bytes:
         if number not in self._critical and number not in self._wanted:
             return text
         fields = decode_fields(text) or {}
@@ -302,45 +302,47 @@ def export_patterns(
             f"rank {trace.rank} has no file to mark patterns in",
             remedy="Choose a rank that was read from a trace file.",
         )
-    path = _target(trace, Path(folder).expanduser(), beside_input=beside_input)
-    part = parts(traces, ranks=[trace.rank])[0]
-    found = find_patterns(
+    path = _overlay_target(trace, Path(folder).expanduser(), beside_input=beside_input)
+    part = rank_parts(traces, ranks=[trace.rank])[0]
+    patterns = find_patterns(
         part, operator_name, min_pattern_len, top_k=top_k, every_depth=every_depth
     )
-    if not found.texts:
+    if not patterns.texts:
         raise TraceError(
             f"nothing to mark: no {operator_name!r} on rank {trace.rank} launched"
             f" {min_pattern_len} or more device events",
             path=trace.path,
             remedy="Give another operator, or a smaller min_pattern_len.",
         )
-    marks = _marks(trace, found)
-    others = _Compressed(trace) if compress_other_kernels else None
-    overlaid = TraceSet([trace.replace(source=_Marked(trace.source, marks, others))], like=traces)
+    marks = _marks(trace, patterns)
+    others = _NameCompressor(trace) if compress_other_kernels else None
+    overlaid = TraceSet(
+        [trace.replace(source=_MarkedRecords(trace.source, marks, others))], like=traces
+    )
     return export_trace(overlaid, path, counters="own")
 
 
-def _target(trace: Trace, folder: Path, *, beside_input: bool) -> Path:
+def _overlay_target(trace: Trace, folder: Path, *, beside_input: bool) -> Path:
     if not folder.is_dir():
         raise TraceError("the folder does not exist", path=folder, remedy="Create it first.")
-    own = Path(trace.path).resolve()
-    if not beside_input and folder.resolve() == own.parent:
+    input_path = Path(trace.path).resolve()
+    if not beside_input and folder.resolve() == input_path.parent:
         raise TraceError(
             "is the folder that the trace was read from",
             path=folder,
             remedy="Choose another one, or give beside_input=True.",
         )
-    suffix = "" if own.name.lower().endswith(_SUFFIXES) else ".json"
-    return folder / f"{_PREFIX}{own.name}{suffix}"
+    suffix = "" if input_path.name.lower().endswith(_SUFFIXES) else ".json"
+    return folder / f"{_PREFIX}{input_path.name}{suffix}"
 
 
-def _marks(trace: Trace, found: Patterns) -> dict[int, bytes]:
+def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
     """Return the JSON text of ``Patterns`` by record."""
     texts = [
         json_text({text: count})
-        for text, count in zip(found.texts, found.count.tolist(), strict=True)
+        for text, count in zip(patterns.texts, patterns.count.tolist(), strict=True)
     ]
-    pattern = np.append(found.pattern, -1)[found.below]
+    pattern = np.append(patterns.pattern, -1)[patterns.below]
     rows = np.flatnonzero(pattern >= 0)
     records = trace.table.record[rows].tolist()
     return {
@@ -349,7 +351,7 @@ def _marks(trace: Trace, found: Patterns) -> dict[int, bytes]:
 
 
 @dataclass
-class _Marked:
+class _MarkedRecords:
     """A file's records with the marks of patterns in their args; the others are edited."""
 
     source: RecordSource
@@ -364,13 +366,13 @@ class _Marked:
         return len(self.source)
 
     def record(self, index: int) -> bytes:
-        return self._edited(index, self.source.record(index))
+        return self._edit_record(index, self.source.record(index))
 
     def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
         for number, text in self.source.records(indices):
-            yield number, self._edited(number, text)
+            yield number, self._edit_record(number, text)
 
-    def _edited(self, number: int, text: bytes) -> bytes:
+    def _edit_record(self, number: int, text: bytes) -> bytes:
         mark = self.marks.get(number)
         fields = None if mark is None and self.edit is None else decode_fields(text)
         if fields is None:
@@ -383,7 +385,7 @@ class _Marked:
         return encode_fields(fields)
 
 
-class _Compressed:
+class _NameCompressor:
     """Removes args of events, and replaces their names by numbers."""
 
     def __init__(self, trace: Trace) -> None:

@@ -19,9 +19,9 @@ from hta_widgets import diff
 from hta_widgets.analysis.steps import phase_ranges
 from hta_widgets.diff.align import BASES
 from hta_widgets.export.page_data import (
-    Collectives,
-    Part,
-    alike,
+    CollectivesPart,
+    PagePart,
+    clusters_answer,
     embed_args,
     full_rank,
     overview,
@@ -29,10 +29,10 @@ from hta_widgets.export.page_data import (
 from hta_widgets.export.page_format import (
     Block,
     ColumnWriter,
-    Content,
-    Names,
+    NameTables,
+    PageContent,
     ascii_json,
-    packed,
+    pack_block,
     save_page,
     source_files,
     version_text,
@@ -40,8 +40,8 @@ from hta_widgets.export.page_format import (
 from hta_widgets.live.comparison import DiffAnswers, PairTable
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer
-from hta_widgets.text import number_runs, plural, run_text
-from hta_widgets.tiles.lanes import Budget, RankIndex
+from hta_widgets.text import consecutive_runs, plural, run_text
+from hta_widgets.tiles.lanes import LaneBudget, RankIndex
 
 _LANE_BYTES = 256 << 20
 _SCREEN_CELLS = 1024
@@ -62,7 +62,7 @@ _DASHBOARD = ("dashboard.js", "state.js", "dashboard.css")
 _WORDS_BYTES = 4000
 #: Bytes of one reply: larger messages would delay the following ones.
 CHUNK_BYTES = 4_000_000
-_MOST_MB = 25
+_MAX_MB = 25
 #: Blocks are measured as base64: four characters hold three bytes.
 _TEXT_PER_BYTE = 4 / 3
 
@@ -78,7 +78,7 @@ def save_html(
 ) -> str:
     """Write a timeline, or a dashboard of these traits, as one self-contained page."""
 
-    def make(room: float, saved_at: datetime) -> Content:
+    def make(room: float, saved_at: datetime) -> PageContent:
         files = source_files(engine)
         return embed(engine, scene, state, room - _WORDS_BYTES, saved_at, files, widget=widget)
 
@@ -86,7 +86,7 @@ def save_html(
         widget, code, more_code = "timeline", _TIMELINE, []
     else:
         widget, code = "dashboard", _DASHBOARD
-        more_code = [packed("dashboard", ascii_json(dashboard))]
+        more_code = [pack_block("dashboard", ascii_json(dashboard))]
     return save_page(
         path,
         str(scene.get("title") or widget),
@@ -108,9 +108,9 @@ class OfflineData:
 
     def __init__(
         self,
-        make: Callable[[float], Content],
+        make: Callable[[float], PageContent],
         *,
-        max_mb: float = _MOST_MB,
+        max_mb: float = _MAX_MB,
     ) -> None:
         self._make, self._limit_bytes = make, max_mb * 1e6 * _TEXT_PER_BYTE
         self._lock = threading.Lock()
@@ -153,7 +153,7 @@ class OfflineData:
     def _prepare(self) -> None:
         try:
             made = self._make(self._limit_bytes)
-            blocks = [packed("document", ascii_json(made.document)), *made.blocks]
+            blocks = [pack_block("document", ascii_json(made.document)), *made.blocks]
             parts = [base64.b64decode(block.text) for block in blocks]
         except Exception as error:  # noqa: BLE001 - the page shows any error
             self._said = {"state": "failed", "message": str(error) or type(error).__name__}
@@ -179,12 +179,12 @@ def embed(
     saved_at: datetime | None = None,
     files: Sequence[tuple[str, int | None]] = (),
     **more: Any,
-) -> Content:
+) -> PageContent:
     """Return the part of a job that fits into `limit_bytes`.
 
     Without `saved_at` the part is for the page of an open notebook, which has the state itself.
     """
-    made = _Plan(engine, scene, state, limit_bytes).carry_out()
+    made = _PagePlan(engine, scene, state, limit_bytes).execute()
     origin_ns = engine.traces.origin_ns
     about = {
         "version": 3,
@@ -202,7 +202,7 @@ def embed(
     return replace(made, document={**about, **made.document})
 
 
-class _Plan:
+class _PagePlan:
     def __init__(
         self,
         engine: TileEngine,
@@ -211,15 +211,15 @@ class _Plan:
         limit_bytes: float,
     ) -> None:
         self.scene = scene
-        self.names = Names()
-        budget = Budget(_LANE_BYTES)
+        self.names = NameTables()
+        budget = LaneBudget(_LANE_BYTES)
         self.indices = {
             rank.rank: RankIndex(rank, budget, lambda: engine.lateness) for rank in engine.job.ranks
         }
-        self.collectives = Collectives(
+        self.collectives = CollectivesPart(
             engine.job, engine.traces, lambda: engine.lateness, self.names
         )
-        self.alike = alike(engine)
+        self.alike = clusters_answer(engine)
         self.phases = phase_ranges(engine.traces)
         late = self.collectives.late(*scene["range"])
         self.order = _by_importance(list(self.indices), scene, state, late)
@@ -227,44 +227,46 @@ class _Plan:
         fixed += self.collectives.size_bytes
         self.limit = limit_bytes - fixed
 
-    def carry_out(self) -> Content:
+    def execute(self) -> PageContent:
         full = self._full_ranks()
-        overviews: dict[int, Part] = {}
+        overviews: dict[int, PagePart] = {}
         while len(full) < len(self.indices):
             rest = [rank for rank in self.order if rank not in full]
-            overviews = self._overviews(rest, self.limit - _size(full.values()), len(full))
+            overviews = self._overviews(rest, self.limit - _total_size(full.values()), len(full))
             if overviews:
                 break
             del full[list(full)[-1]]
-        args = self._args(full, self.limit - _size(full.values()) - _size(overviews.values()))
+        args = self._args(
+            full, self.limit - _total_size(full.values()) - _total_size(overviews.values())
+        )
         made = [full.get(rank) or overviews[rank] for rank in self.indices]
         scene = _with_coverage(self.scene, list(full), args, overviews)
-        return Content(
+        return PageContent(
             document={
                 "scene": scene,
                 **self.names.document(),
-                "ranks": [one.header for one in made],
+                "ranks": [made_part.header for made_part in made],
                 "collectives": self.collectives.header,
                 "alike": self.alike,
                 "phases": {"names": self.phases.names, "labels": self.phases.labels},
             },
             blocks=[
                 *self.collectives.blocks,
-                *(block for one in (*made, *args.values()) for block in one.blocks),
+                *(block for made_part in (*made, *args.values()) for block in made_part.blocks),
             ],
             sizes=[
-                ("events", _size(full.values())),
-                ("overviews", _size(overviews.values())),
+                ("events", _total_size(full.values())),
+                ("overviews", _total_size(overviews.values())),
                 ("collectives", self.collectives.size_bytes),
-                ("arguments", _size(args.values())),
+                ("arguments", _total_size(args.values())),
             ],
             words=scene["embedded"]["text"],
             document_word="names and lanes",
         )
 
-    def _full_ranks(self) -> dict[int, Part]:
+    def _full_ranks(self) -> dict[int, PagePart]:
         """Return ranks with all their events, the most important first, while they fit."""
-        full: dict[int, Part] = {}
+        full: dict[int, PagePart] = {}
         used = 0
         for rank in self.order:
             made = full_rank(self.indices[rank], self.names, self.phases.of_rank[rank])
@@ -274,41 +276,43 @@ class _Plan:
             full[rank] = made
         return full
 
-    def _overviews(self, ranks: Sequence[int], room: float, full: int) -> dict[int, Part]:
+    def _overviews(
+        self, ranks: Sequence[int], budget_bytes: float, full: int
+    ) -> dict[int, PagePart]:
         """Return the finest overviews that fit next to `full` ranks with all events, or none.
 
         Overviews with at least the resolution of a screen take precedence over a full rank.
         """
         largest = max(ranks, key=lambda rank: len(self.indices[rank].rank.table))
-        made: dict[int, Part] = {}
+        made: dict[int, PagePart] = {}
         for cells, whole in _LADDER:
             if full and not whole and cells < _SCREEN_CELLS:
                 return {}
             last = (cells, whole) == _LADDER[-1]
             # The largest rank is tried first, to avoid computing overviews that do not fit.
             size_bytes = self._overview(largest, cells, whole=whole).size_bytes * len(ranks)
-            if size_bytes > 1.5 * room and not (last and not full):
+            if size_bytes > 1.5 * budget_bytes and not (last and not full):
                 continue
             made = {rank: self._overview(rank, cells, whole=whole) for rank in ranks}
-            if _size(made.values()) <= room:
+            if _total_size(made.values()) <= budget_bytes:
                 return made
         return {} if full else made
 
-    def _overview(self, rank: int, cells: int, *, whole: bool) -> Part:
+    def _overview(self, rank: int, cells: int, *, whole: bool) -> PagePart:
         wait = self.collectives.exposed_wait(rank)
         return overview(self.indices[rank], self.names, cells, whole=whole, exposed_wait=wait)
 
-    def _args(self, full: dict[int, Part], room: float) -> dict[int, Part]:
-        found: dict[int, Part] = {}
+    def _args(self, full: dict[int, PagePart], budget_bytes: float) -> dict[int, PagePart]:
+        found: dict[int, PagePart] = {}
         for rank, made in full.items():
-            args = embed_args(self.indices[rank].rank, room)
-            room -= args.size_bytes
+            args = embed_args(self.indices[rank].rank, budget_bytes)
+            budget_bytes -= args.size_bytes
             made.header["args"] = args.header
             found[rank] = args
         return found
 
 
-def _size(parts: Iterable[Part | Block]) -> int:
+def _total_size(parts: Iterable[PagePart | Block]) -> int:
     return sum(part.size_bytes for part in parts)
 
 
@@ -316,7 +320,7 @@ def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
     """Return the approximate size of the document without ranks: `parts` and all names."""
     names = {name for index in indices for name in index.rank.table.names.values}
     text = json.dumps(parts) + json.dumps(sorted(names, key=repr))
-    return packed("document", text.encode("ascii")).size_bytes
+    return pack_block("document", text.encode("ascii")).size_bytes
 
 
 def _by_importance(
@@ -344,8 +348,8 @@ def _by_importance(
 def _with_coverage(
     scene: dict[str, Any],
     full: list[int],
-    args: dict[int, Part],
-    overviews: dict[int, Part],
+    args: dict[int, PagePart],
+    overviews: dict[int, PagePart],
 ) -> dict[str, Any]:
     ranks = []
     for rank in scene["ranks"]:
@@ -356,7 +360,9 @@ def _with_coverage(
             limits = {"tracks": tracks, "overview_level": brief.header["level"]}
         ranks.append({**rank, **limits})
     with_args = [
-        rank for rank, one in args.items() if one.header["state"] in {"embedded", "absent"}
+        rank
+        for rank, args_part in args.items()
+        if args_part.header["state"] in {"embedded", "absent"}
     ]
     return {
         **scene,
@@ -370,22 +376,26 @@ def _with_coverage(
     }
 
 
-def _coverage_text(full: list[int], args: list[int], overviews: dict[int, Part]) -> str:
+def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePart]) -> str:
     if not overviews:
         if len(args) == len(full):
             return "All events."
-        return f"All events; arguments of {_listed(args)}." if args else "All events, no arguments."
+        return (
+            f"All events; arguments of {_format_ranks(args)}."
+            if args
+            else "All events, no arguments."
+        )
     if not full:
         return "Overview only: no single events."
     what = "all events" if len(args) == len(full) else "all events, no arguments"
     if args and len(args) < len(full):
-        what = f"all events, arguments of {_listed(args)}"
-    return f"{_listed(full).capitalize()}: {what}. Others: overview only."
+        what = f"all events, arguments of {_format_ranks(args)}"
+    return f"{_format_ranks(full).capitalize()}: {what}. Others: overview only."
 
 
-def _listed(ranks: list[int]) -> str:
+def _format_ranks(ranks: list[int]) -> str:
     """Return ranks as text: ``rank 5``, ``ranks 0-3, 5``."""
-    texts = list(map(run_text, number_runs(ranks)))
+    texts = list(map(run_text, consecutive_runs(ranks)))
     if len(texts) > 4:
         texts = [*texts[:3], "…", texts[-1]]
     return f"rank{'' if len(ranks) == 1 else 's'} {', '.join(texts)}"
@@ -404,11 +414,11 @@ LEVELS = ("kind", "cause", "operator", "kernel")
 _STEPS_SHARE = 0.25
 _PAIRS_SHARE = 0.15
 #: Frames of more steps or pairs would take too long to compute.
-_MOST_STEPS = 200
-_MOST_PAIRS = 64
-_MOST_NAMES = 100
+_MAX_STEPS = 200
+_MAX_PAIRS = 64
+_MAX_NAMES = 100
 #: Number of parts of a kind that the page draws (`js/src/compare/waterfall.ts`).
-_MOST_PARTS = 8
+_MAX_PARTS = 8
 _SIDES = ("before", "after")
 
 Side = tuple[TileEngine, dict[str, Any], dict[str, Any]]
@@ -428,59 +438,61 @@ def save_diff(
         " → ".join(traits["_about"]["labels"]),
         _CODE,
         [engine for engine, _, _ in sides],
-        lambda room, saved_at: held(answers, sides, traits, room - _FRAME_BYTES, saved_at),
+        lambda room, saved_at: comparison_content(
+            answers, sides, traits, room - _FRAME_BYTES, saved_at
+        ),
         max_mb=max_mb,
         least_mb=1,
         remedy="Code, words and frames of a page take about as much.",
     )
 
 
-def held(
+def comparison_content(
     answers: DiffAnswers,
     sides: Sequence[Side],
     traits: Mapping[str, Any],
     limit_bytes: float,
     saved_at: datetime | None = None,
-) -> Content:
+) -> PageContent:
     """Return the content of a page of a comparison; both runs' events get the remaining bytes.
 
     Whole frames and pairs of events are always included.
     """
     saved_at = saved_at or datetime.now(UTC)
     frames = {name: answers.frame(name) for name in _frame_names(answers)}
-    own = [packed("frames", ascii_json(frames))]
+    own_blocks = [pack_block("frames", ascii_json(frames))]
     document: dict[str, Any] = {"version": 1, "widget": "diff", "traits": dict(traits)}
     if answers.has_events:
         columns = pair_columns(answers.pair_table)
-        own.append(columns.block("pairs"))
+        own_blocks.append(columns.block("pairs"))
         document["pairs"] = {
             "columns": columns.specs,
             "statuses": answers.pair_table.statuses,
             **answers.pair_table.classes.counts(),
         }
-    fixed = _size(own)
-    steps = HeldSteps(answers, (limit_bytes - fixed) * _STEPS_SHARE)
-    pairs = HeldPairs(answers, (limit_bytes - fixed) * _PAIRS_SHARE)
+    fixed = _total_size(own_blocks)
+    steps = StepBlocks(answers, (limit_bytes - fixed) * _STEPS_SHARE)
+    pairs = PairBlocks(answers, (limit_bytes - fixed) * _PAIRS_SHARE)
     fixed += steps.size_bytes + pairs.size_bytes
     document["traits"]["_about"] = {**traits["_about"], **steps.about, **pairs.about}
     sizes: list[tuple[str, int]] = []
     words: list[str] = []
     blocks: list[Block] = []
     for place, (side, word) in enumerate(zip(sides, _SIDES, strict=True)):
-        left = limit_bytes - fixed - _size(blocks)
+        left = limit_bytes - fixed - _total_size(blocks)
         made = embed(*side, left / (len(sides) - place), saved_at, widget="timeline")
-        of_side = [packed("document", ascii_json(made.document)), *made.blocks]
+        of_side = [pack_block("document", ascii_json(made.document)), *made.blocks]
         blocks += [replace(block, name=f"{word}-{block.name}") for block in of_side]
         sizes += [(f"{word}: {name}", size) for name, size in made.sizes]
         words.append(f"{word.capitalize()}: {made.words}")
     sizes += [
-        ("frames and pairs", _size(own)),
+        ("frames and pairs", _total_size(own_blocks)),
         ("single steps", steps.size_bytes),
         ("single pairs of ranks", pairs.size_bytes),
     ]
     words += [text for text in (steps.words, pairs.words) if text]
-    blocks = [*own, *steps.blocks, *pairs.blocks, *blocks]
-    return Content(document, blocks, sizes, " ".join(words))
+    blocks = [*own_blocks, *steps.blocks, *pairs.blocks, *blocks]
+    return PageContent(document, blocks, sizes, " ".join(words))
 
 
 def _frame_names(answers: DiffAnswers) -> list[str]:
@@ -493,7 +505,7 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
     return names
 
 
-class HeldBlocks:
+class FrameBlocks:
     """Blocks of frames, called ``word-N``, packed in the order of `frames` while all fit.
 
     `numbers` has the number of each block, ascending. `words` is a text on what is left out of the
@@ -510,7 +522,7 @@ class HeldBlocks:
         self.numbers: list[int] = []
         self.size_bytes = 0
         for number, each in frames:
-            block = packed(f"{word}-{number}", ascii_json(each))
+            block = pack_block(f"{word}-{number}", ascii_json(each))
             if self.size_bytes + block.size_bytes > limit_bytes:
                 break
             self.blocks.append(block)
@@ -519,15 +531,15 @@ class HeldBlocks:
         self.numbers.sort()
 
 
-class HeldPairs(HeldBlocks):
+class PairBlocks(FrameBlocks):
     """The pairs of ranks whose own steps, waterfall and names a page holds."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         count = len(answers.both.rank_pairs)
         whole = count if answers.has_events and count > 1 else 0
         more = ("slots:steps", "steps", "lanes")
-        pairs = range(min(whole, _MOST_PAIRS))
-        frames = ((pair, _frames_drawn(answers, f"@{pair}", more)) for pair in pairs)
+        pairs = range(min(whole, _MAX_PAIRS))
+        frames = ((pair, _frames_in_page(answers, f"@{pair}", more)) for pair in pairs)
         super().__init__(limit_bytes, "pair", frames)
         held = len(self.numbers)
         if whole:
@@ -536,14 +548,14 @@ class HeldPairs(HeldBlocks):
             self.words = f"{held} of {plural(whole, 'pair')} of ranks can be chosen in this page."
 
 
-class HeldSteps(HeldBlocks):
+class StepBlocks(FrameBlocks):
     """The steps whose own waterfall and names a page holds, those that changed most first."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         whole = answers.both.step_count if answers.has_events else 0
         change = diff.steps(answers.both)["diff_ns"].abs().to_numpy() if whole else np.empty(0)
-        steps = np.argsort(-change, kind="stable")[:_MOST_STEPS].tolist()
-        frames = ((step, _frames_drawn(answers, f":{step}")) for step in steps)
+        steps = np.argsort(-change, kind="stable")[:_MAX_STEPS].tolist()
+        frames = ((step, _frames_in_page(answers, f":{step}")) for step in steps)
         super().__init__(limit_bytes, "step", frames)
         held = len(self.numbers)
         if held == whole:
@@ -557,31 +569,31 @@ class HeldSteps(HeldBlocks):
         self.about = {"held_steps": self.numbers, "held_words": self.words}
 
 
-def _frames_drawn(answers: DiffAnswers, of: str, more: Sequence[str] = ()) -> dict[str, Any]:
+def _frames_in_page(answers: DiffAnswers, of: str, more: Sequence[str] = ()) -> dict[str, Any]:
     """Return the frames of one part, ``:step`` or ``@pair``.
 
     Waterfalls and names are as a page draws them, `more` are the names of whole frames.
     """
     frames = {
-        f"waterfall:{level}{of}": _parts_drawn(answers.frame(f"waterfall:{level}{of}"))
+        f"waterfall:{level}{of}": _parts_in_page(answers.frame(f"waterfall:{level}{of}"))
         for level in LEVELS
     }
-    frames[f"names{of}"] = _names_drawn(answers.frame(f"names{of}"))
+    frames[f"names{of}"] = _names_in_page(answers.frame(f"names{of}"))
     return frames | {f"{name}{of}": answers.frame(f"{name}{of}") for name in more}
 
 
-def _names_drawn(frame: dict[str, Any]) -> dict[str, Any]:
+def _names_in_page(frame: dict[str, Any]) -> dict[str, Any]:
     """Return the rows of names that changed most, without the full names behind short ones.
 
     The page takes those from the names of the whole comparison.
     """
     columns = {
-        name: values[:_MOST_NAMES] for name, values in frame["columns"].items() if name != "members"
+        name: values[:_MAX_NAMES] for name, values in frame["columns"].items() if name != "members"
     }
-    return {"rows": min(frame["rows"], _MOST_NAMES), "columns": columns, "attrs": frame["attrs"]}
+    return {"rows": min(frame["rows"], _MAX_NAMES), "columns": columns, "attrs": frame["attrs"]}
 
 
-def _parts_drawn(frame: dict[str, Any]) -> dict[str, Any]:
+def _parts_in_page(frame: dict[str, Any]) -> dict[str, Any]:
     """Return the rows that a page draws of each kind, with the kind's others as one."""
     columns: dict[str, list[Any]] = frame["columns"]
     by_kind: dict[str, list[int]] = defaultdict(list)
@@ -589,7 +601,7 @@ def _parts_drawn(frame: dict[str, Any]) -> dict[str, Any]:
         by_kind[kind].append(row)
     made: dict[str, list[Any]] = {name: [] for name in columns}
     for rows in by_kind.values():
-        shown = rows if len(rows) <= _MOST_PARTS + 1 else rows[:_MOST_PARTS]
+        shown = rows if len(rows) <= _MAX_PARTS + 1 else rows[:_MAX_PARTS]
         rest = rows[len(shown) :]
         for name, values in columns.items():
             made[name] += [values[row] for row in shown]

@@ -14,34 +14,34 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.idle import activities_by_thread, behind_stream_waits
+from hta_widgets.analysis.idle import activities_by_thread, follows_stream_wait
 from hta_widgets.analysis.matching import matching
-from hta_widgets.analysis.scope import joined
+from hta_widgets.analysis.scope import concat_arrays
 from hta_widgets.analysis.steps import clipped_steps
 from hta_widgets.analysis.stragglers import unmatched_rows
-from hta_widgets.export.page_format import Block, ColumnWriter, Names, Types, packed
+from hta_widgets.export.page_format import Block, ColumnWriter, EventTypes, NameTables, pack_block
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.cells import NO_KIND, measure
+from hta_widgets.tiles.cells import NO_KIND, measure_cells
 from hta_widgets.tiles.details import args_of_record
-from hta_widgets.tiles.lanes import CounterLane, Lane, RankIndex
-from hta_widgets.tiles.lateness import Lateness
-from hta_widgets.tiles.layout import Job, LaneRef, Rank, TrackRow
+from hta_widgets.tiles.lanes import CounterLane, EventLane, RankIndex
+from hta_widgets.tiles.lateness import LatenessIndex
+from hta_widgets.tiles.layout import JobLayout, LaneRef, RankLayout, TrackRow
 from hta_widgets.tiles.scene import device_range
 from hta_widgets.trace.arrays import Array, Ints, Rows
 from hta_widgets.trace.columns import RecordSource
 from hta_widgets.trace.host_stack import operator_tree
-from hta_widgets.trace.intervals import Covered, Spans, spans_of
-from hta_widgets.trace.selection import device_index_of
+from hta_widgets.trace.intervals import CumulativeCoverage, IntervalIndex, index_intervals
+from hta_widgets.trace.selection import device_trace_index
 from hta_widgets.trace.traceset import TraceSet
 
 #: Minimum number of ranks for folding.
-_LEAST_RANKS = 3
+_MIN_RANKS = 3
 
 
-def alike(engine: TileEngine) -> Mapping[str, Any] | None:
+def clusters_answer(engine: TileEngine) -> Mapping[str, Any] | None:
     """Return the answer to ``clusters``."""
-    if len(engine.traces) < _LEAST_RANKS:
+    if len(engine.traces) < _MIN_RANKS:
         return None
     try:
         return engine.answer({"op": "clusters"})[0]
@@ -56,7 +56,7 @@ _SAMPLE = 4000
 
 
 @dataclass
-class Part:
+class PagePart:
     """A part of a page: its entry in the document, and its blocks."""
 
     header: dict[str, Any]
@@ -69,31 +69,33 @@ class Part:
         return sum(block.size_bytes for block in self.blocks)
 
 
-def _args(state: str, reason: str = "", blocks: Sequence[Block] = (), columns: Any = None) -> Part:
+def _args_part(
+    state: str, reason: str = "", blocks: Sequence[Block] = (), columns: Any = None
+) -> PagePart:
     """Return the arguments of a rank's events, the directory last, or why they are missing."""
     header = {"state": state, "reason": reason, "blocks": max(len(blocks) - 1, 0)}
-    return Part({**header, "columns": columns or {}}, list(blocks))
+    return PagePart({**header, "columns": columns or {}}, list(blocks))
 
 
-def embed_args(rank: Rank, limit_bytes: float) -> Part:
+def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
     """Return a rank's arguments, all of them or, if they need more than `limit_bytes`, none."""
     source = rank.trace.source
     if source is None:
-        return _args("absent")
+        return _args_part("absent")
     records, places = _records(rank)
     if not len(records):
-        return _args("absent")
+        return _args_part("absent")
     sample = records[:_SAMPLE]
     try:
         text = b"".join(text for _, text in _texts(source, sample))
-        if packed("", text).size_bytes * len(records) / len(sample) > 2 * limit_bytes:
-            return _args("left out")
-        return _written(rank, _texts(source, records), places, limit_bytes)
+        if pack_block("", text).size_bytes * len(records) / len(sample) > 2 * limit_bytes:
+            return _args_part("left out")
+        return _write_args(rank, _texts(source, records), places, limit_bytes)
     except (OSError, ValueError, LookupError, RecursionError) as error:
-        return _args("unreadable", str(error) or type(error).__name__)
+        return _args_part("unreadable", str(error) or type(error).__name__)
 
 
-def _records(rank: Rank) -> tuple[Ints, Ints]:
+def _records(rank: RankLayout) -> tuple[Ints, Ints]:
     """Return the records of the rank's rows in file order, and these rows.
 
     Rows of asyncs follow those of events, and rows of instants those of asyncs.
@@ -127,7 +129,7 @@ def _args_of(record: bytes) -> bytes:
     except msgspec.DecodeError:
         # Not strict JSON: write the same values as JSON text.
         pairs = args_of_record(record)
-        inner = ",".join(f"{_quoted(key)}:{_quoted(text)}" for key, text in pairs)
+        inner = ",".join(f"{_quote(key)}:{_quote(text)}" for key, text in pairs)
         return f"{{{inner}}}".encode("ascii") if pairs else b""
     return b"" if text in (b"null", b"{}") else text
 
@@ -139,7 +141,7 @@ class _Record(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Record).decode
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=True)
 
 
@@ -156,25 +158,25 @@ def _batches(texts: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, byt
         yield some
 
 
-def _written(
-    rank: Rank, texts: Iterator[tuple[int, bytes]], places: Ints, limit_bytes: float
-) -> Part:
+def _write_args(
+    rank: RankLayout, texts: Iterator[tuple[int, bytes]], places: Ints, limit_bytes: float
+) -> PagePart:
     blocks: list[Block] = []
     at: list[int] = []
     sizes: list[int] = []
     counts: list[int] = []
     used = 0
     for some in _batches(texts):
-        block = packed(f"args-{rank.rank}-{len(counts)}", b"".join(text for _, text in some))
+        block = pack_block(f"args-{rank.rank}-{len(counts)}", b"".join(text for _, text in some))
         blocks.append(block)
         at += [place for place, _ in some]
         sizes += [len(text) for _, text in some]
         counts.append(len(some))
         used += block.size_bytes
         if used > limit_bytes:
-            return _args("left out")
+            return _args_part("left out")
     if not counts:
-        return _args("absent")
+        return _args_part("absent")
     writer = ColumnWriter()
     writer.ints("row", places[at], delta=True)
     writer.ints("size", sizes)
@@ -184,8 +186,8 @@ def _written(
     swapped = [row for row, end in table.end_record.items() if end < table.record[row]]
     writer.ints("swapped", sorted(swapped), delta=True)
     blocks.append(writer.block(f"args-{rank.rank}-0-directory"))
-    made = _args("embedded", "", blocks, writer.specs)
-    return made if made.size_bytes <= limit_bytes else _args("left out")
+    made = _args_part("embedded", "", blocks, writer.specs)
+    return made if made.size_bytes <= limit_bytes else _args_part("left out")
 
 
 #: Maximum of numbers whose differences are integers that are exact in JavaScript.
@@ -194,11 +196,11 @@ _TRACK_FIELDS = ("key", "process", "role", "lane0", "lanes", "nested", "stream")
 
 
 def full_rank(
-    index: RankIndex, names: Names, phases: tuple[Ints, Ints, Ints] | None = None
-) -> Part:
+    index: RankIndex, names: NameTables, phases: tuple[Ints, Ints, Ints] | None = None
+) -> PagePart:
     """Return a rank with all its events."""
     rank = index.rank
-    types = Types(index, names)
+    types = EventTypes(index, names)
     writer = ColumnWriter()
     _events(writer, index, types)
     _rows(writer, index, types, "asyncs")
@@ -210,7 +212,7 @@ def full_rank(
     operators = _operators(writer, rank)
     activities = _activities(writer, rank)
     # Types of communication that is not device work.
-    on_host = device_index_of(rank.trace).kind != rank.table.kind
+    on_host = device_trace_index(rank.trace).kind != rank.table.kind
     header = {
         **rank_header(rank),
         "detail": "full",
@@ -223,12 +225,12 @@ def full_rank(
         "flow_kinds": list(rank.trace.flow_table.kinds),
         "counters": series,
         "columns": writer.specs,
-        "args": _args("absent").header,
+        "args": _args_part("absent").header,
     }
-    return Part(header, [writer.block(f"rank-{rank.rank}")])
+    return PagePart(header, [writer.block(f"rank-{rank.rank}")])
 
 
-def _operators(writer: ColumnWriter, rank: Rank) -> Rows:
+def _operators(writer: ColumnWriter, rank: RankLayout) -> Rows:
     """Write the operators around each event and around each launching call, as positions.
 
     Returns the operators' rows, which the page finds by their types.
@@ -240,17 +242,17 @@ def _operators(writer: ColumnWriter, rank: Rank) -> Rows:
     return tree.rows
 
 
-def _activities(writer: ColumnWriter, rank: Rank) -> list[list[int]]:
+def _activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]:
     """Write the activities of threads that launch work; return each one's track and intervals."""
-    found = activities_by_thread(rank.trace)
-    starts = [start + rank.shift_ns for start, _ in found.values()]
-    writer.ints("activity_start", joined(starts), delta=True)
-    writer.ints("activity", joined([does for _, does in found.values()]))
-    threads = [place_of_track(rank, track) for track in found]
+    activities = activities_by_thread(rank.trace)
+    starts = [start + rank.shift_ns for start, _ in activities.values()]
+    writer.ints("activity_start", concat_arrays(starts), delta=True)
+    writer.ints("activity", concat_arrays([does for _, does in activities.values()]))
+    threads = [place_of_track(rank, track) for track in activities]
     return [[track, len(start)] for track, start in zip(threads, starts, strict=True)]
 
 
-def rank_header(rank: Rank) -> dict[str, Any]:
+def rank_header(rank: RankLayout) -> dict[str, Any]:
     """Return the description of a rank's lanes, the same for full ranks and overviews."""
     # The range of device work in the job that the rank was exported from; None: unknown.
     work = rank.trace.stated_work_ns
@@ -281,13 +283,13 @@ def rank_header(rank: Rank) -> dict[str, Any]:
     }
 
 
-def place_of_track(rank: Rank, track: int) -> int:
+def place_of_track(rank: RankLayout, track: int) -> int:
     """Return the position of a track of the table among the rank's rows."""
     lane0 = int(rank.track_lane0[track])
     return next(at for at, row in enumerate(rank.tracks) if row.lane0 == lane0)
 
 
-def _track(rank: Rank, row: TrackRow) -> dict[str, Any]:
+def _track(rank: RankLayout, row: TrackRow) -> dict[str, Any]:
     pid, tid, label, name, series = "", "", row.label, "", ""
     if row.role == "counter":
         pid, name, series = rank.trace.counter_table.series[row.source]
@@ -298,7 +300,7 @@ def _track(rank: Rank, row: TrackRow) -> dict[str, Any]:
     return {field: getattr(row, field) for field in _TRACK_FIELDS} | own
 
 
-def _rows(writer: ColumnWriter, index: RankIndex, types: Types, name: str) -> None:
+def _rows(writer: ColumnWriter, index: RankIndex, types: EventTypes, name: str) -> None:
     """Write the columns that events, asyncs and instants have in common."""
     rows, rank = index.rows(name), index.rank
     if name == "events":
@@ -312,7 +314,7 @@ def _rows(writer: ColumnWriter, index: RankIndex, types: Types, name: str) -> No
     writer.ints(f"{name}_lane", lane - rank.lane0)
 
 
-def _events(writer: ColumnWriter, index: RankIndex, types: Types) -> None:
+def _events(writer: ColumnWriter, index: RankIndex, types: EventTypes) -> None:
     rank, table = index.rank, index.rank.table
     _rows(writer, index, types, "events")
     writer.ints("parent", np.where(table.parent < 0, 0, np.arange(len(table)) - table.parent))
@@ -324,7 +326,7 @@ def _events(writer: ColumnWriter, index: RankIndex, types: Types) -> None:
     else:
         writer.ints("correlation", _by_track(table.correlation, table.track, none=-1))
     writer.ints("prelaunched_row", np.flatnonzero(rank.trace.prelaunched), delta=True)
-    writer.ints("behind_row", np.flatnonzero(behind_stream_waits(rank.trace)), delta=True)
+    writer.ints("behind_row", np.flatnonzero(follows_stream_wait(rank.trace)), delta=True)
     writer.ints("phase_row", np.flatnonzero(table.phase), delta=True)
 
 
@@ -344,7 +346,7 @@ def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = No
     return out
 
 
-def _flows(writer: ColumnWriter, rank: Rank) -> None:
+def _flows(writer: ColumnWriter, rank: RankLayout) -> None:
     flows = rank.trace.flow_table
     stated = (flows.source_record >= 0) & (flows.target_record >= 0)
     writer.ints("flow_kind", flows.kind)
@@ -359,13 +361,13 @@ def _phases(writer: ColumnWriter, rows: Ints, steps: Ints, phases: Ints) -> None
     writer.ints("range_phase", phases)
 
 
-def _counters(writer: ColumnWriter, rank: Rank) -> list[int]:
+def _counters(writer: ColumnWriter, rank: RankLayout) -> list[int]:
     """Write the samples of all series; return each counter track's number of samples, in order."""
     table = rank.trace.counter_table
     first = np.searchsorted(table.series_id, np.arange(len(table.series) + 1))
     sources = [row.source for row in rank.tracks if row.role == "counter"]
     rows = [np.arange(first[at], first[at + 1]) for at in sources]
-    chosen = joined(rows)
+    chosen = concat_arrays(rows)
     writer.ints("counter_time", table.time_ns[chosen] + rank.shift_ns, delta=True)
     writer.floats("counter_value", table.value[chosen])
     return [len(part) for part in rows]
@@ -378,23 +380,27 @@ _LARGEST = (1 << 53) - 1
 _DIGITS = 15
 
 
-class Collectives(Part):
+class CollectivesPart(PagePart):
     """Members and waits of collectives, and the communication without a match."""
 
     def __init__(
-        self, job: Job, traces: TraceSet, lateness: Callable[[], Lateness], names: Names
+        self,
+        job: JobLayout,
+        traces: TraceSet,
+        lateness: Callable[[], LatenessIndex],
+        names: NameTables,
     ) -> None:
         super().__init__({"note": "", "columns": {}}, [])
-        self.lateness: Lateness | None = None
+        self.lateness: LatenessIndex | None = None
         try:
-            found = lateness()
+            lateness_index = lateness()
             match = matching(traces) if len(traces) > 1 else None
         except (OSError, ValueError, LookupError) as error:
             # Arguments are read from the files, which may be gone by now.
             self.header["note"] = str(error) or type(error).__name__
             return
-        self.header |= {"note": found.note, "clock": found.clock}
-        frame = found.frame
+        self.header |= {"note": lateness_index.note, "clock": lateness_index.clock}
+        frame = lateness_index.frame
         writer = ColumnWriter()
         if match is not None:
             unmatched = [unmatched_rows(match, number) for number in range(len(job.ranks))]
@@ -402,8 +408,8 @@ class Collectives(Part):
             if any(self.header["unmatched"]):
                 writer.ints("unmatched", np.concatenate(unmatched), delta=True)
         if len(frame):
-            self.lateness = found
-            self.header["late"] = found.late
+            self.lateness = lateness_index
+            self.header["late"] = lateness_index.late
             _entries(writer, job, frame, names)
             self.header |= _calls(writer, frame)
             ranks = frame["rank"].to_numpy()
@@ -415,14 +421,14 @@ class Collectives(Part):
 
     def late(self, start: int, end: int) -> list[int]:
         """Return the ranks that the others wait for in a window."""
-        return [] if self.lateness is None else self.lateness.within(start, end)["late"]
+        return [] if self.lateness is None else self.lateness.sums_in_window(start, end)["late"]
 
-    def exposed_wait(self, rank: int) -> Covered | None:
+    def exposed_wait(self, rank: int) -> CumulativeCoverage | None:
         """Return when a rank waits without computing, with the clock's shift; None if never."""
         return None if self.lateness is None else self.lateness.rank(rank).exposed
 
 
-def _entries(writer: ColumnWriter, job: Job, frame: pd.DataFrame, names: Names) -> None:
+def _entries(writer: ColumnWriter, job: JobLayout, frame: pd.DataFrame, names: NameTables) -> None:
     """Write one entry per event, by rank and start."""
 
     def column(name: str) -> Ints:
@@ -434,9 +440,12 @@ def _entries(writer: ColumnWriter, job: Job, frame: pd.DataFrame, names: Names) 
     for rank in job.ranks:
         mine = np.flatnonzero(ranks == rank.rank)
         table = rank.table
-        track[mine] = _mapped(table.track[rows[mine]], partial(place_of_track, rank))
+        track[mine] = _map_distinct(table.track[rows[mine]], partial(place_of_track, rank))
         texts = table.names.values
-        name[mine] = _mapped(table.name[rows[mine]], lambda code: names.names.add(texts[code]))  # noqa: B023
+        name[mine] = _map_distinct(
+            table.name[rows[mine]],
+            lambda code: names.names.add(texts[code]),  # noqa: B023
+        )
     size = column("size_bytes")
     writer.ints("call", column("call"), delta=True)
     writer.ints("id", rows, delta=True)
@@ -453,7 +462,7 @@ def _entries(writer: ColumnWriter, job: Job, frame: pd.DataFrame, names: Names) 
     writer.ints("name", name)
 
 
-def _mapped(values: Array, what: Callable[[int], int]) -> Ints:
+def _map_distinct(values: Array, what: Callable[[int], int]) -> Ints:
     """Apply `what` to each value, once per distinct value."""
     distinct, inverse = np.unique(values, return_inverse=True)
     return np.array([what(value) for value in distinct.tolist()], np.int64)[inverse]
@@ -461,7 +470,7 @@ def _mapped(values: Array, what: Callable[[int], int]) -> Ints:
 
 def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
     """Write the values common to all members of a collective; return the names they refer to."""
-    # Members are in order of their ranks: the first represents all of them, as in `Lateness`.
+    # Members are in order of their ranks: the first represents all of them, as in `LatenessIndex`.
     row_of_call = frame.drop_duplicates("call").sort_values("call").index.to_numpy()
     header: dict[str, Any] = {}
     place: dict[str, Ints] = {}
@@ -497,7 +506,7 @@ _TRIMMED, _SPILLED = 1, 2
 
 
 @dataclass(slots=True, frozen=True)
-class Grid:
+class CellGrid:
     """Cells of ``2**level`` ns, from `first` on."""
 
     level: int
@@ -505,7 +514,7 @@ class Grid:
     cells: int
 
     @classmethod
-    def over(cls, start_ns: int, end_ns: int, most_cells: int) -> Grid:
+    def covering(cls, start_ns: int, end_ns: int, most_cells: int) -> CellGrid:
         """Return the finest grid of at most `cells` cells over a range."""
         level, last_ns = 0, max(end_ns - 1, start_ns)
         while (last_ns >> level) - (start_ns >> level) >= most_cells:
@@ -523,10 +532,12 @@ class Grid:
 _Columns = defaultdict[str, list[Array]]
 
 
-def _add(columns: _Columns, spans: Spans, edges: Ints) -> tuple[Ints, Ints]:
+def _add(columns: _Columns, spans: IntervalIndex, edges: Ints) -> tuple[Ints, Ints]:
     """Add one set of events; return its time and number of events per cell."""
     covered, count = spans.measure(edges)
-    begun = np.diff(spans.begins.searchsorted(edges)) + np.diff(spans.points.searchsorted(edges))
+    begun = np.diff(spans.sorted_starts.searchsorted(edges)) + np.diff(
+        spans.points.searchsorted(edges)
+    )
     columns["covered"].append(covered)
     columns["count"].append(count)
     columns["starts"].append(begun)
@@ -535,17 +546,17 @@ def _add(columns: _Columns, spans: Spans, edges: Ints) -> tuple[Ints, Ints]:
 
 def overview(
     index: RankIndex,
-    names: Names,
+    names: NameTables,
     most_cells: int,
     *,
     whole: bool,
-    exposed_wait: Covered | None = None,
-) -> Part:
+    exposed_wait: CumulativeCoverage | None = None,
+) -> PagePart:
     """Return the overview of a rank."""
     rank = index.rank
-    types = Types(index, names)
+    types = EventTypes(index, names)
     lanes = list(_lanes(index, whole=whole))
-    grid = _grid(index, [lane for _, _, lane in lanes], most_cells)
+    grid = _grid_of_lanes(index, [lane for _, _, lane in lanes], most_cells)
     edges = grid.edges - rank.shift_ns
     columns, kept = _Columns(list), []
     for at, (number, ref, lane) in enumerate(lanes):
@@ -576,10 +587,12 @@ def overview(
         "device_range": device_range(index),
         "columns": writer.specs,
     }
-    return Part(header, [writer.block(f"rank-{rank.rank}")], whole)
+    return PagePart(header, [writer.block(f"rank-{rank.rank}")], whole)
 
 
-def _lanes(index: RankIndex, *, whole: bool) -> Iterator[tuple[int, LaneRef, Lane | CounterLane]]:
+def _lanes(
+    index: RankIndex, *, whole: bool
+) -> Iterator[tuple[int, LaneRef, EventLane | CounterLane]]:
     rank = index.rank
     numbers = [row.lane for row in rank.summary]
     if whole:
@@ -588,7 +601,9 @@ def _lanes(index: RankIndex, *, whole: bool) -> Iterator[tuple[int, LaneRef, Lan
         yield number, *index.lane(number)
 
 
-def _grid(index: RankIndex, lanes: list[Lane | CounterLane], most_cells: int) -> Grid:
+def _grid_of_lanes(
+    index: RankIndex, lanes: list[EventLane | CounterLane], most_cells: int
+) -> CellGrid:
     """Return a grid over the extent of all lanes."""
     bounds = [index.rank.range_ns]
     shift = index.rank.shift_ns
@@ -599,43 +614,45 @@ def _grid(index: RankIndex, lanes: list[Lane | CounterLane], most_cells: int) ->
         elif len(lane.spans):
             low, high = lane.spans.extent
             bounds.append((low + shift, high + shift))
-    return Grid.over(
+    return CellGrid.covering(
         min(low for low, _ in bounds), max(high for _, high in bounds), max(most_cells, 2)
     )
 
 
 def _add_lane(
-    columns: _Columns, index: RankIndex, ref: LaneRef, lane: Lane, at: int, edges: Ints
+    columns: _Columns, index: RankIndex, ref: LaneRef, lane: EventLane, at: int, edges: Ints
 ) -> list[int]:
     """Add the whole of a lane, then each of its kinds if there are several; return the kinds."""
     _add(columns, lane.spans, edges)
     if lane.kinds is None:
         return [lane.kind]
-    table, rows = index.table_of(ref), index.members(ref)
+    table, rows = index.table_of(ref), index.rows_of_lane(ref)
     kind = table.kind[rows]
     codes: list[int] = np.unique(kind).tolist()
     covered = np.zeros(len(edges) - 1, np.int64)
     lowest = np.full(len(edges) - 1, NO_KIND, np.int64)
     for code in codes:
         of_kind = rows[kind == code]
-        spans = spans_of(table.start_ns[of_kind], table.dur_ns[of_kind])
+        spans = index_intervals(table.start_ns[of_kind], table.dur_ns[of_kind])
         part, count = _add(columns, spans, edges)
         np.maximum(covered, part, out=covered)
         lowest[(count > 0) & (lowest == NO_KIND)] = code
     # With instants only, the first one decides; its kind need not be the lowest.
-    first = measure(lane, edges).kind
+    first = measure_cells(lane, edges).kind
     odd = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
     columns["instant"].append(np.stack([np.full(len(odd), at), odd, first[odd]]))
     return codes
 
 
-def _slices(index: RankIndex, types: Types, ref: LaneRef, lane: Lane, at: int, grid: Grid) -> Ints:
+def _slices(
+    index: RankIndex, types: EventTypes, ref: LaneRef, lane: EventLane, at: int, grid: CellGrid
+) -> Ints:
     """Return the columns of the events that are longer than two cells."""
     positions = lane.long_events(*lane.spans.extent, 2 << grid.level)
     if not len(positions):
         return np.empty((6, 0), np.int64)
     table, rows = index.table_of(ref), lane.rows_of(positions)
-    flags = lane.overlapped(positions).astype(np.int64) * _TRIMMED
+    flags = lane.overlap_mask(positions).astype(np.int64) * _TRIMMED
     return np.stack(
         [
             np.full(len(rows), at, np.int64),
@@ -650,9 +667,9 @@ def _slices(index: RankIndex, types: Types, ref: LaneRef, lane: Lane, at: int, g
 
 def _write(writer: ColumnWriter, columns: _Columns) -> None:
     for name in ("covered", "count", "starts"):
-        writer.ints(name, joined(columns[name]))
+        writer.ints(name, concat_arrays(columns[name]))
     for name in ("low", "high"):
-        writer.floats(name, joined(columns[name], np.float64), "<f4")
+        writer.floats(name, concat_arrays(columns[name], np.float64), "<f4")
     for prefix, fields in (
         ("instant", ("lane", "cell", "kind")),
         ("slice", ("lane", "start", "dur", "id", "type", "flags")),
@@ -668,5 +685,5 @@ def _write_device(writer: ColumnWriter, index: RankIndex, edges: Ints) -> None:
     kind = table.kind[rows]
     for name, kinds in _UNIONS.items():
         of_kind = rows[np.isin(kind, kinds)]
-        cover = spans_of(table.start_ns[of_kind], table.dur_ns[of_kind]).cover
-        writer.ints(f"device_{name}", np.diff(cover.before(edges)[1]))
+        cover = index_intervals(table.start_ns[of_kind], table.dur_ns[of_kind]).cover
+        writer.ints(f"device_{name}", np.diff(cover.count_and_length_before(edges)[1]))

@@ -22,12 +22,12 @@ import numpy.typing as npt
 
 from hta_widgets.arguments import stack_level
 from hta_widgets.errors import TraceError
-from hta_widgets.files import target_path, written_whole
+from hta_widgets.files import target_path, write_atomically
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.lanes import RankIndex
 from hta_widgets.trace.arrays import Array, Codes
-from hta_widgets.trace.columns import Pool
+from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.names import short_name
 
 _DELTA, _ZIGZAG, _FLOAT = 1, 2, 4
@@ -51,7 +51,7 @@ class Block:
         return len(self.text) + len(self.name) + 60
 
 
-def packed(name: str, content: bytes) -> Block:
+def pack_block(name: str, content: bytes) -> Block:
     """Compress content into a block."""
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     compressed = packer.compress(content) + packer.flush()
@@ -103,22 +103,22 @@ class ColumnWriter:
 
     def block(self, name: str) -> Block:
         """Return all columns as one block."""
-        return packed(name, b"".join(self._parts))
+        return pack_block(name, b"".join(self._parts))
 
 
 TABLES = ("events", "asyncs", "instants")
 
 
-class Names:
+class NameTables:
     """Strings that the ranks of a page share."""
 
     def __init__(self) -> None:
-        self.names = Pool()
-        self.categories = Pool()
+        self.names = StringPool()
+        self.categories = StringPool()
 
     def document(self) -> dict[str, Any]:
         """Return all strings for the page's document."""
-        shorts = Pool()
+        shorts = StringPool()
         short_of = [shorts.add(short_name(name)) for name in self.names.values]
         return {
             "names": self.names.values,
@@ -128,33 +128,33 @@ class Names:
         }
 
 
-class Types:
+class EventTypes:
     """The distinct (name, category, kind) of a rank's events, asyncs and instants.
 
     They are in the kernel's order: by name in the rank's own order, then kind.
     """
 
-    def __init__(self, index: RankIndex, names: Names) -> None:
+    def __init__(self, index: RankIndex, names: NameTables) -> None:
         tables = [index.rows(name) for name in TABLES]
         kinds, categories = len(KINDS), max(len(index.rank.table.categories), 1)
         keys = np.concatenate(
             [
-                (one.name.astype(np.int64) * kinds + one.kind) * categories + one.category
-                for one in tables
+                (table.name.astype(np.int64) * kinds + table.kind) * categories + table.category
+                for table in tables
             ]
         )
-        found, codes, counts = np.unique(keys, return_inverse=True, return_counts=True)
-        own = index.rank.table
+        distinct_keys, codes, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        table = index.rank.table
         self.listed = [
             [
-                names.names.add(own.names[key // categories // kinds]),
-                names.categories.add(own.categories[key % categories]),
+                names.names.add(table.names[key // categories // kinds]),
+                names.categories.add(table.categories[key % categories]),
                 key // categories % kinds,
             ]
-            for key in found.tolist()
+            for key in distinct_keys.tolist()
         ]
         self.counts: list[int] = counts.tolist()
-        ends = np.cumsum([len(one.name) for one in tables])
+        ends = np.cumsum([len(table.name) for table in tables])
         parts = np.split(codes.ravel(), ends[:-1])
         self.codes = dict(zip(TABLES, parts, strict=True))
 
@@ -186,7 +186,7 @@ footer td + td { text-align: right }
 
 
 @dataclass(slots=True)
-class Content:
+class PageContent:
     """Content of a page without its code: document, other blocks, their sizes, its text."""
 
     document: Mapping[str, Any]
@@ -202,7 +202,7 @@ def save_page(
     title: str,
     code: Sequence[str],
     engines: Sequence[TileEngine],
-    make: Callable[[float, datetime], Content],
+    make: Callable[[float, datetime], PageContent],
     *,
     max_mb: float,
     least_mb: float,
@@ -217,18 +217,18 @@ def save_page(
         raise TraceError(f"max_mb must be at least {least_mb}, not {max_mb}", remedy=remedy)
     target = target_path(path)
     host = _host_script()
-    blocks = [*(packed(name, asset(name).encode()) for name in code), *more_code]
+    blocks = [*(pack_block(name, read_asset(name).encode()) for name in code), *more_code]
     code_bytes = len(host) + sum(block.size_bytes for block in blocks)
     saved_at = datetime.now(UTC)
     made = make(max_mb * 1e6 - code_bytes, saved_at)
-    document = packed("document", ascii_json(made.document))
+    document = pack_block("document", ascii_json(made.document))
     sizes = list(made.sizes)
     if made.document_word:
         sizes.append((made.document_word, document.size_bytes))
     sizes.append(("code", code_bytes))
     footer = _footer_text(saved_at, source_files(*engines), sizes, made.words)
     parts = _page_parts(title, footer, host, [document, *blocks, *made.blocks])
-    with written_whole(target) as file:
+    with write_atomically(target) as file:
         file.writelines(map(str.encode, parts))
     written = target.stat().st_size
     if written > max_mb * 1e6:
@@ -242,22 +242,22 @@ def save_page(
 
 def ascii_json(value: Any) -> bytes:
     """Return JSON without NaN, in ASCII: names may contain invalid Unicode."""
-    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_without_nan(value), separators=(",", ":"), allow_nan=False)
     return text.encode("ascii")
 
 
-def _finite(value: Any) -> Any:
+def _without_nan(value: Any) -> Any:
     """Return JSON values with null for the numbers that JSON cannot write."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and value and not isinstance(value[0], str):
-        return [_finite(one) for one in value]
+        return [_without_nan(item) for item in value]
     return value
 
 
-def asset(name: str) -> str:
+def read_asset(name: str) -> str:
     """Return the text of a built file of the front end."""
     path = _STATIC / name
     if not path.exists():
@@ -269,7 +269,7 @@ def asset(name: str) -> str:
 
 def _host_script() -> str:
     """Return the page's own script, which is embedded as text."""
-    script = asset("page.js").replace("</script", "<\\/script")
+    script = read_asset("page.js").replace("</script", "<\\/script")
     if "<!--" in script:
         raise ValueError("page.js holds <!--, which a page would take for a comment")
     return script

@@ -29,7 +29,7 @@ _PUBLIC_KEYS = {
     "hip_driver_version",
     "cupti_version",
 }
-_GONE = "scrubbed"
+_REPLACEMENT = "scrubbed"
 
 # docs/security.md has the three tables below. Repetitions are bounded, or begin only
 # after other characters: the time is linear in the length of a text.
@@ -52,7 +52,7 @@ _SECRET = r"(?:token|passw(?:or)?d|passphrase|secret|(?:api|access|private)[_-]?
 #: Patterns of private text and their replacements, in order of application.
 PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
     # URLs except of files
-    (re.compile(r"(?<![\w+.-])(?!file:)[A-Za-z][\w+.-]{0,30}:[/\\]{2,}[^\s\"'<>]*"), _GONE),
+    (re.compile(r"(?<![\w+.-])(?!file:)[A-Za-z][\w+.-]{0,30}:[/\\]{2,}[^\s\"'<>]*"), _REPLACEMENT),
     # secrets after a keyword: --token x, TOKEN=x, password: x, Bearer x
     (
         re.compile(
@@ -60,7 +60,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
             r"|\b(?:Bearer|Basic)\s{1,4})[^\s\"',;&]+",
             re.IGNORECASE,
         ),
-        rf"\1{_GONE}",
+        rf"\1{_REPLACEMENT}",
     ),
     # secrets by their form
     (
@@ -68,13 +68,13 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
             r"(?<![A-Za-z0-9])(?:hf_|gh[a-z]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ASIA|eyJ)"
             r"[\w.-]{12,}"
         ),
-        _GONE,
+        _REPLACEMENT,
     ),
     # e-mail addresses, and users at hosts: user@host:
-    (re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:(?:\.[\w-]{1,63})+|(?=:))"), _GONE),
+    (re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:(?:\.[\w-]{1,63})+|(?=:))"), _REPLACEMENT),
     # addresses of hosts: IPv4 with its names, IPv6, MAC
-    (re.compile(rf"(?<![\w.])(?:{_OCTET}\.){{3}}{_OCTET}(?![\w]|\.\d)"), _GONE),
-    (re.compile(r"(?<!\w)ip(?:-\d{1,3}){4}(?:\.[\w-]+)*"), _GONE),
+    (re.compile(rf"(?<![\w.])(?:{_OCTET}\.){{3}}{_OCTET}(?![\w]|\.\d)"), _REPLACEMENT),
+    (re.compile(r"(?<!\w)ip(?:-\d{1,3}){4}(?:\.[\w-]+)*"), _REPLACEMENT),
     (
         re.compile(
             r"(?<![\w:])(?:(?:fe80|f[cd][0-9a-f]{2})(?::[0-9a-f]{0,4}){2,7}"
@@ -82,7 +82,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
             r"|[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5})(?![\w:])",
             re.IGNORECASE,
         ),
-        _GONE,
+        _REPLACEMENT,
     ),
     # homes with their users, then all folders of absolute paths; names of files stay
     (_HOME, "./"),
@@ -104,7 +104,7 @@ _SUSPECT = re.compile(
 )
 
 
-class _Number:
+class _NumberText:
     """A number as written in a JSON text."""
 
     __slots__ = ("text",)
@@ -113,24 +113,24 @@ class _Number:
         self.text = text
 
 
-def _raw(number: _Number) -> msgspec.Raw:
+def _number_text(number: _NumberText) -> msgspec.Raw:
     return msgspec.Raw(number.text.encode())
 
 
-_decode = msgspec.json.Decoder(float_hook=_Number).decode
-_encode = msgspec.json.Encoder(enc_hook=_raw).encode
+_decode = msgspec.json.Decoder(float_hook=_NumberText).decode
+_encode = msgspec.json.Encoder(enc_hook=_number_text).encode
 
 
-class Scrub:
+class Scrubber:
     """Removes private data from one rank's file, by the tables of this module.
 
     Names of users and hosts in the file's top-level keys are removed from all records.
     """
 
     def __init__(self, metadata: Mapping[str, Any], *names: str | None) -> None:
-        found = {*_names(metadata), *(name for name in names if name)}
-        found |= {part for name in found for part in re.split(r"[\\/@]", name)}
-        words = {name.lower() for name in found}
+        private_names = {*_private_names(metadata), *(name for name in names if name)}
+        private_names |= {part for name in private_names for part in re.split(r"[\\/@]", name)}
+        words = {name.lower() for name in private_names}
         words |= {name.split(".")[0] for name in words if not name[:1].isdigit()}
         self._words = frozenset(word for word in words if len(word) > 2)
         # The longest ASCII part: `bytes.lower` leaves other letters as they are.
@@ -165,11 +165,11 @@ class Scrub:
             try:
                 value = _decode(raw)
             except msgspec.DecodeError:  # halves of surrogate pairs, which JSON can hold
-                value, encode = json.loads(raw), _ascii
+                value, encode = json.loads(raw), _to_ascii
             clean = self.value(value)
             return raw if clean == value else encode(clean)
         except (ValueError, RecursionError):
-            return json.dumps(_GONE).encode()
+            return json.dumps(_REPLACEMENT).encode()
 
     def value(self, value: Any) -> Any:
         """Return a JSON value without private data."""
@@ -187,24 +187,24 @@ class Scrub:
         if text[:1] in ("{", "[") and text[-1:] in ("}", "]"):
             raw = text.encode("utf-8", "surrogatepass")
             inner = self.json(raw)
-            if inner != raw and inner != json.dumps(_GONE).encode():
+            if inner != raw and inner != json.dumps(_REPLACEMENT).encode():
                 return inner.decode("utf-8", "surrogatepass")
         for pattern, by in PRIVATE_TEXT:
             text = pattern.sub(by, text)
-        return _TOKEN.sub(self._known, text) if self._words else text
+        return _TOKEN.sub(self._is_private, text) if self._words else text
 
-    def _known(self, token: re.Match[str]) -> str:
+    def _is_private(self, token: re.Match[str]) -> str:
         whole = token[0]
         if whole.lower() in self._words:
-            return _GONE
+            return _REPLACEMENT
         parts = whole.split(".")
-        return ".".join(_GONE if part.lower() in self._words else part for part in parts)
+        return ".".join(_REPLACEMENT if part.lower() in self._words else part for part in parts)
 
 
 _TOKEN = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 
 
-def _ascii(value: Any) -> bytes:
+def _to_ascii(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
@@ -219,14 +219,14 @@ def _keep_program(fields: dict[str, bytes]) -> None:
         fields["args"] = encode_fields(args)
 
 
-def _names(value: Any, key: str = "") -> Iterable[str]:
+def _private_names(value: Any, key: str = "") -> Iterable[str]:
     """Names of hosts and users among the top-level values."""
     if isinstance(value, Mapping):
         for name, item in value.items():
-            yield from _names(item, str(name))
+            yield from _private_names(item, str(name))
     elif isinstance(value, list):
         for item in value:
-            yield from _names(item, key)
+            yield from _private_names(item, key)
     elif isinstance(value, str):
         yield from _HOME.findall(value)
         if _NAMES.search(key) and not re.search(r"\s", value):

@@ -17,37 +17,37 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.diff_ops import Side
+from hta_widgets.analysis.diff_ops import DiffSource
 from hta_widgets.analysis.memory import with_counters
-from hta_widgets.analysis.scope import part_of
-from hta_widgets.arguments import checked
+from hta_widgets.analysis.scope import rank_part
+from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison, compare
 from hta_widgets.errors import TraceError
 from hta_widgets.export.members import (
     ASK,
     DROP,
-    Clip,
     FlowThreads,
     Members,
+    RecordClipper,
     base_time,
+    choose_members,
     json_text,
-    members_of,
     records_of,
     samples_of,
 )
 from hta_widgets.files import Output, Target
-from hta_widgets.formats.kineto.times import later
+from hta_widgets.formats.kineto.times import add_ns
 from hta_widgets.trace import selection as selections
-from hta_widgets.trace.columns import Fields, decode_fields, encode_fields, shifted
+from hta_widgets.trace.columns import Fields, decode_fields, encode_fields, shift_time
 from hta_widgets.trace.names import (
     ID_ARGS,
     ID_FIELDS,
-    IDENTITY,
-    MARK,
+    IDENTITY_KEY,
+    MARK_KEY,
     PID_STRIDE,
     ExportPart,
-    part_in,
     scoped_id,
+    stated_export_part,
 )
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -55,7 +55,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 ExportClock = Literal["recorded", "set"]
 _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
-_FIRST = (MARK, "schemaVersion", "deviceProperties", "distributedInfo")
+_FIRST = (MARK_KEY, "schemaVersion", "deviceProperties", "distributedInfo")
 #: Offset of the ranks of the side after; a larger power of ten if the side before has such ranks.
 AFTER_RANKS = 1000
 _BASE = "baseTimeNanoseconds"
@@ -99,7 +99,7 @@ class ExportReport:
     clock: Literal["recorded", "fitted"] = "recorded"
 
 
-@checked
+@check_arguments
 def export_trace(
     traces: TraceSet | Trace,
     path: str | Path,
@@ -183,7 +183,7 @@ def export_trace(
     for members in ranks:
         members.fitted = bool(moves_ns)
         members.move_ns = moves_ns.get(members.trace.rank, 0)
-        members.part = _part(members, selection, len(traces))
+        members.part = _part_of_export(members, selection, len(traces))
     if not ranks:
         raise TraceError(
             "nothing to export: the selection holds no events",
@@ -201,15 +201,15 @@ def export_trace(
                 _write_rank(out, ranks[0])
             else:
                 # Files of one job usually share their base; otherwise the earliest is used for all.
-                bases = [base for one in ranks if (base := base_time(one.trace))]
+                bases = [base for members in ranks if (base := base_time(members.trace))]
                 _write_merged(out, ranks, min(bases, default=0))
     return _report(target, ranks, "fitted" if moves_ns else "recorded")
 
 
-@checked
+@check_arguments
 def export_pair(
-    before: Side,
-    after: Side,
+    before: DiffSource,
+    after: DiffSource,
     path: str | Path,
     *,
     labels: tuple[str, str] | None = None,
@@ -240,7 +240,7 @@ def export_pair(
     return _report(target, [*first, *second], "recorded")
 
 
-def refuse_unfitted(traces: TraceSet) -> None:
+def require_fitted_clock(traces: TraceSet) -> None:
     """Raise a `TraceError` if no collective determines the ranks' clock offsets."""
     if not clock_fit(traces).collectives.any():
         raise TraceError(
@@ -285,7 +285,7 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
     if traces.clock != "fitted":
         return {}
     if len(traces) > 1 and not any(trace.clock_offset_ns for trace in traces.values()):
-        refuse_unfitted(traces)
+        require_fitted_clock(traces)
     return _moves(traces)
 
 
@@ -298,7 +298,7 @@ def _moves(traces: TraceSet) -> dict[int, int]:
         if len(trace)
     }
     if traces.origin_ns is not None:
-        zero, lift = traces.origin_ns + traces.lift_ns, traces.lift_ns
+        zero, lift = traces.origin_ns + traces.origin_offset_ns, traces.origin_offset_ns
     else:
         # Without an origin, the lift of times need not be undone; viewers drop times below 0.
         counted = ((count, zero) for zero, count in Counter(zeros.values()).items())
@@ -314,19 +314,19 @@ def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, A
 
     `move_ns` is added to the times now; `metadata` may hold a note on an earlier move.
     """
-    earlier = metadata.get(MARK)
+    earlier = metadata.get(MARK_KEY)
     before = earlier.get("offset_ns") if isinstance(earlier, Mapping) else None
     if not isinstance(before, int):
         return None if move_ns is None else {"clock": "fitted", "offset_ns": -move_ns}
     return {"clock": "fitted", "offset_ns": before - (move_ns or 0)}
 
 
-def _moved_record(text: bytes, move_ns: int) -> bytes:
+def _move_record(text: bytes, move_ns: int) -> bytes:
     """Return the record with its time moved; the time of a metadata record has no meaning."""
     fields = decode_fields(text)
     if fields is None or "ts" not in fields or fields.get("ph") == b'"M"':
         return text
-    fields["ts"] = later(fields["ts"], move_ns)
+    fields["ts"] = add_ns(fields["ts"], move_ns)
     return encode_fields(fields)
 
 
@@ -334,16 +334,16 @@ def _ranks(
     traces: Iterable[Trace], selection: Selection, options: Mapping[str, bool]
 ) -> list[Members]:
     """Return the records to write of each rank that has any."""
-    return [members for trace in traces if (members := members_of(trace, selection, **options))]
+    return [members for trace in traces if (members := choose_members(trace, selection, **options))]
 
 
-def _part(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
+def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
     """Return the part of the job that is exported; None for all of it."""
     trace, table, rows = members.trace, members.trace.table, members.rows
     chosen = job_ranks if selection.ranks is None else len(set(selection.ranks))
     if not len(rows) or (members.whole and chosen >= job_ranks):
         return None
-    before = part_in(trace.metadata)
+    before = stated_export_part(trace.metadata)
     # Absolute, as recorded.
     first, last = table.first_ns + trace.zero_ns, table.last_ns + trace.zero_ns
     low, high = first, last
@@ -354,7 +354,7 @@ def _part(members: Members, selection: Selection, job_ranks: int) -> ExportPart 
     if members.end_ns is not None:
         high = min(high, members.end_ns + trace.zero_ns)
     start_ns, end_ns = table.start_ns[rows] + trace.zero_ns, table.end_ns[rows] + trace.zero_ns
-    work = part_of(trace, Selection()).edges
+    work = rank_part(trace, Selection()).edges
     moved_ns = trace.zero_ns + members.move_ns
     return ExportPart(
         start_ns=low + members.move_ns,
@@ -389,7 +389,7 @@ def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]
 
 
 def _write_rank(out: Output, members: Members, *, several: bool = False) -> None:
-    write_file(out, _top_level(members, state_rank=several), _records_of_members(members))
+    write_file(out, _top_level(members, state_rank=several), _records_to_write(members))
 
 
 def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
@@ -402,16 +402,16 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
     note |= _identity(trace, scrub=scrub is not None)
     if members.part is not None:
         note |= members.part.mark()
-    if note and (members.fitted or members.part is not None or MARK not in values):
-        earlier = trace.metadata.get(MARK)
+    if note and (members.fitted or members.part is not None or MARK_KEY not in values):
+        earlier = trace.metadata.get(MARK_KEY)
         if scrub:
             earlier = scrub.value(earlier)
-        values[MARK] = json_text({**(earlier if isinstance(earlier, Mapping) else {}), **note})
+        values[MARK_KEY] = json_text({**(earlier if isinstance(earlier, Mapping) else {}), **note})
     info = values.get("distributedInfo")
     if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
-        values["distributedInfo"] = json_text(_decoded(info))  # HTA looks for "rank": 0
+        values["distributedInfo"] = json_text(_decode_json(info))  # HTA looks for "rank": 0
     elif state_rank and (info is None or b'"rank"' not in info):
-        stated = {} if info is None else _decoded(info)
+        stated = {} if info is None else _decode_json(info)
         stated = stated if isinstance(stated, dict) else {}
         values["distributedInfo"] = json_text({**stated, "rank": trace.rank})
     first = {key: values.pop(key) for key in _FIRST if key in values}
@@ -424,10 +424,10 @@ def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
     known: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
     if known and trace.job and not scrub:
         known["job"] = trace.job
-    return {IDENTITY: known} if known else {}
+    return {IDENTITY_KEY: known} if known else {}
 
 
-def _records_of_members(members: Members) -> Iterator[bytes]:
+def _records_to_write(members: Members) -> Iterator[bytes]:
     """Yield the records to write, in the file's order."""
     records = chain(_edited_records(members), samples_of(members))
     return map(members.scrub.record, records) if members.scrub else records
@@ -438,19 +438,19 @@ def _edited_records(members: Members) -> Iterator[bytes]:
     if trace.source is None:
         yield from records_of(members)
         return
-    clip = Clip(members) if members.clip and not members.whole else None
+    clip = RecordClipper(members) if members.clip and not members.whole else None
     threads = None if members.whole else FlowThreads(members)
     fate, move_ns = members.fate, members.move_ns
     for number, text in trace.source.records(np.flatnonzero(fate != DROP)):
         record, is_asked = text, fate[number] == ASK
-        if is_asked and not members.wants(record):
+        if is_asked and not members.accepts(record):
             continue
         if threads is not None and not is_asked:
             record = threads(number, record)
         if move_ns:
-            record = _moved_record(record, move_ns)
+            record = _move_record(record, move_ns)
         if clip is not None:
-            record = clip.settle(record) if is_asked else clip(number, record)
+            record = clip.move_into_window(record) if is_asked else clip(number, record)
         yield record
 
 
@@ -468,22 +468,22 @@ def _write_merged(out: Output, ranks: Sequence[Members], base_ns: int) -> None:
                 "file": f"rank-{trace.rank}" if members.scrub else Path(trace.path).name,
                 "shift_ns": shift_ns,
                 "format": trace.format,
-                "metadata": {key: _decoded(raw) for key, raw in texts.items()} | members.stated,
+                "metadata": {key: _decode_json(raw) for key, raw in texts.items()} | members.stated,
             }
         )
-        scopes.append(_scoped(members, position, shift_ns))
-    keys = {MARK: json_text(head), "schemaVersion": b"1", "displayTimeUnit": b'"ms"'}
+        scopes.append(_merged_records(members, position, shift_ns))
+    keys = {MARK_KEY: json_text(head), "schemaVersion": b"1", "displayTimeUnit": b'"ms"'}
     if base_ns:
         keys[_BASE] = str(base_ns).encode()
     write_file(out, keys, *scopes)
 
 
-def _scoped(members: Members, position: int, shift_ns: int) -> Iterator[bytes]:
+def _merged_records(members: Members, position: int, shift_ns: int) -> Iterator[bytes]:
     """Yield the records of a rank in the form of a merged file."""
-    yield from map(_Scope(members, position, shift_ns), _records_of_members(members))
+    yield from map(_MergeScope(members, position, shift_ns), _records_to_write(members))
 
 
-class _Scope:
+class _MergeScope:
     """Rewrites the records of one rank for a merged file; processes and ids are unique to the rank.
 
     `position` is that of the rank in the file. `shift_ns` is added to its times.
@@ -504,9 +504,9 @@ class _Scope:
         fields = decode_fields(text)
         if fields is None:
             return text
-        own = fields.get("pid", b"")
-        introduction = b"" if own in self._pids else self._introduce(own)
-        fields["pid"] = self._pids[own]
+        own_pid = fields.get("pid", b"")
+        introduction = b"" if own_pid in self._pids else self._introduce_process(own_pid)
+        fields["pid"] = self._pids[own_pid]
         for name in ID_FIELDS:
             if name in fields:
                 fields[name] = scoped_id(fields[name], self.rank)
@@ -515,9 +515,9 @@ class _Scope:
         if "args" in fields:
             self._scope_members(fields, "args", ID_ARGS)
         if self.shift_ns and "ts" in fields:
-            fields["ts"] = shifted(fields["ts"], self.shift_ns)
+            fields["ts"] = shift_time(fields["ts"], self.shift_ns)
         if fields.get("ph") == b'"M"':
-            self._label(fields, _process_key(own))
+            self._label(fields, _process_key(own_pid))
         return introduction + encode_fields(fields)
 
     def _scope_members(self, fields: Fields, name: str, ids: Iterable[str]) -> None:
@@ -543,30 +543,30 @@ class _Scope:
             args["sort_index"] = json_text(self._first_sort + self._sorts.get(key, 0))
         else:
             return
-        args[MARK] = own
+        args[MARK_KEY] = own
         fields["args"] = encode_fields(args)
 
     def _title(self, key: str | None, name: str) -> str:
         label = self._labels.get(key)
         return f"{self._whose} · {name} [{label}]" if label else f"{self._whose} · {name}"
 
-    def _introduce(self, own: bytes) -> bytes:
+    def _introduce_process(self, own_pid: bytes) -> bytes:
         """Give a process its number; return the records that hold its original id and its name."""
-        key = _process_key(own)
+        key = _process_key(own_pid)
         known = key in self._numbers
         pid = self._numbers.setdefault(key, self.rank * PID_STRIDE + len(self._numbers) + 1)
-        self._pids[own] = str(pid).encode()
+        self._pids[own_pid] = str(pid).encode()
         if known:  # the same process, stated once as a number and once as a string
             return b""
         identity: dict[str, Any] = {"rank": self.rank}
-        if own:
-            identity["pid"] = _decoded(own)
-        records = [_metadata(MARK, pid, identity)]
+        if own_pid:
+            identity["pid"] = _decode_json(own_pid)
+        records = [_metadata(MARK_KEY, pid, identity)]
         if key not in self._names:
             name = self._title(key, key or "process")
-            records.append(_metadata("process_name", pid, {"name": name, MARK: None}))
+            records.append(_metadata("process_name", pid, {"name": name, MARK_KEY: None}))
         if key not in self._sorts:
-            last = {"sort_index": self._first_sort + 999, MARK: None}
+            last = {"sort_index": self._first_sort + 999, MARK_KEY: None}
             records.append(_metadata("process_sort_index", pid, last))
         return b"".join(record + b",\n" for record in records)
 
@@ -607,18 +607,18 @@ def _metadata(name: str, pid: int, args: dict[str, Any]) -> bytes:
     return json_text({"name": name, "ph": "M", "pid": pid, "tid": 0, "args": args})
 
 
-def _decoded(raw: bytes) -> Any:
+def _decode_json(raw: bytes) -> Any:
     """Decode JSON; integers of more digits than Python converts become text."""
     most = sys.get_int_max_str_digits() or len(raw)
     return json.loads(raw, parse_int=lambda digits: int(digits) if len(digits) <= most else digits)
 
 
 def _string(raw: bytes) -> str:
-    value = _decoded(raw)
+    value = _decode_json(raw)
     return value if isinstance(value, str) else raw.decode()
 
 
-def _traces(source: Side) -> tuple[list[Trace], Selection]:
+def _trace_set_of(source: DiffSource) -> tuple[list[Trace], Selection]:
     if isinstance(source, Trace):
         return [source], Selection()
     if isinstance(source, Selection):
@@ -626,8 +626,8 @@ def _traces(source: Side) -> tuple[list[Trace], Selection]:
     return list(source.values()), Selection()
 
 
-def _offset(before: Side) -> int:
-    highest = max((trace.rank for trace in _traces(before)[0]), default=0)
+def _offset(before: DiffSource) -> int:
+    highest = max((trace.rank for trace in _trace_set_of(before)[0]), default=0)
     offset = AFTER_RANKS
     while highest >= offset:
         offset *= 10
@@ -657,23 +657,23 @@ def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
 
 
 def _side_ranks(
-    side: str, label: str, source: Side, offset: int, move_ns: int, options: dict[str, bool]
+    side: str, label: str, source: DiffSource, offset: int, move_ns: int, options: dict[str, bool]
 ) -> list[Members]:
     """Return the ranks of one side of a pair, numbered from `offset` on and moved in time."""
     whose = side if label == side else f"{side} {label}"
-    found = _ranks(*_traces(source), options)
-    for members in found:
+    ranks = _ranks(*_trace_set_of(source), options)
+    for members in ranks:
         trace = members.trace
         base_ns = base_time(trace) + move_ns
         note = {"side": side, "label": label, "rank": trace.rank, "moved_ns": move_ns}
-        members.stated[MARK] = note
+        members.stated[MARK_KEY] = note
         if base_ns or _BASE in trace.metadata:
             members.stated[_BASE] = base_ns
         members.trace = trace.replace(rank=trace.rank + offset)
         members.title, members.side_move_ns = f"{whose} · rank {trace.rank}", move_ns
-    if not found:
+    if not ranks:
         raise TraceError(f"nothing to export: no events {side}", remedy="Widen what is selected.")
-    return found
+    return ranks
 
 
 # `Selection.export` is in a lower package, which must not import this one.

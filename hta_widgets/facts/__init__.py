@@ -15,7 +15,7 @@ def facts(name: str) -> Any:
     return msgspec.json.decode(files(__name__).joinpath(f"{name}.json").read_bytes())
 
 
-def note_for(name: str, **values: object) -> str:
+def note_text(name: str, **values: object) -> str:
     """Return a sentence of ``notes.json``, the reason why a frame is empty or lacks ranks."""
     sentence: str = facts("notes")[name]
     return sentence.format(**values)

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from hta_widgets import options as settings
 from hta_widgets.host.opening import VIEWS, Downloads
-from hta_widgets.host.session import MOST_BYTES, Session, WireError, unpack
+from hta_widgets.host.session import MAX_BYTES, Session, WireError, unpack
 
 _PAGE = "editor"
 _HEAD = struct.Struct("<I")
@@ -34,7 +34,7 @@ def main() -> None:
 
 def serve(paths: Sequence[str], view: str = "dashboard") -> None:
     """Serve the page at the other end of standard input and output until the input ends."""
-    source, target = _own_pipes()
+    source, target = _take_over_stdio()
     downloads = Downloads()
     settings.export_dir = downloads.written
 
@@ -52,11 +52,11 @@ def serve(paths: Sequence[str], view: str = "dashboard") -> None:
     hello = {"request": {"view": view, "paths": list(paths)}}
     session = Session({path: path for path in paths}.get, hello, offer=offer)
     session.join(_PAGE, send)
-    threading.Thread(target=_read, args=[source, session], daemon=True).start()
+    threading.Thread(target=_read_frames, args=[source, session], daemon=True).start()
     session.run()
 
 
-def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
+def _take_over_stdio() -> tuple[BinaryIO, BinaryIO]:
     """Return standard input and output; send what libraries and children print to stderr."""
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -66,13 +66,13 @@ def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
     return os.fdopen(source, "rb"), os.fdopen(target, "wb")
 
 
-def _read(source: BinaryIO, session: Session) -> None:
+def _read_frames(source: BinaryIO, session: Session) -> None:
     try:
         while len(head := source.read(_HEAD.size)) == _HEAD.size:
             (size,) = _HEAD.unpack(head)
-            if size > MOST_BYTES:
+            if size > MAX_BYTES:
                 break
-            session.put(_PAGE, *unpack(source.read(size)))
+            session.enqueue(_PAGE, *unpack(source.read(size)))
     except WireError:
         pass
     session.end()

@@ -6,7 +6,7 @@ from typing import Any
 
 from IPython.display import publish_display_data
 
-from hta_widgets.host.opening import failure_of, models_of, open_view
+from hta_widgets.host.opening import failure_message, models_of, open_view
 
 #: MIME type of the messages `progress`, `opened` and `failed`; see docs/protocol.md.
 MIME = "application/vnd.hta-widgets+json"
@@ -28,7 +28,7 @@ def show(*paths: str, view: str = "dashboard") -> tuple[Any, ...]:
         try:
             widget = open_view(view, paths, _report)
         except Exception as error:
-            _publish(failure_of(error))
+            _publish(failure_message(error))
             raise
         _shown[:] = [(request, widget)]
     _publish({"type": "opened", "model": widget.model_id})

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hta_widgets.errors import TraceError
-from hta_widgets.files import scratch
+from hta_widgets.files import temporary_folder
 
 VIEWS = ("dashboard", "diff")
 #: Progress is reported at most this often.
@@ -56,7 +56,7 @@ def models_of(widget: Any) -> Sequence[Any]:
     return [widget.state, widget]
 
 
-def failure_of(error: Exception) -> dict[str, Any]:
+def failure_message(error: Exception) -> dict[str, Any]:
     """Return the message `failed`; print an error that is not a `TraceError`."""
     known = {name: getattr(error, name, None) for name in ("path", "place", "remedy")}
     message = error.message if isinstance(error, TraceError) else str(error)
@@ -73,7 +73,7 @@ class Downloads:
     """Files that pages wrote; each is handed out once, by a key that cannot be guessed."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(dir=scratch()))
+        self.folder = Path(tempfile.mkdtemp(dir=temporary_folder()))
         #: folder of files that pages wrote and that `keep` has not moved yet
         self.written = self.folder / "written"
         self.written.mkdir()

@@ -30,11 +30,11 @@ from comm.base_comm import BaseComm
 
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page_format import version_text
-from hta_widgets.host.opening import failure_of, models_of, open_view
+from hta_widgets.host.opening import failure_message, models_of, open_view
 
-MOST_PARTS = 1024
+MAX_PARTS = 1024
 #: Maximum size of a frame from a page; frames from the host may be larger.
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 
 
 class WireError(Exception):
@@ -58,8 +58,8 @@ def unpack(frame: bytes) -> tuple[dict[str, Any], list[memoryview]]:
     view, parts = memoryview(frame), []
     try:
         (count,) = struct.unpack_from("<I", view)
-        if not 1 <= count <= MOST_PARTS:
-            raise WireError(f"a frame has 1 to {MOST_PARTS} parts, not {count}")
+        if not 1 <= count <= MAX_PARTS:
+            raise WireError(f"a frame has 1 to {MAX_PARTS} parts, not {count}")
         lengths = struct.unpack_from(f"<{count}I", view, 4)
         at = 4 + 4 * count
         for length in lengths:
@@ -152,32 +152,32 @@ class Hub:
         self.texts[key] = source
         return key
 
-    def publish(self, one: WireComm, kind: str, data: dict[str, Any], buffers: Any) -> None:
+    def publish(self, comm: WireComm, kind: str, data: dict[str, Any], buffers: Any) -> None:
         """Send a message of a widget to the pages that need it."""
         if kind == "comm_open":
-            # Layouts and other models that no page here draws are left out.
+            # Skip layouts and other models that no page of this host draws.
             if data["state"].get("_model_module") == "anywidget":
-                self._comms[one.comm_id] = one
-                self._open(one, data, buffers, None)
-        elif one.comm_id in self._comms:
+                self._comms[comm.comm_id] = comm
+                self._open(comm, data, buffers, None)
+        elif comm.comm_id in self._comms:
             if kind == "comm_close":
-                del self._comms[one.comm_id]
+                del self._comms[comm.comm_id]
             method = data.get("method")
             if self._attaching is not None and method == "update":
-                self._open(one, data, buffers, self._attaching)
+                self._open(comm, data, buffers, self._attaching)
                 return
             if method == "custom":
                 data = self._with_download(data)
             to = self.current if method == "custom" else None
             # The page that made a change needs no echo.
             but = self.current if method == "echo_update" else None
-            self.send({"type": kind, "comm": one.comm_id, "data": data}, buffers, to=to, but=but)
+            self.send({"type": kind, "comm": comm.comm_id, "data": data}, buffers, to=to, but=but)
 
-    def _open(self, one: WireComm, data: dict[str, Any], buffers: Any, to: str | None) -> None:
+    def _open(self, comm: WireComm, data: dict[str, Any], buffers: Any, to: str | None) -> None:
         state = {key: value for key, value in data["state"].items() if key not in _DROPPED}
         state |= {key: self.text(state[key]) for key in _TEXTS if key in state}
         opened = {"state": state, "buffer_paths": data.get("buffer_paths", [])}
-        self.send({"type": "comm_open", "comm": one.comm_id, "data": opened}, buffers, to=to)
+        self.send({"type": "comm_open", "comm": comm.comm_id, "data": opened}, buffers, to=to)
 
     def _with_download(self, data: dict[str, Any]) -> dict[str, Any]:
         """Replace the path of a written file by its name and the address of its download."""
@@ -224,7 +224,7 @@ PROTOCOL = 1
 #: Time for which a load continues without pages, since pages reconnect.
 _GRACE_S = 10.0
 #: Maximum number of views that are kept while no page shows them.
-_MOST_KEPT = 4
+_MAX_CACHED_WIDGETS = 4
 #: Signal that cancels a load; not SIGINT, by which Ctrl+C ends the host.
 _CANCEL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
@@ -238,7 +238,7 @@ _Task = tuple[Callable[..., None], tuple[Any, ...]]
 _CANCELLED: Final = {"type": "failed", "cancelled": True, "message": "Cancelled."}
 
 
-class Cancelled(KeyboardInterrupt):
+class LoadCancelled(KeyboardInterrupt):
     """Raised in a load that no page waits for any more."""
 
 
@@ -298,7 +298,7 @@ class Session:
                 timer.start()
         self._tasks.put((self._leave, (page,)))
 
-    def put(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
+    def enqueue(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
         """Take a message of a page."""
         kind = message.get("type")
         if kind == "cancel":
@@ -314,7 +314,7 @@ class Session:
                 self._tasks.put((self._leave_load, (page, number)))
             else:
                 self._cancel(load)
-        elif not _is_open(message) or not self._waits(page, message):
+        elif not _is_open(message) or not self._join_running_load(page, message):
             self._tasks.put((self._handle, (page, message, buffers)))
 
     def stop(self) -> None:
@@ -326,8 +326,8 @@ class Session:
         _interrupt_main(signal.SIGTERM)
         self.stop()  # in case the signal does not interrupt `run` while it waits
 
-    def _waits(self, page: str, message: dict[str, Any]) -> bool:
-        """Return whether the running load is what a page opens; if so, let the page wait for it."""
+    def _join_running_load(self, page: str, message: dict[str, Any]) -> bool:
+        """Let a page that opens what is being loaded wait for that load; return whether it does."""
         with self._lock:
             load = self._load
             if load is None or load.is_cancelled or load.request != _Request.of(message):
@@ -351,19 +351,19 @@ class Session:
         """Handle tasks until `stop`, or until Ctrl+C or SIGTERM raises a KeyboardInterrupt."""
         self.hub.install()
         handlers = {
-            _CANCEL: self._interrupted,
-            signal.SIGINT: self._end,
-            signal.SIGTERM: self._end,
+            _CANCEL: self._on_interrupt_signal,
+            signal.SIGINT: self._on_end_signal,
+            signal.SIGTERM: self._on_end_signal,
         }
         before = {number: signal.signal(number, one) for number, one in handlers.items()}
         try:
             while not self._is_ending and (task := self._tasks.get()) is not None:
-                self._do(*task)
+                self._run_task(*task)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _do(self, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    def _run_task(self, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         try:
             function(*arguments)
         except Exception:  # noqa: BLE001 - a bad message must not end the host
@@ -381,25 +381,25 @@ class Session:
                 later.append(task)
                 held |= set() if task is None else {task[1][0]}
             else:
-                self._do(*task)
+                self._run_task(*task)
         for task in later:
             self._tasks.put(task)
         if self._is_ending:
             raise KeyboardInterrupt
         load.is_exposed = not load.is_cancelled
         if load.is_cancelled:
-            raise Cancelled
+            raise LoadCancelled
 
-    def _end(self, *_signal: object) -> None:
+    def _on_end_signal(self, *_signal: object) -> None:
         # A request catches the KeyboardInterrupt, as in a notebook, so the flag ends `run` then.
         self._is_ending = True
         raise KeyboardInterrupt
 
-    def _interrupted(self, *_signal: object) -> None:
+    def _on_interrupt_signal(self, *_signal: object) -> None:
         load = self._load
         if load is not None and load.is_exposed and load.is_cancelled:
             load.is_exposed = False
-            raise Cancelled
+            raise LoadCancelled
 
     def _join(self, page: str, send: Send) -> None:
         hello = {"protocol": PROTOCOL, "pid": os.getpid(), "version": version_text()}
@@ -427,7 +427,7 @@ class Session:
         load = _Load(_Request.of(message), {page: message.get("id")})
         with self._lock:
             self._load = load
-        outcome = self._outcome(load)
+        outcome = self._load_result_message(load)
         with self._lock:
             self._load = None
         for waiting, number in load.waiting.items():
@@ -436,23 +436,23 @@ class Session:
             self.hub.send({**outcome, "id": number}, to=waiting)
         self._close_unused()
 
-    def _outcome(self, load: _Load) -> dict[str, Any]:
+    def _load_result_message(self, load: _Load) -> dict[str, Any]:
         """Return the message that ends a load. A load is interrupted only in this function."""
         try:
             try:
                 load.is_exposed = True
                 model = self._widget(load.request, load)
             except Exception as error:  # noqa: BLE001 - the page shows any error
-                return failure_of(error)
+                return failure_message(error)
             finally:
                 load.is_exposed = False
-        except Cancelled:
+        except LoadCancelled:
             return _CANCELLED
         return {"type": "opened", "model": model.model_id}
 
     def _widget(self, request: _Request, load: _Load) -> Any:
         if load.is_cancelled:
-            raise Cancelled
+            raise LoadCancelled
         widget = self._widgets.pop(request, None)
         if widget is None:
             sources = [self._source(path) for path in request.paths]
@@ -477,7 +477,7 @@ class Session:
 
     def _close_unused(self) -> None:
         unused = [one for one in self._widgets if one not in self._shown.values()]
-        for request in unused[: max(len(unused) - _MOST_KEPT, 0)]:
+        for request in unused[: max(len(unused) - _MAX_CACHED_WIDGETS, 0)]:
             for widget in models_of(self._widgets.pop(request)):
                 widget.close()
 

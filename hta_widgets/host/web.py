@@ -24,10 +24,10 @@ from tornado.web import Application, HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page_format import asset
-from hta_widgets.files import scratch
+from hta_widgets.export.page_format import read_asset
+from hta_widgets.files import temporary_folder
 from hta_widgets.host.opening import Downloads
-from hta_widgets.host.session import MOST_BYTES, Session, WireError, pack, unpack
+from hta_widgets.host.session import MAX_BYTES, Session, WireError, pack, unpack
 from hta_widgets.readers.discovery import files_below, is_remote, natural_key
 from hta_widgets.readers.formats import format_named, sniff
 from hta_widgets.readers.streams import open_stream
@@ -40,14 +40,14 @@ _State = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class _File:
+class _FolderFile:
     path: Path
     state: _State
     format: str
 
 
 @dataclass
-class Entry:
+class FolderEntry:
     """A job or a file that can be opened."""
 
     #: its name for pages: the path below the folder
@@ -59,7 +59,7 @@ class Entry:
     changed_ns: int
     formats: list[str]
     #: the files of a job
-    parts: list[Entry] = field(default_factory=list)
+    parts: list[FolderEntry] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields that pages show."""
@@ -78,34 +78,36 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).resolve()
-        self.entries: list[Entry] = []
+        self.entries: list[FolderEntry] = []
         self._known: dict[str, tuple[_State, str | None]] = {}
         #: state of each file at the last check; files that change between checks are being written
         self._states: dict[str, _State] | None = None
 
     def source(self, path: str) -> Any:
         """Return what to load for an entry's path, or None."""
-        every = [one for entry in self.entries for one in (entry, *entry.parts)]
-        return next((one.source for one in every if one.path == path), None)
+        every = [entry_or_part for entry in self.entries for entry_or_part in (entry, *entry.parts)]
+        return next(
+            (entry_or_part.source for entry_or_part in every if entry_or_part.path == path), None
+        )
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Read the folder; return whether its entries changed."""
         states = dict(self._files())
         before, self._states = self._states, states
         files = [
-            _File(Path(path), state, known)
+            _FolderFile(Path(path), state, known)
             for path, state in states.items()
             if (before is None or before.get(path) == state or path in self._known)
             and (known := self._format(path, state)) is not None
         ]
         self._known = {path: self._known[path] for path in states if path in self._known}
-        entries = _entries(self.path, files)
+        entries = _folder_entries(self.path, files)
         is_new = entries != self.entries
         self.entries = entries
         return is_new
 
     def _files(self) -> list[tuple[str, _State]]:
-        found = []
+        files = []
         try:
             paths = sorted(files_below(str(self.path)), key=natural_key)
         except TraceError:
@@ -115,8 +117,8 @@ class Folder:
                 state = Path(path).stat()
             except OSError:
                 continue
-            found.append((path, (state.st_mtime_ns, state.st_size)))
-        return found
+            files.append((path, (state.st_mtime_ns, state.st_size)))
+        return files
 
     def _format(self, path: str, state: _State) -> str | None:
         """Return the format of a trace file; None if it is something else."""
@@ -138,21 +140,21 @@ def _has_events(path: str) -> bool:
         return _EVENTS.search(stream.read(_HEAD_BYTES)) is not None
 
 
-def _entries(root: Path, files: list[_File]) -> list[Entry]:
+def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
     """Return jobs and single files, newest first."""
-    groups: dict[Path, list[_File]] = defaultdict(list)
+    groups: dict[Path, list[_FolderFile]] = defaultdict(list)
     for file in files:
         groups[_job_of(file.path, root)].append(file)
     entries = []
     for folder, members in groups.items():
-        parts = [_entry(root, file.path, [file]) for file in members]
+        parts = [_folder_entry(root, file.path, [file]) for file in members]
         is_loose = folder == root and len(groups) > 1 and len({*map(_pattern, members)}) > 1
         if len(members) == 1 or is_loose:
             entries += parts
             continue
         # Loading a folder also reads the folders below it.
         is_alone = not any(folder in other.parents for other in groups)
-        job = _entry(root, folder, members)
+        job = _folder_entry(root, folder, members)
         job.source = str(folder) if is_alone else [str(file.path) for file in members]
         job.parts = sorted(parts, key=lambda part: natural_key(part.path))
         entries.append(job)
@@ -168,15 +170,15 @@ def _job_of(path: Path, root: Path) -> Path:
     return folder
 
 
-def _pattern(file: _File) -> str:
+def _pattern(file: _FolderFile) -> str:
     """Return a file's name without its numbers; it is the same for all ranks of a job."""
     return re.sub(r"\d+", "#", file.path.name)
 
 
-def _entry(root: Path, path: Path, files: list[_File]) -> Entry:
+def _folder_entry(root: Path, path: Path, files: list[_FolderFile]) -> FolderEntry:
     labels = sorted({format_named(file.format).label for file in files})
     shown = path.parent if path.name == MANIFEST else path
-    return Entry(
+    return FolderEntry(
         path=str(shown.relative_to(root)) if shown != root else ".",
         source=str(shown),
         files=len(files),
@@ -186,25 +188,25 @@ def _entry(root: Path, path: Path, files: list[_File]) -> Entry:
     )
 
 
-def _size(file: _File) -> int:
+def _size(file: _FolderFile) -> int:
     """Return the bytes of a file, or of the store that it describes."""
     if file.path.name != MANIFEST:
         return file.state[1]
     return sum(one.stat().st_size for one in file.path.parent.iterdir() if one.is_file())
 
 
-class Offered:
+class AllowedPaths:
     """The files that pages may open: those on the command line, or those in its folder."""
 
     def __init__(self, paths: list[str], compare: str | None) -> None:
         self.paths, self.compare = paths, compare
         self.named = [*paths, *([compare] if compare is not None else [])]
         for path in self.named:
-            require_there(path)
+            require_exists(path)
         is_folder = len(paths) == 1 and compare is None and Path(paths[0]).is_dir()
         self.folder = Folder(paths[0]) if is_folder else None
         if self.folder is not None:
-            self.folder.look()
+            self.folder.refresh()
 
     def source(self, path: str) -> Any:
         """Return what to load for a path that a page names, or None."""
@@ -229,7 +231,7 @@ class Offered:
         return ", ".join(Path(path).resolve().name or path for path in self.named)
 
 
-def require_there(path: str) -> None:
+def require_exists(path: str) -> None:
     """Raise a `TraceError` if a path of the command line does not exist."""
     if is_remote(path) or glob.has_magic(path):
         return
@@ -272,7 +274,7 @@ _PAGE = (
     "<body><noscript>This page draws traces with JavaScript, which is switched off.</noscript>"
     '<main id="view"></main><script type="module" src="/static/view.js"></script>'
 )
-_LOOK_EVERY_S = 2.0
+_REFRESH_EVERY_S = 2.0
 _BLOCK_BYTES = 1 << 20
 _GOING_AWAY, _NO_FRAME = 1001, 1007
 _LAST_PORT = 65_535
@@ -296,7 +298,7 @@ class Site:
         self.token = secrets.token_urlsafe(32)
         # All ports of a host name share their cookies.
         self.cookie = f"hta-widgets-{self.port}"
-        self.pages: dict[str, Socket] = {}
+        self.pages: dict[str, SocketHandler] = {}
         self._idle_s = idle_minutes * 60
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.new_event_loop()
@@ -321,7 +323,7 @@ class Site:
         """Return whether a token is right, compared in constant time."""
         return hmac.compare_digest(given.encode(), self.token.encode())
 
-    def join(self, page: Socket) -> None:
+    def join(self, page: SocketHandler) -> None:
         """Connect a page to the session."""
         self.pages[page.name] = page
 
@@ -340,7 +342,7 @@ class Site:
             write(self._folder_frame())
         self._watch_idle()
 
-    def leave(self, page: Socket) -> None:
+    def leave(self, page: SocketHandler) -> None:
         """Disconnect a page."""
         if self.pages.pop(page.name, None) is not None:
             self.session.leave(page.name)
@@ -354,32 +356,32 @@ class Site:
             self._timer = self._loop.call_later(self._idle_s, self.session.stop)
 
     def _folder_frame(self) -> bytes:
-        entries = [] if self.folder is None else [one.to_json() for one in self.folder.entries]
+        entries = [] if self.folder is None else [entry.to_json() for entry in self.folder.entries]
         return pack({"type": "folder", "title": self.title, "entries": entries})
 
     async def _watch_folder(self, folder: Folder) -> None:
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_REFRESH_EVERY_S)
             if not self.pages:
                 continue
-            if await asyncio.to_thread(folder.look):
+            if await asyncio.to_thread(folder.refresh):
                 for page in self.pages.values():
                     page.write_message(self._folder_frame(), binary=True)
 
     async def _serve(self, listening: socket.socket) -> None:
-        own = {"site": self}
+        arguments = {"site": self}
         application = Application(
             [
-                (r"/", Page, own),
-                (r"/static/view\.(js|css)", Static, own),
-                (r"/text/([0-9a-f]{32})", Text, own),
-                (r"/file/([\w-]{1,64})", Download, own),
-                (r"/ws", Socket, own),
+                (r"/", PageHandler, arguments),
+                (r"/static/view\.(js|css)", StaticHandler, arguments),
+                (r"/text/([0-9a-f]{32})", TextHandler, arguments),
+                (r"/file/([\w-]{1,64})", DownloadHandler, arguments),
+                (r"/ws", SocketHandler, arguments),
             ],
-            default_handler_class=Missing,
-            default_handler_args=own,
+            default_handler_class=NotFoundHandler,
+            default_handler_args=arguments,
             websocket_ping_interval=20,
-            websocket_max_message_size=MOST_BYTES,
+            websocket_max_message_size=MAX_BYTES,
             log_function=lambda _handler: None,
         )
         server = HTTPServer(application)
@@ -396,7 +398,7 @@ class Site:
         await asyncio.sleep(0.1)  # so that the last messages are sent
 
 
-class _Checked(RequestHandler):
+class _AuthorizedHandler(RequestHandler):
     """Refuses requests whose host is not a loopback name, and those without the token."""
 
     def initialize(self, site: Site) -> None:
@@ -421,7 +423,7 @@ class _Checked(RequestHandler):
         self.finish(f"{status_code}: {self._reason}.\n")
 
 
-class Missing(_Checked):
+class NotFoundHandler(_AuthorizedHandler):
     """Handles all other addresses."""
 
     def prepare(self) -> None:
@@ -430,7 +432,7 @@ class Missing(_Checked):
         raise HTTPError(404)
 
 
-class Page(_Checked):
+class PageHandler(_AuthorizedHandler):
     """The page, and the redirect that exchanges the token for a cookie."""
 
     def prepare(self) -> None:
@@ -450,16 +452,16 @@ class Page(_Checked):
         self.finish(page.format(title=escape(self.site.title)))
 
 
-class Static(_Checked):
+class StaticHandler(_AuthorizedHandler):
     """The page's own script and styles."""
 
     def get(self, suffix: str) -> None:
         """Send a file of the package."""
         self.set_header("Content-Type", _TYPES[suffix])
-        self.finish(asset(f"view.{suffix}"))
+        self.finish(read_asset(f"view.{suffix}"))
 
 
-class Text(_Checked):
+class TextHandler(_AuthorizedHandler):
     """A widget's module or styles, by the hash of the text, which therefore never changes."""
 
     def get(self, key: str) -> None:
@@ -472,7 +474,7 @@ class Text(_Checked):
         self.finish(text)
 
 
-class Download(_Checked):
+class DownloadHandler(_AuthorizedHandler):
     """A file that a page wrote."""
 
     async def get(self, key: str) -> None:
@@ -493,7 +495,7 @@ class Download(_Checked):
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
-class Socket(_Checked, WebSocketHandler):
+class SocketHandler(_AuthorizedHandler, WebSocketHandler):
     """The wire of one page."""
 
     def prepare(self) -> None:
@@ -517,7 +519,7 @@ class Socket(_Checked, WebSocketHandler):
         """Hand a frame to the session; close the connection if the message is not a frame."""
         try:
             frame = message if isinstance(message, bytes) else b""
-            self.site.session.put(self.name, *unpack(frame))
+            self.site.session.enqueue(self.name, *unpack(frame))
         except WireError as error:
             self.close(_NO_FRAME, str(error)[:100])
 
@@ -542,7 +544,7 @@ def listen(port: int) -> socket.socket:
 
 def redirect_file(url: str) -> Path:
     """Write a file that redirects to an address, so that the token is in no command line."""
-    path = scratch() / "open.html"
+    path = temporary_folder() / "open.html"
     path.touch(mode=0o600)
     path.write_text(
         f'{_HEAD.format(title="hta-widgets")}<meta http-equiv="refresh" content="0; url={url}">',

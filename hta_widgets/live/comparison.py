@@ -18,11 +18,11 @@ from hta_widgets.diff.changes import changes
 from hta_widgets.diff.compare import Comparison, RunSide, conditions
 from hta_widgets.diff.findings import kind_labels
 from hta_widgets.diff.pairs import pairs
-from hta_widgets.diff.tables import makers
+from hta_widgets.diff.tables import table_functions
 from hta_widgets.facts import facts
 from hta_widgets.live import operations
 from hta_widgets.live.operations import Answer, answer
-from hta_widgets.panels.frames import as_json
+from hta_widgets.panels.frames import frame_to_json
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
 from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner, Ties
@@ -47,9 +47,9 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     """
     word, name = str(change["change"]), str(change["name"])
     status = pairs["status"].to_numpy()
-    named = _of_texts(pairs["name"], lambda text: text == name)
+    named = _category_mask(pairs["name"], lambda text: text == name)
     device = pairs["kind"].isin(DEVICE).to_numpy()
-    launched = device & _of_texts(
+    launched = device & _category_mask(
         pairs["path"], lambda text: text == name or text.endswith(_BETWEEN + name)
     )
     if word in {"slower", "faster"}:
@@ -60,11 +60,11 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     if str(change["measure"]) == "kernel":
         return np.flatnonzero((status == word) & named & device)
     within = f"{_BETWEEN}{name}{_BETWEEN}"
-    below = _of_texts(pairs["path"], lambda text: within in f"{_BETWEEN}{text}{_BETWEEN}")
+    below = _category_mask(pairs["path"], lambda text: within in f"{_BETWEEN}{text}{_BETWEEN}")
     return np.flatnonzero((status == word) & (named & ~device | below & device))
 
 
-def _of_texts(column: pd.Series, holds: Callable[[str], bool]) -> Bools:
+def _category_mask(column: pd.Series, holds: Callable[[str], bool]) -> Bools:
     """Return a mask of the rows for whose category `holds` is true."""
     # The last entry is for missing values, -1.
     flags = np.array([*map(holds, column.cat.categories), False], dtype=np.bool_)
@@ -128,16 +128,16 @@ Ranks = tuple[int, int]  # before and after
 
 BINS = 600  # of the overview; a minimap has about as many px
 _DEVICE = [KINDS.index(kind) for kind in DEVICE]
-MOST_MARKED = 20_000  # events of one call path
-_MOST_CHANGES = 60  # changes whose events a saved page can mark
+MAX_MARKED = 20_000  # events of one call path
+_MAX_CHANGES = 60  # changes whose events a saved page can mark
 #: Tables that have their own place in the page.
 _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
-_MOST_NAMES = 2000
-_MOST_NODES = 6000
-_MOST_ROWS = 300
+_MAX_NAMES = 2000
+_MAX_NODES = 6000
+_MAX_ROWS = 300
 # Events of both sides.
 _FEW_EVENTS = 250_000  # maximum for requesting all answers in one request
-_MOST_EVENTS = 1_000_000  # maximum for preparing answers; more could delay the next cell
+_MAX_EVENTS = 1_000_000  # maximum for preparing answers; more could delay the next cell
 _PAUSE_S = 0.002  # pause between two prepared answers, in which requests of the page are handled
 
 
@@ -146,22 +146,26 @@ def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
     columns: dict[str, Ints] = {}
     attrs: dict[str, int] = {}
     for place, (word, side) in enumerate(zip(("before", "after"), both.sides, strict=True)):
-        work = [_device(side, rank, classes.of_rank(place, rank)) for rank in side.parts]
+        work = [
+            _device_time_by_class(side, rank, classes.of_rank(place, rank)) for rank in side.parts
+        ]
         start, end, code = (np.concatenate(column) for column in zip(*work, strict=True))
         if not len(start):
             continue
         first, last = int(start.min()), int(end.max())
         edges = first + (last - first) * np.arange(BINS + 1, dtype=np.int64) // BINS
         attrs |= {f"{word}_start_ns": first, f"{word}_end_ns": last}
-        for one in np.unique(code).tolist():
-            of = code == one
-            columns[f"{word}_{one}"] = _time_in(start[of], end[of], edges)
-    found = pd.DataFrame(columns, index=range(BINS))
-    found.attrs.update(attrs)
-    return found
+        for class_code in np.unique(code).tolist():
+            of = code == class_code
+            columns[f"{word}_{class_code}"] = _time_between_edges(start[of], end[of], edges)
+    overview = pd.DataFrame(columns, index=range(BINS))
+    overview.attrs.update(attrs)
+    return overview
 
 
-def _device(side: RunSide, rank: int, codes: Codes | None) -> tuple[Ints, Ints, Codes]:
+def _device_time_by_class(
+    side: RunSide, rank: int, codes: Codes | None
+) -> tuple[Ints, Ints, Codes]:
     part = side.parts[rank]
     rows = np.flatnonzero(np.isin(part.table.kind, _DEVICE))
     start = part.table.start_ns[rows] + part.trace.shift_ns
@@ -169,15 +173,17 @@ def _device(side: RunSide, rank: int, codes: Codes | None) -> tuple[Ints, Ints, 
     return start, start + part.table.dur_ns[rows], unknown if codes is None else codes[rows]
 
 
-def _time_in(start: Ints, end: Ints, edges: Ints) -> Ints:
+def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
     """Return the time of intervals, which may overlap, between neighbouring edges."""
     first = edges[0]
-    time = _before(start - first, edges - first) - _before(end - first, edges - first)
+    time = _distance_sums_before(start - first, edges - first) - _distance_sums_before(
+        end - first, edges - first
+    )
     found: Ints = np.diff(time)
     return found
 
 
-def _before(marks: Ints, edges: Ints) -> Ints:
+def _distance_sums_before(marks: Ints, edges: Ints) -> Ints:
     """Return for each edge the sum of its distances from all marks before it."""
     marks = np.sort(marks)
     at = marks.searchsorted(edges)
@@ -197,7 +203,7 @@ class PairTable:
         self.rank = [frame[f"{side}_rank"].to_numpy() for side in ("before", "after")]
         self.id = [frame[f"{side}_id"].to_numpy() for side in ("before", "after")]
         self.kind = frame["kind"].cat.codes.to_numpy().astype(np.int64)
-        self.node = _nodes(frame, tree)
+        self.node = _node_of_pairs(frame, tree)
         self.start, self.dur = (np.zeros((2, len(frame)), np.int64) for _ in range(2))
         #: by side and rank, the row of each event in the table of pairs, -1 for none
         self._row_of: tuple[dict[int, Ints], dict[int, Ints]] = ({}, {})
@@ -211,7 +217,7 @@ class PairTable:
                 self.dur[k, rows] = part.table.dur_ns[ids]
         self.classes = EventClasses(classes_of_pairs(frame), self._row_of, diff.rank_pairs)
 
-    def partner(self, side: int, rank: int, event: int) -> Partner:
+    def partner_of(self, side: int, rank: int, event: int) -> Partner:
         """Return the status of an event, and rank and id of its partner."""
         rows = self._row_of[side].get(rank)
         row = -1 if rows is None or not 0 <= event < len(rows) else int(rows[event])
@@ -225,7 +231,7 @@ class PairTable:
             "node": int(self.node[row]),
         }
 
-    def ties(self, side: int, start_ns: int, end_ns: int, most: int) -> Ties:
+    def longest_links(self, side: int, start_ns: int, end_ns: int, most: int) -> Ties:
         """Return the longest pieces of device work in a window, with their partners."""
         start, dur = self.start[side], self.dur[side]
         there = self.is_device & (self.id[side] >= 0) & (start < end_ns) & (start + dur > start_ns)
@@ -254,7 +260,7 @@ class PairTable:
             there = rows[self.id[k][rows] >= 0]
             if ranks is not None:
                 there = there[self.rank[k][there] == ranks[k]]
-            there = there[:MOST_MARKED]
+            there = there[:MAX_MARKED]
             found.append(np.stack([self.rank[k][there], self.id[k][there]], axis=1).tolist())
         return {"events": found}
 
@@ -265,11 +271,11 @@ class PairTable:
 
     def rows_of_changes(self) -> list[Ints]:
         """Return the pairs of each of the first changes."""
-        count = min(len(self._changes), _MOST_CHANGES)
+        count = min(len(self._changes), _MAX_CHANGES)
         return [rows_of_change(self._frame, self._changes.iloc[row]) for row in range(count)]
 
 
-def _nodes(frame: pd.DataFrame, tree: pd.DataFrame) -> Ints:
+def _node_of_pairs(frame: pd.DataFrame, tree: pd.DataFrame) -> Ints:
     """Return the node of each pair; -1 if its call path is not in the tree."""
     node = {key: number for number, key in enumerate(zip(tree["path"], tree["name"], strict=True))}
     group = frame.groupby(["path", "name"], observed=True, sort=False).ngroup()
@@ -312,7 +318,7 @@ class DiffAnswers:
             "labels": [side.label for side in both.sides],
             "facts": " · ".join(facts),
             "conditions": conditions(both),
-            "cautions": [{"kind": one.kind, "text": one.text} for one in both.cautions],
+            "cautions": [{"kind": caution.kind, "text": caution.text} for caution in both.cautions],
             "rank_pairs": [list(pair) for pair in both.rank_pairs],
             "by_rank_means": both.by_rank_means,
             "steps": both.step_count if both.before.has_steps else 0,
@@ -336,7 +342,7 @@ class DiffAnswers:
     def has_device(self) -> bool:
         """Whether any side has device work."""
         return any(
-            len(part.busy_rows()) for side in self.both.sides for part in side.parts.values()
+            len(part.device_work_rows()) for side in self.both.sides for part in side.parts.values()
         )
 
     @property
@@ -353,7 +359,7 @@ class DiffAnswers:
     @cached_property
     def tables(self) -> list[str]:
         """The names of the tables of formats and of `add_table`."""
-        return [name for name in makers(self.both) if name not in _OWN_PLACE]
+        return [name for name in table_functions(self.both) if name not in _OWN_PLACE]
 
     # --- frames -----------------------------------------------------------------------------------
 
@@ -361,53 +367,53 @@ class DiffAnswers:
         """Return a frame, as the page draws it."""
         name, _, pair = name.partition("@")
         if pair:
-            return self.of_pair(int(pair)).frame(name)
+            return self.answers_of_pair(int(pair)).frame(name)
         if name not in self._kept:
-            self._kept[name] = as_json(self._frame(name))
+            self._kept[name] = frame_to_json(self._frame(name))
         return self._kept[name]
 
     def frames(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return several frames without those that fail; a request for one frame gets its error."""
-        found = {}
+        """Return several frames, skipping failed ones, whose errors single requests get."""
+        frames = {}
         for name in names:
             with suppress(Exception):
-                found[name] = self.frame(name)
-        return found
+                frames[name] = self.frame(name)
+        return frames
 
     def _frame(self, name: str) -> pd.DataFrame:
         kind, _, rest = name.partition(":")
         both = self.both
         if kind == "slots":
-            return self._line(rest).slots
+            return self._mean_lanes(rest).slots
         if kind == "segments":
-            return self._line(rest).segments()
+            return self._mean_lanes(rest).segments()
         if kind == "lanes":
-            return mean_lanes(both, self._line("steps"))
+            return mean_lanes(both, self._mean_lanes("steps"))
         if kind == "waterfall":
             level, _, step = rest.partition(":")
-            found = diff.waterfall(both, level, step=int(step) if step else None)  # type: ignore[arg-type]
-            return _with_short(found).head(_MOST_NAMES)
+            frame = diff.waterfall(both, level, step=int(step) if step else None)  # type: ignore[arg-type]
+            return _with_short_names(frame).head(_MAX_NAMES)
         if kind == "names":
             return self._names(int(rest) if rest else None)
         if kind == "steps":
             return diff.steps(both)
         if kind == "icicle":
-            return _with_short(_cut(self.tree))
+            return _with_short_names(_largest_nodes(self.tree))
         if kind == "findings":
             sentences = diff.findings(self._swapped() if rest == "swapped" else both)
             return pd.DataFrame(sentences, columns=["kind", "text", "diff_ns"])
         if kind == "changes":
-            return _with_short(diff.changes(both)).head(_MOST_ROWS)
+            return _with_short_names(diff.changes(both)).head(_MAX_ROWS)
         if kind == "overview":
             return self.overview
         if kind == "table":
-            found = makers(both)[rest](both)
-            shown = found.head(_MOST_ROWS)
-            shown.attrs = {**found.attrs, "rows": len(found)}
+            frame = table_functions(both)[rest](both)
+            shown = frame.head(_MAX_ROWS)
+            shown.attrs = {**frame.attrs, "rows": len(frame)}
             return shown
         raise ValueError(f"a comparison has no frame {name!r}")
 
-    def of_pair(self, pair: int) -> DiffAnswers:
+    def answers_of_pair(self, pair: int) -> DiffAnswers:
         """Return the answers of one pair of ranks."""
         count = len(self.both.rank_pairs)
         if not 0 <= pair < count:
@@ -417,35 +423,35 @@ class DiffAnswers:
 
             def swapped() -> Comparison:
                 whole = self._swapped()
-                return one_pair(whole, whole.rank_pairs.index(swapped_pair))
+                return comparison_of_pair(whole, whole.rank_pairs.index(swapped_pair))
 
-            self._pairs[pair] = DiffAnswers(one_pair(self.both, pair), swapped)
+            self._pairs[pair] = DiffAnswers(comparison_of_pair(self.both, pair), swapped)
         return self._pairs[pair]
 
-    def _line(self, base: str) -> diff.Alignment:
+    def _mean_lanes(self, base: str) -> diff.Alignment:
         if base not in self._lines:
             kind: Base = base  # type: ignore[assignment]
             self._lines[base] = diff.align(self.both, kind)
         return self._lines[base]
 
     def _names(self, step: int | None) -> pd.DataFrame:
-        both = self.both if step is None else one_step(self.both, step)
+        both = self.both if step is None else comparison_of_step(self.both, step)
         device: Any = "gpu" if self.has_device else "cpu"
         table = diff.names(both, device=device, short_names=True)
         if not len(table):
             # Some formats do not separate host and device.
             device = "all"
             table = diff.names(both, device=device, short_names=True)
-        found = table.head(_MOST_NAMES)[
+        names = table.head(_MAX_NAMES)[
             ["name", "kind", "before_count", "after_count", "before_ns", "after_ns", "diff_ns",
              "change", "replaced_by"]
         ].copy()  # fmt: skip
-        members = self._members(device)
-        found["members"] = [members.get(name, [name]) for name in found["name"].tolist()]
-        found.attrs = {**table.attrs, "device": device, "names": len(table)}
-        return found
+        members = self._names_by_short_name(device)
+        names["members"] = [members.get(name, [name]) for name in names["name"].tolist()]
+        names.attrs = {**table.attrs, "device": device, "names": len(table)}
+        return names
 
-    def _members(self, device: Any) -> dict[str, list[str]]:
+    def _names_by_short_name(self, device: Any) -> dict[str, list[str]]:
         """Return the names of all steps behind each short name, those that differ most first."""
         if device not in self._named:
             members: dict[str, list[str]] = {}
@@ -487,25 +493,29 @@ class DiffAnswers:
         return {"frames": self.frames(request.names)}, None
 
     def _on_partner(self, request: operations.Partner) -> Answer:
-        found = self.pair_table.partner(request.of, request.rank, request.id)
+        partner = self.pair_table.partner_of(request.of, request.rank, request.id)
         if request.pair is not None:
             # A pair of ranks has its own tree.
-            node = same_path(self.tree, found["node"], self.of_pair(request.pair).tree)
-            found = {**found, "node": node}
-        return found, None
+            node = matching_node(
+                self.tree, partner["node"], self.answers_of_pair(request.pair).tree
+            )
+            partner = {**partner, "node": node}
+        return partner, None
 
     def _on_ties(self, request: operations.Ties) -> Answer:
-        return self.pair_table.ties(request.of, request.start, request.end, request.most), None
+        return self.pair_table.longest_links(
+            request.of, request.start, request.end, request.most
+        ), None
 
     def _on_path_events(self, request: operations.PathEvents) -> Answer:
         if request.pair is None:
             return self.pair_table.events_of(request.node), None
-        own = self.of_pair(request.pair)
-        node = same_path(own.tree, request.node, self.tree)
+        own = self.answers_of_pair(request.pair)
+        node = matching_node(own.tree, request.node, self.tree)
         return self.pair_table.events_of(node, own.both.rank_pairs[0]), None
 
     def _on_change_events(self, request: operations.ChangeEvents) -> Answer:
-        own = self if request.pair is None else self.of_pair(request.pair)
+        own = self if request.pair is None else self.answers_of_pair(request.pair)
         ranks = None if request.pair is None else own.both.rank_pairs[0]
         changes = diff.changes(own.both)
         if request.row >= len(changes):
@@ -516,7 +526,7 @@ class DiffAnswers:
         return self.pair_table.classes.counts(), None
 
 
-def one_step(both: Comparison, step: int) -> Comparison:
+def comparison_of_step(both: Comparison, step: int) -> Comparison:
     """Return the comparison of one pair of steps."""
     before, after = (side.of_steps(np.array([step])) for side in both.sides)
     none = np.empty(0, np.int64)
@@ -530,7 +540,7 @@ def one_step(both: Comparison, step: int) -> Comparison:
     )
 
 
-def one_pair(both: Comparison, pair: int) -> Comparison:
+def comparison_of_pair(both: Comparison, pair: int) -> Comparison:
     """Return the comparison of one pair of ranks."""
     ranks = both.rank_pairs[pair]
     before, after = (
@@ -547,7 +557,7 @@ def one_pair(both: Comparison, pair: int) -> Comparison:
     )
 
 
-def same_path(tree: pd.DataFrame, node: int, other: pd.DataFrame) -> int:
+def matching_node(tree: pd.DataFrame, node: int, other: pd.DataFrame) -> int:
     """Return the node of another tree with the same name and path; -1 for none."""
     if not 0 <= node < len(tree):
         return -1
@@ -563,38 +573,38 @@ def mean_lanes(both: Comparison, line: diff.Alignment) -> pd.DataFrame:
     if count == 1:
         return parts[0]
     keys = ["slot", "side", "lane", "cell"]
-    found = pd.concat(parts, ignore_index=True).groupby(keys, sort=True, as_index=False).sum()
-    found["busy_ns"] //= count
-    found.attrs = {**parts[0].attrs, "pairs": count}
-    return found
+    mean_shares = pd.concat(parts, ignore_index=True).groupby(keys, sort=True, as_index=False).sum()
+    mean_shares["busy_ns"] //= count
+    mean_shares.attrs = {**parts[0].attrs, "pairs": count}
+    return mean_shares
 
 
-def _with_short(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_short_names(frame: pd.DataFrame) -> pd.DataFrame:
     if "name" not in frame:
         return frame
     return frame.assign(short=[short_name(name) for name in frame["name"].tolist()])
 
 
-def _cut(tree: pd.DataFrame) -> pd.DataFrame:
+def _largest_nodes(tree: pd.DataFrame) -> pd.DataFrame:
     """Return the largest nodes of a call tree, without the columns that the page does not show."""
     size = np.maximum(tree["before_ns"].to_numpy(), tree["after_ns"].to_numpy())
-    if len(tree) > _MOST_NODES:
+    if len(tree) > _MAX_NODES:
         # A node is at least as large as those below it, so the rest is still a tree.
-        tree = tree[size >= np.sort(size)[-_MOST_NODES]]
+        tree = tree[size >= np.sort(size)[-_MAX_NODES]]
     return tree[
         ["node", "parent", "depth", "name", "kind", "before_count", "after_count", "before_ns",
          "after_ns", "status"]
     ]  # fmt: skip
 
 
-def first_answers(
+def compute_first_frames(
     answers: DiffAnswers, base: str, *, swapped: bool = False, pair: int | None = None
 ) -> Iterator[None]:
     """Compute the first frames that `js/src/compare/charts.ts` requests, one per iteration.
 
     They are kept, so that the page's requests only fetch them.
     """
-    shown = answers if pair is None else answers.of_pair(pair)
+    shown = answers if pair is None else answers.answers_of_pair(pair)
     yield
     for name in (f"segments:{base}", f"slots:{base}"):
         answers.frame(name)
@@ -611,21 +621,21 @@ def first_answers(
     answers.answer({"op": "classes"})
 
 
-def answer_ahead(
+def compute_frames_ahead(
     answers: DiffAnswers, base: str, *, swapped: bool = False, pair: int | None = None
 ) -> None:
-    """Start `first_answers` in the kernel's event loop, one per callback, while the page loads.
+    """Run `compute_first_frames` in the kernel's event loop, one per callback, as the page loads.
 
     Requests of the page are answered in between. Without a running loop, or for large runs, nothing
     is prepared.
     """
-    if not answers.has_events or answers.events > _MOST_EVENTS:
+    if not answers.has_events or answers.events > _MAX_EVENTS:
         return
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         return
-    work = first_answers(answers, base, swapped=swapped, pair=pair)
+    work = compute_first_frames(answers, base, swapped=swapped, pair=pair)
 
     def advance() -> None:
         try:

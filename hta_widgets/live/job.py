@@ -25,38 +25,60 @@ from hta_widgets.analysis.busy import totals
 from hta_widgets.analysis.clocks import MIN_COLLECTIVES, clock_fit
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.analysis.collectives import collectives
-from hta_widgets.analysis.idle import GapAt, gap_at
-from hta_widgets.analysis.stragglers import judgement
+from hta_widgets.analysis.idle import IdleGap, gap_at
+from hta_widgets.analysis.stragglers import straggler_report
 from hta_widgets.live import operations
 from hta_widgets.live.operations import Answer, Request, answer
 from hta_widgets.panels.frames import (
     ADDED,
     CLOCK,
+    LATE_MARKED_PANELS,
     MAKERS,
-    MARKED,
-    as_json,
+    frame_to_json,
     panel_of,
     panels,
-    without_own,
+    without_panel_filters,
 )
 from hta_widgets.panels.headline import headline
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import NameKeys, answer_tiles
-from hta_widgets.tiles.details import brief, cell, checked_row, details, launches, neighbor, snap
-from hta_widgets.tiles.lanes import Budget, Classes, RankIndex
-from hta_widgets.tiles.lateness import Lateness, Ribbon, clusters
-from hta_widgets.tiles.layout import Job, lay_out
+from hta_widgets.tiles.details import (
+    cell_details,
+    checked_row,
+    details,
+    event_summary,
+    launches,
+    neighbor,
+    snap,
+)
+from hta_widgets.tiles.lanes import Classes, LaneBudget, RankIndex
+from hta_widgets.tiles.lateness import LatenessIndex, Ribbon, clusters_reply
+from hta_widgets.tiles.layout import JobLayout, lay_out
 from hta_widgets.tiles.replies import ClockFacts, Clusters, Gap, HostTime
-from hta_widgets.tiles.scene import DeviceTimes, compute_of, describe, minimap, stats, whole_range
-from hta_widgets.tiles.search import TABLES, Hits, Members, Search, View, marks
+from hta_widgets.tiles.scene import (
+    DeviceTimes,
+    compute_with_shift,
+    describe_job,
+    minimap_reply,
+    stats_reply,
+    whole_range,
+)
+from hta_widgets.tiles.search import (
+    TABLES,
+    MarkedRows,
+    MarksView,
+    NameSearch,
+    SearchHits,
+    marks_reply,
+)
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.memo import (
     LRU,
-    Cancelled,
-    cancelled,
-    keep_for_pages,
+    ComputationCancelled,
+    is_cancelled,
     memo,
-    stop_if_cancelled,
+    raise_if_cancelled,
+    raise_limit_for_pages,
 )
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -69,12 +91,12 @@ _SUPERSEDED_AFTER = 32  # number of later requests for other work after which wo
 _NAME = "hta-background"
 
 
-def due(within_ms: float | None) -> float:
-    """Return the end of a request's wait, on the clock of `time.perf_counter`."""
+def deadline_after(within_ms: float | None) -> float:
+    """Return the deadline of a request, as a value of `time.perf_counter`."""
     return math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
 
 
-class Work(Generic[T]):
+class BackgroundTask(Generic[T]):
     """A result that is computed on first request, and kept.
 
     After a failure or `cancel` the next request starts again.
@@ -87,9 +109,9 @@ class Work(Generic[T]):
         self._future: Future[T] = Future()
         self._is_queued = self._is_cancelled = False
 
-    def by(self, due: float) -> bool:
+    def wait_until(self, deadline: float) -> bool:
         """Wait until `due` for the result of the background thread; return whether it is ready."""
-        if due == math.inf:
+        if deadline == math.inf:
             self.value  # noqa: B018 - computed in this thread
             return True
         with self._lock:
@@ -98,7 +120,7 @@ class Work(Generic[T]):
                 self._is_queued = True
                 _submit(partial(copy_context().run, self._run, future))
         try:
-            wait((future,), max(0.0, due - time.perf_counter()))
+            wait((future,), max(0.0, deadline - time.perf_counter()))
         except KeyboardInterrupt:
             self.cancel()
             raise
@@ -123,10 +145,10 @@ class Work(Generic[T]):
             if future.running() or future.done():
                 return
             future.set_running_or_notify_cancel()
-        of_caller = cancelled.get()
-        token = cancelled.set(lambda: self._is_cancelled or of_caller())
+        of_caller = is_cancelled.get()
+        token = is_cancelled.set(lambda: self._is_cancelled or of_caller())
         try:
-            stop_if_cancelled()
+            raise_if_cancelled()
             made = self._make()
         except BaseException as error:
             with self._lock:
@@ -134,29 +156,29 @@ class Work(Generic[T]):
             future.set_exception(error)
             raise
         finally:
-            cancelled.reset(token)
+            is_cancelled.reset(token)
         future.set_result(made)
 
 
 def _has_result(future: Future[Any]) -> bool:
     """Return whether a finished future has a result; raise its error unless it was stopped."""
     error = future.exception()
-    if error is None or isinstance(error, (Cancelled, KeyboardInterrupt)):
+    if error is None or isinstance(error, (ComputationCancelled, KeyboardInterrupt)):
         return error is None
     raise error
 
 
-class Works:
+class TaskCache:
     """The last answers to one engine's requests, ready or being computed."""
 
     def __init__(self, most: int = 16) -> None:
-        self._works: LRU[Hashable, Work[Any]] = LRU(most, on_evict=Work.cancel)
+        self._works: LRU[Hashable, BackgroundTask[Any]] = LRU(most, on_evict=BackgroundTask.cancel)
         self._requests = 0
 
-    def get(self, key: Hashable, make: Callable[[], T]) -> Work[T]:
+    def get(self, key: Hashable, make: Callable[[], T]) -> BackgroundTask[T]:
         """Return the work under `key`, and cancel superseded work."""
         self._requests += 1
-        work: Work[T] = self._works.of(key, lambda: Work(make))
+        work: BackgroundTask[T] = self._works.get_or_compute(key, lambda: BackgroundTask(make))
         work.last_request = self._requests
         for other in self._works.values():
             if other.last_request < self._requests - _SUPERSEDED_AFTER:
@@ -189,15 +211,15 @@ def _serve() -> None:
 # --- one job --------------------------------------------------------------------------------------
 
 
-MOST_FRAMES = 100
+MAX_FRAMES = 100
 # Memory for indexed lanes: enough for each event once, within limits.
 BYTES_PER_EVENT = 24
 LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
-_MOST_ANSWERS = 16  # maximum number that is kept or computed at a time
+_MAX_ANSWERS = 16  # maximum number that is kept or computed at a time
 NO_WAITS = "there is no communication between ranks on their devices"
 
 
-def _matched(traces: TraceSet) -> Work[None]:
+def _match_task(traces: TraceSet) -> BackgroundTask[None]:
     """Return the work of matching a set's collectives, which most answers need for waits.
 
     Timeline and panels share it, and a new selection does not cancel it.
@@ -206,7 +228,7 @@ def _matched(traces: TraceSet) -> Work[None]:
     def match() -> None:
         clock_fit(traces)
 
-    return memo(traces, "matched", lambda: Work(match))
+    return memo(traces, "matched", lambda: BackgroundTask(match))
 
 
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
@@ -230,17 +252,17 @@ class PanelEngine:
     def __init__(self, traces: TraceSet) -> None:
         # Requests of pages run in this process: a cluster may be busy.
         self.traces = traces.on(None)
-        keep_for_pages()
-        self._kept: LRU[Hashable, pd.DataFrame] = LRU(MOST_FRAMES)
-        self._headline = Work(lambda: headline(self.traces))
-        self._works = Works(8)
+        raise_limit_for_pages()
+        self._kept: LRU[Hashable, pd.DataFrame] = LRU(MAX_FRAMES)
+        self._headline = BackgroundTask(lambda: headline(self.traces))
+        self._tasks = TaskCache(8)
 
     def frame(
         self, panel: str, selection: Selection | None = None, *, top: int | None = None
     ) -> pd.DataFrame:
         """Return the frame of a panel."""
         found = self._frame(panel, selection, top).copy()
-        if panel in MARKED:
+        if panel in LATE_MARKED_PANELS:
             named = self._headline.value
             found.attrs |= {"late_ranks": named.late_ranks, "fact_ranks": named.fact_ranks}
         return found
@@ -251,9 +273,9 @@ class PanelEngine:
         if not panel.analysis:
             return self.frame(panel.id, selection)
         if panel.whole is not None:
-            return panel.whole(self.traces, self._of(panel.id, selection))
+            return panel.whole(self.traces, self._panel_and_selection(panel.id, selection))
         function = getattr(analysis, panel.analysis)
-        chosen = self._of(panel.id, selection)
+        chosen = self._panel_and_selection(panel.id, selection)
         if panel.id in ADDED:
             # These panels show the job or a window; not all of their analyses take a selection.
             chosen = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
@@ -265,72 +287,80 @@ class PanelEngine:
         """Return the headline of the whole job as JSON."""
         return self._headline.value.to_json()
 
-    def headline_by(self, due: float) -> dict[str, Any] | None:
+    def headline_until(self, deadline: float) -> dict[str, Any] | None:
         """Return the headline, or None if it is not ready by `due`."""
-        is_made = _matched(self.traces).by(due) and self._headline.by(due)
+        is_made = _match_task(self.traces).wait_until(deadline) and self._headline.wait_until(
+            deadline
+        )
         return self.headline() if is_made else None
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer ``panels`` or ``heatmap``, as docs/protocol.md describes them."""
         return answer(request, self)
 
-    def has_frame(self, panel: str, selection: Selection | None, due: float) -> bool:
+    def has_frame(self, panel: str, selection: Selection | None, deadline: float) -> bool:
         """Return whether the frame of a panel is ready by `due`."""
-        return self._frame_by(due, panel, selection, None) is not None
+        return self._frame_until(deadline, panel, selection, None) is not None
 
     def _frame(self, panel: str, selection: Selection | None, top: int | None) -> pd.DataFrame:
         """Return the frame of a panel, which is shared and must not be changed."""
-        key, make = self._work(panel, selection, top)
-        return self._kept.of(key, make)
+        key, make = self._frame_task(panel, selection, top)
+        return self._kept.get_or_compute(key, make)
 
-    def _frame_by(
-        self, due: float, panel: str, selection: Selection | None, top: int | None
+    def _frame_until(
+        self, deadline: float, panel: str, selection: Selection | None, top: int | None
     ) -> pd.DataFrame | None:
         """Return the frame of a panel, or None if it is not ready by `due`."""
-        key, make = self._work(panel, selection, top)
-        found = self._kept.get(key)
-        if found is None and (made := self._made_by(due, key, make)) is not None:
-            found = self._kept.put(key, made)
-        return found
+        key, make = self._frame_task(panel, selection, top)
+        cached_frame = self._kept.get(key)
+        if cached_frame is None and (made := self._result_until(deadline, key, make)) is not None:
+            cached_frame = self._kept.put(key, made)
+        return cached_frame
 
-    def _work(
+    def _frame_task(
         self, panel: str, selection: Selection | None, top: int | None
     ) -> tuple[Hashable, Callable[[], pd.DataFrame]]:
         known = panels()
         if panel not in known:
             raise ValueError(f"no panel {panel!r}; the panels are {', '.join(known)}")
-        chosen = self._of(panel, selection)
+        chosen = self._panel_and_selection(panel, selection)
         key = (panel, top, taxonomy.version(), chosen)
         make = known[panel].frame or MAKERS[panel]
         return key, lambda: make(self.traces, chosen, top)
 
-    def _made_by(self, due: float, key: Hashable, make: Callable[[], T]) -> T | None:
+    def _result_until(self, deadline: float, key: Hashable, make: Callable[[], T]) -> T | None:
         """Return a result, or None if it is not ready by `due`."""
-        if due == math.inf:
+        if deadline == math.inf:
             return make()
-        work = self._works.get(key, make)
-        return work.value if _matched(self.traces).by(due) and work.by(due) else None
+        work = self._tasks.get(key, make)
+        return (
+            work.value
+            if _match_task(self.traces).wait_until(deadline) and work.wait_until(deadline)
+            else None
+        )
 
     def stop(self) -> None:
         """Cancel all work, for example when the page is closed; later requests start it again."""
-        self._works.clear()
-        _matched(self.traces).cancel()
+        self._tasks.clear()
+        _match_task(self.traces).cancel()
         self._headline.cancel()
 
-    def _of(self, panel: str, selection: Selection | None) -> Selection:
-        return without_own(panels()[panel], Selection() if selection is None else selection)
+    def _panel_and_selection(self, panel: str, selection: Selection | None) -> Selection:
+        return without_panel_filters(
+            panels()[panel], Selection() if selection is None else selection
+        )
 
     def _on_panels(self, request: operations.Panels) -> Answer:
         selection, panels = Selection.from_json(request.selection), request.panels
-        until = due(request.within_ms)
-        found: dict[str, Any] = {}
+        until = deadline_after(request.within_ms)
+        frames: dict[str, Any] = {}
         for at, panel in enumerate(panels):
             is_late = at and time.perf_counter() >= until
-            frame = None if is_late else self._frame_by(until, panel, selection, request.top)
+            frame = None if is_late else self._frame_until(until, panel, selection, request.top)
             if frame is None:
-                return {"panels": found, "left": panels[at:]}, None
-            found[panel] = as_json(frame)
-        return {"panels": found}, None
+                return {"panels": frames, "left": panels[at:]}, None
+            frames[panel] = frame_to_json(frame)
+        return {"panels": frames}, None
 
     def _on_heatmap(self, request: operations.Heatmap) -> Answer:
         metric, start, end, bins = request.metric, request.start, request.end, request.bins
@@ -338,7 +368,7 @@ class PanelEngine:
             raise ValueError(f"no metric {metric!r}; they are {', '.join(HEATMAP_METRICS)}")
         if end <= start:
             raise ValueError(f"a window must end after it starts, not {start} to {end}")
-        selection = self._of("heatmap", Selection.from_json(request.selection))
+        selection = self._panel_and_selection("heatmap", Selection.from_json(request.selection))
 
         def binned() -> pd.DataFrame:
             scope: Any = {"selection": selection, "window": (start, end)}
@@ -347,7 +377,7 @@ class PanelEngine:
             )
 
         key = ("heatmap", taxonomy.version(), metric, start, end, bins, selection)
-        frame = self._made_by(due(request.within_ms), key, binned)
+        frame = self._result_until(deadline_after(request.within_ms), key, binned)
         if frame is None:
             return dict(PENDING), None
         values = np.ascontiguousarray(frame["value_ns"].to_numpy(np.float64)).astype("<f8")
@@ -369,21 +399,21 @@ class TileEngine:
     def __init__(self, traces: TraceSet) -> None:
         # Requests of pages run in this process: a cluster may be busy.
         self.traces = traces = traces.on(None)
-        self.job: Job = lay_out(traces)
+        self.job: JobLayout = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
-        self._budget = Budget(min(max(LEAST_BYTES, BYTES_PER_EVENT * events), MOST_BYTES))
+        self._budget = LaneBudget(min(max(LEAST_BYTES, BYTES_PER_EVENT * events), MOST_BYTES))
         self._indices = {
             rank.rank: RankIndex(rank, self._budget, lambda: self.lateness)
             for rank in self.job.ranks
         }
         self._names = NameKeys()
-        self._device = Work(lambda: DeviceTimes.of(list(self._indices.values())))
-        self._matched = Work(self._match)
-        self._ribbons = Work(lambda: Ribbon(self.lateness))
-        self._clusters = Work(self._cluster)
-        self._answers = Works(_MOST_ANSWERS)
-        self._search = Search(list(self._indices.values()))
-        self._searchable = Work(self._search.prepare)
+        self._device = BackgroundTask(lambda: DeviceTimes.of(list(self._indices.values())))
+        self._matched = BackgroundTask(self._match)
+        self._ribbons = BackgroundTask(lambda: Ribbon(self.lateness))
+        self._clusters = BackgroundTask(self._cluster)
+        self._answers = TaskCache(_MAX_ANSWERS)
+        self._search = NameSearch(list(self._indices.values()))
+        self._searchable = BackgroundTask(self._search.prepare)
         #: returns the class of each event of a rank, for tiles that are requested with classes
         self.classes_of: Callable[[int], Classes | None] | None = None
 
@@ -398,7 +428,7 @@ class TileEngine:
 
     @cached_property
     def _scene(self) -> dict[str, Any]:
-        return describe(self.job, self.traces)
+        return describe_job(self.job, self.traces)
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol.md."""
@@ -408,19 +438,19 @@ class TileEngine:
 
     def _on_tiles(self, request: operations.Tiles) -> Answer:
         classes_of = self.classes_of if request.classed else None
-        return answer_tiles(request, self._of_lane, self._names, classes_of)
+        return answer_tiles(request, self._index_of_lane, self._names, classes_of)
 
     def _on_stats(self, request: operations.Stats) -> Answer:
-        if not self._device.by(due(request.within_ms)):
+        if not self._device.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
         indices, device = list(self._indices.values()), self._device.value
-        return stats(request.start, request.end, indices, device, ranks=request.ranks), None
+        return stats_reply(request.start, request.end, indices, device, ranks=request.ranks), None
 
     def _on_minimap(self, request: operations.Minimap) -> Answer:
         def made() -> Answer:
             start, end = whole_range(self.job, self.traces)
             indices, device = list(self._indices.values()), self._device.value
-            return minimap(start, end, request.bins, indices=indices, device=device)
+            return minimap_reply(start, end, request.bins, indices=indices, device=device)
 
         return self._in_background(request, made)
 
@@ -429,7 +459,7 @@ class TileEngine:
 
     def _on_cell(self, request: operations.Cell) -> Answer:
         lane = request.lane
-        return cell(self._of_lane(lane), lane, request.start, request.end), None
+        return cell_details(self._index_of_lane(lane), lane, request.start, request.end), None
 
     def _on_gap(self, request: operations.GapOf) -> Answer:
         index = self._indices[self.job.of_rank(request.rank).rank]
@@ -440,35 +470,37 @@ class TileEngine:
         return launches(index, row), None
 
     def _on_search(self, request: operations.SearchText) -> Answer:
-        if not self._searchable.by(due(request.within_ms)):
+        if not self._searchable.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
-        return self._search.summary(request.text), None
+        return self._search.counts_reply(request.text), None
 
     def _on_find(self, request: operations.Find) -> Answer:
-        if not self._searchable.by(due(request.within_ms)):
+        if not self._searchable.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
-        return self._search.step(request.text, request.from_, request.direction), None
+        return self._search.next_match(request.text, request.from_, request.direction), None
 
     def _on_marks(self, request: operations.Marks) -> Answer:
-        view = View.of(request.start, request.end, request.bins, request.lanes)
-        hits: Hits | None = None
+        view = MarksView.of(request.start, request.end, request.bins, request.lanes)
+        hits: SearchHits | None = None
         if request.selection is None:
-            if not self._searchable.by(due(request.within_ms)):
+            if not self._searchable.wait_until(deadline_after(request.within_ms)):
                 return dict(PENDING), None
             # Not in the background: only the main thread can interrupt a regular expression.
-            hits = self._search.hits(request.text)
+            hits = self._search.search(request.text)
 
         def made() -> Answer:
             if hits is None:
-                members = self._selected(request.selection or {})
+                members = self._selection_of(request.selection or {})
             else:
                 members = (
-                    Members(one.index, one.index.rows(table), one.rows(table))
-                    for one in hits.ranks
-                    if one.count
+                    MarkedRows(
+                        hits_of_rank.index, hits_of_rank.index.rows(table), hits_of_rank.rows(table)
+                    )
+                    for hits_of_rank in hits.ranks
+                    if hits_of_rank.count
                     for table in TABLES
                 )
-            reply, buffer = marks(view, members)
+            reply, buffer = marks_reply(view, members)
             return {**reply, "error": None if hits is None else hits.error}, buffer
 
         return self._in_background(request, made)
@@ -482,33 +514,35 @@ class TileEngine:
         return {"brief": neighbor(*row, request.direction)}, None
 
     def _on_snap(self, request: operations.Snap) -> Answer:
-        index = self._of_lane(request.lane)
+        index = self._index_of_lane(request.lane)
         return {"time": snap(index, request.lane, request.time, request.tolerance)}, None
 
     def _on_lateness(self, request: operations.LatenessOf) -> Answer:
-        if not self._matched.by(due(request.within_ms)):
+        if not self._matched.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
-        return self.lateness.within(request.start, request.end), None
+        return self.lateness.sums_in_window(request.start, request.end), None
 
     def _on_collective(self, request: operations.Collective) -> Answer:
         index, _, row = self._row(request.rank, request.id, "events")
-        if not self._matched.by(due(request.within_ms)):
+        if not self._matched.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
-        return {"collective": self.lateness.collective(index.rank.rank, row)}, None
+        return {"collective": self.lateness.collective_reply(index.rank.rank, row)}, None
 
     def _on_ribbon(self, request: operations.RibbonOf) -> Answer:
-        if not self._ribbons.by(due(request.within_ms)):
+        if not self._ribbons.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
-        return self._ribbons.value.within(request.start, request.end, request.bins, request.ranks)
+        return self._ribbons.value.bins_in_window(
+            request.start, request.end, request.bins, request.ranks
+        )
 
     def _on_clusters(self, request: operations.Clusters) -> Answer:
-        if not self._clusters.by(due(request.within_ms)):
+        if not self._clusters.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
         return self._clusters.value, None
 
     # --- lanes, rows and collectives --------------------------------------------------------------
 
-    def _of_lane(self, lane: int) -> RankIndex:
+    def _index_of_lane(self, lane: int) -> RankIndex:
         return self._indices[self.job.of_lane(lane).rank]
 
     def _row(self, rank: int, event: int, name: str) -> tuple[RankIndex, Any, int]:
@@ -516,44 +550,44 @@ class TileEngine:
         table = index.rows(name)
         return index, table, checked_row(index, table, event)
 
-    def _selected(self, value: Mapping[str, Any]) -> Iterator[Members]:
+    def _selection_of(self, value: Mapping[str, Any]) -> Iterator[MarkedRows]:
         selection = Selection.from_json(value)
         for index in self._indices.values():
             rows = np.flatnonzero(selection.mask(index.rank.trace))
-            yield Members(index, index.events, rows)
+            yield MarkedRows(index, index.events, rows)
 
     @property
-    def lateness(self) -> Lateness:
+    def lateness(self) -> LatenessIndex:
         """The matched collectives, computed on first access."""
         return self._matched.value
 
-    def _match(self) -> Lateness:
+    def _match(self) -> LatenessIndex:
         if not self.job.has_waits:
-            return Lateness.nothing(self.traces, NO_WAITS)
+            return LatenessIndex.empty(self.traces, NO_WAITS)
         compute = {}
         for index in self._indices.values():
-            compute[index.rank.rank] = compute_of(index)
-            stop_if_cancelled()
-        late = judgement(self.traces).stragglers
+            compute[index.rank.rank] = compute_with_shift(index)
+            raise_if_cancelled()
+        late = straggler_report(self.traces).stragglers
         frame = collectives(self.traces, clock="fitted")
-        return Lateness(self.traces, frame, compute, late, _clock_facts(self.traces))
+        return LatenessIndex(self.traces, frame, compute, late, _clock_facts(self.traces))
 
     def _cluster(self) -> Clusters:
         from hta_widgets.analysis import rank_clusters  # noqa: PLC0415 - slow to import
 
-        return clusters(rank_clusters(self.traces))
+        return clusters_reply(rank_clusters(self.traces))
 
     # --- background -------------------------------------------------------------------------------
 
     def _in_background(self, request: Request, make: Callable[[], Answer]) -> Answer:
-        until, request.within_ms = due(request.within_ms), None
+        until, request.within_ms = deadline_after(request.within_ms), None
         work = self._answers.get(repr(request), make)
-        return work.value if work.by(until) else (dict(PENDING), None)
+        return work.value if work.wait_until(until) else (dict(PENDING), None)
 
     def stop(self) -> None:
         """Cancel all work, for example when the page is closed; later requests start it again."""
         self._answers.clear()
-        works: tuple[Work[Any], ...] = (
+        works: tuple[BackgroundTask[Any], ...] = (
             self._searchable, self._device, self._matched, self._ribbons, self._clusters,
         )  # fmt: skip
         for work in works:
@@ -563,46 +597,46 @@ class TileEngine:
 # --- gaps -----------------------------------------------------------------------------------------
 
 
-MOST_NAMES = 8
+MAX_NAMES = 8
 _HOST_KINDS = [KINDS.index(kind) for kind in ("cpu", "annotation", "sync")]
 
 
 def gap_of(index: RankIndex, time: int) -> Gap | None:
     """Return the gap of a rank's device at an instant; None if there is none."""
     rank = index.rank
-    found = gap_at(rank.trace, time - rank.shift_ns)
-    if found is None:
+    idle_gap = gap_at(rank.trace, time - rank.shift_ns)
+    if idle_gap is None:
         return None
     events = index.events
-    rows, spent = _host_times(index, found)
+    rows, spent = _host_times_in_gap(index, idle_gap)
     names = rank.table.name[rows]
     host: list[HostTime] = []
     for name in np.unique(names):
         of_name = names == name
-        own = rows[of_name]
-        longest = int(own[np.argmax(spent[of_name])])
+        rows_of_name = rows[of_name]
+        longest = int(rows_of_name[np.argmax(spent[of_name])])
         host.append(
             {
-                "longest": brief(index, events, longest),
-                "count": len(own),
+                "longest": event_summary(index, events, longest),
+                "count": len(rows_of_name),
                 "time": int(spent[of_name].sum()),
             }
         )
-    host.sort(key=lambda one: (-one["time"], one["longest"]["id"]))
-    causes = sorted(found.pieces.items(), key=lambda one: -one[1])
+    host.sort(key=lambda entry: (-entry["time"], entry["longest"]["id"]))
+    causes = sorted(idle_gap.pieces.items(), key=lambda item: -item[1])
     return {
         "rank": rank.rank,
-        "start": found.start + rank.shift_ns,
-        "end": found.end + rank.shift_ns,
+        "start": idle_gap.start + rank.shift_ns,
+        "end": idle_gap.end + rank.shift_ns,
         "causes": [{"cause": cause, "time": ns} for cause, ns in causes if ns > 0],
-        "ends": brief(index, events, found.next),
-        "launch": None if found.call < 0 else brief(index, events, found.call),
-        "host": host[:MOST_NAMES],
+        "ends": event_summary(index, events, idle_gap.next),
+        "launch": None if idle_gap.call < 0 else event_summary(index, events, idle_gap.call),
+        "host": host[:MAX_NAMES],
         "host_time": int(spent.sum()),
     }
 
 
-def _host_times(index: RankIndex, gap: GapAt) -> tuple[Rows, Ints]:
+def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
     """Return the events of one thread during a gap, and the time of each without nested events."""
     rank = index.rank
     table = rank.table

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NotRequired, Protocol, TypedDict
 
 from msgspec import Meta, Struct, ValidationError, field
 
-from hta_widgets.arguments import converted
+from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
 from hta_widgets.tiles.replies import TableName
 
@@ -319,25 +319,29 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
         raise TraceError(f"a request is a JSON object, got a {type(request).__name__}")
     op = request.get("op")
     kind = OPERATIONS.get(op) if isinstance(op, str) else None
-    for one in answerers if kind else ():
-        handler = getattr(one, f"_on_{op}", None)
+    for answerer in answerers if kind else ():
+        handler = getattr(answerer, f"_on_{op}", None)
         if handler is not None and kind is not None:
             try:
-                checked = converted({**request, **_whole(request)}, kind)
+                checked = convert({**request, **_whole_times(request)}, kind)
             except ValidationError as error:
                 raise TraceError(f"the request {op} is not understood: {error}") from None
             try:
-                found: Answer = handler(checked)
+                reply: Answer = handler(checked)
             except TraceError:
                 raise
             except ValueError as error:
                 raise TraceError(f"the request {op} has no answer: {error}") from None
-            return found
-    known = [name for name in OPERATIONS if any(hasattr(one, f"_on_{name}") for one in answerers)]
+            return reply
+    known = [
+        name
+        for name in OPERATIONS
+        if any(hasattr(answerer, f"_on_{name}") for answerer in answerers)
+    ]
     raise TraceError(f"unknown op {op!r}; the ops are {', '.join(known)}")
 
 
-def _whole(request: Mapping[str, Any]) -> dict[str, int]:
+def _whole_times(request: Mapping[str, Any]) -> dict[str, int]:
     """Return the times of a request without the fractions that pages may send."""
     times = {name: request.get(name) for name in ("start", "end", "time", "tolerance")}
     return {

@@ -14,10 +14,10 @@ from hta_widgets import analysis
 from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.comm_events import OPERATIONS, batched_sends
 from hta_widgets.analysis.matching import matching
-from hta_widgets.analysis.scope import parts
+from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
-from hta_widgets.facts import note_for
-from hta_widgets.text import number_runs, run_text
+from hta_widgets.facts import note_text
+from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.names import short_name
@@ -26,8 +26,8 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 #: Maximum number of bars, one per name, and minimum share of a node in a call tree's width.
-MOST_BARS = 12
-LEAST_SHARE = 0.002
+MAX_BARS = 12
+MIN_SHARE = 0.002
 _SEND_RECV = OPERATIONS.index("send_recv")
 _ALL_TO_ALL = OPERATIONS.index("all_to_all")
 
@@ -42,12 +42,12 @@ def _critical_path(traces: TraceSet) -> pd.DataFrame:
         .str.replace("kernel_kernel", "kernel_to_kernel")
         .str.replace("_", " ")
     )
-    return _first(frame[whole["bound_by"] != "outside_path"], path)
+    return _first_rows(frame[whole["bound_by"] != "outside_path"], path)
 
 
-def _first(frame: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
+def _first_rows(frame: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
     """Return the first rows of a panel's frame, with the number of others and the note."""
-    shown = frame.head(MOST_BARS).reset_index(drop=True)
+    shown = frame.head(MAX_BARS).reset_index(drop=True)
     shown.attrs = {"others": len(frame) - len(shown), "note": of.attrs.get("note", "")}
     return shown
 
@@ -78,11 +78,11 @@ def _bandwidth(traces: TraceSet) -> pd.DataFrame:
     spent = known.groupby(key, observed=True)["transfer_ns"].transform("sum")
     known = known.assign(spent=spent).sort_values(["spent", *key, "arrival_ns"], ascending=False)
     group = known.groupby(key, observed=True, sort=False).ngroup()
-    frame = known[group < MOST_BARS][[*key, "arrival_ns", "end_ns", "busbw_gb_s"]]
+    frame = known[group < MAX_BARS][[*key, "arrival_ns", "end_ns", "busbw_gb_s"]]
     frame = frame.rename(columns={"arrival_ns": "start_ns"}).reset_index(drop=True)
     frame["operation"] = frame["operation"].astype(str)
     frame.attrs = {
-        "others": max(int(group.max()) + 1 - MOST_BARS, 0) if len(group) else 0,
+        "others": max(int(group.max()) + 1 - MAX_BARS, 0) if len(group) else 0,
         "note": calls.attrs.get("note", ""),
     }
     return frame
@@ -96,15 +96,19 @@ def _clusters(traces: TraceSet) -> pd.DataFrame:
     ]
     groups = ranks.groupby("cluster", sort=True)
     frame = groups[means].mean().reset_index(drop=True)
-    members = [sorted(own) for own in groups["rank"].agg(list)]
+    members = [sorted(ranks) for ranks in groups["rank"].agg(list)]
     frame["label"] = [
-        f"rank{'s' * (len(own) > 1)} {', '.join(map(run_text, number_runs(own)))}"
-        for own in members
+        f"rank{'s' * (len(ranks) > 1)} {', '.join(map(run_text, consecutive_runs(ranks)))}"
+        for ranks in members
     ]
-    frame["members"] = [",".join(map(str, own)) for own in members]
-    frame["ranks"] = [len(own) for own in members]
-    frame["spread"] = groups["compute_ns"].agg(lambda one: one.max() / max(one.min(), 1) - 1).array
-    frame["why"] = [next((text for text in own if text), "") for own in groups["why"].agg(list)]
+    frame["members"] = [",".join(map(str, ranks)) for ranks in members]
+    frame["ranks"] = [len(ranks) for ranks in members]
+    frame["spread"] = (
+        groups["compute_ns"].agg(lambda times: times.max() / max(times.min(), 1) - 1).array
+    )
+    frame["why"] = [
+        next((text for text in reasons if text), "") for reasons in groups["why"].agg(list)
+    ]
     frame.attrs = {"note": ranks.attrs.get("note", "")}
     return frame
 
@@ -132,27 +136,27 @@ def _launch_outliers(traces: TraceSet) -> pd.DataFrame:
         ["count", "outlier", "kernel"], ascending=[False, True, True]
     )
     frame = frame.assign(outlier=frame["outlier"].astype(str), kernel=frame["kernel"].astype(str))
-    shown = _first(frame, rows)
+    shown = _first_rows(frame, rows)
     return shown.assign(short=[short_name(name) for name in shown["kernel"]])
 
 
 def _messages(traces: TraceSet) -> pd.DataFrame:
     """Return one row per sender and receiver; an all-to-all sends equal shares to its members."""
     match = matching(traces)
-    operation, size = match.taken("operation"), np.maximum(match.taken("size_bytes"), 0)
-    source, target = match.taken("source"), match.taken("target")
+    operation, size = match.event_field("operation"), np.maximum(match.event_field("size_bytes"), 0)
+    source, target = match.event_field("source"), match.event_field("target")
     rank = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
     first = np.zeros(len(match), dtype=bool)
     first[match.starts] = True
     sent = (operation == _SEND_RECV) & (source >= 0) & (target >= 0) & first
-    found = [pd.DataFrame({"rank": source, "peer": target, "bytes": size})[sent]]
-    found += map(batched_sends, traces.values())
+    blocks = [pd.DataFrame({"rank": source, "peer": target, "bytes": size})[sent]]
+    blocks += map(batched_sends, traces.values())
     together = pd.DataFrame({"of": match.collective, "rank": rank, "bytes": size})
     together = together[operation == _ALL_TO_ALL]
     pairs = together.merge(together[["of", "rank"]].rename(columns={"rank": "peer"}), on="of")
     pairs["bytes"] //= pairs.groupby(["of", "rank"])["peer"].transform("size").clip(lower=1)
-    found.append(pairs.loc[pairs["rank"] != pairs["peer"], ["rank", "peer", "bytes"]])
-    sums = pd.concat(found).groupby(["rank", "peer"])["bytes"].agg(["size", "sum"]).reset_index()
+    blocks.append(pairs.loc[pairs["rank"] != pairs["peer"], ["rank", "peer", "bytes"]])
+    sums = pd.concat(blocks).groupby(["rank", "peer"])["bytes"].agg(["size", "sum"]).reset_index()
     frame: pd.DataFrame = sums.rename(columns={"size": "count", "sum": "bytes"})
     frame.attrs = {"note": "" if len(frame) else "no sends between ranks, and no all-to-all"}
     return frame
@@ -174,15 +178,15 @@ def _paths(trace: Trace) -> _Paths:
         tree = operator_tree(trace)
         names = trace.table.name[tree.rows]
         of = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
-        found = _Paths(tree.rows, of, tree.innermost)
+        paths = _Paths(tree.rows, of, tree.innermost)
         for members in tree.forest.levels:
             key = (of[tree.forest.parent[members]] + 1) * len(trace.table.names) + names[members]
             pairs, code = np.unique(key, return_inverse=True)
-            of[members] = len(found.name) + code
+            of[members] = len(paths.name) + code
             above, name = np.divmod(pairs, len(trace.table.names))
-            found.parent.extend((above - 1).tolist())
-            found.name.extend(trace.table.names[one] for one in name.tolist())
-        return found
+            paths.parent.extend((above - 1).tolist())
+            paths.name.extend(trace.table.names[code] for code in name.tolist())
+        return paths
 
     return memo(trace, "operator_paths", derive)
 
@@ -196,11 +200,11 @@ def _call_tree(
     name: list[str] = []
     sums: list[list[int]] = []
     known: dict[tuple[int, str], int] = {}
-    for part in parts(traces, window):
+    for part in rank_parts(traces, window):
         paths = _paths(part.trace)
         size = len(paths.name)
-        inside = part.has(paths.rows)
-        of, work = paths.of[:-1][inside], part.busy_rows()
+        inside = part.contains(paths.rows)
+        of, work = paths.of[:-1][inside], part.device_work_rows()
         work = work[part.table.stream[work] >= 0]
         path = paths.of[paths.of_event[part.trace.launch_of[work]]]
         values = np.zeros((size, 3), dtype=np.int64)
@@ -211,20 +215,20 @@ def _call_tree(
             if paths.parent[at] >= 0:
                 values[paths.parent[at], 2] += values[at, 2]
         places: list[int] = []
-        for at, (above, own) in enumerate(zip(paths.parent, paths.name, strict=True)):
-            key = (places[above] if above >= 0 else -1, own)
+        for at, (above, own_name) in enumerate(zip(paths.parent, paths.name, strict=True)):
+            key = (places[above] if above >= 0 else -1, own_name)
             if key not in known:
                 known[key] = len(name)
                 parent.append(key[0])
-                name.append(own)
+                name.append(own_name)
                 sums.append([0, 0, 0])
             places.append(known[key])
             both = zip(sums[places[at]], values[at].tolist(), strict=True)
-            sums[places[at]] = [one + other for one, other in both]
-    return _flames(parent, name, sums, 1 if measure == "host" else 2)
+            sums[places[at]] = [value + other for value, other in both]
+    return _flame_bars(parent, name, sums, 1 if measure == "host" else 2)
 
 
-def _flames(parent: list[int], name: list[str], sums: list[list[int]], by: int) -> pd.DataFrame:
+def _flame_bars(parent: list[int], name: list[str], sums: list[list[int]], by: int) -> pd.DataFrame:
     """Lay out call paths as bars: children below their parent, the longest first."""
     children: dict[int, list[int]] = {}
     for at, above in enumerate(parent):
@@ -234,27 +238,27 @@ def _flames(parent: list[int], name: list[str], sums: list[list[int]], by: int) 
     below = [(-1, 0, 0)]
     while below:
         above, depth, left = below.pop(0)
-        own = [at for at in children.get(above, ()) if sums[at][by] > 0]
-        for at in sorted(own, key=lambda one: (-sums[one][by], name[one])):
+        callees = [at for at in children.get(above, ()) if sums[at][by] > 0]
+        for at in sorted(callees, key=lambda callee: (-sums[callee][by], name[callee])):
             value = sums[at][by]
-            if value < total * LEAST_SHARE:
+            if value < total * MIN_SHARE:
                 left_out += 1
                 continue
-            inner = sum(sums[one][by] for one in children.get(at, ()))
+            inner = sum(sums[child][by] for child in children.get(at, ()))
             rows.append((depth, name[at], left, left + value, max(value - inner, 0), *sums[at]))
             below.append((at, depth + 1, left))
             left += value
     columns = ("depth", "name", "left_ns", "right_ns", "own_ns", "count", "host_ns", "device_ns")
     frame = pd.DataFrame(rows, columns=columns)
-    frame.insert(2, "short", [short_name(one) for one in frame["name"]])
+    frame.insert(2, "short", [short_name(full_name) for full_name in frame["name"]])
     frame.attrs = {"left_out": left_out}
     if not rows:
-        frame.attrs["note"] = note_for("no_operators_selected" if name else "no_operators")
+        frame.attrs["note"] = note_text("no_operators_selected" if name else "no_operators")
     return frame
 
 
 #: The functions of frames of the whole job: panels with ``"added": "job"`` in the catalogue.
-WHOLE: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
+WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "critical_path": _critical_path,
     "arrivals": _arrivals,
     "bandwidth": _bandwidth,
@@ -268,21 +272,21 @@ WHOLE: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
 
 #: Panels whose frames take seconds in jobs of many ranks. Saved pages of more ranks than
 #: `_MOST_SLOW_RANKS` have these frames only if the panels are shown.
-_SLOW = ("critical_path", "memory")
+_SLOW_PANELS = ("critical_path", "memory")
 _MOST_SLOW_RANKS = 16
 
 
 def is_kept_in_pages(panel: str, traces: TraceSet, shown: Sequence[str]) -> bool:
     """Return whether a saved page has the frame of a panel of the whole job."""
-    return panel not in _SLOW or panel in shown or len(traces) <= _MOST_SLOW_RANKS
+    return panel not in _SLOW_PANELS or panel in shown or len(traces) <= _MOST_SLOW_RANKS
 
 
-def whole_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
+def whole_job_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
     """Return the frame of a panel of the whole job, cached for all selections."""
 
     def derive() -> pd.DataFrame:
         try:
-            return WHOLE[panel](traces)
+            return WHOLE_JOB_FRAMES[panel](traces)
         except TraceError as error:
             frame = pd.DataFrame()
             frame.attrs["note"] = str(error)
@@ -291,11 +295,11 @@ def whole_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
     return memo(traces, ("panel", panel), derive)
 
 
-def _in_window(
+def _frame_in_window(
     traces: TraceSet, selection: Selection, _top: int | None, *, panel: str
 ) -> pd.DataFrame:
     """Return the rows that overlap the window, as saved pages do."""
-    frame = whole_frame(traces, panel)
+    frame = whole_job_frame(traces, panel)
     kept = np.ones(len(frame), dtype=bool)
     if "start_ns" in frame:
         low, high = selection.start_ns, selection.end_ns
@@ -310,10 +314,10 @@ def _in_window(
 
 
 #: The functions of the frames of added panels, by id.
-MAKERS: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataFrame]] = {
+SELECTION_FRAMES: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataFrame]] = {
     "call_tree": partial(_call_tree, measure="host"),
     "call_tree_device": partial(_call_tree, measure="device"),
-    **{panel: partial(_in_window, panel=panel) for panel in WHOLE},
+    **{panel: partial(_frame_in_window, panel=panel) for panel in WHOLE_JOB_FRAMES},
 }
 
 
@@ -325,15 +329,15 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
     def named(*words: str) -> bool:
         return any(word in name.lower() for own in names for name in own for word in words)
 
-    found: dict[str, list[str]] = {}
+    missing: dict[str, list[str]] = {}
     if not roles - {"cpu"}:
-        found["no GPU work"] = ["critical_path", "call_tree_device", "launch_outliers"]
+        missing["no GPU work"] = ["critical_path", "call_tree_device", "launch_outliers"]
     if len(traces) == 1:
-        found["one rank"] = ["arrivals", "bandwidth", "clusters", "clocks", "messages"]
+        missing["one rank"] = ["arrivals", "bandwidth", "clusters", "clocks", "messages"]
     elif "comm" not in roles:
-        found["no communication kernels"] = ["arrivals", "bandwidth", "clocks", "messages"]
+        missing["no communication kernels"] = ["arrivals", "bandwidth", "clocks", "messages"]
     elif not named("send", "recv", "alltoall", "all_to_all"):
-        found["no sends between ranks"] = ["messages"]
+        missing["no sends between ranks"] = ["messages"]
     if not named("[memory]"):
-        found["no memory events"] = ["memory"]
-    return found
+        missing["no memory events"] = ["memory"]
+    return missing

@@ -11,34 +11,39 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.stragglers import Judgement, exposed_waits_for, judgement, waits_of
+from hta_widgets.analysis.stragglers import (
+    StragglerReport,
+    collective_waits,
+    exposed_waits_for,
+    straggler_report,
+)
 from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
-from hta_widgets.readers.formats import all_formats, provided
+from hta_widgets.readers.formats import all_formats, format_hooks
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import count, duration, number_runs, plural, run_text, share
-from hta_widgets.tiles.lateness import Lateness
+from hta_widgets.text import consecutive_runs, count, duration, plural, run_text, share
+from hta_widgets.tiles.lateness import LatenessIndex
 from hta_widgets.trace.arrays import Bools
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.columns import EventTable
-from hta_widgets.trace.intervals import total, union
-from hta_widgets.trace.memo import walked
-from hta_widgets.trace.names import short_name, told_apart
-from hta_widgets.trace.query import Clauses
+from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.memo import iter_ranks
+from hta_widgets.trace.names import disambiguate, short_name
+from hta_widgets.trace.query import QueryClauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 # Findings and waits with a smaller share of the run are not reported.
-LEAST_SHARE = 0.02
-LEAST_OVER = 0.02  # over the median rank, for a slow phase
-LEAST_OVER_SHARE = 0.1  # over the median step, for a slow step
-LEAST_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median
-LEAST_OF_WORK = 1 / 3  # of all device work, for a kernel
-DWARFED = 0.1  # of another finding's time; a finding with less comes after it
-LEAST_HIDDEN = 0.1  # of the waits for late ranks, to be stated
-MOST_SENTENCES = 2
-LEAST_AROUND = 0.1  # minimum share of the run for reporting the time around device work
+MIN_SHARE = 0.02
+MIN_EXCESS = 0.02  # over the median rank, for a slow phase
+MIN_EXCESS_SHARE = 0.1  # over the median step, for a slow step
+MIN_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median
+MIN_SHARE_OF_WORK = 1 / 3  # of all device work, for a kernel
+DWARFED_SHARE = 0.1  # of another finding's time; a finding with less comes after it
+MIN_HIDDEN_SHARE = 0.1  # of the waits for late ranks, to be stated
+MAX_SENTENCES = 2
+MIN_SHARE_AROUND = 0.1  # minimum share of the run for reporting the time around device work
 LITTLE_WORK = 0.01  # of the run; spans of device work with a smaller share are hardly any work
 _NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other accelerators
 _COMMUNICATION = KINDS.index("communication")
@@ -50,7 +55,7 @@ Piece = str | dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Finding:
+class HeadlineFinding:
     """One cause of lost time, as a sentence with a button that selects it.
 
     `kind` is ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``; for hosts
@@ -70,19 +75,23 @@ class Headline:
 
     text_parts: list[Piece] = field(default_factory=list)
     sentences: list[list[Piece]] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[HeadlineFinding] = field(default_factory=list)
 
     @property
     def late_ranks(self) -> list[int]:
         """The ranks that the others wait for, which every panel marks in red."""
-        waits = [one.selection.ranks or () for one in self.findings if one.kind == "waiting"]
+        waits = [
+            finding.selection.ranks or () for finding in self.findings if finding.kind == "waiting"
+        ]
         return [rank for ranks in waits for rank in ranks]
 
     @property
     def fact_ranks(self) -> list[int]:
         """Ranks that are named but not waited for, which panels do not mark in red."""
         pieces = [piece for parts in (self.text_parts, *self.sentences) for piece in parts]
-        return [int(one["rank"]) for one in pieces if isinstance(one, dict) and "fact" in one]
+        return [
+            int(piece["rank"]) for piece in pieces if isinstance(piece, dict) and "fact" in piece
+        ]
 
     @property
     def text(self) -> str:
@@ -101,13 +110,13 @@ class Headline:
             "fact_ranks": self.fact_ranks,
             "findings": [
                 {
-                    "kind": one.kind,
-                    "share": one.share,
-                    "text": text_of(one.parts),
-                    "label": one.label,
-                    "selection": one.selection.to_json(),
+                    "kind": finding.kind,
+                    "share": finding.share,
+                    "text": text_of(finding.parts),
+                    "label": finding.label,
+                    "selection": finding.selection.to_json(),
                 }
-                for one in self.findings
+                for finding in self.findings
             ],
         }
 
@@ -199,17 +208,17 @@ def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks
     if not ranks:
         return None
     frame = analysis.collectives(traces, clock=CLOCK)
-    lateness = Lateness(traces, frame, {})
-    run = lateness.within(times.start_ns, times.start_ns + times.run_ns)
+    lateness = LatenessIndex(traces, frame, {})
+    run = lateness.sums_in_window(times.start_ns, times.start_ns + times.run_ns)
     waits = lateness.waited_for(ranks, times.start_ns, times.start_ns + times.run_ns)
     by_rank = {rank: wait for rank, wait in zip(traces, waits, strict=True) if rank not in ranks}
-    long = {rank: wait for rank, wait in by_rank.items() if wait >= LEAST_SHARE * times.run_ns}
+    long = {rank: wait for rank, wait in by_rank.items() if wait >= MIN_SHARE * times.run_ns}
     by_rank = long or by_rank
     if not any(by_rank.values()):
         return None
     first = traces.ranks.index(ranks[0])
     waited_ns = sum(by_rank.values())
-    exposed_ns = exposed_waits_for(waits_of(traces, CLOCK), ranks, list(by_rank))
+    exposed_ns = exposed_waits_for(collective_waits(traces, CLOCK), ranks, list(by_rank))
     return LateRanks(
         ranks,
         list(by_rank),
@@ -222,7 +231,7 @@ def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks
 
 
 def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
-    if len(traces) < LEAST_RANKS:
+    if len(traces) < MIN_RANKS:
         return "", 0.0, 0.0
     frame = analysis.phase_times(traces)
     frame = frame[frame["rank"] == rank]
@@ -232,7 +241,7 @@ def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
     lasting, apart, over = (
         by_phase[name].median() for name in ("dur_ns", "deviation_ns", "deviation_share")
     )
-    apart = apart[over >= LEAST_OVER]
+    apart = apart[over >= MIN_EXCESS]
     if not len(apart):
         return "", 0.0, 0.0
     phase = str(apart.idxmax())
@@ -242,7 +251,7 @@ def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
 def headline(traces: TraceSet) -> Headline:
     """Return the most important facts of a job.
 
-    The facts are, in this order: ranks that others wait for, by `judgement`; communication that no
+    The facts, in order: ranks that others wait for, by `straggler_report`; communication that no
     compute hides; idle devices, with the cause; one kernel with a third of all device work. Shares
     are of each rank's span, from its first device work to its last. Findings below 2 % of the spans
     of all ranks are left out, except for ranks that others wait for; a finding with less than a
@@ -252,109 +261,116 @@ def headline(traces: TraceSet) -> Headline:
     work, the facts are communication on the host and the operator with most time of its own, as
     shares of the run.
     """
-    of_format = _of_formats(traces)
+    of_format = _headline_of_formats(traces)
     if of_format is not None:
         return of_format
     if not any(len(trace) for trace in traces.values()):
         return Headline()
     times = run_times(traces)
     if not times.ranks:
-        return Headline(*_without_device(traces, times))
-    judged = judgement(traces)
+        return Headline(*_host_only_headline(traces, times))
+    judged = straggler_report(traces)
     late = late_ranks(traces, times, judged.stragglers)
-    found = [
-        one
-        for one in (_waiting(late, times, len(traces)), _exposed(late, times), _idle(traces, times))
-        if one is not None and (one.share >= LEAST_SHARE or one.kind == "waiting")
+    candidates = [
+        finding
+        for finding in (
+            _waiting_finding(late, times, len(traces)),
+            _exposed_finding(late, times),
+            _idle_finding(traces, times),
+        )
+        if finding is not None and (finding.share >= MIN_SHARE or finding.kind == "waiting")
     ]
-    kernel = _kernel(traces, times)
-    found += [kernel] if kernel is not None else []
-    first = _first(found)
-    rest = sorted((one for one in found if one is not first), key=lambda one: -one.share)
+    kernel = _kernel_finding(traces, times)
+    candidates += [kernel] if kernel is not None else []
+    first = _main_finding(candidates)
+    rest = sorted(
+        (finding for finding in candidates if finding is not first),
+        key=lambda finding: -finding.share,
+    )
     # The page marks late ranks in red, so the sentence that names them must not be cut.
-    rest.sort(key=lambda one: one.kind != "waiting")
-    sentences = [one.parts for one in rest]
+    rest.sort(key=lambda finding: finding.kind != "waiting")
+    sentences = [finding.parts for finding in rest]
     if first is not None and first.kind == "waiting" and late is not None:
-        sentences.insert(0, _more_of(late, judged))
-    if last := _last(traces, times, judged):
+        sentences.insert(0, _late_rank_details(late, judged))
+    if last := _last_rank_sentence(traces, times, judged):
         sentences.insert(0 if late is None else 1, last)
     ordered = ([first] if first else []) + rest
     steps = analysis.step_times(traces)
     step = _slowest_step(steps)
     if step is not None:
         ordered.append(step)
-        sentences += [step.parts] if step.share >= LEAST_OVER_SHARE else []
-    sentences = [*sentences[:MOST_SENTENCES], *_around(times)]
+        sentences += [step.parts] if step.share >= MIN_EXCESS_SHARE else []
+    sentences = [*sentences[:MAX_SENTENCES], *_time_around_work(times)]
     if traces.window_ns is None:  # an export's window cuts steps anyway
-        sentences += _lacking_steps(steps, times)
-    return Headline(first.parts if first else _nothing(times), sentences, ordered)
+        sentences += _missing_steps_sentence(steps, times)
+    return Headline(first.parts if first else _empty_job_text(times), sentences, ordered)
 
 
-def _of_formats(traces: TraceSet) -> Headline | None:
+def _headline_of_formats(traces: TraceSet) -> Headline | None:
     """Return the headline of the job's formats; None unless each of them has one."""
     names = set(traces.formats)
-    if not names or not names <= {one.name for one in all_formats() if one.headline}:
+    if not names or not names <= {finding.name for finding in all_formats() if finding.headline}:
         return None
-    found: list[Finding] = []
+    all_findings: list[HeadlineFinding] = []
     more: list[list[Piece]] = []
     nothing: list[Piece] = []
-    for headline_of in provided("headline", names):
+    for headline_of in format_hooks("headline", names):
         findings, sentences, without = headline_of(traces)
-        found += findings
+        all_findings += findings
         more += sentences
         nothing = without or nothing
-    sentences = [*(one.parts for one in found[1:]), *more]
-    if found:
-        return Headline(found[0].parts, sentences[:MOST_SENTENCES], found)
+    sentences = [*(finding.parts for finding in all_findings[1:]), *more]
+    if all_findings:
+        return Headline(all_findings[0].parts, sentences[:MAX_SENTENCES], all_findings)
     if not sentences:
         return Headline(nothing)
-    return Headline(sentences[0], [nothing, *sentences[1:]][:MOST_SENTENCES])
+    return Headline(sentences[0], [nothing, *sentences[1:]][:MAX_SENTENCES])
 
 
-def _first(found: Sequence[Finding]) -> Finding | None:
+def _main_finding(candidates: Sequence[HeadlineFinding]) -> HeadlineFinding | None:
     """Return the first finding that is not much smaller than another one."""
-    most = max((one.share for one in found), default=0.0)
-    return next((one for one in found if one.share >= DWARFED * most), None)
+    most = max((finding.share for finding in candidates), default=0.0)
+    return next((finding for finding in candidates if finding.share >= DWARFED_SHARE * most), None)
 
 
-def _rank(rank: int, *, begins: bool = False) -> dict[str, Any]:
+def _rank_piece(rank: int, *, begins: bool = False) -> dict[str, Any]:
     return {"rank": rank, "text": f"{'R' if begins else 'r'}ank {rank}"}
 
 
-def _device(times: RunTimes) -> str:
+def _device_noun(times: RunTimes) -> str:
     return "GPU" if times.is_gpu else "device"
 
 
-def _devices(times: RunTimes) -> str:
+def _device_nouns(times: RunTimes) -> str:
     if len(times.ranks) == 1:
-        return f"The {_device(times)} is"
+        return f"The {_device_noun(times)} is"
     return "GPUs are" if times.is_gpu else "Devices are"
 
 
-def _span(times: RunTimes) -> str:
+def _span_text(times: RunTimes) -> str:
     """Return the text that names the span to which shares refer."""
-    return f"each rank's {_device(times)} span" if len(times.ranks) > 1 else "its span"
+    return f"each rank's {_device_noun(times)} span" if len(times.ranks) > 1 else "its span"
 
 
-def _part_of_span(spent: dict[int, int], times: RunTimes) -> str:
+def _share_of_span(spent: dict[int, int], times: RunTimes) -> str:
     """Return the share of spans, as a mean if ranks differ, and the rank that has most of it."""
     spent_ns = sum(spent.values())
-    text = f"{share(spent_ns / times.all_ns)} of {_span(times)}"
+    text = f"{share(spent_ns / times.all_ns)} of {_span_text(times)}"
     shares = {rank: ns / max(times.span_ns[rank], 1) for rank, ns in spent.items()}
-    if max(shares.values()) - min(shares.values()) >= LEAST_SHARE:
+    if max(shares.values()) - min(shares.values()) >= MIN_SHARE:
         text += " on average"
         most = max(spent, key=spent.__getitem__)
-        if len(spent) >= LEAST_RANKS and 2 * spent[most] > spent_ns:
+        if len(spent) >= MIN_RANKS and 2 * spent[most] > spent_ns:
             text += f", most of it on rank {most} ({share(shares[most])} of its span)"
     return text
 
 
-def _over(over: float, whose: str) -> str:
-    """Return how much longer than `whose` something takes: as a share, or as a factor from 2 on."""
+def _longer_by(over: float, whose: str) -> str:
+    """Describe how much longer than `whose` something takes: in percent, from 2 on as a factor."""
     return f"{1 + over:.1f} times {whose}" if over >= 1 else f"{share(over)} over {whose}"
 
 
-def _waiting(late: LateRanks | None, times: RunTimes, ranks: int) -> Finding | None:
+def _waiting_finding(late: LateRanks | None, times: RunTimes, ranks: int) -> HeadlineFinding | None:
     if late is None:
         return None
     first, *others = late.ranks
@@ -362,19 +378,19 @@ def _waiting(late: LateRanks | None, times: RunTimes, ranks: int) -> Finding | N
     waiting_ns = late.wait_ns * len(late.waiting)
     spans_ns = sum(times.span_ns.get(rank, 0) for rank in late.waiting)
     whose = "their" if len(late.waiting) > 1 else "its"
-    of_span = f"{share(waiting_ns / max(spans_ns, 1))} of {whose} {_device(times)} span"
+    of_span = f"{share(waiting_ns / max(spans_ns, 1))} of {whose} {_device_noun(times)} span"
     subject: list[Piece] = [f"{len(late.waiting)} of {plural(ranks, 'rank')} wait "]
     if len(late.waiting) == 1:
         subject = [f"Rank {late.waiting[0]} waits "]
-    whom: list[Piece] = [_rank(first)]
+    whom: list[Piece] = [_rank_piece(first)]
     if len(others) == 1:
-        whom += [" and ", _rank(others[0])]
+        whom += [" and ", _rank_piece(others[0])]
     elif others:
         whom += [f" and {len(others)} others"]
-    hides = late.hidden_share >= LEAST_HIDDEN
+    hides = late.hidden_share >= MIN_HIDDEN_SHARE
     hidden = f"; compute hides {share(late.hidden_share)} of that." if hides else "."
     label = f"Select rank {first}" if not others else f"Select {plural(len(late.ranks), 'rank')}"
-    return Finding(
+    return HeadlineFinding(
         "waiting",
         waiting_ns / times.all_ns,
         [*subject, f"{how_long} on the stream, {of_span}, for ", *whom, hidden],
@@ -383,24 +399,24 @@ def _waiting(late: LateRanks | None, times: RunTimes, ranks: int) -> Finding | N
     )
 
 
-def _more_of(late: LateRanks, judged: Judgement) -> list[Piece]:
+def _late_rank_details(late: LateRanks, judged: StragglerReport) -> list[Piece]:
     """Return how often the first late rank is last, and its slow phase or the delay's cause."""
     first = late.ranks[0]
-    found: list[Piece] = [
-        _rank(first, begins=True),
+    pieces: list[Piece] = [
+        _rank_piece(first, begins=True),
         f" arrives last at {count(late.last)} of {plural(late.collectives, 'collective')}",
     ]
     if late.phase:
-        over = _over(late.phase_over, "the median rank")
-        found += [f"; its {late.phase} takes {duration(late.phase_ns)}, {over}"]
+        over = _longer_by(late.phase_over, "the median rank")
+        pieces += [f"; its {late.phase} takes {duration(late.phase_ns)}, {over}"]
     elif cause := judged.causes.get(first):
-        found += [f", after {cause}"]
-    return [*found, "."]
+        pieces += [f", after {cause}"]
+    return [*pieces, "."]
 
 
-def _last(traces: TraceSet, times: RunTimes, judged: Judgement) -> list[Piece]:
+def _last_rank_sentence(traces: TraceSet, times: RunTimes, judged: StragglerReport) -> list[Piece]:
     """Return a sentence on a rank that is nearly always last but is not judged to be the cause."""
-    for last in judged.last:
+    for last in judged.last_ranks:
         late = late_ranks(traces, times, [last.rank])
         if late is None:
             continue
@@ -412,15 +428,16 @@ def _last(traces: TraceSet, times: RunTimes, judged: Judgement) -> list[Piece]:
             f" {plural(late.collectives, 'collective')}"
             f"{f', after {last.cause}' if last.cause else ''};"
             f" {'the others wait' if len(traces) > 2 else 'the other waits'}"
-            f" {duration(last.wait_ns)} on the stream, {share(part)} of their {_device(times)} span"
+            f" {duration(last.wait_ns)} on the stream, {share(part)} of their"
+            f" {_device_noun(times)} span"
         )
         if last.hidden_share > 0.5:
             text += ", mostly hidden by compute"
-        return [_rank(last.rank, begins=True) | {"fact": True}, f"{text}."]
+        return [_rank_piece(last.rank, begins=True) | {"fact": True}, f"{text}."]
     return []
 
 
-def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
+def _exposed_finding(late: LateRanks | None, times: RunTimes) -> HeadlineFinding:
     spent, waits = times.exposed_ns, times.exposed_wait_ns
     label, selection = "Select communication", Selection(query="kind in ['communication']")
     if late is not None:
@@ -428,29 +445,32 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
         unmatched = min(times.unmatched_ns, spent - waits)
         spent -= waits + unmatched
         text = f"Data transfer that no compute hides takes {share(spent / times.all_ns)}"
-        text += f" of {_span(times)}"
-        if unmatched >= LEAST_SHARE * times.all_ns:
+        text += f" of {_span_text(times)}"
+        if unmatched >= MIN_SHARE * times.all_ns:
             text += f", communication without partners {share(unmatched / times.all_ns)}"
-        return Finding(
+        return HeadlineFinding(
             "exposed_communication",
             spent / times.all_ns,
             [f"{text}."],
             label,
             selection,
         )
-    text = f"{_devices(times)} communicating {_part_of_span(times.exposed_by_rank, times)} with no"
+    part = _share_of_span(times.exposed_by_rank, times)
+    text = f"{_device_nouns(times)} communicating {part} with no"
     text += f" compute to hide it, {duration(spent / len(times.ranks))}"
     if len(times.ranks) > 1:
         text += " a rank"
-    if waits >= LEAST_SHARE * times.all_ns:
+    if waits >= MIN_SHARE * times.all_ns:
         text += f"; {share(waits / spent)} of that is waiting for other ranks"
-    return Finding("exposed_communication", spent / times.all_ns, [f"{text}."], label, selection)
+    return HeadlineFinding(
+        "exposed_communication", spent / times.all_ns, [f"{text}."], label, selection
+    )
 
 
-def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
+def _idle_finding(traces: TraceSet, times: RunTimes) -> HeadlineFinding | None:
     if not times.idle_ns:
         return None
-    text = f"{_devices(times)} idle {_part_of_span(times.idle_by_rank, times)}"
+    text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
     causes = {name: spent for name, spent in times.idle_by_cause.items() if spent > 0}
     on_host = {name: spent for name, spent in causes.items() if name.startswith("host_")}
     causes["host_wait"] = sum(on_host.values())
@@ -470,11 +490,13 @@ def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
         if within and cause == gap["idle_category"] == "host_nothing":
             meaning = f"{_HOST_WAIT}; most of the longest gap is within the range {within}"
     text += f"; for {share(spent / times.idle_ns)} of that, {meaning}"
-    return Finding("idle", times.idle_ns / times.all_ns, [f"{text}."], "Longest gap", selection)
+    return HeadlineFinding(
+        "idle", times.idle_ns / times.all_ns, [f"{text}."], "Longest gap", selection
+    )
 
 
 def _range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
-    """Return the name of the host's range, no step, whose time is mostly a gap's; "" for none."""
+    """Return the name of the host range (not a step) that lies mostly in a gap; "" if none does."""
     table, low = trace.table, start_ns - trace.shift_ns
     rows = np.flatnonzero((table.kind == KINDS.index("annotation")) & (table.stream < 0))
     rows = rows[step_numbers(table.names.values)[table.name[rows]] < 0]
@@ -486,7 +508,7 @@ def _range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
     return short_name(table.names[int(table.name[rows[table.dur_ns[rows].argmin()]])])
 
 
-def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
+def _kernel_finding(traces: TraceSet, times: RunTimes) -> HeadlineFinding | None:
     frame = analysis.kernel_breakdown(traces)
     # Kernels of several streams overlap, so the sum of their times may exceed the busy time.
     work = max(int(frame["sum_ns"].sum()), times.busy_ns)
@@ -495,26 +517,26 @@ def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
         return None
     spent = frame.groupby("name", sort=False)["sum_ns"].sum()
     name, most = str(spent.idxmax()), int(spent.max())
-    if most < LEAST_OF_WORK * work or most < LEAST_SHARE * times.all_ns:
+    if most < MIN_SHARE_OF_WORK * work or most < MIN_SHARE * times.all_ns:
         return None
     calls = int(frame.loc[frame["name"] == name, "count"].sum())
     if calls == 1 and most == work:
         # All work is one call, which cannot stand out.
         return None
     names = list(spent.index)
-    short = dict(zip(names, told_apart(list(map(short_name, names)), names), strict=True))[name]
-    part = f"{share(most / work)} of {_device(times)} work"
+    short = dict(zip(names, disambiguate(list(map(short_name, names)), names), strict=True))[name]
+    part = f"{share(most / work)} of {_device_noun(times)} work"
     text = f"{short.strip() or 'Work without a name'} takes {part}, in {plural(calls, 'call')}."
-    return Finding(
+    return HeadlineFinding(
         "kernel",
         min(most / times.all_ns, 1.0),
         [text],
         "Select this kernel",
-        Selection(query=Clauses(names=(name,)).query),
+        Selection(query=QueryClauses(names=(name,)).query),
     )
 
 
-def _slowest_step(frame: pd.DataFrame) -> Finding | None:
+def _slowest_step(frame: pd.DataFrame) -> HeadlineFinding | None:
     """Return the step that takes longest, for a button; None if steps are even."""
     frame = frame[frame["dur_deviation_ns"].notna()]
     steps = frame["step"].nunique()
@@ -526,29 +548,32 @@ def _slowest_step(frame: pd.DataFrame) -> Finding | None:
     start, end = int(rows["start_ns"].min()), int((rows["start_ns"] + rows["dur_ns"]).max())
     # With two steps, the median is their mean, and neither of them stands out.
     over = float(lasting.max()) / usual - 1 if usual > 0 and steps > 2 else 0.0
-    if over < LEAST_SHARE:
+    if over < MIN_SHARE:
         return None
-    text = f"Step {step} takes {duration(float(lasting.max()))}, {_over(over, 'the median step')}."
-    return Finding("step", min(over, 1.0), [text], "Slowest step", Selection(start, end))
+    longer = _longer_by(over, "the median step")
+    text = f"Step {step} takes {duration(float(lasting.max()))}, {longer}."
+    return HeadlineFinding("step", min(over, 1.0), [text], "Slowest step", Selection(start, end))
 
 
 def _span_of_run(times: RunTimes) -> float:
     return times.all_ns / (times.run_ns * len(times.ranks))
 
 
-def _around(times: RunTimes) -> list[list[Piece]]:
+def _time_around_work(times: RunTimes) -> list[list[Piece]]:
     """Return the part of the run before and after the work of devices, if it is large."""
     around = 1 - _span_of_run(times)
-    if around < LEAST_AROUND:
+    if around < MIN_SHARE_AROUND:
         return []
     one = len(times.ranks) == 1
     whose, mean = ("The", "") if one else ("Each rank's", " on average")
-    whole = f"{whose} {_device(times)} span is {duration(times.all_ns / len(times.ranks))}{mean}"
+    whole = (
+        f"{whose} {_device_noun(times)} span is {duration(times.all_ns / len(times.ranks))}{mean}"
+    )
     run = f"{share(around)} of the run of {duration(times.run_ns)}"
     return [[f"{whole}: {run} lies before the first work or after the last."]]
 
 
-def _lacking_steps(frame: pd.DataFrame, times: RunTimes) -> list[list[Piece]]:
+def _missing_steps_sentence(frame: pd.DataFrame, times: RunTimes) -> list[list[Piece]]:
     """Return which ranks lack steps that others have."""
     known = set(frame["step"].tolist())
     lacking: dict[tuple[int, ...], list[int]] = {}
@@ -557,20 +582,22 @@ def _lacking_steps(frame: pd.DataFrame, times: RunTimes) -> list[list[Piece]]:
         if len(steps) < len(known):
             lacking.setdefault(steps, []).append(rank)
     texts = []
-    for steps, ranks in list(lacking.items())[:MOST_SENTENCES]:
-        who = f"rank {ranks[0]} has" if len(ranks) == 1 else f"ranks {_runs(ranks)} have"
-        own = f" ({_runs(steps)})" if steps else ""
+    for steps, ranks in list(lacking.items())[:MAX_SENTENCES]:
+        who = (
+            f"rank {ranks[0]} has" if len(ranks) == 1 else f"ranks {_number_runs_text(ranks)} have"
+        )
+        own = f" ({_number_runs_text(steps)})" if steps else ""
         texts.append(f"{who} {len(steps)} of {plural(len(known), 'step')}{own}")
     text = "; ".join([*texts, *["others lack other steps"] * (len(lacking) > len(texts))])
     return [[f"{text[:1].upper()}{text[1:]}."]] if text else []
 
 
-def _runs(numbers: Sequence[int]) -> str:
-    runs = [run_text(run) for run in number_runs(numbers)]
+def _number_runs_text(numbers: Sequence[int]) -> str:
+    runs = [run_text(run) for run in consecutive_runs(numbers)]
     return ", ".join([*runs[:3], *["…"] * (len(runs) > 3)])
 
 
-def _nothing(times: RunTimes) -> list[Piece]:
+def _empty_job_text(times: RunTimes) -> list[Piece]:
     spent = {
         "compute": times.compute_ns,
         "exposed communication": times.exposed_ns,
@@ -579,11 +606,11 @@ def _nothing(times: RunTimes) -> list[Piece]:
     }
     listed = [f"{name} {share(ns / times.all_ns)}" for name, ns in spent.items() if ns > 0]
     if not listed or _span_of_run(times) < LITTLE_WORK:
-        return [f"There is hardly any {_device(times)} work in these files."]
+        return [f"There is hardly any {_device_noun(times)} work in these files."]
     return [f"No single cause stands out: {', '.join(listed)}."]
 
 
-def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
+def _host_only_headline(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
     """Yield headline, sentences and findings of files without device work."""
     filled = [trace for trace in traces.values() if len(trace)]
     events = sum(map(len, filled))
@@ -591,18 +618,18 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
     first: list[Piece] = [f"{text} over {duration(times.run_ns)}."]
     all_ns = times.run_ns * len(filled)
     each = " a rank" if len(filled) > 1 else ""
-    found = []
-    spent, calls = _on_hosts(filled, lambda table: table.kind == _COMMUNICATION)
-    if calls and spent >= LEAST_SHARE * all_ns:
+    candidates = []
+    spent, calls = _host_time_by_name(filled, lambda table: table.kind == _COMMUNICATION)
+    if calls and spent >= MIN_SHARE * all_ns:
         most = max(calls, key=calls.__getitem__)
         ours = "The host communicates" if len(filled) == 1 else "Hosts communicate"
         text = f"{ours} {share(spent / all_ns)} of the time, {duration(spent / len(filled))}{each}"
         on_all = " on all ranks" if len(filled) > 1 else ""
         text += f", in {most} ({plural(calls[most], 'call')}{on_all})"
         text += " and others" if len(calls) > 1 else ""
-        selection = Selection(query=Clauses(names=tuple(sorted(calls))).query)
-        found.append(
-            Finding(
+        selection = Selection(query=QueryClauses(names=tuple(sorted(calls))).query)
+        candidates.append(
+            HeadlineFinding(
                 "host_communication",
                 spent / all_ns,
                 [f"{text}."],
@@ -610,36 +637,43 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
                 selection,
             )
         )
-    own = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()
-    name = str(own.idxmax()) if len(own) and own.max() > 0 else ""
-    spent, calls = _on_hosts(
+    self_times = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()
+    name = str(self_times.idxmax()) if len(self_times) and self_times.max() > 0 else ""
+    spent, calls = _host_time_by_name(
         filled,
         lambda table: (
-            np.isin(table.name, [k for k, one in enumerate(table.names.values) if one == name])
+            np.isin(
+                table.name,
+                [k for k, other_name in enumerate(table.names.values) if other_name == name],
+            )
             & (table.kind != _COMMUNICATION)
         ),
     )
-    if calls and spent >= LEAST_SHARE * all_ns:
+    if calls and spent >= MIN_SHARE * all_ns:
         text = f"{name} takes {share(spent / all_ns)} of the time on the host"
         text += f", {duration(spent / len(filled))}{each}."
-        selection = Selection(query=Clauses(names=(name,)).query)
-        found.append(Finding("operator", spent / all_ns, [text], "Select this operator", selection))
-    sentences = [one.parts for one in found]
-    if found and found[0].kind == "host_communication":
+        selection = Selection(query=QueryClauses(names=(name,)).query)
+        candidates.append(
+            HeadlineFinding("operator", spent / all_ns, [text], "Select this operator", selection)
+        )
+    sentences = [finding.parts for finding in candidates]
+    if candidates and candidates[0].kind == "host_communication":
         first, sentences[0] = sentences[0], first
     yield first
     yield sentences
-    yield found
+    yield candidates
 
 
-def _on_hosts(
+def _host_time_by_name(
     filled: Sequence[Trace], is_meant: Callable[[EventTable], Bools]
 ) -> tuple[int, dict[str, int]]:
     """Return the time of the host events that `is_meant` selects, and their number by name."""
     spent, calls = 0, Counter[str]()
-    for trace in walked(filled):
+    for trace in iter_ranks(filled):
         table = trace.table
         rows = np.flatnonzero(is_meant(table) & (table.stream < 0))
-        spent += total(union(table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]))
+        spent += total_length(
+            union(table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows])
+        )
         calls.update(table.names[code] for code in table.name[rows].tolist())
     return spent, calls

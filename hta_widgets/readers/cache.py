@@ -22,9 +22,15 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from hta_widgets.errors import TraceError
-from hta_widgets.files import cache_folder, code_stamp
-from hta_widgets.readers.formats import Outcome, all_formats, format_named, profile_type, referred
-from hta_widgets.store.rank_file import Kept, KeptSource
+from hta_widgets.files import cache_folder, code_fingerprint
+from hta_widgets.readers.formats import (
+    Outcome,
+    all_formats,
+    format_named,
+    profile_type,
+    resolve_reference,
+)
+from hta_widgets.store.rank_file import SourceRestorer, StoredSource
 from hta_widgets.store.ranks import open_store
 from hta_widgets.store.saving import write_files
 from hta_widgets.trace.columns import RecordSource
@@ -39,10 +45,10 @@ PART = ".part"
 REMOTE = ".remote"
 #: Maximum age of an unfinished folder; older ones were left by killed processes.
 _LONGEST_WRITE_S = 3600
-_MOST_BYTES = 20 << 30
-_MOST_OF_DISK = 0.1
+_MAX_BYTES = 20 << 30
+_MAX_SHARE_OF_DISK = 0.1
 #: Time after which the size is measured again, as other processes write entries too.
-_LOOK_AGAIN_S = 60
+_MEASURE_AGAIN_S = 60
 _SHARE_UNSEEN = 0.1
 
 _counts = {"hits": 0, "misses": 0, "rebuilt": 0}
@@ -97,31 +103,34 @@ def limit_bytes() -> int:
                 remedy="Set it to a number, for example 5000, or unset it.",
             ) from None
     with contextlib.suppress(OSError):
-        return min(_MOST_BYTES, int(_MOST_OF_DISK * shutil.disk_usage(_there(folder())).total))
-    return _MOST_BYTES
+        return min(
+            _MAX_BYTES,
+            int(_MAX_SHARE_OF_DISK * shutil.disk_usage(_existing_parent(folder())).total),
+        )
+    return _MAX_BYTES
 
 
 def info() -> CacheInfo:
     """Return the folder, size and hit counts of the cache."""
-    copies = _copies()
+    copies = _cache_entries()
     files = sum(copy.name.endswith(_SUFFIX) for copy in copies)
     return CacheInfo(folder(), files, sum(map(_size, copies)), limit_bytes(), **_counts)
 
 
 def clear() -> None:
     """Remove all entries."""
-    for copy in _copies():
+    for copy in _cache_entries():
         _remove(copy)
 
 
 def fetch(path: str, format: str = "kineto") -> Outcome | None:  # noqa: A002 - as in `load`
     """Return the entry of an unchanged file read as `format`, or None."""
-    copy = _copy_of(path, format)
+    copy = _entry_folder(path, format)
     if copy is None or not copy.is_dir():
         _counts["misses"] += 1
         return None
     try:
-        found = _opened(copy, path, format)
+        found = _open_entry(copy, path, format)
     except (TraceError, OSError):
         _counts["rebuilt"] += 1
         _remove(copy)
@@ -132,9 +141,9 @@ def fetch(path: str, format: str = "kineto") -> Outcome | None:  # noqa: A002 - 
     return found
 
 
-def keep(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:  # noqa: A002
+def store_entry(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:  # noqa: A002
     """Write an entry for a file and return the entry's mapped traces; None if that fails."""
-    copy, most = _copy_of(path, format), limit_bytes()
+    copy, most = _entry_folder(path, format), limit_bytes()
     if copy is None or not most:
         return None
     part = None
@@ -142,11 +151,11 @@ def keep(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:
         if not copy.exists():
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             part = Path(tempfile.mkdtemp(dir=copy.parent, suffix=PART))  # private to the user
-            write_files(part, outcome.traces, outcome.problems, None, kept_source)
+            write_files(part, outcome.traces, outcome.problems, None, source_to_store)
             size = _size(part)
             part.rename(copy)
-            _room.took(copy, size)
-        found = _opened(copy, path, format)
+            _cache_size.count_entry(copy, size)
+        found = _open_entry(copy, path, format)
     except Exception:  # noqa: BLE001 - without an entry the next load is only slower
         # The disk is full, the folder is read-only, or another process was faster.
         if part is not None:
@@ -154,35 +163,35 @@ def keep(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:
         return None
     for trace, read in zip(found.traces, outcome.traces, strict=True):
         if getattr(read.source, "keeps_places", False):
-            trace.source.know(read.source)  # type: ignore[union-attr]
+            trace.source.use_source(read.source)  # type: ignore[union-attr]
     return found
 
 
-def _opened(folder: Path, path: str, format: str) -> Outcome:  # noqa: A002
-    rebuild = partial(_rebuilt, path, format, str(folder))
-    opened = open_store(folder, KeptSource(restored_source, rebuild), profile_type)
+def _open_entry(folder: Path, path: str, format: str) -> Outcome:  # noqa: A002
+    rebuild = partial(_rebuild_entry, path, format, str(folder))
+    opened = open_store(folder, SourceRestorer(source_from_store, rebuild), profile_type)
     return Outcome(tuple(opened.traces), opened.problems)
 
 
-def kept_source(source: RecordSource) -> Kept:
+def source_to_store(source: RecordSource) -> StoredSource:
     """Return the facts and columns from which a source of records can be restored."""
     if not hasattr(source, "kept"):
         raise TypeError(f"no way to keep a {type(source).__name__}")
-    return cast("Kept", source.kept())
+    return cast("StoredSource", source.kept())
 
 
-def restored_source(facts: dict[str, Any], column: Callable[[str], Any]) -> RecordSource:
+def source_from_store(facts: dict[str, Any], column: Callable[[str], Any]) -> RecordSource:
     """Restore a source of records from its facts and columns."""
     kinds = {kind: name for known in all_formats() for kind, name in known.sources.items()}
-    source: RecordSource = referred(kinds[facts["kind"]]).restored(facts, column)
+    source: RecordSource = resolve_reference(kinds[facts["kind"]]).restored(facts, column)
     return source
 
 
-def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome:  # noqa: A002
+def spill_to_disk(outcome: Outcome, into: Path, path: str, format: str) -> Outcome:  # noqa: A002
     """Write the traces of a file to a temporary store; return them mapped."""
     try:
         folder = Path(tempfile.mkdtemp(dir=into))
-        write_files(folder, outcome.traces, outcome.problems, None, kept_source)
+        write_files(folder, outcome.traces, outcome.problems, None, source_to_store)
     except OSError as cause:
         raise TraceError(
             f"its columns cannot be written to {into} ({cause.strerror or cause})",
@@ -190,36 +199,36 @@ def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome: 
             remedy="Free some space there, name another folder in TMPDIR, or load without a"
             " memory_limit.",
         ) from None
-    return _opened(folder, path, format)
+    return _open_entry(folder, path, format)
 
 
-def _rebuilt(path: str, format: str, copy: str, place: int) -> Trace:  # noqa: A002
+def _rebuild_entry(path: str, format: str, copy: str, place: int) -> Trace:  # noqa: A002
     """Remove a damaged entry and return its trace number `place`, read from the trace file."""
     _remove(Path(copy))
     _counts["rebuilt"] += 1
-    outcome: Outcome = referred(format_named(format).read)(path)
+    outcome: Outcome = resolve_reference(format_named(format).read)(path)
     return outcome.traces[place]
 
 
-def _copy_of(path: str, format: str) -> Path | None:  # noqa: A002 - as in `load`
+def _entry_folder(path: str, format: str) -> Path | None:  # noqa: A002 - as in `load`
     try:
         state = Path(path).stat()
         now = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
-        identity = (os.path.realpath(path), path, *now, _code(), format)
+        identity = (os.path.realpath(path), path, *now, _code_fingerprint(), format)
     except (OSError, ValueError):
         return None
     return folder() / (hashlib.sha256(repr(identity).encode()).hexdigest()[:40] + _SUFFIX)
 
 
 @remembered
-def _code() -> tuple[object, ...]:
+def _code_fingerprint() -> tuple[object, ...]:
     """Return the fingerprint of the code that makes a cache entry."""
-    rooms = ("trace", "tiles", "store", "readers", "formats/*")
-    stamp = code_stamp("hta_widgets", "*.py", *(f"{room}/*.py" for room in rooms))
+    layers = ("trace", "tiles", "store", "readers", "formats/*")
+    stamp = code_fingerprint("hta_widgets", "*.py", *(f"{layer}/*.py" for layer in layers))
     return *stamp, sys.version_info[:2], np.__version__
 
 
-def _copies() -> list[Path]:
+def _cache_entries() -> list[Path]:
     try:
         return [copy for suffix in (_SUFFIX, REMOTE, PART) for copy in folder().glob(f"*{suffix}")]
     except OSError:
@@ -234,7 +243,7 @@ def _size(copy: Path) -> int:
     return size
 
 
-def _there(path: Path) -> Path:
+def _existing_parent(path: Path) -> Path:
     """Return `path` or, if it is not a folder, its nearest parent that exists."""
     return next((one for one in (path, *path.parents) if one.is_dir()), Path())
 
@@ -247,10 +256,10 @@ def _remove(copy: Path) -> None:
         copy.unlink()
 
 
-def make_room(new: Path) -> int:
+def evict(new: Path) -> int:
     """Remove unfinished folders and the least recently used entries, but not `new`."""
     known = []
-    for copy in _copies():
+    for copy in _cache_entries():
         with contextlib.suppress(OSError):
             used = copy.stat().st_mtime
             if copy.name.endswith(PART):
@@ -268,7 +277,7 @@ def make_room(new: Path) -> int:
     return total
 
 
-class _Room:
+class _CacheSize:
     """Size of the cache, measured rarely: listing a thousand entries takes long."""
 
     def __init__(self) -> None:
@@ -277,7 +286,7 @@ class _Room:
         self._unseen = 0
         self._looked_s = 0.0
 
-    def took(self, copy: Path, size: int) -> None:
+    def count_entry(self, copy: Path, size: int) -> None:
         """Count a new entry; evict others if the limit may be exceeded."""
         self._unseen += size
         most = limit_bytes()
@@ -285,13 +294,13 @@ class _Room:
             copy.parent != self._folder
             or self._total + self._unseen > most
             or self._unseen > _SHARE_UNSEEN * most
-            or time.monotonic() - self._looked_s > _LOOK_AGAIN_S
+            or time.monotonic() - self._looked_s > _MEASURE_AGAIN_S
         ):
-            self._total, self._unseen = make_room(copy), 0
+            self._total, self._unseen = evict(copy), 0
             self._folder, self._looked_s = copy.parent, time.monotonic()
 
 
-_room = _Room()
+_cache_size = _CacheSize()
 
 
 def __dir__() -> list[str]:

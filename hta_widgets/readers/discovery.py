@@ -17,12 +17,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from hta_widgets.errors import TraceError
-from hta_widgets.files import scratch
+from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache
 from hta_widgets.readers.formats import (
-    WHAT_IS_READ,
+    SUPPORTED_FORMATS_TEXT,
+    FileStart,
     Outcome,
-    Start,
     profile_type,
     remedy_for,
     sniff,
@@ -59,9 +59,9 @@ def read_store(
     return Outcome(traces, problems)
 
 
-def is_store(start: Start) -> bool:
+def is_store(start: FileStart) -> bool:
     """Whether a file is the manifest of a store."""
-    return begins_manifest(start.stripped)
+    return begins_manifest(start.without_bom)
 
 
 _DIGITS = re.compile(r"(\d+)")
@@ -78,7 +78,7 @@ _MOST_FOREIGN_ROWS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """A file that may hold a trace."""
 
     path: str
@@ -89,7 +89,7 @@ class Found:
     format: str = "kineto"
 
 
-def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Found]:
+def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[FoundFile]:
     """List the trace files of a source in natural order; report other files as problems.
 
     Parameters
@@ -106,13 +106,13 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
     TraceError
         If the source has no trace file.
     """
-    found = list(_Search().named(source))
-    sole = len(found) == 1 and found[0].named
-    readable: list[Found] = []
-    aside: list[tuple[Found, str]] = []
+    files = list(_Search().files_of(source))
+    sole = len(files) == 1 and files[0].named
+    readable: list[FoundFile] = []
+    aside: list[tuple[FoundFile, str]] = []
     foreign: list[tuple[str, str]] = []
     unreadable: TraceError | None = None
-    for file in found:
+    for file in files:
         try:
             sniffed = sniff(file.path, wanted)
         except TraceError as error:
@@ -145,23 +145,23 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
     if not readable:
         if unreadable is not None:
             raise unreadable
-        if not found:
+        if not files:
             raise TraceError(
                 "holds no files" if isinstance(source, (str, os.PathLike)) else "no files given",
                 path=str(source) if isinstance(source, (str, os.PathLike)) else None,
                 remedy="Load a trace file, a directory of them, or a glob pattern.",
             )
         raise TraceError(
-            f"none of its {len(found):,} files is a trace: {_listed(foreign, problems)}",
+            f"none of its {len(files):,} files is a trace: {_list_foreign(foreign, problems)}",
             path=str(source) if isinstance(source, (str, os.PathLike)) else None,
-            remedy=WHAT_IS_READ,
+            remedy=SUPPORTED_FORMATS_TEXT,
         )
     return readable
 
 
 def files_below(directory: str) -> Iterator[str]:
     """Yield the files to read for a directory; for a store its manifest."""
-    yield from (found.path for found in _Search().named(directory))
+    yield from (found.path for found in _Search().files_of(directory))
 
 
 def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
@@ -185,10 +185,10 @@ class _Search:
 
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
-    def named(self, source: Any) -> Iterator[Found]:
+    def files_of(self, source: Any) -> Iterator[FoundFile]:
         """Yield the files that a source names, with their ranks if it is a mapping."""
         if isinstance(source, (str, bytes, os.PathLike)):
-            yield from self._at(_text(source))
+            yield from self._files_at(_text(source))
         elif isinstance(source, Mapping):
             for rank, name in source.items():
                 if not is_rank(rank):
@@ -200,26 +200,28 @@ class _Search:
                     raise TraceError(
                         "is a directory", path=path, remedy=f"Name the one file of rank {rank}."
                     )
-                yield Found(path, rank.__index__())
+                yield FoundFile(path, rank.__index__())
         else:
             for part in source if isinstance(source, Iterable) else (source,):
-                yield from self._at(_text(part))
+                yield from self._files_at(_text(part))
 
-    def _at(self, path: str) -> Iterator[Found]:
+    def _files_at(self, path: str) -> Iterator[FoundFile]:
         if (manifest := manifest_in(path)) is not None:
-            yield from self._new([manifest], named=True)
+            yield from self._new_files([manifest], named=True)
         elif Path(path).is_dir():
-            yield from self._below(path)
+            yield from self._files_below(path)
         elif Path(path).exists() or not glob.has_magic(path):
-            yield from self._new([path], named=True)
+            yield from self._new_files([path], named=True)
         else:
-            matches = sorted(_matching(path), key=natural_key)
+            matches = sorted(_expand_glob(path), key=natural_key)
             if not matches:
                 raise TraceError("matches no files", path=path, remedy="Check the pattern.")
             for match in matches:
-                yield from self._below(match) if Path(match).is_dir() else self._new([match])
+                yield from (
+                    self._files_below(match) if Path(match).is_dir() else self._new_files([match])
+                )
 
-    def _below(self, directory: str) -> Iterator[Found]:
+    def _files_below(self, directory: str) -> Iterator[FoundFile]:
         names = []
         for folder, below, files in self.folders(directory):
             if (manifest := manifest_in(folder)) is not None:
@@ -228,7 +230,7 @@ class _Search:
                 continue
             paths = [str(Path(folder, name)) for name in files if not name.startswith(".")]
             names += filter(os.path.isfile, paths)
-        yield from self._new(sorted(names, key=natural_key))
+        yield from self._new_files(sorted(names, key=natural_key))
 
     def folders(self, directory: str) -> Iterator[tuple[str, list[str], list[str]]]:
         """Walk the folders below a directory as `os.walk` does, without the hidden ones."""
@@ -249,10 +251,10 @@ class _Search:
             else:
                 below.clear()
 
-    def _new(self, paths: list[str], *, named: bool = False) -> Iterator[Found]:
+    def _new_files(self, paths: list[str], *, named: bool = False) -> Iterator[FoundFile]:
         links_last = sorted(paths, key=lambda path: Path(path).is_symlink())
         new = {path for path in links_last if self._is_new(path)}
-        yield from (Found(path, named=named) for path in paths if path in new)
+        yield from (FoundFile(path, named=named) for path in paths if path in new)
 
     def _is_new(self, path: str) -> bool:
         try:
@@ -292,20 +294,20 @@ def _text(path: Any) -> str:
         ) from None
 
 
-def _matching(pattern: str) -> set[str]:
+def _expand_glob(pattern: str) -> set[str]:
     """Expand a glob pattern; ``**`` enters each folder once, even if links lead to it."""
     parts = Path(pattern).parts
     if "**" not in parts:
         return set(glob.glob(pattern))  # noqa: PTH207 - a pattern may be absolute
     at = parts.index("**")
     found: set[str] = set()
-    for base in filter(os.path.isdir, _matching(str(Path(*parts[:at])))):
+    for base in filter(os.path.isdir, _expand_glob(str(Path(*parts[:at])))):
         for folder, _, _ in _Search().folders(base):
-            found |= _matching(str(Path(glob.escape(folder), *parts[at + 1 :])))
+            found |= _expand_glob(str(Path(glob.escape(folder), *parts[at + 1 :])))
     return found
 
 
-def _listed(foreign: list[tuple[str, str]], problems: Problems) -> str:
+def _list_foreign(foreign: list[tuple[str, str]], problems: Problems) -> str:
     empty = [(p.file or "", "is empty") for p in problems if p.kind == "empty"]
     every = [*empty, *foreign]
     shown = "; ".join(f"{Path(path).name} {detail}" for path, detail in every[:3])
@@ -346,7 +348,7 @@ def is_remote(source: Any) -> bool:
 
 
 @dataclass
-class Copied:
+class LocalCopies:
     """Local copies of remote files, and their original names."""
 
     keep: bool
@@ -366,19 +368,19 @@ class Copied:
         protocol = url.partition("://")[0].lower()
         if protocol == "file":
             return unquote(urlsplit(url).path)
-        names, fetch, base = (_web if protocol in {"http", "https"} else _elsewhere)(url)
-        folder = cache.folder() if self.keep else scratch()
+        names, fetch, base = (_http_files if protocol in {"http", "https"} else _fsspec_files)(url)
+        folder = cache.folder() if self.keep else temporary_folder()
         identity = repr((url, sorted(names.items())))
         tree = folder / (hashlib.sha256(identity.encode()).hexdigest()[:40] + cache.REMOTE)
         if not tree.is_dir():
-            _copy({name: base + name if name else url for name in names}, fetch, tree, url)
+            _download_tree({name: base + name if name else url for name in names}, fetch, tree, url)
         os.utime(tree)
         for name in names:
             there = base + name if name else url
             self._names[str(tree / _path_of(there))] = there
         return str(tree / _path_of(url if names.keys() == {""} else base))
 
-    def renamed(self, traces: TraceSet) -> TraceSet:
+    def with_original_names(self, traces: TraceSet) -> TraceSet:
         """Return the set with the original names of its files."""
         problems = Problems()
         for p in traces.found:
@@ -395,10 +397,10 @@ class Copied:
             problems,
             clock=traces.clock,
             origin_ns=traces.origin_ns,
-            lift_ns=traces.lift_ns,
+            lift_ns=traces.origin_offset_ns,
         )
 
-    def renamed_error(self, error: TraceError) -> TraceError:
+    def with_original_name(self, error: TraceError) -> TraceError:
         """Return the error with the original name of the file."""
         path = None if error.path is None else self._names.get(error.path, error.path)
         return TraceError(error.message, path=path, place=error.place, remedy=error.remedy)
@@ -412,7 +414,7 @@ def _path_of(name: str) -> str:
     return "/".join(kept) or "file"
 
 
-def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
+def _download_tree(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
     """Download files into a temporary folder; rename it to `tree` when all are complete."""
     part = target = None
     try:
@@ -441,32 +443,32 @@ def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
         if part is not None:
             shutil.rmtree(part, ignore_errors=True)
     if tree.parent == cache.folder():
-        cache.make_room(tree)
+        cache.evict(tree)
 
 
 # --- web servers, with the standard library only --------------------------------------------------
 
 
-def _web(url: str) -> tuple[dict[str, str], Fetch, str]:
+def _http_files(url: str) -> tuple[dict[str, str], Fetch, str]:
     """Return the state of each file by name, a function to fetch files, and the names' base URL."""
     base = url.rstrip("/") + "/"
 
     def fetch(name: str, target: Path) -> None:
-        with _reply(base + name if name else url) as reply, target.open("wb") as file:
+        with _open_url(base + name if name else url) as reply, target.open("wb") as file:
             shutil.copyfileobj(reply, file, _BLOCK_BYTES)
             if reply.length:  # else all announced bytes have arrived
                 raise OSError(f"the connection ended {reply.length:,} bytes early")
 
     if not urlsplit(url).path.endswith(_FILES):
         try:
-            with _reply(base + MANIFEST) as reply:
+            with _open_url(base + MANIFEST) as reply:
                 ranks = json.loads(reply.read())["body"]["ranks"]
                 # The manifest names each file of a store, and a store's files never change.
                 files = {str(rank["file"]): "" for rank in ranks}
                 return {MANIFEST: _state(reply), **files}, fetch, base
         except (HTTPException, OSError, ValueError, KeyError, TypeError, RecursionError):
             pass
-    with _reply(url, method="HEAD") as reply:
+    with _open_url(url, method="HEAD") as reply:
         return {"": _state(reply)}, fetch, base
 
 
@@ -475,7 +477,7 @@ def _state(reply: Any) -> str:
     return repr([reply.headers.get(name) for name in headers])
 
 
-def _reply(url: str, method: str = "GET") -> Any:
+def _open_url(url: str, method: str = "GET") -> Any:
     from urllib.error import HTTPError  # noqa: PLC0415 - imports ssl and email
     from urllib.request import Request, urlopen  # noqa: PLC0415
 
@@ -498,25 +500,25 @@ def _reply(url: str, method: str = "GET") -> Any:
 # --- other protocols, with fsspec -----------------------------------------------------------------
 
 
-def _elsewhere(url: str) -> tuple[dict[str, str], Fetch, str]:
+def _fsspec_files(url: str) -> tuple[dict[str, str], Fetch, str]:
     """Return the state of each file by name, a function to fetch files, and the names' base URL."""
     system, path = _file_system(url)
     try:
         if any(letter in path for letter in "*?["):
             root = path[: re.search(r"[*?\[]", path).start()].rpartition("/")[0]  # type: ignore[union-attr]
-            found = system.glob(path)
+            file_names = system.glob(path)
         elif system.isdir(path):
-            root, found = path, system.find(path)
+            root, file_names = path, system.find(path)
         elif system.exists(path):
             return {"": str(system.ukey(path))}, lambda _, to: system.get_file(path, str(to)), ""
         else:
-            root, found = "", None
-        files = [file for file in found or () if not system.isdir(file)]
+            root, file_names = "", None
+        files = [file for file in file_names or () if not system.isdir(file)]
     except Exception as cause:  # noqa: BLE001 - each driver has exceptions of its own
         raise TraceError(
             f"cannot be listed ({cause})", path=url, remedy="Check the path and your credentials."
         ) from None
-    if found is None:
+    if file_names is None:
         raise TraceError("does not exist", path=url, remedy="Check the path.")
     if not files:
         raise TraceError("holds no files", path=url, remedy="Check the path.")

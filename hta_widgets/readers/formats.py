@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class FileStart:
     """The beginning of a file, by which its format is recognised."""
 
     path: str
@@ -42,7 +42,7 @@ class Start:
     size_bytes: int
 
     @property
-    def stripped(self) -> bytes:
+    def without_bom(self) -> bytes:
         """The text without a byte order mark and blanks before it."""
         return self.text.removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
 
@@ -93,7 +93,7 @@ _MPI = "hta_widgets.formats.mpi"
 _KINETO = "hta_widgets.formats.kineto"
 
 
-def _names(module: str, names: str) -> tuple[str, ...]:
+def _references(module: str, names: str) -> tuple[str, ...]:
     return tuple(f"{module}:{name}" for name in names.split())
 
 
@@ -136,12 +136,12 @@ FORMATS: tuple[Format, ...] = (
         read=f"{_KINETO}.reader:read_byteps",
         finish=f"{_BYTEPS}.reader:place_workers",
         keyed_by_order=True,
-        analyses=_names(
+        analyses=_references(
             f"{_BYTEPS}.workers",
             "byteps_bandwidth byteps_gradient_stages byteps_gradients byteps_pull_blame"
             " byteps_pulls byteps_stages byteps_steps",
         ),
-        charts=_names(
+        charts=_references(
             f"{_BYTEPS}.views", "byteps_gradients byteps_pull_blame byteps_stages byteps_clock"
         ),
         diff=f"{_BYTEPS}.diff:WORKER_TABLES",
@@ -157,11 +157,11 @@ FORMATS: tuple[Format, ...] = (
         read=f"{_KINETO}.reader:read_byteps",
         finish=f"{_BYTEPS}.reader:place_servers",
         keyed_by_order=True,
-        analyses=_names(
+        analyses=_references(
             f"{_BYTEPS}.servers",
             "byteps_arrivals byteps_clock byteps_requests byteps_servers byteps_worker_lag",
         ),
-        charts=_names(f"{_BYTEPS}.views", "byteps_arrivals byteps_servers"),
+        charts=_references(f"{_BYTEPS}.views", "byteps_arrivals byteps_servers"),
         beside="byteps",
         diff=f"{_BYTEPS}.diff:SERVER_TABLES",
         **_OF_BYTEPS,
@@ -175,13 +175,13 @@ FORMATS: tuple[Format, ...] = (
         finish=f"{_MPI}.profiles:finish",
         profile=f"{_MPI}.model:MpiProfile",
         analyses=(
-            *_names(f"{_MPI}.ranks", "mpi_hosts mpi_imbalance mpi_ranks"),
-            *_names(
+            *_references(f"{_MPI}.ranks", "mpi_hosts mpi_imbalance mpi_ranks"),
+            *_references(
                 f"{_MPI}.routines",
                 "mpi_call_stacks mpi_compare mpi_message_sizes mpi_negotiation mpi_routines",
             ),
         ),
-        charts=_names(f"{_MPI}.views", "mpi_compare mpi_message_sizes mpi_ranks mpi_routines"),
+        charts=_references(f"{_MPI}.views", "mpi_compare mpi_message_sizes mpi_ranks mpi_routines"),
         shared_panels=(),
         compared_with=("mpi-trace",),
         beside="mpi-trace",
@@ -218,35 +218,35 @@ FORMATS: tuple[Format, ...] = (
 
 
 @cache
-def _with_plugins() -> tuple[tuple[Format, ...], tuple[str, ...]]:
+def _formats_and_faults() -> tuple[tuple[Format, ...], tuple[str, ...]]:
     """Return all formats, and the faults of formats from other packages."""
     added: list[Format] = []
     faults = []
     names = {known.name for known in FORMATS}
     for point in entry_points(group=ENTRY_POINTS):
         try:
-            found = point.load()
-            if not isinstance(found, Format):
+            plugin = point.load()
+            if not isinstance(plugin, Format):
                 raise TypeError(f"{point.value} is not a Format")  # noqa: TRY301
-            if found.name in names:
-                raise ValueError(f"there is a format {found.name!r} already")  # noqa: TRY301
-            referred(found.sniff), referred(found.read)
+            if plugin.name in names:
+                raise ValueError(f"there is a format {plugin.name!r} already")  # noqa: TRY301
+            resolve_reference(plugin.sniff), resolve_reference(plugin.read)
         except Exception as error:  # noqa: BLE001 - other packages' code
             faults.append(f"the format {point.name!r} cannot be used: {error}")
             continue
-        names.add(found.name)
-        added.append(found)
+        names.add(plugin.name)
+        added.append(plugin)
     return (*FORMATS[:-1], *added, FORMATS[-1]), tuple(faults)
 
 
 def all_formats() -> tuple[Format, ...]:
     """Return the formats of the table, and those that other packages add."""
-    return _with_plugins()[0]
+    return _formats_and_faults()[0]
 
 
 def format_faults() -> tuple[str, ...]:
     """Return one sentence per format of another package that cannot be used."""
-    return _with_plugins()[1]
+    return _formats_and_faults()[1]
 
 
 def format_names() -> tuple[str, ...]:
@@ -261,37 +261,41 @@ def format_named(name: str) -> Format:
 
 def profile_type(name: str) -> type[Any]:
     """Return the class of `Trace.profile` for files of the format called `name`."""
-    return cast("type[Any]", referred(format_named(name).profile))
+    return cast("type[Any]", resolve_reference(format_named(name).profile))
 
 
 @cache
-def referred(reference: str) -> Any:
+def resolve_reference(reference: str) -> Any:
     """Return the object that ``"module:name"`` refers to."""
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
 
 
-def provided(what: str, names: Collection[str] | None = None) -> list[Any]:
+def format_hooks(what: str, names: Collection[str] | None = None) -> list[Any]:
     """Return the objects that formats refer to in a field, in order and without duplicates."""
-    chosen = (one for one in all_formats() if names is None or one.name in names)
-    return [referred(text) for text in dict.fromkeys(getattr(one, what) for one in chosen) if text]
+    chosen = (format_ for format_ in all_formats() if names is None or format_.name in names)
+    return [
+        resolve_reference(text)
+        for text in dict.fromkeys(getattr(one, what) for one in chosen)
+        if text
+    ]
 
 
-def face_getter(module: str, what: str) -> Callable[[str], Any]:
+def module_getattr(module: str, what: str) -> Callable[[str], Any]:
     """Return a ``__getattr__`` for `module` that finds the objects of the formats' field `what`."""
 
     def getter(name: str) -> Any:
         for known in all_formats():
             for reference in getattr(known, what):
                 if reference.rpartition(":")[2] == name:
-                    return referred(reference)
+                    return resolve_reference(reference)
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return getter
 
 
 #: Remedy for files of other formats.
-WHAT_IS_READ = (
+SUPPORTED_FORMATS_TEXT = (
     "Load Kineto or other Chrome trace-event JSON, plain or gzip, or files of BytePS or mpitrace."
 )
 
@@ -360,22 +364,24 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
         fault = stream.fault
     if not text:
         return Sniffed(foreign="damaged gzip data") if fault else Sniffed()
-    start = Start(str(path), text, decompressed_size(path))
-    if not start.stripped and len(text) < _SNIFFED_BYTES:
+    start = FileStart(str(path), text, decompressed_size(path))
+    if not start.without_bom and len(text) < _SNIFFED_BYTES:
         return Sniffed()
-    own = next((one.name for one in all_formats() if referred(one.sniff)(start)), None)
-    if own is None:
-        return Sniffed(foreign=_foreign(start))
-    if wanted in ("auto", own):
-        if own == "kineto" and _is_horovod(start):
-            return Sniffed(own, "a Horovod timeline", aside=True)
-        return Sniffed(own)
-    if referred(format_named(wanted).sniff)(start):
+    format_name = next(
+        (format_.name for format_ in all_formats() if resolve_reference(format_.sniff)(start)), None
+    )
+    if format_name is None:
+        return Sniffed(foreign=_foreign_format_name(start))
+    if wanted in ("auto", format_name):
+        if format_name == "kineto" and _is_horovod(start):
+            return Sniffed(format_name, "a Horovod timeline", aside=True)
+        return Sniffed(format_name)
+    if resolve_reference(format_named(wanted).sniff)(start):
         return Sniffed(wanted)
-    return Sniffed(foreign=f"of the format {own}")
+    return Sniffed(foreign=f"of the format {format_name}")
 
 
-def _is_horovod(start: Start) -> bool:
+def _is_horovod(start: FileStart) -> bool:
     """Whether the contents are a Horovod timeline; dPRO names such files ``comm.json``."""
     text = start.text
     if b'"schemaVersion"' in text or b'"deviceProperties"' in text:  # written by PyTorch
@@ -383,7 +389,7 @@ def _is_horovod(start: Start) -> bool:
     return b'"NEGOTIATE_' in text or (b'"process_name"' in text and b"horovod_" in text)
 
 
-def _foreign(start: Start) -> str:
+def _foreign_format_name(start: FileStart) -> str:
     """Return the name of a format that is not read."""
     text = start.text
     for magic, name in _MAGIC:
@@ -391,7 +397,7 @@ def _foreign(start: Start) -> str:
             return name
     if text[257:262] == b"ustar":
         return "a tar archive"
-    stripped = start.stripped
+    stripped = start.without_bom
     if not stripped:
         return "blank text"
     if stripped.startswith(_UTF16):
@@ -428,4 +434,4 @@ def remedy_for(name: str) -> str:
     for beginning, remedy in _REMEDIES.items():
         if name.startswith(beginning):
             return remedy
-    return WHAT_IS_READ
+    return SUPPORTED_FORMATS_TEXT

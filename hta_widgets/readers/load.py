@@ -18,38 +18,38 @@ from statistics import median
 from typing import Any
 
 from hta_widgets import taxonomy
-from hta_widgets.arguments import checked
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
-from hta_widgets.files import scratch
+from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache as columnar
 from hta_widgets.readers.discovery import (
-    Copied,
-    Found,
+    FoundFile,
+    LocalCopies,
     find_files,
     is_remote,
     report_foreign,
 )
 from hta_widgets.readers.formats import (
-    WHAT_IS_READ,
+    SUPPORTED_FORMATS_TEXT,
     Outcome,
     all_formats,
     format_faults,
     format_named,
     format_names,
     profile_type,
-    referred,
+    resolve_reference,
 )
-from hta_widgets.readers.parallel import as_bytes, give_back, plan_load, read_elsewhere
+from hta_widgets.readers.parallel import as_bytes, plan_workers, read_on_executor, trim_memory
 from hta_widgets.readers.ranks import assign_ranks
-from hta_widgets.readers.streams import decompressed_size, stage
+from hta_widgets.readers.streams import decompressed_size, time_stage
 from hta_widgets.store.rank_file import limit_columns
 from hta_widgets.store.ranks import open_store
 from hta_widgets.text import share
 from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.selection import as_ranks
+from hta_widgets.trace.selection import normalize_ranks
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.workers import WorkerPool, is_elsewhere, require_executor
+from hta_widgets.workers import WorkerPool, require_executor, runs_in_other_processes
 
 
 def is_profiler(source: Any) -> bool:
@@ -96,7 +96,7 @@ Progress = Callable[[int, int], object]
 
 
 @contextmanager
-def reported(
+def reporting_progress(
     total_bytes: int, files: int, *, progress: bool | Progress
 ) -> Iterator[Callable[[float], object]]:
     """Yield a function that takes the number of bytes just read, and reports the progress.
@@ -151,16 +151,16 @@ def _is_terminal(stream: Any) -> bool:
 #: Minimum size of inputs that several processes read.
 _PARALLEL_BYTES = 300_000_000
 #: Minimum size of files that are cached, and the minimum if all files together have `_MANY_BYTES`.
-_CACHED_BYTES = 8_000_000
-_CACHED_OF_MANY_BYTES = 500_000
+_MIN_CACHED_BYTES = 8_000_000
+_MIN_CACHED_BYTES_OF_MANY = 500_000
 _MANY_BYTES = 100_000_000
 #: Minimum size of a file after which freed memory is returned to the system.
-_GIVEN_BACK_BYTES = 50_000_000
+_TRIM_FROM_BYTES = 50_000_000
 #: Largest size of a cache entry per byte of JSON.
 _COPIED_SHARE = 0.3
 
 
-@checked
+@check_arguments
 def load(
     source: Any,
     *,
@@ -225,10 +225,10 @@ def load(
         )
     if executor is not None:
         require_executor(executor)
-    wanted = _wanted(ranks)
+    wanted = _requested_ranks(ranks)
     limit_bytes = None if memory_limit is None else as_bytes(memory_limit)
     if is_remote(source):
-        copied = Copied(cache)
+        copied = LocalCopies(cache)
         options: dict[str, Any] = {
             "ranks": wanted,
             "format": format,
@@ -238,24 +238,24 @@ def load(
         try:
             found = load(copied.source(source), **options, cache=cache, progress=progress)
         except TraceError as error:
-            raise copied.renamed_error(error) from None
-        return copied.renamed(found).on(executor)
+            raise copied.with_original_name(error) from None
+        return copied.with_original_names(found).on(executor)
     problems = Problems()
     for fault in format_faults():
         problems.add("foreign", 1, fault)
     keepalive = None
     if is_profiler(source):
         path, keepalive = export_profiler(source)
-        files, cache, executor = [Found(path)], False, None
+        files, cache, executor = [FoundFile(path)], False, None
     else:
-        files = _prefiltered(find_files(source, problems, format), wanted)
+        files = _drop_unrequested(find_files(source, problems, format), wanted)
     if [file.format for file in files] == ["store"] and files[0].rank is None and wanted is None:
         opened = open_store(files[0].path, profile_type=profile_type)
         return opened.trace_set(problems).on(executor)
     if limit_bytes is not None:
         limit_columns(limit_bytes // 4)
     outcomes = _read_all(files, executor, keepalive, limit_bytes, progress=progress, cache=cache)
-    return _assembled(source, files, outcomes, wanted, problems).on(executor)
+    return _assemble_set(source, files, outcomes, wanted, problems).on(executor)
 
 
 def read_trace(
@@ -275,15 +275,15 @@ def read_trace(
     size_bytes = 0
     try:
         size_bytes = decompressed_size(path)
-        outcome: Outcome = referred(format_named(format).read)(
+        outcome: Outcome = resolve_reference(format_named(format).read)(
             path, advance=advance, keepalive=keepalive
         )
         kept = None
         if cache and format != "store" and not taxonomy.version():
-            with stage("cache"):
-                kept = columnar.keep(path, outcome, format)
+            with time_stage("cache"):
+                kept = columnar.store_entry(path, outcome, format)
         if kept is None and aside is not None and format != "store":
-            kept = columnar.set_aside(outcome, aside, path, format)
+            kept = columnar.spill_to_disk(outcome, aside, path, format)
     except TraceError as error:
         return Outcome((), Problems(), error)
     except MemoryError:
@@ -300,27 +300,27 @@ def read_trace(
         unexpected.__cause__ = cause
         return Outcome((), Problems(), unexpected)
     finally:
-        if size_bytes >= _GIVEN_BACK_BYTES:
-            give_back()
+        if size_bytes >= _TRIM_FROM_BYTES:
+            trim_memory()
     return outcome if kept is None else kept
 
 
-def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:
+def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
     if ranks is None:
         return None
-    wanted = set(as_ranks(ranks))
+    wanted = set(normalize_ranks(ranks))
     if not wanted:
         raise TraceError("ranks is empty", remedy="Leave `ranks` out to load all.")
     return wanted
 
 
-def _prefiltered(files: list[Found], wanted: set[int] | None) -> list[Found]:
+def _drop_unrequested(files: list[FoundFile], wanted: set[int] | None) -> list[FoundFile]:
     """Drop files whose first bytes state a rank that was not requested."""
     peeks = [format_named(file.format).peek_rank for file in files]
     if wanted is None or len(files) == 1 or not all(peeks):
         return files
     known = [
-        referred(peek)(file.path) if file.rank is None else file.rank
+        resolve_reference(peek)(file.path) if file.rank is None else file.rank
         for file, peek in zip(files, peeks, strict=True)
     ]
     if None in known or len(set(known)) < len(known):
@@ -330,7 +330,7 @@ def _prefiltered(files: list[Found], wanted: set[int] | None) -> list[Found]:
 
 
 def _read_all(
-    files: list[Found],
+    files: list[FoundFile],
     executor: Executor | None,
     keepalive: Any,
     limit_bytes: int | None,
@@ -339,10 +339,10 @@ def _read_all(
     cache: bool,
 ) -> list[Outcome]:
     sizes = [decompressed_size(file.path) for file in files]
-    elsewhere = executor is not None and is_elsewhere(executor)
-    kept = _worth_keeping(files, sizes, all_of=elsewhere) if cache else [False] * len(files)
+    elsewhere = executor is not None and runs_in_other_processes(executor)
+    kept = _files_to_cache(files, sizes, all_of=elsewhere) if cache else [False] * len(files)
     outcomes: dict[int, Outcome] = {}
-    with stage("cache"):
+    with time_stage("cache"):
         for place in [place for place, worth in enumerate(kept) if worth]:
             copy = columnar.fetch(files[place].path, files[place].format)
             if copy is not None:
@@ -350,18 +350,20 @@ def _read_all(
     missing = [place for place in range(len(files)) if place not in outcomes]
     to_read = [sizes[place] for place in missing]
     mapped = elsewhere or all(kept[place] for place in missing)
-    plan = plan_load(to_read, limit_bytes, _cores(), kept=mapped)
-    aside = scratch() if plan.set_aside and keepalive is None else None
+    plan = plan_workers(to_read, limit_bytes, _cores(), kept=mapped)
+    aside = temporary_folder() if plan.spills_to_disk and keepalive is None else None
     weights = [_size(file.path) for file in files]
     with ExitStack() as stack:
         pool: WorkerPool | None = None
-        if executor is None and plan.workers > 1 and _parallel_pays(to_read):
+        if executor is None and plan.workers > 1 and _is_worth_processes(to_read):
             pool = stack.enter_context(WorkerPool(plan.workers))
         advance = stack.enter_context(
-            reported(sum(weights[place] for place in missing), len(missing), progress=progress)
+            reporting_progress(
+                sum(weights[place] for place in missing), len(missing), progress=progress
+            )
         )
         if executor is not None:
-            read = read_elsewhere(
+            read = read_on_executor(
                 executor,
                 read_trace,
                 [files[place] for place in missing],
@@ -385,7 +387,7 @@ def _read_all(
             reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
             tasks = {
                 pool.submit_reporting(
-                    partial(_report, reports, place),
+                    partial(_report_file, reports, place),
                     read_trace,
                     files[place].path,
                     files[place].format,
@@ -409,15 +411,15 @@ def _read_all(
     return [outcomes[place] for place in range(len(files))]
 
 
-def _report(into: queue.SimpleQueue[tuple[int, float]], place: int, size: float) -> None:
+def _report_file(into: queue.SimpleQueue[tuple[int, float]], place: int, size: float) -> None:
     into.put((place, size))
 
 
-def _worth_keeping(files: list[Found], sizes: list[int], *, all_of: bool) -> list[bool]:
+def _files_to_cache(files: list[FoundFile], sizes: list[int], *, all_of: bool) -> list[bool]:
     """Return whether to cache each file: if it is large enough, until the cache would be full."""
-    least = 0 if all_of else _CACHED_BYTES
+    least = 0 if all_of else _MIN_CACHED_BYTES
     if sum(sizes) >= _MANY_BYTES:
-        least = min(least, _CACHED_OF_MANY_BYTES)
+        least = min(least, _MIN_CACHED_BYTES_OF_MANY)
     room, worth = columnar.limit_bytes(), []
     for file, size in zip(files, sizes, strict=True):
         worth.append(file.format != "store" and size >= least and room > 0)
@@ -425,16 +427,16 @@ def _worth_keeping(files: list[Found], sizes: list[int], *, all_of: bool) -> lis
     return worth
 
 
-def _assembled(
+def _assemble_set(
     source: Any,
-    files: list[Found],
+    files: list[FoundFile],
     outcomes: list[Outcome],
     wanted: set[int] | None,
     problems: Problems,
 ) -> TraceSet:
     traces: list[Trace] = []
     stored: list[Trace] = []
-    kept: list[Found] = []
+    kept: list[FoundFile] = []
     foreign: list[tuple[str, str]] = []
     for file, outcome in zip(files, outcomes, strict=True):
         if outcome.error is None and file.format == "store":
@@ -443,7 +445,7 @@ def _assembled(
         elif outcome.error is None:
             traces.extend(outcome.traces)
             merged = len(outcome.traces) > 1
-            kept.extend(Found(file.path) if merged else file for _ in outcome.traces)
+            kept.extend(FoundFile(file.path) if merged else file for _ in outcome.traces)
             problems.merge(outcome.problems)
         elif file.named:
             raise outcome.error
@@ -456,11 +458,11 @@ def _assembled(
         raise TraceError(
             f"none of its {count:,} files is a trace ({example})",
             path=os.fspath(source) if isinstance(source, (str, os.PathLike)) else None,
-            remedy=WHAT_IS_READ,
+            remedy=SUPPORTED_FORMATS_TEXT,
         )
-    kept, traces = _finished(kept, traces, problems)
+    kept, traces = _finish_formats(kept, traces, problems)
     cut = {problem.file for problem in problems if problem.kind == "truncated"}
-    problems = _with_lengths(problems, traces, cut)
+    problems = _add_truncated_lengths(problems, traces, cut)
     # Ranks of a store are finished, and their numbers are known.
     keys = assign_ranks(
         [file.path for file in kept] + [trace.path for trace in stored],
@@ -488,7 +490,9 @@ def _assembled(
     return TraceSet((trace for trace in named if trace.rank in wanted), problems=relevant)
 
 
-def _with_lengths(problems: Problems, traces: list[Trace], cut: Collection[str | None]) -> Problems:
+def _add_truncated_lengths(
+    problems: Problems, traces: list[Trace], cut: Collection[str | None]
+) -> Problems:
     """Add the number of events read, and its share of whole files, to truncated files' problems."""
     if not cut:
         return problems
@@ -508,22 +512,24 @@ def _with_lengths(problems: Problems, traces: list[Trace], cut: Collection[str |
     return found
 
 
-def _finished(
-    files: list[Found], traces: list[Trace], problems: Problems
-) -> tuple[list[Found], list[Trace]]:
+def _finish_formats(
+    files: list[FoundFile], traces: list[Trace], problems: Problems
+) -> tuple[list[FoundFile], list[Trace]]:
     """Call the `finish` function of each format with its traces, and those compared with them."""
     for known in all_formats():
-        own = [trace for trace in traces if trace.format in {known.name, *known.compared_with}]
-        if not known.finish or all(trace.format != known.name for trace in own):
+        traces_of_format = [
+            trace for trace in traces if trace.format in {known.name, *known.compared_with}
+        ]
+        if not known.finish or all(trace.format != known.name for trace in traces_of_format):
             continue
         file_of = {trace.path: file for trace, file in zip(traces, files, strict=True)}
-        others = [trace for trace in traces if trace not in own]
-        traces = others + list(referred(known.finish)(own, problems))
+        others = [trace for trace in traces if trace not in traces_of_format]
+        traces = others + list(resolve_reference(known.finish)(traces_of_format, problems))
         files = [file_of[trace.path] for trace in traces]
     return files, traces
 
 
-def _parallel_pays(sizes: list[int]) -> bool:
+def _is_worth_processes(sizes: list[int]) -> bool:
     return len(sizes) > 1 and _cores() > 1 and sum(sizes) >= _PARALLEL_BYTES
 
 

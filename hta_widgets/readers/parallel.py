@@ -17,29 +17,29 @@ from typing import Any, NamedTuple
 
 from hta_widgets.arguments import stack_level
 from hta_widgets.errors import TraceError
-from hta_widgets.files import scratch
+from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache as columnar
-from hta_widgets.readers.discovery import Found
+from hta_widgets.readers.discovery import FoundFile
 from hta_widgets.readers.formats import Outcome
 from hta_widgets.workers import (
-    Closed,
-    at_home,
-    not_there,
+    ExecutorClosedError,
+    is_own_process,
+    missing_file_error,
     result_of,
     submit,
     workers_of,
 )
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Return freed memory to the system; glibc keeps it otherwise."""
-    trim = _trim()
+    trim = _malloc_trim()
     if trim is not None:
         trim(0)
 
 
 @cache
-def _trim() -> Callable[[int], int] | None:
+def _malloc_trim() -> Callable[[int], int] | None:
     try:
         found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):  # musl, macOS, Windows
@@ -54,7 +54,7 @@ _TASKS_PER_WORKER = 8
 ReadTrace = Callable[..., Outcome]
 
 
-class _File(NamedTuple):
+class _FileToRead(NamedTuple):
     path: str
     format: str
     #: whether to keep a copy in the cache
@@ -76,40 +76,40 @@ class _Handover(NamedTuple):
     sign: str
 
 
-def read_elsewhere(
+def read_on_executor(
     executor: Executor,
     read: ReadTrace,
-    files: Sequence[Found],
+    files: Sequence[FoundFile],
     keep: Sequence[bool],
     aside: Path | None,
     done: Callable[[int], object],
 ) -> list[Outcome]:
     """Read files on an executor; workers without a shared folder send their columns."""
     size = max(1, len(files) // (_TASKS_PER_WORKER * workers_of(executor)))
-    found: dict[int, _Read] = {}
+    outcomes: dict[int, _Read] = {}
     with _handover() as handover:
         tasks: dict[Any, range] = {}
         try:
             for start in range(0, len(files), size):
                 batch = range(start, min(start + size, len(files)))
-                given = [_File(files[k].path, files[k].format, keep[k]) for k in batch]
-                tasks[submit(executor, _read_there, read, given, aside, handover)] = batch
-            for task in _completed(tasks):
-                found.update(zip(tasks[task], result_of(task), strict=True))
+                given = [_FileToRead(files[k].path, files[k].format, keep[k]) for k in batch]
+                tasks[submit(executor, _read_in_worker, read, given, aside, handover)] = batch
+            for task in _as_completed(tasks):
+                outcomes.update(zip(tasks[task], result_of(task), strict=True))
                 for place in tasks[task]:
                     done(place)
-        except Closed:
+        except ExecutorClosedError:
             raise TraceError("the executor was shut down", remedy="Start another.") from None
         finally:
             for task in tasks:
                 task.cancel()
-    _warn_of_transfers(list(found.values()), any(keep), handover)
-    return [found[place].outcome for place in range(len(files))]
+    _warn_about_transfers(list(outcomes.values()), any(keep), handover)
+    return [outcomes[place].outcome for place in range(len(files))]
 
 
 @contextlib.contextmanager
 def _handover() -> Iterator[_Handover]:
-    handover = _Handover(columnar.folder(), scratch(), f"seen-{secrets.token_hex(8)}")
+    handover = _Handover(columnar.folder(), temporary_folder(), f"seen-{secrets.token_hex(8)}")
     signs = [folder / handover.sign for folder in (handover.kept, handover.aside)]
     for sign in signs:
         with contextlib.suppress(OSError):
@@ -123,7 +123,7 @@ def _handover() -> Iterator[_Handover]:
                 sign.unlink()
 
 
-def _completed(tasks: dict[Any, range]) -> Iterator[Any]:
+def _as_completed(tasks: dict[Any, range]) -> Iterator[Any]:
     """Yield futures as they complete; futures of other libraries in the order of submission."""
     try:
         yield from as_completed(tasks)
@@ -131,18 +131,18 @@ def _completed(tasks: dict[Any, range]) -> Iterator[Any]:
         yield from tasks
 
 
-def _warn_of_transfers(found: list[_Read], keep: bool, handover: _Handover) -> None:  # noqa: FBT001
-    workers = sorted({read.sent_by for read in found if read.sent_by})
+def _warn_about_transfers(reads: list[_Read], keep: bool, handover: _Handover) -> None:  # noqa: FBT001
+    workers = sorted({read.sent_by for read in reads if read.sent_by})
     if not workers:
         return
-    count = sum(read.sent_by is not None for read in found)
+    count = sum(read.sent_by is not None for read in reads)
     names = ", ".join(workers[:3]) + (", …" if len(workers) > 3 else "")
     folder = handover.kept if keep else handover.aside
     remedy = "Let HTA_WIDGETS_CACHE name a folder that all share" + (
         "." if keep else ", cache=True."
     )
     warnings.warn(
-        f"Columns of {count} of {len(found)} files came over the network, and are analysed here: "
+        f"Columns of {count} of {len(reads)} files came over the network, and are analysed here: "
         f"the workers on {names} cannot leave them in {folder}. {remedy}",
         RuntimeWarning,
         stacklevel=stack_level(),
@@ -152,17 +152,17 @@ def _warn_of_transfers(found: list[_Read], keep: bool, handover: _Handover) -> N
 # --- on the worker --------------------------------------------------------------------------------
 
 
-def _read_there(
-    read: ReadTrace, files: list[_File], aside: Path | None, handover: _Handover
+def _read_in_worker(
+    read: ReadTrace, files: list[_FileToRead], aside: Path | None, handover: _Handover
 ) -> list[_Read]:
-    if at_home():
-        return [_Read(read(one.path, one.format, cache=one.keep, aside=aside)) for one in files]
-    return [_read_one(read, one, handover) for one in files]
+    if is_own_process():
+        return [_Read(read(file.path, file.format, cache=file.keep, aside=aside)) for file in files]
+    return [_read_file(read, file, handover) for file in files]
 
 
-def _read_one(read: ReadTrace, file: _File, handover: _Handover) -> _Read:
+def _read_file(read: ReadTrace, file: _FileToRead, handover: _Handover) -> _Read:
     if not Path(file.path).exists():
-        raise not_there(file.path)
+        raise missing_file_error(file.path)
     keep = file.keep and (handover.kept / handover.sign).exists()
     aside = handover.aside if (handover.aside / handover.sign).exists() else None
     if keep and (copy := columnar.fetch(file.path, file.format)) is not None:
@@ -184,11 +184,11 @@ _SIZE = re.compile(r"\s*([\d.]+)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkerPlan:
     """The number of processes to load with, and whether ranks are written to disk."""
 
     workers: int
-    set_aside: bool
+    spills_to_disk: bool
 
 
 def as_bytes(limit: float | str) -> int:
@@ -209,32 +209,34 @@ def as_bytes(limit: float | str) -> int:
     )
 
 
-def plan_load(
+def plan_workers(
     sizes_bytes: Sequence[int], limit_bytes: int | None, cores: int, *, kept: bool = False
-) -> Plan:
+) -> WorkerPlan:
     """Plan the loading of files of these decompressed sizes; warn if memory is short."""
     largest, total = max(sizes_bytes, default=0), sum(sizes_bytes)
     workers = max(1, min(cores, len(sizes_bytes)))
-    one = _PEAK_SHARE * largest
+    peak_bytes = _PEAK_SHARE * largest
     if limit_bytes is None:
         stays = 0.0 if kept else _KEPT_SHARE * (total - largest)
         free = _available_bytes()
-        if free is not None and stays + one > free:
+        if free is not None and stays + peak_bytes > free:
             _warn(
-                f"loading takes about {_gb(stays + one)} of memory and {_gb(free)} are available: "
+                f"loading takes about {_gb(stays + peak_bytes)} of memory "
+                f"and {_gb(free)} are available: "
                 f'give a memory_limit, for example "{0.7 * free / 1e9:.1f} GB", to keep ranks on '
                 "disk"
             )
         room = float("inf") if free is None else free - stays
     else:
         room = limit_bytes - _PROCESS_BYTES
-        if one > room:
+        if peak_bytes > room:
             _warn(
-                f"reading the largest file takes about {_gb(one + _PROCESS_BYTES)} of memory, more "
+                f"reading the largest file takes about {_gb(peak_bytes + _PROCESS_BYTES)} "
+                f"of memory, more "
                 f"than the memory_limit of {_gb(limit_bytes)}: files are read one at a time"
             )
-    at_once = workers if room == float("inf") else int(room // (one + _PROCESS_BYTES))
-    return Plan(max(1, min(workers, at_once)), set_aside=limit_bytes is not None)
+    at_once = workers if room == float("inf") else int(room // (peak_bytes + _PROCESS_BYTES))
+    return WorkerPlan(max(1, min(workers, at_once)), spills_to_disk=limit_bytes is not None)
 
 
 def _warn(text: str) -> None:
@@ -247,18 +249,18 @@ def _gb(size_bytes: float) -> str:
 
 def _available_bytes() -> int | None:
     """Return the free memory of the system or the container, or None."""
-    found = []
+    limits = []
     try:
         text = Path("/proc/meminfo").read_text("ascii")
         if match := re.search(r"MemAvailable:\s*(\d+) kB", text):
-            found.append(int(match[1]) * 1024)
+            limits.append(int(match[1]) * 1024)
     except (OSError, UnicodeDecodeError):
         pass
     try:
         group = Path("/sys/fs/cgroup")
         most = (group / "memory.max").read_text("ascii").strip()
         if most.isdigit():
-            found.append(int(most) - int((group / "memory.current").read_text("ascii")))
+            limits.append(int(most) - int((group / "memory.current").read_text("ascii")))
     except (OSError, ValueError):
         pass
-    return min(found, default=None)
+    return min(limits, default=None)

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.text import duration
-from hta_widgets.trace.problems import ANOTHER_RUN, PERHAPS_A_COPY, ProblemKind, Problems
+from hta_widgets.trace.problems import ANOTHER_RUN, POSSIBLE_DUPLICATE, ProblemKind, Problems
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import clock_groups, most_frequent
+from hta_widgets.trace.traceset import clock_groups, most_frequent_size
 
 
-class Notes:
+class NoteCounts:
     """Counts by kind and reason; the byte offset of the first example is kept."""
 
     __slots__ = ("_counts", "_first")
@@ -32,7 +32,7 @@ class Notes:
         self._counts[key] = self._counts.get(key, 0) + count
         self._first.setdefault(key, offset)
 
-    def knows(self, kind: ProblemKind, reason: str) -> bool:
+    def has(self, kind: ProblemKind, reason: str) -> bool:
         """Whether there is a note of this kind and reason."""
         return (kind, reason) in self._counts
 
@@ -40,7 +40,7 @@ class Notes:
         """Return the number of notes of a kind."""
         return sum(count for (known, _), count in self._counts.items() if known == kind)
 
-    def into(self, problems: Problems, file: str) -> None:
+    def add_to(self, problems: Problems, file: str) -> None:
         """Add all notes to the problems of `file`."""
         for (kind, reason), count in self._counts.items():
             first = self._first[kind, reason]
@@ -120,10 +120,10 @@ def assign_ranks(
     keys: list[int | None] = list(given)
     taken = {key for key in given if key is not None}
     duplicates = []
-    claims: list[_Claim] = []
+    claims: list[_RankClaim] = []
     known = [rank for rank in stated if rank is not None]
     if len(traces) == len(stated) and len(set(known)) < len(known):
-        claims = _claims(traces, stated, cut)
+        claims = _rank_claims(traces, stated, cut)
     order = range(len(stated))
     for place in sorted(order, key=lambda place: claims[place].order) if claims else order:
         rank = stated[place]
@@ -137,7 +137,7 @@ def assign_ranks(
 
     unknown = [place for place, rank in enumerate(stated) if keys[place] is None and rank is None]
     unknown = [place for place in unknown if place not in ordered]
-    guesses, how = _guessed([paths[place] for place in unknown], taken)
+    guesses, how = _guess_ranks([paths[place] for place in unknown], taken)
     for place, guess in zip(unknown, guesses, strict=True):
         keys[place] = guess
         taken.add(guess)
@@ -145,14 +145,14 @@ def assign_ranks(
             "guessed_rank", 1, f"states no rank; taken as {guess} {how}", guess, paths[place]
         )
     for place in duplicates:
-        key = _free(taken)
+        key = _lowest_free_rank(taken)
         keys[place] = key
         taken.add(key)
         first = keys.index(stated[place])
         early = ", and ends early" if paths[place] in cut else ""
         name, own = PurePath(paths[first]).name, PurePath(paths[place]).name
         name = name if name != own else paths[first]
-        why = _difference(claims[place], claims[first], name) if claims else ""
+        why = _describe_difference(claims[place], claims[first], name) if claims else ""
         detail = f"states rank {stated[place]}, as {name} does{early}{why}"
         problems.add("duplicate_rank", 1, f"{detail}; kept as rank {key}", key, paths[place])
     following = max(taken, default=-1) + 1
@@ -164,7 +164,7 @@ def assign_ranks(
 
 
 @dataclass(frozen=True, slots=True)
-class _Claim:
+class _RankClaim:
     """The facts that show whether a file belongs with the files of other ranks."""
 
     trace: Trace
@@ -180,68 +180,68 @@ class _Claim:
     order: tuple[Any, ...]
 
 
-def _claims(
+def _rank_claims(
     traces: Sequence[Trace], stated: Sequence[int | None], cut: Collection[str | None]
-) -> list[_Claim]:
+) -> list[_RankClaim]:
     """Describe files. Those of one format, job, world size and clock are taken to be of one run."""
-    sizes = [one.world_size or int(getattr(one.profile, "ntasks", 0)) for one in traces]
-    usual = most_frequent(sizes)
-    timed = sorted((one for one in traces if len(one)), key=lambda one: one.zero_ns)
-    clocks = {id(one): n for n, group in enumerate(clock_groups(timed)) for one in group}
+    sizes = [trace.world_size or int(getattr(trace.profile, "ntasks", 0)) for trace in traces]
+    usual = most_frequent_size(sizes)
+    timed = sorted((trace for trace in traces if len(trace)), key=lambda trace: trace.zero_ns)
+    clocks = {id(trace): n for n, group in enumerate(clock_groups(timed)) for trace in group}
     windows: dict[int, int] = {}
     window, reach_ns = -1, -1
-    for one in timed:
-        window += one.zero_ns > reach_ns
-        windows[id(one)] = window
-        reach_ns = max(reach_ns, one.zero_ns + one.table.last_ns)
+    for trace in timed:
+        window += trace.zero_ns > reach_ns
+        windows[id(trace)] = window
+        reach_ns = max(reach_ns, trace.zero_ns + trace.table.last_ns)
     facts, keys = [], []
     ranks: dict[Any, set[int | None]] = defaultdict(set)
     first: dict[Any, int] = {}
-    for one, rank, size in zip(traces, stated, sizes, strict=True):
-        job = one.job or _named(one, "job_id", "run_id")
-        host = one.host or _named(one, "host_name")
-        window = windows.get(id(one), -1)
-        run = one.format, job, size or usual, clocks.get(id(one), -1)
-        facts.append((one, job, size, host, window))
+    for trace, rank, size in zip(traces, stated, sizes, strict=True):
+        job = trace.job or _stated_values(trace, "job_id", "run_id")
+        host = trace.host or _stated_values(trace, "host_name")
+        window = windows.get(id(trace), -1)
+        run = trace.format, job, size or usual, clocks.get(id(trace), -1)
+        facts.append((trace, job, size, host, window))
         keys.append((run, (run, window), (run, host, "host")))
         for key in keys[-1]:
             ranks[key].add(rank)
             first.setdefault(key, len(first))
-    found = []
-    for place, (fact, own) in enumerate(zip(facts, keys, strict=True)):
-        agree = tuple(len(ranks[key] - {None}) for key in own)
+    claims = []
+    for place, (fact, own_key) in enumerate(zip(facts, keys, strict=True)):
+        agree = tuple(len(ranks[key] - {None}) for key in own_key)
         fewer = tuple(-number for number in agree)
         is_cut = fact[0].path in cut
-        order = (fact[0].is_totals, *fewer, first[own[0]], fact[4], is_cut, place)
-        found.append(_Claim(*fact, agree, is_cut, order))
-    return found
+        order = (fact[0].is_totals, *fewer, first[own_key[0]], fact[4], is_cut, place)
+        claims.append(_RankClaim(*fact, agree, is_cut, order))
+    return claims
 
 
-def _named(trace: Trace, *keys: str) -> str:
+def _stated_values(trace: Trace, *keys: str) -> str:
     return next((str(trace.metadata[key]) for key in keys if trace.metadata.get(key)), "")
 
 
-def _difference(of: _Claim, holder: _Claim, name: str) -> str:
+def _describe_difference(of: _RankClaim, holder: _RankClaim, name: str) -> str:
     """Describe how a file differs from `name`, the file that has the rank that both state."""
     if of.job != holder.job and of.job and holder.job:
         return f", and is of job {of.job}, not {holder.job}"
     if of.trace.format != holder.trace.format or of.trace.is_totals != holder.trace.is_totals:
         return ""
     differs = [
-        f"its {what} is {own}, not {other}"
-        for what, own, other in (
+        f"its {what} is {own_value}, not {other}"
+        for what, own_value, other in (
             ("world size", of.world_size, holder.world_size),
             ("host", of.host, holder.host),
         )
-        if own != other and own and other
+        if own_value != other and own_value and other
     ]
     if of.window != holder.window and -1 not in (of.window, holder.window):
         apart_ns = of.trace.zero_ns - holder.trace.zero_ns
         differs.append(
             f"it starts {duration(abs(apart_ns))} {'later' if apart_ns > 0 else 'earlier'}"
         )
-    if not differs and (of.is_cut or _same_events(of.trace, holder.trace)):
-        return f": {PERHAPS_A_COPY}"
+    if not differs and (of.is_cut or _have_same_events(of.trace, holder.trace)):
+        return f": {POSSIBLE_DUPLICATE}"
     if not differs:
         events = len(of.trace), len(holder.trace)
         same = events[0] == events[1]
@@ -256,21 +256,21 @@ def _difference(of: _Claim, holder: _Claim, name: str) -> str:
     return f", and is {ANOTHER_RUN}: {', '.join(differs)}{which}"
 
 
-def _same_events(one: Trace, other: Trace) -> bool:
+def _have_same_events(first: Trace, second: Trace) -> bool:
     def columns(trace: Trace) -> Iterator[Any]:
         table = trace.table
         yield from (trace.zero_ns, table.start_ns, table.dur_ns)
         yield np.array(table.names.values, dtype=object)[table.name]
 
-    pairs = zip(columns(one), columns(other), strict=True)
+    pairs = zip(columns(first), columns(second), strict=True)
     return all(np.array_equal(*pair) for pair in pairs)
 
 
-def _guessed(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
+def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
     """Return a rank for each path, and a text on where the ranks are from."""
     for pattern, how in ((_RANK, "from its name"), (_WORKER, "from its name")):
         ranks = [_last_number(pattern, path) for path in paths]
-        if _usable(ranks, taken):
+        if _are_unique_and_free(ranks, taken):
             return [rank for rank in ranks if rank is not None], how
     tuples = [_coordinates(path) for path in paths]
     if paths and all(tuples) and len({frozenset(t) for t in tuples}) == 1:
@@ -278,17 +278,17 @@ def _guessed(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
         if len(set(keys)) == len(keys):
             order = {key: place for place, key in enumerate(sorted(keys))}
             ranks = [order[key] for key in keys]
-            if _usable(ranks, taken):
+            if _are_unique_and_free(ranks, taken):
                 return [order[key] for key in keys], "from the coordinates in its name"
     guesses: list[int] = []
     used = set(taken)
     for _ in paths:
-        guesses.append(_free(used))
+        guesses.append(_lowest_free_rank(used))
         used.add(guesses[-1])
     return guesses, "from its place in the order of names"
 
 
-def _usable(ranks: Sequence[int | None], taken: set[int]) -> bool:
+def _are_unique_and_free(ranks: Sequence[int | None], taken: set[int]) -> bool:
     counts = Counter(ranks)
     return (
         bool(ranks) and None not in counts and max(counts.values()) == 1 and not taken & set(counts)
@@ -308,7 +308,7 @@ def _coordinates(path: str) -> dict[str, int]:
     return {kind.lower(): int(number) for kind, number in _DIMENSIONS.findall(name)}
 
 
-def _free(taken: set[int]) -> int:
+def _lowest_free_rank(taken: set[int]) -> int:
     key = 0
     while key in taken:
         key += 1

@@ -19,7 +19,7 @@ from hta_widgets.trace.problems import Problems
 _BLANK = b" \t\r\n"
 _COMMA, _CLOSE = ord(","), ord("}")
 _KEYS = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
-_MOST = 8
+_MAX_SEPARATORS = 8
 _LOOK_BACK = 1 << 20
 
 
@@ -32,14 +32,14 @@ def separators_before(text: bytes, low: int, high: int) -> Iterator[int]:
     likely = 0
     brace = high
     floor = max(low, high - _LOOK_BACK)
-    while likely < _MOST and (brace := text.rfind(b"{", floor, brace)) >= 0:
+    while likely < _MAX_SEPARATORS and (brace := text.rfind(b"{", floor, brace)) >= 0:
         comma = _last_of(text, low, brace, _COMMA)
         if comma < 0 or _last_of(text, low, comma, _CLOSE) < 0:
             continue
         if _KEYS.match(text, brace):
             likely += 1
             yield comma
-        elif len(possible) < _MOST:
+        elif len(possible) < _MAX_SEPARATORS:
             possible.append(comma)
     yield from possible
 
@@ -56,7 +56,7 @@ _seconds: dict[str, float] = {}
 
 
 @contextmanager
-def stage(name: str) -> Iterator[None]:
+def time_stage(name: str) -> Iterator[None]:
     """Add the time that the ``with`` block takes to the stage `name`."""
     start = time.perf_counter()
     try:
@@ -65,12 +65,12 @@ def stage(name: str) -> Iterator[None]:
         _seconds[name] = _seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-def seconds() -> dict[str, float]:
-    """Return the seconds spent in each stage since `reset`."""
+def stage_seconds() -> dict[str, float]:
+    """Return the seconds spent in each stage since `reset_stages`."""
     return dict(_seconds)
 
 
-def reset() -> None:
+def reset_stages() -> None:
     """Set all stages to zero."""
     _seconds.clear()
 
@@ -204,7 +204,7 @@ class Stream:
                 remedy="Check the disk, or copy the file again.",
             ) from None
 
-    def exactly(self, size: int) -> bytes:
+    def read_exactly(self, size: int) -> bytes:
         """Return `size` bytes, fewer only at the end."""
         blocks = []
         while size > 0 and (block := self.read(size)):
@@ -257,7 +257,7 @@ class _GzipStream(Stream):
             try:
                 block: bytes = self._inflate.decompress(self._input, size)
             except zlib.error as error:
-                return self._salvaged(before, str(error))
+                return self._salvage(before, str(error))
             self._input = self._inflate.unconsumed_tail or self._inflate.unused_data
             if block:
                 self.offset += len(block)
@@ -292,7 +292,7 @@ class _GzipStream(Stream):
             self.fault = Fault(False, "bytes after the gzip data were ignored")
         return False
 
-    def _salvaged(self, inflate: Any, error: str) -> bytes:
+    def _salvage(self, inflate: Any, error: str) -> bytes:
         """Return the bytes before the damage, and set `fault`."""
         data, step, blocks = self._input, len(self._input), []
         while data and step:
@@ -344,7 +344,7 @@ def open_stream(
 _BLOCK = 1 << 20
 
 
-def whole_file(
+def read_whole_file(
     path: str, problems: Problems, advance: Callable[[int], object] | None = None
 ) -> bytes:
     """Return the decompressed bytes of a file, as far as they can be read."""
@@ -365,7 +365,7 @@ def whole_file(
 BLOCK_BYTES = 3 << 18
 
 
-class Window:
+class StreamBuffer:
     """Buffer of a stream: `text` is read from position `at` on."""
 
     def __init__(self, stream: Stream, advance: Callable[[int], object] | None = None) -> None:
@@ -386,23 +386,23 @@ class Window:
         return self._text_offset + self.at
 
     @property
-    def left(self) -> int:
+    def unread_size(self) -> int:
         """Number of buffered bytes that are not read yet."""
         return len(self.text) - self.at
 
-    def rest(self) -> bytes:
+    def unread(self) -> bytes:
         """Return the buffered bytes that are not read yet."""
         return self.text[self.at :]
 
-    def replace_rest(self, text: bytes, at: int) -> None:
+    def replace_unread(self, text: bytes, at: int) -> None:
         """Replace the unread bytes by `text`, which starts with them; continue at `at` in it."""
         self._text_offset, self.text, self.at = self.offset, text, at
 
-    def more(self, size: int = 0) -> bytes:
+    def read_block(self, size: int = 0) -> bytes:
         """Read a block of at least `size` bytes from the stream, fewer only at its end."""
         size = max(size, self.block_bytes)
-        with stage("read"):
-            text = self.stream.exactly(size)
+        with time_stage("read"):
+            text = self.stream.read_exactly(size)
         self.ended = len(text) < size
         if self._advance is not None:
             self._advance(self.stream.read_bytes - self._advanced)
@@ -411,14 +411,14 @@ class Window:
 
     def fill(self, size: int = 0) -> None:
         """Buffer at least a block, or `size` bytes, unless the stream ends."""
-        missing = max(size, self.block_bytes) - self.left
+        missing = max(size, self.block_bytes) - self.unread_size
         if missing > 0 and not self.ended:
-            self.replace_rest(b"".join((self.rest(), self.more(missing))), 0)
+            self.replace_unread(b"".join((self.unread(), self.read_block(missing))), 0)
 
     def skip(self, blanks: bytes) -> bool:
         """Skip `blanks`; return whether other bytes follow."""
         while True:
-            rest = self.rest()
+            rest = self.unread()
             following = rest.lstrip(blanks)
             self.at += len(rest) - len(following)
             if following or self.ended:

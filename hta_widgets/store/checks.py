@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from hta_widgets.arguments import converted
+from hta_widgets.arguments import convert
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, TrackRole
 from hta_widgets.trace.problems import ProblemKind
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from hta_widgets.store.rank_file import StoredRank
 
 
-class Damaged(Exception):  # noqa: N818 - turned into a `TraceError`
+class DamagedFileError(Exception):
     """A file was changed since it was written; the message states the difference."""
 
 
 # --- JSON -----------------------------------------------------------------------------------------
 
-_MOST = (1 << 63) - 1
-Time = Annotated[int, Meta(ge=-_MOST, le=_MOST)]
-Count = Annotated[int, Meta(ge=0, le=_MOST)]
+_MAX_INT64 = (1 << 63) - 1
+Time = Annotated[int, Meta(ge=-_MAX_INT64, le=_MAX_INT64)]
+Count = Annotated[int, Meta(ge=0, le=_MAX_INT64)]
 Rank = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Code = Annotated[int, Meta(ge=-1, lt=1 << 31)]
 #: Number of lanes of a track; depths are stored as int16.
@@ -55,7 +55,7 @@ class Facts(TypedDict):
     zero_ns: Time
     shift_ns: Time
     clock_offset_ns: Time
-    resolution_ns: Annotated[int, Meta(ge=1, le=_MOST)]
+    resolution_ns: Annotated[int, Meta(ge=1, le=_MAX_INT64)]
     stated_rank: Time | None
     job: str | None
     host: str | None
@@ -83,14 +83,14 @@ class TableSizes(TypedDict):
     copy_table: Count
 
 
-class Entry(TypedDict):
+class RankEntry(TypedDict):
     """A rank in the manifest."""
 
     file: str
     frame: tuple[Count, Count, Count, Count]
     rows: TableSizes
     span_ns: tuple[Time, Time]
-    records: Annotated[int, Meta(ge=-1, le=_MOST)]
+    records: Annotated[int, Meta(ge=-1, le=_MAX_INT64)]
     has_profile: bool
     stated: NotRequired[Stated]  # not in older stores
     rules: str
@@ -110,30 +110,30 @@ class Manifest(TypedDict):
 
     clock: Clock | None  # None in caches
     problems: list[tuple[ProblemKind, Count, str, Rank | None, str | None]]
-    ranks: list[Entry]
+    ranks: list[RankEntry]
 
 
-def checked_manifest(body: Any, *, is_cache: bool) -> Manifest:
-    """Return the body of a manifest; raise `Damaged` if it cannot describe a set of traces."""
+def validate_manifest(body: Any, *, is_cache: bool) -> Manifest:
+    """Return a manifest's body; raise `DamagedFileError` if it cannot describe a set of traces."""
     try:
-        manifest: Manifest = converted(body, Manifest)
+        manifest: Manifest = convert(body, Manifest)
     except msgspec.ValidationError as cause:
-        raise Damaged(f"is not as it was written ({cause})") from None
+        raise DamagedFileError(f"is not as it was written ({cause})") from None
     if not is_cache:
         ranks = {entry["trace"]["rank"] for entry in manifest["ranks"]}
         if not ranks:
-            raise Damaged("holds no ranks")
+            raise DamagedFileError("holds no ranks")
         if manifest["clock"] is None or len(ranks) != len(manifest["ranks"]):
-            raise Damaged("is not as it was written (it has no clock, or a rank twice)")
+            raise DamagedFileError("is not as it was written (it has no clock, or a rank twice)")
     for entry in manifest["ranks"]:
         (start, end), shift = entry["span_ns"], entry["trace"]["shift_ns"]
-        if end < start or max(abs(start + shift), abs(end + shift), end - start) > _MOST:
-            raise Damaged(f"is not as it was written (events from {start} to {end} ns)")
+        if end < start or max(abs(start + shift), abs(end + shift), end - start) > _MAX_INT64:
+            raise DamagedFileError(f"is not as it was written (events from {start} to {end} ns)")
         # Checked here, as memory for the rows is allocated before any column is read.
         rows: int = sum(entry["rows"].values())  # type: ignore[arg-type]
         size = entry["frame"][0]
         if rows * _ROW_BYTES > size or entry["records"] > size * _MOST_PER_BYTE:
-            raise Damaged(f"is not as it was written ({rows:,} rows in {size:,} bytes)")
+            raise DamagedFileError(f"is not as it was written ({rows:,} rows in {size:,} bytes)")
     return manifest
 
 
@@ -142,7 +142,7 @@ def checked_manifest(body: Any, *, is_cache: bool) -> Manifest:
 Column = npt.NDArray[Any]
 
 
-class Rule(NamedTuple):
+class ColumnRule(NamedTuple):
     """Allowed values of a column; `limit` is their upper bound, or the table that they index."""
 
     low: int | None = None
@@ -152,97 +152,101 @@ class Rule(NamedTuple):
     ascending: bool = False
 
 
-_TIMES = Rule()
-_RECORD = Rule(-1, "records")
-_ASCENDING = Rule(ascending=True)
-_FLOAT = Rule(kinds="f")
+_TIMES = ColumnRule()
+_RECORD = ColumnRule(-1, "records")
+_ASCENDING = ColumnRule(ascending=True)
+_FLOAT = ColumnRule(kinds="f")
 
 RULES = {
     "events.start_ns": _ASCENDING,
-    "events.dur_ns": Rule(0),
-    "events.name": Rule(0, "names"),
-    "events.category": Rule(0, "categories"),
-    "events.kind": Rule(0, len(KINDS), "iu"),
-    "events.track": Rule(0, "tracks"),
-    "events.depth": Rule(0),
-    "events.parent": Rule(-1, "events"),
-    "events.stream": Rule(-1),
-    "events.correlation": Rule(-1),
-    "events.step": Rule(-1),
-    "events.phase": Rule(0, 2, "iu"),
+    "events.dur_ns": ColumnRule(0),
+    "events.name": ColumnRule(0, "names"),
+    "events.category": ColumnRule(0, "categories"),
+    "events.kind": ColumnRule(0, len(KINDS), "iu"),
+    "events.track": ColumnRule(0, "tracks"),
+    "events.depth": ColumnRule(0),
+    "events.parent": ColumnRule(-1, "events"),
+    "events.stream": ColumnRule(-1),
+    "events.correlation": ColumnRule(-1),
+    "events.step": ColumnRule(-1),
+    "events.phase": ColumnRule(0, 2, "iu"),
     "events.record": _RECORD,
-    "flows.kind": Rule(0, "flow_kinds", "iu"),
-    "flows.source": Rule(0, "events"),
-    "flows.target": Rule(0, "events"),
+    "flows.kind": ColumnRule(0, "flow_kinds", "iu"),
+    "flows.source": ColumnRule(0, "events"),
+    "flows.target": ColumnRule(0, "events"),
     "flows.source_record": _RECORD,
     "flows.target_record": _RECORD,
     "counters.time_ns": _TIMES,
-    "counters.series_id": Rule(0, "counter_series", ascending=True),
+    "counters.series_id": ColumnRule(0, "counter_series", ascending=True),
     "counters.value": _FLOAT,
     "counters.record": _RECORD,
     "instants.time_ns": _ASCENDING,
-    "instants.name": Rule(0, "names"),
-    "instants.category": Rule(0, "categories"),
+    "instants.name": ColumnRule(0, "names"),
+    "instants.category": ColumnRule(0, "categories"),
     "instants.record": _RECORD,
-    "instants.pid.codes": Rule(0, "instants.pid.values"),
-    "instants.tid.codes": Rule(0, "instants.tid.values"),
-    "instants.scope.codes": Rule(0, "instants.scope.values"),
+    "instants.pid.codes": ColumnRule(0, "instants.pid.values"),
+    "instants.tid.codes": ColumnRule(0, "instants.tid.values"),
+    "instants.scope.codes": ColumnRule(0, "instants.scope.values"),
     "asyncs.start_ns": _ASCENDING,
-    "asyncs.dur_ns": Rule(-1),
-    "asyncs.name": Rule(0, "names"),
-    "asyncs.category": Rule(0, "categories"),
+    "asyncs.dur_ns": ColumnRule(-1),
+    "asyncs.name": ColumnRule(0, "names"),
+    "asyncs.category": ColumnRule(0, "categories"),
     "asyncs.record": _RECORD,
-    "asyncs.async_id.codes": Rule(0, "asyncs.async_id.values"),
-    "asyncs.pid.codes": Rule(0, "asyncs.pid.values"),
-    "copies.record": Rule(0, "records", ascending=True),
+    "asyncs.async_id.codes": ColumnRule(0, "asyncs.async_id.values"),
+    "asyncs.pid.codes": ColumnRule(0, "asyncs.pid.values"),
+    "copies.record": ColumnRule(0, "records", ascending=True),
     "copies.gb_per_s": _FLOAT,
-    "copies.size_bytes": Rule(-1),
-    "events.ends": Rule(0),
-    "comm.record": Rule(0, "records", ascending=True),
-    **{f"comm.{key}": Rule(0, "comm.values") for key in COMMUNICATION_KEYS},
-    "args.bytes": Rule(-1),
-    "args.root": Rule(-1),
+    "copies.size_bytes": ColumnRule(-1),
+    "events.ends": ColumnRule(0),
+    "comm.record": ColumnRule(0, "records", ascending=True),
+    **{f"comm.{key}": ColumnRule(0, "comm.values") for key in COMMUNICATION_KEYS},
+    "args.bytes": ColumnRule(-1),
+    "args.root": ColumnRule(-1),
     "lanes.ns": _TIMES,
-    "lanes.rows": Rule(0, "events"),
-    "lanes.kinds": Rule(0, len(KINDS), "u"),
-    "records.first": Rule(0, ascending=True),
-    "records.end": Rule(0, ascending=True),
-    "records.raw_bytes": Rule(0),
-    "records.checksum": Rule(0, kinds="u"),
+    "lanes.rows": ColumnRule(0, "events"),
+    "lanes.kinds": ColumnRule(0, len(KINDS), "u"),
+    "records.first": ColumnRule(0, ascending=True),
+    "records.end": ColumnRule(0, ascending=True),
+    "records.raw_bytes": ColumnRule(0),
+    "records.checksum": ColumnRule(0, kinds="u"),
 }
 
 
 _OWN_LENGTH = {"events.ends", *(name for name in RULES if name.startswith("records."))}
 
 
-def check(rank: StoredRank, name: str, values: Column) -> None:
-    """Raise `Damaged` unless a column of numbers can belong to this rank."""
+def check_column(rank: StoredRank, name: str, values: Column) -> None:
+    """Raise `DamagedFileError` unless a column of numbers can belong to this rank."""
     # Columns without a rule are those of sources of records, which check the order themselves.
-    rule = RULES.get(name) or Rule()
+    rule = RULES.get(name) or ColumnRule()
     dtype = values.dtype
     if dtype.kind not in rule.kinds or not dtype.isnative:
-        raise Damaged(f"was changed: its column {name} is of the type {dtype}")
+        raise DamagedFileError(f"was changed: its column {name} is of the type {dtype}")
     if name.endswith(("_ns", ".ns")) and dtype != np.int64:
-        raise Damaged(f"was changed: its column {name} is of the type {dtype}")
+        raise DamagedFileError(f"was changed: its column {name} is of the type {dtype}")
     table = name.partition(".")[0]
     if table in rank.sizes and name not in _OWN_LENGTH:
-        _same(name, len(values), rank.sizes[table])
+        _require_same(name, len(values), rank.sizes[table])
     if len(values):
         limit = rank.size(rule.limit) if isinstance(rule.limit, str) else rule.limit
         # If the trace has no records, record numbers have no limits.
         low, high = (None, None) if limit == -1 else (rule.low, limit)
         if (low is not None and values.min() < low) or (high is not None and values.max() >= high):
-            raise Damaged(f"was changed: its column {name} has values beyond {low} … {high}")
+            raise DamagedFileError(
+                f"was changed: its column {name} has values beyond {low} … {high}"
+            )
         if rule.ascending and not np.all(values[1:] >= values[:-1]):
-            raise Damaged(f"was changed: its column {name} is not in order")
-    more = _MORE.get(name)
+            raise DamagedFileError(f"was changed: its column {name} is not in order")
+    more = _CHECKS.get(name)
     if more is not None and not more(rank, values):
-        raise Damaged(f"was changed: its column {name} does not fit the others")
+        raise DamagedFileError(f"was changed: its column {name} does not fit the others")
 
 
-def _same(name: str, found: int, expected: int) -> None:
+def _require_same(name: str, found: int, expected: int) -> None:
     if found != expected:
-        raise Damaged(f"was changed: its column {name} has {found:,} rows instead of {expected:,}")
+        raise DamagedFileError(
+            f"was changed: its column {name} has {found:,} rows instead of {expected:,}"
+        )
 
 
 def _starts(rank: StoredRank, values: Column) -> bool:
@@ -307,7 +311,7 @@ def _checksums(rank: StoredRank, values: Column) -> bool:
     return len(values) + 1 == len(rank.numbers("records.end"))
 
 
-_MORE: dict[str, Callable[[StoredRank, Column], bool]] = {
+_CHECKS: dict[str, Callable[[StoredRank, Column], bool]] = {
     "events.start_ns": _starts,
     "events.dur_ns": _durations,
     "events.depth": _depths,

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hta_widgets.errors import TraceError
 from hta_widgets.files import is_remote
-from hta_widgets.store.checks import Damaged
+from hta_widgets.store.checks import DamagedFileError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _HEADER = b"hta_widgets"
 
 
-class Frame(NamedTuple):
+class FileFrame(NamedTuple):
     """Size of a file, position of its columns, and checksum of the other bytes."""
 
     size_bytes: int
@@ -48,7 +48,7 @@ class Frame(NamedTuple):
 
 
 @dataclass(slots=True)
-class Texts:
+class TextColumn:
     """Byte strings in one buffer."""
 
     data: bytearray = field(default_factory=bytearray)
@@ -62,7 +62,7 @@ class Texts:
         self.offsets.append(len(self.data))
 
     @classmethod
-    def of(cls, values: list[str]) -> Texts:
+    def of(cls, values: list[str]) -> TextColumn:
         """Encode strings; halves of surrogate pairs, which JSON can hold, are kept."""
         texts = cls(is_text=True)
         for value in values:
@@ -74,16 +74,16 @@ class Texts:
         return texts
 
 
-Column = npt.NDArray[Any] | Texts
+Column = npt.NDArray[Any] | TextColumn
 
 
-def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str, Any]) -> Frame:
+def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str, Any]) -> FileFrame:
     """Write a file of named columns and other facts."""
     cells = {}
     specs: dict[str, list[Any]] = {}
     for name, values in columns.items():
-        cell, checksum = _text_cell(values) if isinstance(values, Texts) else _cell(values)
-        dtype = "text" if isinstance(values, Texts) else values.dtype.str
+        cell, checksum = _text_cell(values) if isinstance(values, TextColumn) else _cell(values)
+        dtype = "text" if isinstance(values, TextColumn) else values.dtype.str
         specs[name] = [dtype, len(cell), checksum]
         ends = pa.array([0, len(cell)], pa.int64())
         cells[name] = pa.LargeListArray.from_arrays(ends, cell)
@@ -102,7 +102,7 @@ def _cell(values: npt.NDArray[Any]) -> tuple[Any, int]:
     return pa.array(values), _checksum(values)
 
 
-def _text_cell(texts: Texts) -> tuple[Any, int]:
+def _text_cell(texts: TextColumn) -> tuple[Any, int]:
     offsets: Any = np.array(texts.offsets, np.int64)
     kind = pa.large_utf8() if texts.is_text else pa.large_binary()
     buffers: list[Any] = [None, pa.py_buffer(offsets), pa.py_buffer(texts.data)]
@@ -118,8 +118,8 @@ def _checksum(data: Any, before: int = 0) -> int:
     return zlib.crc32(data, before)
 
 
-def _frame_of(path: Path) -> Frame:
-    whole = _mapped(path)
+def _frame_of(path: Path) -> FileFrame:
+    whole = _map_file(path)
     reader = pa.ipc.open_file(whole)
     buffers = [
         buffer
@@ -130,7 +130,7 @@ def _frame_of(path: Path) -> Frame:
     start = min((buffer.address for buffer in buffers), default=whole.address) - whole.address
     end = max((buffer.address + buffer.size for buffer in buffers), default=0)
     end = max(end - whole.address, start)
-    return Frame(whole.size, start, end, _frame_checksum(whole, start, end))
+    return FileFrame(whole.size, start, end, _frame_checksum(whole, start, end))
 
 
 def _frame_checksum(whole: pa.Buffer, start: int, end: int) -> int:
@@ -138,7 +138,7 @@ def _frame_checksum(whole: pa.Buffer, start: int, end: int) -> int:
     return _checksum(view[end:], _checksum(view[:start]))
 
 
-def _mapped(path: Path) -> pa.Buffer:
+def _map_file(path: Path) -> pa.Buffer:
     """Map a file; read it if it is on a network disk."""
     # On a network disk the file may be truncated or unreachable, and reading a mapping would end
     # the process.
@@ -155,17 +155,17 @@ def _mapped(path: Path) -> pa.Buffer:
 class ArrowFile:
     """The columns of a file, checked when they are read."""
 
-    def __init__(self, path: Path, frame: Frame) -> None:
+    def __init__(self, path: Path, frame: FileFrame) -> None:
         try:
             size = path.stat().st_size
             if size != frame.size_bytes:
-                raise Damaged(f"has {size:,} bytes instead of {frame.size_bytes:,}")
-            whole = _mapped(path)
+                raise DamagedFileError(f"has {size:,} bytes instead of {frame.size_bytes:,}")
+            whole = _map_file(path)
         except OSError as cause:
-            raise Damaged(f"cannot be read ({cause.strerror or cause})") from None
+            raise DamagedFileError(f"cannot be read ({cause.strerror or cause})") from None
         intact = 0 <= frame.start <= frame.end <= size
         if not intact or _frame_checksum(whole, frame.start, frame.end) != frame.checksum:
-            raise Damaged("was changed: the checksum of its frame differs")
+            raise DamagedFileError("was changed: the checksum of its frame differs")
         try:
             reader = pa.ipc.open_file(whole)
             self._batch: Any = reader.get_batch(0)
@@ -173,7 +173,7 @@ class ArrowFile:
             self._specs: dict[str, list[Any]] = header["columns"]
             self.facts: dict[str, Any] = header["facts"]
         except (pa.ArrowException, ValueError, KeyError, TypeError) as cause:
-            raise Damaged(f"is not a file of a stored rank ({cause})") from None
+            raise DamagedFileError(f"is not a file of a stored rank ({cause})") from None
 
     def __contains__(self, name: str) -> bool:
         return name in self._specs
@@ -184,16 +184,16 @@ class ArrowFile:
         data = self._cell_of(name, count).buffers()[-1]
         values: npt.NDArray[Any] = np.frombuffer(data or b"", np.dtype(dtype))[:count]
         if len(values) != count or _checksum(values) != checksum:
-            raise Damaged(f"was changed: the checksum of its column {name} differs")
+            raise DamagedFileError(f"was changed: the checksum of its column {name} differs")
         return values
 
     def texts(self, name: str) -> list[bytes]:
         """Return the byte strings of a column."""
         offsets, data = self._text_buffers(name)
         if _text_checksum(offsets, data) != self._spec(name)[2]:
-            raise Damaged(f"was changed: the checksum of its column {name} differs")
+            raise DamagedFileError(f"was changed: the checksum of its column {name} differs")
         if offsets[0] != 0 or offsets[-1] != len(data) or np.any(offsets[1:] < offsets[:-1]):
-            raise Damaged(f"was changed: the texts of its column {name} overlap")
+            raise DamagedFileError(f"was changed: the texts of its column {name} overlap")
         ends = offsets.tolist()
         return [bytes(data[start:end]) for start, end in pairwise(ends)]
 
@@ -201,11 +201,11 @@ class ArrowFile:
         """Return a column of strings."""
         return [text.decode("utf-8", "surrogatepass") for text in self.texts(name)]
 
-    def piece(self, name: str, start: int, end: int) -> memoryview:
+    def slice_bytes(self, name: str, start: int, end: int) -> memoryview:
         """Return a range of bytes of a column of byte strings, without checking the checksum."""
         _, data = self._text_buffers(name)
         if not 0 <= start <= end <= len(data):
-            raise Damaged(f"was changed: its column {name} is too short")
+            raise DamagedFileError(f"was changed: its column {name} is too short")
         return data[start:end]
 
     def count(self, name: str) -> int:
@@ -214,16 +214,16 @@ class ArrowFile:
 
     def _spec(self, name: str) -> list[Any]:
         if name not in self._specs:
-            raise Damaged(f"has no column {name}")
+            raise DamagedFileError(f"has no column {name}")
         return self._specs[name]
 
     def _cell_of(self, name: str, count: int) -> Any:
         try:
             cell = self._batch.column(name).values
         except (pa.ArrowException, KeyError) as cause:
-            raise Damaged(f"has no column {name} ({cause})") from None
+            raise DamagedFileError(f"has no column {name} ({cause})") from None
         if len(cell) != count:
-            raise Damaged(f"was changed: its column {name} has another length")
+            raise DamagedFileError(f"was changed: its column {name} has another length")
         return cell
 
     def _text_buffers(self, name: str) -> tuple[npt.NDArray[np.int64], memoryview]:
@@ -233,7 +233,7 @@ class ArrowFile:
         return ends[: count + 1], memoryview(b"" if data is None else data)
 
 
-def comm_columns(trace: Trace) -> dict[str, Column]:
+def comm_arg_columns(trace: Trace) -> dict[str, Column]:
     """Return columns with the args of a rank's communication events."""
     table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
     communicates = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
@@ -249,29 +249,29 @@ def comm_columns(trace: Trace) -> dict[str, Column]:
         b"\0".join(json.dumps(value).encode() for value in row)
         for row in zip(*values.values(), strict=True)
     )
-    found = arg_table(records.tolist(), joined)
-    if found is None:
+    args_table = arg_table(records.tolist(), joined)
+    if args_table is None:
         return {}
-    texts = Texts()
-    for text in found.texts:
+    texts = TextColumn()
+    for text in args_table.texts:
         texts.add(text)
     return {
-        "comm.record": found.record,
+        "comm.record": args_table.record,
         "comm.values": texts,
-        **{f"comm.{key}": found.code[:, k] for k, key in enumerate(COMMUNICATION_KEYS)},
+        **{f"comm.{key}": args_table.code[:, k] for k, key in enumerate(COMMUNICATION_KEYS)},
     }
 
 
 def stored_comm_args(rank: StoredRank) -> ArgTable | None:
-    """Return the args that `comm_columns` stored, or None."""
+    """Return the args that `comm_arg_columns` stored, or None."""
     if not rank.has("comm.record") or not len(record := rank.numbers("comm.record")):
         return None
     codes = [rank.numbers(f"comm.{key}") for key in COMMUNICATION_KEYS]
     texts = [bytes(text) for text in rank.file.texts("comm.values")]
     try:
-        return ArgTable(record, np.stack(codes, axis=1), texts).checked(rank.size("records"))
+        return ArgTable(record, np.stack(codes, axis=1), texts).validate(rank.size("records"))
     except ValueError as cause:
-        raise Damaged(f"was changed: {cause}") from None
+        raise DamagedFileError(f"was changed: {cause}") from None
 
 
 #: Name of the manifest.
@@ -300,14 +300,14 @@ def read_manifest(path: Path) -> dict[str, Any]:
     try:
         text = path.read_bytes()
     except OSError as cause:
-        raise Damaged(f"cannot be read ({cause.strerror or cause})") from None
+        raise DamagedFileError(f"cannot be read ({cause.strerror or cause})") from None
     try:
         manifest = json.loads(text)
         version, checksum, body = (
             manifest[key] for key in ("hta_widgets_store", "checksum", "body")
         )
     except (ValueError, KeyError, TypeError):
-        raise Damaged("is cut off, or was changed") from None
+        raise DamagedFileError("is cut off, or was changed") from None
     if version != VERSION:
         age = "an older" if isinstance(version, int) and version < VERSION else "a newer"
         raise TraceError(
@@ -316,7 +316,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
             remedy=_RESAVE if age == "an older" else "Update hta_widgets.",
         )
     if not isinstance(body, dict) or zlib.crc32(_canonical(body)) != checksum:
-        raise Damaged("was changed: its checksum differs")
+        raise DamagedFileError("was changed: its checksum differs")
     return body
 
 
@@ -333,7 +333,7 @@ _BLOCKS_KEPT = 8
 def pack_records(source: RecordSource, events: Ints) -> dict[str, Column]:
     """Return the columns that hold a source's records."""
     codec = pa.Codec("zstd", compression_level=_LEVEL)
-    packed = Texts()
+    packed = TextColumn()
     first: list[int] = [0]
     raw: list[int] = []
     checks: list[int] = []
@@ -420,8 +420,8 @@ class StoredRecords(NumberedRecords):
     @property
     def comm_args(self) -> ArgTable | None:
         """The stored args of communication events, or None."""
-        found: ArgTable | None = self._rank.made("comm", lambda: stored_comm_args(self._rank))
-        return found
+        args: ArgTable | None = self._rank.cached("comm", lambda: stored_comm_args(self._rank))
+        return args
 
     def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[Any]] | None:
         """Return the args `keys` of `records`; None if they are not stored as columns."""
@@ -435,24 +435,28 @@ class StoredRecords(NumberedRecords):
             for key, column in columns.items()
         }
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the unpacked blocks."""
         self._blocks.clear()
 
     def _block(self, number: int) -> tuple[bytes, list[int]]:
-        return self._blocks.of(number, lambda: self._rank.checked(lambda: self._unpacked(number)))
+        return self._blocks.get_or_compute(
+            number, lambda: self._rank.read_checked(lambda: self._unpack_block(number))
+        )
 
-    def _unpacked(self, number: int) -> tuple[bytes, list[int]]:
+    def _unpack_block(self, number: int) -> tuple[bytes, list[int]]:
         rank = self._rank
         ends, firsts = rank.numbers("records.end"), rank.numbers("records.first")
-        small = rank.file.piece("records.block", int(ends[number]), int(ends[number + 1]))
+        small = rank.file.slice_bytes("records.block", int(ends[number]), int(ends[number + 1]))
         if zlib.crc32(small) != int(rank.numbers("records.checksum")[number]):
-            raise Damaged(f"was changed: the checksum of its records' block {number} differs")
+            raise DamagedFileError(
+                f"was changed: the checksum of its records' block {number} differs"
+            )
         size = int(rank.numbers("records.raw_bytes")[number])
         block = pa.Codec("zstd").decompress(small, size, asbytes=True)
         count = int(firsts[number + 1] - firsts[number])
         lengths: npt.NDArray[Any] = np.frombuffer(block, np.uint32, count)
         starts = 4 * count + np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
         if int(starts[-1]) != len(block):
-            raise Damaged(f"was changed: its records' block {number} has another length")
+            raise DamagedFileError(f"was changed: its records' block {number} has another length")
         return block, starts.tolist()

@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 
 import numpy.typing as npt
 
-from hta_widgets.arguments import converted
+from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
-from hta_widgets.store.checks import Damaged, TrackRow, check
-from hta_widgets.store.files import ArrowFile, Column, Frame
+from hta_widgets.store.checks import DamagedFileError, TrackRow, check_column
+from hta_widgets.store.files import ArrowFile, Column, FileFrame
 from hta_widgets.trace.trace import Trace
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ _JSON: dict[str, Any] = {
 _MOST_BYTES = 1 << 30
 
 
-class Kept(NamedTuple):
+class StoredSource(NamedTuple):
     """Facts and columns in a cache entry from which a source of records is restored."""
 
     facts: dict[str, Any]
@@ -41,8 +41,8 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KeptSource:
-    """Functions that restore a cached source of records, and a trace whose entry is damaged."""
+class SourceRestorer:
+    """Callbacks that restore a cached source of records, or a trace with a damaged cache entry."""
 
     restore: Callable[[dict[str, Any], Callable[[str], Any]], Any]
     rebuild: Callable[[int], Trace]
@@ -53,9 +53,9 @@ class StoredRank:
     """The file of one rank."""
 
     path: Path
-    frame: Frame
+    frame: FileFrame
     place: int = 0
-    kept: KeptSource | None = None
+    kept: SourceRestorer | None = None
     #: number of rows of each table, and of records; -1 for a trace without records
     sizes: Mapping[str, int] = field(default_factory=dict)
     #: start of the first event and end of the last
@@ -76,15 +76,15 @@ class StoredRank:
 
     def has(self, name: str) -> bool:
         """Whether the file has a column of this name."""
-        return self.checked(lambda: name in self.file)
+        return self.read_checked(lambda: name in self.file)
 
     def fact(self, name: str) -> Any:
         """Return the JSON value stored under `name`, or None."""
-        return self.checked(lambda: self.file.facts.get(name))
+        return self.read_checked(lambda: self.file.facts.get(name))
 
     def read(self, name: str) -> npt.NDArray[Any]:
         """Return a column of numbers without keeping a reference to it."""
-        return self.checked(lambda: self._numbers(name))
+        return self.read_checked(lambda: self._numbers(name))
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
         """Return a column of numbers; keep it until the rank is released."""
@@ -93,7 +93,7 @@ class StoredRank:
 
     def _numbers(self, name: str) -> npt.NDArray[Any]:
         values = self.file.numbers(name)
-        check(self, name, values)
+        check_column(self, name, values)
         return values
 
     def strings(self, name: str) -> list[str]:
@@ -106,7 +106,7 @@ class StoredRank:
         return self._get(name, lambda: self._json(name), 1)
 
     def _json(self, name: str) -> Any:
-        return converted(json.loads(self.file.texts(name)[0]), _JSON.get(name, Any))
+        return convert(json.loads(self.file.texts(name)[0]), _JSON.get(name, Any))
 
     def size(self, name: str) -> int:
         """Return the number of rows of a table, of records, or of values of a column."""
@@ -114,18 +114,18 @@ class StoredRank:
             return len(self.json(name))
         return self.sizes[name] if name in self.sizes else self.file.count(name)
 
-    def made(self, name: str, make: Callable[[], Any]) -> Any:
+    def cached(self, name: str, make: Callable[[], Any]) -> Any:
         """Return a value computed from columns; compute it on first access."""
         return self._get(name, make, 100)
 
-    def checked(self, read: Callable[[], T]) -> T:
+    def read_checked(self, read: Callable[[], T]) -> T:
         """Return the result of `read`; raise a `TraceError` if the file is damaged."""
         try:
             return read()
         except (TraceError, MemoryError):
             raise
         except Exception as cause:  # files may be damaged in any way
-            known = isinstance(cause, Damaged)
+            known = isinstance(cause, DamagedFileError)
             raise TraceError(
                 str(cause) if known else f"is not as it was written ({cause!r})",
                 path=self.path,
@@ -133,7 +133,7 @@ class StoredRank:
                 " was loaded, load it again.",
             ) from cause
 
-    def either(self, stored: Callable[[], T], again: Callable[[Trace], T]) -> T:
+    def stored_or_rebuilt(self, stored: Callable[[], T], again: Callable[[Trace], T]) -> T:
         """Return the content of the file or, if it is damaged, of the rebuilt trace."""
         if self._rebuilt is None:
             if self.kept is None:
@@ -147,27 +147,27 @@ class StoredRank:
     def _get(self, name: str, make: Callable[[], Any], item_bytes: int | None) -> Any:
         value = self._values.get(name)
         if value is None:
-            value = self.checked(make)
+            value = self.read_checked(make)
             self._values[name] = value
-            _in_use.grew(
+            _bytes_in_use.add(
                 self, value.nbytes if item_bytes is None else item_bytes * len(value or ())
             )
         return value
 
     # --- memory -----------------------------------------------------------------------------------
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release all values; a column in use elsewhere stays mapped as long as it is used."""
         self._values = {}
         self._file = None
-        _in_use.gone(self)
+        _bytes_in_use.remove(self)
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process maps the file itself, so that the columns are not pickled.
         return {**self.__dict__, "_file": None, "_values": {}, "_rebuilt": None}
 
 
-class _InUse:
+class _BytesInUse:
     """Bytes in memory by rank; the rank that grew least recently comes first."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class _InUse:
         #: bytes of all ranks, including deleted ones until the next count
         self._total = 0
 
-    def grew(self, rank: StoredRank, size_bytes: int) -> None:
+    def add(self, rank: StoredRank, size_bytes: int) -> None:
         with self._lock:
             self._bytes[rank] = self._bytes.pop(rank, 0) + size_bytes
             self._total += size_bytes
@@ -191,15 +191,15 @@ class _InUse:
                 self._bytes.pop(oldest, 0)
                 self._total -= size
                 excess -= size
-                oldest.let_go()
+                oldest.release()
 
-    def gone(self, rank: StoredRank) -> None:
+    def remove(self, rank: StoredRank) -> None:
         """Remove the rank's bytes from the total."""
         with self._lock:
             self._total -= self._bytes.pop(rank, 0)
 
 
-_in_use = _InUse()
+_bytes_in_use = _BytesInUse()
 
 
 def limit_columns(most_bytes: int) -> None:

@@ -15,22 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets import taxonomy
-from hta_widgets.arguments import converted
+from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
-from hta_widgets.store.checks import Clock, Damaged, Entry, checked_manifest
+from hta_widgets.store.checks import Clock, DamagedFileError, RankEntry, validate_manifest
 from hta_widgets.store.files import (
     MANIFEST,
     Column,
-    Frame,
+    FileFrame,
     StoredRecords,
-    Texts,
-    comm_columns,
+    TextColumn,
+    comm_arg_columns,
     pack_records,
     read_manifest,
     write_columns,
 )
-from hta_widgets.store.rank_file import Kept, KeptSource, StoredRank, as_mapping
-from hta_widgets.tiles.lanes import FACT, kept_columns
+from hta_widgets.store.rank_file import SourceRestorer, StoredRank, StoredSource, as_mapping
+from hta_widgets.tiles.lanes import FACT, stored_lane_columns
 from hta_widgets.trace.columns import (
     AsyncTable,
     CopyTable,
@@ -38,12 +38,12 @@ from hta_widgets.trace.columns import (
     EventTable,
     FlowTable,
     InstantTable,
-    Pool,
     RecordSource,
+    StringPool,
     TableFile,
     Track,
 )
-from hta_widgets.trace.names import ExportPart, part_of
+from hta_widgets.trace.names import ExportPart, parse_export_part
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -86,7 +86,7 @@ NUMBERS = {
 CODED = {"instants": ("pid", "tid", "scope"), "asyncs": ("async_id", "pid")}
 
 
-class _StoredPool(Pool):
+class _StoredPool(StringPool):
     """A pool that indexes its codes only when they are first needed."""
 
     __slots__ = ()
@@ -107,21 +107,21 @@ def _read(rank: StoredRank, table: str, name: str) -> Any:
     if name in NUMBERS[table]:
         return rank.numbers(full)
     if name in CODED.get(table, ()):
-        return rank.made(full, lambda: _decoded(rank, full))
+        return rank.cached(full, lambda: _decoded_column(rank, full))
     if name in {"names", "categories"}:
-        return rank.made(f"pool.{name}", lambda: _StoredPool(rank.strings(name)))
+        return rank.cached(f"pool.{name}", lambda: _StoredPool(rank.strings(name)))
     if name == "tracks":
-        return rank.made(full, lambda: [_track(values) for values in rank.json("tracks")])
+        return rank.cached(full, lambda: [_track(values) for values in rank.json("tracks")])
     if name == "kinds":
         return rank.json("flow_kinds")
     if name == "series":
-        return rank.made(full, lambda: rank.json("counter_series"))
+        return rank.cached(full, lambda: rank.json("counter_series"))
     if name == "end_record":
-        return rank.made(full, lambda: as_mapping(rank.numbers("events.ends").reshape(-1, 2)))
+        return rank.cached(full, lambda: as_mapping(rank.numbers("events.ends").reshape(-1, 2)))
     raise AttributeError(f"{table} have no column {name!r}")
 
 
-def _decoded(rank: StoredRank, name: str) -> list[str]:
+def _decoded_column(rank: StoredRank, name: str) -> list[str]:
     values = rank.strings(f"{name}.values")
     return [values[code] for code in rank.numbers(f"{name}.codes").tolist()]
 
@@ -131,7 +131,7 @@ def _track(values: list[Any]) -> Track:
     return Track(pid, tid, role, label, process, stream, tuple(sort), nested, lanes)
 
 
-class _Stored:
+class _LazyColumns:
     """Reads fields from columns of the same name on first access."""
 
     __slots__ = ()
@@ -147,7 +147,7 @@ class _Stored:
         # Called only for missing attributes: fields, and those that pickle looks for.
         if name.startswith("_"):
             raise AttributeError(name)
-        return self._rank.either(
+        return self._rank.stored_or_rebuilt(
             lambda: _read(self._rank, TABLES[self._field], name),
             lambda trace: getattr(getattr(trace, self._field), name),
         )
@@ -159,14 +159,14 @@ class _Stored:
         return type(self), (self._rank, self._count)
 
 
-class StoredEvents(_Stored, EventTable):
+class StoredEvents(_LazyColumns, EventTable):
     """See `EventTable`."""
 
     __slots__ = ("_count", "_rank", "_span_ns")
     _field = "_table"
 
     def __init__(self, rank: StoredRank, count: int, span_ns: tuple[int, int]) -> None:
-        _Stored.__init__(self, rank, count)
+        _LazyColumns.__init__(self, rank, count)
         self._span_ns = span_ns
 
     @property
@@ -199,7 +199,7 @@ class StoredEvents(_Stored, EventTable):
         """The rank's file; None if the kinds differ from the file's."""
         return None if self.has_own_kinds else self._rank
 
-    def as_stored(self) -> StoredEvents:
+    def with_stored_kinds(self) -> StoredEvents:
         """Return the same events with the kinds in the file."""
         return StoredEvents(self._rank, self._count, self._span_ns)
 
@@ -207,35 +207,35 @@ class StoredEvents(_Stored, EventTable):
         return StoredEvents, (self._rank, self._count, self._span_ns)
 
 
-class StoredFlows(_Stored, FlowTable):
+class StoredFlows(_LazyColumns, FlowTable):
     """See `FlowTable`."""
 
     __slots__ = ("_count", "_rank")
     _field = "flow_table"
 
 
-class StoredCounters(_Stored, CounterTable):
+class StoredCounters(_LazyColumns, CounterTable):
     """See `CounterTable`."""
 
     __slots__ = ("_count", "_rank")
     _field = "counter_table"
 
 
-class StoredInstants(_Stored, InstantTable):
+class StoredInstants(_LazyColumns, InstantTable):
     """See `InstantTable`."""
 
     __slots__ = ("_count", "_rank")
     _field = "instant_table"
 
 
-class StoredAsyncs(_Stored, AsyncTable):
+class StoredAsyncs(_LazyColumns, AsyncTable):
     """See `AsyncTable`."""
 
     __slots__ = ("_count", "_rank")
     _field = "async_table"
 
 
-class StoredCopies(_Stored, CopyTable):
+class StoredCopies(_LazyColumns, CopyTable):
     """See `CopyTable`."""
 
     __slots__ = ("_count", "_rank")
@@ -261,7 +261,7 @@ _PLAIN = (
     "part",
 )
 
-KeepSource = Callable[[RecordSource], Kept]
+KeepSource = Callable[[RecordSource], StoredSource]
 
 
 def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dict[str, Any]:
@@ -272,12 +272,12 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
         for column in NUMBERS[table_name]:
             columns[f"{table_name}.{column}"] = np.asarray(getattr(table, column))
         for column in CODED.get(table_name, ()):
-            columns |= _coded(f"{table_name}.{column}", getattr(table, column))
+            columns |= _coded_column(f"{table_name}.{column}", getattr(table, column))
     table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
     ends = [value for pair in table.end_record.items() for value in pair]
     columns["events.ends"] = np.array(ends, np.int64)
-    columns["names"] = Texts.of(table.names.values)
-    columns["categories"] = Texts.of(table.categories.values)
+    columns["names"] = TextColumn.of(table.names.values)
+    columns["categories"] = TextColumn.of(table.categories.values)
     columns["tracks"] = _json([[getattr(track, n) for n in _TRACK] for track in table.tracks])
     columns["flow_kinds"] = _json(trace.flow_table.kinds)
     columns["counter_series"] = _json(trace.counter_table.series)
@@ -289,7 +289,7 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
     if trace.source is not None:
         if keep_source is None:
             columns |= pack_records(trace.source, table.record)
-            columns |= comm_columns(trace)
+            columns |= comm_arg_columns(trace)
             texts = getattr(trace.source, "metadata_text", None)
             decoded = texts and {key: bytes(raw).decode("latin-1") for key, raw in texts.items()}
             columns["metadata_text"] = _json(decoded)
@@ -298,7 +298,7 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
             facts |= kept.facts
             columns |= {f"source.{name}": column for name, column in kept.columns.items()}
     if trace._rules_version == 0:  # noqa: SLF001 - kinds of other rules are computed at opening
-        lanes, facts[FACT] = kept_columns(table)
+        lanes, facts[FACT] = stored_lane_columns(table)
         columns |= lanes
     frame = write_columns(path, columns, facts)
     return {
@@ -320,26 +320,29 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
 _TRACK = ("pid", "tid", "role", "label", "process", "stream", "sort", "nested", "lanes")
 
 
-def _json(value: Any) -> Texts:
+def _json(value: Any) -> TextColumn:
     # Unlike msgspec, json keeps halves of surrogate pairs and integers of any size.
-    texts = Texts()
+    texts = TextColumn()
     try:
-        texts.add(json.dumps(value, default=_plain).encode())
+        texts.add(json.dumps(value, default=_plain_value).encode())
     except (TypeError, ValueError) as cause:
         raise TraceError(f"the file's metadata cannot be stored ({cause})") from None
     return texts
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"a {type(value).__name__} is not JSON")
 
 
-def _coded(name: str, values: list[str]) -> dict[str, Column]:
+def _coded_column(name: str, values: list[str]) -> dict[str, Column]:
     places: dict[str, int] = {}
     codes = [places.setdefault(value, len(places)) for value in values]
-    return {f"{name}.codes": np.array(codes, np.int32), f"{name}.values": Texts.of(list(places))}
+    return {
+        f"{name}.codes": np.array(codes, np.int32),
+        f"{name}.values": TextColumn.of(list(places)),
+    }
 
 
 @cache
@@ -351,11 +354,11 @@ def _rules() -> str:
 # --- opening --------------------------------------------------------------------------------------
 
 
-def opened_trace(
+def open_trace(
     folder: Path,
-    entry: Entry,
+    entry: RankEntry,
     place: int = 0,
-    kept: KeptSource | None = None,
+    kept: SourceRestorer | None = None,
     profile_type: Callable[[str], type[Any]] | None = None,
 ) -> Trace:
     """Return the trace of an entry in the manifest; its columns are read when first accessed."""
@@ -363,7 +366,7 @@ def opened_trace(
     facts = entry["trace"]
     sizes = {table: rows[name] for name, table in TABLES.items()} | {"records": entry["records"]}
     rank = StoredRank(
-        folder / entry["file"], Frame(*entry["frame"]), place, kept, sizes, entry["span_ns"]
+        folder / entry["file"], FileFrame(*entry["frame"]), place, kept, sizes, entry["span_ns"]
     )
     source: Any = None
     if entry["records"] >= 0:
@@ -385,11 +388,13 @@ def opened_trace(
     )
     trace.read_later(rank)
     if "stated" in entry:  # not in older stores
-        trace.know_stated(part_of(entry["stated"]["export_part"]), entry["stated"]["world_size"])
+        trace.set_stated(
+            parse_export_part(entry["stated"]["export_part"]), entry["stated"]["world_size"]
+        )
     if entry["has_profile"] and profile_type is not None:
         made_of = profile_type(trace.format)
-        trace.profile = rank.either(
-            lambda: rank.checked(lambda: converted(rank.json("profile"), made_of)),
+        trace.profile = rank.stored_or_rebuilt(
+            lambda: rank.read_checked(lambda: convert(rank.json("profile"), made_of)),
             lambda other: other.profile,
         )
     return trace
@@ -403,7 +408,7 @@ class StoredTrace(Trace):
         del self.metadata
         self.__dict__["_stored"] = rank
 
-    def know_stated(self, part: ExportPart | None, world_size: int) -> None:
+    def set_stated(self, part: ExportPart | None, world_size: int) -> None:
         """Set the values of the metadata that are also in the manifest."""
         self.__dict__["_stated"] = part, world_size
 
@@ -428,7 +433,9 @@ class StoredTrace(Trace):
         stored: StoredRank | None = self.__dict__.get("_stored")
         if name != "metadata" or stored is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = stored.either(lambda: stored.json("metadata"), lambda trace: trace.metadata)
+        found = stored.stored_or_rebuilt(
+            lambda: stored.json("metadata"), lambda trace: trace.metadata
+        )
         self.metadata = found
         self.__dict__["_metadata_is_read"] = True
         return found
@@ -438,20 +445,20 @@ class StoredTrace(Trace):
         """Whether the columns are mapped from a file and can be released."""
         return "_stored" in self.__dict__  # not after `dataclasses.replace`, which reads them all
 
-    def let_go(self) -> None:
-        """Release derived and read values; see `Trace.let_go`."""
-        super().let_go()
+    def release(self) -> None:
+        """Release derived and read values; see `Trace.release`."""
+        super().release()
         if not self.is_mapped:
             return
         table = self._table
         if isinstance(table, StoredEvents) and table.has_own_kinds:
-            self._table, self._rules_version = table.as_stored(), -1
+            self._table, self._rules_version = table.with_stored_kinds(), -1
         if isinstance(self.source, StoredRecords):
-            self.source.let_go()
+            self.source.release()
         if self.__dict__.pop("_metadata_is_read", False):
             self.__dict__.pop("metadata", None)
         stored: StoredRank = self.__dict__["_stored"]
-        stored.let_go()
+        stored.release()
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -485,7 +492,7 @@ class _KeptRecords:
     def __len__(self) -> int:
         return self._count
 
-    def know(self, source: RecordSource) -> None:
+    def use_source(self, source: RecordSource) -> None:
         """Use the source that the cache entry was written from, which has an index of the file."""
         self._source = source
 
@@ -496,16 +503,18 @@ class _KeptRecords:
         if self._source is None:
             rank, kept = self._rank, self._rank.kept
             assert kept is not None  # noqa: S101
-            self._source = rank.either(
-                lambda: rank.checked(lambda: self._restored(kept)), lambda trace: trace.source
+            self._source = rank.stored_or_rebuilt(
+                lambda: rank.read_checked(lambda: self._restored(kept)), lambda trace: trace.source
             )
         return getattr(self._source, name)
 
-    def _restored(self, kept: KeptSource) -> Any:
+    def _restored(self, kept: SourceRestorer) -> Any:
         rank = self._rank
         source = kept.restore(rank.file.facts, lambda key: rank.numbers(f"source.{key}"))
         if len(source) != self._count:
-            raise Damaged(f"was changed: it has {len(source):,} records, not {self._count:,}")
+            raise DamagedFileError(
+                f"was changed: it has {len(source):,} records, not {self._count:,}"
+            )
         return source
 
     def __getstate__(self) -> dict[str, Any]:
@@ -513,7 +522,7 @@ class _KeptRecords:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedStore:
     """Content of a store."""
 
     traces: list[Trace]
@@ -536,43 +545,47 @@ class Opened:
 
 def open_store(
     path: str | Path,
-    kept: KeptSource | None = None,
+    kept: SourceRestorer | None = None,
     profile_type: Callable[[str], type[Any]] | None = None,
-) -> Opened:
+) -> OpenedStore:
     """Open a store by its folder, or by the manifest in it."""
     folder = Path(path)
     if folder.name == MANIFEST and not folder.is_dir():
         folder = folder.parent
     try:
-        body = checked_manifest(read_manifest(folder / MANIFEST), is_cache=kept is not None)
+        body = validate_manifest(read_manifest(folder / MANIFEST), is_cache=kept is not None)
         for entry in body["ranks"]:
             _check_size(folder, entry)
         problems = Problems()
         for kind, count, detail, rank, file in body["problems"]:
             problems.add(kind, count, detail, rank, file)
         traces = [
-            opened_trace(folder, entry, place, kept, profile_type)
+            open_trace(folder, entry, place, kept, profile_type)
             for place, entry in enumerate(body["ranks"])
         ]
-        return Opened(traces, problems, body["clock"])
-    except (Damaged, LookupError, TypeError, ValueError, OverflowError) as cause:
+        return OpenedStore(traces, problems, body["clock"])
+    except (DamagedFileError, LookupError, TypeError, ValueError, OverflowError) as cause:
         if isinstance(cause, TraceError):
             raise
         raise TraceError(
-            str(cause) if isinstance(cause, Damaged) else f"is not as it was written ({cause!r})",
+            str(cause)
+            if isinstance(cause, DamagedFileError)
+            else f"is not as it was written ({cause!r})",
             path=folder / MANIFEST,
             remedy="Copy the store again, or save the traces again.",
         ) from None
 
 
-def _check_size(folder: Path, entry: Entry) -> None:
+def _check_size(folder: Path, entry: RankEntry) -> None:
     if Path(entry["file"]).name != entry["file"]:
-        raise Damaged(f"names a file outside of its folder, {entry['file']}")
+        raise DamagedFileError(f"names a file outside of its folder, {entry['file']}")
     file, size = folder / entry["file"], entry["frame"][0]
     try:
-        found = file.stat().st_size
+        size_bytes = file.stat().st_size
     except OSError:
-        found = None
-    if found != size:
-        what = "is missing" if found is None else f"has {found:,} bytes instead of {size:,}"
+        size_bytes = None
+    if size_bytes != size:
+        what = (
+            "is missing" if size_bytes is None else f"has {size_bytes:,} bytes instead of {size:,}"
+        )
         raise TraceError(what, path=file, remedy="Copy the store again, or save the traces again.")

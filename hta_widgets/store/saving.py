@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hta_widgets.errors import TraceError
-from hta_widgets.files import locked, new_part, target_path, write_errors
+from hta_widgets.files import lock_path, new_partial_file, target_path, write_errors
 from hta_widgets.store.files import MANIFEST, begins_manifest, dump_manifest
 from hta_widgets.store.ranks import KeepSource, write_trace
 from hta_widgets.trace.problems import Problems
@@ -19,9 +19,13 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 
-def save_set(traces: TraceSet, path: str | os.PathLike[str]) -> str:
+def save_trace_set(traces: TraceSet, path: str | os.PathLike[str]) -> str:
     """Save a set as a store; see `TraceSet.save`."""
-    clock = {"name": traces.clock, "origin_ns": traces.origin_ns, "lift_ns": traces.lift_ns}
+    clock = {
+        "name": traces.clock,
+        "origin_ns": traces.origin_ns,
+        "lift_ns": traces.origin_offset_ns,
+    }
     return save_traces(path, list(traces.values()), traces.found, clock)
 
 
@@ -33,11 +37,11 @@ def save_traces(
     with write_errors(path):
         _check_target(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with new_part(path, is_folder=True) as part:
+        with new_partial_file(path, is_folder=True) as part:
             written = write_files(part, traces, problems, clock)
             for file in (*written, MANIFEST):
                 _flush(part / file)
-            _put_in_place(part, path, written)
+            _replace_store(part, path, written)
     return str(path)
 
 
@@ -78,7 +82,7 @@ def _check_target(path: Path) -> None:
     raise TraceError(what, path=path, remedy="Save under another name.")
 
 
-def _put_in_place(part: Path, path: Path, written: list[str]) -> None:
+def _replace_store(part: Path, path: Path, written: list[str]) -> None:
     if not path.exists():
         try:
             part.rename(path)
@@ -88,7 +92,7 @@ def _put_in_place(part: Path, path: Path, written: list[str]) -> None:
         else:
             _flush(path.parent)
             return
-    with _alone_in(path):
+    with _lock_folder(path):
         # Includes files that a killed process left.
         old = [file.name for file in path.glob("rank-*.arrow")]
         for file in written:
@@ -103,9 +107,9 @@ def _put_in_place(part: Path, path: Path, written: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes that save to it, if it can be locked."""
-    handle = locked(folder, wait=True)
+    handle = lock_path(folder, wait=True)
     try:
         yield
     finally:

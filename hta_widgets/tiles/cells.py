@@ -17,21 +17,21 @@ from hta_widgets.tiles.lanes import (
     OF_EVENTS,
     Classes,
     CounterLane,
-    Kinds,
-    Lane,
+    EventLane,
+    KindIndex,
     Positions,
     RankIndex,
 )
 from hta_widgets.tiles.layout import LaneRef
 from hta_widgets.trace.arrays import Array, Codes, Ints
-from hta_widgets.trace.columns import Pool
+from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.names import short_name
 
 CELLS = 256
 TILE_BITS = 8
 MAX_TILES = 65_536
 NO_KIND = 255
-FULL = 65535
+FULL_CELL = 65535
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint16]
@@ -47,14 +47,14 @@ class Cells:
     mask: Bytes
 
 
-def measure(lane: Lane, edges: Ints) -> Cells:
+def measure_cells(lane: EventLane, edges: Ints) -> Cells:
     """Return the contents of the cells between neighbouring `edges`."""
     covered, count = lane.spans.measure(edges)
     some = count > 0
     if lane.kinds is None:
         kind = np.where(some, np.uint8(lane.kind), np.uint8(NO_KIND))
         return Cells(covered, count, kind, some.astype(np.uint8) << np.uint8(lane.kind))
-    codes, times, counts = _by_kind(lane.kinds, edges, covered, count)
+    codes, times, counts = _coverage_by_kind(lane.kinds, edges, covered, count)
     kind = codes[times.argmax(axis=0)]
     instants = some & (times.max(axis=0) == 0)
     if instants.any():
@@ -65,14 +65,16 @@ def measure(lane: Lane, edges: Ints) -> Cells:
     return Cells(covered, count, kind, mask)
 
 
-def _by_kind(kinds: Kinds, edges: Ints, covered: Ints, count: Ints) -> tuple[Bytes, Ints, Ints]:
+def _coverage_by_kind(
+    kinds: KindIndex, edges: Ints, covered: Ints, count: Ints
+) -> tuple[Bytes, Ints, Ints]:
     """Return the kinds of a mixed lane, ascending, and their covered time and events per cell."""
     parts = {code: spans.measure(edges) for code, spans in kinds.minor}
     time, events = covered, count
     for part_time, part_events in parts.values():
         time, events = time - part_time, events - part_events
     if kinds.major_cover is not None:
-        time = np.diff(kinds.major_cover.before(edges)[1])
+        time = np.diff(kinds.major_cover.count_and_length_before(edges)[1])
     parts[kinds.major] = time, events
     codes = sorted(parts)
     return (
@@ -82,13 +84,13 @@ def _by_kind(kinds: Kinds, edges: Ints, covered: Ints, count: Ints) -> tuple[Byt
     )
 
 
-def kind_times(lane: Lane, start: int, end: int) -> dict[int, int]:
+def kind_times(lane: EventLane, start: int, end: int) -> dict[int, int]:
     """Return the covered time of each kind that has an event in a window."""
     edges = np.array((start, end), np.int64)
     covered, count = lane.spans.measure(edges)
     if lane.kinds is None:
         return {lane.kind: int(covered[0])} if count[0] else {}
-    codes, times, counts = _by_kind(lane.kinds, edges, covered, count)
+    codes, times, counts = _coverage_by_kind(lane.kinds, edges, covered, count)
     return {
         code: int(time)
         for code, time, events in zip(codes.tolist(), times[:, 0], counts[:, 0], strict=True)
@@ -96,7 +98,7 @@ def kind_times(lane: Lane, start: int, end: int) -> dict[int, int]:
     }
 
 
-def longest(lane: Lane, start: int, end: int) -> int | None:
+def longest_event(lane: EventLane, start: int, end: int) -> int | None:
     """Return the position in ``lane.rows`` of the longest event of a window; ties go to the first.
 
     None if no event with a length overlaps the window.
@@ -107,31 +109,31 @@ def longest(lane: Lane, start: int, end: int) -> int | None:
     return int(at[lane.durations(at).argmax()])
 
 
-def quantise(covered: Ints, level: int) -> Words:
+def quantise_shares(covered: Ints, level: int) -> Words:
     """Return shares of cells of 2^level ns as 0 (exactly empty) … 65535 (exactly full)."""
     # floor((covered·65535 + half a cell) / cell), in two steps so that it never leaves int64.
     low_bits = max(0, level - 46)
     low = covered & ((1 << low_bits) - 1)
     half = (1 << level) >> 1
-    nearest = ((covered >> low_bits) * FULL + ((low * FULL + half) >> low_bits)) >> (
+    nearest = ((covered >> low_bits) * FULL_CELL + ((low * FULL_CELL + half) >> low_bits)) >> (
         level - low_bits
     )
     shares: Words = np.minimum(
-        np.maximum(nearest, covered > 0), FULL - (covered < (1 << level))
+        np.maximum(nearest, covered > 0), FULL_CELL - (covered < (1 << level))
     ).astype(np.uint16)
     return shares
 
 
 @dataclass(slots=True, frozen=True)
-class Slices:
+class TileSlices:
     """Long events per tile: tile position, and position in ``lane.rows``."""
 
     tile: Positions
-    at: Positions
+    positions: Positions
 
 
 @dataclass(slots=True, frozen=True)
-class Tiles:
+class EventTiles:
     """The tiles of one lane that are not empty; columns have one row of 256 cells per tile."""
 
     index: Ints
@@ -139,45 +141,52 @@ class Tiles:
     count: Words
     kind: Bytes
     mask: Bytes
-    slices: Slices
+    slices: TileSlices
 
 
-def tiles(lane: Lane, level: int, first: int, last: int, shift: int = 0) -> Tiles | None:
+def event_tiles(
+    lane: EventLane, level: int, first: int, last: int, shift: int = 0
+) -> EventTiles | None:
     """Return tiles `first` … `last` - 1 of a lane without the empty ones; None if all are empty."""
     begin, end = lane.spans.extent
     if begin == end:
         return None
-    first, last = _clip(begin + shift, end + shift, level, first, last)
+    first, last = _clip_tiles(begin + shift, end + shift, level, first, last)
     if last <= first:
         return None
     edges = np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level) - shift
-    cells = measure(lane, edges)
-    count = np.minimum(cells.count, FULL).astype(np.uint16).reshape(-1, CELLS)
+    cells = measure_cells(lane, edges)
+    count = np.minimum(cells.count, FULL_CELL).astype(np.uint16).reshape(-1, CELLS)
     kept = np.flatnonzero(count.any(axis=1))
     if not len(kept):
         return None
     at = lane.long_events(int(edges[0]), int(edges[-1]), 2 << level)
-    busy = quantise(cells.covered, level).reshape(-1, CELLS)[kept]
+    busy = quantise_shares(cells.covered, level).reshape(-1, CELLS)[kept]
     kind, mask = (column.reshape(-1, CELLS)[kept] for column in (cells.kind, cells.mask))
-    slices = _by_tile(lane, at, shift, bits=level + TILE_BITS, first=first, last=last)
+    slices = _repeat_by_tile(lane, at, shift, bits=level + TILE_BITS, first=first, last=last)
     # Tiles with a slice have a count, so those that are kept hold all slices.
     position = np.searchsorted(kept, slices.tile)
-    return Tiles(kept + first, busy, count[kept], kind, mask, Slices(position, slices.at))
+    return EventTiles(
+        kept + first, busy, count[kept], kind, mask, TileSlices(position, slices.positions)
+    )
 
 
-def kinds_of_tiles(lane: Lane, level: int, index: Ints, shift: int = 0) -> Bytes:
+def kinds_of_tiles(lane: EventLane, level: int, index: Ints, shift: int = 0) -> Bytes:
     """Return the main kind of the cells of tiles, (tiles, 256); `NO_KIND` for empty cells."""
     edges = np.arange(CELLS + 1, dtype=np.int64)
     first, last = int(index[0]), int(index[-1]) + 1
     if last - first <= 2 * len(index):
         edges = np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level) - shift
-        return measure(lane, edges).kind.reshape(-1, CELLS)[index - first]
+        return measure_cells(lane, edges).kind.reshape(-1, CELLS)[index - first]
     return np.stack(
-        [measure(lane, (edges + at * CELLS) * (1 << level) - shift).kind for at in index.tolist()]
+        [
+            measure_cells(lane, (edges + at * CELLS) * (1 << level) - shift).kind
+            for at in index.tolist()
+        ]
     )
 
 
-def _clip(begin: int, end: int, level: int, first: int, last: int) -> tuple[int, int]:
+def _clip_tiles(begin: int, end: int, level: int, first: int, last: int) -> tuple[int, int]:
     """Limit the requested tiles to those between the lane's first and last event."""
     bits = level + TILE_BITS
     first, last = max(first, begin >> bits), min(last, ((end - 1) >> bits) + 1)
@@ -186,11 +195,13 @@ def _clip(begin: int, end: int, level: int, first: int, last: int) -> tuple[int,
     return first, last
 
 
-def _by_tile(lane: Lane, at: Positions, shift: int, *, bits: int, first: int, last: int) -> Slices:
+def _repeat_by_tile(
+    lane: EventLane, at: Positions, shift: int, *, bits: int, first: int, last: int
+) -> TileSlices:
     """Repeat each event for every tile that it overlaps; tiles count from `first`."""
     if not len(at):
-        return Slices(at, at)
-    starts = lane.spans.begins[at] + shift
+        return TileSlices(at, at)
+    starts = lane.spans.sorted_starts[at] + shift
     ends = starts + lane.durations(at)
     low = np.maximum((starts >> bits) - first, 0)
     high = np.minimum(((ends - 1) >> bits) - first, last - first - 1)
@@ -198,7 +209,7 @@ def _by_tile(lane: Lane, at: Positions, shift: int, *, bits: int, first: int, la
     within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     tile = np.repeat(low, repeats) + within
     order = np.argsort(tile, kind="stable")
-    return Slices(tile[order].astype(np.intp), np.repeat(at, repeats)[order])
+    return TileSlices(tile[order].astype(np.intp), np.repeat(at, repeats)[order])
 
 
 @dataclass(slots=True, frozen=True)
@@ -216,7 +227,7 @@ def counter_tiles(
     """Return tiles of a counter lane, as `tiles` does for events."""
     if not len(lane.times):
         return None
-    first, last = _clip(int(lane.times[0]) + shift, lane.end + shift, level, first, last)
+    first, last = _clip_tiles(int(lane.times[0]) + shift, lane.end + shift, level, first, last)
     if last <= first:
         return None
     edges = np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level) - shift
@@ -240,10 +251,10 @@ _NARROW = {
     "slice_name": ("u8", "u16"),
     "slice_dur": ("u16", "u32"),
 }
-_MOST = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFF_FFFF}
+_MAX_VALUES = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFF_FFFF}
 
 
-def compacted(columns: Columns, level: int) -> dict[str, tuple[str, npt.ArrayLike]]:
+def compact_columns(columns: Columns, level: int) -> dict[str, tuple[str, npt.ArrayLike]]:
     """Return the columns of ``tiles`` in the form for ``compact`` requests."""
     made: dict[str, tuple[str, npt.ArrayLike]] = {}
     for name, (dtype, values) in columns.items():
@@ -254,7 +265,7 @@ def compacted(columns: Columns, level: int) -> dict[str, tuple[str, npt.ArrayLik
             offset = _offsets(columns, level)
             made |= {name: (dtype, array)} if offset is None else {"slice_offset": ("i32", offset)}
         elif name != "mask" and not (name == "slice_flags" and not array.any()):
-            made[name] = _narrowest(name, dtype, array), array
+            made[name] = _narrowest_dtype(name, dtype, array), array
     return made
 
 
@@ -276,9 +287,9 @@ def _offsets(columns: Columns, level: int) -> Ints | None:
     return offset if fits else None
 
 
-def _narrowest(name: str, dtype: str, values: npt.NDArray[np.generic]) -> str:
+def _narrowest_dtype(name: str, dtype: str, values: npt.NDArray[np.generic]) -> str:
     most = int(values.max()) if name in _NARROW and values.size else 0
-    return next((one for one in _NARROW.get(name, ()) if most <= _MOST[one]), dtype)
+    return next((one for one in _NARROW.get(name, ()) if most <= _MAX_VALUES[one]), dtype)
 
 
 class NameKeys:
@@ -288,21 +299,21 @@ class NameKeys:
         self._keys: dict[str, int] = {}
         self._texts: list[str] = []
         #: By id of a pool: the pool, and the key of each of its codes, -1 if not used yet.
-        self._of_pool: dict[int, tuple[Pool, Ints]] = {}
+        self._of_pool: dict[int, tuple[StringPool, Ints]] = {}
 
-    def keys(self, pool: Pool, codes: Array) -> Ints:
+    def keys(self, pool: StringPool, codes: Array) -> Ints:
         """Return the keys of the names that have these codes in a rank's pool."""
         known = self._of_pool.get(id(pool))
         if known is None or len(known[1]) < len(pool):
             known = (pool, np.full(len(pool), -1, np.int64))
             self._of_pool[id(pool)] = known
         table = known[1]
-        found: Ints = table[codes]
-        if (found < 0).any():
-            for code in np.unique(codes[found < 0]).tolist():
+        keys: Ints = table[codes]
+        if (keys < 0).any():
+            for code in np.unique(codes[keys < 0]).tolist():
                 table[code] = self._key(short_name(pool[code]))
-            found = table[codes]
-        return found
+            keys = table[codes]
+        return keys
 
     def _key(self, text: str) -> int:
         key = self._keys.setdefault(text, len(self._texts))
@@ -388,21 +399,21 @@ def answer_tiles(
 ) -> Answer:
     """Answer ``tiles``; `index_of` returns the index for a lane, `classes_of` a rank's classes."""
     level, within_ms = request.level, request.within_ms
-    basket = _Basket(classed=classes_of is not None)
+    basket = _ReplyBuilder(classed=classes_of is not None)
     due = math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
     most_bytes = sys.maxsize if request.most_bytes is None else request.most_bytes
     left: list[dict[str, Any]] = []
     for part in request.parts:
         for at, number in enumerate(part.lanes):
             # Answer at least one lane, or the page would repeat the request forever.
-            if basket.asked and (time.perf_counter() >= due or basket.bytes > most_bytes):
+            if basket.lanes_added and (time.perf_counter() >= due or basket.bytes > most_bytes):
                 left.append({"lanes": part.lanes[at:], "first": part.first, "last": part.last})
                 break
             window = (level, part.first, part.last)
-            _collect(basket, index_of(number), number, window, names, classes_of)
+            _add_lane(basket, index_of(number), number, window, names, classes_of)
     columns = basket.columns()
-    keys = basket.of_slices("name")
-    header, buffer = pack(compacted(columns, level) if request.compact else columns)
+    keys = basket.slice_column("name")
+    header, buffer = pack(compact_columns(columns, level) if request.compact else columns)
     reply = {"level": level, "columns": header, "names": names.texts(keys)}
     if left:
         reply["left"] = left
@@ -417,8 +428,8 @@ def _gzip(buffer: bytes) -> bytes:
     return packing.compress(buffer) + packing.flush()
 
 
-def _collect(
-    basket: _Basket,
+def _add_lane(
+    basket: _ReplyBuilder,
     index: RankIndex,
     number: int,
     window: tuple[int, int, int],
@@ -426,35 +437,37 @@ def _collect(
     classes_of: Callable[[int], Classes | None] | None,
 ) -> None:
     """Add the tiles of one lane to the reply."""
-    basket.asked += 1
+    basket.lanes_added += 1
     level, first, last = window
     ref, lane = index.lane(number)
     shift = index.rank.shift_ns
     if isinstance(lane, CounterLane):
         basket.add_counter(number, counter_tiles(lane, level, first, last, shift))
         return
-    made = tiles(lane, level, first, last, shift)
+    made = event_tiles(lane, level, first, last, shift)
     if made is None:
         return
     basket.add(number, made)
-    found = _slices(index, ref, lane, made.slices.at, names)
+    slices = _slice_columns(index, ref, lane, made.slices.positions, names)
     if classes_of is not None:
         classes = classes_of(index.rank.rank)
         basket.classes.append(_cell_classes(index, number, level, made, classes))
-        if found:
+        if slices:
             of_events = ref.role in OF_EVENTS
-            found["class"] = _slice_classes(found["id"], classes if of_events else None)
-    basket.add_slices(found)
+            slices["class"] = _slice_classes(slices["id"], classes if of_events else None)
+    basket.add_slices(slices)
 
 
-def _slices(index: RankIndex, ref: LaneRef, lane: Lane, at: Positions, names: NameKeys) -> OpSlices:
+def _slice_columns(
+    index: RankIndex, ref: LaneRef, lane: EventLane, at: Positions, names: NameKeys
+) -> OpSlices:
     if not len(at):
         return {}
     # Times are taken from the lane: the table's columns may not be loaded yet.
-    named, rows = index.named(ref), lane.rows_of(at)
-    flags = lane.overlapped(at).astype(np.uint8) * TRIMMED
+    named, rows = index.names_of_lane(ref), lane.rows_of(at)
+    flags = lane.overlap_mask(at).astype(np.uint8) * TRIMMED
     return {
-        "start": lane.spans.begins[at] + index.rank.shift_ns,
+        "start": lane.spans.sorted_starts[at] + index.rank.shift_ns,
         "dur": lane.durations(at),
         "id": rows,
         "name": names.keys(named.names, named.name[rows]),
@@ -464,10 +477,10 @@ def _slices(index: RankIndex, ref: LaneRef, lane: Lane, at: Positions, names: Na
 
 
 def _cell_classes(
-    index: RankIndex, number: int, level: int, made: Tiles, classes: Classes | None
+    index: RankIndex, number: int, level: int, made: EventTiles, classes: Classes | None
 ) -> Codes:
     """Return the class with the most time in each cell."""
-    lane = None if classes is None else index.classed(number, classes)
+    lane = None if classes is None else index.lane_by_class(number, classes)
     if lane is None:
         return np.full((len(made.index), CELLS), NO_KIND, np.uint8)
     return kinds_of_tiles(lane, level, made.index, index.rank.shift_ns)
@@ -478,33 +491,33 @@ def _slice_classes(rows: Array, classes: Classes | None) -> Codes:
 
 
 @dataclass(slots=True)
-class _Basket:
+class _ReplyBuilder:
     """Collects the tiles of one answer."""
 
     classed: bool = False
     classes: list[Array] = field(default_factory=list)
     lanes: list[Array] = field(default_factory=list)
-    tiles: list[Tiles] = field(default_factory=list)
+    tiles: list[EventTiles] = field(default_factory=list)
     slice_counts: list[Array] = field(default_factory=list)
     slices: list[OpSlices] = field(default_factory=list)
     counter_lanes: list[Array] = field(default_factory=list)
     counters: list[CounterTiles] = field(default_factory=list)
     total: int = 0
     #: Number of lanes handled so far, and the approximate size of the reply.
-    asked: int = 0
+    lanes_added: int = 0
     bytes: int = 0
 
-    def add(self, number: int, made: Tiles) -> None:
+    def add(self, number: int, made: EventTiles) -> None:
         count = len(made.index)
         self._count(count, TILE_BYTES)
         self.lanes.append(np.full(count, number, np.uint32))
         self.tiles.append(made)
         self.slice_counts.append(np.bincount(made.slices.tile, minlength=count))
 
-    def add_slices(self, found: OpSlices) -> None:
-        if found:
-            self.slices.append(found)
-            self.bytes += SLICE_BYTES * len(found["id"])
+    def add_slices(self, new_slices: OpSlices) -> None:
+        if new_slices:
+            self.slices.append(new_slices)
+            self.bytes += SLICE_BYTES * len(new_slices["id"])
 
     def add_counter(self, number: int, made: CounterTiles | None) -> None:
         if made is None:
@@ -522,36 +535,39 @@ class _Basket:
     def columns(self) -> OpColumns:
         first = np.concatenate([np.zeros(1, np.int64), *self.slice_counts]).cumsum()
         return {
-            "tile_lane": ("u32", _joined(self.lanes)),
-            "tile_index": ("f64", _joined([one.index for one in self.tiles])),
-            "busy": ("u16", _joined([one.busy for one in self.tiles])),
-            "count": ("u16", _joined([one.count for one in self.tiles])),
-            "kind": ("u8", _joined([one.kind for one in self.tiles])),
-            "mask": ("u8", _joined([one.mask for one in self.tiles])),
+            "tile_lane": ("u32", _concat_columns(self.lanes)),
+            "tile_index": ("f64", _concat_columns([tile.index for tile in self.tiles])),
+            "busy": ("u16", _concat_columns([tile.busy for tile in self.tiles])),
+            "count": ("u16", _concat_columns([tile.count for tile in self.tiles])),
+            "kind": ("u8", _concat_columns([tile.kind for tile in self.tiles])),
+            "mask": ("u8", _concat_columns([tile.mask for tile in self.tiles])),
             "slice_first": ("u32", first),
-            "slice_start": ("f64", self.of_slices("start")),
-            "slice_dur": ("f64", self.of_slices("dur")),
-            "slice_id": ("u32", self.of_slices("id")),
-            "slice_name": ("u32", self.of_slices("name")),
-            "slice_kind": ("u8", self.of_slices("kind")),
-            "slice_flags": ("u8", self.of_slices("flags")),
-            "counter_lane": ("u32", _joined(self.counter_lanes)),
-            "counter_index": ("f64", _joined([one.index for one in self.counters])),
-            "counter_min": ("f32", _joined([one.smallest for one in self.counters])),
-            "counter_max": ("f32", _joined([one.largest for one in self.counters])),
+            "slice_start": ("f64", self.slice_column("start")),
+            "slice_dur": ("f64", self.slice_column("dur")),
+            "slice_id": ("u32", self.slice_column("id")),
+            "slice_name": ("u32", self.slice_column("name")),
+            "slice_kind": ("u8", self.slice_column("kind")),
+            "slice_flags": ("u8", self.slice_column("flags")),
+            "counter_lane": ("u32", _concat_columns(self.counter_lanes)),
+            "counter_index": ("f64", _concat_columns([counter.index for counter in self.counters])),
+            "counter_min": (
+                "f32",
+                _concat_columns([counter.smallest for counter in self.counters]),
+            ),
+            "counter_max": ("f32", _concat_columns([counter.largest for counter in self.counters])),
             **(
                 {
-                    "class": ("u8", _joined(self.classes)),
-                    "slice_class": ("u8", self.of_slices("class")),
+                    "class": ("u8", _concat_columns(self.classes)),
+                    "slice_class": ("u8", self.slice_column("class")),
                 }
                 if self.classed
                 else {}
             ),
         }
 
-    def of_slices(self, column: str) -> Array:
-        return _joined([part[column] for part in self.slices])
+    def slice_column(self, column: str) -> Array:
+        return _concat_columns([part[column] for part in self.slices])
 
 
-def _joined(parts: list[Array]) -> Array:
+def _concat_columns(parts: list[Array]) -> Array:
     return np.concatenate(parts) if parts else np.empty(0, np.int64)

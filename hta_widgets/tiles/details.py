@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import kind_times
-from hta_widgets.tiles.lanes import CounterLane, Lane, RankIndex, Rows
+from hta_widgets.tiles.lanes import CounterLane, EventLane, RankIndex, Rows
 from hta_widgets.tiles.layout import LaneRef
 from hta_widgets.tiles.replies import (
     Brief,
@@ -30,7 +30,7 @@ from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.names import short_name
 
 
-class _Number(str):
+class _NumberText(str):
     """A number as written in the file, with all its digits."""
 
     __slots__ = ()
@@ -44,9 +44,9 @@ class _Pairs(list[tuple[str, Any]]):
 
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_Pairs,
-    parse_int=_Number,
-    parse_float=_Number,
-    parse_constant=_Number,
+    parse_int=_NumberText,
+    parse_float=_NumberText,
+    parse_constant=_NumberText,
     strict=False,
 )
 
@@ -59,37 +59,37 @@ def args_of_record(record: bytes) -> list[tuple[str, str]]:
     if args is None:
         return []
     if not isinstance(args, _Pairs):
-        return [("args", display(args))]
-    return [(key, display(value)) for key, value in args]
+        return [("args", display_text(args))]
+    return [(key, display_text(value)) for key, value in args]
 
 
-def display(value: Any) -> str:
+def display_text(value: Any) -> str:
     """Return a decoded value as text: strings without quotes, other values as compact JSON."""
     if isinstance(value, str):
         return str(value)
-    return _compact(value)
+    return _compact_json(value)
 
 
-def _compact(value: Any) -> str:
+def _compact_json(value: Any) -> str:
     match value:
-        case _Number():
+        case _NumberText():
             return str(value)
         case _Pairs():
-            inner = ",".join(f"{_quoted(key)}:{_compact(one)}" for key, one in value)
+            inner = ",".join(f"{_quote(key)}:{_compact_json(one)}" for key, one in value)
             return f"{{{inner}}}"
         case list():
-            return f"[{','.join(map(_compact, value))}]"
+            return f"[{','.join(map(_compact_json, value))}]"
         case str():
-            return _quoted(value)
+            return _quote(value)
         case _:
             return json.dumps(value)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def brief(index: RankIndex, table: Rows, row: int) -> Brief:
+def event_summary(index: RankIndex, table: Rows, row: int) -> Brief:
     """Return the brief of a row of one of the rank's tables."""
     name = table.names[int(table.name[row])]
     return {
@@ -138,7 +138,7 @@ def duration_figures(durs: Ints) -> SameName:
     an equal width of at least 1 ns, or widths that grow by a constant factor (``scale``).
     """
     low, high = int(durs.min()), int(durs.max())
-    edges, scale = _edges(low, high, len(durs))
+    edges, scale = _histogram_edges(low, high, len(durs))
     counts, _ = np.histogram(durs, edges)
     return {
         "count": len(durs),
@@ -153,7 +153,7 @@ def duration_figures(durs: Ints) -> SameName:
     }
 
 
-def _edges(low: int, high: int, count: int) -> tuple[Floats, Literal["linear", "log"]]:
+def _histogram_edges(low: int, high: int, count: int) -> tuple[Floats, Literal["linear", "log"]]:
     if low == high:
         return np.array((low, low + 1), np.float64), "linear"
     wanted = min(MAX_HISTOGRAM_BINS, 2 * (count.bit_length() + 1))
@@ -170,23 +170,23 @@ def _edges(low: int, high: int, count: int) -> tuple[Floats, Literal["linear", "
 
 def details(index: RankIndex, table: Rows, row: int) -> EventDetail:
     """Answer ``event``."""
-    args, error = _args(index, table, row)
+    args, error = _event_args(index, table, row)
     is_event = table.table == "events"
     same = (table.name == table.name[row]) & (table.category == table.category[row])
     return {
-        "event": _in_place(index, table, row),
-        "parents": list(_parents(index, table, row)) if is_event else [],
+        "event": _place_fields(index, table, row),
+        "parents": list(_parent_summaries(index, table, row)) if is_event else [],
         "args": [list(pair) for pair in args],
         "args_error": error,
-        "flows": _flows(index, row) if is_event else [],
-        "launched_by": _launched_by(index, table, row) if is_event else None,
-        "kernels": _kernels(index, row) if is_event else None,
+        "flows": _event_flows(index, row) if is_event else [],
+        "launched_by": _launch_context(index, table, row) if is_event else None,
+        "kernels": _launched_kernels(index, row) if is_event else None,
         "same": duration_figures(table.dur_ns[same]),
     }
 
 
-def _in_place(index: RankIndex, table: Rows, row: int) -> DetailedEvent:
-    known = brief(index, table, row)
+def _place_fields(index: RankIndex, table: Rows, row: int) -> DetailedEvent:
+    known = event_summary(index, table, row)
     rank, category = index.rank, table.categories[int(table.category[row])]
     if table.table == "events":
         t = rank.table
@@ -202,7 +202,9 @@ def _in_place(index: RankIndex, table: Rows, row: int) -> DetailedEvent:
             "correlation": int(t.correlation[row]),
         }
     lane = index.side_lanes(table.table)[row]
-    track_row = next(one for one in rank.tracks if one.lane0 <= lane < one.lane0 + one.lanes)
+    track_row = next(
+        track for track in rank.tracks if track.lane0 <= lane < track.lane0 + track.lanes
+    )
     return {
         **known,
         "category": category,
@@ -215,15 +217,15 @@ def _in_place(index: RankIndex, table: Rows, row: int) -> DetailedEvent:
     }
 
 
-def _parents(index: RankIndex, table: Rows, row: int) -> Iterator[Brief]:
+def _parent_summaries(index: RankIndex, table: Rows, row: int) -> Iterator[Brief]:
     parent = index.rank.table.parent
     above = int(parent[row])
     while above >= 0:
-        yield brief(index, table, above)
+        yield event_summary(index, table, above)
         above = int(parent[above])
 
 
-def _launched_by(index: RankIndex, table: Rows, row: int) -> LaunchedBy | None:
+def _launch_context(index: RankIndex, table: Rows, row: int) -> LaunchedBy | None:
     """Return the events around the launching call of a device event; each list innermost first."""
     trace = index.rank.trace
     call = int(trace.launch_of[row])
@@ -233,26 +235,28 @@ def _launched_by(index: RankIndex, table: Rows, row: int) -> LaunchedBy | None:
     operators: list[Brief] = []
     at = int(tree.innermost[call])
     while at >= 0:
-        operators.append(brief(index, table, int(tree.rows[at])))
+        operators.append(event_summary(index, table, int(tree.rows[at])))
         at = int(tree.forest.parent[at])
     modules: list[Brief] = []
     frames: list[Brief] = []
-    for above in _parents(index, table, call):
+    for above in _parent_summaries(index, table, call):
         if above["name"].startswith("nn.Module: "):
             modules.append(above)
         elif table.categories[int(table.category[above["id"]])] == "python_function":
             frames.append(above)
-    shapes = dict(_args(index, table, operators[0]["id"])[0]) if operators else {}
+    shapes = dict(_event_args(index, table, operators[0]["id"])[0]) if operators else {}
     flows = trace.flow_table
     code = flows.kinds.index("fwdbwd") if "fwdbwd" in flows.kinds else -1
-    within = (flows.kind == code) & np.isin(flows.target, [one["id"] for one in operators])
+    within = (flows.kind == code) & np.isin(
+        flows.target, [operator["id"] for operator in operators]
+    )
     forward = flows.source[within].tolist()
     return {
         "operators": operators,
         "modules": modules,
         "frames": frames,
         "shapes": shapes.get("Input Dims", shapes.get("Input dims", "")),
-        "forward": brief(index, table, forward[0]) if forward else None,
+        "forward": event_summary(index, table, forward[0]) if forward else None,
     }
 
 
@@ -260,10 +264,10 @@ def _launched_by(index: RankIndex, table: Rows, row: int) -> LaunchedBy | None:
 MOST_SELECTED = 10_000
 
 
-def _kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
+def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
     """Return figures of the device events that are launched during a host event on its thread."""
     table = index.rank.table
-    ids, called = _launched(index, row)
+    ids, called = _launched_by_event(index, row)
     if not len(ids):
         return None
     return {
@@ -274,7 +278,7 @@ def _kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
     }
 
 
-def _launched(index: RankIndex, row: int) -> tuple[npt.NDArray[np.intp], Ints]:
+def _launched_by_event(index: RankIndex, row: int) -> tuple[npt.NDArray[np.intp], Ints]:
     """Return the device events launched during a host event, and the starts of their calls."""
     trace, table = index.rank.trace, index.rank.table
     launched = np.flatnonzero(trace.launch_of >= 0)
@@ -293,15 +297,19 @@ MOST_ARROWS = 20
 def launches(index: RankIndex, row: int) -> Launches:
     """Answer ``launches``: a device event's call, or the device events launched by a host event."""
     table, call = index.events, int(index.rank.trace.launch_of[row])
-    ids, _ = _launched(index, row)
+    ids, _ = _launched_by_event(index, row)
     return {
-        "call": brief(index, table, call) if call >= 0 else None,
-        "kernels": [brief(index, table, at) for at in ids.tolist() if len(ids) <= MOST_ARROWS],
+        "call": event_summary(index, table, call) if call >= 0 else None,
+        "kernels": [
+            event_summary(index, table, at) for at in ids.tolist() if len(ids) <= MOST_ARROWS
+        ],
         "count": len(ids),
     }
 
 
-def _args(index: RankIndex, table: Rows, row: int) -> tuple[list[tuple[str, str]], str | None]:
+def _event_args(
+    index: RankIndex, table: Rows, row: int
+) -> tuple[list[tuple[str, str]], str | None]:
     """Return the args of an event's records, and an error message if they cannot be read."""
     source = index.rank.trace.source
     if source is None:
@@ -320,7 +328,7 @@ def _args(index: RankIndex, table: Rows, row: int) -> tuple[list[tuple[str, str]
     return pairs, None
 
 
-def _flows(index: RankIndex, row: int) -> list[Flow]:
+def _event_flows(index: RankIndex, row: int) -> list[Flow]:
     flows, table = index.rank.trace.flow_table, index.events
     found: list[Flow] = []
     ways: tuple[tuple[Literal["out", "in"], Any, Any], ...] = (
@@ -335,14 +343,14 @@ def _flows(index: RankIndex, row: int) -> list[Flow]:
                 {
                     "kind": flows.kinds[int(flows.kind[at])],
                     "direction": direction,
-                    "brief": brief(index, table, int(there[at])),
+                    "brief": event_summary(index, table, int(there[at])),
                     "delay": int(table.start_ns[target]) - end,
                 }
             )
     return sorted(found, key=lambda flow: (flow["delay"], flow["brief"]["id"]))
 
 
-def cell(index: RankIndex, number: int, start: int, end: int) -> Cell:
+def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
     """Answer ``cell``: exact contents of a window of a lane."""
     if end <= start:
         raise ValueError(f"a cell must end after it starts, not {start} to {end}")
@@ -364,18 +372,18 @@ def cell(index: RankIndex, number: int, start: int, end: int) -> Cell:
     covered, count = lane.spans.measure(edges)
     # Lanes of waits hold parts of events, which have no details.
     named = bool(count[0]) and ref.role not in {"wait", "late"}
-    row = _longest(index, ref, low, high) if named else None
+    row = _longest_row(index, ref, low, high) if named else None
     return {
         "count": int(count[0]),
         "busy": int(covered[0]),
-        "longest": None if row is None else brief(index, index.table_of(ref), row),
+        "longest": None if row is None else event_summary(index, index.table_of(ref), row),
         "kinds": {KINDS[code]: time for code, time in kind_times(lane, low, high).items()},
     }
 
 
-def _longest(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
+def _longest_row(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
     """Return the row of the longest event of a window with events; ties go to the first."""
-    table, rows = index.table_of(ref), index.members(ref)
+    table, rows = index.table_of(ref), index.rows_of_lane(ref)
     rows = rows[: np.searchsorted(table.start_ns[rows], high)]
     starts, durs = table.start_ns[rows], table.dur_ns[rows]
     inside = np.flatnonzero(np.where(durs > 0, starts + durs > low, starts >= low))
@@ -384,30 +392,30 @@ def _longest(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
 
 def neighbor(index: RankIndex, table: Rows, row: int, direction: int) -> Brief | None:
     """Answer ``neighbor``: the next or previous event of the same lane."""
-    members = index.members(index.rank.ref(lane_of_row(index, table.table, row)))
+    members = index.rows_of_lane(index.rank.ref(lane_of_row(index, table.table, row)))
     # Not a binary search: asyncs with the same start are not in the order of their rows.
     at = int(np.flatnonzero(members == row)[0]) + (1 if direction > 0 else -1)
     if not 0 <= at < len(members):
         return None
-    return brief(index, table, int(members[at]))
+    return event_summary(index, table, int(members[at]))
 
 
 def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None:
     """Answer ``snap``: the nearest edge of an event of a lane; ties go to the earlier one."""
     _, lane = index.lane(number)
     local = time - index.rank.shift_ns
-    near = [edge for edge in _edges_around(lane, local) if abs(edge - local) <= tolerance]
+    near = [edge for edge in _neighbouring_edges(lane, local) if abs(edge - local) <= tolerance]
     if not near:
         return None
     return min(near, key=lambda edge: (abs(edge - local), edge)) + index.rank.shift_ns
 
 
-def _edges_around(lane: Lane | CounterLane, time: int) -> list[int]:
+def _neighbouring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:
     """Return the last edge before and the first at or after a time: starts, ends and instants."""
     if isinstance(lane, CounterLane):
         sorts = [lane.times]
     else:
-        sorts = [lane.spans.begins, lane.spans.finishes, lane.spans.points]
+        sorts = [lane.spans.sorted_starts, lane.spans.sorted_ends, lane.spans.points]
     found = []
     for edges in sorts:
         at = int(edges.searchsorted(time))

@@ -16,14 +16,19 @@ import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.layout import LaneRef, Rank, folded
+from hta_widgets.tiles.layout import LaneRef, RankLayout, folded_lanes
 from hta_widgets.trace.arrays import Array, Bools, Codes, Floats, Ints
-from hta_widgets.trace.columns import AsyncTable, EventTable, InstantTable, Pool
-from hta_widgets.trace.intervals import Cover, Spans, cover_of, spans_of
+from hta_widgets.trace.columns import AsyncTable, EventTable, InstantTable, StringPool
+from hta_widgets.trace.intervals import (
+    IntervalIndex,
+    IntervalUnion,
+    index_intervals,
+    union_of_sorted,
+)
 from hta_widgets.trace.memo import LRU
 
 if TYPE_CHECKING:
-    from hta_widgets.tiles.lateness import Lateness
+    from hta_widgets.tiles.lateness import LatenessIndex
 
 BLOCK = 64
 KEEPS_NO_ROWS = "this lane sends no slices and keeps no rows"
@@ -43,7 +48,7 @@ _COLUMNS: dict[str, npt.DTypeLike] = {
     "lanes.kinds": np.uint8,
 }
 _NS, _ROWS, _KINDS = _COLUMNS
-_NONE = -1
+_NO_ITEM = -1
 #: An item of a stored lane: a number, or a column and the array to store in it.
 Item = int | tuple[str, Array | None]
 _OTHER = KINDS.index("other")
@@ -51,13 +56,13 @@ _OPEN_BLOCK = 4096
 #: Roles of lanes with rows of the rank's event table.
 OF_EVENTS = ("events", *FOLDED_ROLES)
 #: Maximum number of tables of columns in memory, enough for the ranks on a screen.
-MOST_TABLES = 64
+MAX_TABLES = 64
 #: The class of each event of a rank as a code, by row.
 Classes = npt.NDArray[np.uint8]
 
 
 @dataclass(slots=True, frozen=True)
-class Kinds:
+class KindIndex:
     """Index by kind of a lane of several kinds.
 
     For the kind with the most events, only arrays that cannot be computed from the others are kept.
@@ -65,8 +70,8 @@ class Kinds:
 
     major: int
     #: Union of the major kind; None if the lane's events do not overlap.
-    major_cover: Cover | None
-    minor: tuple[tuple[int, Spans], ...]
+    major_cover: IntervalUnion | None
+    minor: tuple[tuple[int, IntervalIndex], ...]
     #: Kind of each event of length 0, by time, then kind.
     of_points: Codes
 
@@ -78,14 +83,14 @@ class Kinds:
 
 
 @dataclass(slots=True, frozen=True)
-class Lane:
+class EventLane:
     """Events of a lane. No array is a view of the table, which may be released before the lane."""
 
-    spans: Spans
+    spans: IntervalIndex
     #: The only kind, or the most frequent one.
     kind: int
     #: None for a lane of one kind.
-    kinds: Kinds | None
+    kinds: KindIndex | None
     #: Rows in the rank's table of events with a length; None for lanes without slices.
     rows: EventRows | None
     #: Longest duration of each block of 64 of `rows`.
@@ -120,7 +125,7 @@ class Lane:
         """Return positions in `rows` of events of `at_least` ns or more that overlap a window."""
         if self.rows is None or not len(self.rows) or end <= start:
             return np.empty(0, np.intp)
-        begins = self.spans.begins
+        begins = self.spans.sorted_starts
         piece = max(int(self.spans.cover.starts.searchsorted(start, "right")) - 1, 0)
         # Events that overlap the window began in the piece of the union at its start, or later.
         first = int(begins.searchsorted(self.spans.cover.starts[piece]))
@@ -135,11 +140,11 @@ class Lane:
         kept: Positions = at[(durs >= at_least) & (begins[at] + durs > start)]
         return kept
 
-    def overlapped(self, at: Positions) -> Bools:
+    def overlap_mask(self, at: Positions) -> Bools:
         """Return which of the events at these positions begin before an earlier one ended."""
-        if self.spans.disjoint:
+        if self.spans.is_disjoint:
             return np.zeros(len(at), np.bool_)
-        begins, pieces = self.spans.begins, self.spans.cover.starts
+        begins, pieces = self.spans.sorted_starts, self.spans.cover.starts
         piece = pieces.searchsorted(begins[at], "right") - 1
         late: Bools = begins.searchsorted(pieces[piece]) != at
         return late
@@ -178,25 +183,25 @@ class CounterLane:
 
 def index_lane(
     starts: Ints, durs: Ints, kinds: Codes, rows: npt.NDArray[np.integer] | None
-) -> Lane:
+) -> EventLane:
     """Index the events of a lane, in lane order: by start, then longest first.
 
     `rows` are their rows in the table; None for a lane without slices.
     """
-    spans = spans_of(starts, durs)
+    spans = index_intervals(starts, durs)
     kept, longest, own = None, np.empty(0, np.int64), None
     if rows is not None:
         long = durs > 0
         kept = np.ascontiguousarray(rows[long], np.int32)
         with_length = durs[long]
         longest = _block_maxima(with_length)
-        own = None if spans.disjoint else with_length
+        own = None if spans.is_disjoint else with_length
     counts = np.bincount(kinds, minlength=1)
     major = int(counts.argmax())
     mixed = None
     if counts[major] < len(kinds):
-        mixed = _mixed(starts, durs, kinds, major=major, disjoint=spans.disjoint)
-    return Lane(spans, major, mixed, kept, longest, own)
+        mixed = _kind_index(starts, durs, kinds, major=major, disjoint=spans.is_disjoint)
+    return EventLane(spans, major, mixed, kept, longest, own)
 
 
 def index_counter(times: Ints, values: Floats, end: int) -> CounterLane:
@@ -204,14 +209,14 @@ def index_counter(times: Ints, values: Floats, end: int) -> CounterLane:
     return CounterLane(times, values, max(end, int(times[-1]) + 1 if len(times) else end))
 
 
-class Budget:
+class LaneBudget:
     """Lanes and tables in memory, shared by the ranks of a job; `limit` is in bytes of lanes."""
 
     def __init__(self, limit: int) -> None:
         self.lanes: LRU[Hashable, list[AnyLane]] = LRU(
             limit, lambda lanes: sum(lane.nbytes for lane in lanes)
         )
-        self.tables: LRU[Hashable, Any] = LRU(MOST_TABLES)
+        self.tables: LRU[Hashable, Any] = LRU(MAX_TABLES)
 
 
 @dataclass(slots=True, frozen=True)
@@ -225,16 +230,16 @@ class Rows:
     category: npt.NDArray[np.integer]
     kind: Codes
     record: Ints
-    names: Pool
-    categories: Pool
+    names: StringPool
+    categories: StringPool
 
 
-class Named(NamedTuple):
+class NamedRows(NamedTuple):
     """Name and kind of the events of a rank."""
 
     name: npt.NDArray[np.integer]
     kind: Codes
-    names: Pool
+    names: StringPool
 
 
 class RankIndex:
@@ -243,7 +248,9 @@ class RankIndex:
     `lateness` returns the job's matched collectives; it is called for lanes of waits only.
     """
 
-    def __init__(self, rank: Rank, budget: Budget, lateness: Callable[[], Lateness]) -> None:
+    def __init__(
+        self, rank: RankLayout, budget: LaneBudget, lateness: Callable[[], LatenessIndex]
+    ) -> None:
         self.rank = rank
         self._budget = budget
         self._lateness = lateness
@@ -267,7 +274,7 @@ class RankIndex:
     def events(self) -> Rows:
         """Complete events."""
         # Kept in the budget, so that columns of stored ranks out of view are released.
-        rows: Rows = self._budget.tables.of(("events", self.rank.rank), self._events)
+        rows: Rows = self._budget.tables.get_or_compute(("events", self.rank.rank), self._events)
         return rows
 
     def _events(self) -> Rows:
@@ -325,13 +332,13 @@ class RankIndex:
             return self._overlay(ref)
         return self.rows({"async": "asyncs", "instant": "instants"}.get(ref.role, "events"))
 
-    def named(self, ref: LaneRef) -> Rows | Named:
+    def names_of_lane(self, ref: LaneRef) -> Rows | NamedRows:
         """Return the names and kinds of a lane's rows without reading other columns."""
         if ref.role not in OF_EVENTS:
             return self.table_of(ref)
         table = self.rank.table
-        named: Named = self._budget.tables.of(
-            ("named", self.rank.rank), lambda: Named(table.name, table.kind, table.names)
+        named: NamedRows = self._budget.tables.get_or_compute(
+            ("named", self.rank.rank), lambda: NamedRows(table.name, table.kind, table.names)
         )
         return named
 
@@ -343,7 +350,7 @@ class RankIndex:
         pieces = self._lateness().pieces(self.rank.rank, ref.role, folded=not ref.sources)
         events = self.events
         if ref.sources:
-            pieces = pieces.of_rows(self.rank.table.track == ref.sources[0])
+            pieces = pieces.select_rows(self.rank.table.track == ref.sources[0])
         rows = pieces.row
         self._overlays[ref] = made = replace(
             events,
@@ -369,7 +376,7 @@ class RankIndex:
             lanes = self._budget.lanes.put(key, self._make(ref))
         return ref, lanes[ref.depth]
 
-    def classed(self, lane: int, classes: Classes) -> Lane | None:
+    def lane_by_class(self, lane: int, classes: Classes) -> EventLane | None:
         """Return a lane of events indexed by `classes` instead of kinds; None for other lanes."""
         ref = self.rank.ref(lane)
         if ref.role not in OF_EVENTS:
@@ -381,12 +388,12 @@ class RankIndex:
             if ref.role == "events":
                 made = self._by_depth(ref.sources[0], events, slices=False)
             else:
-                made = [self._lane(events, self.members(ref), slices=False)]
+                made = [self._lane(events, self.rows_of_lane(ref), slices=False)]
             lanes = self._budget.lanes.put(key, made)
         found = lanes[ref.depth]
-        return found if isinstance(found, Lane) else None
+        return found if isinstance(found, EventLane) else None
 
-    def members(self, ref: LaneRef) -> RowIds:
+    def rows_of_lane(self, ref: LaneRef) -> RowIds:
         """Return the rows of a lane of events, asyncs or instants, in lane order."""
         table, rank = self.rank.table, self.rank
         rows: RowIds
@@ -436,7 +443,7 @@ class RankIndex:
     def _make(self, ref: LaneRef) -> list[AnyLane]:
         match ref.role:
             case "gpu" | "comm" | "cpu":
-                return [self._folded(ref)]
+                return [self._folded_lane(ref)]
             case "counter":
                 return [self._counter(ref.sources[0])]
             case "events":
@@ -444,13 +451,13 @@ class RankIndex:
             case "async":
                 layers = self.rank.async_groups[ref.sources[0]].layers
                 refs = [LaneRef("async", ref.sources, depth) for depth in range(layers)]
-                return [self._lane(self.asyncs, self.members(one)) for one in refs]
+                return [self._lane(self.asyncs, self.rows_of_lane(one)) for one in refs]
             case _:
-                return [self._lane(self.table_of(ref), self.members(ref))]
+                return [self._lane(self.table_of(ref), self.rows_of_lane(ref))]
 
-    def _folded(self, ref: LaneRef) -> Lane:
+    def _folded_lane(self, ref: LaneRef) -> EventLane:
         # All lanes of the rank's file are read together, as they are shown together.
-        kept = kept_lanes(self.rank.table)
+        kept = stored_lanes(self.rank.table)
         for other, lane in kept.items():
             key = (self.rank.rank, other.role, other.sources)
             if other != ref and self._budget.lanes.get(key) is None:
@@ -471,7 +478,7 @@ class RankIndex:
         ]
 
     @staticmethod
-    def _lane(table: Rows, rows: RowIds, *, slices: bool = True) -> Lane:
+    def _lane(table: Rows, rows: RowIds, *, slices: bool = True) -> EventLane:
         starts, durs, kinds = table.start_ns[rows], table.dur_ns[rows], table.kind[rows]
         return index_lane(starts, durs, kinds, rows if slices else None)
 
@@ -483,7 +490,7 @@ class RankIndex:
 
     # --- events at an instant ---------------------------------------------------------------------
 
-    def open_at(self, time_ns: int) -> Positions:
+    def rows_running_at(self, time_ns: int) -> Positions:
         """Return the rows of events that began before an instant and still run then."""
         table = self.rank.table
         before = int(table.start_ns.searchsorted(time_ns))
@@ -522,7 +529,7 @@ def folded_rows(table: EventTable, ref: LaneRef, device: RowIds) -> RowIds:
     return chosen
 
 
-def folded_lane(table: EventTable, ref: LaneRef, device: RowIds) -> Lane:
+def folded_lane(table: EventTable, ref: LaneRef, device: RowIds) -> EventLane:
     """Return an indexed lane of a folded rank; see `folded_rows`."""
     rows = folded_rows(table, ref, device)
     return index_lane(
@@ -533,20 +540,20 @@ def folded_lane(table: EventTable, ref: LaneRef, device: RowIds) -> Lane:
     )
 
 
-def kept_columns(table: EventTable) -> tuple[dict[str, Array], dict[str, Any]]:
+def stored_lane_columns(table: EventTable) -> tuple[dict[str, Array], dict[str, Any]]:
     """Return columns with the indexed lanes of a folded rank, and each lane's position in them."""
     device = device_rows(table)
     arrays = {name: [np.empty(0, dtype)] for name, dtype in _COLUMNS.items()}
     lanes = []
-    for ref in folded(table):
+    for ref in folded_lanes(table):
         begin = {name: sum(map(len, values)) for name, values in arrays.items()}
         numbers = []
-        for item in _items(folded_lane(table, ref, device)):
+        for item in _lane_items(folded_lane(table, ref, device)):
             if isinstance(item, int):
                 numbers.append(item)
                 continue
             column, values = item
-            numbers.append(_NONE if values is None else len(values))
+            numbers.append(_NO_ITEM if values is None else len(values))
             if values is not None:
                 arrays[column].append(values)
         lanes.append([ref.role, ref.sources, ref.annotations, begin, numbers])
@@ -554,7 +561,7 @@ def kept_columns(table: EventTable) -> tuple[dict[str, Array], dict[str, Any]]:
     return columns, {"version": VERSION, "lanes": lanes}
 
 
-def kept_lanes(table: EventTable) -> dict[LaneRef, Lane]:
+def stored_lanes(table: EventTable) -> dict[LaneRef, EventLane]:
     """Return the lanes in the file of a stored rank; none if they are missing or damaged."""
     file = table.file
     if file is None:
@@ -574,19 +581,19 @@ def kept_lanes(table: EventTable) -> dict[LaneRef, Lane]:
         return {}
 
 
-def _mixed(starts: Ints, durs: Ints, kinds: Codes, *, major: int, disjoint: bool) -> Kinds:
+def _kind_index(starts: Ints, durs: Ints, kinds: Codes, *, major: int, disjoint: bool) -> KindIndex:
     minor = []
     for code in np.unique(kinds).tolist():
         if code != major:
             of_kind = kinds == code
-            minor.append((code, spans_of(starts[of_kind], durs[of_kind])))
+            minor.append((code, index_intervals(starts[of_kind], durs[of_kind])))
     cover = None
     if not disjoint:
         of_kind = (kinds == major) & (durs > 0)
-        cover = cover_of(starts[of_kind], starts[of_kind] + durs[of_kind])
+        cover = union_of_sorted(starts[of_kind], starts[of_kind] + durs[of_kind])
     points = durs <= 0
     order = np.lexsort((kinds[points], starts[points]))
-    return Kinds(major, cover, tuple(minor), kinds[points][order])
+    return KindIndex(major, cover, tuple(minor), kinds[points][order])
 
 
 def _block_maxima(durs: Ints) -> Ints:
@@ -595,14 +602,14 @@ def _block_maxima(durs: Ints) -> Ints:
     return np.maximum.reduceat(durs, np.arange(0, len(durs), BLOCK))
 
 
-def _items(lane: Lane) -> Iterator[Item]:
+def _lane_items(lane: EventLane) -> Iterator[Item]:
     """Yield the numbers and arrays of a lane in the order in which `_Reader` takes them."""
     yield from _span_items(lane.spans)
     yield lane.kind
     yield _ROWS, lane.rows
     yield _NS, lane.longest
     yield _NS, lane.durs
-    yield _NONE if lane.kinds is None else lane.kinds.major
+    yield _NO_ITEM if lane.kinds is None else lane.kinds.major
     if lane.kinds is not None:
         yield from _cover_items(lane.kinds.major_cover)
         yield len(lane.kinds.minor)
@@ -612,13 +619,13 @@ def _items(lane: Lane) -> Iterator[Item]:
         yield _KINDS, lane.kinds.of_points
 
 
-def _span_items(spans: Spans) -> Iterator[Item]:
+def _span_items(spans: IntervalIndex) -> Iterator[Item]:
     yield from _cover_items(spans.cover)
     for values in (spans.starts, spans.ends, spans.points):
         yield _NS, values
 
 
-def _cover_items(cover: Cover | None) -> Iterator[Item]:
+def _cover_items(cover: IntervalUnion | None) -> Iterator[Item]:
     yield _NS, None if cover is None else cover.starts
     yield _NS, None if cover is None else cover.prefix
 
@@ -633,65 +640,67 @@ class _Reader:
         self._at = dict(begin)
         self._numbers = iter(numbers)
 
-    def lane(self) -> Lane:
+    def lane(self) -> EventLane:
         spans, kind = self._spans(), self._kind()
         rows, longest, durs = self._array(_ROWS), self._array(_NS), self._array(_NS)
         if rows is not None:
-            _expect(len(rows) == len(spans.begins))
-            _expect(len(longest) == -(-len(rows) // BLOCK))
-            _expect(spans.disjoint if durs is None else len(durs) == len(rows))
+            _require(len(rows) == len(spans.sorted_starts))
+            _require(len(longest) == -(-len(rows) // BLOCK))
+            _require(spans.is_disjoint if durs is None else len(durs) == len(rows))
         kinds, major = None, next(self._numbers)
-        if major != _NONE:
+        if major != _NO_ITEM:
             cover = self._cover()
-            _expect(spans.disjoint or cover is not None)
+            _require(spans.is_disjoint or cover is not None)
             count = next(self._numbers)
             minor = tuple((self._kind(), self._spans()) for _ in range(count))
-            kinds = Kinds(major, cover, minor, self._array(_KINDS))
-            _expect(0 <= major < len(KINDS))
-            _expect(len(kinds.of_points) == len(spans.points))
-        return Lane(spans, kind, kinds, rows, longest, durs)
+            kinds = KindIndex(major, cover, minor, self._array(_KINDS))
+            _require(0 <= major < len(KINDS))
+            _require(len(kinds.of_points) == len(spans.points))
+        return EventLane(spans, kind, kinds, rows, longest, durs)
 
     def _kind(self) -> int:
         kind = next(self._numbers)
-        _expect(0 <= kind < len(KINDS))
+        _require(0 <= kind < len(KINDS))
         return kind
 
-    def _spans(self) -> Spans:
+    def _spans(self) -> IntervalIndex:
         cover = self._cover()
         if cover is None:
             raise ValueError("expected the cover of spans, got none")
         starts, ends, points = self._array(_NS), self._array(_NS), self._array(_NS)
         if starts is not None:
-            _expect(len(starts) == len(ends) and _in_order(starts) and _in_order(ends))
-        _expect(_in_order(points))
-        return Spans(cover, starts, ends, points)
+            _require(
+                len(starts) == len(ends) and _require_ascending(starts) and _require_ascending(ends)
+            )
+        _require(_require_ascending(points))
+        return IntervalIndex(cover, starts, ends, points)
 
-    def _cover(self) -> Cover | None:
+    def _cover(self) -> IntervalUnion | None:
         starts, prefix = self._array(_NS), self._array(_NS)
         if starts is None:
             return None
-        _expect(len(prefix) == len(starts) + 1 and prefix[0] == 0 and _in_order(prefix))
-        cover = Cover(starts, prefix)
-        _expect(bool(np.all(cover.ends[:-1] <= starts[1:])))
+        _require(len(prefix) == len(starts) + 1 and prefix[0] == 0 and _require_ascending(prefix))
+        cover = IntervalUnion(starts, prefix)
+        _require(bool(np.all(cover.ends[:-1] <= starts[1:])))
         return cover
 
     def _array(self, column: str) -> Any:
         length = next(self._numbers)
-        if length == _NONE:
+        if length == _NO_ITEM:
             return None
         first = self._at[column]
-        _expect(0 <= first <= first + length <= len(self._columns[column]))
+        _require(0 <= first <= first + length <= len(self._columns[column]))
         self._at[column] = first + length
         return self._columns[column][first : first + length]
 
 
-def _expect(condition: bool) -> None:  # noqa: FBT001
+def _require(condition: bool) -> None:  # noqa: FBT001
     if not condition:
         raise ValueError("the stored lanes do not fit the events")
 
 
-def _in_order(values: Ints) -> bool:
+def _require_ascending(values: Ints) -> bool:
     return bool(np.all(values[1:] >= values[:-1]))
 
 
-AnyLane = Lane | CounterLane
+AnyLane = EventLane | CounterLane

@@ -16,7 +16,7 @@ import pandas as pd
 from hta_widgets.tiles import replies
 from hta_widgets.tiles.cells import pack
 from hta_widgets.trace.arrays import Bools, Ints
-from hta_widgets.trace.intervals import Covered, Intervals, subtract, union
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union
 from hta_widgets.trace.traceset import TraceSet
 
 _NUMBERS = (
@@ -34,7 +34,7 @@ _OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "las
 MOST_BINS = 1 << 16
 
 
-def clusters(frame: pd.DataFrame) -> replies.Clusters:
+def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:
     """Answer ``clusters``: groups of similar ranks, and the outliers."""
     alone = frame["is_outlier"].to_numpy(bool)
     reason = dict(zip(frame["rank"].tolist(), frame["why"].astype(str).tolist(), strict=True))
@@ -53,27 +53,27 @@ def clusters(frame: pd.DataFrame) -> replies.Clusters:
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class EventPieces:
     """Parts of communication events of one rank, in lane order; `row` is the event of each."""
 
     start: Ints
     dur: Ints
     row: Ints
 
-    def of_rows(self, member: Bools) -> Pieces:
+    def select_rows(self, member: Bools) -> EventPieces:
         """Return the pieces of events for which `member`, by row, is true."""
         kept = member[self.row]
-        return Pieces(self.start[kept], self.dur[kept], self.row[kept])
+        return EventPieces(self.start[kept], self.dur[kept], self.row[kept])
 
 
-def pieces_of(start: Ints, dur: Ints, row: Ints) -> Pieces:
+def event_pieces(start: Ints, dur: Ints, row: Ints) -> EventPieces:
     """Return the pieces that have a length, in lane order."""
     order = np.lexsort((row, -dur, start))
     order = order[dur[order] > 0]
-    return Pieces(start[order], dur[order], row[order])
+    return EventPieces(start[order], dur[order], row[order])
 
 
-def waits_without_transfers(waits: Pieces, transfers: Intervals) -> Pieces:
+def waits_without_transfers(waits: EventPieces, transfers: Intervals) -> EventPieces:
     """Return the union of a rank's waits less its transfers.
 
     Where waits overlap, time belongs to the one that began first, then to the longest.
@@ -83,11 +83,11 @@ def waits_without_transfers(waits: Pieces, transfers: Intervals) -> Pieces:
         return waits
     before = np.r_[waits.start[0], np.maximum.accumulate(end)[:-1]]
     start = np.maximum(waits.start, before)
-    own = end > start
-    start, end, row = start[own], end[own], waits.row[own]
+    has_length = end > start
+    start, end, row = start[has_length], end[has_length], waits.row[has_length]
     left = subtract(Intervals(start, end), union(transfers.start, transfers.end))
     of = np.searchsorted(start, left.start, side="right") - 1
-    return Pieces(left.start, left.end - left.start, row[of])
+    return EventPieces(left.start, left.end - left.start, row[of])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +101,18 @@ class RankLateness:
     late_ns: Ints
     imposed_ns: Ints
     last_alone: Ints
-    waited: Covered
-    exposed: Covered
+    waited: CumulativeCoverage
+    exposed: CumulativeCoverage
 
-    def waited_for(self, ranks: Sequence[int]) -> Covered:
+    def waited_for(self, ranks: Sequence[int]) -> CumulativeCoverage:
         """Return the rank's waits at collectives at which one of `ranks` alone arrived last."""
         theirs = np.isin(self.last_alone, ranks)
         start = self.start[theirs]
         waited = union(start, start + self.wait_ns[theirs])
-        return Covered(waited.start, waited.end)
+        return CumulativeCoverage(waited.start, waited.end)
 
 
-class Lateness:
+class LatenessIndex:
     """The matched collectives of a job."""
 
     def __init__(
@@ -128,8 +128,8 @@ class Lateness:
         # pandas copies the attrs (every rank of every group) with every column.
         frame = frame.copy(deep=False)
         frame.attrs = {}
-        frame = _by_rank(traces, frame)
-        self.frame = _with_lateness(frame)
+        frame = _sort_by_rank(traces, frame)
+        self.frame = _add_lateness(frame)
         self._shift = {rank: trace.shift_ns for rank, trace in traces.items()}
         call = self.frame["call"].to_numpy(np.int64)
         self._by_call = np.argsort(call, kind="stable")
@@ -139,14 +139,14 @@ class Lateness:
         columns = {name: self.frame[name].to_numpy(np.int64) for name in _OF_RANK}
         of_rank = self.frame["rank"].to_numpy(np.int64)
         self._ranks: dict[int, RankLateness] = {}
-        self._waited_for: tuple[Sequence[int], list[Covered]] = ((), [])
+        self._waited_for: tuple[Sequence[int], list[CumulativeCoverage]] = ((), [])
         for rank in traces:
             first, last = np.searchsorted(of_rank, (rank, rank + 1)).tolist()
             part = {name: column[first:last] for name, column in columns.items()}
-            self._ranks[rank] = _rank(part, compute.get(rank, Intervals.none()))
+            self._ranks[rank] = _rank_lateness(part, compute.get(rank, Intervals.empty()))
 
     @classmethod
-    def nothing(cls, traces: TraceSet, note: str) -> Lateness:
+    def empty(cls, traces: TraceSet, note: str) -> LatenessIndex:
         """Return the lateness of a job without matched collectives; `note` gives the reason."""
         frame = pd.DataFrame({name: np.empty(0, np.int64) for name in _NUMBERS})
         frame["name"] = np.empty(0, np.str_)
@@ -157,7 +157,7 @@ class Lateness:
         """Return the collective events of one rank."""
         return self._ranks[number]
 
-    def pieces(self, rank: int, role: str, *, folded: bool = False) -> Pieces:
+    def pieces(self, rank: int, role: str, *, folded: bool = False) -> EventPieces:
         """Return the waits (``wait``) or the delays that made others wait (``late``) of a rank.
 
         Times are on the clock of the rank's table. If `folded`, all collectives are on one lane,
@@ -166,14 +166,14 @@ class Lateness:
         part = self._ranks[rank]
         start = part.start - self._shift[rank]
         if role == "late":
-            return pieces_of(start - part.late_ns, part.late_ns, part.row)
-        waits = pieces_of(start, part.wait_ns, part.row)
+            return event_pieces(start - part.late_ns, part.late_ns, part.row)
+        waits = event_pieces(start, part.wait_ns, part.row)
         if not folded:
             return waits
         transfers = union(start + part.wait_ns, part.end - self._shift[rank])
         return waits_without_transfers(waits, transfers)
 
-    def within(self, start: int, end: int) -> replies.Lateness:
+    def sums_in_window(self, start: int, end: int) -> replies.Lateness:
         """Answer ``lateness``: sums over the collectives that overlap a window, by rank."""
         if end <= start:
             raise ValueError(f"a window must end after it starts, not {start} to {end}")
@@ -220,7 +220,7 @@ class Lateness:
         edges = np.array((start, end), np.int64)
         return [int(np.diff(cover(edges))[0]) for cover in self._waited_for[1]]
 
-    def collective(self, rank: int, row: int) -> replies.Collective | None:
+    def collective_reply(self, rank: int, row: int) -> replies.Collective | None:
         """Answer ``collective``: the same call on all ranks; None for an unmatched event."""
         frame = self.frame
         at = np.flatnonzero((frame["rank"].to_numpy() == rank) & (frame["id"].to_numpy() == row))
@@ -230,36 +230,36 @@ class Lateness:
         call = int(asked["call"])
         first, last = self._first_of_call[call : call + 2].tolist()
         members = frame.iloc[self._by_call[first:last]]
-        one = members.iloc[0]
+        first_member = members.iloc[0]
         arrival = members["arrival_ns"].to_numpy(np.int64)
         return {
             "number": call + 1,
             "of": len(self._first_of_call) - 1,
-            "name": str(one["name"]),
-            "group": str(one["group"]),
-            "size": int(one["size_bytes"]),
-            "algbw": _number(asked["algbw_gb_s"]),
-            "busbw": _number(asked["busbw_gb_s"]),
-            "last_rank": int(one["last_rank"]),
+            "name": str(first_member["name"]),
+            "group": str(first_member["group"]),
+            "size": int(first_member["size_bytes"]),
+            "algbw": _json_number(asked["algbw_gb_s"]),
+            "busbw": _json_number(asked["busbw_gb_s"]),
+            "last_rank": int(first_member["last_rank"]),
             "late": int(members["late_ns"].max()),
             "ranks": [
                 {
-                    "rank": int(one["rank"]),
-                    "id": int(one["id"]),
-                    "arrival": int(one["arrival_ns"] - arrival.min()),
-                    "wait": int(one["wait_ns"]),
-                    "transfer": int(one["transfer_ns"]),
+                    "rank": int(member["rank"]),
+                    "id": int(member["id"]),
+                    "arrival": int(member["arrival_ns"] - arrival.min()),
+                    "wait": int(member["wait_ns"]),
+                    "transfer": int(member["transfer_ns"]),
                 }
-                for one in members.to_dict("records")
+                for member in members.to_dict("records")
             ],
         }
 
 
-def _number(value: float) -> float | None:
+def _json_number(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _rank(part: Mapping[str, Ints], compute: Intervals) -> RankLateness:
+def _rank_lateness(part: Mapping[str, Ints], compute: Intervals) -> RankLateness:
     start, wait = part["start_ns"], part["wait_ns"]
     waited = union(start, start + wait)
     return RankLateness(
@@ -270,12 +270,12 @@ def _rank(part: Mapping[str, Ints], compute: Intervals) -> RankLateness:
         part["late_ns"],
         part["imposed_ns"],
         part["last_alone"],
-        Covered(waited.start, waited.end),
-        Covered(*subtract(waited, compute)),
+        CumulativeCoverage(waited.start, waited.end),
+        CumulativeCoverage(*subtract(waited, compute)),
     )
 
 
-def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
+def _sort_by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
     """Add the events' times and the number of the collective, and sort by rank and start."""
     start, dur = np.zeros(len(frame), np.int64), np.zeros(len(frame), np.int64)
     ranks, rows = frame["rank"].to_numpy(np.int64), frame["id"].to_numpy(np.int64)
@@ -296,7 +296,7 @@ def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
-def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:
+def _add_lateness(frame: pd.DataFrame) -> pd.DataFrame:
     """Add how late a rank that is last alone is after the others' median, and the waits for it."""
     number = frame["collective"].to_numpy(np.int64)
     arrival = frame["arrival_ns"].to_numpy(np.int64)
@@ -332,7 +332,7 @@ class Ribbon:
     number is even), and is 0 for earlier arrivals.
     """
 
-    def __init__(self, lateness: Lateness) -> None:
+    def __init__(self, lateness: LatenessIndex) -> None:
         frame = lateness.frame
 
         def column(name: str) -> Ints:
@@ -341,7 +341,7 @@ class Ribbon:
 
         call, arrival, time, rank = map(column, ("call", "arrival_ns", "start_ns", "rank"))
         event = column("id")
-        self._names, name = _named(frame["name"])
+        self._names, name = _distinct_names(frame["name"])
         self._calls = int(call.max()) + 1 if len(call) else 0
         by_call = np.lexsort((arrival, call))
         first = np.searchsorted(call[by_call], np.arange(self._calls))
@@ -364,7 +364,7 @@ class Ribbon:
         self._job_rank = np.where(alone, rank[last], -1)
         self._job_event = event[last]
 
-    def within(
+    def bins_in_window(
         self, start: int, end: int, bins: int, ranks: Sequence[int] | None = None
     ) -> tuple[dict[str, Any], bytes]:
         """Answer ``ribbon``: the latest arrival per rank and bin, and the costliest call per bin.
@@ -379,12 +379,12 @@ class Ribbon:
         if ranks is not None:
             rows = rows[np.isin(self._rank[rows], np.asarray(ranks, np.int64))]
         at = (self._time[rows] - start) * bins // (end - start)
-        kept = _largest(self._rank[rows] * bins + at, self._late[rows])
+        kept = _position_of_largest(self._rank[rows] * bins + at, self._late[rows])
         rows, at = rows[kept], at[kept]
 
         calls = np.flatnonzero((self._job_time >= start) & (self._job_time < end))
         call_at = (self._job_time[calls] - start) * bins // (end - start)
-        kept = _largest(call_at, self._job_wait[calls])
+        kept = _position_of_largest(call_at, self._job_wait[calls])
         calls, call_at = calls[kept], call_at[kept]
 
         columns: dict[str, tuple[str, npt.ArrayLike]] = {
@@ -412,7 +412,7 @@ class Ribbon:
         }, buffer
 
 
-def _named(column: pd.Series) -> tuple[list[str], Ints]:
+def _distinct_names(column: pd.Series) -> tuple[list[str], Ints]:
     """Return the names that occur, sorted, and the index of each row's name."""
     used = column.astype("category").cat.remove_unused_categories()
     names = sorted(map(str, used.cat.categories))
@@ -420,7 +420,7 @@ def _named(column: pd.Series) -> tuple[list[str], Ints]:
     return names, codes
 
 
-def _largest(key: Ints, value: Ints) -> npt.NDArray[np.intp]:
+def _position_of_largest(key: Ints, value: Ints) -> npt.NDArray[np.intp]:
     """Return the position of the largest value of each key, by key; ties go to the first."""
     order = np.lexsort((-value, key))
     return order[np.unique(key[order], return_index=True)[1]]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS, MPI_CATEGORY
 from hta_widgets.trace.arrays import Codes, Ints
-from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, Pool, Track
+from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, StringPool, Track
 from hta_widgets.trace.trace import Trace
 
 #: Maximum lanes of a group of async intervals; the last one takes the overflow.
@@ -120,7 +120,7 @@ class TrackRow:
 
 
 @dataclass(slots=True)
-class Rank:
+class RankLayout:
     """The lanes of one rank and their data."""
 
     rank: int
@@ -171,12 +171,12 @@ class Rank:
 
 
 @dataclass(slots=True)
-class Job:
+class JobLayout:
     """All ranks, in order of their number."""
 
-    ranks: list[Rank]
+    ranks: list[RankLayout]
     _starts: list[int] = field(init=False)
-    _by_rank: dict[int, Rank] = field(init=False)
+    _by_rank: dict[int, RankLayout] = field(init=False)
 
     def __post_init__(self) -> None:
         self._starts = [rank.lane0 for rank in self.ranks]
@@ -192,13 +192,13 @@ class Job:
         """Whether there are lanes of waits, even if they are empty."""
         return any(rank.overlays for rank in self.ranks)
 
-    def of_lane(self, lane: int) -> Rank:
+    def of_lane(self, lane: int) -> RankLayout:
         """Return the rank that a lane belongs to."""
         if not 0 <= lane < self.lanes:
             raise ValueError(f"no lane {lane}; lanes go from 0 to {self.lanes - 1}")
         return self.ranks[bisect_right(self._starts, lane) - 1]
 
-    def of_rank(self, number: int) -> Rank:
+    def of_rank(self, number: int) -> RankLayout:
         """Return a rank by its number."""
         try:
             return self._by_rank[number]
@@ -206,24 +206,24 @@ class Job:
             raise ValueError(f"no rank {number}") from None
 
 
-def lay_out(traces: Mapping[int, Trace]) -> Job:
+def lay_out(traces: Mapping[int, Trace]) -> JobLayout:
     """Assign numbers to the lanes of all ranks."""
-    ranks: list[Rank] = []
+    ranks: list[RankLayout] = []
     lane = 0
     several = len(traces) > 1
-    for number in _drawn(traces):
+    for number in _ranks_to_draw(traces):
         ranks.append(_lay_out_rank(number, traces[number], lane, several=several))
         lane += ranks[-1].lanes
-    return Job(ranks)
+    return JobLayout(ranks)
 
 
-def folded(table: EventTable) -> list[LaneRef]:
+def folded_lanes(table: EventTable) -> list[LaneRef]:
     """Return the lanes of a folded rank."""
-    counts, _ = _count(table)
-    return [row.ref for row in _summary(counts, _threads(counts), 0)]
+    counts, _ = _count_events(table)
+    return [row.ref for row in _summary_rows(counts, _host_threads(counts), 0)]
 
 
-def async_groups(table: AsyncTable, categories: Pool) -> list[AsyncGroup]:
+def async_groups(table: AsyncTable, categories: StringPool) -> list[AsyncGroup]:
     """Group the asyncs of a rank, in order of their first start, and give each a layer."""
     keys = list(zip(table.pid, table.category.tolist(), strict=True))
     places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
@@ -233,7 +233,7 @@ def async_groups(table: AsyncTable, categories: Pool) -> list[AsyncGroup]:
     for (pid, category), place in places.items():
         rows = np.flatnonzero(of_row == place)
         rows = rows[np.lexsort((-durs[rows], table.start_ns[rows]))]
-        layer = _layers(table.start_ns[rows], durs[rows])
+        layer = _assign_layers(table.start_ns[rows], durs[rows])
         groups.append(AsyncGroup(pid, categories[category], rows, layer))
     return groups
 
@@ -241,13 +241,13 @@ def async_groups(table: AsyncTable, categories: Pool) -> list[AsyncGroup]:
 def thread_label(track: Track, *, main: bool, autograd: bool) -> str:
     """Return the label of a host thread: by its purpose if known, else by its number."""
     named = _NUMBERED.fullmatch(track.label)
-    own = (named[2] or "") if named else track.label
+    own_label = (named[2] or "") if named else track.label
     if main:
         return "main thread"
-    if autograd or _AUTOGRAD_THREAD.match(own):
+    if autograd or _AUTOGRAD_THREAD.match(own_label):
         return "autograd thread"
-    if own != track.process and not _INHERITED.fullmatch(own):
-        return own
+    if own_label != track.process and not _INHERITED.fullmatch(own_label):
+        return own_label
     return f"thread {named[1] if named else track.tid}"
 
 
@@ -267,7 +267,7 @@ def place_label(trace: Trace) -> str:
     return f"worker {trace.worker} · GPU {trace.local_rank}" if trace.worker >= 0 else ""
 
 
-def distinct(labels: Sequence[str]) -> list[str]:
+def number_repeated(labels: Sequence[str]) -> list[str]:
     """Make repeated labels unique: ``autograd thread``, ``autograd thread 2``."""
     seen: dict[str, int] = {}
     result = []
@@ -315,7 +315,7 @@ def job_title(paths: Sequence[str]) -> str:
         return "job"
 
 
-def _layers(starts: Ints, durs: Ints) -> Codes:
+def _assign_layers(starts: Ints, durs: Ints) -> Codes:
     """Put each interval on the first layer that is free when it starts."""
     layer = np.zeros(len(starts), np.uint8)
     ends = starts + durs
@@ -334,7 +334,7 @@ def _layers(starts: Ints, durs: Ints) -> Codes:
     return layer
 
 
-def _drawn(traces: Mapping[int, Trace]) -> list[int]:
+def _ranks_to_draw(traces: Mapping[int, Trace]) -> list[int]:
     """Return the ranks with events, or all ranks if there are no events.
 
     MPI profiles have no events; next to traces with events their rows would be empty.
@@ -344,7 +344,7 @@ def _drawn(traces: Mapping[int, Trace]) -> list[int]:
 
 
 @dataclass(slots=True, frozen=True)
-class _Counts:
+class _TrackCounts:
     """Number of events of a rank by (track, kind, flag of the name)."""
 
     tracks: list[Track]
@@ -352,28 +352,28 @@ class _Counts:
     #: label of rows of communication
     library: str
 
-    def of(self, track: int) -> int:
+    def count_of(self, track: int) -> int:
         return int(self.events[track].sum())
 
-    def of_kind(self, track: int, kind: int) -> int:
+    def count_of_kind(self, track: int, kind: int) -> int:
         return int(self.events[track, kind].sum())
 
-    def flagged(self, track: int, flag: int) -> int:
+    def count_flagged(self, track: int, flag: int) -> int:
         return int(self.events[track, :, flag].sum())
 
     def communicates(self, track: int) -> bool:
         """Whether a track has communication kernels only."""
-        return self.of_kind(track, _COMMUNICATION) == self.of(track) > 0
+        return self.count_of_kind(track, _COMMUNICATION) == self.count_of(track) > 0
 
     def with_role(self, *roles: str) -> list[int]:
         return [at for at, track in enumerate(self.tracks) if track.role in roles]
 
 
-def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Rank:
+def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> RankLayout:
     table = trace.table
-    counts, steps = _count(table)
-    threads = _threads(counts)
-    summary = _summary(counts, threads, lane0)
+    counts, steps = _count_events(table)
+    threads = _host_threads(counts)
+    summary = _summary_rows(counts, threads, lane0)
     asyncs = async_groups(trace.async_table, table.categories)
     instants = _instant_groups(trace)
     process_of = {track.pid: track.process for track in reversed(table.tracks)}
@@ -406,15 +406,15 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     if several:
         every: list[SummaryRow | TrackRow] = [*summary, *rows]
         for one in every:
-            _overlay(one, lane, overlays)
+            _add_overlay_lanes(one, lane, overlays)
     # The table's own tracks come first, so their keys, which are unique, stay the same.
     ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
-    for row, key in zip(ordered, distinct([row.key for row in ordered]), strict=True):
+    for row, key in zip(ordered, number_repeated([row.key for row in ordered]), strict=True):
         row.key = key
-    return Rank(
+    return RankLayout(
         rank=number,
         trace=trace,
-        range_ns=_range(trace),
+        range_ns=_time_range(trace),
         table=table,
         lane0=lane0,
         summary=summary,
@@ -427,7 +427,7 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     )
 
 
-def _overlay(row: SummaryRow | TrackRow, lane: int, overlays: list[LaneRef]) -> None:
+def _add_overlay_lanes(row: SummaryRow | TrackRow, lane: int, overlays: list[LaneRef]) -> None:
     """Add lanes of waits and late arrivals to a row of communication, from `lane` on."""
     sources: tuple[int, ...]
     if isinstance(row, SummaryRow):
@@ -440,7 +440,7 @@ def _overlay(row: SummaryRow | TrackRow, lane: int, overlays: list[LaneRef]) -> 
         overlays += [LaneRef("wait", sources), LaneRef("late", sources)]
 
 
-def _range(trace: Trace) -> tuple[int, int]:
+def _time_range(trace: Trace) -> tuple[int, int]:
     if len(trace):
         return trace.start_ns, trace.end_ns
     asyncs = trace.async_table
@@ -455,7 +455,7 @@ def _range(trace: Trace) -> tuple[int, int]:
     return min(low, default=0) + trace.shift_ns, max(high, default=0) + trace.shift_ns
 
 
-def _count(table: EventTable) -> tuple[_Counts, npt.NDArray[np.intp]]:
+def _count_events(table: EventTable) -> tuple[_TrackCounts, npt.NDArray[np.intp]]:
     """Count the events of each track, and find the rows of steps on the host."""
     flags = np.zeros(len(table.names), np.uint8)
     nccl = False
@@ -469,16 +469,16 @@ def _count(table: EventTable) -> tuple[_Counts, npt.NDArray[np.intp]]:
     calls_mpi = MPI_CATEGORY in table.categories.values
     library = "NCCL" if nccl else "MPI" if calls_mpi else "comm"
     if not len(table):
-        return _Counts(table.tracks, np.zeros(shape, np.int64), library), np.empty(0, np.intp)
+        return _TrackCounts(table.tracks, np.zeros(shape, np.int64), library), np.empty(0, np.intp)
     flag = flags[table.name]
     cell = (table.track.astype(np.intp) << 5) | (table.kind << np.uint8(2)) | flag
     events = np.bincount(cell, minlength=shape[0] * 32).reshape(shape)
     steps = np.flatnonzero(flag == _STEP) if (flags == _STEP).any() else np.empty(0, np.intp)
     on_host = np.array([track.role == "thread" for track in table.tracks])
-    return _Counts(table.tracks, events, library), steps[on_host[table.track[steps]]]
+    return _TrackCounts(table.tracks, events, library), steps[on_host[table.track[steps]]]
 
 
-def _threads(counts: _Counts) -> dict[int, str]:
+def _host_threads(counts: _TrackCounts) -> dict[int, str]:
     """Return host threads and their labels: the main thread, the backward threads, the others.
 
     The main thread is the one with the steps, or with most calls.
@@ -486,16 +486,18 @@ def _threads(counts: _Counts) -> dict[int, str]:
     threads = counts.with_role("thread")
     if not threads:
         return {}
-    calls = {at: counts.of_kind(at, _CPU) for at in threads}
-    main = max(threads, key=lambda at: (counts.flagged(at, _STEP), calls[at], counts.of(at)))
-    backward = [at for at in threads if at != main and counts.flagged(at, _AUTOGRAD)]
+    calls = {at: counts.count_of_kind(at, _CPU) for at in threads}
+    main = max(
+        threads, key=lambda at: (counts.count_flagged(at, _STEP), calls[at], counts.count_of(at))
+    )
+    backward = [at for at in threads if at != main and counts.count_flagged(at, _AUTOGRAD)]
     ordered = [main, *backward, *(at for at in threads if at != main and at not in backward)]
     named = {
         at: thread_label(
             counts.tracks[at],
             # Files of tools other than profilers may have no calls.
             main=at == main and calls[main] > 0,
-            autograd=counts.flagged(at, _AUTOGRAD) > 0,
+            autograd=counts.count_flagged(at, _AUTOGRAD) > 0,
         )
         for at in ordered
     }
@@ -503,10 +505,10 @@ def _threads(counts: _Counts) -> dict[int, str]:
     for at, label in named.items():
         if label in often and at not in backward:
             named[at] = f"{label} {counts.tracks[at].tid}"
-    return dict(zip(named, distinct(list(named.values())), strict=True))
+    return dict(zip(named, number_repeated(list(named.values())), strict=True))
 
 
-def _streams(counts: _Counts) -> list[int]:
+def _streams(counts: _TrackCounts) -> list[int]:
     """Return the positions of tracks of streams, then of annotations, by device.
 
     Streams with communication come after the other ones.
@@ -528,7 +530,7 @@ def _streams(counts: _Counts) -> list[int]:
     return sorted(counts.with_role("stream", "annotation"), key=order)
 
 
-def _track_row(counts: _Counts, at: int, label: str | None = None) -> TrackRow:
+def _track_row(counts: _TrackCounts, at: int, label: str | None = None) -> TrackRow:
     track = counts.tracks[at]
     return TrackRow(
         key=track.key,
@@ -539,7 +541,7 @@ def _track_row(counts: _Counts, at: int, label: str | None = None) -> TrackRow:
         lane0=0,
         lanes=track.lanes,
         nested=track.nested,
-        events=counts.of(at),
+        events=counts.count_of(at),
         communication=counts.communicates(at),
         source=at,
     )
@@ -615,7 +617,7 @@ def _instant_rows(
         )
 
 
-def _summary(counts: _Counts, threads: Mapping[int, str], lane0: int) -> list[SummaryRow]:
+def _summary_rows(counts: _TrackCounts, threads: Mapping[int, str], lane0: int) -> list[SummaryRow]:
     """Return the lanes of a folded rank: device work, communication, a few host threads."""
     rows: list[SummaryRow] = []
 
@@ -625,16 +627,16 @@ def _summary(counts: _Counts, threads: Mapping[int, str], lane0: int) -> list[Su
         rows.append(SummaryRow(lane0 + len(rows), role, label, tuple(tracks), annotations))
 
     streams = counts.with_role("stream")
-    communication = sum(counts.of_kind(at, _COMMUNICATION) for at in streams)
-    if sum(counts.of(at) for at in streams) > communication:
+    communication = sum(counts.count_of_kind(at, _COMMUNICATION) for at in streams)
+    if sum(counts.count_of(at) for at in streams) > communication:
         add("gpu", "compute")
     if communication:
         add("comm", counts.library)
-    working = [at for at in threads if counts.of(at) > counts.of_kind(at, _ANNOTATION)]
+    working = [at for at in threads if counts.count_of(at) > counts.count_of_kind(at, _ANNOTATION)]
     # Without device work, annotations best describe a thread.
     named = not rows
     if named and working:
-        working = [at for at in threads if counts.of(at)]
+        working = [at for at in threads if counts.count_of(at)]
     alone = working if len(working) <= MAX_CPU_LANES else working[: MAX_CPU_LANES - 1]
     for at in alone:
         add("cpu", threads[at], (at,), annotations=named)

@@ -14,13 +14,20 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import THIN
 from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.lanes import CounterLane, RankIndex
-from hta_widgets.tiles.layout import Job, Rank, SummaryRow, TrackRow, job_title, place_label
+from hta_widgets.tiles.layout import (
+    JobLayout,
+    RankLayout,
+    SummaryRow,
+    TrackRow,
+    job_title,
+    place_label,
+)
 from hta_widgets.tiles.replies import Stats
 from hta_widgets.trace.arrays import Ints, Rows
-from hta_widgets.trace.intervals import Cover, Intervals, cover_of, subtract, union
-from hta_widgets.trace.memo import stop_if_cancelled
+from hta_widgets.trace.intervals import Intervals, IntervalUnion, subtract, union, union_of_sorted
+from hta_widgets.trace.memo import raise_if_cancelled
 from hta_widgets.trace.problems import Problem
-from hta_widgets.trace.traceset import TraceSet, part_of_job, ranks_of_job
+from hta_widgets.trace.traceset import TraceSet, part_of_job, rank_coverage_text
 
 _ANNOTATION = KINDS.index("annotation")
 
@@ -28,7 +35,7 @@ _ANNOTATION = KINDS.index("annotation")
 MIN_SHARE = 0.005
 
 
-def strip(job: Job) -> dict[str, Any]:
+def step_strip(job: JobLayout) -> dict[str, Any]:
     """Return ``steps_rank, steps, phases`` of the scene."""
     rank = _median_rank(job)
     if rank is None:
@@ -49,7 +56,7 @@ def phase_name(name: str) -> str:
     return name.strip("# \t").partition("#")[0].strip()
 
 
-def _median_rank(job: Job) -> Rank | None:
+def _median_rank(job: JobLayout) -> RankLayout | None:
     """Return the rank whose steps take the median time, or the first that has events."""
     timed = sorted(
         (int(rank.table.dur_ns[rank.steps].sum()), rank.rank)
@@ -61,7 +68,7 @@ def _median_rank(job: Job) -> Rank | None:
     return next((rank for rank in job.ranks if len(rank.table)), None)
 
 
-def _phases(rank: Rank) -> Rows:
+def _phases(rank: RankLayout) -> Rows:
     """Return annotations directly inside a step or, without steps, the outermost annotations."""
     table = rank.table
     on_host = np.array([track.role == "thread" for track in table.tracks], np.bool_)
@@ -78,7 +85,7 @@ def _phases(rank: Rank) -> Rows:
     return kept
 
 
-def _annotation_above(rank: Rank, rows: Rows) -> Rows:
+def _annotation_above(rank: RankLayout, rows: Rows) -> Rows:
     """Return the innermost annotation around each row, -1 for none."""
     table = rank.table
     above = table.parent[rows].astype(np.intp)
@@ -89,7 +96,7 @@ def _annotation_above(rank: Rank, rows: Rows) -> Rows:
         above[climbing] = table.parent[above[climbing]]
 
 
-def _span(rank: Rank, row: int) -> dict[str, Any]:
+def _span(rank: RankLayout, row: int) -> dict[str, Any]:
     table = rank.table
     return {
         "name": table.names[int(table.name[row])],
@@ -116,25 +123,27 @@ _OF_FILES = frozenset({"truncated", "empty", "foreign", "stale"})
 MAX_LISTED = 200
 
 
-def truth(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str, Any]:
+def data_quality(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str, Any]:
     """Return the scene's ``truth``; `ranks` is a text on ranks without files, or empty."""
-    found = list(problems)
+    all_problems = list(problems)
     missing: Counter[str] = Counter()
     files: dict[str, set[str | None]] = {}
-    for problem in found:
+    for problem in all_problems:
         if not problem.is_note:
             missing[problem.kind] += problem.count
             files.setdefault(problem.kind, set()).add(problem.file)
     for kind in _OF_FILES & missing.keys():
         missing[kind] = len(files[kind])
-    shown = f"{thin(events)} event{'' if events == 1 else 's'}"
+    shown = f"{group_digits(events)} event{'' if events == 1 else 's'}"
     if missing or ranks:
-        of_job = [one.detail.partition(";")[0] for one in found if one.kind == "part"]
+        of_job = [
+            problem.detail.partition(";")[0] for problem in all_problems if problem.kind == "part"
+        ]
         parts = of_job + [_phrase(kind, n) for kind, n in missing.items() if kind != "part"]
         level, text = "warn", " · ".join([*([ranks] if ranks else []), shown, *parts])
     else:
         level, text = "ok", f"exact: {shown}, 0 dropped"
-    listed = grouped(found)
+    listed = group_problems(all_problems)
     if ranks:
         detail = f"only {ranks} loaded; a rank that others wait for may be missing"
         listed.insert(
@@ -143,7 +152,7 @@ def truth(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str
     return {"level": level, "text": text, "problems": listed}
 
 
-def grouped(problems: list[Problem]) -> list[dict[str, Any]]:
+def group_problems(problems: list[Problem]) -> list[dict[str, Any]]:
     """Return problems as JSON; more than `MAX_LISTED` are grouped by kind and text."""
     if len(problems) <= MAX_LISTED:
         return [
@@ -175,7 +184,7 @@ def grouped(problems: list[Problem]) -> list[dict[str, Any]]:
     ]
 
 
-def thin(number: int) -> str:
+def group_digits(number: int) -> str:
     """Return a number with narrow spaces between its thousands."""
     return f"{number:,}".replace(",", THIN)
 
@@ -184,17 +193,17 @@ def _phrase(kind: str, count: int) -> str:
     if kind == "clock":
         return "clocks not aligned"
     one, several = _WORDS.get(kind, (kind, kind))
-    return f"{thin(count)} {one if count == 1 else several}"
+    return f"{group_digits(count)} {one if count == 1 else several}"
 
 
 VERSION = 1
 
 
-def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
+def describe_job(job: JobLayout, traces: TraceSet) -> dict[str, Any]:
     """Return the scene of a job as JSON values; see ``Scene`` in ``js/src/protocol/source.ts``."""
-    problems = _problems(traces)
+    problems = _problems_by_rank(traces)
     events = sum(len(rank.table) for rank in job.ranks)
-    ranks = ranks_of_job(traces)
+    ranks = rank_coverage_text(traces)
     counts: Counter[int | None] = Counter()
     cut: dict[int | None, str] = {}
     for problem in problems:
@@ -211,7 +220,7 @@ def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
         "host_kinds": _host_kinds(job.ranks),
         "ranks_of_job": ranks,
         "ranks": [
-            _rank(
+            _rank_scene(
                 rank,
                 problems=counts[rank.rank],
                 truncated=cut.get(rank.rank),
@@ -221,13 +230,13 @@ def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
         ],
         "lanes": job.lanes,
         "part": part_of_job(traces),
-        **strip(job),
+        **step_strip(job),
         **({"clock": "fitted"} if traces.clock == "fitted" else {}),
-        "truth": truth(events, problems, ranks),
+        "truth": data_quality(events, problems, ranks),
     }
 
 
-def _host_kinds(ranks: Iterable[Rank]) -> list[str]:
+def _host_kinds(ranks: Iterable[RankLayout]) -> list[str]:
     """Return the kinds of events of ranks without device work."""
     found = np.zeros(len(KINDS), np.bool_)
     for rank in ranks:
@@ -236,7 +245,7 @@ def _host_kinds(ranks: Iterable[Rank]) -> list[str]:
     return [kind for kind, is_there in zip(KINDS, found, strict=True) if is_there]
 
 
-def whole_range(job: Job, traces: TraceSet) -> tuple[int, int]:
+def whole_range(job: JobLayout, traces: TraceSet) -> tuple[int, int]:
     """Return the first start and the last end of all ranks, or the window of an export."""
     if traces.window_ns is not None:
         return traces.window_ns
@@ -245,8 +254,8 @@ def whole_range(job: Job, traces: TraceSet) -> tuple[int, int]:
     return start, max(max((high for _, high in filled), default=0), start + 1)
 
 
-def _rank(
-    rank: Rank, *, problems: int, truncated: str | None, window_ns: tuple[int, int] | None
+def _rank_scene(
+    rank: RankLayout, *, problems: int, truncated: str | None, window_ns: tuple[int, int] | None
 ) -> dict[str, Any]:
     place = place_label(rank.trace)
     start_ns, end_ns = rank.range_ns
@@ -261,17 +270,17 @@ def _rank(
         "range": [start_ns, end_ns],
         "truncated": truncated,
         "problems": problems,
-        "summary": [_summary(row) for row in rank.summary],
-        "tracks": [_track(row) for row in rank.tracks],
+        "summary": [_summary_scene(row) for row in rank.summary],
+        "tracks": [_track_scene(row) for row in rank.tracks],
     }
 
 
-def _summary(row: SummaryRow) -> dict[str, Any]:
+def _summary_scene(row: SummaryRow) -> dict[str, Any]:
     lanes = {"wait": row.wait, "late": row.late} if row.wait >= 0 else {}
     return {"lane": row.lane, "role": row.role, "label": row.label, **lanes}
 
 
-def _track(row: TrackRow) -> dict[str, Any]:
+def _track_scene(row: TrackRow) -> dict[str, Any]:
     track: dict[str, Any] = {
         "key": row.key,
         "process": row.process,
@@ -293,7 +302,7 @@ def _track(row: TrackRow) -> dict[str, Any]:
     return track
 
 
-def _problems(traces: TraceSet) -> list[Problem]:
+def _problems_by_rank(traces: TraceSet) -> list[Problem]:
     columns = traces.problems.to_dict("list")
     return [
         Problem(kind, int(count), str(detail), None if rank < 0 else int(rank), file)
@@ -329,7 +338,7 @@ class DeviceTimes:
     high: Ints
     first: Ints
     last: Ints
-    covers: dict[str, Cover]
+    covers: dict[str, IntervalUnion]
     present: bool
 
     @classmethod
@@ -342,14 +351,14 @@ class DeviceTimes:
         pieces: dict[str, list[Intervals]] = {name: [] for name in _PARTS}
         for index, offset in zip(indices, times.offsets.tolist(), strict=True):
             move = index.rank.shift_ns + offset
-            for name, part in zip(_PARTS, _parts_of(index), strict=True):
+            for name, part in zip(_PARTS, _covers_of_rank(index), strict=True):
                 pieces[name].append(Intervals(part.start + move, part.end + move))
-            stop_if_cancelled()
-        none = Intervals.none()
+            raise_if_cancelled()
+        none = Intervals.empty()
         for name, parts in pieces.items():
             start = np.concatenate([none.start, *(part.start for part in parts)])
             end = np.concatenate([none.end, *(part.end for part in parts)])
-            times.covers[name] = cover_of(start, end)
+            times.covers[name] = union_of_sorted(start, end)
         return times
 
     @property
@@ -359,7 +368,9 @@ class DeviceTimes:
         before: Ints = np.cumsum(lengths) - lengths
         return before - self.low
 
-    def between(self, edges: Ints, names: Sequence[str] = _PARTS) -> Iterator[dict[str, Ints]]:
+    def times_between(
+        self, edges: Ints, names: Sequence[str] = _PARTS
+    ) -> Iterator[dict[str, Ints]]:
         """Yield the time of the parts between `edges`, one row per rank, a few ranks at a time."""
         at_once = max(1, _EDGES_AT_ONCE // len(edges))
         for first in range(0, len(self.low), at_once):
@@ -367,20 +378,24 @@ class DeviceTimes:
             inside = np.clip(edges, self.low[ranks, None], self.high[ranks, None])
             inside += self.offsets[ranks, None]
             yield {
-                name: np.diff(self.covers[name].before(inside.ravel())[1].reshape(inside.shape))
+                name: np.diff(
+                    self.covers[name]
+                    .count_and_length_before(inside.ravel())[1]
+                    .reshape(inside.shape)
+                )
                 for name in names
             }
 
-    def data_within(self, start: int, end: int) -> list[int]:
+    def data_length_within(self, start: int, end: int) -> list[int]:
         """Return the length of a window's part within each rank's data."""
-        return _within(start, end, self.low, self.high)
+        return _clip_length(start, end, self.low, self.high)
 
-    def span_within(self, start: int, end: int) -> list[int]:
+    def span_length_within(self, start: int, end: int) -> list[int]:
         """Return the length of a window's part between each rank's first and last device work."""
-        return _within(start, end, self.first, self.last)
+        return _clip_length(start, end, self.first, self.last)
 
 
-def _within(start: int, end: int, low: Ints, high: Ints) -> list[int]:
+def _clip_length(start: int, end: int, low: Ints, high: Ints) -> list[int]:
     found: list[int] = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0).tolist()
     return found
 
@@ -400,7 +415,7 @@ def device_range(index: RankIndex) -> tuple[int, int]:
     return (int(min(edges)), int(max(edges))) if edges else (0, 0)
 
 
-def _parts_of(index: RankIndex) -> tuple[Intervals, ...]:
+def _covers_of_rank(index: RankIndex) -> tuple[Intervals, ...]:
     table, rows = index.rank.table, index.device_rows
     kind = table.kind[rows]
 
@@ -415,13 +430,13 @@ def _parts_of(index: RankIndex) -> tuple[Intervals, ...]:
     return compute, communication, memory, exposed, memory_alone
 
 
-def compute_of(index: RankIndex) -> Intervals:
+def compute_with_shift(index: RankIndex) -> Intervals:
     """Return the compute intervals of a rank, with the clock's shift."""
-    pieces, shift = _parts_of(index)[0], index.rank.shift_ns
+    pieces, shift = _covers_of_rank(index)[0], index.rank.shift_ns
     return Intervals(pieces.start + shift, pieces.end + shift)
 
 
-def stats(
+def stats_reply(
     start: int,
     end: int,
     indices: Sequence[RankIndex],
@@ -433,10 +448,10 @@ def stats(
     if end <= start:
         raise ValueError(f"a window must end after it starts, not {start} to {end}")
     columns: dict[str, list[int]] = {name: [] for name in _PARTS}
-    for parts in device.between(np.array((start, end), np.int64)):
+    for parts in device.times_between(np.array((start, end), np.int64)):
         for name, times in parts.items():
             columns[name] += times[:, 0].tolist()
-    span = device.span_within(start, end)
+    span = device.span_length_within(start, end)
     busy = zip(columns["compute"], columns["exposed"], columns["memory_alone"], strict=True)
     kinds = ("compute", "communication", "memory")
     known = [index.rank.rank for index in indices]
@@ -452,7 +467,7 @@ def stats(
         "communication": columns["communication"],
         "exposed": columns["exposed"],
         "memory": columns["memory_alone"],
-        "data": device.data_within(start, end),
+        "data": device.data_length_within(start, end),
         "span": span,
         "idle": [inside - sum(parts) for inside, parts in zip(span, busy, strict=True)],
         "kinds": {name: sum(columns[name][at] for at in chosen) / whole for name in kinds}
@@ -461,7 +476,7 @@ def stats(
     }
 
 
-def minimap(
+def minimap_reply(
     start: int, end: int, bins: int, *, indices: Sequence[RankIndex], device: DeviceTimes
 ) -> tuple[dict[str, Any], bytes]:
     """Answer ``minimap``: the mean share of each bin in which a rank works, by kind of work."""
@@ -474,14 +489,14 @@ def minimap(
     if device.present:
         shown = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
         totals = {name: np.zeros(bins, np.int64) for name in shown}
-        for parts in device.between(edges, tuple(shown.values())):
+        for parts in device.times_between(edges, tuple(shown.values())):
             for name, part in shown.items():
                 totals[name] += parts[part].sum(axis=0)
     else:
         totals = {"cpu": np.zeros(bins, np.int64)}
         for index in indices:
             totals["cpu"] += _host_time(index, edges)
-            stop_if_cancelled()
+            raise_if_cancelled()
     weight = np.diff(edges).astype(np.float64) * len(indices)
     header, buffer = pack(
         {
@@ -500,4 +515,4 @@ def _host_time(index: RankIndex, edges: Ints) -> Ints:
     _, lane = index.lane(first)
     if isinstance(lane, CounterLane):
         raise TypeError("a summary lane holds events")
-    return np.diff(lane.spans.cover.before(edges - index.rank.shift_ns)[1])
+    return np.diff(lane.spans.cover.count_and_length_before(edges - index.rank.shift_ns)[1])

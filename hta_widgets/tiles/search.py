@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import pack
-from hta_widgets.tiles.details import brief
+from hta_widgets.tiles.details import event_summary
 from hta_widgets.tiles.lanes import RankIndex, RowIds, Rows
 from hta_widgets.tiles.replies import Brief, Match, MatchCount
 from hta_widgets.trace.arrays import Bools, Codes, Ints
-from hta_widgets.trace.columns import Pool
-from hta_widgets.trace.memo import LRU, stop_if_cancelled
+from hta_widgets.trace.columns import StringPool
+from hta_widgets.trace.memo import LRU, raise_if_cancelled
 
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
@@ -30,8 +30,8 @@ Positions = npt.NDArray[np.intp]
 
 
 @dataclass(slots=True, frozen=True)
-class Members:
-    """Rows of one of a rank's tables, ascending, that are to be marked."""
+class MarkedRows:
+    """Rows to mark in one of a rank's tables, ascending."""
 
     index: RankIndex
     table: Rows
@@ -39,7 +39,7 @@ class Members:
 
 
 @dataclass(slots=True, frozen=True)
-class View:
+class MarksView:
     """The window, its bins, and the visible lanes."""
 
     start: int
@@ -48,7 +48,7 @@ class View:
     lanes: Ints  # sorted
 
     @classmethod
-    def of(cls, start: int, end: int, bins: int, lanes: Iterable[int]) -> View:
+    def of(cls, start: int, end: int, bins: int, lanes: Iterable[int]) -> MarksView:
         """Validate and return the view in a request."""
         if end <= start:
             raise ValueError(f"a window must end after it starts, not {start} to {end}")
@@ -76,64 +76,64 @@ class View:
         return position
 
 
-def marks(view: View, members: Iterable[Members]) -> tuple[dict[str, Any], bytes]:
+def marks_reply(view: MarksView, members: Iterable[MarkedRows]) -> tuple[dict[str, Any], bytes]:
     """Answer ``marks`` without its ``error``."""
     grid = np.zeros((len(view.lanes), view.bins), np.bool_)
     total = in_view = 0
-    for one in members:
-        total += len(one.rows)
-        earlier, begun = _in_window(one, view)
+    for marked in members:
+        total += len(marked.rows)
+        earlier, begun = _rows_in_window(marked, view)
         in_view += len(earlier) + len(begun)
-        position = view.position_of(one.index)
+        position = view.position_of(marked.index)
         if position is not None:
             rows = np.concatenate((earlier, begun))
-            bins = _bins(one, view, len(earlier), begun)
-            for lanes in _lanes_of(one, rows):
+            bins = _bins_of_rows(marked, view, len(earlier), begun)
+            for lanes in _lanes_of(marked, rows):
                 at = position[lanes]
                 seen = at >= 0
                 grid[at[seen], bins[seen]] = True
-        stop_if_cancelled()
+        raise_if_cancelled()
     lane, bin_ = np.nonzero(grid)
     header, buffer = pack({"lane": ("u32", view.lanes[lane]), "bin": ("u32", bin_)})
     return {"columns": header, "in_view": in_view, "total": total}, buffer
 
 
-def _in_window(one: Members, view: View) -> tuple[RowIds, RowIds]:
+def _rows_in_window(marked: MarkedRows, view: MarksView) -> tuple[RowIds, RowIds]:
     """Return rows that began before the window and reach into it, and those that begin in it."""
-    shift, table = one.index.rank.shift_ns, one.table
+    shift, table = marked.index.rank.shift_ns, marked.table
     low, high = table.start_ns.searchsorted((view.start - shift, view.end - shift)).tolist()
-    first, last = np.searchsorted(one.rows, low), np.searchsorted(one.rows, high)
+    first, last = np.searchsorted(marked.rows, low), np.searchsorted(marked.rows, high)
     if table.table == "events":
-        still = one.index.open_at(view.start - shift).astype(one.rows.dtype)
-        at = np.minimum(np.searchsorted(one.rows, still), max(len(one.rows) - 1, 0))
-        earlier = still[one.rows[at] == still] if len(one.rows) else still[:0]
+        still = marked.index.rows_running_at(view.start - shift).astype(marked.rows.dtype)
+        at = np.minimum(np.searchsorted(marked.rows, still), max(len(marked.rows) - 1, 0))
+        earlier = still[marked.rows[at] == still] if len(marked.rows) else still[:0]
     else:
-        earlier = one.rows[:first]
+        earlier = marked.rows[:first]
         ends = table.start_ns[earlier] + table.dur_ns[earlier]
         earlier = earlier[ends > view.start - shift]
-    return earlier, one.rows[first:last]
+    return earlier, marked.rows[first:last]
 
 
-def _bins(one: Members, view: View, earlier: int, begun: RowIds) -> Positions:
+def _bins_of_rows(marked: MarkedRows, view: MarksView, earlier: int, begun: RowIds) -> Positions:
     """Return the bin of each row; rows that began before the window come first."""
     # Rows are in order of their start, so one search per bin is enough.
-    starts = one.table.start_ns[begun]
-    first = starts.searchsorted(view.edges - one.index.rank.shift_ns)
+    starts = marked.table.start_ns[begun]
+    first = starts.searchsorted(view.edges - marked.index.rank.shift_ns)
     counts = np.diff(np.append(first, len(begun)))
     counts[0] += earlier
     return np.repeat(np.arange(view.bins), counts)
 
 
-def _lanes_of(one: Members, rows: RowIds) -> Iterator[Ints]:
+def _lanes_of(marked: MarkedRows, rows: RowIds) -> Iterator[Ints]:
     """Yield the lane of each row within its rank; for events also their summary lane, or -1."""
-    rank = one.index.rank
-    if one.table.table != "events":
-        yield one.index.side_lanes(one.table.table)[rows] - rank.lane0
+    rank = marked.index.rank
+    if marked.table.table != "events":
+        yield marked.index.side_lanes(marked.table.table)[rows] - rank.lane0
         return
     table = rank.table
     track, kind = table.track[rows], table.kind[rows]
     yield (rank.track_lane0 - rank.lane0)[track] + table.depth[rows]
-    yield _folded_lanes(one.index)[track, kind]
+    yield _folded_lanes(marked.index)[track, kind]
 
 
 def _folded_lanes(index: RankIndex) -> Ints:
@@ -179,7 +179,7 @@ def match_names(text: str, names: Sequence[str]) -> Matches:
     return [bool(hit) for hit in found.to_pylist()], None
 
 
-_KEPT_TEXTS = 4
+_MAX_CACHED_TEXTS = 4
 TABLES = ("events", "asyncs", "instants")
 
 
@@ -200,14 +200,14 @@ class RankHits:
 
     def rows(self, table: str) -> npt.NDArray[np.int32]:
         """Return the matching rows of a table, ascending."""
-        found = self._rows.get(table)
-        if found is None:
+        rows = self._rows.get(table)
+        if rows is None:
             matching = self.named[self.index.rows(table).name] if self.count else self.named[:0]
-            found = self._rows[table] = np.flatnonzero(matching).astype(np.int32)
-        return found
+            rows = self._rows[table] = np.flatnonzero(matching).astype(np.int32)
+        return rows
 
     @cached_property
-    def ordered(self) -> tuple[Ints, Codes, Ints]:
+    def sorted_matches(self) -> tuple[Ints, Codes, Ints]:
         """Start, position in `TABLES` and row of all matches, in the order of ``find``."""
         parts = [self.rows(table) for table in TABLES]
         start = np.concatenate(
@@ -220,15 +220,15 @@ class RankHits:
             start, table, rows = start[order], table[order], rows[order]
         return start, table, rows
 
-    def brief(self, position: int) -> Brief:
+    def summary_at(self, position: int) -> Brief:
         """Return the brief of a match by its position in `ordered`."""
-        _, table, rows = self.ordered
+        _, table, rows = self.sorted_matches
         of_table = self.index.rows(TABLES[table[position]])
-        return brief(self.index, of_table, int(rows[position]))
+        return event_summary(self.index, of_table, int(rows[position]))
 
-    def before(self, start_ns: int, table: int, row: int, *, inclusive: bool) -> int:
+    def count_before(self, start_ns: int, table: int, row: int, *, inclusive: bool) -> int:
         """Return the number of matches before a row of a table, or up to it if `inclusive`."""
-        starts, tables, rows = self.ordered
+        starts, tables, rows = self.sorted_matches
         low = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "left"))
         high = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "right"))
         same = list(zip(tables[low:high].tolist(), rows[low:high].tolist(), strict=True))
@@ -237,7 +237,7 @@ class RankHits:
 
 
 @dataclass(slots=True, frozen=True)
-class Hits:
+class SearchHits:
     """The matches of a text on all ranks."""
 
     ranks: list[RankHits]
@@ -250,39 +250,41 @@ class Hits:
         return sum(rank.count for rank in self.ranks)
 
 
-class Search:
+class NameSearch:
     """Finds events by name; texts are matched against every distinct name once."""
 
     def __init__(self, indices: Sequence[RankIndex]) -> None:
         self._indices = indices
-        self._kept: LRU[str, Hits] = LRU(_KEPT_TEXTS)
+        self._kept: LRU[str, SearchHits] = LRU(_MAX_CACHED_TEXTS)
         self._used: Bools | None = None
 
     def prepare(self) -> None:
         """Collect the names in use, so that the first search is fast."""
         self._names_used()
 
-    def hits(self, text: str) -> Hits:
+    def search(self, text: str) -> SearchHits:
         """Return the matches of a text; the last few results are kept."""
-        return self._kept.of(text, lambda: self._match(text))
+        return self._kept.get_or_compute(text, lambda: self._match(text))
 
-    def _match(self, text: str) -> Hits:
+    def _match(self, text: str) -> SearchHits:
         names, codes = self._names
         matching, error = match_names(text, names)
         lookup = np.array(matching, np.bool_)
         ranks = [
             RankHits(index, lookup[codes[id(index.rank.table.names)]]) for index in self._indices
         ]
-        return Hits(ranks, int((lookup & self._names_used()).sum()), error)
+        return SearchHits(ranks, int((lookup & self._names_used()).sum()), error)
 
     @cached_property
     def _names(self) -> tuple[list[str], dict[int, Ints]]:
         """All distinct names, and by pool the position of each of its codes among them."""
-        pool, codes = Pool(), {}
+        pool, codes = StringPool(), {}
         for index in self._indices:
-            own = index.rank.table.names
-            if id(own) not in codes:
-                codes[id(own)] = np.array([pool.add(name) for name in own.values], np.int64)
+            string_pool = index.rank.table.names
+            if id(string_pool) not in codes:
+                codes[id(string_pool)] = np.array(
+                    [pool.add(name) for name in string_pool.values], np.int64
+                )
         return pool.values, codes
 
     def _names_used(self) -> Bools:
@@ -299,24 +301,28 @@ class Search:
             at = codes[id(index.rank.table.names)]
             for per_name in index.name_counts:
                 used[at[per_name > 0]] = True
-            stop_if_cancelled()
+            raise_if_cancelled()
         return used
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def summary(self, text: str) -> MatchCount:
+    def counts_reply(self, text: str) -> MatchCount:
         """Answer ``search``."""
-        hits = self.hits(text)
+        hits = self.search(text)
         return {
             "total": hits.total,
             "names": hits.names,
-            "ranks": [[one.index.rank.rank, one.count] for one in hits.ranks if one.count],
+            "ranks": [
+                [hits_of_rank.index.rank.rank, hits_of_rank.count]
+                for hits_of_rank in hits.ranks
+                if hits_of_rank.count
+            ],
             "error": hits.error,
         }
 
-    def step(self, text: str, origin: Mapping[str, Any] | None, direction: int) -> Match:
+    def next_match(self, text: str, origin: Mapping[str, Any] | None, direction: int) -> Match:
         """Answer ``find``: the match after or before `origin`, wrapping around at the end."""
-        hits = self.hits(text)
+        hits = self.search(text)
         total = hits.total
         if not total:
             error = hits.error
@@ -325,15 +331,15 @@ class Search:
         if origin is None:
             position = 0 if forward else total - 1
         else:
-            position = _next(hits, origin, forward=forward)
+            position = _next_match(hits, origin, forward=forward)
         wrapped = not 0 <= position < total
         position %= total
         rest = position
-        for one in hits.ranks:
-            if rest < one.count:
-                found = one.brief(rest)
+        for hits_of_rank in hits.ranks:
+            if rest < hits_of_rank.count:
+                found = hits_of_rank.summary_at(rest)
                 break
-            rest -= one.count
+            rest -= hits_of_rank.count
         else:
             raise RuntimeError("matches were counted wrongly")
         return {
@@ -345,14 +351,16 @@ class Search:
         }
 
 
-def _next(hits: Hits, origin: Mapping[str, Any], *, forward: bool) -> int:
+def _next_match(hits: SearchHits, origin: Mapping[str, Any], *, forward: bool) -> int:
     """Return the position among the matches of all ranks after (or before) `origin`."""
     number, start = int(origin["rank"]), int(origin["start"])
     # An origin without a row is before all matches that start at its time.
     table = TABLES.index(origin.get("table") or "events")
     row = int(origin.get("id", -1))
-    before = sum(one.count for one in hits.ranks if one.index.rank.rank < number)
-    for one in hits.ranks:
-        if one.index.rank.rank == number and one.count:
-            before += one.before(start, table, row, inclusive=forward)
+    before = sum(
+        hits_of_rank.count for hits_of_rank in hits.ranks if hits_of_rank.index.rank.rank < number
+    )
+    for hits_of_rank in hits.ranks:
+        if hits_of_rank.index.rank.rank == number and hits_of_rank.count:
+            before += hits_of_rank.count_before(start, table, row, inclusive=forward)
     return before if forward else before - 1

@@ -55,7 +55,7 @@ def group_statistics(code: Array, groups: int, values: Ints) -> GroupStatistics:
     )
 
 
-def sums(group: Array, values: Array, groups: int) -> Ints:
+def sum_by_group(group: Array, values: Array, groups: int) -> Ints:
     """Return the sum of whole numbers in each group, exactly."""
     found = np.zeros(groups, dtype=np.int64)
     np.add.at(found, group, values)
@@ -94,7 +94,7 @@ def event_order(start: Ints, dur: Ints) -> Rows:
         return order
     # Reorder only the groups of equal starts in which a longer event follows a shorter one.
     group = np.concatenate(([0], np.cumsum(~tied)))
-    rows = np.flatnonzero(marked(group[wrong], int(group[-1]) + 1)[group])
+    rows = np.flatnonzero(mask_of_rows(group[wrong], int(group[-1]) + 1)[group])
     order[rows] = order[rows][np.lexsort((-sorted_dur[rows], sorted_start[rows]))]
     return order
 
@@ -108,20 +108,20 @@ def group_order(group: Array, groups: int) -> Rows:
     return np.argsort(group.astype(small) if small else group, kind="stable")
 
 
-def grouped(group: Array, groups: int) -> tuple[Rows, Ints]:
+def order_and_bounds(group: Array, groups: int) -> tuple[Rows, Ints]:
     """Return the stable order by group, and the bounds of each group in it."""
     sizes = np.bincount(group, minlength=groups)
     return group_order(group, groups), np.concatenate(([0], np.cumsum(sizes)))
 
 
-def marked(rows: Array | list[int], size: int) -> Bools:
+def mask_of_rows(rows: Array | list[int], size: int) -> Bools:
     """Return a mask of `size` entries that is True at `rows`."""
     mask = np.zeros(size, dtype=bool)
     mask[rows] = True
     return mask
 
 
-def positions(rows: Array, size: int) -> Ints:
+def positions_of_rows(rows: Array, size: int) -> Ints:
     """Return the position in `rows` of each number below `size`, or -1; the entry at -1 is -1."""
     found = np.full(size + 1, -1, dtype=np.int64)
     found[rows] = np.arange(len(rows))
@@ -136,18 +136,18 @@ def sorted_unique(values: Ints) -> Ints:
     return ordered[first]
 
 
-def dense(codes: Ints, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
+def compact_codes(codes: Ints, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
     """Return new codes without gaps, and the old code of each; old codes are below `size`."""
     if size > 1 << 24:
         unique, inverse = np.unique(codes, return_inverse=True)
         return inverse.astype(np.int32), unique
-    unique = np.flatnonzero(marked(codes, size))
+    unique = np.flatnonzero(mask_of_rows(codes, size))
     lookup = np.zeros(size, dtype=np.int32)
     lookup[unique] = np.arange(len(unique), dtype=np.int32)
     return lookup[codes], unique
 
 
-def ranges(first: Ints, count: Ints) -> Ints:
+def concatenate_ranges(first: Ints, count: Ints) -> Ints:
     """Return the concatenated ranges of integers with these first numbers and lengths."""
     within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
     return np.repeat(first, count) + within

@@ -18,23 +18,29 @@ from hta_widgets.trace.arrays import (
     Ints,
     Rows,
     event_order,
-    marked,
+    mask_of_rows,
     match_brackets,
     sorted_unique,
     stable_order,
 )
-from hta_widgets.trace.columns import EventTable, Pool, RankColumns, RecordSource
-from hta_widgets.trace.flows import Finder, asyncs, counters, flow_table, instants
+from hta_widgets.trace.columns import EventTable, RankColumns, RecordSource, StringPool
+from hta_widgets.trace.flows import (
+    FlowEndpointFinder,
+    async_table,
+    counter_table,
+    flow_table,
+    instant_table,
+)
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.tracks import Naming, assign_lanes, device_streams, find_tracks
+from hta_widgets.trace.tracks import TrackNames, assign_lanes, device_streams, find_tracks
 
 #: Calls of all vendors that put work on a device; other calls with the same id only enclose them.
 _LAUNCHING = re.compile(r"launch|memcpy|memset|submit|enqueue", re.IGNORECASE)
 
 
 def launch_links(
-    start: Ints, name: npt.NDArray[np.int32], names: Pool, device: Bools, correlation: Ints
+    start: Ints, name: npt.NDArray[np.int32], names: StringPool, device: Bools, correlation: Ints
 ) -> tuple[Ints, Ints]:
     """Join host calls and device events by correlation id."""
     # One call may launch many events (a CUDA graph). Of several calls that share an id (a runtime
@@ -47,7 +53,7 @@ def launch_links(
     if not len(work) or not len(host):
         return none, none
     wanted = sorted_unique(correlation[work])
-    code, known = _codes(correlation[host], wanted)
+    code, known = _positions_in(correlation[host], wanted)
     host, code = host[known], code[known]
     if not len(host):
         return none, none
@@ -72,20 +78,22 @@ def launch_links(
     return host[chosen].astype(np.int64), work.astype(np.int64)
 
 
-def _codes(values: Ints, wanted: Ints) -> tuple[Ints, Bools]:
+def _positions_in(values: Ints, wanted: Ints) -> tuple[Ints, Bools]:
     """Return the position of each value in the sorted `wanted`, and whether it is there."""
     code = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
     return code, wanted[code] == values
 
 
 def _prefer_launching(
-    host: Ints, code: Ints, name: npt.NDArray[np.int32], names: Pool, size: int
+    host: Ints, code: Ints, name: npt.NDArray[np.int32], names: StringPool, size: int
 ) -> tuple[Ints, Ints]:
     if np.bincount(code, minlength=size).max() <= 1:
         return host, code
     used = np.unique(name[host]).tolist()
-    launching = marked([n for n in used if _LAUNCHING.search(names[n])], len(names))[name[host]]
-    kept = launching | ~marked(code[launching], size)[code]
+    launching = mask_of_rows([n for n in used if _LAUNCHING.search(names[n])], len(names))[
+        name[host]
+    ]
+    kept = launching | ~mask_of_rows(code[launching], size)[code]
     return host[kept], code[kept]
 
 
@@ -105,7 +113,7 @@ def assign_steps(
     start: Ints,
     end: Ints,
     name: npt.NDArray[np.int32],
-    names: Pool,
+    names: StringPool,
     device: Bools,
     launch_of: tuple[Ints, Ints],
 ) -> Ints:
@@ -129,12 +137,14 @@ def assign_steps(
 
 
 _ANNOTATION = taxonomy.KINDS.index("annotation")
-_WORK = [taxonomy.KINDS.index(kind) for kind in ("compute", "communication")]
+_DEVICE_WORK_KINDS = [taxonomy.KINDS.index(kind) for kind in ("compute", "communication")]
 
 
 def _count_merged(table: EventTable, problems: Problems) -> None:
-    """Count what the figures of a rank join: devices, and steps of one number."""
-    used = np.unique(table.track[(table.stream >= 0) & np.isin(table.kind, _WORK)]).tolist()
+    """Count what a rank's figures combine: several devices, and steps with the same number."""
+    used = np.unique(
+        table.track[(table.stream >= 0) & np.isin(table.kind, _DEVICE_WORK_KINDS)]
+    ).tolist()
     devices = {track.pid: track.process for track in map(table.tracks.__getitem__, used)}
     if len(devices) > 1:
         problems.add(
@@ -164,14 +174,14 @@ def build_trace(
     source: RecordSource | None,
     problems: Problems,
     pairs: tuple[Rows, Rows, Rows] | None = None,
-    names: Naming | None = None,
+    names: TrackNames | None = None,
     consume: bool = False,
     **about: Any,
 ) -> Trace:
     """Sort and classify the records of one file, assign lanes and link them."""
-    found = Problems()
-    by_phase = _by_phase(columns, found)
-    rows, dur, phase, end_rows = _event_rows(columns, by_phase, found, pairs)
+    notes = Problems()
+    by_phase = _rows_by_phase(columns, notes)
+    rows, dur, phase, end_rows = _event_rows(columns, by_phase, notes, pairs)
     instant_rows = np.sort(np.concatenate((by_phase["iIR"], by_phase["X without dur"])))
     beside_rows: tuple[Rows, ...] = (
         by_phase["stf"],
@@ -184,14 +194,14 @@ def build_trace(
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
     end_record = _end_records(columns, order, end_rows)
     # Drop the unused columns first: in large files they take the most memory.
-    events, columns, beside_rows = _gathered(
+    events, columns, beside_rows = _gather_columns(
         columns, rows[order], dur[order], phase[order], beside_rows, consume=consume
     )
     events["start_ns"] -= zero_ns
     del by_phase, rows, order, dur, phase, end_rows, instant_rows
     flow_rows, instant_rows, async_rows, counter_rows = beside_rows
 
-    table, device, of_thread = _table(columns, events, found, names)
+    table, device, of_thread = _event_table(columns, events, notes, names)
     table.end_record = end_record
     del events
 
@@ -199,16 +209,16 @@ def build_trace(
     table.step = assign_steps(
         table.start_ns, table.end_ns, table.name, table.names, device, launches
     )
-    _count_merged(table, found)
-    finder = Finder(table, of_thread, zero_ns)
+    _count_merged(table, notes)
+    finder = FlowEndpointFinder(table, of_thread, zero_ns)
     trace = Trace(
         rank=rank,
         path=path,
         metadata=metadata,
-        flow_table=flow_table(columns, flow_rows, table, finder, launches, found),
-        counter_table=counters(columns, counter_rows, zero_ns, found),
-        instant_table=instants(columns, instant_rows, zero_ns),
-        async_table=asyncs(columns, async_rows, zero_ns, found),
+        flow_table=flow_table(columns, flow_rows, table, finder, launches, notes),
+        counter_table=counter_table(columns, counter_rows, zero_ns, notes),
+        instant_table=instant_table(columns, instant_rows, zero_ns),
+        async_table=async_table(columns, async_rows, zero_ns, notes),
         zero_ns=zero_ns,
         source=source,
         resolution_ns=columns.resolution_ns,
@@ -217,11 +227,11 @@ def build_trace(
         _rules_version=taxonomy.version(),
         **about,
     )
-    problems.merge(found, rank, path)
+    problems.merge(notes, rank, path)
     return trace
 
 
-def _by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
+def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
     """Return the rows of each group of phases that have a time; count all others."""
     phase, timed = columns.phase, columns.timed
     counts = np.bincount(phase, minlength=256)
@@ -268,7 +278,12 @@ def _event_rows(
     dur = columns.dur_ns[rows]
     brackets = by_phase["BE"]
     if not len(brackets):
-        return rows, _not_negative(dur, problems), np.zeros(len(rows), np.uint8), brackets
+        return (
+            rows,
+            _clip_negative_durations(dur, problems),
+            np.zeros(len(rows), np.uint8),
+            brackets,
+        )
     if pairs is None:
         thread = columns.pid[brackets].astype(np.int64) * len(columns.tids) + columns.tid[brackets]
         opens = columns.phase[brackets] == ord("B")
@@ -283,13 +298,13 @@ def _event_rows(
     dur = np.concatenate((dur, columns.start_ns[end_rows] - columns.start_ns[begin_rows]))
     return (
         np.concatenate((rows, begin_rows)),
-        _not_negative(dur, problems),
+        _clip_negative_durations(dur, problems),
         np.concatenate((np.zeros(len(rows), np.uint8), np.ones(len(begin_rows), np.uint8))),
         end_rows,
     )
 
 
-def _not_negative(dur: Ints, problems: Problems) -> Ints:
+def _clip_negative_durations(dur: Ints, problems: Problems) -> Ints:
     negative = int((dur < 0).sum())
     problems.add("repaired", negative, "negative durations; taken as zero")
     return np.maximum(dur, 0) if negative else dur
@@ -312,7 +327,7 @@ _BY_ROW: dict[str, type[np.generic] | None] = {
 }
 
 
-def _gathered(
+def _gather_columns(
     columns: RankColumns,
     rows: Rows,
     dur: Ints,
@@ -348,8 +363,8 @@ def _gathered(
     return events, found, tuple(np.searchsorted(kept, rows) for rows in groups)
 
 
-def _table(
-    columns: RankColumns, events: dict[str, Any], problems: Problems, names: Naming | None
+def _event_table(
+    columns: RankColumns, events: dict[str, Any], problems: Problems, names: TrackNames | None
 ) -> tuple[EventTable, Bools, dict[tuple[int, int], int]]:
     start, category, pid, tid = events["start_ns"], events["category"], events["pid"], events["tid"]
     kind = taxonomy.kind_codes(

@@ -24,7 +24,7 @@ CategoryCodes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 TrackRole = Literal["thread", "stream", "annotation", "other"]
 
 
-class Pool:
+class StringPool:
     """A dictionary of strings: `add` gives the code of a string, `values` lists them by code."""
 
     __slots__ = ("_codes", "values")
@@ -47,7 +47,7 @@ class Pool:
         return self.values[code]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Pool, (self.values,))
+        return (StringPool, (self.values,))
 
 
 class RecordSource(Protocol):
@@ -81,13 +81,16 @@ class CopyTable:
     def __len__(self) -> int:
         return len(self.record)
 
-    def of(self, records: Ints) -> tuple[Floats, Ints]:
+    def lookup(self, records: Ints) -> tuple[Floats, Ints]:
         """Return rate and size of each record; NaN and -1 if it has none."""
         rate, size = np.full(len(records), np.nan), np.full(len(records), -1, np.int64)
         if len(self):
             at = np.minimum(np.searchsorted(self.record, records), len(self) - 1)
-            found = self.record[at] == records
-            rate[found], size[found] = self.gb_per_s[at[found]], self.size_bytes[at[found]]
+            is_match = self.record[at] == records
+            rate[is_match], size[is_match] = (
+                self.gb_per_s[at[is_match]],
+                self.size_bytes[at[is_match]],
+            )
         return rate, size
 
 
@@ -111,11 +114,11 @@ class RankColumns:
     stream: npt.NDArray[np.int32]  # args.stream, -1 if absent
     correlation: Ints  # args.correlation, -1 if absent
     flow: npt.NDArray[np.int32]  # the top-level "id" as a code into `flow_ids`, -1 if absent
-    names: Pool
-    categories: Pool
-    pids: Pool
-    tids: Pool
-    flow_ids: Pool  # ids keep their JSON text, so 7 and "7" stay apart
+    names: StringPool
+    categories: StringPool
+    pids: StringPool
+    tids: StringPool
+    flow_ids: StringPool  # ids keep their JSON text, so 7 and "7" stay apart
     #: args of phase M and C records, by record number (the value in `record`)
     small_args: Mapping[int, dict[str, Any]] = field(default_factory=dict)
     #: position in the file's traceEvents of each row
@@ -178,8 +181,8 @@ class EventTable:
     step: Ints
     phase: Codes  # 0: X, 1: B
     record: Ints  # of the X or B record
-    names: Pool
-    categories: Pool
+    names: StringPool
+    categories: StringPool
     tracks: list[Track]
     #: for B/E pairs: row → record of the E, whose args belong to the event as well
     end_record: Mapping[int, int] = field(default_factory=dict)
@@ -319,7 +322,7 @@ def encode_fields(fields: Mapping[str, bytes]) -> bytes:
     return _encode({key: Raw(value) for key, value in fields.items()})
 
 
-def shifted(raw: bytes, shift_ns: int) -> bytes:
+def shift_time(raw: bytes, shift_ns: int) -> bytes:
     """Add nanoseconds to a JSON time in µs; keep all its digits."""
     try:
         time = Decimal(raw.strip(b'"').decode()) + Decimal(shift_ns).scaleb(-3)
@@ -353,7 +356,7 @@ COMMUNICATION_KEYS: tuple[str, ...] = (
 )
 
 
-_value = json.JSONDecoder().decode
+_decode_json = json.JSONDecoder().decode
 
 
 @dataclass(frozen=True)
@@ -367,7 +370,7 @@ class ArgTable:
     def __len__(self) -> int:
         return len(self.record)
 
-    def checked(self, records: int) -> ArgTable:
+    def validate(self, records: int) -> ArgTable:
         """Return the table; raise `ValueError` if a file of `records` records cannot have it."""
         numbers = np.concatenate(([-1], self.record, [records]))
         if self.code.shape != (len(self.record), len(COMMUNICATION_KEYS)):
@@ -381,7 +384,7 @@ class ArgTable:
     @cached_property
     def values(self) -> list[Any]:
         """The decoded values of `texts`."""
-        return [_value(text.decode()) if text else None for text in self.texts]
+        return [_decode_json(text.decode()) if text else None for text in self.texts]
 
     def positions(self, records: Ints) -> Ints:
         """Return the positions of records in the table, -1 for others."""
@@ -424,20 +427,20 @@ def event_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[
 def _event_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
     known: ArgTable | None = getattr(trace.source, "comm_args", None)
     if known is None or not set(keys) <= set(COMMUNICATION_KEYS):
-        return _read(trace, rows, keys)
+        return _read_args(trace, rows, keys)
     at = known.positions(trace.table.record[rows])
     if ends := trace.table.end_record:  # such an event has the args of two records
         at[np.isin(rows, np.fromiter(ends, np.int64))] = -1
     others = np.flatnonzero(at < 0)
-    read = _read(trace, rows[others], keys)
-    found = {key: known.column(at, key) for key in keys}
+    read = _read_args(trace, rows[others], keys)
+    args = {key: known.column(at, key) for key in keys}
     for key, values in read.items():
         for place, value in zip(others.tolist(), values, strict=True):
-            found[key][place] = value
-    return found
+            args[key][place] = value
+    return args
 
 
-def numbers_of(values: Sequence[Any], missing: int = -1) -> Ints:
+def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:
     """Return args as int64; `missing` for values that cannot be converted."""
 
     def number(value: Any) -> int:
@@ -455,10 +458,10 @@ def numbers_of(values: Sequence[Any], missing: int = -1) -> Ints:
     return np.array([number(value) for value in values], dtype=np.int64)
 
 
-def _read(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {key: [None] * len(rows) for key in keys}
+def _read_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
+    values_by_key: dict[str, list[Any]] = {key: [None] * len(rows) for key in keys}
     if trace.source is None or not len(rows):
-        return found
+        return values_by_key
     table = trace.table
     records = table.record[rows]
     # Binary files have their args as columns, so no text is parsed.
@@ -469,29 +472,29 @@ def _read(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]
     order = np.argsort(records, kind="stable")
     decode = _decoder(keys)
     ends = {table.end_record[row]: row for row in rows.tolist() if row in table.end_record}
-    places = _Places(records[order], order)
+    places = _RequestOrder(records[order], order)
     for record, body in trace.source.records(records):
-        values = _args(body, keys, decode)
+        values = _selected_args(body, keys, decode)
         for place in places.of(record):
             for key, value in zip(keys, values, strict=True):
-                found[key][place] = value
+                values_by_key[key][place] = value
     if ends:
         # An event that was begun and ended by two records has the args of both.
         place_of = {row: place for place, row in enumerate(rows.tolist())}
         for record, body in trace.source.records(np.array(sorted(ends), dtype=np.int64)):
-            for key, value in zip(keys, _args(body, keys, decode), strict=True):
+            for key, value in zip(keys, _selected_args(body, keys, decode), strict=True):
                 if value is not None:
-                    found[key][place_of[ends[record]]] = value
-    return found
+                    values_by_key[key][place_of[ends[record]]] = value
+    return values_by_key
 
 
 def record_args(keys: Sequence[str]) -> Callable[[bytes], list[Any]]:
     """Return a function from a record's JSON to the values of some of its args."""
     decoder = _decoder(keys)
-    return lambda body: _args(body, keys, decoder)
+    return lambda body: _selected_args(body, keys, decoder)
 
 
-class _Places:
+class _RequestOrder:
     """Maps records, in file order, to their positions in the request."""
 
     def __init__(self, sorted_records: Ints, order: Rows) -> None:
@@ -518,7 +521,9 @@ def _decoder(keys: Sequence[str]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(record)
 
 
-def _args(body: bytes, keys: Sequence[str], decoder: msgspec.json.Decoder[Any]) -> list[Any]:
+def _selected_args(
+    body: bytes, keys: Sequence[str], decoder: msgspec.json.Decoder[Any]
+) -> list[Any]:
     try:
         args = decoder.decode(body).args
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -16,10 +16,10 @@ from hta_widgets.trace.arrays import (
     Codes,
     Ints,
     Rows,
-    dense,
-    grouped,
-    marked,
+    compact_codes,
+    mask_of_rows,
     match_brackets,
+    order_and_bounds,
     stable_order,
 )
 from hta_widgets.trace.columns import (
@@ -43,7 +43,7 @@ def flow_table(
     columns: RankColumns,
     rows: Rows,
     table: EventTable,
-    finder: Finder,
+    finder: FlowEndpointFinder,
     launches: tuple[Ints, Ints],
     problems: Problems,
 ) -> FlowTable:
@@ -59,18 +59,18 @@ def flow_table(
         kind = np.zeros(len(source), dtype=np.uint8)
         return FlowTable(kind, source, target, kinds, none, none.copy())
 
-    pair_code, kind_of_pair = _pairs(columns, rows, kinds)
-    start_rows, end_rows = _join(columns, rows, pair_code, problems)
+    pair_code, kind_of_pair = _flow_kinds(columns, rows, kinds)
+    start_rows, end_rows = _pair_records(columns, rows, pair_code, problems)
     flow_kind = kind_of_pair[pair_code[start_rows]]
     start_at, end_at = rows[start_rows], rows[end_rows]
-    tail, head = finder.find(columns, start_at), finder.find(columns, end_at)
-    launch = _Arrows(source, target, len(table))
-    known = launch.place(tail, head)
+    tail, head = finder.rows_at(columns, start_at), finder.rows_at(columns, end_at)
+    launch = _FlowIndex(source, target, len(table))
+    known = launch.position_of(tail, head)
     unsure = np.flatnonzero((flow_kind == 0) & (known < 0))
     if len(unsure) and len(table):
         tail[unsure] = finder.by_correlation(columns, start_at[unsure], tail[unsure])
         head[unsure] = finder.by_correlation(columns, end_at[unsure], head[unsure])
-        known[unsure] = launch.place(tail[unsure], head[unsure])
+        known[unsure] = launch.position_of(tail[unsure], head[unsure])
     lost = (tail < 0) | (head < 0)
     problems.add("unpaired", int(lost.sum()), "flows whose ends meet no event; no arrow is drawn")
 
@@ -91,7 +91,9 @@ def flow_table(
     )
 
 
-def counters(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> CounterTable:
+def counter_table(
+    columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems
+) -> CounterTable:
     """Return the samples of counters: one per series in a record's args."""
     series: dict[tuple[str, str, str], int] = {}
     # Code of the series by combination of codes, so that its names are made only once.
@@ -108,7 +110,7 @@ def counters(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems)
     )
     for at, (values, (pid, name, flow)) in enumerate(zip(args, codes, strict=True)):
         for label, raw in values.items():
-            sample = _number(raw)
+            sample = _parse_number(raw)
             if sample is None:
                 bad += 1
                 continue
@@ -132,7 +134,7 @@ def counters(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems)
     )
 
 
-def instants(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTable:
+def instant_table(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTable:
     """Return the instants among `rows`, sorted by time."""
     rows = rows[np.argsort(columns.start_ns[rows], kind="stable")]
     return InstantTable(
@@ -146,7 +148,7 @@ def instants(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTable:
     )
 
 
-def asyncs(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> AsyncTable:
+def async_table(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> AsyncTable:
     """Return async intervals: begins and ends paired by category, id and name."""
     # A begin without an end is kept, with a duration of -1; an end without a begin is only counted.
     phase = columns.phase[rows]
@@ -189,7 +191,7 @@ def category_codes(columns: RankColumns, rows: Rows) -> CategoryCodes:
     return codes.astype(np.int16) if fits else codes
 
 
-class Finder:
+class FlowEndpointFinder:
     """Finds the events that flow records refer to by thread and time.
 
     `of_thread` maps (pid code, tid code) to a track; `zero_ns` is subtracted from record times.
@@ -201,7 +203,7 @@ class Finder:
         self.table, self.of_thread, self.zero_ns = table, of_thread, zero_ns
         self._by_track: tuple[Rows, Ints] | None = None
 
-    def find(self, columns: RankColumns, rows: Rows) -> Ints:
+    def rows_at(self, columns: RankColumns, rows: Rows) -> Ints:
         """Return the row of the innermost event at each flow record's time, -1 for none.
 
         Records with binding point "next" refer to the next event instead.
@@ -213,7 +215,7 @@ class Finder:
         result = np.full(len(rows), -1, dtype=np.int64)
         to_next = np.isin(rows, columns.ends_at_next)
         # The first group is for records on no track.
-        asked_by_track, bounds = grouped(track + 1, len(table.tracks) + 1)
+        asked_by_track, bounds = order_and_bounds(track + 1, len(table.tracks) + 1)
         for number in range(len(table.tracks)):
             asked = asked_by_track[bounds[number + 1] : bounds[number + 2]]
             if not len(asked):
@@ -227,17 +229,19 @@ class Finder:
                 at = np.searchsorted(begin, time[following], side="left")
                 last = len(events) - 1
                 result[following] = np.where(at <= last, events[np.minimum(at, last)], -1)
-        self._climb(result, time, np.flatnonzero(~to_next))
+        self._innermost_running(result, time, np.flatnonzero(~to_next))
         return result
 
-    def by_correlation(self, columns: RankColumns, rows: Rows, found: Ints) -> Ints:
+    def by_correlation(self, columns: RankColumns, rows: Rows, event_rows: Ints) -> Ints:
         """Return `found`, corrected if the flow's id is the correlation of another event."""
         # Times cannot distinguish events that start at the same instant.
         table = self.table
         flow_ids = map(columns.flow_ids.__getitem__, columns.flow[rows].tolist())
         ids = np.fromiter(map(_correlation, flow_ids), np.int64, len(rows))
-        wrong = np.flatnonzero((ids >= 0) & ((found < 0) | (table.correlation[found] != ids)))
-        result = found.copy()
+        wrong = np.flatnonzero(
+            (ids >= 0) & ((event_rows < 0) | (table.correlation[event_rows] != ids))
+        )
+        result = event_rows.copy()
         if not len(wrong):
             return result
         track = self._tracks(columns, rows)
@@ -256,17 +260,17 @@ class Finder:
 
     def _events_by_track(self) -> tuple[Rows, Ints]:
         if self._by_track is None:
-            self._by_track = grouped(self.table.track, len(self.table.tracks))
+            self._by_track = order_and_bounds(self.table.track, len(self.table.tracks))
         return self._by_track
 
     def _tracks(self, columns: RankColumns, rows: Rows) -> Ints:
         threads = len(columns.tids)
         slot = columns.pid[rows].astype(np.int64) * threads + columns.tid[rows]
-        position, slots = dense(slot, len(columns.pids) * threads)
+        position, slots = compact_codes(slot, len(columns.pids) * threads)
         of_slot = [self.of_thread.get(divmod(int(value), threads), -1) for value in slots]
         return np.array(of_slot, dtype=np.int64)[position]
 
-    def _climb(self, result: Ints, time: Ints, which: Rows) -> None:
+    def _innermost_running(self, result: Ints, time: Ints, which: Rows) -> None:
         """Replace each event in `result` that has ended by the innermost running event above it."""
         table = self.table
         open_at = which[result[which] >= 0]
@@ -279,7 +283,7 @@ class Finder:
             open_at = open_at[result[open_at] >= 0]
 
 
-class _Arrows:
+class _FlowIndex:
     """Finds an arrow by its two ends."""
 
     def __init__(self, source: Ints, target: Ints, events: int) -> None:
@@ -288,7 +292,7 @@ class _Arrows:
         self._order = stable_order(ends)
         self._ends = ends[self._order]
 
-    def place(self, source: Ints, target: Ints) -> Ints:
+    def position_of(self, source: Ints, target: Ints) -> Ints:
         """Return the position of each arrow, -1 for none."""
         if not len(self._ends):
             return np.full(len(source), -1, dtype=np.int64)
@@ -298,10 +302,10 @@ class _Arrows:
         return np.where(found, self._order[at], -1)
 
 
-def _pairs(columns: RankColumns, rows: Rows, kinds: list[str]) -> tuple[Ints, Ints]:
+def _flow_kinds(columns: RankColumns, rows: Rows, kinds: list[str]) -> tuple[Ints, Ints]:
     """Return a code of (category, name) for each record, and the kind of each code."""
     both = columns.category[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
-    code, unique = dense(both, len(columns.categories) * len(columns.names))
+    code, unique = compact_codes(both, len(columns.categories) * len(columns.names))
     kind_of_pair = []
     for value in unique.tolist():
         category, name = divmod(value, len(columns.names))
@@ -314,7 +318,7 @@ def _pairs(columns: RankColumns, rows: Rows, kinds: list[str]) -> tuple[Ints, In
     return code.astype(np.int64), np.array(kind_of_pair, dtype=np.int64)
 
 
-def _join(
+def _pair_records(
     columns: RankColumns, rows: Rows, pair_code: Ints, problems: Problems
 ) -> tuple[Rows, Rows]:
     """Pair the records of each flow; return the positions in `rows` of arrows' tails and heads."""
@@ -335,12 +339,12 @@ def _join(
     easy_ends = ends[simple[key[ends]]]
     tails, heads = [start_of[key[easy_ends]]], [easy_ends]
     rest = np.flatnonzero(~simple[key] & (columns.flow[rows] >= 0))
-    chain_tails, chain_heads, lost_ends = _chains(columns, rows, key, phase, rest)
+    chain_tails, chain_heads, lost_ends = _pair_by_time(columns, rows, key, phase, rest)
     tails.append(chain_tails)
     heads.append(chain_heads)
 
     tail, head = np.concatenate(tails), np.concatenate(heads)
-    led = marked(tail, len(rows))
+    led = mask_of_rows(tail, len(rows))
     without_id = int((columns.flow[rows] < 0).sum())
     problems.add("unpaired", without_id, "flow records without an id")
     problems.add("unpaired", lost_ends, "flow ends without a start; kept, no arrow is drawn")
@@ -352,7 +356,7 @@ def _join(
     return tail, head
 
 
-def _chains(
+def _pair_by_time(
     columns: RankColumns, rows: Rows, key: Ints, phase: Codes, rest: Rows
 ) -> tuple[Rows, Rows, int]:
     """Pair records by time, for ids with several starts, without a start, or with steps."""
@@ -390,11 +394,11 @@ def _correlation(text: str) -> int:
 
 
 def _args_of(columns: RankColumns, numbers: list[int]) -> list[dict[str, Any]]:
-    many = getattr(columns.small_args, "many", None)
+    many = getattr(columns.small_args, "get_many", None)
     if many is None:
         return [columns.small_args.get(number) or {} for number in numbers]
-    found: list[dict[str, Any]] = many(numbers)
-    return found
+    args: list[dict[str, Any]] = many(numbers)
+    return args
 
 
 def _counter_name(columns: RankColumns, name: int, flow: int) -> str:
@@ -402,7 +406,7 @@ def _counter_name(columns: RankColumns, name: int, flow: int) -> str:
     return text if flow < 0 else f"{text}[{columns.flow_ids[flow].strip(chr(34))}]"
 
 
-def _number(raw: Any) -> float | None:
+def _parse_number(raw: Any) -> float | None:
     try:
         sample = float(raw)
     except (TypeError, ValueError, OverflowError):

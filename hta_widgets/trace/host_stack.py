@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.arrays import Bools, Ints, Rows, positions, ranges
+from hta_widgets.trace.arrays import Bools, Ints, Rows, concatenate_ranges, positions_of_rows
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import assign_lanes
@@ -21,7 +21,7 @@ _OPERATORS = "cpu_op|operator"
 CALLS = "(.+_)?(runtime|driver)"
 
 
-def of_category(trace: Trace, pattern: str) -> Bools:
+def category_mask(trace: Trace, pattern: str) -> Bools:
     """Return whether each event is a host event of a category; case is ignored."""
     table = trace.table
     matches = re.compile(pattern, re.IGNORECASE).fullmatch
@@ -29,14 +29,14 @@ def of_category(trace: Trace, pattern: str) -> Bools:
     return wanted[table.category] & (table.stream < 0)
 
 
-def of_name(trace: Trace, matches: Callable[[str], bool]) -> Bools:
+def name_mask(trace: Trace, matches: Callable[[str], bool]) -> Bools:
     """Return whether each event is a host event with a name that matches."""
     table = trace.table
     wanted = np.array([*map(matches, table.names.values), False])
     return wanted[table.name] & (table.stream < 0)
 
 
-def nearest(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
+def nearest_ancestor(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
     """Return the nearest of `stops` for each event: itself or an event above it, or -1."""
     count = len(parent)
     up = np.empty(count + 1, dtype=np.int64)
@@ -61,7 +61,7 @@ def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.i
     crossed = np.array([track.lanes > track.nested for track in table.tracks], dtype=bool)
     if not crossed.any():
         return table.parent
-    among = of_category(trace, f"{_OPERATORS}|{CALLS}")
+    among = category_mask(trace, f"{_OPERATORS}|{CALLS}")
     if stops is not None:
         among |= stops
     rows = np.flatnonzero(among & crossed[table.track])
@@ -95,7 +95,7 @@ class Forest:
         return depth
 
     @cached_property
-    def size(self) -> Ints:
+    def subtree_size(self) -> Ints:
         """Number of events that each event encloses, including itself."""
         size = np.ones(len(self.parent), dtype=np.int64)
         for members in reversed(self.levels[1:]):
@@ -103,10 +103,12 @@ class Forest:
         return size
 
     @cached_property
-    def place(self) -> Ints:
+    def preorder(self) -> Ints:
         """Position of each in depth-first order."""
         at = np.empty(len(self.parent), dtype=np.int64)
-        at[self.children] = np.cumsum(self.size[self.children]) - self.size[self.children]
+        at[self.children] = (
+            np.cumsum(self.subtree_size[self.children]) - self.subtree_size[self.children]
+        )
         place = at.copy()
         for members in self.levels[1:]:
             parent = self.parent[members]
@@ -114,23 +116,23 @@ class Forest:
             place[members] += place[parent] + 1 - at[first_child]
         return place
 
-    def sums(self, values: Ints) -> Ints:
+    def subtree_sums(self, values: Ints) -> Ints:
         """Return the sum of values over each event and all that it encloses."""
         listed = np.zeros(len(values) + 1, dtype=np.int64)
-        listed[self.place + 1] = values
+        listed[self.preorder + 1] = values
         np.cumsum(listed, out=listed)
-        total: Ints = listed[self.place + self.size] - listed[self.place]
+        total: Ints = listed[self.preorder + self.subtree_size] - listed[self.preorder]
         return total
 
-    def repeated(self, members: Rows, group: npt.NDArray[np.signedinteger]) -> Bools:
+    def is_nested_in_group(self, members: Rows, group: npt.NDArray[np.signedinteger]) -> Bools:
         """Return whether each member is enclosed by another member of its group."""
         inside = np.zeros(len(members), dtype=bool)
         if not len(members):
             return inside
         # Give each group a range of positions of its own.
-        begin = group.astype(np.int64) * (len(self.parent) + 1) + self.place[members]
+        begin = group.astype(np.int64) * (len(self.parent) + 1) + self.preorder[members]
         order = np.argsort(begin, kind="stable")
-        reach = np.maximum.accumulate((begin + self.size[members])[order])
+        reach = np.maximum.accumulate((begin + self.subtree_size[members])[order])
         inside[order[1:]] = reach[:-1] > begin[order[1:]]
         return inside
 
@@ -147,11 +149,11 @@ def forest_of(parent: Ints) -> Forest:
         levels.append(level)
         amount = number[level]
         level = level[amount > 0]
-        level = children[ranges(first[level], amount[amount > 0])]
+        level = children[concatenate_ranges(first[level], amount[amount > 0])]
     return Forest(parent, levels, children, first)
 
 
-def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
+def children_coverage(parent: Ints, start: Ints, end: Ints) -> Ints:
     """Return how long the direct children of each event cover it; overlaps count once."""
     covered = np.zeros(len(parent), dtype=np.int64)
     child = np.flatnonzero(parent >= 0)
@@ -173,28 +175,28 @@ def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
 
 @memoized
 def backward_parents(trace: Trace) -> Ints:
-    """Return the `below_backward` parents of the file's nesting."""
-    return below_backward(trace, trace.table.parent)
+    """Return the `attach_backward_threads` parents of the file's nesting."""
+    return attach_backward_threads(trace, trace.table.parent)
 
 
-def below_backward(trace: Trace, parents: npt.NDArray[np.int32]) -> Ints:
+def attach_backward_threads(trace: Trace, parents: npt.NDArray[np.int32]) -> Ints:
     """Return `parents` with the backward thread attached below steps, as in HTA's call graph."""
     # If exactly one thread ran the steps and exactly one other ran ``autograd::``, the outermost
     # events of the latter belong to the ``## backward ##`` range of the former at that time, or
     # without such ranges to the step.
     table = trace.table
     parent = parents.astype(np.int64)
-    main = np.unique(table.track[_starting(trace, _STEP)])
+    main = np.unique(table.track[_events_with_prefix(trace, _STEP)])
     if len(main) != 1:
         return parent
-    autograd = np.unique(table.track[of_name(trace, lambda name: "autograd::" in name)])
+    autograd = np.unique(table.track[name_mask(trace, lambda name: "autograd::" in name)])
     backward = autograd[autograd != main[0]]
     if len(backward) != 1:
         return parent
     on_main = table.track == main[0]
-    above = np.flatnonzero(on_main & _starting(trace, _BACKWARD))
+    above = np.flatnonzero(on_main & _events_with_prefix(trace, _BACKWARD))
     if not len(above):
-        above = np.flatnonzero(on_main & _starting(trace, _STEP))
+        above = np.flatnonzero(on_main & _events_with_prefix(trace, _STEP))
     outermost = np.flatnonzero((table.track == backward[0]) & (parent < 0))
     start, end = table.start_ns, table.end_ns
     for row in above.tolist():
@@ -205,8 +207,8 @@ def below_backward(trace: Trace, parents: npt.NDArray[np.int32]) -> Ints:
     return parent
 
 
-def _starting(trace: Trace, prefix: str) -> Bools:
-    return of_name(trace, lambda name: name.startswith(prefix))
+def _events_with_prefix(trace: Trace, prefix: str) -> Bools:
+    return name_mask(trace, lambda name: name.startswith(prefix))
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,10 +226,12 @@ def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
 
     ``ProfilerStep``, which has this category in files of 2021, is left out.
     """
-    is_operator = of_category(trace, _OPERATORS) & ~_starting(trace, "ProfilerStep")
+    is_operator = category_mask(trace, _OPERATORS) & ~_events_with_prefix(trace, "ProfilerStep")
     if annotations:
-        is_operator |= of_category(trace, "user_annotation") | _starting(trace, "ProfilerStep")
+        is_operator |= category_mask(trace, "user_annotation") | _events_with_prefix(
+            trace, "ProfilerStep"
+        )
     parent = nested_parents(trace, is_operator)
     rows = np.flatnonzero(is_operator)
-    at = positions(rows, len(parent))[nearest(parent, is_operator)]
+    at = positions_of_rows(rows, len(parent))[nearest_ancestor(parent, is_operator)]
     return OperatorTree(rows, forest_of(at[parent[rows]]), at)

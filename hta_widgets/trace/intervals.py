@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.arrays import Ints, Rows, ranges
+from hta_widgets.trace.arrays import Ints, Rows, concatenate_ranges
 
 _FIRST = np.iinfo(np.int64).min
 _LAST = np.iinfo(np.int64).max
@@ -21,7 +21,7 @@ class Intervals(NamedTuple):
     end: Ints
 
     @classmethod
-    def none(cls) -> Intervals:
+    def empty(cls) -> Intervals:
         """Return the empty set."""
         return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
@@ -41,7 +41,7 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
     if not lasting.all():
         starts, ends = starts[lasting], ends[lasting]
     if not len(starts):
-        return Intervals.none()
+        return Intervals.empty()
     if not (starts[1:] >= starts[:-1]).all():
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
@@ -54,7 +54,7 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
     return Intervals(starts[first], reach[last])
 
 
-def total(pieces: Intervals) -> int:
+def total_length(pieces: Intervals) -> int:
     """Return the covered time."""
     return int((pieces.end - pieces.start).sum())
 
@@ -65,7 +65,7 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
     first = np.searchsorted(b.end, a.start, side="right")
     after = np.searchsorted(b.start, a.end, side="left")
     count = np.maximum(after - first, 0)
-    which_a, which_b = np.repeat(np.arange(len(a.start)), count), ranges(first, count)
+    which_a, which_b = np.repeat(np.arange(len(a.start)), count), concatenate_ranges(first, count)
     return Intervals(
         np.maximum(a.start[which_a], b.start[which_b]), np.minimum(a.end[which_a], b.end[which_b])
     )
@@ -89,12 +89,12 @@ def clip(pieces: Intervals, start: int | None, end: int | None) -> Intervals:
     low = _FIRST if start is None else start
     high = _LAST if end is None else end
     if high <= low:
-        return Intervals.none()
+        return Intervals.empty()
     window = Intervals(np.array([low], dtype=np.int64), np.array([high], dtype=np.int64))
     return intersect(window, pieces)
 
 
-class Covered:
+class CumulativeCoverage:
     """Covered time before any instant, by two lookups.
 
     Covered time of ``[t0, t1)`` is ``covered(t1) - covered(t0)``, exact at any edge.
@@ -103,11 +103,11 @@ class Covered:
     __slots__ = ("_cover",)
 
     def __init__(self, start: Ints, end: Ints) -> None:
-        self._cover = Cover(start, np.concatenate(([0], np.cumsum(end - start))))
+        self._cover = IntervalUnion(start, np.concatenate(([0], np.cumsum(end - start))))
 
     def __call__(self, time: npt.ArrayLike) -> Ints:
         """Return the covered time before each of `time`."""
-        return self._cover.before(np.asarray(time, dtype=np.int64))[1]
+        return self._cover.count_and_length_before(np.asarray(time, dtype=np.int64))[1]
 
 
 _NONE: Ints = np.empty(0, np.int64)
@@ -115,13 +115,13 @@ _NONE.flags.writeable = False
 
 
 @dataclass(slots=True, frozen=True)
-class Cover:
+class IntervalUnion:
     """Union of intervals, as disjoint pieces in order."""
 
     starts: Ints
     prefix: Ints
 
-    def before(self, times: Ints) -> tuple[Rows, Ints]:
+    def count_and_length_before(self, times: Ints) -> tuple[Rows, Ints]:
         """Return how many pieces start before each of `times`, and the time covered before it."""
         started = self.starts.searchsorted(times)
         if not len(self.starts):
@@ -131,10 +131,10 @@ class Cover:
         reached = self.prefix[last] + times - self.starts[last]
         return started, np.maximum(np.minimum(self.prefix[started], reached), 0)
 
-    def within(self, start: int, end: int) -> int:
+    def length_within(self, start: int, end: int) -> int:
         """Return the covered time of one window."""
         edges = np.array((start, max(start, end)), np.int64)
-        low, high = self.before(edges)[1]
+        low, high = self.count_and_length_before(edges)[1]
         return int(high - low)
 
     @property
@@ -148,10 +148,10 @@ class Cover:
         return self.starts.nbytes + self.prefix.nbytes
 
 
-def cover_of(starts: Ints, ends: Ints) -> Cover:
+def union_of_sorted(starts: Ints, ends: Ints) -> IntervalUnion:
     """Return the union of intervals that are sorted by start and have a length."""
     if not len(starts):
-        return Cover(_NONE, np.zeros(1, np.int64))
+        return IntervalUnion(_NONE, np.zeros(1, np.int64))
     reached = np.maximum.accumulate(ends)
     first = np.empty(len(starts), np.bool_)
     first[0] = True
@@ -164,39 +164,39 @@ def cover_of(starts: Ints, ends: Ints) -> Cover:
         piece_ends = reached[np.append(heads[1:] - 1, len(starts) - 1)]
     prefix = np.zeros(len(pieces) + 1, np.int64)
     np.cumsum(piece_ends - pieces, out=prefix[1:])
-    return Cover(pieces, prefix)
+    return IntervalUnion(pieces, prefix)
 
 
 @dataclass(slots=True, frozen=True)
-class Spans:
+class IntervalIndex:
     """Any set of intervals: covered time, and number of intervals that overlap a window."""
 
-    cover: Cover
+    cover: IntervalUnion
     starts: Ints | None
     ends: Ints | None
     points: Ints
 
     def __len__(self) -> int:
-        return len(self.begins) + len(self.points)
+        return len(self.sorted_starts) + len(self.points)
 
     @property
-    def begins(self) -> Ints:
+    def sorted_starts(self) -> Ints:
         """Starts of the intervals that have a length, sorted."""
         return self.cover.starts if self.starts is None else self.starts
 
     @property
-    def finishes(self) -> Ints:
+    def sorted_ends(self) -> Ints:
         """Ends of the intervals that have a length, sorted."""
         return self.cover.ends if self.ends is None else self.ends
 
     @property
-    def disjoint(self) -> bool:
+    def is_disjoint(self) -> bool:
         """Whether no two intervals with a length overlap."""
         return self.starts is None
 
     def measure(self, edges: Ints) -> tuple[Ints, Ints]:
         """Return covered time and number of overlapping intervals between neighbouring `edges`."""
-        started, before = self.cover.before(edges)
+        started, before = self.cover.count_and_length_before(edges)
         if self.starts is None or self.ends is None:
             # A piece is open at an edge if it started before and not all of it is covered yet.
             open_at = self.cover.prefix[started[:-1]] > before[:-1]
@@ -229,7 +229,7 @@ class Spans:
         return self.cover.nbytes + self.points.nbytes + sum(sizes)
 
 
-def spans_of(starts: Ints, durs: Ints) -> Spans:
+def index_intervals(starts: Ints, durs: Ints) -> IntervalIndex:
     """Build the set of intervals with these ascending starts and durations."""
     long = durs > 0
     if long.all():
@@ -238,9 +238,9 @@ def spans_of(starts: Ints, durs: Ints) -> Spans:
         points = starts[~long]
         starts, durs = starts[long], durs[long]
     ends = starts + durs
-    cover = cover_of(starts, ends)
+    cover = union_of_sorted(starts, ends)
     if len(cover.starts) == len(starts):
-        return Spans(cover, None, None, points)
+        return IntervalIndex(cover, None, None, points)
     # Ends are nearly sorted already, and a stable sort uses that: it is ten times as fast.
     ends.sort(kind="stable")
-    return Spans(cover, np.ascontiguousarray(starts), ends, points)
+    return IntervalIndex(cover, np.ascontiguousarray(starts), ends, points)

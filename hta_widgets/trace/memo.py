@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace
 
 
-class Cancelled(BaseException):
-    """The result of the running work is no longer needed."""
+class ComputationCancelled(BaseException):
+    """Raised in a computation whose result is no longer needed."""
 
 
 #: Whether the running work is cancelled; set by `hta_widgets.live.job`.
-cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled", default=lambda: False)
+is_cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled", default=lambda: False)
 
 
-def stop_if_cancelled() -> None:
-    """Raise `Cancelled` in work that is cancelled; called between ranks."""
-    if cancelled.get()():
-        raise Cancelled
+def raise_if_cancelled() -> None:
+    """Raise `ComputationCancelled` in work that is cancelled; called between ranks."""
+    if is_cancelled.get()():
+        raise ComputationCancelled
 
 
 K = TypeVar("K", bound=Hashable)
@@ -60,7 +60,7 @@ class LRU(Generic[K, V]):
             return self._kept[key][0]
 
     def put(self, key: K, value: V) -> V:
-        """Keep a value in place of any other under `key`, and return it."""
+        """Set the value of `key`, and return it."""
         size = 1 if self._size_of is None else self._size_of(value)
         evicted = []
         with self._lock:
@@ -72,10 +72,10 @@ class LRU(Generic[K, V]):
                 old, old_size = self._kept.popitem(last=False)[1]
                 self.used -= old_size
                 evicted.append(old)
-        self._evicted(evicted)
+        self._evict(evicted)
         return value
 
-    def of(self, key: K, make: Callable[[], V]) -> V:
+    def get_or_compute(self, key: K, make: Callable[[], V]) -> V:
         """Return the value under `key`; compute it if there is none."""
         found = self.get(key)
         return self.put(key, make()) if found is None else found
@@ -91,9 +91,9 @@ class LRU(Generic[K, V]):
         with self._lock:
             self._kept.clear()
             self.used = 0
-        self._evicted(evicted)
+        self._evict(evicted)
 
-    def _evicted(self, values: list[V]) -> None:
+    def _evict(self, values: list[V]) -> None:
         if self._on_evict is not None:
             for value in values:
                 self._on_evict(value)
@@ -105,7 +105,7 @@ class LRU(Generic[K, V]):
         self.__init__(**state)  # type: ignore[misc]
 
 
-class Owner(Protocol):
+class MemoOwner(Protocol):
     """A rank, set or comparison that keeps results."""
 
     @property
@@ -113,7 +113,7 @@ class Owner(Protocol):
         """Results by key; see `memo`."""
 
 
-OwnerT = TypeVar("OwnerT", bound=Owner)
+OwnerT = TypeVar("OwnerT", bound=MemoOwner)
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -130,7 +130,7 @@ class _Result:
         self.value: Any = None
 
 
-def memo(owner: Owner, key: Hashable, make: Callable[[], T]) -> T:
+def memo(owner: MemoOwner, key: Hashable, make: Callable[[], T]) -> T:
     """Return the result that `owner` keeps under `key`; compute it if there is none.
 
     Results hold until `taxonomy.add` changes the kinds of events. Threads that need the same
@@ -161,57 +161,57 @@ def memoized(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concaten
     return kept
 
 
-#: Maximum bytes of results of stored ranks; `keep_at_most` changes it.
-_most_bytes = 512 << 20
+#: Maximum bytes of results of stored ranks; `set_memory_limit` changes it.
+_max_bytes = 512 << 20
 #: The limit for pages, which read the same ranks repeatedly; enough for 10 million events.
 _PAGE_BYTES = 2 << 30
 #: Estimated bytes per event: mapped columns (70), and the results of a dozen analyses.
 _BYTES_PER_EVENT = 200
 
 
-def keep_at_most(most_bytes: int) -> int:
+def set_memory_limit(most_bytes: int) -> int:
     """Limit the memory of results of stored ranks, of all sets together; return the old limit.
 
     Ranks that were not loaded from a store stay in memory anyway and do not count.
     """
-    global _most_bytes
-    before, _most_bytes = _most_bytes, int(most_bytes)
-    _kept.shrink()
+    global _max_bytes
+    before, _max_bytes = _max_bytes, int(most_bytes)
+    _rank_cache.evict()
     return before
 
 
-def keep_for_pages() -> None:
+def raise_limit_for_pages() -> None:
     """Raise the limit to the needs of a page."""
-    keep_at_most(max(_most_bytes, _PAGE_BYTES))
+    set_memory_limit(max(_max_bytes, _PAGE_BYTES))
 
 
-def walked(traces: Iterable[Trace]) -> Iterator[Trace]:
-    """Yield ranks one by one; unless all fit into memory, release each before the next.
+def iter_ranks(traces: Iterable[Trace]) -> Iterator[Trace]:
+    """Iterate over ranks, releasing each before the next unless all of them fit into memory.
 
     Ranks with earlier results keep them, so that a walk over a thousand ranks does not evict
-    those in view. Raises `Cancelled` between ranks if the work is cancelled.
+    those in view. Raises `ComputationCancelled` between ranks if the work is cancelled.
     """
     chosen = list(traces)
     events = sum(len(trace) for trace in chosen if trace.is_mapped)
-    all_fit = events * _BYTES_PER_EVENT <= _most_bytes
+    all_fit = events * _BYTES_PER_EVENT <= _max_bytes
     for trace in chosen:
-        stays = all_fit or trace in _kept
+        stays = all_fit or trace in _rank_cache
         try:
             yield trace
         finally:
             if trace.is_mapped and stays:
-                _kept.note(trace)
+                _rank_cache.touch(trace)
             elif trace.is_mapped:
-                trace.let_go()
-        stop_if_cancelled()
+                trace.release()
+        raise_if_cancelled()
 
 
-def kept_bytes() -> int:
+def cached_bytes() -> int:
     """Return the estimated memory of all results of stored ranks."""
-    return _kept.total()
+    return _rank_cache.total()
 
 
-class _Kept:
+class _RankCache:
     """Stored ranks with results, least recently used first."""
 
     def __init__(self) -> None:
@@ -223,29 +223,29 @@ class _Kept:
         with self._lock:
             return trace in self._bytes and bool(trace.memo)
 
-    def note(self, trace: Trace) -> None:
+    def touch(self, trace: Trace) -> None:
         """Count a rank as the most recently used one."""
         size = len(trace) * _BYTES_PER_EVENT  # measuring takes longer than many analyses
         with self._lock:
             self._at_most += size - self._bytes.pop(trace, 0)
             self._bytes[trace] = size
-            fits = self._at_most <= _most_bytes
+            fits = self._at_most <= _max_bytes
         if not fits:
-            self.shrink()
+            self.evict()
 
-    def shrink(self) -> None:
+    def evict(self) -> None:
         """Release the least recently used ranks until the others are within the limit."""
         released = []
         with self._lock:
             self._at_most = sum(self._bytes.values())
             for trace, size in list(self._bytes.items()):
-                if self._at_most <= _most_bytes:
+                if self._at_most <= _max_bytes:
                     break
                 released.append(trace)
                 self._at_most -= size
                 del self._bytes[trace]
         for trace in released:
-            trace.let_go()
+            trace.release()
 
     def total(self) -> int:
         """Return the estimated bytes of all ranks."""
@@ -253,4 +253,4 @@ class _Kept:
             return sum(self._bytes.values())
 
 
-_kept = _Kept()
+_rank_cache = _RankCache()

@@ -75,14 +75,22 @@ _QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
 def short_name(full: str) -> str:
     """Return a short name that still identifies the operation."""
     text = full.strip()
-    for rule in (_host, _byteps, _nccl, _copy, _mangled, _gemm, _kernel):
+    for rule in (
+        _short_host_name,
+        _short_byteps_name,
+        _short_nccl_name,
+        _short_copy_name,
+        _short_mangled_name,
+        _short_gemm_name,
+        _short_kernel_name,
+    ):
         short = rule(text)
         if short:
             return short
     return text or full
 
 
-def _host(text: str) -> str:
+def _short_host_name(text: str) -> str:
     if text.startswith("autograd::engine::evaluate_function: "):
         return text.partition(": ")[2]
     if text.startswith("Optimizer.") and "#" in text:
@@ -91,7 +99,7 @@ def _host(text: str) -> str:
     return match[1] if match else ""
 
 
-def _byteps(text: str) -> str:
+def _short_byteps_name(text: str) -> str:
     """Return the stage, which is drawn in the row of its tensor; without a stage, the tensor."""
     if not text.startswith("Comm."):
         return ""
@@ -101,7 +109,7 @@ def _byteps(text: str) -> str:
     return text.removeprefix("Comm.").removeprefix("byteps.")
 
 
-def _nccl(text: str) -> str:
+def _short_nccl_name(text: str) -> str:
     generic = _NCCL_GENERIC.match(text)
     if generic:
         return f"{generic[1].upper()} collective"
@@ -137,13 +145,13 @@ def _type(word: str) -> str:
     return _TYPES.get(word) or _TYPES.get(f"{word}_t") or word
 
 
-def _copy(text: str) -> str:
+def _short_copy_name(text: str) -> str:
     if text.startswith(("Memcpy", "Memset")):
         return text.partition(" (")[0]
     return ""
 
 
-def _mangled(text: str) -> str:
+def _short_mangled_name(text: str) -> str:
     if not text.startswith("_Z"):
         return ""
     tile = re.search(r"GemmShapeILi(\d+)ELi(\d+)ELi(\d+)E", text)
@@ -189,7 +197,7 @@ def _source_names(text: str) -> list[str]:
     return [*head[-1:], *names]
 
 
-def _gemm(text: str) -> str:
+def _short_gemm_name(text: str) -> str:
     xmma = _XMMA.match(text)
     if xmma:
         rest = xmma["rest"]
@@ -205,20 +213,20 @@ def _gemm(text: str) -> str:
     if tensile:
         return f"{tensile[1]} {tensile[2].partition('_')[0]} {tensile[3]}"
     if _CUTLASS.match(text) and re.fullmatch(r"\w+", text):
-        return _cutlass(text)
+        return _short_cutlass_name(text)
     architecture = _ARCHITECTURE.match(text)
     if architecture and re.fullmatch(r"\w+", text):
         return re.sub(r"_v\d+$", "", text[architecture.end() :])
     return ""
 
 
-def _cutlass(name: str) -> str:
+def _short_cutlass_name(name: str) -> str:
     name = re.sub(r"^cutlass\w*?_(?:\d+_)?(?:(?:wmma_)?tensorop_|simt_)?", "", name)
     name = re.sub(r"_(?:optimized|analytic|unity_stride|align\d+)(?=_|$)", "", name)
     return name.replace("_", " ")
 
 
-def _kernel(text: str) -> str:
+def _short_kernel_name(text: str) -> str:
     body = _ANONYMOUS.sub("", re.sub(r"^(?:static )?(?:__global__ )?void ", "", text))
     head = _QUALIFIED.match(body)
     if not head or body[head.end() : head.end() + 1] not in {"<", "("}:
@@ -230,7 +238,7 @@ def _kernel(text: str) -> str:
     arguments = _template_arguments(body, head.end())
     if name in {"Kernel", "Kernel2", "device_kernel"} and arguments:
         inner = _last_word(arguments[0])
-        return _cutlass(inner) if inner.startswith("cutlass") else _tidy(inner)
+        return _short_cutlass_name(inner) if inner.startswith("cutlass") else _tidy(inner)
     if name in _WRAPPERS:
         functor = _functor(arguments)
         if functor:
@@ -302,7 +310,7 @@ _LONGEST = 28
 _WORDS = re.compile(r"(?:\w+::)*(\w+)")
 
 
-def told_apart(
+def disambiguate(
     labels: Sequence[str], names: Sequence[str], kinds: Sequence[str] | None = None
 ) -> list[str]:
     """Return the labels, with a distinguishing suffix for equal ones.
@@ -312,17 +320,19 @@ def told_apart(
     """
     texts, tags = list(labels), [""] * len(labels)
     if kinds is not None:
-        for rows in _same(texts):
+        for rows in _duplicates(texts):
             if len({kinds[row] for row in rows}) > 1:
                 for row in rows:
                     tags[row] = kinds[row]
-                    texts[row] = _with(labels[row], tags[row])
-    for rows in _same(texts):
-        for row, word in zip(rows, _differences([names[row] for row in rows]), strict=True):
+                    texts[row] = _append_word(labels[row], tags[row])
+    for rows in _duplicates(texts):
+        for row, word in zip(
+            rows, _distinguishing_words([names[row] for row in rows]), strict=True
+        ):
             tags[row] = ", ".join(filter(None, (tags[row], word)))
-            texts[row] = _with(labels[row], tags[row])
+            texts[row] = _append_word(labels[row], tags[row])
     taken = set(texts)
-    for rows in _same(texts):
+    for rows in _duplicates(texts):
         number = 1
         for row in rows[1:]:
             plain = texts[row]
@@ -333,18 +343,18 @@ def told_apart(
     return texts
 
 
-def _same(labels: Sequence[str]) -> Iterable[list[int]]:
+def _duplicates(labels: Sequence[str]) -> Iterable[list[int]]:
     rows: dict[str, list[int]] = {}
     for row, label in enumerate(labels):
         rows.setdefault(label, []).append(row)
     return [each for each in rows.values() if len(each) > 1]
 
 
-def _with(label: str, word: str) -> str:
+def _append_word(label: str, word: str) -> str:
     return f"{label} ({word})" if word else label
 
 
-def _differences(names: Sequence[str]) -> list[str]:
+def _distinguishing_words(names: Sequence[str]) -> list[str]:
     """Return for each name the first words in which it differs from the others."""
     words = [_WORDS.findall(name) for name in names]
     chosen = [""] * len(names)
@@ -365,11 +375,11 @@ def _differences(names: Sequence[str]) -> list[str]:
 
 
 #: The top-level key of exports, the name of their metadata records, and the key of changed args.
-MARK = "hta_widgets"
+MARK_KEY = "hta_widgets"
 #: Key of the mark with the worker, GPU or server of a file.
-IDENTITY = "identity"
+IDENTITY_KEY = "identity"
 #: Key of the mark under which an export states its window and ranks of the job.
-PART = "part"
+PART_KEY = "part"
 #: An id of rank r is written as r * ID_STRIDE + id; exact in a double up to rank 9006.
 ID_STRIDE = 10**12
 #: Processes of rank r get the numbers from r * PID_STRIDE + 1 on.
@@ -423,16 +433,16 @@ class ExportPart:
 
     def mark(self) -> dict[str, Any]:
         """Return the part as an entry of the file's mark."""
-        return {PART: asdict(self)}
+        return {PART_KEY: asdict(self)}
 
 
-def part_in(metadata: Mapping[str, Any]) -> ExportPart | None:
+def stated_export_part(metadata: Mapping[str, Any]) -> ExportPart | None:
     """Return the part stated in a file's top-level keys; None if the file is a whole rank."""
-    mark = metadata.get(MARK)
-    return part_of(mark.get(PART) if isinstance(mark, Mapping) else None)
+    mark = metadata.get(MARK_KEY)
+    return parse_export_part(mark.get(PART_KEY) if isinstance(mark, Mapping) else None)
 
 
-def part_of(entry: object) -> ExportPart | None:
+def parse_export_part(entry: object) -> ExportPart | None:
     """Return the part that an entry of the mark describes; None if it is invalid."""
     try:
         part = ExportPart(**entry) if isinstance(entry, Mapping) else None

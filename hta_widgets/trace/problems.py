@@ -30,15 +30,15 @@ ProblemKind = Literal[
 PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 
 #: Problems without loss of events.
-COMPLETE = frozenset(
+LOSSLESS_KINDS = frozenset(
     {"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank", "merged"}
 )
 
-PERHAPS_A_COPY = "perhaps a copy"
+POSSIBLE_DUPLICATE = "perhaps a copy"
 ANOTHER_RUN = "of another run or window"
 
 
-class Overview(pd.DataFrame):
+class CompactFrame(pd.DataFrame):
     """A frame whose display is short.
 
     It leaves out `optional` columns whose values are all unknown (None or -1) and `hidden` columns,
@@ -62,18 +62,18 @@ class Overview(pd.DataFrame):
     def _sentence(self) -> str:
         return self.attrs.get("if_empty", "") if self.empty else ""
 
-    def displayed(self) -> Any:
+    def displayed_columns(self) -> Any:
         """Return the columns that are displayed."""
         known = self.notna() & (self != -1)
         unknown = [name for name in self.attrs.get("optional", ()) if not known[name].any()]
         return pd.DataFrame(self).drop(columns=[*unknown, *self.attrs.get("hidden", ())])
 
     def __repr__(self) -> str:
-        return self._sentence or repr(self.displayed())
+        return self._sentence or repr(self.displayed_columns())
 
     def _repr_html_(self) -> Any:
         sentence = self._sentence
-        return f"<p>{escape(sentence)}</p>" if sentence else self.displayed()._repr_html_()
+        return f"<p>{escape(sentence)}</p>" if sentence else self.displayed_columns()._repr_html_()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,14 @@ class Problem:
     @property
     def is_harmless(self) -> bool:
         """Whether no event is lost; a flow without an end only loses its arrow."""
-        return self.kind in COMPLETE or (self.kind == "unpaired" and self.detail.startswith("flow"))
+        return self.kind in LOSSLESS_KINDS or (
+            self.kind == "unpaired" and self.detail.startswith("flow")
+        )
 
     @property
     def is_note(self) -> bool:
         """Whether the problem puts no figures in doubt, as a rank that may be loaded twice does."""
-        in_doubt = PERHAPS_A_COPY in self.detail or ANOTHER_RUN in self.detail
+        in_doubt = POSSIBLE_DUPLICATE in self.detail or ANOTHER_RUN in self.detail
         return self.is_harmless and not in_doubt and self.kind != "merged"
 
 
@@ -127,10 +129,10 @@ class Problems:
         self, other: Iterable[Problem], rank: int | None = None, file: str | None = None
     ) -> None:
         """Add all of `other`; `rank` and `file` are set on those without one."""
-        for one in other:
-            own_rank = rank if one.rank is None else one.rank
-            own_file = file if one.file is None else one.file
-            self.add(one.kind, one.count, one.detail, own_rank, own_file)
+        for problem in other:
+            own_rank = rank if problem.rank is None else problem.rank
+            own_file = file if problem.file is None else problem.file
+            self.add(problem.kind, problem.count, problem.detail, own_rank, own_file)
 
     def __iter__(self) -> Iterator[Problem]:
         return (replace(key, count=count) for key, count in self._counts.items())
@@ -144,7 +146,7 @@ class Problems:
     def frame(self) -> pd.DataFrame:
         """Return one row per problem: ``rank`` (-1 for none), ``file, kind, count, detail``."""
         rows = list(self)
-        return Overview(
+        return CompactFrame(
             {
                 "rank": pd.array([-1 if p.rank is None else p.rank for p in rows], dtype="int64"),
                 "file": pd.Series([p.file for p in rows], dtype=object),

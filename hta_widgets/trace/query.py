@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Only lists of strings as `repr` writes them become a clause; all else stays in `Clauses.rest`.
+# Only lists of strings as `repr` writes them become a clause; others stay in `QueryClauses.rest`.
 _TEXT = (
     r"'(?:[^'\\\n]|\\(?:[\\'\"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*'"
     r'|"(?:[^"\\\n]|\\(?:[\\\'"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*"'
@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Clauses:
+class QueryClauses:
     """A query split into names, kinds and the rest."""
 
     rest: str | None = None
@@ -52,14 +52,14 @@ class Clauses:
         return " and ".join([f"({self.rest})", *clauses]) if clauses else self.rest
 
 
-def read_clauses(query: str | None) -> Clauses:
+def parse_clauses(query: str | None) -> QueryClauses:
     """Split a query into clauses.
 
-    Queries of another form, or with ``or`` outside of parentheses, become `Clauses.rest`.
+    Queries of another form, or with ``or`` outside of parentheses, become `QueryClauses.rest`.
     """
     if query is None or not query.strip():
-        return Clauses()
-    found: dict[str, tuple[str, ...]] = {}
+        return QueryClauses()
+    clauses: dict[str, tuple[str, ...]] = {}
     rest: list[str] = []
     for part in conjuncts(query.strip()):
         clause = _CLAUSE.fullmatch(part)
@@ -67,14 +67,14 @@ def read_clauses(query: str | None) -> Clauses:
             rest.append(part)
             continue
         values = tuple(_value(text) for text in _TEXTS.findall(clause[2]))
-        before = found.get(clause[1])
-        found[clause[1]] = (
+        before = clauses.get(clause[1])
+        clauses[clause[1]] = (
             values if before is None else tuple(value for value in before if value in values)
         )
     whole = " and ".join(rest) or None
-    if found and len(rest) == 1 and _is_wrapped(rest[0]):
+    if clauses and len(rest) == 1 and _is_wrapped(rest[0]):
         whole = rest[0][1:-1].strip()
-    return Clauses(whole, found.get("name"), found.get("kind"))
+    return QueryClauses(whole, clauses.get("name"), clauses.get("kind"))
 
 
 def _value(text: str) -> str:
@@ -129,7 +129,7 @@ _METHODS = frozenset(
     }
 )
 #: Methods of `.str` that return numbers or booleans, and those that return texts.
-_TESTS_OF_TEXT = frozenset(
+_TEXT_PREDICATES = frozenset(
     {
         *("contains", "match", "fullmatch", "startswith", "endswith", "find", "count", "len"),
         *("isdigit", "isnumeric", "isalpha", "isalnum", "islower", "isupper"),
@@ -139,13 +139,13 @@ _CHANGES_OF_TEXT = frozenset({"lower", "upper", "strip", "lstrip", "rstrip", "sl
 _LARGEST = 1 << 64
 
 
-def checked_query(query: str) -> str:
+def validate_query(query: str) -> str:
     """Return a query that is safe to evaluate; raise `ValueError` if it contains other code."""
     # pandas evaluates any attribute and any call, and so any code, and queries also come from
     # pages, files and saved selections. The text is written from the tree that was checked: pandas
     # splits its input at more characters than Python does, and could evaluate hidden lines.
     try:
-        tree = ast.parse("".join(map(_as_python, _TOKEN.finditer(query.strip()))), mode="eval")
+        tree = ast.parse("".join(map(_python_token, _TOKEN.finditer(query.strip()))), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
     called: set[ast.AST] = set()
@@ -157,7 +157,7 @@ def checked_query(query: str) -> str:
         elif isinstance(node, ast.BinOp):
             _check_operands(node)
         elif isinstance(node, ast.Call):
-            called.update(_checked_call(node.func))
+            called.update(_validate_call(node.func))
         elif isinstance(node, ast.Attribute) and node not in called:
             raise ValueError(f"a query must call attribute {node.attr!r}")
     try:
@@ -186,7 +186,7 @@ class _Regexes(ast.NodeTransformer):
 _FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 
 
-def _tested(form: str) -> Callable[..., pd.Series]:
+def _text_predicate(form: str) -> Callable[..., pd.Series]:
     """Return a method of `.str` that tests texts for a pattern; `form` may anchor the pattern."""
 
     # The parameters are those of pandas.
@@ -198,30 +198,30 @@ def _tested(form: str) -> Callable[..., pd.Series]:
         na: Any = None,
         regex: bool = True,  # noqa: FBT001, FBT002
     ) -> pd.Series:
-        pattern = _checked_pattern(pat if regex else re.escape(str(pat)), flags)
+        pattern = _re2_pattern(pat if regex else re.escape(str(pat)), flags)
         whole = form.format(pattern)
-        found = _found(pc.match_substring_regex, texts, whole, ignore_case=not case)
+        found = _map_with_arrow(pc.match_substring_regex, texts, whole, ignore_case=not case)
         return found.fillna(bool(na)).astype(bool)
 
     return test
 
 
 def _count(texts: pd.Series, pat: str, flags: int = 0) -> pd.Series:
-    found = _found(pc.count_substring_regex, texts, _checked_pattern(pat, flags))
+    found = _map_with_arrow(pc.count_substring_regex, texts, _re2_pattern(pat, flags))
     return found.infer_objects()
 
 
 #: The methods of `.str` that take regular expressions, evaluated by RE2 in linear time. Python's
 #: engine would block the interpreter while a pattern backtracks.
 REGEXES: dict[str, Callable[..., pd.Series]] = {
-    "contains": _tested("{}"),
-    "match": _tested(r"\A(?:{})"),
-    "fullmatch": _tested(r"\A(?:{})\z"),
+    "contains": _text_predicate("{}"),
+    "match": _text_predicate(r"\A(?:{})"),
+    "fullmatch": _text_predicate(r"\A(?:{})\z"),
     "count": _count,
 }
 
 
-def _checked_pattern(pattern: object, flags: int) -> str:
+def _re2_pattern(pattern: object, flags: int) -> str:
     """Return a valid pattern of RE2 with Python's `flags`."""
     if not isinstance(pattern, str) or not isinstance(flags, int) or flags & ~sum(_FLAGS):
         raise ValueError(
@@ -230,11 +230,11 @@ def _checked_pattern(pattern: object, flags: int) -> str:
         )
     letters = "".join(letter for flag, letter in _FLAGS.items() if flags & flag)
     whole = f"(?{letters}){pattern}" if letters else pattern
-    _found(pc.match_substring_regex, pd.Series([""]), whole)
+    _map_with_arrow(pc.match_substring_regex, pd.Series([""]), whole)
     return whole
 
 
-def _found(
+def _map_with_arrow(
     function: Callable[..., Any], texts: pd.Series, pattern: str, *, ignore_case: bool = False
 ) -> pd.Series:
     """Return the results of a function of Arrow, None for values that are not texts."""
@@ -255,20 +255,20 @@ def _found(
     return pd.Series(results[codes], texts.index)
 
 
-def _as_python(token: re.Match[str]) -> str:
+def _python_token(token: re.Match[str]) -> str:
     """Return a token in Python's syntax; pandas gives ``&`` and ``|`` the precedence of words."""
     if token[0].startswith("`"):
         return token[0].strip("`")
     return {"&": " and ", "|": " or "}.get(token[0], token[0])
 
 
-def _checked_call(method: ast.expr) -> list[ast.expr]:
+def _validate_call(method: ast.expr) -> list[ast.expr]:
     """Check the name of a method of a column; return the attribute nodes of its call."""
     if not isinstance(method, ast.Attribute):
         raise ValueError("a query calls only methods of columns")  # noqa: TRY004 - of the text
     of = method.value
     is_text = isinstance(of, ast.Attribute) and of.attr == "str"
-    allowed = _TESTS_OF_TEXT | _CHANGES_OF_TEXT if is_text else _METHODS
+    allowed = _TEXT_PREDICATES | _CHANGES_OF_TEXT if is_text else _METHODS
     if method.attr not in allowed:
         names = ", ".join(sorted(allowed))
         raise ValueError(f"a query has no method {method.attr!r}, only {names}")

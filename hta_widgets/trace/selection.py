@@ -12,21 +12,21 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import taxonomy
-from hta_widgets.arguments import checked
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_ns
-from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, grouped, marked
+from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, mask_of_rows, order_and_bounds
 from hta_widgets.trace.intervals import Intervals, union
 from hta_widgets.trace.memo import memoized
-from hta_widgets.trace.query import Clauses, read_clauses
+from hta_widgets.trace.query import QueryClauses, parse_clauses
 from hta_widgets.trace.trace import (
     EVENT_COLUMNS,
     Trace,
     columns_in,
     event_frame,
     events_of,
-    run_query,
+    query_mask,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Selection:
                 remedy="Swap start_ns and end_ns.",
             )
         if self.ranks is not None:
-            put("ranks", tuple(as_ranks(self.ranks)))
+            put("ranks", tuple(normalize_ranks(self.ranks)))
         if self.tracks is not None:
             one = isinstance(self.tracks, str) or not isinstance(self.tracks, Iterable)
             tracks = [self.tracks] if one else self.tracks
@@ -95,15 +95,15 @@ class Selection:
 
     # --- members ----------------------------------------------------------------------------------
 
-    @checked
+    @check_arguments
     def rows(self, trace: Trace) -> Rows:
         """Return the ids of the events of `trace` that are members, ascending."""
         return member_rows(self, trace)
 
-    @checked
+    @check_arguments
     def mask(self, trace: Trace) -> Bools:
         """Return which events of `trace` are members, by id."""
-        return marked(member_rows(self, trace), len(trace))
+        return mask_of_rows(member_rows(self, trace), len(trace))
 
     def chosen_of(self, trace: Trace, rows: Rows) -> Rows:
         """Return the ascending `rows` of `trace` that are in `ids`; all rows without `ids`."""
@@ -119,13 +119,13 @@ class Selection:
             rows.setdefault(rank, []).append(row)
         return {rank: np.array(values, dtype=np.int64) for rank, values in rows.items()}
 
-    @checked
+    @check_arguments
     def events(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
         """Return the member events, whole, with their ``rank``; the index is ``id``."""
         members = self.owner.values()
         return events_of(list(members), columns, self.rows)
 
-    @checked
+    @check_arguments
     def export(self, path: str | Path, **options: Any) -> Any:
         """Write the member events as a trace file; options as `hta_widgets.export_trace`."""
         if exporter is None:
@@ -142,14 +142,14 @@ class Selection:
             )
         return self.traces
 
-    @checked
+    @check_arguments
     def of(self, traces: TraceSet) -> Selection:
         """Return the same selection of other `traces`."""
         return replace(self, traces=traces)
 
     # --- as text ----------------------------------------------------------------------------------
 
-    @checked
+    @check_arguments
     def to_code(self, name: str = "traces") -> str:
         """Return the Python expression that makes this selection of the set called `name`."""
         parts = [] if self.query is None else [repr(self.query)]
@@ -176,7 +176,7 @@ class Selection:
         }
 
     @classmethod
-    @checked
+    @check_arguments
     def from_json(
         cls, value: Mapping[str, Any] | None, traces: TraceSet | None = None
     ) -> Selection:
@@ -193,7 +193,7 @@ class Selection:
         return {name: getattr(self, name) for name in _FIELDS} | {"traces": None}
 
 
-def as_ranks(ranks: Any) -> list[int]:
+def normalize_ranks(ranks: Any) -> list[int]:
     """Return one rank or several as an ascending list without duplicates."""
     if isinstance(ranks, (int, np.integer)):
         return [int(ranks)]
@@ -209,26 +209,27 @@ def as_ranks(ranks: Any) -> list[int]:
     )
 
 
-def edges_of(selection: Selection, trace: Trace) -> tuple[int | None, int | None]:
+def window_in_table_time(selection: Selection, trace: Trace) -> tuple[int | None, int | None]:
     """Return the window of a selection in times of the table of `trace`."""
     start, end, shift = selection.start_ns, selection.end_ns, trace.shift_ns
     return None if start is None else start - shift, None if end is None else end - shift
 
 
-def chosen_ranks(traces: TraceSet, ranks: Iterable[int] | int | None) -> list[int]:
+def resolve_ranks(traces: TraceSet, ranks: Iterable[int] | int | None) -> list[int]:
     """Return `ranks` as an ascending list, None as all; raise for a rank that is missing."""
     if ranks is None:
         return traces.ranks
-    asked = as_ranks(ranks)
+    asked = normalize_ranks(ranks)
     missing = [rank for rank in asked if rank not in traces]
     if missing:
         raise TraceError(
-            f"no rank {listed(missing)}", remedy=f"The ranks are {listed(traces.ranks)}."
+            f"no rank {format_ranks(missing)}",
+            remedy=f"The ranks are {format_ranks(traces.ranks)}.",
         )
     return asked
 
 
-def chosen_events(
+def select_events(
     traces: TraceSet,
     query: str | pd.DataFrame | Selection | None,
     *,
@@ -256,11 +257,11 @@ def chosen_events(
             columns = dict.fromkeys((*EVENT_COLUMNS, *columns_in(query)))
             nothing = event_frame(trace, slice(0, 0), columns)
             nothing.insert(0, "rank", trace.rank)
-        run_query(nothing, query)
+        query_mask(nothing, query)
     return Selection(
         start_ns,  # type: ignore[arg-type]
         end_ns,  # type: ignore[arg-type]
-        None if ranks is None else tuple(chosen_ranks(traces, ranks)),
+        None if ranks is None else tuple(resolve_ranks(traces, ranks)),
         tracks,  # type: ignore[arg-type]
         query,
         ids,  # type: ignore[arg-type]
@@ -268,14 +269,14 @@ def chosen_events(
     )
 
 
-def listed(ranks: list[int]) -> str:
+def format_ranks(ranks: list[int]) -> str:
     """Return ranks as text; if there are more than 16, the first twelve and the last."""
     if len(ranks) <= 16:
         return ", ".join(map(str, ranks)) or "none"
     return f"{', '.join(map(str, ranks[:12]))}, … {ranks[-1]} ({len(ranks)} in all)"
 
 
-def overlapping(start: Ints, end: Ints, low: int | None, high: int | None) -> Bools:
+def overlaps_window(start: Ints, end: Ints, low: int | None, high: int | None) -> Bools:
     """Return whether each event overlaps the window ``[low, high)``; None opens a side.
 
     An event of length 0 overlaps if its instant lies in the window.
@@ -288,7 +289,7 @@ def overlapping(start: Ints, end: Ints, low: int | None, high: int | None) -> Bo
     return inside
 
 
-class Overlapping:
+class OverlapIndex:
     """Finds the events that overlap a window; events are sorted by start."""
 
     __slots__ = ("_end", "_reach", "_start")
@@ -298,8 +299,8 @@ class Overlapping:
         blocks = np.arange(0, len(start), _BLOCK)
         self._reach = np.maximum.reduceat(end, blocks) if len(start) else end
 
-    def within(self, low: int | None, high: int | None) -> Rows:
-        """Return the positions of the events that are `overlapping` a window."""
+    def positions_within(self, low: int | None, high: int | None) -> Rows:
+        """Return the positions of the events that are `overlaps_window` a window."""
         if low is not None and low == high:
             return np.empty(0, dtype=np.intp)
         count = len(self._start)
@@ -334,37 +335,43 @@ class TraceIndex:
         return np.bincount(self.kind, minlength=len(KINDS))
 
     @memoized
-    def of_kinds(self, kinds: tuple[str, ...]) -> Rows:
+    def rows_of_kinds(self, kinds: tuple[str, ...]) -> Rows:
         """Return the events of some kinds, ascending; all events if `kinds` is empty."""
         if not kinds:
             return np.arange(len(self._table))
         is_meant = np.array([kind in kinds for kind in KINDS])
         return np.flatnonzero(is_meant[self.kind])
 
-    def of_kinds_within(self, kinds: tuple[str, ...], low: int | None, high: int | None) -> Rows:
+    def rows_of_kinds_within(
+        self, kinds: tuple[str, ...], low: int | None, high: int | None
+    ) -> Rows:
         """Return the events of some kinds that overlap a window, ascending."""
-        rows = self.of_kinds(kinds)
-        return rows if low is high is None else rows[self._overlapping(kinds).within(low, high)]
+        rows = self.rows_of_kinds(kinds)
+        return (
+            rows
+            if low is high is None
+            else rows[self._overlap_index(kinds).positions_within(low, high)]
+        )
 
     @memoized
-    def _overlapping(self, kinds: tuple[str, ...]) -> Overlapping:
+    def _overlap_index(self, kinds: tuple[str, ...]) -> OverlapIndex:
         start, end = self._table.start_ns, self._table.end_ns
-        rows = self.of_kinds(kinds)
-        return Overlapping(start[rows], end[rows]) if kinds else Overlapping(start, end)
+        rows = self.rows_of_kinds(kinds)
+        return OverlapIndex(start[rows], end[rows]) if kinds else OverlapIndex(start, end)
 
     @memoized
-    def covered(self, kinds: tuple[str, ...]) -> Intervals:
+    def union_of_kinds(self, kinds: tuple[str, ...]) -> Intervals:
         """Return the times at which any event of some kinds runs."""
-        rows = self.of_kinds(kinds)
+        rows = self.rows_of_kinds(kinds)
         start = self._table.start_ns[rows]
         return union(start, start + self._table.dur_ns[rows])
 
     @memoized
     def _by_name(self) -> tuple[Rows, Rows]:
         """Return the rows ordered by name, and the bounds of each name."""
-        return grouped(self._table.name, len(self._table.names))
+        return order_and_bounds(self._table.name, len(self._table.names))
 
-    def named(self, names: Iterable[str]) -> Rows:
+    def rows_named(self, names: Iterable[str]) -> Rows:
         """Return the events of some names, ascending."""
         order, bounds = self._by_name()
         wanted = set(names)
@@ -376,16 +383,16 @@ class TraceIndex:
 
 
 @memoized
-def index_of(trace: Trace) -> TraceIndex:
+def trace_index(trace: Trace) -> TraceIndex:
     """Return the index of a rank."""
     return TraceIndex(trace)
 
 
 @memoized
-def device_index_of(trace: Trace) -> TraceIndex:
+def device_trace_index(trace: Trace) -> TraceIndex:
     """Return the index of a rank that does not count host collectives as communication."""
     # Host collectives keep no device busy, and the time between them is not idle time.
-    table, index = trace.table, index_of(trace)
+    table, index = trace.table, trace_index(trace)
     if any(track.stream >= 0 for track in table.tracks):
         return index
     of_devices = taxonomy.kind_codes(
@@ -398,27 +405,27 @@ def member_rows(selection: Selection, trace: Trace) -> Rows:
     """Return the events of a rank that are in a selection, ascending."""
     if selection.ranks is not None and trace.rank not in selection.ranks:
         return np.empty(0, dtype=np.intp)
-    index = index_of(trace)
-    low, high = edges_of(selection, trace)
-    clauses = Clauses() if selection.query is None else read_clauses(selection.query)
+    index = trace_index(trace)
+    low, high = window_in_table_time(selection, trace)
+    clauses = QueryClauses() if selection.query is None else parse_clauses(selection.query)
     if clauses.rest is None and clauses.names is not None:
-        rows = index.named(clauses.names)
+        rows = index.rows_named(clauses.names)
         start = trace.table.start_ns[rows]
-        rows = rows[overlapping(start, start + trace.table.dur_ns[rows], low, high)]
+        rows = rows[overlaps_window(start, start + trace.table.dur_ns[rows], low, high)]
         clauses = replace(clauses, names=None)
     elif clauses.rest is None and clauses.kinds is not None:
-        rows = index.of_kinds_within(_known_kinds(clauses.kinds), low, high)
-        rows = rows if clauses.kinds and _known_kinds(clauses.kinds) else rows[:0]
+        rows = index.rows_of_kinds_within(_validate_kinds(clauses.kinds), low, high)
+        rows = rows if clauses.kinds and _validate_kinds(clauses.kinds) else rows[:0]
         clauses = replace(clauses, kinds=None)
     else:
-        rows = index.of_kinds_within((), low, high)
-    rows = _on_tracks(trace, rows, selection.tracks)
+        rows = index.rows_of_kinds_within((), low, high)
+    rows = _filter_tracks(trace, rows, selection.tracks)
     rows = selection.chosen_of(trace, rows)
     if clauses.rest is not None:
         frame = event_frame(trace, rows, columns_in(clauses.rest))
         frame.insert(0, "rank", trace.rank)
-        rows = rows[run_query(frame, clauses.rest)]
-    return _of_clauses(trace, rows, clauses)
+        rows = rows[query_mask(frame, clauses.rest)]
+    return _rows_of_clauses(trace, rows, clauses)
 
 
 def _ids(pairs: Iterable[Any]) -> frozenset[tuple[int, int]]:
@@ -454,11 +461,11 @@ def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]
     return frozenset(zip(rank.tolist(), ids.to_numpy(dtype=np.int64).tolist(), strict=True))
 
 
-def _known_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+def _validate_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind in kinds)
 
 
-def _on_tracks(trace: Trace, rows: Rows, tracks: Any) -> Rows:
+def _filter_tracks(trace: Trace, rows: Rows, tracks: Any) -> Rows:
     if tracks is None:
         return rows
     wanted = np.array(
@@ -468,7 +475,7 @@ def _on_tracks(trace: Trace, rows: Rows, tracks: Any) -> Rows:
     return rows[wanted[trace.table.track[rows]]] if len(wanted) else rows[:0]
 
 
-def _of_clauses(trace: Trace, rows: Rows, clauses: Clauses) -> Rows:
+def _rows_of_clauses(trace: Trace, rows: Rows, clauses: QueryClauses) -> Rows:
     table = trace.table
     if clauses.names is not None:
         names = set(clauses.names)

@@ -14,11 +14,11 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype
 
 from hta_widgets import taxonomy
-from hta_widgets.arguments import checked
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import duration
-from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, marked
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, mask_of_rows
 from hta_widgets.trace.columns import (
     AsyncTable,
     CopyTable,
@@ -26,15 +26,15 @@ from hta_widgets.trace.columns import (
     EventTable,
     FlowTable,
     InstantTable,
-    Pool,
     RecordSource,
+    StringPool,
     Track,
 )
 from hta_widgets.trace.memo import memoized
-from hta_widgets.trace.names import ExportPart, part_in
-from hta_widgets.trace.query import REGEXES, checked_query
+from hta_widgets.trace.names import ExportPart, stated_export_part
+from hta_widgets.trace.query import REGEXES, validate_query
 
-_Picked = Rows | slice
+_RowSelector = Rows | slice
 
 #: Columns of `Trace.events`, in order.
 EVENT_COLUMNS: tuple[str, ...] = (
@@ -60,7 +60,9 @@ _PHASES = ("X", "B")
 _STRINGS = ("name", "category", "kind", "track", "pid", "tid", "phase")
 
 
-def _coded(trace: Trace, column: str, rows: _Picked) -> tuple[Array, Sequence[str]]:
+def _categorical_column(
+    trace: Trace, column: str, rows: _RowSelector
+) -> tuple[Array, Sequence[str]]:
     table = trace.table
     if column == "track":
         return table.track[rows], [track.key for track in table.tracks]
@@ -72,12 +74,12 @@ def _coded(trace: Trace, column: str, rows: _Picked) -> tuple[Array, Sequence[st
     }
     if column in texts:
         return getattr(table, column)[rows], texts[column]
-    pool = Pool()
+    pool = StringPool()
     codes = np.array([pool.add(getattr(track, column)) for track in table.tracks], np.int32)
     return (codes[table.track[rows]] if len(codes) else table.track[rows]), pool.values
 
 
-def _plain(trace: Trace, column: str, rows: _Picked) -> Array:
+def _plain_column(trace: Trace, column: str, rows: _RowSelector) -> Array:
     table = trace.table
     if column == "start_ns":
         return table.start_ns[rows] + trace.shift_ns
@@ -89,18 +91,20 @@ def _plain(trace: Trace, column: str, rows: _Picked) -> Array:
     return values
 
 
-def _joined(parts: list[Array]) -> Array:
-    """Concatenate columns into memory of their own: users may write into frames."""
+def _concat_columns(parts: list[Array]) -> Array:
+    """Concatenate columns into new memory, because users may write into frames."""
     if len(parts) == 1:
         return parts[0] if parts[0].base is None else parts[0].copy()
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def _compressed(codes: Array, values: Sequence[str], *, keep_all: bool) -> tuple[Array, list[str]]:
+def _drop_unused_categories(
+    codes: Array, values: Sequence[str], *, keep_all: bool
+) -> tuple[Array, list[str]]:
     """Drop the values that no row uses, so that grouping by a category makes no empty groups."""
     if keep_all or not len(values):
         return codes, list(values)
-    used = marked(codes, len(values))
+    used = mask_of_rows(codes, len(values))
     if used.all():
         return codes, list(values)
     lookup = np.cumsum(used, dtype=np.int32) - 1
@@ -111,20 +115,20 @@ def _categorical(parts: list[tuple[Array, Sequence[str]]], column: str) -> Any:
     keep_all = column in {"kind", "phase"}
     if len(parts) == 1 or keep_all:
         codes = parts[0][0] if len(parts) == 1 else np.concatenate([part[0] for part in parts])
-        codes, values = _compressed(codes, parts[0][1], keep_all=keep_all)
+        codes, values = _drop_unused_categories(codes, parts[0][1], keep_all=keep_all)
         codes = codes.copy() if codes is parts[0][0] else codes
     else:
-        pool = Pool()
+        pool = StringPool()
         merged = []
         for part, names in parts:
-            part_codes, used = _compressed(part, names, keep_all=False)
+            part_codes, used = _drop_unused_categories(part, names, keep_all=False)
             lookup = np.array([pool.add(value) for value in used], dtype=np.int32)
             merged.append(lookup[part_codes] if len(lookup) else part_codes.astype(np.int32))
         codes, values = np.concatenate(merged), pool.values
-    return pd.Categorical.from_codes(codes, dtype=dtype_of(values))
+    return pd.Categorical.from_codes(codes, dtype=categorical_dtype(values))
 
 
-def dtype_of(values: Sequence[str]) -> pd.CategoricalDtype:
+def categorical_dtype(values: Sequence[str]) -> pd.CategoricalDtype:
     """Return the categorical dtype of some strings."""
     try:
         return pd.CategoricalDtype(pd.Index(values))
@@ -133,7 +137,7 @@ def dtype_of(values: Sequence[str]) -> pd.CategoricalDtype:
         return pd.CategoricalDtype(pd.Index(values, dtype=object))
 
 
-def _checked(columns: Iterable[str] | None, extra: Collection[str] = ()) -> list[str]:
+def _validate_columns(columns: Iterable[str] | None, extra: Collection[str] = ()) -> list[str]:
     if columns is None:
         return list(EVENT_COLUMNS)
     if not isinstance(columns, Iterable):
@@ -150,10 +154,10 @@ def _checked(columns: Iterable[str] | None, extra: Collection[str] = ()) -> list
 
 
 def event_frame(
-    trace: Trace, rows: _Picked | None = None, columns: Iterable[str] | None = None
+    trace: Trace, rows: _RowSelector | None = None, columns: Iterable[str] | None = None
 ) -> pd.DataFrame:
     """Return `rows` and `columns` of the events of one rank; by default all."""
-    wanted = _checked(columns)
+    wanted = _validate_columns(columns)
     count = len(trace.table)
     if rows is None:
         return _frame([trace], [slice(None)], wanted, pd.RangeIndex(count, name="id"))
@@ -164,11 +168,13 @@ def event_frame(
 def events_of(
     traces: Sequence[Trace],
     columns: Iterable[str] | None = None,
-    rows: Callable[[Trace], _Picked | None] = lambda _: None,
+    rows: Callable[[Trace], _RowSelector | None] = lambda _: None,
 ) -> pd.DataFrame:
     """Return events of several ranks, concatenated, with their ``rank`` in front."""
-    wanted = [name for name in _checked(columns, ("rank",)) if name != "rank"]
-    picked: list[_Picked] = [slice(None) if (r := rows(trace)) is None else r for trace in traces]
+    wanted = [name for name in _validate_columns(columns, ("rank",)) if name != "rank"]
+    picked: list[_RowSelector] = [
+        slice(None) if (r := rows(trace)) is None else r for trace in traces
+    ]
     ids = [
         np.arange(len(trace.table), dtype=np.int64)[row]
         for trace, row in zip(traces, picked, strict=True)
@@ -181,22 +187,27 @@ def events_of(
 
 
 def _frame(
-    traces: Sequence[Trace], picked: Sequence[_Picked], columns: Sequence[str], index: pd.Index[Any]
+    traces: Sequence[Trace],
+    picked: Sequence[_RowSelector],
+    columns: Sequence[str],
+    index: pd.Index[Any],
 ) -> pd.DataFrame:
     data: dict[str, Any] = {}
     pairs = list(zip(traces, picked, strict=True))
     for column in columns:
         if column in _STRINGS:
-            parts = [_coded(trace, column, rows) for trace, rows in pairs]
+            parts = [_categorical_column(trace, column, rows) for trace, rows in pairs]
             data[column] = (
                 _categorical(parts, column) if parts else pd.Categorical([], categories=[])
             )
         else:
-            data[column] = _joined([_plain(trace, column, rows) for trace, rows in pairs])
+            data[column] = _concat_columns(
+                [_plain_column(trace, column, rows) for trace, rows in pairs]
+            )
     return pd.DataFrame(data, index=index, copy=False)
 
 
-def side_frame(data: dict[str, Any]) -> pd.DataFrame:
+def table_frame(data: dict[str, Any]) -> pd.DataFrame:
     """Return a frame of the small tables; columns of strings become categorical."""
     columns = {
         name: pd.Categorical(values) if isinstance(values, list) else values
@@ -206,33 +217,33 @@ def side_frame(data: dict[str, Any]) -> pd.DataFrame:
 
 
 def columns_in(query: str) -> list[str]:
-    """Return the event columns that a query can touch: those that it mentions as words."""
+    """Return the event columns that a query may use, namely those that occur in it as words."""
     words = set(re.findall(r"[A-Za-z_]\w*", query))
     columns = (*EVENT_COLUMNS, *_ON_DEMAND)
     return [column for column in columns if column in words] or ["start_ns"]
 
 
-def run_query(frame: pd.DataFrame, query: str) -> Bools:
+def query_mask(frame: pd.DataFrame, query: str) -> Bools:
     """Return which rows of `frame` satisfy the pandas `query`."""
     try:
-        checked = checked_query(query)
+        checked = validate_query(query)
         result = frame.eval(checked, engine="python", local_dict=REGEXES, global_dict={})
     except Exception as cause:  # noqa: BLE001 - a query is code of the user's
         kind = "" if type(cause) is ValueError else f"{type(cause).__name__}: "
-        raise _bad_query(query, f"{kind}{cause}") from None
+        raise _query_error(query, f"{kind}{cause}") from None
     if isinstance(result, bool | np.bool_):
         return np.full(len(frame), bool(result))
     answers = result if isinstance(result, pd.Series) else None
     if answers is None or not (answers.dtype == object or is_bool_dtype(answers.dtype)):
-        raise _bad_query(query, "it is not a condition")
+        raise _query_error(query, "it is not a condition")
     try:
         # Missing results, such as comparisons with missing values, count as False.
         return answers.astype("boolean").to_numpy(dtype=bool, na_value=False)
     except (TypeError, ValueError):
-        raise _bad_query(query, "it is not a condition") from None
+        raise _query_error(query, "it is not a condition") from None
 
 
-def _bad_query(query: str, reason: str) -> TraceError:
+def _query_error(query: str, reason: str) -> TraceError:
     return TraceError(
         f"the query {query!r} does not work on events ({reason})",
         remedy=f"The columns are rank, {', '.join((*EVENT_COLUMNS, *_ON_DEMAND))}; "
@@ -345,18 +356,18 @@ class Trace:
         or, if the stream has none, of the rank. All False in a file without launches.
         """
         table = self.table
-        found = np.zeros(len(self), dtype=bool)
+        result = np.zeros(len(self), dtype=bool)
         work = np.flatnonzero((table.stream >= 0) & (table.kind <= KINDS.index("memory")))
         launched = work[self.launch_of[work] >= 0]
         if len(launched) in (0, len(work)):
-            return found
+            return result
         latest = np.iinfo(np.int64).max
         first = np.full(len(table.tracks), latest)
         np.minimum.at(first, table.track[launched], table.start_ns[launched])
         first[first == latest] = first.min()
-        found[work] = table.start_ns[work] < first[table.track[work]]
-        found[launched] = False
-        return found
+        result[work] = table.start_ns[work] < first[table.track[work]]
+        result[launched] = False
+        return result
 
     @property
     def in_file(self) -> bool:
@@ -384,7 +395,7 @@ class Trace:
     @property
     def export_part(self) -> ExportPart | None:
         """The part of a job that the file exports; None if it is not an export."""
-        return part_in(self.metadata)
+        return stated_export_part(self.metadata)
 
     @property
     def world_size(self) -> int:
@@ -433,9 +444,9 @@ class Trace:
             self._frame = event_frame(self)
         return self._frame.copy(deep=_COPY_FRAMES)
 
-    @checked
+    @check_arguments
     def frame(
-        self, rows: _Picked | None = None, columns: Iterable[str] | None = None
+        self, rows: _RowSelector | None = None, columns: Iterable[str] | None = None
     ) -> pd.DataFrame:
         """Return some `rows` and `columns` of `events` without building the rest."""
         try:
@@ -450,7 +461,7 @@ class Trace:
         """Instant events: ``time_ns, name, category, pid, tid, scope``."""
         table = self.instant_table
         names, categories = self._table.names, self._table.categories
-        return side_frame(
+        return table_frame(
             {
                 "time_ns": table.time_ns + self.shift_ns,
                 "name": [names[code] for code in table.name],
@@ -466,7 +477,7 @@ class Trace:
         """Async intervals: ``start_ns, dur_ns`` (-1: no end), ``name, category, id, pid``."""
         table = self.async_table
         names, categories = self._table.names, self._table.categories
-        return side_frame(
+        return table_frame(
             {
                 "start_ns": table.start_ns + self.shift_ns,
                 "dur_ns": table.dur_ns,
@@ -482,7 +493,7 @@ class Trace:
         """Samples of counters: ``time_ns, name, series, value, pid``."""
         table = self.counter_table
         series = [table.series[code] for code in table.series_id]
-        return side_frame(
+        return table_frame(
             {
                 "time_ns": table.time_ns + self.shift_ns,
                 "name": [name for _, name, _ in series],
@@ -498,13 +509,13 @@ class Trace:
         table = self.flow_table
         return pd.DataFrame(
             {
-                "kind": pd.Categorical.from_codes(table.kind, dtype=dtype_of(table.kinds)),
+                "kind": pd.Categorical.from_codes(table.kind, dtype=categorical_dtype(table.kinds)),
                 "source": table.source,
                 "target": table.target,
             }
         )
 
-    @checked
+    @check_arguments
     def args(self, id: int) -> dict[str, Any]:  # noqa: A002 - the index is called id
         """Return the event's own args, as the file has them.
 
@@ -554,7 +565,7 @@ class Trace:
         """Whether the columns are mapped from a file and can be released."""
         return False
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release kept results; they are computed again when they are next needed."""
         # The dict is replaced, not cleared, as other threads may be using it.
         self.memo = {}
@@ -592,7 +603,7 @@ def totals_text(traces: Iterable[Trace]) -> str:
 
     The time elapsed is the longest. Profiles left over by other runs do not count.
     """
-    used = [one for one in traces if not getattr(one.profile, "stale", False)]
+    used = [trace for trace in traces if not getattr(trace.profile, "stale", False)]
     comm, elapsed = ([profile_value(t, n) * 1e9 for t in used] for n in ("comm_s", "elapsed_s"))
     known = sorted(time for time in comm if time >= 0)
     texts = list(dict.fromkeys(map(duration, known[:1] + known[-1:])))

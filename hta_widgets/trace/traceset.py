@@ -13,20 +13,20 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import pandas as pd
 
-from hta_widgets.arguments import checked
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.text import Time, plural
-from hta_widgets.trace.arrays import Bools, Ints, Rows, positions
+from hta_widgets.trace.arrays import Bools, Ints, Rows, positions_of_rows
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
 from hta_widgets.trace.host_stack import operator_tree
-from hta_widgets.trace.problems import Overview, Problems
+from hta_widgets.trace.problems import CompactFrame, Problems
 from hta_widgets.trace.selection import (
     Selection,
-    chosen_events,
-    chosen_ranks,
-    edges_of,
-    listed,
-    overlapping,
+    format_ranks,
+    overlaps_window,
+    resolve_ranks,
+    select_events,
+    window_in_table_time,
 )
 from hta_widgets.trace.trace import Trace, events_of, profile_value, totals_text
 from hta_widgets.workers import require_executor
@@ -113,7 +113,7 @@ class TraceSet(Mapping[int, Trace]):
 
     HOW_TO_GET = "Give what hw.load returns; an analysis of one rank also takes ranks=[number]."
 
-    @checked
+    @check_arguments
     def __init__(
         self,
         traces: Iterable[Trace],
@@ -125,15 +125,15 @@ class TraceSet(Mapping[int, Trace]):
         ranks = [trace.rank for trace in ordered]
         if len(set(ranks)) != len(ranks):
             raise TraceError(f"ranks must differ: {ranks}")
-        found = Problems()
+        notes = Problems()
         by_file = {path: t.rank for t in ordered for path in (t.path, t.profile_path) if path}
         for problem in problems or ():
-            found.merge([problem], by_file.get(problem.file or ""))
+            notes.merge([problem], by_file.get(problem.file or ""))
         self._clock: ClockName = "host" if like is None else like.clock
         #: how much earlier instant 0 is than on the recorded clock
-        self.lift_ns: int = 0 if like is None else like.lift_ns
+        self.origin_offset_ns: int = 0 if like is None else like.origin_offset_ns
         if like is None:
-            self._origin_ns, shifts = _common_clock(ordered, found)
+            self._origin_ns, shifts = _common_clock(ordered, notes)
             ordered = [
                 trace.replace(shift_ns=shift) for trace, shift in zip(ordered, shifts, strict=True)
             ]
@@ -142,8 +142,8 @@ class TraceSet(Mapping[int, Trace]):
         self._traces = {trace.rank: trace for trace in ordered}
         if like is None:
             part = _part_text(self)
-            found.add("part", 1 if part else 0, part)
-        self._problems = found
+            notes.add("part", 1 if part else 0, part)
+        self._problems = notes
         #: results that analyses keep; see `hta_widgets.trace.memo`
         self.memo: dict[Any, Any] = {}
         #: runs the analyses of stored ranks; None if this process runs them
@@ -164,10 +164,14 @@ class TraceSet(Mapping[int, Trace]):
         lift_ns: int,
     ) -> TraceSet:
         """Return a stored set, whose traces are already shifted onto its time axis."""
-        found = cls((), problems=problems)
-        found._traces = {trace.rank: trace for trace in traces}
-        found._clock, found._origin_ns, found.lift_ns = clock, origin_ns, lift_ns
-        return found
+        restored_set = cls((), problems=problems)
+        restored_set._traces = {trace.rank: trace for trace in traces}
+        restored_set._clock, restored_set._origin_ns, restored_set.origin_offset_ns = (
+            clock,
+            origin_ns,
+            lift_ns,
+        )
+        return restored_set
 
     # --- mapping ----------------------------------------------------------------------------------
 
@@ -175,7 +179,7 @@ class TraceSet(Mapping[int, Trace]):
         try:
             return self._traces[rank]
         except (KeyError, TypeError):
-            remedy = f"The ranks are {listed(self.ranks)}."
+            remedy = f"The ranks are {format_ranks(self.ranks)}."
             raise UnknownNameError(f"no rank {rank!r}", remedy=remedy) from None
 
     def __iter__(self) -> Iterator[int]:
@@ -274,7 +278,7 @@ class TraceSet(Mapping[int, Trace]):
         def numbers(values: Iterable[int]) -> Any:
             return np.array(list(values), dtype=np.int64)
 
-        return Overview(
+        return CompactFrame(
             {
                 "rank": numbers(t.rank for t in ranks),
                 "job": text(t.job for t in ranks),
@@ -298,7 +302,7 @@ class TraceSet(Mapping[int, Trace]):
                 *("job", "worker", "local_rank", "server", "host", "start_ns", "end_ns"),
                 *("stated_rank", "comm_s", "elapsed_s", "profile"),
             ),
-            hidden=("events",) if _only_totals(self) else (),
+            hidden=("events",) if _has_only_totals(self) else (),
         )
 
     # --- events and parts -------------------------------------------------------------------------
@@ -324,9 +328,9 @@ class TraceSet(Mapping[int, Trace]):
                 "events() takes ranks; a selection has its own: selection.events(), or"
                 " traces.select(query).events()"
             )
-        return events_of([self[rank] for rank in chosen_ranks(self, ranks)], columns)
+        return events_of([self[rank] for rank in resolve_ranks(self, ranks)], columns)
 
-    @checked
+    @check_arguments
     def event(self, id: int, rank: int | None = None) -> Event:  # noqa: A002 - the index is called id
         """Return one event, with its operator and the device work that it launched.
 
@@ -349,7 +353,7 @@ class TraceSet(Mapping[int, Trace]):
             raise TraceError(f"rank {trace.rank} has events 0 to {len(trace) - 1}, not {id}")
         return Event(trace, int(id))
 
-    @checked
+    @check_arguments
     def subset(
         self,
         ranks: Iterable[int] | None = None,
@@ -361,16 +365,18 @@ class TraceSet(Mapping[int, Trace]):
         Times are ns, or text such as ``"12.3ms"``; the origin of time stays. Events are not
         cut at the window's edges. With a window, events get new ids.
         """
-        chosen = [self[rank] for rank in chosen_ranks(self, ranks)]
+        chosen = [self[rank] for rank in resolve_ranks(self, ranks)]
         if start_ns is not None or end_ns is not None:
             window = Selection(start_ns, end_ns)  # type: ignore[arg-type]
             chosen = [trace_within(trace, window.mask(trace), window) for trace in chosen]
         kept = {trace.rank for trace in chosen}
         problems = Problems()
-        problems.merge(one for one in self._problems if one.rank is None or one.rank in kept)
+        problems.merge(
+            problem for problem in self._problems if problem.rank is None or problem.rank in kept
+        )
         return TraceSet(chosen, problems=problems, like=self)
 
-    @checked
+    @check_arguments
     def with_clock(self, clock: ClockName) -> TraceSet:
         """Return the same ranks on another clock.
 
@@ -417,9 +423,9 @@ class TraceSet(Mapping[int, Trace]):
             # Results of single ranks do not depend on the clock.
             moved[rank].memo.update(trace.memo)
         moved.memo = self.memo
-        moved._clock, moved.lift_ns = clock, lift
+        moved._clock, moved.origin_offset_ns = clock, lift
         if moved._origin_ns is not None:
-            moved._origin_ns += self.lift_ns - lift
+            moved._origin_ns += self.origin_offset_ns - lift
         return moved
 
     def on(self, executor: Executor | None) -> TraceSet:
@@ -451,7 +457,7 @@ class TraceSet(Mapping[int, Trace]):
         other.__dict__.update(self.__dict__, executor=executor)
         return other
 
-    @checked
+    @check_arguments
     def select(
         self,
         query: str | pd.DataFrame | Selection | None = None,
@@ -477,11 +483,11 @@ class TraceSet(Mapping[int, Trace]):
         TraceError
             If the query fails on events, or a rank is missing.
         """
-        return chosen_events(
+        return select_events(
             self, query, start_ns=start_ns, end_ns=end_ns, ranks=ranks, tracks=tracks, ids=ids
         )
 
-    @checked
+    @check_arguments
     def save(self, path: str | os.PathLike[str]) -> str:
         """Save everything as a store, a folder that `hta_widgets.load` opens in milliseconds.
 
@@ -510,18 +516,18 @@ class TraceSet(Mapping[int, Trace]):
         >>> traces = hw.load("llama-8b.store")  # doctest: +SKIP
         """
         # From a higher package; offered here for convenience.
-        from hta_widgets.store.saving import save_set  # noqa: PLC0415
+        from hta_widgets.store.saving import save_trace_set  # noqa: PLC0415
 
-        return save_set(self, path)
+        return save_trace_set(self, path)
 
     def __repr__(self) -> str:
-        return f"<TraceSet {_facts(self, self._problems)}>"
+        return f"<TraceSet {_facts_line(self, self._problems)}>"
 
     def _repr_html_(self) -> str:
         return _html(self, self._problems)
 
 
-def with_ranks(traces: TraceSet, changed: Mapping[int, Trace]) -> TraceSet:
+def replace_ranks(traces: TraceSet, changed: Mapping[int, Trace]) -> TraceSet:
     """Return the set with other traces for some of its ranks."""
     every = [changed.get(rank, trace) for rank, trace in traces.items()]
     return TraceSet(every, problems=traces.found, like=traces)
@@ -529,13 +535,13 @@ def with_ranks(traces: TraceSet, changed: Mapping[int, Trace]) -> TraceSet:
 
 def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
     """Return the member events, renumbered, and the other records of the window."""
-    edges = edges_of(window, trace)
+    edges = window_in_table_time(window, trace)
 
     def inside(start: Ints, end: Ints) -> Rows:
-        return np.flatnonzero(overlapping(start, end, *edges))
+        return np.flatnonzero(overlaps_window(start, end, *edges))
 
     rows = np.flatnonzero(member)
-    new_row = positions(rows, len(member))
+    new_row = positions_of_rows(rows, len(member))
     table, flows = trace.table, trace.flow_table
     counters, instants, asyncs = trace.counter_table, trace.instant_table, trace.async_table
     # An async interval without an end counts as an instant at its start.
@@ -543,7 +549,7 @@ def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
     source, target = new_row[flows.source], new_row[flows.target]
     joined = np.flatnonzero((source >= 0) & (target >= 0))
     return trace.replace(
-        _table=_taken(
+        _table=_take_rows(
             EventTable,
             table,
             rows,
@@ -554,10 +560,16 @@ def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
                 if new_row[row] >= 0
             },
         ),
-        flow_table=_taken(FlowTable, flows, joined, source=source[joined], target=target[joined]),
-        counter_table=_taken(CounterTable, counters, inside(counters.time_ns, counters.time_ns)),
-        instant_table=_taken(InstantTable, instants, inside(instants.time_ns, instants.time_ns)),
-        async_table=_taken(AsyncTable, asyncs, inside(asyncs.start_ns, ends)),
+        flow_table=_take_rows(
+            FlowTable, flows, joined, source=source[joined], target=target[joined]
+        ),
+        counter_table=_take_rows(
+            CounterTable, counters, inside(counters.time_ns, counters.time_ns)
+        ),
+        instant_table=_take_rows(
+            InstantTable, instants, inside(instants.time_ns, instants.time_ns)
+        ),
+        async_table=_take_rows(AsyncTable, asyncs, inside(asyncs.start_ns, ends)),
         part=True,
     )
 
@@ -575,18 +587,21 @@ def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
     }
 
 
-def most_frequent(sizes: Iterable[int]) -> int:
+def most_frequent_size(sizes: Iterable[int]) -> int:
     """Return the world size that most files state, of several the largest; 0 if none states one."""
     known = Counter(size for size in sizes if size > 0)
     return max(known, key=lambda size: (known[size], size), default=0)
 
 
-def ranks_of_job(traces: TraceSet) -> str:
+def rank_coverage_text(traces: TraceSet) -> str:
     """Return for example ``5 of 8 ranks``; empty if all ranks of the job are loaded."""
     stated = int((part_of_job(traces) or {}).get("job_ranks", 0))
-    of = max(stated, most_frequent(trace.world_size for trace in traces.values()))
+    of = max(stated, most_frequent_size(trace.world_size for trace in traces.values()))
     loaded = len(
-        {one.rank if one.stated_rank is None else one.stated_rank for one in traces.values()}
+        {
+            trace.rank if trace.stated_rank is None else trace.stated_rank
+            for trace in traces.values()
+        }
     )
     return f"{loaded} of {of} ranks" if loaded < of else ""
 
@@ -612,7 +627,7 @@ def _common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | No
         start = min(trace.zero_ns for trace in group)
         for trace in group:
             shift[id(trace)] = trace.zero_ns - start
-            problems.add("clock", 1, _apart(start, origin), trace.rank, trace.path)
+            problems.add("clock", 1, _is_far_apart(start, origin), trace.rank, trace.path)
     shifts = [shift.get(id(trace), 0) for trace in traces]
     return origin if _is_epoch(origin) else None, shifts
 
@@ -631,7 +646,7 @@ def clock_groups(traces: Sequence[Trace]) -> list[list[Trace]]:
     return groups
 
 
-def _apart(start_ns: int, origin_ns: int) -> str:
+def _is_far_apart(start_ns: int, origin_ns: int) -> str:
     moved = "moved to start with them"
     if _is_epoch(start_ns) and not _is_epoch(origin_ns):
         return f"its clock counts from the epoch, other ranks' clocks do not; {moved}"
@@ -652,7 +667,7 @@ def _part_text(traces: TraceSet) -> str:
     return f"{text}; {cut:,} events cross the window's edges" if cut else text
 
 
-def _facts(traces: TraceSet, problems: Problems) -> str:
+def _facts_line(traces: TraceSet, problems: Problems) -> str:
     """Return one line with format, ranks, events, length and problems."""
     events = sum(len(trace) for trace in traces.values())
     start_ns, end_ns = traces.span_ns
@@ -664,24 +679,24 @@ def _facts(traces: TraceSet, problems: Problems) -> str:
         amiss += f", {plural(notes - missing, 'note')} in .problems"
     facts = [
         f"{traces.format}",
-        ranks_of_job(traces) or f"{len(traces)} rank{'' if len(traces) == 1 else 's'}",
-        *([totals_text(traces.values())] if _only_totals(traces) else contents),
+        rank_coverage_text(traces) or f"{len(traces)} rank{'' if len(traces) == 1 else 's'}",
+        *([totals_text(traces.values())] if _has_only_totals(traces) else contents),
         amiss,
     ]
     return " · ".join(facts)
 
 
-def _only_totals(traces: TraceSet) -> bool:
+def _has_only_totals(traces: TraceSet) -> bool:
     return bool(traces) and all(trace.is_totals for trace in traces.values())
 
 
 def _html(traces: TraceSet, problems: Problems) -> str:
     """Return HTML for a notebook: one line, and tables of the first ranks and problems."""
     whole: Any = traces.summary()
-    summary = whole.displayed()
+    summary = whole.displayed_columns()
     names = ["rank", "file", "format", "events", "start_ns", "end_ns", "comm_s", "elapsed_s"]
     shown = summary.filter(names).head(16)
-    parts = [f"<p><b>TraceSet</b> {escape(_facts(traces, problems))}</p>", _table(shown)]
+    parts = [f"<p><b>TraceSet</b> {escape(_facts_line(traces, problems))}</p>", _table(shown)]
     if len(summary) > len(shown):
         parts.append(f"<p>and {len(summary) - len(shown)} ranks more: .summary()</p>")
     if len(problems):
@@ -697,7 +712,7 @@ def _table(frame: pd.DataFrame) -> str:
     return f"<table><thead>{row(frame.columns, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
-def _taken(kind: type[T], table: T, rows: Rows, **changes: Any) -> T:
+def _take_rows(kind: type[T], table: T, rows: Rows, **changes: Any) -> T:
     """Return some rows of a table; `changes` are columns that replace its own."""
     columns = {column.name: getattr(table, column.name) for column in fields(kind)}  # type: ignore[arg-type]
     for name, values in columns.items():

@@ -12,12 +12,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.arrays import Bools, Ints, dense, group_order, grouped, marked
+from hta_widgets.trace.arrays import (
+    Bools,
+    Ints,
+    compact_codes,
+    group_order,
+    mask_of_rows,
+    order_and_bounds,
+)
 from hta_widgets.trace.columns import RankColumns, Track, TrackRole
 
 
 @dataclass(slots=True)
-class Settled:
+class ResolvedNesting:
     """Nesting of the events of one track whose order is ambiguous."""
 
     spilled: Ints  # events that nest nowhere, ascending
@@ -34,14 +41,14 @@ class Settled:
         parent[inside] = np.maximum(parent[inside], low + last[inside])
 
 
-def settle(begin: Ints, end: Ints, stop: Ints, unit: int) -> Settled:
-    """Nest the events whose order is ambiguous, by means of a stack."""
-    outlasted = _outlasted(end, stop)
+def resolve_nesting(begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNesting:
+    """Nest events of ambiguous order with a stack."""
+    outlasted = _is_outlasted(end, stop)
     ends = np.sort(end[outlasted])
-    # `holds` marks events that contain the end of an outlasted event, see `_outlasted`.
+    # `holds` marks events that contain the end of an outlasted event, see `_is_outlasted`.
     holds = np.searchsorted(ends, end, "left") > np.searchsorted(ends, begin, "right")
     rows = np.flatnonzero(outlasted | holds)
-    return _walk(rows, begin, end, stop, unit)
+    return _nest_with_stack(rows, begin, end, stop, unit)
 
 
 def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
@@ -67,12 +74,12 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
     return last
 
 
-def _outlasted(end: Ints, stop: Ints) -> Bools:
+def _is_outlasted(end: Ints, stop: Ints) -> Bools:
     """Return whether each event is outlasted: an event of its subtree ends after it."""
-    found = np.zeros(len(end), dtype=bool)
+    result = np.zeros(len(end), dtype=bool)
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
-        return found
+        return result
     length = stop[rows] - rows - 1
     level = np.frexp(length.astype(np.float64))[1].astype(np.uint8) - 1
     longest = end.copy()
@@ -83,11 +90,11 @@ def _outlasted(end: Ints, stop: Ints) -> Bools:
             np.maximum(longest[:-half], longest[half:], out=longest[:-half])
         of_size = rows[level == power]
         latest = np.maximum(longest[of_size + 1], longest[stop[of_size] - size])
-        found[of_size[latest > end[of_size]]] = True
-    return found
+        result[of_size[latest > end[of_size]]] = True
+    return result
 
 
-def _walk(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) -> Settled:
+def _nest_with_stack(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) -> ResolvedNesting:
     begins, ends = begin[rows].tolist(), end[rows].tolist()
     numbers, gone = rows.tolist(), stop[rows].tolist()
     open_rows: list[int] = []  # nested, innermost last
@@ -120,7 +127,7 @@ def _walk(rows: Ints, begin: Ints, end: Ints, stop: Ints, unit: int) -> Settled:
         gone[open_rows[-1]] = max(gone[open_rows[-1]], gone[top])
     settled = stop.copy()
     settled[rows] = gone
-    return Settled(
+    return ResolvedNesting(
         np.array(spilled, dtype=np.int64),
         np.array(around, dtype=np.int64),
         len(set(rounded)),
@@ -133,7 +140,7 @@ _FEW_TRACKS = 256
 
 
 @dataclass(slots=True)
-class Lanes:
+class LaneAssignment:
     """Lane and parent of each event."""
 
     depth: npt.NDArray[np.int16]
@@ -147,7 +154,7 @@ class Lanes:
 
 def assign_lanes(
     start: Ints, dur: Ints, track: npt.NDArray[np.int32], tracks: int, resolution_ns: int
-) -> Lanes:
+) -> LaneAssignment:
     """Return lanes of events that are sorted by (start, longest first, file order).
 
     Starts are not negative. Edges that differ by at most `resolution_ns` are taken as equal.
@@ -155,29 +162,33 @@ def assign_lanes(
     count = len(start)
     if not count:
         none = np.zeros(tracks, dtype=np.int64)
-        return Lanes(np.empty(0, np.int16), np.empty(0, np.int32), none, none.copy(), 0, 0, 0)
-    order, first = grouped(track, tracks)
+        return LaneAssignment(
+            np.empty(0, np.int16), np.empty(0, np.int32), none, none.copy(), 0, 0, 0
+        )
+    order, first = order_and_bounds(track, tracks)
     begin, end = start[order], (start + dur)[order]
 
     stop = _subtree_ends(begin, end, first)
-    depth, parent, crossing = _nest(end, stop)
+    depth, parent, crossing = _nesting(end, stop)
     overlaps, rounded = np.empty(0, dtype=np.int64), 0
     if crossing.any():
         touched = np.unique(track[order[crossing]]).tolist()
         spilled = []
         for low, high in ((int(first[number]), int(first[number + 1])) for number in touched):
-            found = settle(begin[low:high], end[low:high], stop[low:high] - low, resolution_ns)
-            kept = np.delete(np.arange(high - low), found.spilled)
+            nesting = resolve_nesting(
+                begin[low:high], end[low:high], stop[low:high] - low, resolution_ns
+            )
+            kept = np.delete(np.arange(high - low), nesting.spilled)
             place = np.zeros(high - low + 1, dtype=np.int64)
             place[kept + 1] = 1
             np.cumsum(place, out=place)
-            level = _depth(place[found.stop[kept]])
+            level = _depth(place[nesting.stop[kept]])
             above = _parents(level)
             depth[low + kept] = level
             parent[low + kept] = np.where(above >= 0, low + kept[above], -1)
-            found.write_parents(begin[low:high], end[low:high], low, parent[low:high])
-            spilled.append(low + found.spilled)
-            rounded += found.rounded
+            nesting.write_parents(begin[low:high], end[low:high], low, parent[low:high])
+            spilled.append(low + nesting.spilled)
+            rounded += nesting.rounded
         overlaps = np.concatenate(spilled)
 
     nested, lanes = _count_lanes(depth, overlaps, first)
@@ -190,7 +201,9 @@ def assign_lanes(
     # Wrong for events without a parent (-1), which the next line overwrites.
     result_parent[order] = order[parent]
     result_parent[order[parent < 0]] = -1
-    return Lanes(result_depth, result_parent, nested, lanes, len(overlaps), rounded, too_deep)
+    return LaneAssignment(
+        result_depth, result_parent, nested, lanes, len(overlaps), rounded, too_deep
+    )
 
 
 def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
@@ -241,7 +254,7 @@ def _parents(depth: Ints) -> Ints:
     return parent
 
 
-def _nest(end: Ints, stop: Ints) -> tuple[Ints, Ints, Bools]:
+def _nesting(end: Ints, stop: Ints) -> tuple[Ints, Ints, Bools]:
     """Return each event's depth and parent, and whether it crosses the parent's end."""
     depth = _depth(stop)
     parent = _parents(depth)
@@ -293,7 +306,7 @@ _SPANS_SORT = 1 << 29
 
 
 @dataclass(slots=True)
-class Naming:
+class TrackNames:
     """Metadata of processes and threads, by pid or (pid, tid)."""
 
     process: dict[str, str] = field(default_factory=dict)
@@ -304,7 +317,7 @@ class Naming:
 
 
 @dataclass(slots=True)
-class Places:
+class TrackAssignment:
     """The track of each event."""
 
     track: npt.NDArray[np.int32]  # position in `tracks`
@@ -313,9 +326,9 @@ class Places:
     of_thread: dict[tuple[int, int], int]
 
 
-def naming(columns: RankColumns) -> Naming:
+def read_track_names(columns: RankColumns) -> TrackNames:
     """Read the metadata records (phase M); a later one wins over an earlier one."""
-    found = Naming()
+    names = TrackNames()
     for row in np.flatnonzero(columns.phase == ord("M")).tolist():
         args = columns.small_args.get(int(columns.record[row]))
         if not args:
@@ -323,16 +336,16 @@ def naming(columns: RankColumns) -> Naming:
         pid, tid = columns.pids[columns.pid[row]], columns.tids[columns.tid[row]]
         match columns.names[columns.name[row]]:
             case "process_name":
-                found.process[pid] = str(args.get("name", "")).strip()
+                names.process[pid] = str(args.get("name", "")).strip()
             case "process_labels":
-                found.labels[pid] = str(args.get("labels", "")).strip()
+                names.labels[pid] = str(args.get("labels", "")).strip()
             case "thread_name":
-                found.thread[pid, tid] = str(args.get("name", "")).strip()
+                names.thread[pid, tid] = str(args.get("name", "")).strip()
             case "process_sort_index":
-                _put_index(found.process_sort, pid, args)
+                _put_index(names.process_sort, pid, args)
             case "thread_sort_index":
-                _put_index(found.thread_sort, (pid, tid), args)
-    return found
+                _put_index(names.thread_sort, (pid, tid), args)
+    return names
 
 
 def _put_index(table: dict[Any, int], key: object, args: dict[str, Any]) -> None:
@@ -359,7 +372,7 @@ def device_streams(
         return result
     threads = len(columns.tids)
     slot = pid.astype(np.int64) * threads + tid
-    thread, slots = dense(slot, len(columns.pids) * threads)
+    thread, slots = compact_codes(slot, len(columns.pids) * threads)
     of_thread = np.full(len(slots), -1, dtype=np.int32)
     for number in np.unique(thread[bare]).tolist():
         called = _STREAM_TID.fullmatch(columns.tids[int(slots[number]) % threads])
@@ -380,12 +393,12 @@ def find_tracks(
     calls_mpi: Bools,
     start: Ints,
     columns: RankColumns,
-    names: Naming | None = None,
-) -> Places:
+    names: TrackNames | None = None,
+) -> TrackAssignment:
     """Make the tracks of events that are sorted by start."""
     threads = len(columns.tids)
     slot = (pid.astype(np.int64) * threads + tid) * 2 + device_annotation
-    track, slots = dense(slot, len(columns.pids) * threads * 2)
+    track, slots = compact_codes(slot, len(columns.pids) * threads * 2)
     count = len(slots)
     first_row = np.empty(count, dtype=np.int64)
     first_row[track[::-1]] = np.arange(len(track) - 1, -1, -1)
@@ -393,12 +406,12 @@ def find_tracks(
     streamed = np.flatnonzero(stream >= 0)[::-1]
     track_stream[track[streamed]] = stream[streamed]
 
-    of_device, of_mpi = marked(track[device], count), marked(track[calls_mpi], count)
+    of_device, of_mpi = mask_of_rows(track[device], count), mask_of_rows(track[calls_mpi], count)
 
-    names = naming(columns) if names is None else names
+    names = read_track_names(columns) if names is None else names
     device_pids = {columns.pids[int(slot) // 2 // threads] for slot in slots[of_device]}
     threads_of = [divmod(int(slot) // 2, threads) for slot in slots]
-    found = []
+    new_tracks = []
     for number, (pid_code, tid_code) in enumerate(threads_of):
         pid_text, tid_text = columns.pids[pid_code], columns.tids[tid_code]
         if slots[number] % 2:
@@ -410,8 +423,8 @@ def find_tracks(
             role = "other" if of_device[number] or pid_text in _SPANS else "thread"
         of, first_ns = int(track_stream[number]), int(start[first_row[number]])
         on_device = pid_text in device_pids
-        found.append(_track(pid_text, tid_text, role, of, names, first_ns, device=on_device))
-    order = sorted(range(count), key=lambda number: found[number].sort)
+        new_tracks.append(_track(pid_text, tid_text, role, of, names, first_ns, device=on_device))
+    order = sorted(range(count), key=lambda number: new_tracks[number].sort)
     position = np.empty(count, dtype=np.int32)
     position[order] = np.arange(count, dtype=np.int32)
     of_thread: dict[tuple[int, int], int] = {}
@@ -419,15 +432,22 @@ def find_tracks(
         # A thread's own track comes before that of its annotations and has precedence.
         if thread not in of_thread:
             of_thread[thread] = int(position[number])
-    return Places(
+    return TrackAssignment(
         position[track] if count else track,
-        _distinct([found[number] for number in order]),
+        _disambiguate([new_tracks[number] for number in order]),
         of_thread,
     )
 
 
 def _track(
-    pid: str, tid: str, role: TrackRole, stream: int, names: Naming, first_ns: int, *, device: bool
+    pid: str,
+    tid: str,
+    role: TrackRole,
+    stream: int,
+    names: TrackNames,
+    first_ns: int,
+    *,
+    device: bool,
 ) -> Track:
     process = names.process.get(pid, "")
     label = names.labels.get(pid, "")
@@ -450,7 +470,7 @@ def _track(
     return Track(pid, tid, role, thread, process, stream, sort, nested=0, lanes=0)
 
 
-def _distinct(tracks: list[Track]) -> list[Track]:
+def _disambiguate(tracks: list[Track]) -> list[Track]:
     """Disambiguate tracks of the same name: by tid, then by pid, then by number."""
     for what in ("tid", "pid", "number"):
         seen = Counter(track.key for track in tracks)

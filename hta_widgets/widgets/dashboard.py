@@ -13,26 +13,31 @@ import traitlets as t
 
 from hta_widgets import charts
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
-from hta_widgets.arguments import checked
-from hta_widgets.charts.defined import draw
+from hta_widgets.arguments import check_arguments
+from hta_widgets.charts.defined import draw_definition
 from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.export.page import OfflineData, embed
-from hta_widgets.export.page_format import asset
+from hta_widgets.export.page_format import read_asset
 from hta_widgets.files import table_bytes, write_table
 from hta_widgets.live import operations
-from hta_widgets.live.job import PENDING, PanelEngine, TileEngine, due
+from hta_widgets.live.job import PENDING, PanelEngine, TileEngine, deadline_after
 from hta_widgets.live.operations import Answer, answer
-from hta_widgets.panels.added import WHOLE, is_kept_in_pages, whole_frame, without_data
+from hta_widgets.panels.added import (
+    WHOLE_JOB_FRAMES,
+    is_kept_in_pages,
+    whole_job_frame,
+    without_data,
+)
 from hta_widgets.panels.frames import (
     ADDED,
     base_tables,
     chart_panels,
-    chosen_panels,
     empty_panels,
     offered_panels,
     panel_of,
     panels as known_panels,
-    rows_or_none,
+    resolve_panels,
+    small_frame_to_json,
 )
 from hta_widgets.readers.formats import all_formats
 from hta_widgets.trace.selection import Selection
@@ -40,13 +45,13 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.view import (
-    MOST_UNFOLDED,
+    MAX_UNFOLDED,
     Clock,
     Color,
     Height,
     LinkedView,
-    drawn_traces,
     page_target,
+    traces_to_draw,
 )
 
 #: The traits that a saved page shows unchanged.
@@ -56,7 +61,7 @@ _SAVED = ("height", "folded", "panels", "metric", "_headline", "_about", "_table
 T = TypeVar("T")
 
 
-class Following(Mapping[str, T], Generic[T]):
+class SelectionCache(Mapping[str, T], Generic[T]):
     """Values by name, computed on access and kept until the selection changes."""
 
     def __init__(
@@ -87,7 +92,7 @@ class Following(Mapping[str, T], Generic[T]):
     def __repr__(self) -> str:
         return f"<of the current selection: {', '.join(self._names)}>"
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop all values."""
         self._kept.clear()
 
@@ -163,7 +168,7 @@ class Dashboard(LinkedView):
     _tables = t.Dict().tag(sync=True)
     _headline = t.Dict(allow_none=True, default_value=None).tag(sync=True)
 
-    @checked
+    @check_arguments
     def __init__(
         self,
         traces: TraceSet | Trace | Selection | Any,
@@ -174,9 +179,11 @@ class Dashboard(LinkedView):
         folded: bool | None = None,
         clock: Clock | None = "auto",
     ) -> None:
-        self._esm, self._css = asset("dashboard.js"), asset("dashboard.css")
-        drawn = drawn_traces(traces, "Dashboard", clock)
-        workers = {(one.job, one.worker) for one in drawn.values() if one.format == "byteps"}
+        self._esm, self._css = read_asset("dashboard.js"), read_asset("dashboard.css")
+        drawn = traces_to_draw(traces, "Dashboard", clock)
+        workers = {
+            (trace.job, trace.worker) for trace in drawn.values() if trace.format == "byteps"
+        }
         labels = {one.name: one.label for one in all_formats()}
         offered = offered_panels(drawn.formats, workers=len(workers))
         engine = TileEngine(drawn)
@@ -186,34 +193,36 @@ class Dashboard(LinkedView):
             empty[why] = [*empty.get(why, ()), *ids]
         none = {name for names in empty.values() for name in names}
         self._filled = [name for name in offered if name not in none]
-        choice = chosen_panels(panels, self._filled)
+        choice = resolve_panels(panels, self._filled)
         self.panel_engine = PanelEngine(drawn)
         names = tuple(name for name in known_panels() if name in {*offered, "summary"})
-        self.frames = Following(names, self._analysis, self._panel_id)
+        self.frames = SelectionCache(names, self._analysis, self._panel_id)
         drawings = tuple(name for name in chart_panels() if name in offered)
-        self.charts = Following(drawings, self._chart, self._chart_id)
-        self._panel_frames = Following(names, self._panel_frame, self._panel_id)
+        self.charts = SelectionCache(drawings, self._chart, self._chart_id)
+        self._panel_frames = SelectionCache(names, self._panel_frame, self._panel_id)
         super().__init__(
             drawn,
             engine=engine,
             color=color,
             height=height,
-            folded=len(drawn) > MOST_UNFOLDED if folded is None else folded,
+            folded=len(drawn) > MAX_UNFOLDED if folded is None else folded,
             panels=choice,
             _about={
                 "format": ", ".join(labels.get(name, name) for name in drawn.formats),
-                "panels": [one for one in offered if one in self._filled or one not in ADDED],
+                "panels": [
+                    panel for panel in offered if panel in self._filled or panel not in ADDED
+                ],
                 "left_out": empty,
             },
             _tables=base_tables(drawn),
             _scene=scene,
         )
-        self.observe(self._forget, names=["selection", "scope", "view"])
+        self.observe(self._clear_frames, names=["selection", "scope", "view"])
 
     def _redraw(self) -> None:
         self.panel_engine.stop()
         self.panel_engine = PanelEngine(self.traces)
-        self._forget({"name": "clock"})
+        self._clear_frames({"name": "clock"})
         self.__dict__.pop("_offline", None)
         # Findings of the headline select windows, whose times change with the clock.
         self.set_trait("_headline", None)
@@ -229,7 +238,7 @@ class Dashboard(LinkedView):
             self.traces, color=self.color, clock=None, _engine=self.engine, _state=self.state
         )
 
-    @checked
+    @check_arguments
     def panel_frame(self, panel: str) -> pd.DataFrame:
         """Return the numbers that a panel draws for the current selection.
 
@@ -240,7 +249,7 @@ class Dashboard(LinkedView):
         """
         return self._panel_frames[panel]
 
-    @checked
+    @check_arguments
     def export_table(self, name: str, path: str | os.PathLike[str]) -> str:
         """Write one of `frames` as a table.
 
@@ -269,10 +278,10 @@ class Dashboard(LinkedView):
         saved = {name: getattr(self, name) for name in _SAVED}
         shown = [name for row in self.panels for name in ([row] if isinstance(row, str) else row)]
         frames = {
-            name: rows_or_none(whole_frame(self.traces, name))
+            name: small_frame_to_json(whole_job_frame(self.traces, name))
             if is_kept_in_pages(name, self.traces, shown)
             else None
-            for name in WHOLE
+            for name in WHOLE_JOB_FRAMES
             if name in self._filled or name in shown
         }
         return {**saved, "_tables": {**self._tables, **frames}}
@@ -280,7 +289,7 @@ class Dashboard(LinkedView):
     # --- following the selection ------------------------------------------------------------------
 
     @property
-    def _shown(self) -> Selection:
+    def _shown_selection(self) -> Selection:
         """The selection that panels show; see `scope`."""
         selection = self.selection
         if self.scope == "view" and selection.start_ns is None and selection.end_ns is None:
@@ -288,38 +297,38 @@ class Dashboard(LinkedView):
             return Selection.from_json(fields, self.traces)
         return selection
 
-    def _forget(self, change: Mapping[str, Any]) -> None:
+    def _clear_frames(self, change: Mapping[str, Any]) -> None:
         if change["name"] == "view" and self.scope != "view":
             return
         for kept in (self.frames, self.charts, self._panel_frames):
-            kept.forget()
+            kept.clear()
 
     def _analysis(self, panel: str) -> pd.DataFrame:
-        return self.panel_engine.analysis(panel, self._shown)
+        return self.panel_engine.analysis(panel, self._shown_selection)
 
     def _panel_frame(self, panel: str) -> pd.DataFrame:
-        return self.panel_engine.frame(panel, self._shown)
+        return self.panel_engine.frame(panel, self._shown_selection)
 
     def _chart(self, panel: str) -> Any:
         if panel in ADDED:
-            return draw(panel, self._panel_frames[panel])
+            return draw_definition(panel, self._panel_frames[panel])
         return getattr(charts, panel_of(panel).analysis)(self.frames[panel])
 
     def _panel_id(self, name: str) -> str:
         try:
             return panel_of(name).id
         except ValueError:
-            raise _unknown("panel", name, self.frames) from None
+            raise _unknown_name_error("panel", name, self.frames) from None
 
     def _chart_id(self, name: str) -> str:
         panel = self._panel_id(name)
         if panel not in chart_panels():
-            raise _unknown("chart", name, self.charts)
+            raise _unknown_name_error("chart", name, self.charts)
         return panel
 
     @t.validate("panels")
     def _known_panels(self, proposal: Mapping[str, Any]) -> Any:
-        return chosen_panels(proposal["value"], self._filled)
+        return resolve_panels(proposal["value"], self._filled)
 
     @t.validate("metric")
     def _known_metric(self, proposal: Mapping[str, Any]) -> Any:
@@ -342,7 +351,7 @@ class Dashboard(LinkedView):
 
     def _on_headline(self, request: operations.Headline) -> Answer:
         if self._headline is None:
-            self._headline = self.panel_engine.headline_by(due(request.within_ms))
+            self._headline = self.panel_engine.headline_until(deadline_after(request.within_ms))
         return ({} if self._headline is not None else dict(PENDING)), None
 
     def _on_export_table(self, request: operations.ExportTable) -> Answer:
@@ -351,7 +360,9 @@ class Dashboard(LinkedView):
 
     def _on_table(self, request: operations.Table) -> Answer:
         panel = self._panel_id(request.panel)
-        if not self.panel_engine.has_frame(panel, self._shown, due(request.within_ms)):
+        if not self.panel_engine.has_frame(
+            panel, self._shown_selection, deadline_after(request.within_ms)
+        ):
             return dict(PENDING), None
         return {}, table_bytes(self._panel_frames[panel], request.format)
 
@@ -370,6 +381,6 @@ class Dashboard(LinkedView):
             self.panel_engine.stop()
 
 
-def _unknown(what: str, name: str, known: Iterable[str]) -> UnknownNameError:
+def _unknown_name_error(what: str, name: str, known: Iterable[str]) -> UnknownNameError:
     remedy = f"The {what}s of this job are {', '.join(known)}."
     return UnknownNameError(f"no {what} {name!r}", remedy=remedy)

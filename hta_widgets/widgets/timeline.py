@@ -9,10 +9,10 @@ from typing import Any
 
 import traitlets as t
 
-from hta_widgets.arguments import checked
+from hta_widgets.arguments import check_arguments
 from hta_widgets.charts.theme import ThemeName
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page_format import asset
+from hta_widgets.export.page_format import read_asset
 from hta_widgets.export.svg.picture import timeline_svg
 from hta_widgets.files import write_text
 from hta_widgets.live.job import TileEngine
@@ -21,13 +21,13 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.view import (
-    MOST_UNFOLDED,
+    MAX_UNFOLDED,
     Clock,
     Color,
     Height,
     LinkedView,
     State,
-    drawn_traces,
+    traces_to_draw,
 )
 
 
@@ -92,7 +92,7 @@ class Timeline(LinkedView):
     height = t.Int(480, min=120).tag(sync=True)
     folded = t.Bool(False).tag(sync=True)
 
-    @checked
+    @check_arguments
     def __init__(
         self,
         traces: TraceSet | Trace | Selection | Any,
@@ -105,8 +105,8 @@ class Timeline(LinkedView):
         _engine: TileEngine | None = None,
         _state: State | None = None,
     ) -> None:
-        self._esm, self._css = asset("timeline.js"), asset("timeline.css")
-        drawn = drawn_traces(traces, "Timeline", clock)
+        self._esm, self._css = read_asset("timeline.js"), read_asset("timeline.css")
+        drawn = traces_to_draw(traces, "Timeline", clock)
         engine = _engine or TileEngine(drawn)
         self._tracks = tracks
         super().__init__(
@@ -115,17 +115,17 @@ class Timeline(LinkedView):
             state=_state,
             color=color,
             height=height,
-            folded=len(drawn) > MOST_UNFOLDED if folded is None else folded,
-            _scene=_only_tracks(engine.scene(), tracks),
+            folded=len(drawn) > MAX_UNFOLDED if folded is None else folded,
+            _scene=_keep_tracks(engine.scene(), tracks),
         )
 
     def _selected(self) -> Selection:
-        return self._clicked() or super()._selected()
+        return self._clicked_event() or super()._selected()
 
     def _redraw(self) -> None:
-        self._scene = _only_tracks(self.engine.scene(), self._tracks)
+        self._scene = _keep_tracks(self.engine.scene(), self._tracks)
 
-    @checked
+    @check_arguments
     def to_svg(
         self,
         path: str | os.PathLike[str],
@@ -182,7 +182,7 @@ class Timeline(LinkedView):
         return write_text(path, text)
 
 
-def _only_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> dict[str, Any]:
+def _keep_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> dict[str, Any]:
     if tracks is None:
         return scene
     if isinstance(tracks, str):

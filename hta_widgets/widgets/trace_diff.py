@@ -14,38 +14,38 @@ import pandas as pd
 import traitlets as t
 
 from hta_widgets import diff
-from hta_widgets.analysis.diff_ops import Side
-from hta_widgets.arguments import checked
+from hta_widgets.analysis.diff_ops import DiffSource
+from hta_widgets.arguments import check_arguments
 from hta_widgets.charts.theme import ThemeName
 from hta_widgets.diff.align import Base
 from hta_widgets.diff.compare import Comparison, Pairing, RunSide
 from hta_widgets.diff.findings import Finding
-from hta_widgets.diff.tables import makers
+from hta_widgets.diff.tables import table_functions
 from hta_widgets.errors import TraceError, UnknownNameError
-from hta_widgets.export.page import OfflineData, held, save_diff
-from hta_widgets.export.page_format import asset
-from hta_widgets.export.svg.drawing import LEAST_BESIDE_PX, classed, side_width, stacked_svg
+from hta_widgets.export.page import OfflineData, comparison_content, save_diff
+from hta_widgets.export.page_format import read_asset
+from hta_widgets.export.svg.drawing import MIN_BESIDE_PX, class_events, side_width, stacked_svg
 from hta_widgets.export.svg.picture import timeline_svg
 from hta_widgets.export.trace import ExportReport, export_pair
 from hta_widgets.files import write_text
 from hta_widgets.live import operations
-from hta_widgets.live.comparison import DiffAnswers, answer_ahead
+from hta_widgets.live.comparison import DiffAnswers, compute_frames_ahead
 from hta_widgets.live.operations import Answer, answer, serve
 from hta_widgets.text import Time
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.widgets.dashboard import Following
+from hta_widgets.widgets.dashboard import SelectionCache
 from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.view import (
     Clock,
     Height,
     LinkedView,
-    known_or_loaded,
-    on_clock,
-    on_set,
+    load_if_needed,
     page_target,
-    shown_window,
+    rebind_selection,
+    validate_window,
+    with_same_clock,
 )
 
 SideName = Literal["before", "after"]
@@ -71,15 +71,17 @@ class SideTimeline(Timeline):
 
 def whole_selections(before: Any, after: Any, clock: Clock | None) -> list[Selection]:
     """Return both sides as selections with all ranks of their sets, on a clock for both."""
-    sides = [_whole_selection(known_or_loaded(side, "TraceDiff")) for side in (before, after)]
-    owners = on_clock(clock, *(side.owner for side in sides))
-    return [on_set(side, owner) for side, owner in zip(sides, owners, strict=True)]
+    sides = [
+        _selection_of_everything(load_if_needed(side, "TraceDiff")) for side in (before, after)
+    ]
+    owners = with_same_clock(clock, *(side.owner for side in sides))
+    return [rebind_selection(side, owner) for side, owner in zip(sides, owners, strict=True)]
 
 
-def _whole_selection(found: Side) -> Selection:
-    if isinstance(found, Selection):
-        return found.owner.select(found)
-    return (TraceSet([found], like=TraceSet([])) if isinstance(found, Trace) else found).select()
+def _selection_of_everything(source: DiffSource) -> Selection:
+    if isinstance(source, Selection):
+        return source.owner.select(source)
+    return (TraceSet([source], like=TraceSet([])) if isinstance(source, Trace) else source).select()
 
 
 def swap_sides(both: Comparison, sources: Sequence[Selection]) -> Comparison:
@@ -135,12 +137,12 @@ class PairHistory:
         self._rest: tuple[int, ...] | None = None
         for place, view in enumerate(views):
             view.state.observe(
-                lambda change, place=place: self._observed(place, change["old"], change["new"]),
+                lambda change, place=place: self._on_change(place, change["old"], change["new"]),
                 names="_history",
             )
 
     @contextmanager
-    def one_change(self) -> Iterator[None]:
+    def group_changes(self) -> Iterator[None]:
         """Group all changes in this block, on either side, into one step."""
         self._group = []
         try:
@@ -172,7 +174,7 @@ class PairHistory:
                 return True
         return False
 
-    def _observed(self, place: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _on_change(self, place: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         past = len(new["past"]) - len(old["past"])
         future = len(new["future"]) - len(old["future"])
         if self._group is not None:
@@ -184,9 +186,9 @@ class PairHistory:
             self._move(place, self._future, self._past)
         # A full history does not grow; its last entry changes.
         elif not new["future"] and new["past"] and (past > 0 or new["past"] != old["past"]):
-            self._changed(place, new.get("together"))
+            self._record_change(place, new.get("together"))
 
-    def _changed(self, place: int, together: str | None) -> None:
+    def _record_change(self, place: int, together: str | None) -> None:
         """Record a change; if the page changes both sides, the two changes arrive one by one."""
         if together and together == self._together and place not in self._past[-1]:
             self._past[-1] = (*self._past[-1], place)
@@ -217,7 +219,7 @@ class PairHistory:
 
 
 #: The frames of all pairs of runs with events.
-_FRAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kernel", "steps",
+_FRAME_NAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kernel", "steps",
            "changes", "names", "operators", "pairs", "icicle", "slots")  # fmt: skip
 #: The traits that a saved page shows unchanged.
 _SAVED = ("align", "arrange", "swapped", "coupled", "height", "color", "pair", "_about")
@@ -296,11 +298,11 @@ class TraceDiff(anywidget.AnyWidget):
     _about = t.Dict().tag(sync=True)
     _scenes: t.List[Any] = t.List().tag(sync=True)
 
-    @checked
+    @check_arguments
     def __init__(
         self,
-        before: Side | Any,
-        after: Side | Any,
+        before: DiffSource | Any,
+        after: DiffSource | Any,
         *,
         ranks: Pairing | None = None,
         steps: Any = "auto",
@@ -311,7 +313,7 @@ class TraceDiff(anywidget.AnyWidget):
         color: Literal["change", "kind", "name"] = "change",
         clock: Clock | None = "auto",
     ) -> None:
-        self._esm, self._css = asset("diff.js"), asset("diff.css")
+        self._esm, self._css = read_asset("diff.js"), read_asset("diff.css")
         self.sources = whole_selections(before, after, clock)
         self.comparison: Comparison = diff.compare(
             *self.sources, ranks=ranks or "auto", steps=steps, labels=labels
@@ -328,8 +330,8 @@ class TraceDiff(anywidget.AnyWidget):
             )
             for side in self.comparison.sides
         )
-        self.frames: Following[pd.DataFrame] = Following(
-            (*_FRAMES, *self._answers.tables), self._frame, self._known_frame
+        self.frames: SelectionCache[pd.DataFrame] = SelectionCache(
+            (*_FRAME_NAMES, *self._answers.tables), self._frame, self._known_frame
         )
         super().__init__(
             left_state=self.left.state,
@@ -374,7 +376,7 @@ class TraceDiff(anywidget.AnyWidget):
         return diff.findings(self.comparison)
 
     def _known_frame(self, name: str) -> str:
-        known = (*_FRAMES, *self._answers.tables)
+        known = (*_FRAME_NAMES, *self._answers.tables)
         if name not in known:
             raise UnknownNameError(
                 f"no frame {name!r}", remedy=f"The frames are {', '.join(known)}."
@@ -384,7 +386,7 @@ class TraceDiff(anywidget.AnyWidget):
     def _frame(self, name: str) -> pd.DataFrame:
         both = self.comparison
         if name in self._answers.tables:
-            return makers(both)[name](both)
+            return table_functions(both)[name](both)
         if name.startswith("waterfall"):
             level: Any = name.removeprefix("waterfall").lstrip("_") or "kind"
             return diff.waterfall(both, level)
@@ -402,7 +404,7 @@ class TraceDiff(anywidget.AnyWidget):
         """The selection before and after."""
         return self.left.selection, self.right.selection
 
-    @checked
+    @check_arguments
     def select(self, what: str | tuple[Any, Any] | None) -> tuple[Selection, Selection]:
         """Select events on both sides.
 
@@ -417,12 +419,12 @@ class TraceDiff(anywidget.AnyWidget):
         (Selection, Selection)
         """
         both = what if isinstance(what, tuple) else (what, what)
-        with self._history.one_change():
+        with self._history.group_changes():
             for view, one in zip(self.sides, both, strict=True):
                 view.select(one)
         return self.selection
 
-    @checked
+    @check_arguments
     def zoom_to(self, start_ns: Time, end_ns: Time, *, side: SideName = "before") -> None:
         """Show a window of one side, and the corresponding one of the other.
 
@@ -440,15 +442,15 @@ class TraceDiff(anywidget.AnyWidget):
             If the window has no length, or the side is unknown.
         """
         lead = SIDES.index(side)
-        window = shown_window(start_ns, end_ns)
-        with self._history.one_change():
+        window = validate_window(start_ns, end_ns)
+        with self._history.group_changes():
             if self.coupled and self._answers.has_events:
                 other = aligned_window(self.comparison, self.align, lead, window)
                 self.sides[1 - lead].zoom_to(*other)
             # The page follows the side that moved last.
             self.sides[lead].zoom_to(*window)
 
-    @checked
+    @check_arguments
     def link(self, other: LinkedView, *, side: SideName = "after") -> None:
         """Share window and selection of one side with a timeline or dashboard of that run.
 
@@ -475,7 +477,7 @@ class TraceDiff(anywidget.AnyWidget):
             parts.append(events)
         return pd.concat(parts, ignore_index=True)
 
-    @checked
+    @check_arguments
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
         """Write both sides as one trace, each with its name; see `hta_widgets.export.export_pair`.
 
@@ -497,7 +499,7 @@ class TraceDiff(anywidget.AnyWidget):
         """Redo one undone step; False if there is none."""
         return self._history.redo()
 
-    @checked
+    @check_arguments
     def to_svg(
         self,
         path: str | os.PathLike[str],
@@ -528,7 +530,7 @@ class TraceDiff(anywidget.AnyWidget):
             raise TraceError("these runs have no events to draw", remedy="See `frames`.")
         both = self.comparison
         ranks = None if self.pair is None else both.rank_pairs[self.pair]
-        is_beside = self.arrange == "beside" and width >= LEAST_BESIDE_PX
+        is_beside = self.arrange == "beside" and width >= MIN_BESIDE_PX
         drawn = [
             timeline_svg(
                 view.engine,
@@ -539,13 +541,13 @@ class TraceDiff(anywidget.AnyWidget):
                 theme=theme,
                 folded=view.folded,
                 only=None if ranks is None else [ranks[k]],
-                classed=classed(self._answers, k, theme) if self.color == "change" else None,
+                classed=class_events(self._answers, k, theme) if self.color == "change" else None,
             )
             for k, (view, word, side) in enumerate(zip(self.sides, SIDES, both.sides, strict=True))
         ]
         return write_text(path, stacked_svg(drawn, beside=is_beside))
 
-    @checked
+    @check_arguments
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
         """Write this comparison as one page that needs no kernel and no network.
 
@@ -569,7 +571,7 @@ class TraceDiff(anywidget.AnyWidget):
     @cached_property
     def _offline(self) -> OfflineData:
         return OfflineData(
-            partial(held, self._answers, self._drawn_sides(), {"_about": self._about})
+            partial(comparison_content, self._answers, self._drawn_sides(), {"_about": self._about})
         )
 
     @t.validate("pair")
@@ -582,7 +584,7 @@ class TraceDiff(anywidget.AnyWidget):
         return pair
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        answer_ahead(self._answers, self.align, swapped=self.swapped, pair=self.pair)
+        compute_frames_ahead(self._answers, self.align, swapped=self.swapped, pair=self.pair)
         return super()._repr_mimebundle_(**kwargs)
 
     # --- requests of the page ---------------------------------------------------------------------

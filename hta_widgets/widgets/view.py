@@ -15,10 +15,10 @@ import traitlets as t
 
 from hta_widgets import options
 from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.arguments import checked
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page import save_html
-from hta_widgets.export.page_format import asset
+from hta_widgets.export.page_format import read_asset
 from hta_widgets.export.trace import ExportReport, export_trace
 from hta_widgets.files import target_path, write_errors
 from hta_widgets.live import operations
@@ -43,7 +43,7 @@ HISTORY_LENGTH = 100
 Clock = Literal["auto", "recorded", "fitted"]
 Color = Literal["kind", "name"]
 Height = Annotated[int, range(120, 1 << 31)]  # in CSS pixels
-MOST_UNFOLDED = 16  # with more ranks, similar ones are folded by default
+MAX_UNFOLDED = 16  # with more ranks, similar ones are folded by default
 
 
 def page_target(path: str, *, overwrite: bool) -> Path:
@@ -88,7 +88,7 @@ class State(anywidget.AnyWidget):
     _history: t.Dict[str, Any] = t.Dict({"past": [], "future": []}).tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
-        self._esm = asset("state.js")
+        self._esm = read_asset("state.js")
         self._recording = False
         super().__init__(**traits)
         self._last = self.snapshot()
@@ -112,40 +112,40 @@ class State(anywidget.AnyWidget):
         return self._step("future", "past")
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Apply what the page sent; the page keeps the history of its own gestures."""
-        with self.unrecorded():
+        """Apply the page's values without recording them: the page records its own gestures."""
+        with self.without_history():
             super().set_state(sync_data)
 
     def move(self, by_ns: int) -> None:
         """Move all windows, also those of the history."""
 
         def moved(values: Mapping[str, Any]) -> dict[str, Any]:
-            found = {**values}
-            if found["view"] is not None:
-                found["view"] = [time + by_ns for time in found["view"]]
-            if found["selection"] is not None:
-                found["selection"] = {
+            shifted = {**values}
+            if shifted["view"] is not None:
+                shifted["view"] = [time + by_ns for time in shifted["view"]]
+            if shifted["selection"] is not None:
+                shifted["selection"] = {
                     key: value + by_ns if key in _TIMES and value is not None else value
-                    for key, value in found["selection"].items()
+                    for key, value in shifted["selection"].items()
                 }
-            return found
+            return shifted
 
         now = moved(self.snapshot())
-        with self.unrecorded(), self.hold_sync():
+        with self.without_history(), self.hold_sync():
             self.view, self.selection = now["view"], now["selection"]
             self._history = {key: [moved(each) for each in self._history[key]] for key in _HISTORY}
 
     @contextmanager
-    def one_change(self) -> Iterator[None]:
+    def group_changes(self) -> Iterator[None]:
         """Group several assignments into one entry of the history."""
         before = self.snapshot()
-        with self.unrecorded(), self.hold_sync():
+        with self.without_history(), self.hold_sync():
             yield
         if self.snapshot() != before:
             self._push(before)
 
     @contextmanager
-    def unrecorded(self) -> Iterator[None]:
+    def without_history(self) -> Iterator[None]:
         """Keep assignments out of the history."""
         recording, self._recording = self._recording, False
         try:
@@ -172,14 +172,14 @@ class State(anywidget.AnyWidget):
             return False
         there = entries.pop()
         history = {source: entries, target: [*self._history[target], self.snapshot()]}
-        with self.unrecorded(), self.hold_sync():
+        with self.without_history(), self.hold_sync():
             for name in SHARED:
                 setattr(self, name, there.get(name, self.trait_defaults()[name]))
             self._history = {"past": history["past"], "future": history["future"]}
         return True
 
 
-def shown_window(start: Time, end: Time) -> tuple[int, int]:
+def validate_window(start: Time, end: Time) -> tuple[int, int]:
     """Convert a window to show to ns; raise a `TraceError` if it has no length."""
     window = as_ns(start), as_ns(end)
     if window[1] <= window[0]:
@@ -190,7 +190,7 @@ def shown_window(start: Time, end: Time) -> tuple[int, int]:
     return window
 
 
-class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take none
+class SelectionTrait(t.Instance):  # type: ignore[type-arg] # older traitlets take none
     """Trait for a selection of a view's traces; takes what `LinkedView.select` takes."""
 
     def validate(self, obj: Any, value: Any) -> Any:
@@ -198,21 +198,25 @@ class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take non
         if value is None or isinstance(value, (str, pd.DataFrame)):
             value = obj.traces.select(value)
         elif isinstance(value, Selection):
-            value = on_set(value, obj.traces)
+            value = rebind_selection(value, obj.traces)
         return super().validate(obj, value)
 
 
-def on_set(selection: Selection, traces: TraceSet) -> Selection:
+def rebind_selection(selection: Selection, traces: TraceSet) -> Selection:
     """Return a selection as one of `traces`; its window moves with the lowest rank."""
     given = selection.traces
-    lift_ns = 0 if given is None or given.clock == traces.clock else traces.lift_ns - given.lift_ns
+    lift_ns = (
+        0
+        if given is None or given.clock == traces.clock
+        else traces.origin_offset_ns - given.origin_offset_ns
+    )
     start, end = (
         None if time is None else time + lift_ns for time in (selection.start_ns, selection.end_ns)
     )
     return replace(selection, start_ns=start, end_ns=end, traces=traces)
 
 
-class Window(t.Tuple):
+class WindowTrait(t.Tuple):
     """Trait for a window; takes times as `LinkedView.zoom_to` does."""
 
     def validate(self, obj: Any, value: Any) -> Any:
@@ -244,8 +248,8 @@ class LinkedView(anywidget.AnyWidget):
     state = anywidget.WidgetTrait().tag(sync=True)
     _scene = t.Dict().tag(sync=True)
 
-    view = Window(t.Int(), t.Int(), allow_none=True)
-    selection: t.Instance[Selection] = Selected(Selection)
+    view = WindowTrait(t.Int(), t.Int(), allow_none=True)
+    selection: t.Instance[Selection] = SelectionTrait(Selection)
     selected_event = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None)
     search = t.Unicode("")
     color = t.Enum(get_args(Color), default_value="kind")
@@ -263,14 +267,14 @@ class LinkedView(anywidget.AnyWidget):
         clock: Clock | None = None,
         **traits: Any,
     ) -> None:
-        self.traces = drawn_traces(traces, type(self).__name__, clock)
+        self.traces = traces_to_draw(traces, type(self).__name__, clock)
         self.engine = engine or TileEngine(self.traces)
         self._engines = {self.traces.clock: (self.traces, self.engine)}
         self._mirroring = False
         drawn = clock_of(self.traces)
         super().__init__(
-            state=state or State(view=self._whole, color=color, clock=drawn),
-            view=self._whole,
+            state=state or State(view=self._whole_range, color=color, clock=drawn),
+            view=self._whole_range,
             selection=Selection(traces=self.traces),
             color=color,
             clock=drawn,
@@ -288,7 +292,7 @@ class LinkedView(anywidget.AnyWidget):
         return found
 
     @property
-    def _whole(self) -> tuple[int, int]:
+    def _whole_range(self) -> tuple[int, int]:
         start_ns, end_ns = self.traces.span_ns
         return int(start_ns), max(int(end_ns), 1)
 
@@ -304,16 +308,16 @@ class LinkedView(anywidget.AnyWidget):
             traces = self.traces.with_clock(name)
             self._engines[name] = traces, TileEngine(traces)
         self.engine.stop()
-        whole, lift_ns = self._whole, self.traces.lift_ns
+        whole, lift_ns = self._whole_range, self.traces.origin_offset_ns
         self.traces, self.engine = self._engines[name]
-        with self.hold_sync(), self.state.unrecorded():
+        with self.hold_sync(), self.state.without_history():
             self._redraw()
             self._from_state(None)
             if is_first:
                 is_whole = self.view == whole
-                self.state.move(self.traces.lift_ns - lift_ns)
+                self.state.move(self.traces.origin_offset_ns - lift_ns)
                 if is_whole:
-                    self.view = self._whole
+                    self.view = self._whole_range
 
     def _redraw(self) -> None:
         """Replace what was derived from the traces, which are on another clock now."""
@@ -322,7 +326,7 @@ class LinkedView(anywidget.AnyWidget):
     @property
     def whole(self) -> tuple[int, int]:
         """The range from the first start to the last end, in ns since the origin."""
-        return self._whole
+        return self._whole_range
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol.md."""
@@ -341,9 +345,9 @@ class LinkedView(anywidget.AnyWidget):
         TraceError
             If the window has no length.
         """
-        self.view = shown_window(start_ns, end_ns)
+        self.view = validate_window(start_ns, end_ns)
 
-    @checked
+    @check_arguments
     def select(
         self, what: str | pd.DataFrame | Selection | None = None, **conditions: Any
     ) -> Selection:
@@ -364,7 +368,7 @@ class LinkedView(anywidget.AnyWidget):
             The new selection.
         """
         if isinstance(what, Selection):
-            what = on_set(what, self.traces)
+            what = rebind_selection(what, self.traces)
         self.selection = self.traces.select(what, **conditions)
         return self.selection
 
@@ -377,14 +381,14 @@ class LinkedView(anywidget.AnyWidget):
             The columns of ``Trace.events`` and ``rank``. If nothing is selected: the event that
             was clicked, else all events.
         """
-        return (self._clicked() or self.selection).events()
+        return (self._clicked_event() or self.selection).events()
 
-    @checked
+    @check_arguments
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
         """Write the selection as a new trace file; see `hta_widgets.export_trace`."""
         return export_trace(self.traces, target_path(path), self.selection, **options)
 
-    @checked
+    @check_arguments
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
         """Write this view as one self-contained page that needs no kernel and no network.
 
@@ -416,7 +420,7 @@ class LinkedView(anywidget.AnyWidget):
         """Redo one undone change; False if there is none."""
         return bool(self.state.redo())
 
-    @checked
+    @check_arguments
     def link(self, other: LinkedView) -> None:
         """Let two views share window, selection, search, colours and pins from now on.
 
@@ -451,7 +455,7 @@ class LinkedView(anywidget.AnyWidget):
             return
         self._mirroring = True
         try:
-            self.view = self.state.view or self._whole
+            self.view = self.state.view or self._whole_range
             for name in _PLAIN:
                 setattr(self, name, getattr(self.state, name))
             self.selection = self._selected()
@@ -461,7 +465,7 @@ class LinkedView(anywidget.AnyWidget):
     def _selected(self) -> Selection:
         return Selection.from_json(self.state.selection, self.traces)
 
-    def _clicked(self) -> Selection | None:
+    def _clicked_event(self) -> Selection | None:
         """Return the clicked event if nothing else is selected."""
         event = self.state.selected_event
         if event is None or event[0] not in self.traces or self.state.selection is not None:
@@ -475,7 +479,7 @@ class LinkedView(anywidget.AnyWidget):
         if name != "selection":
             setattr(self.state, name, value)
             return
-        with self.state.one_change():
+        with self.state.group_changes():
             self.state.selection = None if value.is_everything else value.to_json()
             self.state.ranks_from = ""
             if value.is_everything:
@@ -512,17 +516,19 @@ def clock_of(traces: TraceSet) -> str:
     return next(name for name, clock in _CLOCKS.items() if clock == traces.clock)
 
 
-def drawn_traces(source: Any, viewer: str = "Timeline", clock: Clock | None = None) -> TraceSet:
+def traces_to_draw(source: Any, viewer: str = "Timeline", clock: Clock | None = None) -> TraceSet:
     """Return the traces that a view draws, on a clock (None: their own); load other sources."""
-    found = known_or_loaded(source, viewer)
-    if isinstance(found, Trace):
-        found = TraceSet([found])
-    elif isinstance(found, Selection):
-        found = found.owner.subset(ranks=found.ranks, start_ns=found.start_ns, end_ns=found.end_ns)
-    return on_clock(clock, found)[0]
+    loaded = load_if_needed(source, viewer)
+    if isinstance(loaded, Trace):
+        loaded = TraceSet([loaded])
+    elif isinstance(loaded, Selection):
+        loaded = loaded.owner.subset(
+            ranks=loaded.ranks, start_ns=loaded.start_ns, end_ns=loaded.end_ns
+        )
+    return with_same_clock(clock, loaded)[0]
 
 
-def on_clock(clock: Clock | None, *sets: TraceSet) -> tuple[TraceSet, ...]:
+def with_same_clock(clock: Clock | None, *sets: TraceSet) -> tuple[TraceSet, ...]:
     """Return all sets on a clock; "auto" is the fitted one if any set needs it (`clock_fit`)."""
     if clock is None:
         return sets
@@ -535,7 +541,7 @@ def on_clock(clock: Clock | None, *sets: TraceSet) -> tuple[TraceSet, ...]:
     return tuple(moved[id(traces)] for traces in sets)
 
 
-def known_or_loaded(source: Any, viewer: str) -> TraceSet | Trace | Selection:
+def load_if_needed(source: Any, viewer: str) -> TraceSet | Trace | Selection:
     """Return a view's argument, loaded if it is a path or a similar source."""
     if isinstance(source, (TraceSet, Trace, Selection)):
         return source

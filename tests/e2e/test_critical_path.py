@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 from support import recorded
 
 import hta_widgets as hw
-from hta_widgets.analysis.critical.path import path_of
+from hta_widgets.analysis.critical.path import critical_path_of
 from hta_widgets.export.overlays import export_critical_path
 
 JOB = recorded.DATA / "gpu"
@@ -46,4 +46,4 @@ def test_an_overlay_opens_in_perfetto_as_its_file_does(perfetto, tmp_path, only_
     marked = perfetto.query(
         "SELECT count(*) FROM slice JOIN args USING (arg_set_id) WHERE flat_key = 'args.critical'"
     )
-    assert int(marked[0][0]) == len(path_of(traces[rank]).path_events)
+    assert int(marked[0][0]) == len(critical_path_of(traces[rank]).path_events)

@@ -325,7 +325,7 @@ def test_a_badge_switches_between_fitted_and_recorded_clocks(
     expect(badge.locator(".hta-if-wide")).to_have_text(f"clock: recorded, {apart}\u202fµs apart")
     expect(badge).to_have_attribute("aria-pressed", "false")
     window = {"start_ns": chosen.start_ns, "end_ns": chosen.end_ns}
-    window = {key: time - job.lift_ns for key, time in window.items()}
+    window = {key: time - job.origin_offset_ns for key, time in window.items()}
     recorded = job.with_clock("host")
     expect(dash.panel("selection")).to_contain_text(f"start_ns={window['start_ns']:_}")
     chosen = recorded.select(ranks=chosen.ranks, **window)

@@ -17,7 +17,7 @@ import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.analysis.launches import queue_steps
 from hta_widgets.analysis.memory import bandwidth_steps
-from hta_widgets.analysis.scope import parts
+from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.export.overlays import add_counters
 
 pytestmark = pytest.mark.skipif(not golden.names(), reason=golden.MISSING)
@@ -83,7 +83,7 @@ def test_launches_that_hta_does_not_know(name):
 def steps_of(name):
     """Ours, one row per event: rank, stream, record, time, value; on HTA's clock up to a shift."""
     found = []
-    for part in parts(seen_by_hta(name), as_hta_knows(name)):
+    for part in rank_parts(seen_by_hta(name), as_hta_knows(name)):
         steps = queue_steps(part)
         record = part.table.record[steps.row]
         time = steps.time_ns + part.trace.shift_ns
@@ -168,7 +168,7 @@ def test_copies_without_a_rate(name):
         assert ours["copies"].sum() == missing
         return
     found = Counter()
-    for part in parts(golden.kept(name)):
+    for part in rank_parts(golden.kept(name)):
         steps = bandwidth_steps(part)
         found.update((part.rank, steps.kinds[code]) for code in steps.code.tolist())
     assert found == Counter(zip(theirs["rank"], theirs["name"], strict=True))

@@ -7,8 +7,8 @@ import pytest
 from support import golden
 
 from hta_widgets import TraceError
-from hta_widgets.analysis.critical.nodes import HTA, analysis_range
-from hta_widgets.analysis.critical.path import build, path_of
+from hta_widgets.analysis.critical.nodes import HTA_RULES, analysis_range
+from hta_widgets.analysis.critical.path import build_graph, critical_path_of
 from hta_widgets.compat.analyzers.critical_path_analysis import CPGraph, CriticalPathAnalysis
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import trace_within
@@ -127,7 +127,9 @@ def test_without_the_other_kernels_of_graph_launches_paths_are_hta_s(instance):
     member = np.ones(len(trace), dtype=bool)
     member[rows[earlier]] = False
     last_only = trace_within(trace, member, Selection())
-    path = build(last_only, analysis_range(last_only, "ProfilerStep", instance, closed=True), HTA)
+    path = build_graph(
+        last_only, analysis_range(last_only, "ProfilerStep", instance, closed=True), HTA_RULES
+    )
     graph = CPGraph(path)
     assert durations(graph) == theirs["duration_us"]
     assert (graph.number_of_nodes(), graph.number_of_edges()) == (theirs["nodes"], theirs["edges"])
@@ -140,5 +142,5 @@ def test_where_hta_fails_there_is_a_path(name):
         if (name, "ProfilerStep.0") in CASES and rank == kept.ranks[0]:
             continue  # tested above
         if CriticalPathAnalysis.critical_path_analysis(kept, rank, "ProfilerStep", 0) is None:
-            assert path_of(trace, "ProfilerStep") is None
+            assert critical_path_of(trace, "ProfilerStep") is None
             assert not trace.events["name"].str.contains("ProfilerStep").any()

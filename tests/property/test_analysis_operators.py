@@ -10,7 +10,7 @@ from support import small
 from support.examples import examples
 
 from hta_widgets.analysis import operators
-from hta_widgets.trace.host_stack import covered_by_children, forest_of, nearest
+from hta_widgets.trace.host_stack import children_coverage, forest_of, nearest_ancestor
 
 #: A call: its kind, its name, its children. Device work hangs on launches.
 CATEGORIES = ("cpu_op", "python_function", "user_annotation", "launch")
@@ -143,14 +143,14 @@ def test_forests(parent, random):
     stops = np.array([random.random() < 0.4 for _ in range(count)], dtype=bool)
     members = np.flatnonzero(np.array([random.random() < 0.7 for _ in range(count)], dtype=bool))
     assert forest.depth.tolist() == [len(path) - 1 for path in paths]
-    assert forest.sums(values).tolist() == [
+    assert forest.subtree_sums(values).tolist() == [
         sum(int(values[row]) for row in range(count) if top in paths[row]) for top in range(count)
     ]
-    assert sorted(forest.place.tolist()) == list(range(count))
-    assert forest.repeated(members, group[members]).tolist() == [
+    assert sorted(forest.preorder.tolist()) == list(range(count))
+    assert forest.is_nested_in_group(members, group[members]).tolist() == [
         any(up in members and group[up] == group[row] for up in paths[row][1:]) for row in members
     ]
-    found = nearest(parent, stops)
+    found = nearest_ancestor(parent, stops)
     assert found.tolist() == [next((up for up in path if stops[up]), -1) for path in paths] + [-1]
 
 
@@ -165,7 +165,7 @@ def test_children_that_overlap_count_once(spans, random):
     end = start + length
     parent = np.array([random.randrange(-1, max(row, 1)) for row in range(len(start))])
     parent[0] = -1
-    covered = covered_by_children(parent, start, end)
+    covered = children_coverage(parent, start, end)
     for row in range(len(start)):
         instants = {
             at

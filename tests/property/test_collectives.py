@@ -11,7 +11,7 @@ from support.examples import examples
 
 import hta_widgets as hw
 from hta_widgets.analysis import clock_offsets, collectives, stragglers
-from hta_widgets.analysis.matching import MISSING, aligned
+from hta_widgets.analysis.matching import MISSING, align_sequences
 from hta_widgets.demo.job import write_demo
 
 jobs = st.fixed_dictionaries(
@@ -118,7 +118,7 @@ def test_parts_of_one_sequence_are_laid_upon_each_other(data):
         return
     off = data.draw(st.integers(-(10**7), 10**7))
     noise = rng.integers(-5_000, 5_000, count)
-    found = aligned(
+    found = align_sequences(
         content[first], end_ns[first], content[second], (end_ns + off + noise)[second], sure=True
     )
     assert (found != MISSING).all()

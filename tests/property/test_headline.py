@@ -17,7 +17,7 @@ from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.panels.headline import headline, run_times
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import duration, share
-from hta_widgets.trace.intervals import subtract, total, union
+from hta_widgets.trace.intervals import subtract, total_length, union
 
 #: What holds no trace.
 EMPTY = {"memory_analysis", "real_pslite_server_tiny"}
@@ -107,7 +107,7 @@ def test_the_timeline_says_the_same_of_who_waits(tmp_path, seed):
         rows = (table.kind == KINDS.index("compute")) & (table.stream >= 0)
         begin = table.start_ns[rows] + traces[rank].shift_ns
         compute = union(begin, begin + table.dur_ns[rows])
-        exposed += total(subtract(union(arrival, arrival + of_rank["wait_ns"]), compute))
+        exposed += total_length(subtract(union(arrival, arrival + of_rank["wait_ns"]), compute))
     assert headline(traces).text == (
         f"4 of 5 ranks wait on average {duration(mean)} on the stream,"
         f" {share(sum(waits) / sum(spans))} of their GPU span, for rank 3;"

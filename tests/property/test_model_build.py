@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from hta_widgets.trace.build import build_trace
-from hta_widgets.trace.columns import Pool, RankColumns
+from hta_widgets.trace.columns import RankColumns, StringPool
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.traceset import TraceSet
 
@@ -40,11 +40,13 @@ def decoded(draw):
         stream=column(np.int32, some(st.integers(-1, 2))),
         correlation=column(np.int64, some(st.integers(-1, 6))),
         flow=column(np.int32, some(st.integers(-1, 3))),
-        names=Pool(["a", "ProfilerStep#1", "ncclKernel", "process_name", "thread_name", "ac2g"]),
-        categories=Pool(["cpu_op", "kernel", "gpu_user_annotation", "ac2g"]),
-        pids=Pool(["0", "host"]),
-        tids=Pool(["1", "stream 7", "x", "-1"]),
-        flow_ids=Pool(["1", '"1"', "2", '"0x3"']),
+        names=StringPool(
+            ["a", "ProfilerStep#1", "ncclKernel", "process_name", "thread_name", "ac2g"]
+        ),
+        categories=StringPool(["cpu_op", "kernel", "gpu_user_annotation", "ac2g"]),
+        pids=StringPool(["0", "host"]),
+        tids=StringPool(["1", "stream 7", "x", "-1"]),
+        flow_ids=StringPool(["1", '"1"', "2", '"0x3"']),
         small_args={
             row: {"name": "n", "v": draw(st.sampled_from([1, 2.5, "3", "n/a", None]))}
             for row in range(count)

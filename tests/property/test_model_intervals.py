@@ -4,7 +4,14 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from hta_widgets.trace.arrays import match_brackets
-from hta_widgets.trace.intervals import Covered, clip, intersect, subtract, total, union
+from hta_widgets.trace.intervals import (
+    CumulativeCoverage,
+    clip,
+    intersect,
+    subtract,
+    total_length,
+    union,
+)
 
 PIECES = st.lists(st.tuples(st.integers(-20, 40), st.integers(0, 12)), max_size=25)
 
@@ -35,7 +42,7 @@ def test_algebra(a, b):
     assert members(left) == instants(a)
     assert members(intersect(left, right)) == instants(a) & instants(b)
     assert members(subtract(left, right)) == instants(a) - instants(b)
-    assert total(left) == len(instants(a))
+    assert total_length(left) == len(instants(a))
 
 
 @given(PIECES, st.integers(-25, 60), st.integers(-25, 60))
@@ -49,7 +56,7 @@ def test_clip(pieces, low, high):
 @given(PIECES, st.lists(st.integers(-25, 60), max_size=20))
 def test_covered_time_before_any_instant(pieces, times):
     found = made(pieces)
-    covered = Covered(found.start, found.end)(np.array(times, np.int64))
+    covered = CumulativeCoverage(found.start, found.end)(np.array(times, np.int64))
     assert covered.tolist() == [sum(t < time for t in instants(pieces)) for time in times]
 
 
@@ -60,7 +67,7 @@ def test_covered_takes_events_of_a_lane_as_they_are(gaps_and_lengths):
         start.append(at + gap)
         at += gap + length
         end.append(at)
-    covered = Covered(np.array(start, np.int64), np.array(end, np.int64))
+    covered = CumulativeCoverage(np.array(start, np.int64), np.array(end, np.int64))
     busy = instants(list(zip(start, [b - a for a, b in zip(start, end, strict=True)], strict=True)))
     for time in range(-1, at + 2):
         assert int(covered(time)) == sum(t < time for t in busy)

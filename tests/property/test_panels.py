@@ -16,7 +16,7 @@ from support.examples import ALL, examples
 import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.analysis import scope
-from hta_widgets.analysis.operators import _Involved
+from hta_widgets.analysis.operators import _WindowOperators
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import panels as known_panels
 from hta_widgets.trace.selection import Selection
@@ -55,17 +55,17 @@ def members(selection: Selection, trace) -> np.ndarray:
     return rows
 
 
-def looking_at_all(trace, selection: Selection) -> scope.Part:
+def looking_at_all(trace, selection: Selection) -> scope.RankPart:
     shift = trace.shift_ns
     low = None if selection.start_ns is None else selection.start_ns - shift
     high = None if selection.end_ns is None else selection.end_ns - shift
     own = replace(selection, ranks=None)
-    return scope.Part(trace, members(own, trace), low, high, chosen_by=own)
+    return scope.RankPart(trace, members(own, trace), low, high, chosen_by=own)
 
 
 def all_operators(part, tree, work, *, annotations):
     calls = part.trace.launch_of[work]
-    return _Involved(np.arange(len(tree.rows)), tree.forest, tree.innermost[calls], calls)
+    return _WindowOperators(np.arange(len(tree.rows)), tree.forest, tree.innermost[calls], calls)
 
 
 WINDOWS = st.none() | st.tuples(st.integers(-5, SPAN), st.integers(0, SPAN)).map(
@@ -127,9 +127,9 @@ def compare(traces: hw.TraceSet, selection: Selection) -> None:
     fast = frames_of(traces, selection)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("scope", "steps"):
-            patch.setattr(f"hta_widgets.analysis.{name}.part_of", looking_at_all)
+            patch.setattr(f"hta_widgets.analysis.{name}.rank_part", looking_at_all)
         operators = importlib.import_module("hta_widgets.analysis.operators")
-        patch.setattr(operators, "_involved", all_operators)
+        patch.setattr(operators, "_operators_in_window", all_operators)
         traces.memo.clear()
         slow = frames_of(traces, selection)
     for panel, frame in slow.items():

@@ -17,7 +17,7 @@ from hta_widgets import diff as hd
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.program import CHANGES
 from hta_widgets.diff.align import TimeMap
-from hta_widgets.diff.trees import aligned_places, mixed
+from hta_widgets.diff.trees import align_positions, mix_hash
 
 LEVELS = ("kind", "cause", "operator", "kernel")
 
@@ -197,11 +197,11 @@ calls = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=14)
 def test_no_pairing_in_order_is_worth_more(mine, theirs):
     names = [np.array([name for name, _ in side], dtype=np.int64) for side in (mine, theirs)]
     hashes = [
-        mixed(np.array([4 * name + below for name, below in side], dtype=np.uint64))
+        mix_hash(np.array([4 * name + below for name, below in side], dtype=np.uint64))
         for side in (mine, theirs)
     ]
-    pairs = aligned_places(*names, *hashes)
+    pairs = align_positions(*names, *hashes)
     assert (np.diff(pairs, axis=0) > 0).all()
     assert worth(*names, *hashes, pairs.tolist()) == best(*names, *hashes)
-    turned = aligned_places(*names[::-1], *hashes[::-1])
+    turned = align_positions(*names[::-1], *hashes[::-1])
     assert turned[:, ::-1].tolist() == pairs.tolist()

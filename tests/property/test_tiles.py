@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from support.examples import examples
 
-from hta_widgets.tiles.cells import CELLS, NO_KIND, kind_times, longest, measure, quantise, tiles
+from hta_widgets.tiles.cells import (
+    CELLS,
+    NO_KIND,
+    event_tiles,
+    kind_times,
+    longest_event,
+    measure_cells,
+    quantise_shares,
+)
 from hta_widgets.tiles.lanes import index_counter, index_lane
 
 KIND_COUNT = 7
@@ -81,7 +89,7 @@ def check(found, position, lane, a, b):
 @given(any_lane, st.lists(instants, min_size=2, max_size=40, unique=True))
 def test_any_cells_equal_brute_force(lane, edges):
     edges = sorted(edges)
-    found = measure(index(lane), np.array(edges, np.int64))
+    found = measure_cells(index(lane), np.array(edges, np.int64))
     for position, (a, b) in enumerate(pairwise(edges)):
         check(found, position, lane, a, b)
 
@@ -93,7 +101,7 @@ def test_longest_and_kind_times_equal_brute_force(lane, a, width):
     inside = [event for event in ordered(lane) if overlaps(event, a, b)]
     with_length = [event for event in inside if event[1]]
     indexed = index(lane)
-    at = longest(indexed, a, b)
+    at = longest_event(indexed, a, b)
     if with_length:
         assert ordered(lane)[indexed.rows[at]] == max(with_length, key=lambda event: event[1])
     else:
@@ -107,7 +115,7 @@ def test_longest_and_kind_times_equal_brute_force(lane, a, width):
 def test_a_tile_says_what_its_cells_hold(lane, level, shift, data):
     anchor = data.draw(st.sampled_from(lane))
     tile = (anchor[0] + shift) >> (level + 8)
-    made = tiles(index(lane), level, tile, tile + 1, shift)
+    made = event_tiles(index(lane), level, tile, tile + 1, shift)
     assert made.index.tolist() == [tile]
     moved = [(start + shift, dur, kind) for start, dur, kind in ordered(lane)]
     cell = 1 << level
@@ -124,7 +132,7 @@ def test_a_tile_says_what_its_cells_hold(lane, level, shift, data):
         assert abs(int(made.busy[0, c]) * cell - time * 65535) <= cell
     a, b = tile * CELLS * cell, (tile + 1) * CELLS * cell
     long = [e for e in moved if overlaps(e, a, b) and e[1] >= 2 * cell]
-    rows = index(lane).rows[made.slices.at].tolist()
+    rows = index(lane).rows[made.slices.positions].tolist()
     assert [moved[row] for row in rows] == long
 
 
@@ -132,7 +140,7 @@ def test_a_tile_says_what_its_cells_hold(lane, level, shift, data):
 def test_shares_round_exactly(level, data):
     cell = 1 << level
     time = data.draw(st.integers(0, cell))
-    share = int(quantise(np.array([time], np.int64), level)[0])
+    share = int(quantise_shares(np.array([time], np.int64), level)[0])
     nearest = (2 * time * 65535 + cell) // (2 * cell)
     assert share == (0 if time == 0 else 65535 if time == cell else min(max(nearest, 1), 65534))
 
@@ -163,7 +171,7 @@ def test_counters_hold_their_value(samples, edges, end):
 def test_the_counting_sees_a_wrong_cell():
     """The yardstick itself: a cell that is off by one nanosecond must not pass."""
     lane = [(3, 10, 1), (12, 4, 2)]
-    found = measure(index(lane), np.array([0, 8, 16]))
+    found = measure_cells(index(lane), np.array([0, 8, 16]))
     found.covered[0] += 1
     with pytest.raises(AssertionError):
         check(found, 0, lane, 0, 8)

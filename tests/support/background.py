@@ -10,8 +10,8 @@ from hta_widgets.live import job
 def held_up():
     """Keep the thread busy within the context."""
     begun, over = threading.Event(), threading.Event()
-    work = job.Work(lambda: [begun.set(), over.wait(60)])
-    work.by(0)
+    work = job.BackgroundTask(lambda: [begun.set(), over.wait(60)])
+    work.wait_until(0)
     assert begun.wait(60)
     try:
         yield

@@ -31,7 +31,7 @@ PATH = ROOT / "tests/vectors/charts.json"
 def content_of(panel: str, frame: pd.DataFrame) -> dict[str, Any]:
     """Return what a chart hands to its layout: rows, columns, scale and words."""
     if panel == "heatmap":
-        with mock.patch.object(of_ranks, "_image") as laid_out:
+        with mock.patch.object(of_ranks, "_heatmap_figure") as laid_out:
             charts.rank_time_heatmap(frame)
         more = laid_out.call_args.kwargs
         share, (start, end) = more["part"], more["window"]
@@ -46,7 +46,7 @@ def content_of(panel: str, frame: pd.DataFrame) -> dict[str, Any]:
             "totals": [duration(each) for each in more["value"].sum(axis=1)],
         }
     with mock.patch.object(defined, "rows_chart") as laid_out:
-        defined.draw(panel, frame)
+        defined.draw_definition(panel, frame)
     (data, names, marks), more = laid_out.call_args.args, laid_out.call_args.kwargs
     whole = plain_columns(data)
     return {

@@ -23,7 +23,7 @@ export default {
         fetch: () => offline.start(),
         state: () => ({
           status: source.status,
-          holds: source.holds,
+          holds: source.localExtent,
         }),
       },
     });

@@ -4,8 +4,8 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-from hta_widgets.tiles.lanes import device_rows, folded_lane, kept_lanes
-from hta_widgets.tiles.layout import folded
+from hta_widgets.tiles.lanes import device_rows, folded_lane, stored_lanes
+from hta_widgets.tiles.layout import folded_lanes
 
 
 def assert_same_lane(one, other, place="lane"):
@@ -29,12 +29,12 @@ def assert_same_lane(one, other, place="lane"):
 def fresh_lanes(table):
     """Index the folded lanes of a table again."""
     device = device_rows(table)
-    return {ref: folded_lane(table, ref, device) for ref in folded(table)}
+    return {ref: folded_lane(table, ref, device) for ref in folded_lanes(table)}
 
 
 def assert_kept_lanes_are_right(table):
     """Compare what a table's file holds with what its events say; return how many it holds."""
-    kept = kept_lanes(table)
+    kept = stored_lanes(table)
     if kept:
         fresh = fresh_lanes(table)
         assert list(kept) == list(fresh)

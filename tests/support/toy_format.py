@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.diff.tables import beside
-from hta_widgets.panels.frames import Panel, taken
-from hta_widgets.panels.headline import Finding
-from hta_widgets.readers.formats import Format, Outcome, Start
+from hta_widgets.diff.tables import join_sides
+from hta_widgets.panels.frames import Panel, take_columns
+from hta_widgets.panels.headline import HeadlineFinding
+from hta_widgets.readers.formats import FileStart, Format, Outcome
 from hta_widgets.trace.build import build_trace
-from hta_widgets.trace.columns import Pool, RankColumns
+from hta_widgets.trace.columns import RankColumns, StringPool
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import Selection
 
 
-def sniff(start: Start) -> bool:
+def sniff(start: FileStart) -> bool:
     return start.text.startswith(b"# toy")
 
 
@@ -39,9 +39,9 @@ def read(path: str, *, advance: Any = None, keepalive: Any = None) -> Outcome:
         **dict.fromkeys(("stream", "flow"), none.astype(np.int32)),
         correlation=none,
         record=np.arange(len(rows)),
-        names=Pool(names.tolist()),
-        categories=Pool(["toy"]),
-        **{pool: Pool(["0"]) for pool in ("pids", "tids", "flow_ids")},
+        names=StringPool(names.tolist()),
+        categories=StringPool(["toy"]),
+        **{pool: StringPool(["0"]) for pool in ("pids", "tids", "flow_ids")},
     )
     problems, about = Problems(), {"format": "toy", "stated_rank": int(rank[0])}
     made = {"rank": int(rank[0]), "path": path, "metadata": {}, "source": None}
@@ -58,16 +58,16 @@ def toy_totals(traces: Any) -> pd.DataFrame:
 def headline(traces: Any) -> Any:
     longest = toy_totals(traces).nlargest(1, "dur_ns").iloc[0]
     text = f"{longest['name']} takes most time."
-    return [Finding("kernel", 1.0, [text], "Select it", Selection())], [], []
+    return [HeadlineFinding("kernel", 1.0, [text], "Select it", Selection())], [], []
 
 
 def diff_totals(diff: Any) -> pd.DataFrame:
     sides = [toy_totals(side.traces).groupby("name")["dur_ns"].sum() for side in diff.sides]
-    return beside([side.reset_index() for side in sides], ["name"], ["dur_ns"], by="dur_ns")
+    return join_sides([side.reset_index() for side in sides], ["name"], ["dur_ns"], by="dur_ns")
 
 
 def frame(traces: Any, _selection: Selection, _top: int | None) -> pd.DataFrame:
-    return taken(toy_totals(traces), ["rank", "name", "dur_ns"])
+    return take_columns(toy_totals(traces), ["rank", "name", "dur_ns"])
 
 
 PANELS = (Panel("toy_totals", "toy_totals", ("names",), frame=frame),)

@@ -30,7 +30,7 @@ CLASSES = (hw.TraceSet, hw.Trace, hw.Selection, compat.TraceAnalysis, *VIEWS)
 INTERNAL = {
     "TraceSet.restored",
     "Trace.replace",
-    "Trace.let_go",
+    "Trace.release",
     "Timeline.close",
     "Dashboard.close",
     "TraceDiff.close",
@@ -180,7 +180,7 @@ def _arguments(name, function, given, folder):
 @pytest.mark.filterwarnings("ignore")
 def test_arguments_of_any_type_and_value(name, given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_module("hta_widgets.diff.tables"), "_ADDED", {})
+    monkeypatch.setattr(import_module("hta_widgets.diff.tables"), "_ADDED_TABLES", {})
     where, _, own = name.rpartition(".")
     owner = given.owners.get(where) or getattr(hw, where) if where else hw
     function = getattr(owner if hasattr(owner, own) else compat, own)
@@ -210,7 +210,7 @@ def test_arguments_of_any_type_and_value(name, given, tmp_path, monkeypatch):
 FIRST_USES = """
 import sys, threading
 from msgspec import defstruct
-from hta_widgets.arguments import converted
+from hta_widgets.arguments import convert
 sys.setswitchinterval(1e-6)
 inner = [defstruct(f"Inner{i}", [("numbers", list[int] | None, None)]) for i in range(40)]
 kinds = [defstruct("Outer", [("a", one), ("b", list[one])]) for one in inner]
@@ -218,7 +218,7 @@ start = threading.Barrier(8)
 def use():
     start.wait()
     for kind in kinds:
-        converted({"a": {"numbers": [1]}, "b": []}, kind)
+        convert({"a": {"numbers": [1]}, "b": []}, kind)
 threads = [threading.Thread(target=use) for _ in range(8)]
 for one in threads: one.start()
 for one in threads: one.join()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hta_widgets import analysis
-from hta_widgets.facts import facts, note_for
+from hta_widgets.facts import facts, note_text
 from hta_widgets.panels.frames import all_panels
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +96,6 @@ def test_each_note_is_said_by_both_languages(language):
 
 
 def test_a_note_takes_what_its_holes_name():
-    said = note_for("no_steps_selected", steps=3)
+    said = note_text("no_steps_selected", steps=3)
     assert said.endswith("there are 3: select them too")
     assert not re.search(r"[{}]", said)

@@ -1,4 +1,4 @@
-"""The public surface, docs/api.md, the cost of imports and the order of rooms."""
+"""The public surface, docs/api.md, the cost of imports and the order of layers."""
 
 import ast
 import re
@@ -71,9 +71,10 @@ SHOWN = [
     "__main__",
 ]
 
-ROOMS = [*GROUND, *ANALYSED, *SHOWN]
+#: From the bottom up: a layer imports only layers below it.
+LAYERS = [*GROUND, *ANALYSED, *SHOWN]
 
-# Conveniences of a lower room that call a higher one, when they are called.
+# Conveniences of a lower layer that call a higher one, when they are called.
 UPWARD = {
     ("trace/selection.py", "export"),
     ("trace/traceset.py", "analysis"),
@@ -115,17 +116,17 @@ def imports(file: str) -> Iterator[tuple[str, int, bool]]:
 def test_imports_point_down():
     found = []
     for file in MODULES:
-        room = file.split("/")[0].removesuffix(".py")
+        layer = file.split("/")[0].removesuffix(".py")
         for name, line, _ in imports(file):
             top, *rest = name.split(".")
             target = rest[0] if rest else "__init__"
             if top == "hta_widgets":
-                target = target if target in ROOMS else "__init__"
-                is_up = ROOMS.index(target) > ROOMS.index(room)
+                target = target if target in LAYERS else "__init__"
+                is_up = LAYERS.index(target) > LAYERS.index(layer)
                 if is_up and (file, target) not in UPWARD:
-                    found.append(f"{file}:{line}: {room} imports {name}")
-            elif room in HEADLESS and top in WIDGET_LIBRARIES:
-                found.append(f"{file}:{line}: {room} imports {top}")
+                    found.append(f"{file}:{line}: {layer} imports {name}")
+            elif layer in HEADLESS and top in WIDGET_LIBRARIES:
+                found.append(f"{file}:{line}: {layer} imports {top}")
     assert found == []
 
 

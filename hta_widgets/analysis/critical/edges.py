@@ -17,17 +17,17 @@ from hta_widgets.analysis.critical.nodes import (
     OPERATOR,
     SYNC,
     SYNCHRONIZING,
-    DeviceWork,
+    DeviceWorkIndex,
     EdgeList,
+    GraphRules,
     Nodes,
-    Rules,
-    named,
+    name_mask,
 )
 from hta_widgets.analysis.idle import STREAM_WAITS
-from hta_widgets.analysis.scope import busy_rows
+from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows, stable_order
-from hta_widgets.trace.columns import event_args, numbers_of
+from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.trace import Trace
 
 #: A time earlier than any end.
@@ -61,7 +61,7 @@ _COUNTED = frozenset(
 
 
 def add_device_work(
-    edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, Ints], rules: Rules
+    edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, Ints], rules: GraphRules
 ) -> int:
     """Add edges to device work from its launch, the work before it, and the work it waits for."""
     # A kernel can start once it is launched, the one before it on its stream has ended, and the
@@ -70,7 +70,7 @@ def add_device_work(
     table, rows = nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     end = table.start_ns + table.dur_ns
-    previous = _previous(nodes, rules)
+    previous = _previous_on_stream(nodes, rules)
     previous_end = np.where(previous >= 0, end[previous], _NEVER)
 
     awaited, waiting = kernel_waits
@@ -118,7 +118,7 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     device = np.flatnonzero(table.stream >= 0)
     call = trace.launch_of[device]
     device, call = device[call >= 0], call[call >= 0]
-    counted = named(trace, call, _COUNTED.__contains__)
+    counted = name_mask(trace, call, _COUNTED.__contains__)
     device, call = device[counted], call[counted]
     count = len(device)
     time = np.concatenate((table.start_ns[call], table.start_ns[device]))
@@ -134,17 +134,17 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     return empty[rows]
 
 
-def _previous(nodes: Nodes, rules: Rules) -> Ints:
+def _previous_on_stream(nodes: Nodes, rules: GraphRules) -> Ints:
     """Return for each piece of device work the one before it on its stream, -1 for none."""
     table, rows = nodes.trace.table, nodes.device
     if not rules.as_hta:
         # Work that is not analysed may keep a stream busy, too.
-        ends = DeviceWork.by_end(nodes.trace)
+        ends = DeviceWorkIndex.by_end(nodes.trace)
         return ends.last_until(table.track[rows], table.start_ns[rows], rows)
     return pd.Series(rows).groupby(table.track[rows]).shift(fill_value=-1).to_numpy()
 
 
-class _Chains:
+class _ThreadChains:
     """The host's nodes by thread and time, and the number of open events after each."""
 
     def __init__(self, nodes: Nodes) -> None:
@@ -164,7 +164,7 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools) -> None:
     Within operators time counts for the innermost event, except before the end of a call that was
     `blocked` (by row); between operators it does not count.
     """
-    chains = _Chains(nodes)
+    chains = _ThreadChains(nodes)
     same = chains.track[1:] == chains.track[:-1]
     source, target = chains.node[:-1][same], chains.node[1:][same]
     within = chains.depth[:-1][same] > 0
@@ -185,12 +185,12 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools) -> None:
     )
 
 
-def add_hand_overs(edges: EdgeList, nodes: Nodes) -> int:
+def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
     """Add edges between forward and backward threads; return their number."""
     # While the backward pass runs, the thread that started it waits. So an outermost operator of
     # one thread depends on that of the other thread which ended last before its start. Operators
     # that overlap in time are not joined.
-    chains = _Chains(nodes)
+    chains = _ThreadChains(nodes)
     count = 0
     outermost = np.flatnonzero(chains.depth == chains.is_start)
     for pair in _backward_threads(nodes):
@@ -218,7 +218,7 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
             return [(int(forward), int(backward)) for forward, backward in pairs]
     # Without arrows: the threads of the autograd engine, and the one with most operators.
     track = table.track[nodes.host].astype(np.int64)
-    backward = np.unique(track[named(trace, nodes.host, _BACKWARD.search)])
+    backward = np.unique(track[name_mask(trace, nodes.host, _BACKWARD.search)])
     others = track[~np.isin(track, backward)]
     if not len(others):
         return []
@@ -237,12 +237,12 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
     rows = rows[trace.launch_of[rows] >= 0].astype(np.int64)
     call, start = trace.launch_of[rows], table.start_ns[rows]
     asked_ns = _wait_calls(nodes, rows, call)
-    previous = DeviceWork.by_end(trace).last_until(table.track[rows], start, rows)
+    previous = DeviceWorkIndex.by_end(trace).last_until(table.track[rows], start, rows)
     idle_from = np.where(previous >= 0, table.end_ns[previous], -1)
     ready = np.maximum(idle_from, table.start_ns[call])
     waited = (asked_ns >= 0) & (start > ready)
     after = np.maximum(ready, start - _LATENCY_NS)
-    return _awaited(nodes, rows[waited], after[waited], asked_ns[waited]), rows[waited]
+    return _last_awaited_work(nodes, rows[waited], after[waited], asked_ns[waited]), rows[waited]
 
 
 def _wait_calls(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
@@ -256,42 +256,42 @@ def _wait_calls(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
     before = np.empty(len(rows), dtype=np.int64)
     by_track = pd.Series(called[order]).groupby(table.track[rows[order]])
     before[order] = by_track.shift(fill_value=-1)
-    asked_ns = table.start_ns[nodes.host[named(trace, nodes.host, STREAM_WAITS.fullmatch)]]
+    asked_ns = table.start_ns[nodes.host[name_mask(trace, nodes.host, STREAM_WAITS.fullmatch)]]
     asked = np.append(-1, asked_ns)[np.searchsorted(asked_ns, called, side="right")]
     return np.where(asked > before, asked, -1)
 
 
-def _awaited(nodes: Nodes, rows: Ints, after: Ints, asked_ns: Ints) -> Ints:
+def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, asked_ns: Ints) -> Ints:
     """Return the last work of other streams to end in ``(after, start]``, -1 for none."""
     trace = nodes.trace
     table, tracks = trace.table, trace.tracks
     processes = {track.pid: k for k, track in enumerate(tracks)}
     device_of = np.array([processes[track.pid] for track in tracks], dtype=np.int64)
-    work = busy_rows(trace)
+    work = device_work_rows(trace)
     work = work[trace.launch_of[work] >= 0]
     end = table.start_ns[work] + table.dur_ns[work]
     order = np.argsort(end, kind="stable")
     work, end = work[order].astype(np.int64), end[order]
     called = table.start_ns[trace.launch_of[work]]
 
-    found = np.full(len(rows), -1, dtype=np.int64)
+    result = np.full(len(rows), -1, dtype=np.int64)
     place = np.searchsorted(end, table.start_ns[rows], side="right") - 1
     for _ in range(_MAX_WORK):
-        open_ = np.flatnonzero((found < 0) & (place >= 0))
+        open_ = np.flatnonzero((result < 0) & (place >= 0))
         open_ = open_[end[place[open_]] > after[open_]]
         if not len(open_):
             break
-        other, own = place[open_], rows[open_]
-        fits = table.track[work[other]] != table.track[own]
-        fits &= device_of[table.track[work[other]]] == device_of[table.track[own]]
+        other, waiting_row = place[open_], rows[open_]
+        fits = table.track[work[other]] != table.track[waiting_row]
+        fits &= device_of[table.track[work[other]]] == device_of[table.track[waiting_row]]
         fits &= called[other] < asked_ns[open_]
-        found[open_[fits]] = work[other[fits]]
+        result[open_[fits]] = work[other[fits]]
         place[open_] -= 1
-    return found
+    return result
 
 
 @dataclass(frozen=True, eq=False)
-class Waits:
+class WaitPairs:
     """Pairs of awaited device work and the calls, or kernels, that waited for it."""
 
     work: Ints
@@ -302,7 +302,7 @@ class Waits:
     inferred: int
 
 
-def find_waits(nodes: Nodes, rules: Rules) -> Waits:
+def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     """Return the waits in the file and, unless the rules are HTA's, those inferred from calls."""
     trace, table = nodes.trace, nodes.trace.table
     recorded_sync = [name.lower().endswith("_sync") for name in table.categories.values]
@@ -311,25 +311,25 @@ def find_waits(nodes: Nodes, rules: Rules) -> Waits:
     )
     call = trace.launch_of[rows]
     rows, call = rows[call >= 0], call[call >= 0]
-    kernel_to_kernel = named(trace, rows, "Stream Wait Event".__eq__)
-    event = named(trace, rows, "Event Sync".__eq__)
-    stream = named(trace, rows, "Stream Sync".__eq__)
-    context = named(trace, rows, {"Context Sync", "Device Sync"}.__contains__)
+    kernel_to_kernel = name_mask(trace, rows, "Stream Wait Event".__eq__)
+    event = name_mask(trace, rows, "Event Sync".__eq__)
+    stream = name_mask(trace, rows, "Stream Sync".__eq__)
+    context = name_mask(trace, rows, {"Context Sync", "Device Sync"}.__contains__)
     launched = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
-    launches = DeviceWork(trace, launched, table.start_ns[trace.launch_of[launched]])
+    launches = DeviceWorkIndex(trace, launched, table.start_ns[trace.launch_of[launched]])
     work_of = np.full(len(trace) + 1, -1, dtype=np.int64)
     of_event = rows[kernel_to_kernel | event]
-    work_of[of_event] = _recorded_work(trace, of_event, launches)
+    work_of[of_event] = _work_before_record(trace, of_event, launches)
 
     pairs = [
         (work_of[rows[event]], call[event]),
         (
-            DeviceWork.by_end(trace).last_until(
+            DeviceWorkIndex.by_end(trace).last_until(
                 table.track[rows[stream]], table.end_ns[call[stream]]
             ),
             call[stream],
         ),
-        _on_all_streams(trace, rows[context], call[context]),
+        _last_work_of_streams(trace, rows[context], call[context]),
     ]
     known = len(pairs)
     if not rules.as_hta:
@@ -344,7 +344,7 @@ def find_waits(nodes: Nodes, rules: Rules) -> Waits:
     if not rules.as_hta and not kernel_to_kernel.any():
         awaited, waiting = inferred_kernel_waits(nodes)
     both = (awaited >= 0) & (waiting >= 0) & (awaited != waiting)
-    return Waits(
+    return WaitPairs(
         np.concatenate([work for work, _ in pairs]),
         np.concatenate([calls for _, calls in pairs]),
         awaited[both],
@@ -354,10 +354,10 @@ def find_waits(nodes: Nodes, rules: Rules) -> Waits:
     )
 
 
-def _on_all_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
+def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
     """Return the last work on each stream of a call's device before the call returned."""
     table, tracks = trace.table, trace.tracks
-    ends = DeviceWork.by_end(trace)
+    ends = DeviceWorkIndex.by_end(trace)
     work, calls = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for number, track in enumerate(tracks):
         if track.role != "stream":
@@ -369,15 +369,15 @@ def _on_all_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
     return np.concatenate(work), np.concatenate(calls)
 
 
-def _recorded_work(trace: Trace, rows: Rows, launches: DeviceWork) -> Ints:
+def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> Ints:
     """Return the work launched last into the stream of an event before the event was recorded."""
     table, tracks = trace.table, trace.tracks
     if not len(rows):
         return np.empty(0, dtype=np.int64)
     args = event_args(trace, rows, _ARGS)
-    stream, recorded_by = (numbers_of(args[key]) for key in _ARGS)
+    stream, recorded_by = (to_int64(args[key]) for key in _ARGS)
     host = np.flatnonzero((table.stream < 0) & (table.correlation >= 0))
-    records = host[named(trace, host, lambda name: "EventRecord" in name)]
+    records = host[name_mask(trace, host, lambda name: "EventRecord" in name)]
     # Ids may repeat: the dict keeps the last record, as rows are in time order.
     record_of = dict(zip(table.correlation[records].tolist(), records.tolist(), strict=True))
     number = {
@@ -387,16 +387,16 @@ def _recorded_work(trace: Trace, rows: Rows, launches: DeviceWork) -> Ints:
     }
     track = np.array(
         [
-            number.get((tracks[own].pid, value), -1)
-            for own, value in zip(table.track[rows].tolist(), stream.tolist(), strict=True)
+            number.get((tracks[own_track].pid, value), -1)
+            for own_track, value in zip(table.track[rows].tolist(), stream.tolist(), strict=True)
         ],
         dtype=np.int64,
     )
     record = np.array([record_of.get(key, -1) for key in recorded_by.tolist()], dtype=np.int64)
-    found = np.full(len(rows), -1, dtype=np.int64)
+    result = np.full(len(rows), -1, dtype=np.int64)
     known = (track >= 0) & (record >= 0)
-    found[known] = launches.last_before(track[known], table.start_ns[record[known]])
-    return found
+    result[known] = launches.last_before(track[known], table.start_ns[record[known]])
+    return result
 
 
 def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
@@ -404,7 +404,7 @@ def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints,
     # It is the last work of any stream to end while the call ran, if launched before the call.
     trace = nodes.trace
     table = trace.table
-    calls = nodes.host[named(trace, nodes.host, SYNCHRONIZING.fullmatch)]
+    calls = nodes.host[name_mask(trace, nodes.host, SYNCHRONIZING.fullmatch)]
     calls = np.setdiff1d(calls, recorded).astype(np.int64)
     start, end = table.start_ns[calls], table.end_ns[calls]
     work_end = table.start_ns[work] + table.dur_ns[work]
@@ -422,5 +422,5 @@ def _blocking_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, In
     call = trace.launch_of[work]
     kept = (nodes.of_end[call] >= 0) & (table.end_ns[work] <= table.end_ns[call])
     work, call = work[kept], call[kept]
-    kept = named(trace, call, COPYING.fullmatch) & ~np.isin(call, recorded)
+    kept = name_mask(trace, call, COPYING.fullmatch) & ~np.isin(call, recorded)
     return work[kept].astype(np.int64), call[kept]

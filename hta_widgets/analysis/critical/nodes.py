@@ -11,7 +11,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.analysis.scope import busy_rows, codes_of
+from hta_widgets.analysis.scope import codes_of, device_work_rows
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 from hta_widgets.trace.memo import memo
@@ -28,7 +28,7 @@ EDGE_TYPES: Final[tuple[str, ...]] = (
 )
 OPERATOR, DEPENDENCY, LAUNCH, KERNEL_KERNEL, SYNC, LEAD = range(len(EDGE_TYPES))
 
-#: The causes of time on the path: HTA's terms, then causes of time that HTA leaves out.
+#: What bounds the time on the path: HTA's terms, then those that HTA does not have.
 BOUNDS: Final[tuple[str, ...]] = (
     "cpu_bound",
     "data_loading",
@@ -64,18 +64,18 @@ BLOCKING_IN_HTA: Final = frozenset(
 
 
 @dataclass(frozen=True)
-class Rules:
+class GraphRules:
     """Options for building the graph of dependencies."""
 
     as_hta: bool = False
     data_loading: tuple[str, ...] = DATA_LOADING
 
 
-EXACT: Final = Rules()
-HTA: Final = Rules(as_hta=True, data_loading=())
+EXACT_RULES: Final = GraphRules()
+HTA_RULES: Final = GraphRules(as_hta=True, data_loading=())
 
 
-def named(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> Bools:
+def name_mask(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> Bools:
     """Return whether the name of each event is `wanted`."""
     table = trace.table
     codes = table.name[rows]
@@ -83,7 +83,7 @@ def named(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> Bools:
     return np.isin(codes, hits)
 
 
-def patterns_of(texts: Sequence[str]) -> Callable[[str], object]:
+def pattern_matcher(texts: Sequence[str]) -> Callable[[str], object]:
     """Return a function that searches a name for these regular expressions."""
     if not texts:
         return lambda _: False
@@ -110,20 +110,20 @@ class AnalysisRange:
     start_ns: int | None
     end_ns: int | None
     rows: Rows
-    closed: bool = False
+    is_closed: bool = False
 
-    def holds(self, time: Ints) -> Bools:
+    def contains(self, time: Ints) -> Bools:
         """Return whether each instant is in the range."""
         inside = np.ones(len(time), dtype=bool)
         if self.start_ns is not None:
             inside &= time >= self.start_ns
         if self.end_ns is not None:
-            inside &= time <= self.end_ns if self.closed else time < self.end_ns
+            inside &= time <= self.end_ns if self.is_closed else time < self.end_ns
         return inside
 
-    def cut(self, time: Ints) -> Ints:
+    def clip_ends(self, time: Ints) -> Ints:
         """Limit the ends of host events to the end of the range."""
-        if self.closed or self.end_ns is None:
+        if self.is_closed or self.end_ns is None:
             return time
         return np.minimum(time, self.end_ns)
 
@@ -135,7 +135,7 @@ def analysis_range(
     first, last = instance_numbers(instance)
     if annotation == "":
         return AnalysisRange(None, None, np.empty(0, dtype=np.intp), closed)
-    table, rows = trace.table, ranges_named(trace, annotation)
+    table, rows = trace.table, find_ranges(trace, annotation)
     if not len(rows):
         return None
     if last >= len(rows):
@@ -151,10 +151,10 @@ def analysis_range(
     return AnalysisRange(start, end, chosen, closed)
 
 
-def ranges_named(trace: Trace, annotation: str) -> Rows:
+def find_ranges(trace: Trace, annotation: str) -> Rows:
     """Return the host events whose name contains a text."""
     host = np.flatnonzero(trace.table.stream < 0)
-    return host[named(trace, host, lambda name: annotation in name)]
+    return host[name_mask(trace, host, lambda name: annotation in name)]
 
 
 def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
@@ -201,25 +201,25 @@ class Nodes:
         return self._lookup(~self.is_start)
 
     def _lookup(self, wanted: Bools) -> Ints:
-        found = np.full(len(self.trace) + 1, -1, dtype=np.int64)
+        node_of_row = np.full(len(self.trace) + 1, -1, dtype=np.int64)
         nodes = np.flatnonzero(wanted)
-        found[self.row[nodes]] = nodes
-        return found
+        node_of_row[self.row[nodes]] = nodes
+        return node_of_row
 
 
-def find_nodes(trace: Trace, within: AnalysisRange, rules: Rules) -> Nodes:
+def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
     """Return the nodes of host events that start in the range, and of the work they launched."""
     table = trace.table
-    inside = within.holds(table.start_ns)
+    inside = within.contains(table.start_ns)
     device = _device_rows(trace, inside, rules)
     host = _host_rows(trace, inside, rules)
     if not rules.as_hta:
         calls = trace.launch_of[device]
         host = np.setdiff1d(np.union1d(host, calls[calls >= 0]), within.rows)
-    return _ordered(trace, host.astype(np.intp), device, within)
+    return _topological_nodes(trace, host.astype(np.intp), device, within)
 
 
-def _host_rows(trace: Trace, inside: Bools, rules: Rules) -> Rows:
+def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
     table = trace.table
     pattern = _CALLS_IN_HTA if rules.as_hta else _CALLS
     codes = [k for k, name in enumerate(table.categories.values) if pattern.fullmatch(name)]
@@ -237,22 +237,24 @@ def _host_rows(trace: Trace, inside: Bools, rules: Rules) -> Rows:
                 return rows
     if rules.data_loading:
         others = np.flatnonzero(member & ~is_call)
-        rows = np.union1d(rows, others[named(trace, others, patterns_of(rules.data_loading))])
+        rows = np.union1d(
+            rows, others[name_mask(trace, others, pattern_matcher(rules.data_loading))]
+        )
     return rows
 
 
-def _device_rows(trace: Trace, inside: Bools, rules: Rules) -> Rows:
+def _device_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
     table = trace.table
     if rules.as_hta:
         rows = np.flatnonzero((table.stream >= 0) & ~np.isin(table.kind, _NO_WORK))
         call = trace.launch_of[rows]
         return rows[(call >= 0) & inside[call] & (table.dur_ns[call] > 0)]
-    rows = busy_rows(trace)
+    rows = device_work_rows(trace)
     call = trace.launch_of[rows]
     return rows[np.where(call >= 0, inside[call], inside[rows])]
 
 
-def _ordered(trace: Trace, host: Rows, device: Rows, within: AnalysisRange) -> Nodes:
+def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisRange) -> Nodes:
     """Return the nodes in topological order."""
     # At one instant ends come before starts, the device's ends before the host's, the host's starts
     # before the device's; both nodes of events without duration count as starts. Rows are ordered
@@ -265,7 +267,7 @@ def _ordered(trace: Trace, host: Rows, device: Rows, within: AnalysisRange) -> N
     ended = np.where(instant, started, np.where(on_host, 1, 0))
     last = np.where(instant, 2 * rows + 1, np.where(on_host, -rows, 2 * rows + 1))
     end = table.start_ns[rows] + table.dur_ns[rows]
-    end[: len(host)] = within.cut(end[: len(host)])
+    end[: len(host)] = within.clip_ends(end[: len(host)])
     time = np.concatenate((table.start_ns[rows], end))
     order = np.lexsort((np.concatenate((2 * rows, last)), np.concatenate((started, ended)), time))
     return Nodes(
@@ -333,7 +335,7 @@ class EdgeList:
         )
         return len(kept)
 
-    def finish(self) -> Edges:
+    def build(self) -> Edges:
         """Return all edges by target; edges into the same node by source, latest first."""
         source, target, weight, kind, event = (
             np.concatenate(column) for column in zip(*self._parts, strict=True)
@@ -342,7 +344,7 @@ class EdgeList:
         return Edges(source[order], target[order], weight[order], kind[order], event[order])
 
 
-class DeviceWork:
+class DeviceWorkIndex:
     """Device work, searchable by stream and one of its times, such as the end."""
 
     def __init__(self, trace: Trace, rows: Rows, time: Ints) -> None:
@@ -355,9 +357,9 @@ class DeviceWork:
         self._track = table.track[self._row]
 
     @classmethod
-    def by_end(cls, trace: Trace) -> DeviceWork:
+    def by_end(cls, trace: Trace) -> DeviceWorkIndex:
         """Return all work of the rank's devices by its end, cached with the trace."""
-        rows = busy_rows(trace)
+        rows = device_work_rows(trace)
         return memo(
             trace, "ends of device work", lambda: cls(trace, rows, trace.table.end_ns[rows])
         )
@@ -386,8 +388,8 @@ class DeviceWork:
         return np.searchsorted(self._key, key, side=side)
 
     def _row_at(self, place: Ints, track: Tracks) -> Ints:
-        found = np.full(len(place), -1, dtype=np.int64)
+        result = np.full(len(place), -1, dtype=np.int64)
         inside = np.flatnonzero((place >= 0) & (place < len(self._row)))
         inside = inside[self._track[place[inside]] == track[inside]]
-        found[inside] = self._row[place[inside]]
-        return found
+        result[inside] = self._row[place[inside]]
+        return result

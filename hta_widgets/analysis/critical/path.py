@@ -11,15 +11,15 @@ import pandas as pd
 
 from hta_widgets.analysis.critical.edges import (
     add_device_work,
-    add_hand_overs,
+    add_thread_handoffs,
     add_threads,
-    find_waits,
+    find_wait_pairs,
 )
 from hta_widgets.analysis.critical.nodes import (
     BLOCKING_IN_HTA,
     BOUNDS,
     EDGE_TYPES,
-    EXACT,
+    EXACT_RULES,
     KERNEL_KERNEL,
     LAUNCH,
     LEAD,
@@ -28,25 +28,25 @@ from hta_widgets.analysis.critical.nodes import (
     AnalysisRange,
     EdgeList,
     Edges,
+    GraphRules,
     Nodes,
-    Rules,
     analysis_range,
     find_nodes,
-    named,
-    patterns_of,
+    name_mask,
+    pattern_matcher,
 )
-from hta_widgets.analysis.scope import categorical, require_columns, result
-from hta_widgets.arguments import checked
+from hta_widgets.analysis.scope import categorical, require_columns, result_frame
+from hta_widgets.arguments import check_arguments
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import FlowTable
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet, with_ranks
+from hta_widgets.trace.traceset import TraceSet, replace_ranks
 
 #: The kind of the arrows along a path.
 _KIND = "critical_path"
-_CODE = {bound: code for code, bound in enumerate(BOUNDS)}
+_BOUND_CODES = {bound: code for code, bound in enumerate(BOUNDS)}
 
 
 def longest_path(count: int, edges: Edges, *, first: bool = False) -> Ints:
@@ -91,7 +91,7 @@ class CriticalPath:
     edges: Edges
     on_path: Ints  # positions in `edges`, in order
     blocked: Bools  # by id: calls that wait for the device, so their time does not count
-    rules: Rules
+    rules: GraphRules
     matched: dict[str, int]  # number of events and dependencies of each class
 
     @cached_property
@@ -127,20 +127,22 @@ class CriticalPath:
         edges, table = self.edges, self.trace.table
         kind, event = edges.type[positions], edges.event[positions]
         free = edges.weight_ns[positions] == 0
-        bound = np.full(len(positions), _CODE["cpu_outside_operators"], dtype=np.uint8)
-        bound[kind == KERNEL_KERNEL] = _CODE["gpu_kernel_kernel_overhead"]
-        bound[kind == LAUNCH] = _CODE["gpu_kernel_launch_overhead"]
-        bound[(kind == LAUNCH) & free] = _CODE["gpu_queue_wait"]
-        bound[kind == SYNC] = _CODE["sync_overhead"]
+        bound = np.full(len(positions), _BOUND_CODES["cpu_outside_operators"], dtype=np.uint8)
+        bound[kind == KERNEL_KERNEL] = _BOUND_CODES["gpu_kernel_kernel_overhead"]
+        bound[kind == LAUNCH] = _BOUND_CODES["gpu_kernel_launch_overhead"]
+        bound[(kind == LAUNCH) & free] = _BOUND_CODES["gpu_queue_wait"]
+        bound[kind == SYNC] = _BOUND_CODES["sync_overhead"]
         operator = np.flatnonzero(kind == OPERATOR)
         rows = event[operator]
-        of_kind = np.full(len(KINDS), _CODE["gpu_compute_bound"], dtype=np.uint8)
-        of_kind[KINDS.index("communication")] = _CODE["gpu_communication_bound"]
+        of_kind = np.full(len(KINDS), _BOUND_CODES["gpu_compute_bound"], dtype=np.uint8)
+        of_kind[KINDS.index("communication")] = _BOUND_CODES["gpu_communication_bound"]
         if not self.rules.as_hta:
-            of_kind[KINDS.index("memory")] = _CODE["gpu_memory_bound"]
+            of_kind[KINDS.index("memory")] = _BOUND_CODES["gpu_memory_bound"]
         on_host = self.nodes.on_host[edges.source[positions[operator]]]
-        host = np.where(self._loads_data(rows), _CODE["data_loading"], _CODE["cpu_bound"])
-        host = np.where(free[operator], _CODE["cpu_blocked"], host)
+        host = np.where(
+            self._loads_data(rows), _BOUND_CODES["data_loading"], _BOUND_CODES["cpu_bound"]
+        )
+        host = np.where(free[operator], _BOUND_CODES["cpu_blocked"], host)
         bound[operator] = np.where(on_host, host, of_kind[table.kind[rows]])
         return bound
 
@@ -148,48 +150,48 @@ class CriticalPath:
         """Return whether each event or one around it loads data; HTA checks the event only."""
         if not self.rules.data_loading:
             return np.zeros(len(rows), dtype=bool)
-        wanted = patterns_of(self.rules.data_loading)
+        wanted = pattern_matcher(self.rules.data_loading)
         parent = self.trace.table.parent
-        found = np.zeros(len(rows), dtype=bool)
+        result = np.zeros(len(rows), dtype=bool)
         at = np.arange(len(rows))[rows >= 0]
         above = rows[at]
         while len(at):
-            hit = named(self.trace, above, wanted)
-            found[at[hit]] = True
+            hit = name_mask(self.trace, above, wanted)
+            result[at[hit]] = True
             if self.rules.as_hta:
                 break
             up = ~hit & (parent[above] >= 0)
             at, above = at[up], parent[above[up]].astype(np.int64)
-        return found
+        return result
 
 
-def build(trace: Trace, within: AnalysisRange, rules: Rules) -> CriticalPath:
+def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> CriticalPath:
     """Return the graph of a time range of one rank, with its longest path."""
     nodes = find_nodes(trace, within, rules)
     edges = EdgeList(nodes)
-    waits = find_waits(nodes, rules)
+    waits = find_wait_pairs(nodes, rules)
     table = trace.table
     blocked = np.zeros(len(trace) + 1, dtype=bool)
     if rules.as_hta:
-        blocked[nodes.host[named(trace, nodes.host, BLOCKING_IN_HTA.__contains__)]] = True
+        blocked[nodes.host[name_mask(trace, nodes.host, BLOCKING_IN_HTA.__contains__)]] = True
     else:
         end = table.start_ns[waits.work] + table.dur_ns[waits.work]
         kept = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])
         kept &= nodes.of_end[waits.work] >= 0
         blocked[waits.call[kept]] = True
     add_threads(edges, nodes, blocked)
-    hand_overs = 0 if rules.as_hta else add_hand_overs(edges, nodes)
+    hand_overs = 0 if rules.as_hta else add_thread_handoffs(edges, nodes)
     launches = add_device_work(edges, nodes, (waits.awaited, waits.waiting), rules)
     calls = edges.add(
         nodes.of_end[waits.work], nodes.of_end[waits.call], SYNC, waits.call, counts=False
     )
-    found = edges.finish()
+    finished_edges = edges.build()
     return CriticalPath(
         trace,
         within,
         nodes,
-        found,
-        longest_path(len(nodes), found, first=rules.as_hta),
+        finished_edges,
+        longest_path(len(nodes), finished_edges, first=rules.as_hta),
         blocked,
         rules,
         {
@@ -206,24 +208,24 @@ def build(trace: Trace, within: AnalysisRange, rules: Rules) -> CriticalPath:
     )
 
 
-def path_of(
+def critical_path_of(
     trace: Trace,
     annotation: str = "ProfilerStep",
     instance: int | tuple[int, int] | None = 0,
     *,
     data_load_events: Iterable[str] | None = None,
-    rules: Rules = EXACT,
+    rules: GraphRules = EXACT_RULES,
 ) -> CriticalPath | None:
     """Return the graph and critical path of one rank; None if it has no range of that name."""
     if data_load_events is not None:
         texts = [data_load_events] if isinstance(data_load_events, str) else data_load_events
         rules = replace(rules, data_loading=tuple(texts))
-    patterns_of(rules.data_loading)
+    pattern_matcher(rules.data_loading)
     within = analysis_range(trace, annotation, instance, closed=rules.as_hta)
-    return None if within is None else build(trace, within, rules)
+    return None if within is None else build_graph(trace, within, rules)
 
 
-@checked
+@check_arguments
 def with_critical_path(
     traces: TraceSet,
     rank: int,
@@ -250,7 +252,7 @@ def with_critical_path(
     TraceSet
         The same ranks and events; the set is unchanged if the rank has no such range.
     """
-    path = path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
+    path = critical_path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
     if path is None:
         return traces
     edges, flows = path.edges, path.trace.flow_table
@@ -266,10 +268,10 @@ def with_critical_path(
         np.concatenate((flows.source_record, none)),
         np.concatenate((flows.target_record, none)),
     )
-    return with_ranks(traces, {rank: path.trace.replace(flow_table=arrows)})
+    return replace_ranks(traces, {rank: path.trace.replace(flow_table=arrows)})
 
 
-@checked
+@check_arguments
 def critical_path(
     traces: TraceSet,
     rank: int,
@@ -352,17 +354,19 @@ def critical_path(
     the calls of all vendors take part. `hw.TraceAnalysis.critical_path_analysis` keeps HTA's rules.
     """
     trace = traces[rank]
-    path = path_of(trace, annotation, instance, data_load_events=data_load_events)
+    path = critical_path_of(trace, annotation, instance, data_load_events=data_load_events)
     if path is None:
-        return _frame(None, traces, rank, f"no event of rank {rank} has {annotation!r} in its name")
+        return _path_frame(
+            None, traces, rank, f"no event of rank {rank} has {annotation!r} in its name"
+        )
     note = "" if len(path.nodes) else "nothing that counts starts within the range"
-    return _frame(path, traces, rank, note)
+    return _path_frame(path, traces, rank, note)
 
 
 _FROM = "Give the frame of hta_widgets.analysis.critical_path."
 
 
-@checked
+@check_arguments
 def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     """Return how much of a critical path each cause bounds.
 
@@ -389,7 +393,7 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-@checked
+@check_arguments
 def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
     """Return the selection of the events on a critical path, for `Timeline.select` and exports.
 
@@ -411,7 +415,7 @@ def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
     return traces.select(ids=sorted(pairs))
 
 
-def _frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) -> pd.DataFrame:
+def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) -> pd.DataFrame:
     trace = traces[rank]
     table, tracks = trace.table, trace.tracks
     segments = np.empty((5, 0), dtype=np.int64) if path is None else _with_leads(path)
@@ -424,19 +428,19 @@ def _frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) ->
     of_kind = np.where(known, table.kind[row].astype(np.int16), -1)
     track = np.where(known, table.track[row], len(tracks)).astype(np.int64)
     used, name = np.unique(name, return_inverse=True)
-    return result(
+    return result_frame(
         {
             "rank": np.full(len(start), rank, dtype=np.int64),
             "start_ns": start + trace.shift_ns,
             "dur_ns": dur,
             "id": event,
-            "name": _distinct(name, [names[code] for code in used.tolist()]),
+            "name": _categorical_of(name, [names[code] for code in used.tolist()]),
             "bound_by": categorical(bound, BOUNDS),
             "kind": categorical(of_kind, KINDS),
             "type": categorical(kind, EDGE_TYPES),
             "stream": np.where(known, table.stream[row], -1).astype(np.int64),
             "tid": np.array([*(t.tid for t in tracks), ""], dtype=object)[track],
-            "track": _distinct(track, [*(t.key for t in tracks), ""]),
+            "track": _categorical_of(track, [*(t.key for t in tracks), ""]),
         },
         matched={} if path is None else path.matched,
         note=note,
@@ -445,7 +449,7 @@ def _frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) ->
     )
 
 
-def _distinct(codes: Ints, values: list[str]) -> pd.Categorical:
+def _categorical_of(codes: Ints, values: list[str]) -> pd.Categorical:
     """Return a categorical of strings by code; values may occur twice."""
     distinct = list(dict.fromkeys(reversed(values)))
     number = {value: code for code, value in enumerate(distinct)}
@@ -476,8 +480,8 @@ def _lead(path: CriticalPath, node: Ints) -> Ints:
     elif not path.nodes.on_host[node[0]]:
         cause = "outside_path"
     else:
-        table, own = path.trace.table, path.nodes.row[node[0]]
-        row = int(table.parent[own])
-        if len(rows) and not (table.track[rows] == table.track[own]).any():
+        table, own_row = path.trace.table, path.nodes.row[node[0]]
+        row = int(table.parent[own_row])
+        if len(rows) and not (table.track[rows] == table.track[own_row]).any():
             cause = "outside_path"
-    return np.array([[row], [LEAD], [_CODE[cause]]], dtype=np.int64)
+    return np.array([[row], [LEAD], [_BOUND_CODES[cause]]], dtype=np.int64)

@@ -21,7 +21,7 @@ SIZE_PX = 11
 
 ELLIPSIS = "…"
 #: A truncated label keeps at least this many characters, or is left out.
-FEWEST = 4
+MIN_LETTERS = 4
 
 #: Advances of the characters from space to ~ in thousandths of the font's size, for the widest
 #: font that is likely to be used, so that no label exceeds the space reserved for it.
@@ -63,23 +63,23 @@ def _advance(character: str) -> int:
     return _OTHER.get(character) or _UNKNOWN
 
 
-def fitted(text: str, room: float, *, bold: bool = False) -> str:
+def fit_text(text: str, width: float, *, bold: bool = False) -> str:
     """Return the longest form of a text that fits: whole, cut with an ellipsis, or nothing."""
-    if text_width(text, bold=bold) <= room:
+    if text_width(text, bold=bold) <= width:
         return text
-    left = room - text_width(ELLIPSIS, bold=bold)
+    left = width - text_width(ELLIPSIS, bold=bold)
     kept = 0
     for character in text:
         left -= text_width(character, bold=bold)
         if left < 0:
             break
         kept += 1
-    return "" if kept < FEWEST else text[:kept].rstrip() + ELLIPSIS
+    return "" if kept < MIN_LETTERS else text[:kept].rstrip() + ELLIPSIS
 
 
-def first_fit(texts: Sequence[str], room: float, *, bold: bool = False) -> str:
+def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = False) -> str:
     """Return the first text that fits whole: a number is dropped rather than cut."""
-    return next((text for text in texts if text_width(text, bold=bold) <= room), "")
+    return next((text for text in texts if text_width(text, bold=bold) <= width), "")
 
 
 Anchor = Literal["start", "end", "middle"]
@@ -101,7 +101,7 @@ def numbers(values: Floats) -> list[str]:
     return [number(value) for value in values.tolist()]
 
 
-def mixed(over: str, under: str, share: float) -> str:
+def blend(over: str, under: str, share: float) -> str:
     """Return `share` of one colour over another."""
     pairs = zip(_channels(over), _channels(under), strict=True)
     return "#" + "".join(f"{int(a * share + b * (1 - share) + 0.5):02x}" for a, b in pairs)
@@ -180,7 +180,7 @@ class Drawing:
         """Draw a line of one px right of `x`."""
         self.rect(x, y0, 1, y1 - y0, colour)
 
-    def dashed(self, x: float, y0: float, y1: float, colour: str) -> None:
+    def dashed_line(self, x: float, y0: float, y1: float, colour: str) -> None:
         """Draw a vertical dashed line: 2 px on, 3 px off."""
         self._flush()
         data = f"M{number(x + 0.5)} {number(y0)}V{number(y1)}"
@@ -209,7 +209,7 @@ class Drawing:
         if size != SIZE_PX:
             more += f' font-size="{number(size)}"'
         at = f'x="{number(x)}" y="{number(y)}"'
-        self._parts.append(f'<text {at} fill="{fill}"{more}>{clean(text)}</text>')
+        self._parts.append(f'<text {at} fill="{fill}"{more}>{escape_xml(text)}</text>')
 
     # --- the file ---------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class Drawing:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
             f'viewBox="0 0 {number(width)} {number(height)}" role="img">\n'
-            f"<title>{clean(title)}</title>\n<desc>{clean(description)}</desc>\n"
+            f"<title>{escape_xml(title)}</title>\n<desc>{escape_xml(description)}</desc>\n"
             f"<defs>{''.join(patterns)}</defs>\n"
             f'<g font-family="{escape(FONT)}" font-size="{SIZE_PX}">\n'
             + "\n".join(self._parts)
@@ -235,7 +235,7 @@ class Drawing:
         self._paths, self._fill = [], ""
 
 
-def clean(text: str) -> str:
+def escape_xml(text: str) -> str:
     """Escape a text for XML."""
     return escape(_NO_XML.sub("\ufffd", text), quote=False)
 
@@ -268,26 +268,26 @@ class Paint:
 class Colours:
     """Colours by kind, or by class, and by shade."""
 
-    def __init__(self, theme: Theme, kinds: Sequence[str], classed: Classed | None) -> None:
+    def __init__(self, theme: Theme, kinds: Sequence[str], classed: EventClassing | None) -> None:
         self.theme = theme
         self.wait_pattern = f"url(#hta-wait-{theme.name})"
         self.no_data_pattern = f"url(#hta-none-{theme.name})"
-        self.late_ground = mixed(theme.late, theme.bg, _LATE_TINT)
-        self.counter_fill = mixed(theme.ink2, theme.lane, 0.2)
-        self.counter_line = mixed(theme.ink2, theme.lane, 0.8)
+        self.late_ground = blend(theme.late, theme.bg, _LATE_TINT)
+        self.counter_fill = blend(theme.ink2, theme.lane, 0.2)
+        self.counter_line = blend(theme.ink2, theme.lane, 0.8)
         self.patterns = [
             hatch(f"hta-wait-{theme.name}", theme.wait_fill, theme.wait_line),
-            hatch(f"hta-none-{theme.name}", theme.bg, mixed(theme.rule_strong, theme.bg, 0.32)),
+            hatch(f"hta-none-{theme.name}", theme.bg, blend(theme.rule_strong, theme.bg, 0.32)),
         ]
         if classed is None:
             self._paints = [
-                [self._of_kind(kind, shade) for shade in range(3)]
+                [self._kind_paint(kind, shade) for shade in range(3)]
                 + (self._hosts() if kind == "cpu" else [])
                 for kind in kinds
             ]
         else:
             self._paints = [
-                [self._of_class(code, look)] * 3 for code, look in enumerate(classed.looks)
+                [self._class_paint(code, look)] * 3 for code, look in enumerate(classed.styles)
             ]
 
     def paint(self, code: int, shade: int = 0) -> Paint:
@@ -301,9 +301,9 @@ class Colours:
     def column(self, code: int, form: Form) -> str:
         """Return the colour of a column of cells."""
         paint = self.paint(code)
-        return mixed(paint.colour, self.ground(form), paint.columns.get(form, 1))
+        return blend(paint.colour, self.ground(form), paint.columns.get(form, 1))
 
-    def _of_kind(self, kind: str, shade: int) -> Paint:
+    def _kind_paint(self, kind: str, shade: int) -> Paint:
         theme, tokens = self.theme, facts("tokens")[self.theme.name]
         colour: str = tokens["nameShades"][kind][shade] if shade else theme.kind[kind]
         is_annotation, pale = kind == "annotation", kind in _PALE_KINDS
@@ -312,8 +312,8 @@ class Colours:
         return Paint(
             colour,
             colour,
-            mixed(colour, theme.bg, tint),
-            self._readable_on(colour) if shade else theme.on_kind[kind],
+            blend(colour, theme.bg, tint),
+            self._text_colour_on(colour) if shade else theme.on_kind[kind],
             {"bar": _BAR, "pale": _PALE_COLUMN, "solid": device, "counter": device},
             pale,
             2 if is_annotation else 1.5,
@@ -321,24 +321,24 @@ class Colours:
 
     def _hosts(self) -> list[Paint]:
         """Return the paints of calls of the host by name, behind the shades of their kind."""
-        tokens, plain = facts("tokens")[self.theme.name], self._of_kind("cpu", 0)
+        tokens, plain = facts("tokens")[self.theme.name], self._kind_paint("cpu", 0)
         return [
-            replace(plain, fill=hue, tint=mixed(hue, self.theme.bg, tokens["hostTint"]))
+            replace(plain, fill=hue, tint=blend(hue, self.theme.bg, tokens["hostTint"]))
             for hue in tokens["hostHues"]
         ]
 
-    def _of_class(self, code: int, look: Look) -> Paint:
+    def _class_paint(self, code: int, style: ClassStyle) -> Paint:
         theme, columns = self.theme, _CLASS_COLUMNS
-        full = mixed(look.colour, theme.lane, _FAINT) if look.faint else look.colour
-        if not look.hatched:
-            tint = mixed(full, theme.bg, _CLASS_TINT)
-            return Paint(full, full, tint, self._readable_on(full), columns)
-        name, ground = f"hta-class-{code}-{theme.name}", mixed(full, theme.bg, _CLASS_HATCH_GROUND)
-        self.patterns.append(hatch(name, ground, look.colour))
+        full = blend(style.colour, theme.lane, _FAINT) if style.is_faint else style.colour
+        if not style.is_hatched:
+            tint = blend(full, theme.bg, _CLASS_TINT)
+            return Paint(full, full, tint, self._text_colour_on(full), columns)
+        name, ground = f"hta-class-{code}-{theme.name}", blend(full, theme.bg, _CLASS_HATCH_GROUND)
+        self.patterns.append(hatch(name, ground, style.colour))
         pattern = f"url(#{name})"
-        return Paint(full, pattern, pattern, self._readable_on(ground), columns)
+        return Paint(full, pattern, pattern, self._text_colour_on(ground), columns)
 
-    def _readable_on(self, colour: str) -> str:
+    def _text_colour_on(self, colour: str) -> str:
         """Return the colour of text that is easier to read."""
         dark = self.theme.on_kind["compute"] if self.theme.name == "dark" else self.theme.ink
         is_light = (luminance(colour) + 0.05) ** 2 > 1.05 * (luminance(dark) + 0.05)
@@ -357,7 +357,7 @@ class Colours:
         steps = (len(stops) - 1) * _RAMP_STEPS
         at = 0 if share <= 0 else max(1, -int(-share * steps // 1))
         stop = min(at // _RAMP_STEPS, len(stops) - 2)
-        return mixed(stops[stop + 1], stops[stop], at / _RAMP_STEPS - stop)
+        return blend(stops[stop + 1], stops[stop], at / _RAMP_STEPS - stop)
 
 
 def hatch(name: str, ground: str, line: str) -> str:
@@ -377,12 +377,12 @@ def luminance(colour: str) -> float:
 
 
 @dataclass(frozen=True)
-class Look:
+class ClassStyle:
     """Appearance of the events of a class; `hatched` distinguishes them without colour."""
 
     colour: str
-    hatched: bool = False
-    faint: bool = False
+    is_hatched: bool = False
+    is_faint: bool = False
 
 
 @dataclass(frozen=True)
@@ -403,22 +403,22 @@ class ClassParts:
 
 
 @dataclass(frozen=True)
-class Classed:
+class EventClassing:
     """A class for every event."""
 
     classes_of: Callable[[int], Codes | None]
-    looks: Sequence[Look]
+    styles: Sequence[ClassStyle]
     groups: Sequence[tuple[str, Sequence[int]]]
     parts: ClassParts | None = None
 
 
-def classed(answers: DiffAnswers, side: int, theme: str) -> Classed:
+def class_events(answers: DiffAnswers, side: int, theme: str) -> EventClassing:
     """Return the classes of change of a side's events."""
     there = np.any(answers.pair_table.classes.counts()["counts"], axis=0)
     groups = [(name, [code for code in codes if there[code]]) for name, codes in _GROUPS]
-    return Classed(
+    return EventClassing(
         partial(answers.classes_of, side),
-        looks(theme),
+        class_styles(theme),
         [(name, codes) for name, codes in groups if codes],
         class_parts(answers.overview, side),
     )
@@ -449,17 +449,19 @@ def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
 
 #: Groups of the legend and the codes of their classes, the most important first.
 _GROUPS: list[tuple[str, list[int]]] = [
-    (one["name"], list(map(CLASSES.index, one["classes"])))
-    for one in facts("event_classes")["groups"]
+    (group["name"], list(map(CLASSES.index, group["classes"])))
+    for group in facts("event_classes")["groups"]
 ]
 
 
-def looks(theme: str) -> list[Look]:
+def class_styles(theme: str) -> list[ClassStyle]:
     """Return the look of each class by code; unknown themes use the light one."""
     known = facts("event_classes")
     colours = known.get(theme, known["light"])
     return [
-        Look(colours[name], hatched=name in known["hatched"], faint=name == "not_compared")
+        ClassStyle(
+            colours[name], is_hatched=name in known["hatched"], is_faint=name == "not_compared"
+        )
         for name in CLASSES
     ]
 
@@ -468,7 +470,7 @@ _GUTTER, _NARROW_GUTTER, _MARGIN = 164, 104, 128
 _GUTTER_FROM, _MARGIN_FROM = 760, 900
 
 
-class Place:
+class PlotArea:
     """The window of time and the columns of a picture, in px.
 
     The lanes are between `left`, to the right of their names, and `right`, to the left of the
@@ -510,7 +512,7 @@ class Painter:
     """Base of the classes that draw parts of one picture."""
 
     drawing: Drawing
-    place: Place
+    place: PlotArea
     colours: Colours
 
     def __post_init__(self) -> None:
@@ -519,7 +521,7 @@ class Painter:
 
 _GAP_PX = 12
 #: Minimum width of two pictures side by side; narrower ones have no room for lanes.
-LEAST_BESIDE_PX = 900
+MIN_BESIDE_PX = 900
 _SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"')
 #: What precedes the name of a pattern where it is defined, or used.
 _ID = re.compile(r'(\bid="|url\(#)(?=hta-)')
@@ -533,7 +535,9 @@ def side_width(width: float) -> float:
 def stacked_svg(pictures: Sequence[str], *, beside: bool = False) -> str:
     """Combine SVG pictures into one, one above the other or `beside` each other."""
     sizes = [
-        [float(one) for one in found.groups()] for text in pictures if (found := _SIZE.search(text))
+        [float(group) for group in found.groups()]
+        for text in pictures
+        if (found := _SIZE.search(text))
     ]
     along = 0 if beside else 1
     whole = [max(lengths) for lengths in zip(*sizes, strict=True)]

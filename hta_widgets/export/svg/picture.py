@@ -13,23 +13,23 @@ import numpy as np
 from hta_widgets.charts.theme import ThemeName, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.svg.drawing import (
-    Classed,
     ClassParts,
     Colours,
     Drawing,
+    EventClassing,
     Painter,
-    Place,
-    first_fit,
-    fitted,
-    mixed,
+    PlotArea,
+    blend,
+    first_text_that_fits,
+    fit_text,
     number,
     text_width,
 )
-from hta_widgets.export.svg.rows import Band, Lanes, Row, has_waits, lay_rows
+from hta_widgets.export.svg.rows import Band, LanePainter, Row, has_waits, layout_rows
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import axis_time, count, duration, plural, share, value
 from hta_widgets.tiles.cells import unpack
-from hta_widgets.tiles.lanes import Budget, RankIndex
+from hta_widgets.tiles.lanes import LaneBudget, RankIndex
 
 _MINIMAP = 29
 _MARK_PX = 2
@@ -44,28 +44,28 @@ Step = Mapping[str, Any]
 Answered = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
-def nice_step(least: float) -> float:
+def round_step(least: float) -> float:
     """Return the smallest of 1, 2 or 5 times a power of ten that is at least `least`."""
     power = 10.0 ** math.floor(math.log10(least) + 1e-12)
     return next(f * power for f in (1, 2, 5, 10) if f * power >= least * (1 - 1e-9))
 
 
-def ticks(place: Place) -> tuple[list[float], float]:
+def ticks(place: PlotArea) -> tuple[list[float], float]:
     """Return round times, nine at most and fewer if labels would touch, and their step."""
-    step = max(nice_step(place.span / 9), 1e-3)
+    step = max(round_step(place.span / 9), 1e-3)
     for _ in range(6):
         most = max(abs(place.start), abs(place.end))
         label = axis_time(most, step, most)
         if step / place.span * place.across >= text_width(label) + 20:
             break
-        step = nice_step(step * 1.5)
+        step = round_step(step * 1.5)
     first = math.ceil(place.start / step - 1e-9)
     last = math.floor(place.end / step + 1e-9)
     return [at * step for at in range(first, last + 1)], step
 
 
 @dataclass
-class Head(Painter):
+class HeaderPainter(Painter):
     """Draws axis, minimap and strip above the rows."""
 
     scene: Mapping[str, Any]
@@ -76,7 +76,7 @@ class Head(Painter):
         reply: Mapping[str, Any],
         columns: Mapping[str, Any],
         y: float,
-        classed: Classed | None = None,
+        classed: EventClassing | None = None,
     ) -> None:
         """Draw the whole job, by kinds or by classes, and which part of it is shown."""
         place, theme, drawing = self.place, self.theme, self.drawing
@@ -84,7 +84,7 @@ class Head(Painter):
         length = duration(end - start)
         drawing.text(place.left - 10, y + 17, length, theme.ink2, anchor="end")
         room = place.left - 10 - text_width(length) - 20
-        drawing.text(12, y + 17, fitted(whole_name(self.scene), room), theme.ink3)
+        drawing.text(12, y + 17, fit_text(whole_name(self.scene), room), theme.ink3)
         drawing.rect(place.left, y, place.across, _MINIMAP, theme.lane)
         bins = int(reply["bins"])
         x = place.left + np.arange(bins + 1) / bins * place.across
@@ -94,7 +94,7 @@ class Head(Painter):
             ("compute", theme.kind["compute"]),
             ("exposed", theme.kind["communication"]),
             ("memory", theme.kind["memory"]),
-            ("cpu", mixed(theme.kind["cpu"], theme.lane, 0.6)),
+            ("cpu", blend(theme.kind["cpu"], theme.lane, 0.6)),
         ):
             if name in columns:
                 total = total + columns[name]
@@ -102,8 +102,8 @@ class Head(Painter):
         if classed is not None and classed.parts is not None:
             layers = self._class_layers(total, (start, end), classed.parts)
         for heights, colour in reversed(layers):
-            drawing.path(_steps(x, np.round(heights * (_MINIMAP - 2)), y + _MINIMAP), colour)
-        job = Place(place.width, start, max(end, start + 1))
+            drawing.path(_step_path(x, np.round(heights * (_MINIMAP - 2)), y + _MINIMAP), colour)
+        job = PlotArea(place.width, start, max(end, start + 1))
         x0, x1 = job.x(place.start), job.x(place.end)
         if x1 - x0 > place.across - 1:
             return
@@ -156,7 +156,7 @@ class Head(Painter):
             rows.append("comes last" if place.narrow else "who comes last")
         for at, name in enumerate(rows):
             room = place.left - 20
-            self.drawing.text(12, y + 16 * at + 11, fitted(name, room), theme.ink3)
+            self.drawing.text(12, y + 16 * at + 11, fit_text(name, room), theme.ink3)
 
     def lines(self, found: Sequence[float], top: float, bottom: float) -> None:
         """Draw ticks and beginnings of steps through all rows."""
@@ -171,13 +171,13 @@ class Head(Painter):
                 continue
             x = round(place.x(step["start"]))
             if x - last >= _STEP_LINES_FROM_PX:
-                drawing.dashed(x, top, bottom, self.theme.kind["annotation"])
+                drawing.dashed_line(x, top, bottom, self.theme.kind["annotation"])
                 last = x
 
     def scale_bar(self, y: float) -> None:
         """Draw a bar of a round time's length, with that time."""
         place, theme, drawing = self.place, self.theme, self.drawing
-        least = nice_step(max(_SCALE_PX * place.ns_per_px / 2.5, 1))
+        least = round_step(max(_SCALE_PX * place.ns_per_px / 2.5, 1))
         wide = least / place.ns_per_px
         x = place.left
         drawing.rect(x, y, wide, 2, theme.ink)
@@ -200,7 +200,7 @@ class Head(Painter):
     def _steps(self, y: float) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
         dark = theme.name == "dark"
-        tint = mixed(theme.kind["annotation"], theme.bg, 0.2 if dark else 0.1)
+        tint = blend(theme.kind["annotation"], theme.bg, 0.2 if dark else 0.1)
         last = -math.inf
         for step, x0, x1, begun, name in self._in_view(self.scene["steps"]):
             goes_on = step["start"] + step["dur"] > place.end
@@ -209,7 +209,7 @@ class Head(Painter):
                 drawing.rect(x0, y, 2, 15, theme.kind["annotation"])
                 last = x0
             brief = "#" + name.rpartition("#")[2] if "#" in name else name
-            label = first_fit([name, brief], x1 - x0 - 10, bold=True)
+            label = first_text_that_fits([name, brief], x1 - x0 - 10, bold=True)
             if not label:
                 continue
             drawing.text(x0 + 6, y + 11, label, theme.ink, bold=True)
@@ -228,7 +228,7 @@ class Head(Painter):
                 drawing.vertical(round(x0), y, y + 14, theme.rule_strong)
             left = max(x0, reached)
             if x1 - left >= 26:
-                drawing.text(left + 5, y + 11, fitted(name, x1 - left - 9), theme.ink2)
+                drawing.text(left + 5, y + 11, fit_text(name, x1 - left - 9), theme.ink2)
             reached = x1
 
     def _job_ribbon(self, reply: Mapping[str, Any], columns: Mapping[str, Any], y: float) -> None:
@@ -244,7 +244,7 @@ class Head(Painter):
         left = np.minimum(x, place.right - width)
         for at in drawn.tolist():
             share = math.sqrt(min(1, wait[at] / max(reply["job_most"], 1)))
-            colour = mixed(self._rank_color(ranks[at]), theme.bg, _WEAKEST + (1 - _WEAKEST) * share)
+            colour = blend(self._rank_color(ranks[at]), theme.bg, _WEAKEST + (1 - _WEAKEST) * share)
             drawing.rect(float(left[at]), y + 1, float(width[at]), 13, colour)
         # The costliest ranks are named first, left or right of their tick; each gap is used once.
         used: set[int] = set()
@@ -256,7 +256,7 @@ class Head(Painter):
                 (at - 1, begin - 2, begin - 6 - before, "end"),
             )
             for gap, edge, room, anchor in places:
-                label = first_fit([f"rank {ranks[at]}", str(ranks[at])], room)
+                label = first_text_that_fits([f"rank {ranks[at]}", str(ranks[at])], room)
                 if ranks[at] < 0 or gap in used or not label:
                     continue
                 drawing.text(edge, y + 11, label, self._rank_color(ranks[at]), anchor=anchor)
@@ -267,7 +267,7 @@ class Head(Painter):
         return self.theme.late if rank in self.late else self.theme.ink3
 
 
-def _steps(x: Any, heights: Any, base: float) -> str:
+def _step_path(x: Any, heights: Any, base: float) -> str:
     """Return the path of the area under a step function, down to `base`."""
     first = np.flatnonzero(np.diff(heights, prepend=-1.0))
     last = np.append(first[1:], len(heights))
@@ -281,11 +281,11 @@ _BASELINE = 4
 _CLOSE, _LINE = 9, 11
 _PAD = 12
 #: Minimum number of collectives for a label on how often a rank comes last.
-_LEAST_COLLECTIVES = 4
+_MIN_COLLECTIVES = 4
 
 
 @dataclass(frozen=True)
-class Figures:
+class WindowTotals:
     """Totals of the window by rank: the engine's ``stats`` and ``lateness``."""
 
     stats: Mapping[int, Mapping[str, int]]
@@ -297,7 +297,7 @@ class Figures:
         return 0 if self.lateness is None else self.lateness[rank]["exposed_wait"]
 
 
-def _by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
+def _totals_by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
     columns = {
         name: values
         for name, values in reply.items()
@@ -310,18 +310,18 @@ def _by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
 
 
 @dataclass(frozen=True)
-class _Fact:
+class _RankFact:
     """A label, then shorter forms of it."""
 
     texts: tuple[str, ...]
-    look: Literal["plain", "warn", "late"] = "plain"
+    style: Literal["plain", "warn", "late"] = "plain"
 
 
 @dataclass
-class Sides(Painter):
+class SideColumnPainter(Painter):
     """Draws the columns of a picture."""
 
-    figures: Figures
+    figures: WindowTotals
     #: whether the title of the totals names the two numbers below each
     is_named: bool = False
 
@@ -333,14 +333,14 @@ class Sides(Painter):
             self._track_names(row, y)
             return
         theme, drawing, place = self.theme, self.drawing, self.place
-        fact = self._fact(row)
-        late = fact.look == "late"
+        fact = self._main_fact(row)
+        late = fact.style == "late"
         if late:
             drawing.rect(0, y, place.left, row.height, self.colours.late_ground)
         drawing.horizontal(y, 0, place.left, theme.rule)
         if late:
             drawing.rect(0, y + 1, 4, row.height - 1, theme.late)
-        ink = {"plain": theme.ink2, "late": theme.late, "warn": "#744600"}[fact.look]
+        ink = {"plain": theme.ink2, "late": theme.late, "warn": "#744600"}[fact.style]
         right = place.left - 8
         if not row.open and row.height >= 34:
             lanes = [] if place.narrow else [band for band in row.bands if band.label]
@@ -348,10 +348,10 @@ class Sides(Painter):
                 (14, row.names, True, theme.ink),
                 (28, fact.texts, late, ink),
             ):
-                room = right - 12 - _beside(lanes, row.height, baseline)
-                label = first_fit(texts, room, bold=bold)
+                room = right - 12 - _lane_names_width(lanes, row.height, baseline)
+                label = first_text_that_fits(texts, room, bold=bold)
                 if not label and baseline == 14:
-                    label = fitted(row.names[-1], room, bold=True)
+                    label = fit_text(row.names[-1], room, bold=True)
                 drawing.text(12, y + baseline, label, colour, bold=bold)
             for band in lanes:
                 at = y + _name_baseline(band, row.height)
@@ -359,11 +359,11 @@ class Sides(Painter):
             return
         middle = y + round(row.height / 2) + _BASELINE
         room = right - 12
-        label = first_fit(row.names, room, bold=row.open)
-        label = label or fitted(row.names[-1], room, bold=row.open)
+        label = first_text_that_fits(row.names, room, bold=row.open)
+        label = label or fit_text(row.names[-1], room, bold=row.open)
         drawing.text(12, middle, label, theme.ink, bold=row.open)
         room -= text_width(label, bold=row.open) + 8
-        said = first_fit(fact.texts, room, bold=late)
+        said = first_text_that_fits(fact.texts, room, bold=late)
         drawing.text(right, middle, said, ink, anchor="end", bold=late)
 
     def _track_names(self, row: Row, y: float) -> None:
@@ -380,57 +380,57 @@ class Sides(Painter):
         if limits is not None and low - y >= 28:
             unit = row.track.get("unit", "") if row.track is not None else ""
             lowest, highest = (value(number, unit) for number in limits)
-            drawing.text(right, middle - 7, fitted(name, room), theme.ink2, anchor="end")
-            said = first_fit([f"{lowest} – {highest}", highest], room)
+            drawing.text(right, middle - 7, fit_text(name, room), theme.ink2, anchor="end")
+            said = first_text_that_fits([f"{lowest} – {highest}", highest], room)
             drawing.text(right, middle + 7, said, theme.ink3, anchor="end")
         elif low - y >= 11:
-            drawing.text(right, middle, fitted(name, room), theme.ink2, anchor="end")
+            drawing.text(right, middle, fit_text(name, room), theme.ink2, anchor="end")
         for band in row.bands[1:]:
             if band.label and band.height >= 11:
                 at = y + band.top + band.height / 2 + _BASELINE
                 drawing.text(right, at, band.label, theme.ink3, anchor="end")
 
-    def _fact(self, row: Row) -> _Fact:
-        own = self._own_fact(row.rank)
+    def _main_fact(self, row: Row) -> _RankFact:
+        fact = self._rank_fact(row.rank)
         reason = row.why.partition(";")[0]
         if len(row.like) > 1:
             who = f"rank {row.rank['rank']} "
-            texts = (who + text if re.search(r"\d", text) else text for text in own.texts)
-            own = _Fact(tuple(texts), own.look)
-        if not reason or own.look == "warn":
-            return own
-        return _Fact((reason, *own.texts), own.look)
+            texts = (who + text if re.search(r"\d", text) else text for text in fact.texts)
+            fact = _RankFact(tuple(texts), fact.style)
+        if not reason or fact.style == "warn":
+            return fact
+        return _RankFact((reason, *fact.texts), fact.style)
 
-    def _own_fact(self, rank: Mapping[str, Any]) -> _Fact:
+    def _rank_fact(self, rank: Mapping[str, Any]) -> _RankFact:
         number = rank["rank"]
         if rank["truncated"] is not None:
             at = f"{rank['range'][1] / 1e6:.3f}\u202fms"
-            return _Fact((f"ends at {at}", "ends early"), "warn")
+            return _RankFact((f"ends at {at}", "ends early"), "warn")
         if all(row["role"] == "cpu" for row in rank["summary"]):
-            return _Fact((rank["host"] or "CPU only",))
+            return _RankFact((rank["host"] or "CPU only",))
         if self.figures.lateness is not None:
             lateness = self.figures.lateness[number]
             if number in self.figures.late:
                 last, whole = count(lateness["last"]), count(lateness["collectives"])
                 texts = (f"last in {last} of {whole}", f"last {last}/{whole}", "last")
-                return _Fact(texts, "late")
+                return _RankFact(texts, "late")
             came, of = lateness["last"], lateness["collectives"]
-            if of >= _LEAST_COLLECTIVES and 2 * came > of:
-                return _Fact((f"last {share(came / of)}",))
+            if of >= _MIN_COLLECTIVES and 2 * came > of:
+                return _RankFact((f"last {share(came / of)}",))
             if lateness["wait"] > 0:
                 time = duration(lateness["wait"])
                 # The margin shows the exposed part of the wait.
-                return _Fact((f"waits {time} in all", f"waits {time}"))
+                return _RankFact((f"waits {time} in all", f"waits {time}"))
         stats = self.figures.stats.get(number)
         if stats is None:
-            return _Fact(())
+            return _RankFact(())
         if stats["data"] <= 0:
-            return _Fact(("no data here",))
+            return _RankFact(("no data here",))
         if not self.place.margin:
-            return _Fact((f"idle {share(stats['idle'] / max(stats['span'], 1))}",))
+            return _RankFact((f"idle {share(stats['idle'] / max(stats['span'], 1))}",))
         if stats["exposed"] > 0:
-            return _Fact((f"exposed {duration(stats['exposed'])}",))
-        return _Fact((f"busy {duration(stats['span'] - stats['idle'])}",))
+            return _RankFact((f"exposed {duration(stats['exposed'])}",))
+        return _RankFact((f"busy {duration(stats['span'] - stats['idle'])}",))
 
     # --- totals -----------------------------------------------------------------------------------
 
@@ -444,7 +444,7 @@ class Sides(Painter):
         room = self.place.margin - _PAD - 4
         mpi = all(_is_mpi(row.rank) for row in rows)
         said = f"{'MPI' if mpi else 'GPU'} time in view"
-        self.drawing.text(x, y + 11, fitted(said, room), self.theme.ink3)
+        self.drawing.text(x, y + 11, fit_text(said, room), self.theme.ink3)
         has_comm = any(part["role"] == "comm" for row in rows for part in row.rank["summary"])
         if lines > 1 and not has_comm:
             self.drawing.text(x, y + 27, "idle", self.theme.ink3)
@@ -453,7 +453,7 @@ class Sides(Painter):
             keys = [f"exposed {word} · idle", f"exp. {word} · idle"]
             if mpi:
                 keys = [f"{word} · other"]
-            self.drawing.text(x, y + 27, first_fit(keys, room), self.theme.ink3)
+            self.drawing.text(x, y + 27, first_text_that_fits(keys, room), self.theme.ink3)
 
     def totals(self, row: Row, y: float) -> None:
         """Draw the parts of a rank's device time in this window."""
@@ -504,9 +504,11 @@ class Sides(Painter):
             said = f"{word} {share(part)}" if part > 0 else ""
             rest = "other" if _is_mpi(row.rank) else "idle"
             numbers = said, rest, share(stats["idle"] / whole)
-            self._pair(left, baseline, width, *numbers)
+            self._draw_pair(left, baseline, width, *numbers)
 
-    def _pair(self, x: float, y: float, width: float, exposed: str, rest: str, idle: str) -> None:
+    def _draw_pair(
+        self, x: float, y: float, width: float, exposed: str, rest: str, idle: str
+    ) -> None:
         """Write `exposed` left, `rest` and `idle` right; shorten them if `width` is too small."""
         bare, both = exposed.partition(" ")[2], f"{rest} {idle}"
         forms = [(bare, both), (bare, idle)] if self.is_named else [(exposed, "")]
@@ -529,7 +531,7 @@ def _name_baseline(band: Band, row_height: float) -> float:
     return min(baseline, row_height - 3)
 
 
-def _beside(lanes: Sequence[Band], row_height: float, baseline: float) -> float:
+def _lane_names_width(lanes: Sequence[Band], row_height: float, baseline: float) -> float:
     """Return the width of the lane names on the same line."""
     widths = [
         text_width(band.label) + 8
@@ -539,7 +541,7 @@ def _beside(lanes: Sequence[Band], row_height: float, baseline: float) -> float:
     return max(widths, default=0)
 
 
-_LEAST_WIDTH = 320
+_MIN_WIDTH = 320
 _LANE_BYTES = 256 << 20
 #: Heights above the rows on a screen: minimap and axis, and a row of the strip.
 _SCREEN_HEAD, _STRIP_ROW = 58, 16
@@ -557,16 +559,16 @@ def timeline_svg(
     folded: bool = False,
     opened: Collection[int] | None = None,
     only: Collection[int] | None = None,
-    classed: Classed | None = None,
+    classed: EventClassing | None = None,
 ) -> str:
     """Return a view of a timeline as an SVG picture.
 
     Every column and bar is computed from the events themselves. The picture holds all rows, at
     the heights that they have in a timeline that is `height` px high.
     """
-    if not width >= _LEAST_WIDTH:
+    if not width >= _MIN_WIDTH:
         raise TraceError(
-            f"a picture must be at least {_LEAST_WIDTH} px wide, not {width}",
+            f"a picture must be at least {_MIN_WIDTH} px wide, not {width}",
             remedy="Names and numbers need the room.",
         )
     colours = Colours(theme_of(theme), scene["kinds"], classed)
@@ -576,9 +578,9 @@ def timeline_svg(
             f"a window must end after it starts, not {start} to {end}",
             remedy="Give start_ns < end_ns, in ns since the origin.",
         )
-    place = Place(width, start, end)
+    place = PlotArea(width, start, end)
     clusters = engine.answer({"op": "clusters"})[0] if folded else None
-    rows = lay_rows(
+    rows = layout_rows(
         scene,
         height - _SCREEN_HEAD - _STRIP_ROW * _strip_rows(scene),
         pinned=state.get("pinned") or (),
@@ -600,25 +602,27 @@ class _Picture(Painter):
     scene: Mapping[str, Any]
     state: Mapping[str, Any]
     rows: list[Row]
-    classed: Classed | None
+    classed: EventClassing | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.window = {"start": self.place.start, "end": self.place.end}
         stats = self.engine.answer({"op": "stats", **self.window})[0]
         self.shares: dict[str, float] = stats["kinds"]
-        self.figures = Figures(_by_rank(stats))
+        self.figures = WindowTotals(_totals_by_rank(stats))
         if has_waits(self.scene):
             lateness = self.engine.answer({"op": "lateness", **self.window})[0]
-            self.figures = Figures(_by_rank(stats), _by_rank(lateness), frozenset(lateness["late"]))
+            self.figures = WindowTotals(
+                _totals_by_rank(stats), _totals_by_rank(lateness), frozenset(lateness["late"])
+            )
             if whole := sum(stats["span"]):
                 self.shares = {**self.shares, "wait": sum(lateness["wait"]) / whole}
 
     def draw(self, headline: str) -> str:
         place, theme, drawing = self.place, self.theme, self.drawing
         rows_height = sum(row.height for row in self.rows)
-        head = Head(drawing, place, self.colours, self.scene, self.figures.late)
-        sides = Sides(drawing, place, self.colours, self.figures)
+        head = HeaderPainter(drawing, place, self.colours, self.scene, self.figures.late)
+        sides = SideColumnPainter(drawing, place, self.colours, self.figures)
         strip_rows = _strip_rows(self.scene)
         top = 64 if headline else 46
         axis = top + 32 + 24
@@ -629,12 +633,12 @@ class _Picture(Painter):
         self._title(headline)
         self._legend(top - 10)
         bins = min(max(2, int(place.across)), 4096)
-        head.minimap(*self._answered("minimap", bins=bins), top, self.classed)
+        head.minimap(*self._answer("minimap", bins=bins), top, self.classed)
         drawing.horizontal(top + 32, 0, place.width, theme.rule)
         found = head.axis(axis)
         ribbon = None
         if self.figures.lateness is not None:
-            ribbon = self._answered("ribbon", **self.window, bins=max(2, int(place.across)))
+            ribbon = self._answer("ribbon", **self.window, bins=max(2, int(place.across)))
         head.strip(ribbon, axis)
         sides.title(self.rows, axis, strip_rows)
         self._lanes(first, ribbon)
@@ -651,7 +655,7 @@ class _Picture(Painter):
         head.scale_bar(bottom + 15)
         note = self.scene["truth"]["text"]
         room = place.across - 220
-        drawing.text(place.right, bottom + 20, fitted(note, room), theme.ink3, anchor="end")
+        drawing.text(place.right, bottom + 20, fit_text(note, room), theme.ink3, anchor="end")
         return drawing.svg(
             place.width,
             height,
@@ -660,7 +664,7 @@ class _Picture(Painter):
             patterns=self.colours.patterns,
         )
 
-    def _answered(self, op: str, **request: int) -> Answered:
+    def _answer(self, op: str, **request: int) -> Answered:
         reply, buffer = self.engine.answer({"op": op, **request})
         return {**reply, **request}, unpack(reply["columns"], buffer or b"")
 
@@ -687,24 +691,24 @@ class _Picture(Painter):
         room = self.place.width - 24
         if headline:
             drawing.text(
-                12, 20, fitted(headline, room * 11 / 14, bold=True), theme.ink, bold=True, size=14
+                12, 20, fit_text(headline, room * 11 / 14, bold=True), theme.ink, bold=True, size=14
             )
         y = 40 if headline else 20
         words = self._words()
-        name = fitted(self.scene["title"], max(room - text_width(words) - 16, 60), bold=True)
+        name = fit_text(self.scene["title"], max(room - text_width(words) - 16, 60), bold=True)
         drawing.text(12, y, name, theme.ink, bold=True)
         x = 12 + text_width(name, bold=True) + 12
-        drawing.text(x, y, fitted(words, self.place.width - x - 12), theme.ink2)
+        drawing.text(x, y, fit_text(words, self.place.width - x - 12), theme.ink2)
 
     def _legend(self, y: float) -> None:
         """Draw the legend of colours, as far as there is room."""
         drawing, theme = self.drawing, self.theme
-        x = self._class_keys(y) if self.classed is not None else self.place.left
-        for kind, fill, line in self._keys():
+        x = self._draw_class_legend(y) if self.classed is not None else self.place.left
+        for kind, fill, line in self._legend_keys():
             known = self.shares.get(kind)
             word = {"cpu": "CPU", "communication": "comm", "wait": "waiting"}.get(kind, kind)
             label = word if known is None else f"{word} {share(known)}"
-            label = first_fit([label, word], self.place.width - x - 14 - 12)
+            label = first_text_that_fits([label, word], self.place.width - x - 14 - 12)
             if not label:
                 return
             drawing.rect(x, y - 9, 10, 10, fill)
@@ -713,7 +717,7 @@ class _Picture(Painter):
             drawing.text(x + 14, y, label, theme.ink2)
             x += 14 + text_width(label) + 14
 
-    def _class_keys(self, y: float) -> float:
+    def _draw_class_legend(self, y: float) -> float:
         """Draw the legend of classes; return the x after it."""
         drawing, x = self.drawing, self.place.left
         for name, codes in self.classed.groups if self.classed is not None else ():
@@ -724,7 +728,7 @@ class _Picture(Painter):
             x += 2 + text_width(name) + 14
         return x
 
-    def _keys(self) -> list[tuple[str, str, str]]:
+    def _legend_keys(self) -> list[tuple[str, str, str]]:
         """Return kind, fill and border of the keys."""
         theme = self.theme
         summaries = {part["role"] for row in self.rows for part in row.rank["summary"]}
@@ -761,7 +765,7 @@ class _Picture(Painter):
         place, theme, drawing = self.place, self.theme, self.drawing
         lengths = sorted(step["dur"] for step in self.scene["steps"])
         start, end = self.scene["range"]
-        lanes = Lanes(
+        lanes = LanePainter(
             drawing,
             place,
             self.colours,
@@ -770,7 +774,7 @@ class _Picture(Painter):
             classed=self.classed,
             waits=self.figures.lateness is not None,
         )
-        budget = Budget(_LANE_BYTES)
+        budget = LaneBudget(_LANE_BYTES)
         wanted = {row.rank["rank"] for row in self.rows}
         indices = {
             rank.rank: RankIndex(rank, budget, lambda: self.engine.lateness)
@@ -857,5 +861,5 @@ class _Picture(Painter):
 
 
 def whole_name(scene: Mapping[str, Any]) -> str:
-    """Return the name of all that is loaded: a job, or an export of a part of one."""
+    """Return a name for what is loaded: a job, or an exported part of one."""
     return "whole export" if scene.get("part") else "whole job"

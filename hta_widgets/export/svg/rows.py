@@ -12,19 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.export.svg.drawing import (
-    Classed,
+    EventClassing,
     Form,
     Painter,
-    fitted,
-    mixed,
+    blend,
+    fit_text,
     number,
 )
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import number_runs, run_text
-from hta_widgets.tiles.cells import NO_KIND, Cells, measure
-from hta_widgets.tiles.lanes import OF_EVENTS, CounterLane, Lane, RankIndex, Rows as Table
+from hta_widgets.text import consecutive_runs, run_text
+from hta_widgets.tiles.cells import NO_KIND, Cells, measure_cells
+from hta_widgets.tiles.lanes import OF_EVENTS, CounterLane, EventLane, RankIndex, Rows as Table
 from hta_widgets.trace.arrays import Floats, Ints, Rows
-from hta_widgets.trace.intervals import spans_of
+from hta_widgets.trace.intervals import index_intervals
 from hta_widgets.trace.names import short_name
 
 RankScene = Mapping[str, Any]
@@ -91,7 +91,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class _Fold:
+class _FoldedSizes:
     """Sizes of a folded rank, the same for all of them."""
 
     mode: Literal["full", "line", "compact"]
@@ -103,9 +103,9 @@ class _Fold:
     ribbon: float = 0
 
 
-def lay_rows(
+def layout_rows(
     scene: Mapping[str, Any],
-    room: float,
+    height: float,
     *,
     pinned: Sequence[str] = (),
     opened: Collection[int] | None = None,
@@ -114,8 +114,12 @@ def lay_rows(
 ) -> list[Row]:
     """Return the rows from the top; `room` is the height that folded ranks may use to grow."""
     groups = [] if clusters is None else clusters["clusters"]
-    like = {one["representative"]: one["ranks"] for one in groups if len(one["ranks"]) > 1}
-    why = {one["rank"]: one["why"] for one in clusters["outliers"]} if clusters and like else {}
+    like = {group["representative"]: group["ranks"] for group in groups if len(group["ranks"]) > 1}
+    why = (
+        {outlier["rank"]: outlier["why"] for outlier in clusters["outliers"]}
+        if clusters and like
+        else {}
+    )
     hidden = {number for stands, ranks in like.items() for number in ranks if number != stands}
     ranks = [
         rank
@@ -127,7 +131,7 @@ def lay_rows(
         # A folded row would look lost if it is the only one.
         opened = {rank["rank"] for rank in ranks} if len(ranks) == 1 else set()
     ribbons = has_waits(scene)
-    fold = _fold(scene["ranks"], len(ranks), room, any_open=bool(opened), ribbons=ribbons)
+    fold = _folded_sizes(scene["ranks"], len(ranks), height, any_open=bool(opened), ribbons=ribbons)
     #: rows that stay together, with the position of their pin
     blocks: list[tuple[float, list[Row]]] = []
     for rank in ranks:
@@ -135,14 +139,14 @@ def lay_rows(
         tracks = [track for track in rank["tracks"] if track["events"] and track["lanes"]]
         is_open = number in opened and bool(tracks)
         same = tuple(like.get(number, (number,)))
-        rows = [_head(rank, fold, same, why.get(number, ""), is_open=is_open)]
+        rows = [_head_row(rank, fold, same, why.get(number, ""), is_open=is_open)]
         for track in tracks:
             key = f"{number}/{track['key']}"
             if key in pinned:
                 name = f"rank {number} · {track['label']}"
-                blocks.append((pinned.index(key), [_track(rank, track, name)]))
+                blocks.append((pinned.index(key), [_track_row(rank, track, name)]))
             elif is_open:
-                rows.append(_track(rank, track, _track_name(rank, track)))
+                rows.append(_track_row(rank, track, _track_name(rank, track)))
         own = str(number)
         blocks.append((pinned.index(own) if own in pinned else math.inf, rows))
     blocks.sort(key=lambda block: block[0])
@@ -163,46 +167,46 @@ def _of_role(rank: RankScene, role: str) -> list[Mapping[str, Any]]:
     return [row for row in rank["summary"] if row["role"] == role]
 
 
-def _fold(
-    ranks: Sequence[RankScene], count: int, room: float, *, any_open: bool, ribbons: bool
-) -> _Fold:
+def _folded_sizes(
+    ranks: Sequence[RankScene], count: int, height: float, *, any_open: bool, ribbons: bool
+) -> _FoldedSizes:
     if any_open:
-        return _Fold("line", 27, 3, 9, 13, _MOST_BARS)
+        return _FoldedSizes("line", 27, 3, 9, 13, _MOST_BARS)
     has_comm = any(_of_role(rank, "comm") for rank in ranks)
     has_gpu = has_comm or any(_of_role(rank, "gpu") for rank in ranks)
     threads = max((len(_of_role(rank, "cpu")) for rank in ranks), default=0)
-    each = room // count if count else room
+    each = height // count if count else height
     device = (_GPU if has_gpu else 0) + (_COMM + _GAP if has_comm else 0)
     is_many = count > _MANY_RANKS
     if is_many and not has_gpu:
-        return _Fold("compact", 18, 2, 8, 6, min(threads, _MOST_BARS))
+        return _FoldedSizes("compact", 18, 2, 8, 6, min(threads, _MOST_BARS))
 
-    def full(bars: int, ribbon: int = 0) -> _Fold:
+    def full(bars: int, ribbon: int = 0) -> _FoldedSizes:
         cpu = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
         late = ribbon + _GAP if ribbon else 0
         least = _TWO_LINES - 2 if is_many else _TWO_LINES
         height = max(least, _PAD + device + late + cpu + _BELOW)
-        return _Fold("full", height, _PAD, _GPU, _COMM, bars, ribbon)
+        return _FoldedSizes("full", height, _PAD, _GPU, _COMM, bars, ribbon)
 
     bars = 0 if is_many else min(threads, _MOST_BARS)
     if full(bars).height > each:
         if is_many:
-            return _compact(each, has_comm=has_comm)
+            return _compact_sizes(each, has_comm=has_comm)
         bars = min(threads, _BARS)
     fold = full(bars, _RIBBON if ribbons else 0)
     if ribbons and fold.height > each:
         fold = full(0, _RIBBON) if _RIBBON_FIRST < count <= _MANY_RANKS else full(bars)
-    return _grown(fold, each)
+    return _grow_lanes(fold, each)
 
 
-def _compact(each: float, *, has_comm: bool) -> _Fold:
+def _compact_sizes(each: float, *, has_comm: bool) -> _FoldedSizes:
     extra = max(0, min(each - 18, 14))
     for_comm = extra * 0.43 // 1 if has_comm else 0
     gpu = 8 + extra - for_comm + (0 if has_comm else 6)
-    return _Fold("compact", 18 + extra, 2, gpu, 6 + for_comm, 0)
+    return _FoldedSizes("compact", 18 + extra, 2, gpu, 6 + for_comm, 0)
 
 
-def _grown(fold: _Fold, each: float) -> _Fold:
+def _grow_lanes(fold: _FoldedSizes, each: float) -> _FoldedSizes:
     """Distribute the remaining height over the device lanes, up to their maximum."""
     most = _GROWN_GPU - fold.gpu + (_GROWN_COMM - fold.comm)
     extra = max(0, min(each - fold.height, most))
@@ -215,11 +219,13 @@ def _grown(fold: _Fold, each: float) -> _Fold:
     )
 
 
-def _head(rank: RankScene, fold: _Fold, like: tuple[int, ...], why: str, *, is_open: bool) -> Row:
-    own = rank["label"] or f"rank {rank['rank']}"
-    names = _group_names(rank["rank"], like) if len(like) > 1 else (own,)
-    if own.startswith("worker ") and len(like) == 1:
-        names = (own, own.replace("worker ", "w"))
+def _head_row(
+    rank: RankScene, fold: _FoldedSizes, like: tuple[int, ...], why: str, *, is_open: bool
+) -> Row:
+    own_name = rank["label"] or f"rank {rank['rank']}"
+    names = _group_names(rank["rank"], like) if len(like) > 1 else (own_name,)
+    if own_name.startswith("worker ") and len(like) == 1:
+        names = (own_name, own_name.replace("worker ", "w"))
     bands = _folded_bands(rank, fold)
     over = next((band for band in bands if band.wait >= 0), None)
     ribbon = None
@@ -230,11 +236,11 @@ def _head(rank: RankScene, fold: _Fold, like: tuple[int, ...], why: str, *, is_o
 
 def _group_names(rank: int, like: Sequence[int]) -> tuple[str, ...]:
     brief = (f"{len(like)} ranks like {rank}", f"{len(like)} like {rank}")
-    runs = number_runs(like)
+    runs = consecutive_runs(like)
     return brief if len(runs) > 4 else (f"ranks {', '.join(map(run_text, runs))}", *brief)
 
 
-def _folded_bands(rank: RankScene, fold: _Fold) -> tuple[Band, ...]:
+def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
     gpu, comm, threads = (_of_role(rank, role) for role in ("gpu", "comm", "cpu"))
     named = fold.mode == "full"
     if not gpu and not comm:
@@ -255,7 +261,7 @@ def _folded_bands(rank: RankScene, fold: _Fold) -> tuple[Band, ...]:
     if not named or not fold.bars:
         return tuple(bands)
     top += _BEFORE_CPU - _GAP
-    shown = _busiest(rank, threads, fold.bars)
+    shown = _busiest_threads(rank, threads, fold.bars)
     label = f"CPU +{len(threads) - len(shown)}" if len(threads) > len(shown) else "CPU"
     for thread in shown:
         bands.append(Band(thread["lane"], top, _BAR, "bar", label))
@@ -264,7 +270,7 @@ def _folded_bands(rank: RankScene, fold: _Fold) -> tuple[Band, ...]:
     return tuple(bands)
 
 
-def _busiest(
+def _busiest_threads(
     rank: RankScene, threads: list[Mapping[str, Any]], most: int
 ) -> list[Mapping[str, Any]]:
     """Return the threads with most events, in the scene's order."""
@@ -275,8 +281,10 @@ def _busiest(
     return [row for row in threads if row in by_events]
 
 
-def _host_bands(rank: RankScene, threads: list[Mapping[str, Any]], fold: _Fold) -> tuple[Band, ...]:
-    shown = _busiest(rank, threads, max(1, fold.bars))
+def _host_bands(
+    rank: RankScene, threads: list[Mapping[str, Any]], fold: _FoldedSizes
+) -> tuple[Band, ...]:
+    shown = _busiest_threads(rank, threads, max(1, fold.bars))
     if not shown:
         return ()
     room = fold.height - 2 * fold.pad - (len(shown) - 1)
@@ -297,7 +305,7 @@ def _host_bands(rank: RankScene, threads: list[Mapping[str, Any]], fold: _Fold) 
 # --- tracks of opened ranks -----------------------------------------------------------------------
 
 
-def _track(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
+def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
     role = track["role"]
     pitch, below, form = _TRACKS["thread" if role == "other" else role]
     spills = track["lanes"] if role == "counter" else max(1, track["nested"])
@@ -347,16 +355,16 @@ class _Slices:
         return self.start + self.dur
 
     def measure(self, edges: Ints) -> tuple[Ints, Ints]:
-        return spans_of(self.start, self.dur).measure(edges)
+        return index_intervals(self.start, self.dur).measure(edges)
 
 
 @dataclass(kw_only=True)
-class Lanes(Painter):
+class LanePainter(Painter):
     """Draws lanes, from the rank's events themselves; `waits`: with their lanes of waits."""
 
     by_name: bool
     step_ns: int
-    classed: Classed | None
+    classed: EventClassing | None
     waits: bool
 
     def __post_init__(self) -> None:
@@ -385,32 +393,32 @@ class Lanes(Painter):
         self._columns(cells, slices, band, y)
         table = index.table_of(ref)
         codes = self._codes(index, ref.role, band.form, table, slices.row)
-        self._rects(slices, codes, band, y, disjoint=lane.spans.disjoint)
+        self._rects(slices, codes, band, y, disjoint=lane.spans.is_disjoint)
         waiting = self._waits(index, band.wait, y, band.height) if over else None
         if band.height >= _LABEL_FROM_HEIGHT and band.form in {"solid", "pale"}:
             self._labels(slices, codes, waiting, table, band, y)
 
     # --- events -----------------------------------------------------------------------------------
 
-    def _slices(self, lane: Lane, shift: int) -> _Slices:
+    def _slices(self, lane: EventLane, shift: int) -> _Slices:
         least = max(1, math.ceil(_RECT_PX * self.place.ns_per_px))
         at = lane.long_events(self.place.start - shift, self.place.end - shift, least)
         if not len(at):
             none = np.empty(0, np.int64)
             return _Slices(none, none, np.empty(0, np.int32))
-        return _Slices(lane.spans.begins[at] + shift, lane.durations(at), lane.rows_of(at))
+        return _Slices(lane.spans.sorted_starts[at] + shift, lane.durations(at), lane.rows_of(at))
 
-    def _cells(self, index: RankIndex, number_: int, lane: Lane) -> Cells:
+    def _cells(self, index: RankIndex, number_: int, lane: EventLane) -> Cells:
         """Return the cells of each px, with their prevailing kind or class."""
         edges = self.edges - index.rank.shift_ns
         if self.classed is None:
-            return measure(lane, edges)
+            return measure_cells(lane, edges)
         classes = self.classed.classes_of(index.rank.rank)
-        by_class = None if classes is None else index.classed(number_, classes)
+        by_class = None if classes is None else index.lane_by_class(number_, classes)
         if by_class is not None:
-            return measure(by_class, edges)
-        cells = measure(lane, edges)
-        unknown = np.uint8(len(self.classed.looks) - 1)
+            return measure_cells(by_class, edges)
+        cells = measure_cells(lane, edges)
+        unknown = np.uint8(len(self.classed.styles) - 1)
         return replace(cells, kind=np.where(cells.kind == NO_KIND, cells.kind, unknown))
 
     def _codes(
@@ -420,7 +428,7 @@ class Lanes(Painter):
         if self.classed is not None:
             classes = self.classed.classes_of(index.rank.rank)
             if classes is None or role not in OF_EVENTS:
-                return np.full(len(rows), (len(self.classed.looks) - 1) * 16, np.int64)
+                return np.full(len(rows), (len(self.classed.styles) - 1) * 16, np.int64)
             return classes[rows].astype(np.int64) * 16
         kinds = table.kind[rows].astype(np.int64)
         shades = self._shades(table, rows) if self.by_name else np.zeros(len(rows), np.int64)
@@ -439,10 +447,10 @@ class Lanes(Painter):
         for code in np.unique(cells.kind[size > 0]).tolist():
             of_kind = np.where(cells.kind == code, size, 0)
             self.drawing.path(
-                self._skyline(of_kind, y + band.height), self.colours.column(code, band.form)
+                self._column_outline(of_kind, y + band.height), self.colours.column(code, band.form)
             )
 
-    def _skyline(self, size: Floats, base: float) -> str:
+    def _column_outline(self, size: Floats, base: float) -> str:
         """Return the outline of columns that stand on `base`; equal neighbours are one step."""
         steps = np.flatnonzero(np.diff(size, prepend=-1.0))
         ends = np.append(steps[1:], len(size))
@@ -497,10 +505,10 @@ class Lanes(Painter):
         for at in np.flatnonzero(slices.dur >= least).tolist():
             low = max(int(slices.start[at]), place.start)
             high = min(int(slices.end[at]), place.end)
-            low, high = _widest_free(low, high, slices, at + 1)
+            low, high = _longest_uncovered(low, high, slices, at + 1)
             if waits is not None:
                 # Letters over the hatch of a wait would be hard to read.
-                low, high = _widest_free(low, high, waits, 0)
+                low, high = _longest_uncovered(low, high, waits, 0)
             x0, x1 = place.x(low), place.x(high)
             if x1 - x0 < _LABEL_FROM_PX:
                 continue
@@ -508,26 +516,28 @@ class Lanes(Painter):
             name = short_name(table.names[int(table.name[row])])
             paint = self.colours.paint(*divmod(int(codes[at]), 16))
             pale = band.form == "pale" or paint.pale
-            label = fitted(name, x1 - x0 - 8)
+            label = fit_text(name, x1 - x0 - 8)
             colour = self.theme.ink if pale else paint.text
             self.drawing.text(x0 + (5 if pale else 4), baseline, label, colour)
 
     # --- waits and late arrivals ------------------------------------------------------------------
 
-    def _over(
+    def _draw_short_waits(
         self, index: RankIndex, number_: int, y: float, height: float, fill: str
     ) -> tuple[_Slices, Floats, Floats]:
         """Draw the short waits of a lane; return the others, with the x of both ends."""
-        lane = cast("Lane", index.lane(number_)[1])
+        lane = cast("EventLane", index.lane(number_)[1])
         slices = self._slices(lane, index.rank.shift_ns)
         covered = lane.spans.measure(self.edges - index.rank.shift_ns)[0]
         size = (covered - slices.measure(self.edges)[0]) / np.diff(self.edges)
         columns = np.round(np.minimum(size, 1) * height)
-        self.drawing.path(self._skyline(columns, y + height), fill)
+        self.drawing.path(self._column_outline(columns, y + height), fill)
         return slices, self.place.xs(slices.start), self.place.xs(slices.end)
 
     def _waits(self, index: RankIndex, lane: int, y: float, height: float) -> _Slices:
-        slices, left, right = self._over(index, lane, y, height, self.colours.wait_pattern)
+        slices, left, right = self._draw_short_waits(
+            index, lane, y, height, self.colours.wait_pattern
+        )
         self.drawing.rects(left, right, y, height, self.colours.wait_pattern)
         self.drawing.frames(left, right, y, height, self.theme.wait_line)
         return slices
@@ -535,8 +545,8 @@ class Lanes(Painter):
     def _late(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
         theme, height = self.theme, band.height
         line = theme.late if named else theme.ink3
-        fill = theme.late_fill if named else mixed(theme.ink3, theme.bg, _LAST_TINT)
-        _, left, right = self._over(index, band.late, y, height, line)
+        fill = theme.late_fill if named else blend(theme.ink3, theme.bg, _LAST_TINT)
+        _, left, right = self._draw_short_waits(index, band.late, y, height, line)
         filled = right - left >= _LATE_FILLED_FROM_PX
         self.drawing.rects(left[filled], right[filled], y, height, fill)
         self.drawing.frames(left, right, y, height, line)
@@ -554,9 +564,10 @@ class Lanes(Painter):
         top = np.where(known, np.round((np.nan_to_num(largest) - floor) * scale) + 1, 0)
         bottom = np.where(known, np.round((np.nan_to_num(smallest) - floor) * scale), 0)
         base = y + band.height
-        self.drawing.path(self._skyline(top, base), self.colours.counter_line)
+        self.drawing.path(self._column_outline(top, base), self.colours.counter_line)
         self.drawing.path(
-            self._skyline(np.minimum(bottom, top - 1).clip(0), base), self.colours.counter_fill
+            self._column_outline(np.minimum(bottom, top - 1).clip(0), base),
+            self.colours.counter_fill,
         )
 
 
@@ -571,7 +582,7 @@ def _runs(codes: Ints, *, whole: bool) -> Iterator[tuple[int, Rows]]:
         yield int(codes[low]), np.arange(low, high)
 
 
-def _widest_free(low: int, high: int, over: _Slices, first: int) -> tuple[int, int]:
+def _longest_uncovered(low: int, high: int, over: _Slices, first: int) -> tuple[int, int]:
     """Return the longest part of a range that none of the slices covers."""
     start, end = over.start[first:], over.end[first:]
     near = (start < high) & (end > low)

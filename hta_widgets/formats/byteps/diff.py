@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import Part, result
+from hta_widgets.analysis.scope import RankPart, result_frame
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.findings import Finding
-from hta_widgets.diff.pairs import Piece, welch
-from hta_widgets.diff.tables import beside, of_sides, rows_of
+from hta_widgets.diff.pairs import StepPiece, welch_p_value
+from hta_widgets.diff.tables import analyse_sides, iter_rows, join_sides
 from hta_widgets.formats.byteps.rows import STAGES, worker_rows
 from hta_widgets.formats.byteps.servers import byteps_servers, byteps_worker_lag
 from hta_widgets.formats.byteps.workers import (
@@ -42,18 +42,18 @@ _ALPHA = 0.01
 #: Minimum relative difference if a side has one step, so that the spread is unknown.
 _RELATIVE_SINGLE = 0.2
 _SHARE = 0.25  # of partitions; less occurs between equal workers
-_MOST = 6
+_MAX_FINDINGS = 6
 
 _MEASURES = ("count", "work_ns", "queue_ns")
 
 
 def byteps_stages(diff: Comparison) -> pd.DataFrame:
     """Return the time of each stage in a step of both runs, and the queue before it."""
-    return _stages(diff).copy()
+    return _stage_frame(diff).copy()
 
 
 @memoized
-def _stages(diff: Comparison) -> pd.DataFrame:
+def _stage_frame(diff: Comparison) -> pd.DataFrame:
     sides = [_by_stage(side) for side in diff.sides]
     every = dict.fromkeys([*sides[0], *sides[1]])
     place = {stage: number for number, stage in enumerate(STAGES)}
@@ -71,8 +71,8 @@ def _stages(diff: Comparison) -> pd.DataFrame:
         one, other = before[:, k].mean(axis=1), after[:, k].mean(axis=1)
         columns |= {f"before_{name}": one, f"after_{name}": other, f"diff_{name}": other - one}
     for k, name in ((1, "work"), (2, "queue")):
-        columns[f"{name}_p_value"] = welch(before[:, k].T, after[:, k].T)
-    return result(
+        columns[f"{name}_p_value"] = welch_p_value(before[:, k].T, after[:, k].T)
+    return result_frame(
         columns,
         matched={"stages": len(order)},
         note="" if order else "no stages in the steps that are compared",
@@ -90,17 +90,23 @@ def _by_stage(side: RunSide) -> dict[tuple[str, bool], Floats]:
         at = np.zeros(len(stages.step), dtype=np.intp)
         if side.has_steps:
             at = pd.Index(side.steps).get_indexer(pd.Index(stages.step))
-        chosen = part.has(stages.row) & (at >= 0)
+        chosen = part.contains(stages.row) & (at >= 0)
         # In a cut file, queues are known only for complete partitions.
         queue = np.where(stages.complete, stages.queue_ns, 0)
         for code, stage in enumerate(rows.stages):
-            own = np.flatnonzero(chosen & (stages.stage == code))
-            if len(own):
-                weights = np.ones(len(own)), stages.dur_ns[own], queue[own]
-                found = [np.bincount(at[own], weight, count) for weight in weights]
+            rows_of_stage = np.flatnonzero(chosen & (stages.stage == code))
+            if len(rows_of_stage):
+                weights = (
+                    np.ones(len(rows_of_stage)),
+                    stages.dur_ns[rows_of_stage],
+                    queue[rows_of_stage],
+                )
+                sums_of_stage = [
+                    np.bincount(at[rows_of_stage], weight, count) for weight in weights
+                ]
                 key = stage, stage == "COPYH2D" and not rows.is_root
-                sums.setdefault(key, []).append(np.stack(found))
-    return {key: np.mean(found, axis=0) for key, found in sums.items()}
+                sums.setdefault(key, []).append(np.stack(sums_of_stage))
+    return {key: np.mean(sums_of_gpus, axis=0) for key, sums_of_gpus in sums.items()}
 
 
 def byteps_tensors(diff: Comparison) -> pd.DataFrame:
@@ -118,7 +124,7 @@ def byteps_tensors(diff: Comparison) -> pd.DataFrame:
         for name in ("busy_ns", "queue_ns", "tail_ns"):
             frame[name] = frame[name].where(frame[name] >= 0).astype(np.float64)
         sides.append(frame.groupby("tensor", sort=True)[columns].mean().reset_index())
-    return beside(sides, ["tensor"], columns, by="total_ns")
+    return join_sides(sides, ["tensor"], columns, by="total_ns")
 
 
 def byteps_workers(diff: Comparison) -> pd.DataFrame:
@@ -146,7 +152,7 @@ def byteps_workers(diff: Comparison) -> pd.DataFrame:
                 }
             )
         )
-    return beside(sides, ["worker"], ["step_ns", "blame", "slack_ns"], ["straggler"])
+    return join_sides(sides, ["worker"], ["step_ns", "blame", "slack_ns"], ["straggler"])
 
 
 def byteps_lag(diff: Comparison) -> pd.DataFrame:
@@ -155,17 +161,17 @@ def byteps_lag(diff: Comparison) -> pd.DataFrame:
     Servers' profiles cover the whole run, and so do these figures.
     """
     measures = ["score", "mean_lag_ns", "median_lag_ns", "max_lag_ns", "imposed_wait_ns"]
-    sides, notes = of_sides(diff, byteps_worker_lag)
+    sides, notes = analyse_sides(diff, byteps_worker_lag)
     sides = [_means(side, ["imposed_wait_ns"], "iterations", "node") for side in sides]
-    return beside(sides, ["node", "label"], measures, ["straggler"], note="; ".join(notes))
+    return join_sides(sides, ["node", "label"], measures, ["straggler"], note="; ".join(notes))
 
 
 def byteps_server_times(diff: Comparison) -> pd.DataFrame:
     """Return the load of each server over the whole of both runs, as its files state no steps."""
     times = ["busy_ns", "push_ns", "wait_ns", "service_ns"]
-    sides, notes = of_sides(diff, byteps_servers)
+    sides, notes = analyse_sides(diff, byteps_servers)
     sides = [_means(side, times, "requests", "server") for side in sides]
-    return beside(sides, ["server"], ["requests", "keys", *times], note="; ".join(notes))
+    return join_sides(sides, ["server"], ["requests", "keys", *times], note="; ".join(notes))
 
 
 def _means(frame: pd.DataFrame, sums: list[str], count: str, key: str) -> pd.DataFrame:
@@ -185,7 +191,7 @@ SERVER_TABLES = {"byteps_lag": byteps_lag, "byteps_servers": byteps_server_times
 # --- steps and their waits ------------------------------------------------------------------------
 
 
-def iterations(part: Part) -> tuple[Ints, Ints, Ints]:
+def iterations(part: RankPart) -> tuple[Ints, Ints, Ints]:
     """Return the numbers, starts and ends of the steps.
 
     A step lasts from its first synchronisation to that of the next step, or, if the file has only
@@ -204,7 +210,7 @@ def iterations(part: Part) -> tuple[Ints, Ints, Ints]:
     return numbers[rising], start[rising], end[rising]
 
 
-def byteps_chain(side: RunSide, rank: int) -> list[Piece]:
+def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
     """Return the pieces of the synchronisation that ends last in each step of a GPU.
 
     The pieces are the stages of its last partition, the queues before them, and the time after its
@@ -231,17 +237,19 @@ def byteps_chain(side: RunSide, rank: int) -> list[Piece]:
             own = times.setdefault((cause, stage), np.zeros(len(windows), dtype=np.int64))
             own[at] += time
 
-    for row in rows_of(stages.astype({"stage": str})):
+    for row in iter_rows(stages.astype({"stage": str})):
         queue = "root_wait" if row.waits_for_root else "stage_queue"
         add(queue, row.stage, row.step, row.start_ns - row.queue_ns, row.start_ns)
-        add(_cause(row.stage), row.stage, row.step, row.start_ns, row.start_ns + row.dur_ns)
-    for row in rows_of(chosen):
+        add(
+            _cause_of_stage(row.stage), row.stage, row.step, row.start_ns, row.start_ns + row.dur_ns
+        )
+    for row in iter_rows(chosen):
         end = row.start_ns + row.total_ns
         add("tail", "", row.step, end - row.tail_ns, end)
-    return [Piece(cause, stage, own) for (cause, stage), own in times.items()]
+    return [StepPiece(cause, stage, own) for (cause, stage), own in times.items()]
 
 
-def _cause(stage: str) -> str:
+def _cause_of_stage(stage: str) -> str:
     if stage.startswith("COORDINATE"):
         return "coordination"
     return "copies" if stage.startswith("COPY") else "communication"
@@ -270,8 +278,8 @@ def findings(diff: Comparison) -> Iterator[Finding]:
 def _changed_stages(diff: Comparison) -> list[Finding]:
     frame = byteps_stages(diff)
     windows = [np.stack(list(side.windows.values())) for side in diff.sides]
-    step_ns = max(float(np.diff(one, axis=2).mean()) for one in windows)
-    found: list[Finding] = []
+    step_ns = max(float(np.diff(window, axis=2).mean()) for window in windows)
+    results: list[Finding] = []
     for row in frame.to_dict("records"):
         for measure in ("work", "queue"):
             before, after = row[f"before_{measure}_ns"], row[f"after_{measure}_ns"]
@@ -281,11 +289,11 @@ def _changed_stages(diff: Comparison) -> list[Finding]:
             else:
                 least = _RELATIVE if p_value * 2 * len(frame) < _ALPHA else np.inf
             if abs(gap) >= max(least * max(before, after), _OF_STEP * step_ns):
-                found.append(Finding("stage", _stage(row, measure, before, after), gap))
-    return sorted(found, key=lambda one: -abs(one.diff_ns))[:_MOST]
+                results.append(Finding("stage", _stage_finding(row, measure, before, after), gap))
+    return sorted(results, key=lambda finding: -abs(finding.diff_ns))[:_MAX_FINDINGS]
 
 
-def _stage(row: dict[Any, Any], measure: str, before: float, after: float) -> str:
+def _stage_finding(row: dict[Any, Any], measure: str, before: float, after: float) -> str:
     subject = row["stage"]
     if measure == "queue":
         root = row["waits_for_root"]
@@ -300,8 +308,8 @@ def _stage(row: dict[Any, Any], measure: str, before: float, after: float) -> st
 def _stragglers(frame: pd.DataFrame, name: Callable[[Any], str]) -> list[Finding]:
     score = "blame" if "after_blame" in frame else "score"
     why = "shortest pull" if score == "blame" else "last push"
-    found = []
-    for row in rows_of(frame):
+    stragglers = []
+    for row in iter_rows(frame):
         before, after = (bool(row.before_straggler), bool(row.after_straggler))
         # A share that is near the limit for stragglers may cross it by chance.
         if before == after or abs(getattr(row, f"diff_{score}")) < _SHARE:
@@ -311,5 +319,5 @@ def _stragglers(frame: pd.DataFrame, name: Callable[[Any], str]) -> list[Finding
             f"{name(row)} is {'now' if after else 'no longer'} the one that the others wait for: "
             f"it has the {why} of {shares} of partitions."
         )
-        found.append(Finding("straggler", text, 0.0))
-    return found
+        stragglers.append(Finding("straggler", text, 0.0))
+    return stragglers

@@ -15,14 +15,21 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.facts import facts
 from hta_widgets.formats.byteps.rows import node_label, requests_of, worker_rows
-from hta_widgets.panels.frames import Panel, Whole, as_json, known_panel, rows_or_none, taken
-from hta_widgets.panels.headline import Finding, Piece
+from hta_widgets.panels.frames import (
+    Panel,
+    Whole,
+    catalogue_panel,
+    frame_to_json,
+    small_frame_to_json,
+    take_columns,
+)
+from hta_widgets.panels.headline import HeadlineFinding, Piece
 from hta_widgets.text import count, duration, share
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 
-def of_format(traces: TraceSet, selection: Selection, *formats: str) -> Selection:
+def restrict_to_format(traces: TraceSet, selection: Selection, *formats: str) -> Selection:
     """Return window and ranks of a selection, with only the ranks of these formats."""
     ranks = selection.ranks
     if ranks is not None:
@@ -44,13 +51,13 @@ def by_tensor(frame: pd.DataFrame) -> pd.DataFrame:
     sums = groups[["total_ns", "busy_ns", "queue_ns", "tail_ns", "critical"]].sum()
     sums = sums.assign(root=groups["root"].any())
     sums.insert(0, "count", groups.size())
-    found = sums.reset_index()
-    slowest = (found["total_ns"] / found["count"]).groupby(found["tensor"]).transform("max")
-    order = np.lexsort((found["worker"], found["job"], found["tensor"], -slowest))
-    found = found.iloc[order].reset_index(drop=True)
-    found["tensor"] = found["tensor"].astype(object)
-    found.attrs = dict(frame.attrs)
-    return found
+    tensors = sums.reset_index()
+    slowest = (tensors["total_ns"] / tensors["count"]).groupby(tensors["tensor"]).transform("max")
+    order = np.lexsort((tensors["worker"], tensors["job"], tensors["tensor"], -slowest))
+    tensors = tensors.iloc[order].reset_index(drop=True)
+    tensors["tensor"] = tensors["tensor"].astype(object)
+    tensors.attrs = dict(frame.attrs)
+    return tensors
 
 
 def by_iteration(frame: pd.DataFrame) -> pd.DataFrame:
@@ -67,18 +74,18 @@ def by_iteration(frame: pd.DataFrame) -> pd.DataFrame:
         data = data.rename(columns={"step": "iteration", "worker": "node", "shortest": "last"})
     groups = data.groupby(["job", "iteration"], sort=True)["start_ns"]
     data["start"], data["end"] = groups.transform("min"), groups.transform("max") + 1
-    found = data.groupby(["job", "node", "iteration"], sort=True, as_index=False).agg(
+    iterations = data.groupby(["job", "node", "iteration"], sort=True, as_index=False).agg(
         keys=("lag_ns", "size"),
         lag_ns=("lag_ns", "sum"),
         last=("last", "sum"),
         start_ns=("start", "min"),
         end_ns=("end", "max"),
     )
-    found = found.astype({"last": np.int64, "job": object})
+    iterations = iterations.astype({"last": np.int64, "job": object})
     label = (lambda node: f"worker {node}") if pulls else node_label
-    found["label"] = pd.Series([label(int(node)) for node in found["node"]], dtype=object)
-    found.attrs = {**frame.attrs, "source": "workers" if pulls else "servers"}
-    return found
+    iterations["label"] = pd.Series([label(int(node)) for node in iterations["node"]], dtype=object)
+    iterations.attrs = {**frame.attrs, "source": "workers" if pulls else "servers"}
+    return iterations
 
 
 def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
@@ -97,8 +104,8 @@ def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
         service_ns=requests["service_ns"].where(~push, 0),
     )
     first = requests.groupby(keys, sort=True)[["server", "tensor", "partition", "job"]].first()
-    found = first.join(columns.groupby(keys, sort=True).sum()).reset_index()
-    found["job"] = found["job"].fillna("")
+    keys_frame = first.join(columns.groupby(keys, sort=True).sum()).reset_index()
+    keys_frame["job"] = keys_frame["job"].fillna("")
     place = ["job", "server", "key"]
     nodes = arrivals.groupby([*place, "node"], sort=True, as_index=False).agg(
         last_share=("last", "mean"), last_lag_ns=("lag_ns", "mean")
@@ -106,37 +113,39 @@ def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
     nodes = nodes[nodes["last_share"] > 0].rename(columns={"node": "last_node"})
     nodes = nodes.sort_values(["last_share", "last_node"], ascending=[False, True], kind="stable")
     lag = nodes.drop_duplicates(place)[[*place, "last_node", "last_share", "last_lag_ns"]]
-    found = found.merge(lag, how="left", on=place)
-    found["last_node"] = found["last_node"].fillna(-1).astype(np.int64)
-    found.insert(0, "name", pd.Series([str(key) for key in found.pop("key")], dtype=object))
-    order = np.argsort(-found["wait_ns"].to_numpy(), kind="stable")
-    found = found.drop(columns="job").iloc[order].reset_index(drop=True)
-    found.attrs = dict(requests.attrs)
-    return found
+    keys_frame = keys_frame.merge(lag, how="left", on=place)
+    keys_frame["last_node"] = keys_frame["last_node"].fillna(-1).astype(np.int64)
+    keys_frame.insert(
+        0, "name", pd.Series([str(key) for key in keys_frame.pop("key")], dtype=object)
+    )
+    order = np.argsort(-keys_frame["wait_ns"].to_numpy(), kind="stable")
+    keys_frame = keys_frame.drop(columns="job").iloc[order].reset_index(drop=True)
+    keys_frame.attrs = dict(requests.attrs)
+    return keys_frame
 
 
 # --- the panels -----------------------------------------------------------------------------------
 
 
-def _run(name: str, *formats: str) -> Whole:
+def _analysis_function(name: str, *formats: str) -> Whole:
     """Return a function that runs an analysis on the selected ranks of these formats."""
 
     def whole(traces: TraceSet, selection: Selection) -> pd.DataFrame:
-        scope = of_format(traces, selection, *formats)
+        scope = restrict_to_format(traces, selection, *formats)
         found: pd.DataFrame = getattr(analysis, name)(traces, selection=scope)
         return found
 
     return whole
 
 
-def _arrivals(traces: TraceSet, selection: Selection) -> pd.DataFrame:
+def _arrivals_frame(traces: TraceSet, selection: Selection) -> pd.DataFrame:
     """Return the arrivals at the servers; without servers, the workers' PULLs."""
     name = "byteps_arrivals" if "byteps-server" in traces.formats else "byteps_pulls"
-    return _run(name, "byteps-server")(traces, selection)
+    return _analysis_function(name, "byteps-server")(traces, selection)
 
 
 def _all_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    return taken(frame, [str(name) for name in frame])
+    return take_columns(frame, [str(name) for name in frame])
 
 
 def _panel(
@@ -152,28 +161,28 @@ def _panel(
 
     With `ranks_of` its column ``ranks`` lists the ranks of each row's worker or server, as text.
     """
-    run = whole or _run(facts("panels")[name]["analysis"], needs)
+    run = whole or _analysis_function(facts("panels")[name]["analysis"], needs)
 
     def frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-        found = shape(run(traces, selection))
+        shaped = shape(run(traces, selection))
         if not ranks_of:
-            return found
+            return shaped
         ranks: dict[tuple[int, str], list[str]] = {}
         for trace in traces.values():
             place = getattr(trace, ranks_of), trace.job or ""
             ranks.setdefault(place, []).append(str(trace.rank))
-        places = zip(found[ranks_of], found["job"], strict=True)
+        places = zip(shaped[ranks_of], shaped["job"], strict=True)
         texts = [",".join(ranks.get((number, job or ""), [])) for number, job in places]
-        return found.assign(ranks=pd.Series(texts, dtype=object))
+        return shaped.assign(ranks=pd.Series(texts, dtype=object))
 
     def has_format(formats: set[str], _workers: int) -> bool:
         return needs in formats
 
-    return known_panel(name, frame=frame, whole=run, fits=fits or has_format)
+    return catalogue_panel(name, frame=frame, whole=run, fits=fits or has_format)
 
 
-def _requests(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    scope = of_format(traces, selection, "byteps-server")
+def _requests_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
+    scope = restrict_to_format(traces, selection, "byteps-server")
     return by_key(
         analysis.byteps_requests(traces, selection=scope),
         analysis.byteps_arrivals(traces, selection=scope),
@@ -186,7 +195,7 @@ PANELS = (
         "byteps_stragglers",
         "byteps-server",
         by_iteration,
-        whole=_arrivals,
+        whole=_arrivals_frame,
         fits=lambda formats, workers: "byteps-server" in formats or workers > 1,
     ),
     _panel("byteps_gradients", "byteps", by_tensor),
@@ -198,10 +207,10 @@ PANELS = (
         ranks_of="worker",
     ),
     _panel("byteps_servers", "byteps-server", ranks_of="server"),
-    known_panel(
+    catalogue_panel(
         "byteps_requests",
-        frame=_requests,
-        whole=_run("byteps_requests", "byteps-server"),
+        frame=_requests_frame,
+        whole=_analysis_function("byteps_requests", "byteps-server"),
         fits=lambda formats, _: "byteps-server" in formats,
     ),
     _panel(
@@ -219,18 +228,18 @@ PANELS = (
 def base_tables(traces: TraceSet) -> dict[str, Any]:
     """Return the rows from which a page computes these panels."""
     formats = set(traces.formats)
-    tables: dict[str, Any] = {"files": as_json(_files(traces))}
+    tables: dict[str, Any] = {"files": frame_to_json(_files(traces))}
     if "byteps" in formats:
         gradients = analysis.byteps_gradients(traces)
         names = ["rank", "tensor", "start_ns", "total_ns", "busy_ns", "queue_ns", "tail_ns"]
         rows = gradients[[*names, "critical"]]
         rows.attrs = {key: gradients.attrs[key] for key in ("note",) if key in gradients.attrs}
-        tables["gradients"] = rows_or_none(rows)
-        tables["stages"] = rows_or_none(_stage_rows(traces))
+        tables["gradients"] = small_frame_to_json(rows)
+        tables["stages"] = small_frame_to_json(_stage_rows(traces))
     if "byteps-server" in formats:
-        tables["requests"] = rows_or_none(_request_rows(traces))
+        tables["requests"] = small_frame_to_json(_request_rows(traces))
     if {"byteps", "byteps-server"} <= formats:
-        tables["byteps_clock"] = as_json(_all_columns(analysis.byteps_clock(traces)))
+        tables["byteps_clock"] = frame_to_json(_all_columns(analysis.byteps_clock(traces)))
     return tables
 
 
@@ -272,11 +281,11 @@ def _stage_rows(traces: TraceSet) -> pd.DataFrame:
                 }
             )
         )
-    found = pd.concat(frames, ignore_index=True)
+    stages = pd.concat(frames, ignore_index=True)
     # Pages only compare keys; small numbers take less room.
-    found["key"] = np.unique(found["key"], return_inverse=True)[1]
-    found.attrs = {"stages": order}
-    return found
+    stages["key"] = np.unique(stages["key"], return_inverse=True)[1]
+    stages.attrs = {"stages": order}
+    return stages
 
 
 def _request_rows(traces: TraceSet) -> pd.DataFrame:
@@ -291,7 +300,7 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
             continue
         requests = requests_of(trace)
         unique, at = np.unique(requests.key, return_inverse=True)
-        found = pd.DataFrame(
+        requests_frame = pd.DataFrame(
             {
                 "rank": trace.rank,
                 "key": at.reshape(-1) + len(keys),
@@ -299,12 +308,12 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
                 "node": requests.node,
                 "iteration": requests.iteration,
                 "start_ns": requests.start_ns + trace.shift_ns,
-                "dur_ns": np.where(requests.closed, requests.end_ns - requests.start_ns, -1),
+                "dur_ns": np.where(requests.is_answered, requests.end_ns - requests.start_ns, -1),
             }
         )
-        place = pd.MultiIndex.from_arrays([found["rank"], requests.row])
-        found["wait_ns"] = waits.reindex(place, fill_value=0).to_numpy()
-        frames.append(found)
+        place = pd.MultiIndex.from_arrays([requests_frame["rank"], requests.row])
+        requests_frame["wait_ns"] = waits.reindex(place, fill_value=0).to_numpy()
+        frames.append(requests_frame)
         for key in unique.tolist():
             known_name = (trace.rank, key) in names.index
             tensor, partition = names.loc[(trace.rank, key)] if known_name else ("", -1)
@@ -317,12 +326,12 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
 # --- the headline ---------------------------------------------------------------------------------
 
 #: Minimum ratio of a server's load to the mean load for the server to be reported.
-_UNEVEN = 1.25
+_UNEVEN_RATIO = 1.25
 #: Minimum share of queues in the time of gradients for queues to be reported.
 _MUCH_QUEUE = 0.25
 
 
-def headline(traces: TraceSet) -> tuple[list[Finding], list[list[Piece]], list[Piece]]:
+def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
     """Return findings, further sentences, and a sentence for the case without findings."""
     found = _late_by_pulls(traces) or _late_by_servers(traces)
     more: list[list[Piece]] = []
@@ -331,14 +340,14 @@ def headline(traces: TraceSet) -> tuple[list[Finding], list[list[Piece]], list[P
     if "byteps-server" in traces.formats:
         servers = analysis.byteps_servers(traces)
         busy = servers["busy_ns"].to_numpy(float)
-        if len(busy) > 1 and busy.mean() > 0 and busy.max() >= _UNEVEN * busy.mean():
+        if len(busy) > 1 and busy.mean() > 0 and busy.max() >= _UNEVEN_RATIO * busy.mean():
             first = int(servers["server"].iloc[int(busy.argmax())])
             text = (
                 f"Server {first} works {busy.max() / busy.mean():.2f} times as much as the"
                 " mean server: keys are shared out unevenly."
             )
             more.append([text])
-    workers = {(one.job, one.worker) for one in traces.values() if one.format == "byteps"}
+    workers = {(trace.job, trace.worker) for trace in traces.values() if trace.format == "byteps"}
     nothing: list[Piece] = ["No worker is last most of the time."] if len(workers) != 1 else []
     return found, more, nothing
 
@@ -366,13 +375,13 @@ def _slowest_gradient(traces: TraceSet) -> list[list[Piece]]:
     return [[f"{longest}; the longest stage is {stages['stage'].iloc[most]}."]]
 
 
-def _late_by_pulls(traces: TraceSet) -> list[Finding]:
+def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
     if "byteps" not in traces.formats:
         return []
     blame = analysis.byteps_pull_blame(traces)
     cost = int(blame["slack_ns"].sum())
     whole = max(int(blame["pull_ns"].sum()), 1)
-    found = []
+    results = []
     for row in blame[blame["straggler"]].to_dict("records"):
         ranks = [
             trace.rank
@@ -386,21 +395,23 @@ def _late_by_pulls(traces: TraceSet) -> list[Finding]:
         )
         parts: list[Piece] = [{"rank": ranks[-1], "text": f"Worker {row['worker']}"}, text]
         label, chosen = f"Select worker {row['worker']}", Selection(ranks=tuple(ranks))
-        found.append(Finding("waiting", cost / whole, parts, label, chosen))
-    return found
+        results.append(HeadlineFinding("waiting", cost / whole, parts, label, chosen))
+    return results
 
 
-def _late_by_servers(traces: TraceSet) -> list[Finding]:
+def _late_by_servers(traces: TraceSet) -> list[HeadlineFinding]:
     if "byteps-server" not in traces.formats:
         return []
     lag = analysis.byteps_worker_lag(traces)
     pulls = Selection(query="name.str.startswith('pull-')")
-    found = []
+    results = []
     for row in lag[lag["straggler"]].to_dict("records"):
         text = (
             f"N{row['label'][1:]} is last in {count(round(row['score'] * row['iterations']))} of"
             f" {count(row['iterations'])} pushes, {duration(row['mean_lag_ns'])} behind: the"
             f" others' pulls wait {duration(row['imposed_wait_ns'])} for it."
         )
-        found.append(Finding("waiting", float(row["score"]), [text], "Select pulls", pulls))
-    return found
+        results.append(
+            HeadlineFinding("waiting", float(row["score"]), [text], "Select pulls", pulls)
+        )
+    return results

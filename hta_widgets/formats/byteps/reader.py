@@ -30,10 +30,10 @@ from hta_widgets.readers.ranks import is_rank
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, number_in_group
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import AsyncTable, CounterTable, RankColumns, RecordSource
-from hta_widgets.trace.names import IDENTITY, MARK
+from hta_widgets.trace.names import IDENTITY_KEY, MARK_KEY
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.tracks import Naming
+from hta_widgets.trace.tracks import TrackNames
 
 _MACHINE = re.compile(r"(?i)(worker|host|node|machine|server)s?[-_. ]?\d+")
 _NUMBERED = re.compile(r"(?i)(?:worker|server)[-_. ]?(\d{1,5})")
@@ -104,8 +104,8 @@ def _name_keys(servers: Sequence[Trace]) -> None:
 
 def _identity(trace: Trace) -> dict[str, Any]:
     """Return the numbers and the job that a file exported by this package states."""
-    mark = trace.metadata.get(MARK)
-    stated = mark.get(IDENTITY) if isinstance(mark, dict) else None
+    mark = trace.metadata.get(MARK_KEY)
+    stated = mark.get(IDENTITY_KEY) if isinstance(mark, dict) else None
     if not isinstance(stated, dict):
         return {}
     found: dict[str, Any] = {
@@ -143,26 +143,26 @@ def _numbers(paths: Sequence[str]) -> dict[str, tuple[str | None, int]]:
     """
     jobs: dict[str | None, list[str]] = {}
     for path in sorted(set(paths), key=natural_key):
-        jobs.setdefault(_job(path), []).append(path)
+        jobs.setdefault(_job_folder(path), []).append(path)
     names = {folder: folder and PurePath(folder).name for folder in jobs}
     if len(set(names.values())) < len(jobs):
         names = {folder: folder for folder in jobs}
     numbers: dict[str, tuple[str | None, int]] = {}
     for folder, members in jobs.items():
-        stated = [number for path in members if (number := _stated(path)) is not None]
+        stated = [number for path in members if (number := _stated_number(path)) is not None]
         whole = len(set(stated)) == len(members)
         for path, number in zip(members, stated if whole else range(len(members)), strict=True):
             numbers[path] = names[folder] or None, number
     return numbers
 
 
-def _stated(path: str) -> int | None:
+def _stated_number(path: str) -> int | None:
     """Return the number that the folder of a worker or server in `path` states, or None."""
     found = [match for part in PurePath(path).parts if (match := _NUMBERED.fullmatch(part))]
     return int(found[-1][1]) if found else None
 
 
-def _job(path: str) -> str | None:
+def _job_folder(path: str) -> str | None:
     """Return the folder that contains the folders of the machines."""
     parts = PurePath(path).parts
     first = next((at for at, part in enumerate(parts) if _MACHINE.fullmatch(part)), 0)
@@ -206,7 +206,7 @@ def build_server(
     open_rows = alone[columns.phase[alone] == ord("B")]
     own = columns.categories.add(_SERVER_CATEGORY)
     columns.category = np.full(len(columns.category), own, columns.category.dtype)
-    nodes = _on_nodes(columns)
+    nodes = _assign_node_threads(columns)
     trace = build_trace(
         columns,
         rank=0 if rank is None else rank,
@@ -235,7 +235,7 @@ def build_server(
     )
     requests = requests_of(trace)
     trace.counter_table = _open_over_time(trace, requests)
-    trace.async_table = _with_waits(trace, requests)
+    trace.async_table = _add_waits(trace, requests)
     trace.memo.clear()
     return trace
 
@@ -255,9 +255,9 @@ def first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
     return begins[by_begin], ends[by_end], alone
 
 
-def _on_nodes(columns: RankColumns) -> Naming:
+def _assign_node_threads(columns: RankColumns) -> TrackNames:
     """Put the requests of each worker for a key on a thread of its own; return their names."""
-    names = Naming()
+    names = TrackNames()
     keys = sorted(
         {columns.pids[code] for code in np.unique(columns.pid).tolist()},
         key=lambda text: (not is_key(text), int(text) if is_key(text) else 0, text),
@@ -281,7 +281,7 @@ def _on_nodes(columns: RankColumns) -> Naming:
 
 def _open_over_time(trace: Trace, requests: Requests) -> CounterTable:
     last = int(max(requests.start_ns.max(initial=0), requests.end_ns.max(initial=0)))
-    end = np.where(requests.closed, requests.end_ns, last)
+    end = np.where(requests.is_answered, requests.end_ns, last)
     spans = [
         (node_label(node), requests.start_ns[of := requests.node == node], end[of])
         for node in np.unique(requests.node).tolist()
@@ -289,11 +289,11 @@ def _open_over_time(trace: Trace, requests: Requests) -> CounterTable:
     return _with_counters("open requests", spans, trace.counter_table)
 
 
-def _with_waits(trace: Trace, requests: Requests) -> AsyncTable:
+def _add_waits(trace: Trace, requests: Requests) -> AsyncTable:
     """Add the waits of pulls for the last push of their iteration."""
     table, opened = trace.table, trace.async_table
     end = np.minimum(last_push_end(requests), requests.end_ns)
-    at = np.flatnonzero(~requests.push & requests.closed & (end > requests.start_ns))
+    at = np.flatnonzero(~requests.push & requests.is_answered & (end > requests.start_ns))
     tracks = table.track[requests.row[at]].tolist()
     name, category = table.names.add(_SERVER_WAIT), table.categories.add(_WAIT_CATEGORY)
     return _async_table(
@@ -347,7 +347,7 @@ def build_worker(
         metadata=metadata,
         source=source,
         problems=problems,
-        names=_naming(columns),
+        names=_tensor_track_names(columns),
         format="byteps",
         stated_rank=rank,
     )
@@ -364,9 +364,9 @@ def build_worker(
     return trace
 
 
-def _naming(columns: RankColumns) -> Naming:
+def _tensor_track_names(columns: RankColumns) -> TrackNames:
     """Name processes after tensors, in the order of their declaration, and number partitions."""
-    names = Naming()
+    names = TrackNames()
     declared: dict[str, int] = {}
     threads = columns.pid.astype(np.int64) * max(len(columns.tids), 1) + columns.tid
     for code in np.unique(threads[columns.phase == ord("X")]).tolist():

@@ -81,7 +81,7 @@ class WorkerRows:
     others: int  # number of events that are neither
 
     @property
-    def recorded(self) -> set[str]:
+    def recorded_stages(self) -> set[str]:
         """Names of the stages that the file has."""
         return {self.stages[code] for code in np.unique(self.parts.stage).tolist()}
 
@@ -91,7 +91,7 @@ class WorkerRows:
 
         Without servers it is the GPU that coordinates the others.
         """
-        names = self.recorded
+        names = self.recorded_stages
         if names & {"PUSH", "PULL"}:
             return True
         return bool(names) and not any(name.startswith("COORDINATE_") for name in names)
@@ -172,7 +172,7 @@ def _add_queues(rows: StageRows, totals: TotalRows) -> None:
 
 
 def _sort_stages(names: list[str], rows: StageRows) -> list[str]:
-    """Put stages that are not BytePS's own after those that they follow; renumber the rows."""
+    """Insert unknown stages after the stages that they follow, and renumber the rows."""
     place = np.arange(len(names), dtype=np.float64)
     for code in range(len(STAGES), len(names)):
         at = np.flatnonzero((rows.stage == code) & ~rows.first)
@@ -206,7 +206,7 @@ class Requests:
         return len(self.row)
 
     @property
-    def closed(self) -> Bools:
+    def is_answered(self) -> Bools:
         """Flags of the requests that were answered before the file ended."""
         return self.end_ns >= 0
 
@@ -254,7 +254,7 @@ def requests_of(trace: Trace) -> Requests:
 
 def last_push_end(requests: Requests) -> Ints:
     """Return the end of the last push of each request's key and iteration; -1 if unknown."""
-    done = np.where(requests.push & requests.closed, requests.end_ns, -1)
+    done = np.where(requests.push & requests.is_answered, requests.end_ns, -1)
     groups = pd.Series(done).groupby([requests.key, requests.iteration])
     last: Ints = groups.transform("max").to_numpy(np.int64)
     return last

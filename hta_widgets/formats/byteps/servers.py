@@ -10,17 +10,17 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import (
-    Part,
+    RankPart,
     Scope,
-    by_column,
     categorical,
-    parts,
-    result,
-    scoped,
-    stacked,
+    columns_of_rows,
+    rank_parts,
+    result_frame,
+    stack_blocks,
+    with_scope,
 )
-from hta_widgets.arguments import checked
-from hta_widgets.facts import note_for
+from hta_widgets.arguments import check_arguments
+from hta_widgets.facts import note_text
 from hta_widgets.formats.byteps.rows import (
     Requests,
     last_push_end,
@@ -29,34 +29,36 @@ from hta_widgets.formats.byteps.rows import (
     servers_of_keys,
     worker_rows,
 )
-from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE, NO_WORKERS, job_last
+from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE, NO_WORKERS, with_job_last
 from hta_widgets.trace.arrays import Bools, Ints
-from hta_widgets.trace.intervals import total, union
+from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-NO_SERVERS = note_for("no_byteps_servers")
+NO_SERVERS = note_text("no_byteps_servers")
 
 
-def _server_parts(traces: TraceSet, **scope: Unpack[Scope]) -> list[tuple[Part, Requests, Bools]]:
+def _server_parts(
+    traces: TraceSet, **scope: Unpack[Scope]
+) -> list[tuple[RankPart, Requests, Bools]]:
     """Return the servers, their requests, and flags of the selected ones.
 
     Requests that were never answered have no event: they count if nothing is selected by name,
     kind or id, and if they begin in the window.
     """
     found = []
-    for part in parts(traces, **scope):
+    for part in rank_parts(traces, **scope):
         if part.trace.format != "byteps-server":
             continue
         requests = requests_of(part.trace)
-        picked = requests.closed & part.has(requests.row)
+        picked = requests.is_answered & part.contains(requests.row)
         if len(part.rows) == len(part.trace) or (part.low, part.high) != (None, None):
-            picked |= ~requests.closed & part.in_window(requests.start_ns)
+            picked |= ~requests.is_answered & part.is_in_window(requests.start_ns)
         found.append((part, requests, picked))
     return found
 
 
-@scoped
+@with_scope
 def byteps_requests(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return every answered request with its sender, its key, and its waiting and service time.
 
@@ -90,8 +92,8 @@ def byteps_requests(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     matched = {"push": 0, "pull": 0}
     for part, requests, chosen in found:
         trace = part.trace
-        open_ += int((chosen & ~requests.closed).sum())
-        at = np.flatnonzero(chosen & requests.closed)
+        open_ += int((chosen & ~requests.is_answered).sum())
+        at = np.flatnonzero(chosen & requests.is_answered)
         push = requests.push[at]
         wait = _waits(requests)[at]
         dur = requests.end_ns[at] - requests.start_ns[at]
@@ -125,8 +127,8 @@ def byteps_requests(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         "server key:u op node iteration start_ns dur_ns wait_ns service_ns tensor:s"
         " declared_key partition rank id job:s"
     )
-    data = stacked(blocks, columns)
-    return result(
+    data = stack_blocks(blocks, columns)
+    return result_frame(
         {**data, "op": categorical(data["op"], ("push", "pull"))},
         matched={**matched, "open": open_},
         note="" if found else NO_SERVERS,
@@ -138,7 +140,7 @@ def _waits(requests: Requests) -> Ints:
     """Return the time that each pull waited for the last push of its iteration; 0 for pushes."""
     until = np.minimum(last_push_end(requests), requests.end_ns)
     wait = np.maximum(until - requests.start_ns, 0)
-    return np.where(requests.push | ~requests.closed, 0, wait)
+    return np.where(requests.push | ~requests.is_answered, 0, wait)
 
 
 def _raw_keys(traces: TraceSet) -> dict[int, dict[int, int]]:
@@ -167,7 +169,7 @@ def _tensor_names(traces: TraceSet) -> dict[str | None, dict[int, str]]:
     return names
 
 
-@scoped
+@with_scope
 def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the load of each server, which shows an uneven distribution of keys.
 
@@ -184,7 +186,7 @@ def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     rows: list[tuple[object, ...]] = []
     matched = {"push": 0, "pull": 0}
     for part, requests, chosen in found:
-        closed = chosen & requests.closed
+        closed = chosen & requests.is_answered
         push, pull = closed & requests.push, closed & ~requests.push
         matched["push"] += int(push.sum())
         matched["pull"] += int(pull.sum())
@@ -196,10 +198,10 @@ def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             (
                 part.trace.server,
                 int(closed.sum()),
-                int((chosen & ~requests.closed).sum()),
+                int((chosen & ~requests.is_answered).sum()),
                 len(np.unique(requests.key[chosen])),
                 int((sizes == nodes.nunique()).sum()),
-                total(union(requests.start_ns[push], requests.end_ns[push])),
+                total_length(union(requests.start_ns[push], requests.end_ns[push])),
                 int(dur[push].sum()),
                 int(wait[pull].sum()),
                 int((dur - wait)[pull].sum()),
@@ -207,10 +209,12 @@ def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             )
         )
     columns = "server requests open keys iterations busy_ns push_ns wait_ns service_ns job:s"
-    return result(by_column(rows, columns), matched=matched, note="" if found else NO_SERVERS)
+    return result_frame(
+        columns_of_rows(rows, columns), matched=matched, note="" if found else NO_SERVERS
+    )
 
 
-@scoped
+@with_scope
 def byteps_worker_lag(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the delay of each node's pushes, and the time that others wait for them.
 
@@ -247,10 +251,10 @@ def byteps_worker_lag(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     )
     lags["label"] = pd.Series([node_label(node) for node in lags["node"]], dtype=object)
     lags["straggler"] = lags["score"] >= CONSISTENT_SHARE
-    return job_last(lags, arrivals)
+    return with_job_last(lags, arrivals)
 
 
-@scoped
+@with_scope
 def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return when each node's push of each key and iteration reached the server.
 
@@ -263,12 +267,12 @@ def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``imposed_wait_ns`` (int64, of the others' pulls if it is last).
         ``.attrs["dropped"]``: the number of pushes of iterations that lack one of another node.
     """
-    found = _server_parts(traces, **scope)
+    selected_parts = _server_parts(traces, **scope)
     blocks: list[pd.DataFrame] = []
     matched = 0
     group, place = ["key", "iteration"], ["key", "iteration", "node"]
-    for part, requests, chosen in found:
-        own = pd.DataFrame(
+    for part, requests, chosen in selected_parts:
+        arrivals_of_server = pd.DataFrame(
             {
                 "job": pd.Series([part.trace.job or ""] * len(requests), dtype=object),
                 "server": part.trace.server,
@@ -279,14 +283,18 @@ def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
                 "wait_ns": _waits(requests),
             }
         )
-        pushes = own[requests.push & chosen]
+        pushes = arrivals_of_server[requests.push & chosen]
         matched += len(pushes)
         nodes = pushes["node"].nunique()
         if nodes < 2:
             continue
         whole = pushes.groupby(group)["node"].transform("size") == nodes
         pushes = pushes[whole].sort_values(place, ignore_index=True)
-        pulls = own[~requests.push & requests.closed & chosen].groupby(place)["wait_ns"].last()
+        pulls = (
+            arrivals_of_server[~requests.push & requests.is_answered & chosen]
+            .groupby(place)["wait_ns"]
+            .last()
+        )
         pushes["wait_ns"] = pulls.reindex(
             pd.MultiIndex.from_frame(pushes[place]), fill_value=0
         ).to_numpy()
@@ -298,11 +306,16 @@ def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         pushes["imposed_wait_ns"] = waited.where(pushes["last"], 0)
         blocks.append(pushes)
     columns = "job:s server key:u iteration node start_ns lag_ns last:b imposed_wait_ns"
-    data = stacked([{str(n): v.to_numpy() for n, v in block.items()} for block in blocks], columns)
+    data = stack_blocks(
+        [{str(n): v.to_numpy() for n, v in block.items()} for block in blocks], columns
+    )
     rows = len(data["key"])
     note = "" if rows else "no iteration was pushed by every node"
-    return result(
-        data, matched={"push": matched}, note=note if found else NO_SERVERS, dropped=matched - rows
+    return result_frame(
+        data,
+        matched={"push": matched},
+        note=note if selected_parts else NO_SERVERS,
+        dropped=matched - rows,
     )
 
 
@@ -335,7 +348,7 @@ _Fits = dict[int, dict[_Place, _Fit]]
 _Tables = tuple[dict[int, int], dict[int, tuple[Ints, Ints]]]
 
 
-@checked
+@check_arguments
 def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
     """Return the clock offset between each worker and server, with its error.
 
@@ -375,23 +388,25 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
           the match is certain
         - ``job`` (object)
     """
-    chosen = [part.trace for part in parts(traces, None, None, ranks)]
+    chosen = [part.trace for part in rank_parts(traces, None, None, ranks)]
     workers = [
         trace
         for trace in chosen
-        if trace.format == "byteps" and "PULL" in worker_rows(trace).recorded
+        if trace.format == "byteps" and "PULL" in worker_rows(trace).recorded_stages
     ]
     servers = [trace for trace in chosen if trace.format == "byteps-server"]
     raw = _raw_keys(traces)
     rows: list[tuple[object, ...]] = []
     for job in sorted({trace.job or "" for trace in workers}):
-        tables = {t.rank: _tables(t, raw[t.rank]) for t in servers if (t.job or "") == job}
+        tables = {t.rank: _request_tables(t, raw[t.rank]) for t in servers if (t.job or "") == job}
         options: list[tuple[Trace, _Fits]] = []
         for worker in workers:
             if (worker.job or "") == job:
-                every = {rank: _fits(worker, of_server) for rank, of_server in tables.items()}
+                every = {
+                    rank: _possible_fits(worker, of_server) for rank, of_server in tables.items()
+                }
                 options.append((worker, {r: fits for r, fits in every.items() if fits is not None}))
-        for worker, (node, skipped), others, fits_of in _assigned(options):
+        for worker, (node, skipped), others, fits_of in _assign_nodes(options):
             for rank, fits in fits_of.items():
                 fit = fits[node, skipped]
                 error = (fit.high_ns - fit.low_ns + 1) // 2
@@ -406,7 +421,7 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
         " high_ns requests alternatives job:s"
     )
     matched = {"workers": len(workers), "servers": len(servers)}
-    return result(by_column(rows, columns), matched=matched, note=note)
+    return result_frame(columns_of_rows(rows, columns), matched=matched, note=note)
 
 
 def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
@@ -424,16 +439,18 @@ def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
         of_server = first.set_index("server_rank")["offset_ns"]
         offsets |= {int(rank): int(offset) for rank, offset in of_server.items()}
         shared = of_job[of_job["server_rank"].isin(of_server.index)]
-        for worker, own in shared.groupby("worker"):
-            ahead = (own["server_rank"].map(of_server) - own["offset_ns"]).tolist()
+        for worker, offsets_of_worker in shared.groupby("worker"):
+            ahead = (
+                offsets_of_worker["server_rank"].map(of_server) - offsets_of_worker["offset_ns"]
+            ).tolist()
             for rank, trace in traces.items():
                 place = trace.worker, trace.job
-                if trace.format == "byteps" and place == (worker, own["job"].iloc[0]):
+                if trace.format == "byteps" and place == (worker, offsets_of_worker["job"].iloc[0]):
                     offsets[rank] = round(sum(ahead) / len(ahead))
     return offsets
 
 
-def _tables(trace: Trace, raw: dict[int, int]) -> _Tables:
+def _request_tables(trace: Trace, raw: dict[int, int]) -> _Tables:
     """Return the requests of a server as tables; missing requests are `_NONE`."""
     requests = requests_of(trace)
     places = {key: place for place, key in enumerate(sorted(set(raw.values())))}
@@ -441,7 +458,7 @@ def _tables(trace: Trace, raw: dict[int, int]) -> _Tables:
     iterations = int(requests.iteration.max(initial=-1)) + 1
     tables = {}
     for node in np.unique(requests.node).tolist():
-        at = np.flatnonzero((requests.node == node) & requests.closed & (of_key >= 0))
+        at = np.flatnonzero((requests.node == node) & requests.is_answered & (of_key >= 0))
         begin = np.full((2, len(places), iterations), _NONE)
         end = begin.copy()
         where = ((~requests.push[at]).astype(np.int64), of_key[at], requests.iteration[at])
@@ -451,7 +468,7 @@ def _tables(trace: Trace, raw: dict[int, int]) -> _Tables:
     return places, tables
 
 
-def _fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
+def _possible_fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
     """Return the places of a worker for which an offset is possible; None without common keys."""
     rows = worker_rows(worker)
     places, by_node = tables
@@ -465,7 +482,7 @@ def _fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
     op, where, step = (of.stage[at] == pull).astype(np.int64), place[at], of.step[at]
     start = of.start_ns[at] + worker.zero_ns
     end = start + of.dur_ns[at]
-    found = {}
+    fits = {}
     for node, (begins, ends) in by_node.items():
         for skipped in range(max(begins.shape[2] - int(step.min()), 0)):
             iteration = step + skipped
@@ -478,11 +495,11 @@ def _fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
             high = int((begin - start[inside])[known].min())
             low = int((ends[cell] - end[inside])[known].max())
             if low <= high:
-                found[node, skipped] = _Fit(low, high, int(known.sum()))
-    return found
+                fits[node, skipped] = _Fit(low, high, int(known.sum()))
+    return fits
 
 
-def _assigned(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Place, int, _Fits]]:
+def _assign_nodes(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Place, int, _Fits]]:
     """Assign a node to each worker, those with the fewest possible nodes first.
 
     Certain assignments exclude their nodes for other workers; guesses do so too, but do not make
@@ -493,7 +510,7 @@ def _assigned(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Place, i
 
     def free(fits: _Fits, gone: set[int]) -> list[_Place]:
         """Return the places that fit every server and have a free node."""
-        every = [set(own) for own in fits.values()]
+        every = [set(fits_of_worker) for fits_of_worker in fits.values()]
         common = set.intersection(*every) if every else set()
         return [place for place in common if place[0] not in gone]
 
@@ -501,7 +518,7 @@ def _assigned(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Place, i
         left.sort(key=lambda option: (len(free(option[1], certain)), option[0].worker))
         worker, fits = left.pop(0)
         distance = {
-            place: sum(abs(own[place].theta_ns) for own in fits.values())
+            place: sum(abs(fits_of_worker[place].theta_ns) for fits_of_worker in fits.values())
             for place in free(fits, taken)
         }
         if not distance:
@@ -512,4 +529,4 @@ def _assigned(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Place, i
         if not others:
             certain.add(best[0])
         assigned.append((worker, best, others, fits))
-    return sorted(assigned, key=lambda one: one[0].worker)
+    return sorted(assigned, key=lambda assignment: assignment[0].worker)

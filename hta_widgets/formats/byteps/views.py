@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from hta_widgets.charts.chart import defines
-from hta_widgets.charts.data import require
+from hta_widgets.charts.data import require_columns_of
 from hta_widgets.formats.byteps.frames import by_iteration, by_tensor
 
 
@@ -29,7 +29,7 @@ def byteps_arrivals(frame: pd.DataFrame) -> pd.DataFrame:
     pulls = "step" in frame
     analysis = "byteps_pulls" if pulls else "byteps_arrivals"
     own = ("worker", "dur_ns", "shortest") if pulls else ("iteration", "node", "lag_ns", "last")
-    require(frame, analysis, *own)
+    require_columns_of(frame, analysis, *own)
     return by_iteration(frame)
 
 

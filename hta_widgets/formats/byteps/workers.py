@@ -9,34 +9,34 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import (
-    Part,
+    RankPart,
     Scope,
-    by_column,
     categorical,
-    parts,
-    result,
-    scoped,
-    stacked,
+    columns_of_rows,
+    rank_parts,
+    result_frame,
+    stack_blocks,
+    with_scope,
 )
 from hta_widgets.arguments import PartitionKey
 from hta_widgets.errors import TraceError
-from hta_widgets.facts import note_for
+from hta_widgets.facts import note_text
 from hta_widgets.formats.byteps.rows import STAGES, TotalRows, WorkerRows, worker_rows
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.intervals import total, union
+from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.traceset import TraceSet
 
 #: Who is last in this share of cases, or more, is a straggler: well above chance.
 CONSISTENT_SHARE = 0.8
-NO_WORKERS = note_for("no_byteps_workers")
+NO_WORKERS = note_text("no_byteps_workers")
 
 
 def _worker_parts(
     traces: TraceSet, **scope: Unpack[Scope]
-) -> list[tuple[Part, WorkerRows, dict[str, Any]]]:
+) -> list[tuple[RankPart, WorkerRows, dict[str, Any]]]:
     """Return the workers' GPUs: selected events, rows, and numbers."""
     found = []
-    for part in parts(traces, **scope):
+    for part in rank_parts(traces, **scope):
         trace = part.trace
         if trace.format == "byteps":
             numbers = {
@@ -49,7 +49,7 @@ def _worker_parts(
     return found
 
 
-@scoped
+@with_scope
 def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Split the time of each tensor's synchronisations into work, queue and tail.
 
@@ -88,34 +88,44 @@ def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     The definitions follow BytePS's source. A maintainer's remark that bars "may include queuing"
     holds only within REDUCE, BROADCAST, PUSH and PULL, whose own queues are not recorded.
     """
-    found = _worker_parts(traces, **scope)
+    selected_parts = _worker_parts(traces, **scope)
     names: dict[str, int] = {}
     blocks: list[dict[str, Any]] = []
     matched = {"totals": 0, "stages": 0}
     unfinished = incomplete = 0
-    for part, rows, numbers in found:
+    for part, rows, numbers in selected_parts:
         totals = rows.totals
-        kept = part.has(totals.row) & (totals.dur_ns > 0)
-        unfinished += int((part.has(totals.row) & (totals.dur_ns == 0)).sum())
+        kept = part.contains(totals.row) & (totals.dur_ns > 0)
+        unfinished += int((part.contains(totals.row) & (totals.dur_ns == 0)).sum())
         matched["totals"] += int(kept.sum())
-        matched["stages"] += int(part.has(rows.parts.row).sum())
-        own = np.flatnonzero(kept)
-        own = own[np.lexsort((totals.tensor[own], totals.start_ns[own], totals.step[own]))]
-        critical = {name: values[own] for name, values in _critical(rows).items()}
+        matched["stages"] += int(part.contains(rows.parts.row).sum())
+        selected_totals = np.flatnonzero(kept)
+        selected_totals = selected_totals[
+            np.lexsort(
+                (
+                    totals.tensor[selected_totals],
+                    totals.start_ns[selected_totals],
+                    totals.step[selected_totals],
+                )
+            )
+        ]
+        critical = {
+            name: values[selected_totals] for name, values in _critical_partitions(rows).items()
+        }
         incomplete += int(critical["incomplete"].sum())
         code = np.array([names.setdefault(name, len(names)) for name in rows.tensors], np.int64)
         blocks.append(
             {
                 **numbers,
                 **critical,
-                "tensor": code[totals.tensor[own]],
-                "step": totals.step[own],
-                "start_ns": totals.start_ns[own] + part.trace.shift_ns,
-                "total_ns": totals.dur_ns[own],
+                "tensor": code[totals.tensor[selected_totals]],
+                "step": totals.step[selected_totals],
+                "start_ns": totals.start_ns[selected_totals] + part.trace.shift_ns,
+                "total_ns": totals.dur_ns[selected_totals],
                 "root": rows.is_root,
             }
         )
-    notes = [] if found else [NO_WORKERS]
+    notes = [] if selected_parts else [NO_WORKERS]
     if unfinished:
         notes.append(f"{unfinished} synchronisations were not finished and are left out")
     if incomplete:
@@ -126,8 +136,8 @@ def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         "rank worker local_rank tensor step start_ns total_ns busy_ns queue_ns tail_ns"
         " critical_partition critical_key critical:b root:b job:s"
     )
-    data = stacked(blocks, columns)
-    return result(
+    data = stack_blocks(blocks, columns)
+    return result_frame(
         {**data, "tensor": categorical(data["tensor"], list(names))},
         matched=matched,
         note=notes,
@@ -136,22 +146,22 @@ def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     )
 
 
-def _critical(rows: WorkerRows) -> dict[str, Ints]:
+def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
     """Return the columns of each total's critical partition; -1 for totals without one."""
     totals, parts = rows.totals, rows.parts
     names = ("busy_ns", "queue_ns", "tail_ns", "critical_partition", "critical_key")
-    found = {name: np.full(len(totals.row), -1, np.int64) for name in names}
-    found["incomplete"] = np.zeros(len(totals.row), np.int64)
-    found["critical"] = _last_of_step(totals)
+    columns_of_totals = {name: np.full(len(totals.row), -1, np.int64) for name in names}
+    columns_of_totals["incomplete"] = np.zeros(len(totals.row), np.int64)
+    columns_of_totals["critical"] = _last_of_step(totals)
     starts = np.flatnonzero(parts.first)
     if not len(starts) or not len(totals.row):
-        return found
+        return columns_of_totals
     end = np.maximum.reduceat(parts.start_ns + parts.dur_ns, starts)
     key, whole = parts.key[starts], parts.complete[starts]
     steps = int(max(totals.step.max(), parts.step.max())) + 1
     place = parts.tensor[starts] * steps + parts.step[starts]
     of_total = totals.tensor * steps + totals.step
-    found["incomplete"] = np.isin(of_total, place[~whole]).astype(np.int64)
+    columns_of_totals["incomplete"] = np.isin(of_total, place[~whole]).astype(np.int64)
     # The partition that ends last is the critical one; of several, the one with the lowest key.
     order = np.lexsort((-key, end, place))
     order = order[whole[order]]
@@ -160,12 +170,12 @@ def _critical(rows: WorkerRows) -> dict[str, Ints]:
     at = critical[of_total]
     known = at >= 0
     at = at[known]
-    found["busy_ns"][known] = np.add.reduceat(parts.dur_ns, starts)[at]
-    found["queue_ns"][known] = np.add.reduceat(parts.queue_ns, starts)[at]
-    found["tail_ns"][known] = (totals.start_ns + totals.dur_ns)[known] - end[at]
-    found["critical_key"][known] = key[at]
-    found["critical_partition"][known] = key[at] & 0xFFFF
-    return found
+    columns_of_totals["busy_ns"][known] = np.add.reduceat(parts.dur_ns, starts)[at]
+    columns_of_totals["queue_ns"][known] = np.add.reduceat(parts.queue_ns, starts)[at]
+    columns_of_totals["tail_ns"][known] = (totals.start_ns + totals.dur_ns)[known] - end[at]
+    columns_of_totals["critical_key"][known] = key[at]
+    columns_of_totals["critical_partition"][known] = key[at] & 0xFFFF
+    return columns_of_totals
 
 
 def _last_of_step(totals: TotalRows) -> Ints:
@@ -176,7 +186,7 @@ def _last_of_step(totals: TotalRows) -> Ints:
     return np.isin(np.arange(len(order)), last).astype(np.int64)
 
 
-@scoped
+@with_scope
 def byteps_gradient_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the stages of the critical partition of each synchronisation.
 
@@ -191,16 +201,21 @@ def byteps_gradient_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataF
         (category)``, step, stage`` (category, in the order of the pipeline)``, start_ns, dur_ns,
         queue_ns`` (int64) and ``waits_for_root`` (bool).
     """
-    found = _worker_parts(traces, **scope)
+    selected_parts = _worker_parts(traces, **scope)
     gradients = byteps_gradients(traces, **scope)
-    tensors = list(dict.fromkeys(name for _, rows, _ in found for name in rows.tensors))
-    stages = list(dict.fromkeys(name for _, rows, _ in found for name in rows.stages))
+    tensors = list(dict.fromkeys(name for _, rows, _ in selected_parts for name in rows.tensors))
+    stages = list(dict.fromkeys(name for _, rows, _ in selected_parts for name in rows.stages))
     blocks: list[dict[str, Any]] = []
-    for part, rows, numbers in found:
-        own = gradients[(gradients["rank"] == part.rank) & (gradients["critical_partition"] >= 0)]
+    for part, rows, numbers in selected_parts:
+        gradients_of_rank = gradients[
+            (gradients["rank"] == part.rank) & (gradients["critical_partition"] >= 0)
+        ]
         of = rows.parts
         steps = int(of.step.max(initial=0)) + 1
-        wanted = own["critical_key"].to_numpy() * steps + own["step"].to_numpy()
+        wanted = (
+            gradients_of_rank["critical_key"].to_numpy() * steps
+            + gradients_of_rank["step"].to_numpy()
+        )
         at = np.flatnonzero(np.isin(of.key * steps + of.step, wanted))
         is_copy = of.stage[at] == rows.stages.index("COPYH2D")
         tensor = np.array([tensors.index(name) for name in rows.tensors], np.int64)
@@ -218,8 +233,8 @@ def byteps_gradient_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataF
             }
         )
     columns = "rank worker local_rank tensor step stage start_ns dur_ns queue_ns waits_for_root:b"
-    data = stacked(blocks, columns)
-    return result(
+    data = stack_blocks(blocks, columns)
+    return result_frame(
         {
             **data,
             "tensor": categorical(data["tensor"], tensors),
@@ -230,7 +245,7 @@ def byteps_gradient_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataF
     )
 
 
-@scoped
+@with_scope
 def byteps_pull_blame(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return per worker how often its PULL was the shortest, and how much longer its PULLs took.
 
@@ -261,10 +276,10 @@ def byteps_pull_blame(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         pull_ns=("dur_ns", "sum"),
     )
     each["straggler"] = each["blame"] >= CONSISTENT_SHARE
-    return job_last(each, pulls)
+    return with_job_last(each, pulls)
 
 
-def job_last(sums: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
+def with_job_last(sums: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
     """Return `sums` with ``job`` as the last column, None if empty, and the attributes of `of`."""
     job = sums.pop("job")
     frame = sums.assign(job=pd.Series([one or None for one in job], dtype=object))
@@ -272,7 +287,7 @@ def job_last(sums: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-@scoped
+@with_scope
 def byteps_pulls(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the PULLs that all workers have for the same partition and step.
 
@@ -284,11 +299,11 @@ def byteps_pulls(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``shortest`` (bool, whether only it is). ``.attrs["dropped"]``: the number of PULLs that
         another worker lacks.
     """
-    found = _worker_parts(traces, **scope)
+    selected_parts = _worker_parts(traces, **scope)
     blocks: list[dict[str, Any]] = []
-    for part, rows, numbers in found:
+    for part, rows, numbers in selected_parts:
         of = rows.parts
-        at = np.flatnonzero((of.stage == rows.stages.index("PULL")) & part.has(of.row))
+        at = np.flatnonzero((of.stage == rows.stages.index("PULL")) & part.contains(of.row))
         blocks.append(
             {
                 **numbers,
@@ -301,13 +316,13 @@ def byteps_pulls(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             }
         )
     dtypes = "job:s key step worker rank id start_ns dur_ns"
-    every = pd.DataFrame(stacked(blocks, dtypes))
+    every = pd.DataFrame(stack_blocks(blocks, dtypes))
     every["workers"] = every.groupby("job")["worker"].transform("nunique")
     several = every[every["workers"] > 1]
     keys = ["job", "key", "step"]
-    own = several.groupby(keys)["worker"]
-    whole = own.transform("size") == several["workers"]
-    whole &= own.transform("nunique") == several["workers"]
+    workers_of_pull = several.groupby(keys)["worker"]
+    whole = workers_of_pull.transform("size") == several["workers"]
+    whole &= workers_of_pull.transform("nunique") == several["workers"]
     pulls = several[whole].sort_values([*keys, "worker"], ignore_index=True)
     pulls["slack_ns"] = pulls["dur_ns"] - pulls.groupby(keys)["dur_ns"].transform("min")
     shortest = pulls["slack_ns"] == 0
@@ -316,15 +331,15 @@ def byteps_pulls(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     )
     note = "" if len(several) else "it takes PULLs of two workers or more"
     columns: dict[Any, Any] = pulls.drop(columns="workers").to_dict("series")
-    return result(
+    return result_frame(
         columns,
         matched={"PULL": len(every)},
-        note=note if found else NO_WORKERS,
+        note=note if selected_parts else NO_WORKERS,
         dropped=len(several) - len(pulls),
     )
 
 
-@scoped
+@with_scope
 def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the number, time, concurrency and preceding queue of each stage on each GPU.
 
@@ -355,25 +370,25 @@ def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     and PULL include the network's and the server's queues; PULL includes the wait for the other
     workers' pushes.
     """
-    found = _worker_parts(traces, **scope)
+    selected_parts = _worker_parts(traces, **scope)
     order = list(STAGES)
-    for _, rows, _ in found:
-        order = _merged(order, rows.stages)
+    for _, rows, _ in selected_parts:
+        order = _merge_orders(order, rows.stages)
     lines: list[tuple[object, ...]] = []
     matched = dict.fromkeys(STAGES, 0)
     others = 0
-    for part, rows, numbers in found:
+    for part, rows, numbers in selected_parts:
         others += rows.others
         for code, name in enumerate(rows.stages):
-            at = np.flatnonzero((rows.parts.stage == code) & part.has(rows.parts.row))
+            at = np.flatnonzero((rows.parts.stage == code) & part.contains(rows.parts.row))
             matched[name] = matched.get(name, 0) + len(at)
             if not len(at):
                 continue
-            start, end = part.clipped(rows.parts.row[at])
+            start, end = part.clip_rows(rows.parts.row[at])
             dur = end - start
             queue = int(rows.parts.queue_ns[at][rows.parts.complete[at]].sum())
             *gpu, job = numbers.values()
-            sums = len(at), int(dur.sum()), total(union(start, end)), float(dur.mean())
+            sums = len(at), int(dur.sum()), total_length(union(start, end)), float(dur.mean())
             waits = name == "COPYH2D" and not rows.is_root
             lines.append(
                 (*gpu, order.index(name), *sums, int(dur.max()), queue, rows.is_root, waits, job)
@@ -382,16 +397,16 @@ def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         "rank worker local_rank stage count sum_ns union_ns mean_ns:f max_ns queue_ns root:b"
         " waits_for_root:b job:s"
     )
-    data = by_column(lines, columns)
-    return result(
+    data = columns_of_rows(lines, columns)
+    return result_frame(
         {**data, "stage": categorical(data["stage"], order)},
         matched={**matched, "others": others},
-        note="" if found else NO_WORKERS,
+        note="" if selected_parts else NO_WORKERS,
     )
 
 
-def _merged(order: list[str], more: list[str]) -> list[str]:
-    """Put stages that are not in the order yet after the one that they follow."""
+def _merge_orders(order: list[str], more: list[str]) -> list[str]:
+    """Insert missing stages into the order, each after the stage that it follows."""
     merged = list(order)
     before = ""
     for name in more:
@@ -401,7 +416,7 @@ def _merged(order: list[str], more: list[str]) -> list[str]:
     return merged
 
 
-@scoped
+@with_scope
 def byteps_steps(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the time of all synchronisations of each GPU and step, and the one that ends last.
 
@@ -423,21 +438,21 @@ def byteps_steps(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         end = start + group["total_ns"].to_numpy()
         critical = group["critical"].to_numpy()
         last = group.iloc[int(critical.argmax() if critical.any() else end.argmax())]
-        time, covered = int((end - start).sum()), total(union(start, end))
+        time, covered = int((end - start).sum()), total_length(union(start, end))
         span = int(start.min()), int(end.max() - start.min()), time, covered, time / covered
         rows.append((*place, *span, str(last["tensor"]), int(last["critical_key"])))
     columns = (
         "rank worker local_rank step start_ns span_ns sum_ns union_ns concurrency:f tensor:s"
         " critical_key"
     )
-    return result(
-        by_column(rows, columns),
+    return result_frame(
+        columns_of_rows(rows, columns),
         matched=gradients.attrs["matched"],
         note=gradients.attrs.get("note", ""),
     )
 
 
-@scoped
+@with_scope
 def byteps_bandwidth(
     traces: TraceSet, sizes: Mapping[PartitionKey, int], **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -469,19 +484,19 @@ def byteps_bandwidth(
         of = rows.parts
         known = np.array([int(sizes.get(key, -1)) for key in of.key.tolist()], np.int64)
         for code, stage in enumerate(stages):
-            at = (of.stage == rows.stages.index(stage)) & part.has(of.row)
+            at = (of.stage == rows.stages.index(stage)) & part.contains(of.row)
             matched[stage] += int(at.sum())
             sized = at & (known >= 0)
             if not sized.any():
                 continue
-            covered = total(union(of.start_ns[sized], of.start_ns[sized] + of.dur_ns[sized]))
+            covered = total_length(union(of.start_ns[sized], of.start_ns[sized] + of.dur_ns[sized]))
             size = int(known[sized].sum())
             rate = size / covered * 1e3 if covered else np.nan
             *gpu, _ = numbers.values()
             lines.append((*gpu, code, size, covered, rate, int((at & ~sized).sum())))
     columns = "rank worker local_rank stage bytes union_ns mb_per_s:f without_size"
-    data = by_column(lines, columns)
-    return result(
+    data = columns_of_rows(lines, columns)
+    return result_frame(
         {**data, "stage": categorical(data["stage"], stages)},
         matched=matched,
         note="" if found else NO_WORKERS,

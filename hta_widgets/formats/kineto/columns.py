@@ -28,10 +28,17 @@ from hta_widgets.formats.kineto.times import (
     plain_integers,
     resolution,
 )
-from hta_widgets.formats.kineto.tolerant import tidied, understood
-from hta_widgets.readers.ranks import Notes
+from hta_widgets.formats.kineto.tolerant import decode_or_none, repair_json
+from hta_widgets.readers.ranks import NoteCounts
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.columns import PARAM_COMMS, ArgTable, CopyTable, Pool, RankColumns, arg_table
+from hta_widgets.trace.columns import (
+    PARAM_COMMS,
+    ArgTable,
+    CopyTable,
+    RankColumns,
+    StringPool,
+    arg_table,
+)
 from hta_widgets.trace.problems import ProblemKind
 
 _INT64 = 1 << 63
@@ -39,7 +46,7 @@ _INT64 = 1 << 63
 FIRST_NS, LAST_NS = -(1 << 60), 3 << 60
 
 
-class Copies:
+class CopyColumns:
     """The bandwidth and the size of the few device records that state them."""
 
     def __init__(self) -> None:
@@ -89,7 +96,7 @@ class FlowIds:
     """Codes of ids by their JSON text: the value of a number, below -1 for any other text."""
 
     def __init__(self) -> None:
-        self._others = Pool()
+        self._others = StringPool()
 
     def codes(self, texts: Sequence[Any]) -> Ints:
         """Return a code for each JSON text; -1 for an empty one."""
@@ -98,8 +105,8 @@ class FlowIds:
             return numbers
         return np.fromiter((self._code(bytes(text)) for text in texts), np.int64, len(texts))
 
-    def finish(self, codes: Ints) -> tuple[npt.NDArray[np.int32], Pool]:
-        """Return codes from 0 up, and the texts that they stand for."""
+    def finish(self, codes: Ints) -> tuple[npt.NDArray[np.int32], StringPool]:
+        """Return consecutive codes from 0, and the text of each code."""
         low, high = (int(codes.min()), int(codes.max())) if len(codes) else (_ABSENT, _ABSENT)
         if low >= _ABSENT and high < 4 * len(codes):
             # The profiler numbers its ids: they serve as codes without sorting.
@@ -118,7 +125,7 @@ class FlowIds:
         return -2 - self._others.add(text.decode("utf-8", "replace"))
 
 
-class _IdPool(Pool):
+class _IdPool(StringPool):
     """A pool of ids whose texts are made on access."""
 
     __slots__ = ("_count", "_numbers", "_others")
@@ -148,7 +155,7 @@ class _IdPool(Pool):
         return (_IdPool, (self._numbers, self._others, self._count))
 
 
-class Column:
+class GrowingColumn:
     """A column that is filled from the front; memory that was not written yet costs nothing.
 
     Integers that do not fit its type widen it.
@@ -170,7 +177,7 @@ class Column:
         capacity = len(self._values) if end <= len(self._values) else end + end // 2
         if dtype != self._values.dtype or capacity != len(self._values):
             larger = np.empty(capacity, dtype)
-            larger[: self.size] = self.filled()
+            larger[: self.size] = self.filled_part()
             self._values, self._bounds = larger, np.iinfo(dtype)
         self._values[self.size : end] = values
         self.size = end
@@ -181,32 +188,32 @@ class Column:
         fits = values.min() >= self._bounds.min and values.max() <= self._bounds.max
         return self._values.dtype if fits else values.dtype
 
-    def filled(self, start: int = 0) -> npt.NDArray[Any]:
+    def filled_part(self, start: int = 0) -> npt.NDArray[Any]:
         """View the filled part, from `start` on."""
         return self._values[start : self.size]
 
 
-class Codes:
+class CodeTable:
     """Codes of values by their text."""
 
     __slots__ = ("_codes", "pool")
 
     def __init__(self) -> None:
         self._codes: dict[Any, int] = {}
-        self.pool = Pool()
+        self.pool = StringPool()
 
-    def of(self, values: list[Any]) -> npt.NDArray[np.int32]:
+    def codes_of(self, values: list[Any]) -> npt.NDArray[np.int32]:
         """Return the codes of values: strings, integers, or None for the empty string."""
         if len(values) < 2:
             return np.array([self._code(value) for value in values], np.int32)
         find = itemgetter(*values)
         try:
-            found = find(self._codes)
+            result = find(self._codes)
         except KeyError:
             for value in dict.fromkeys(values):
                 self._code(value)
-            found = find(self._codes)
-        return np.fromiter(found, np.int32, len(found))
+            result = find(self._codes)
+        return np.fromiter(result, np.int32, len(result))
 
     def code(self, value: Any) -> int:
         """Return the code of a value, -1 for a new one."""
@@ -242,7 +249,7 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
             text: Any = _args_text(body).args
         except msgspec.DecodeError:
             text = b""
-            self._odd[number] = _of_value(_understood(bytes(body)))
+            self._odd[number] = _of_value(_decode_leniently(bytes(body)))
         self._text += text
         self._numbers.append(number)
         self._ends.append(len(self._text))
@@ -258,10 +265,10 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
         try:
             value = _decode(text.decode())
         except (ValueError, RecursionError):
-            value = _understood(bytes(text))
+            value = _decode_leniently(bytes(text))
         return (value if isinstance(value, dict) else {}) or default
 
-    def many(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    def get_many(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Return the args of records, decoded in one call; an empty dict for none."""
         ends, text = self._ends, self._text
         spans = []
@@ -299,12 +306,12 @@ def _of_value(value: Any) -> dict[str, Any]:
     return args if isinstance(args, dict) else {}
 
 
-def _understood(text: bytes) -> Any:
+def _decode_leniently(text: bytes) -> Any:
     """Decode JSON, also slightly invalid JSON."""
     try:
-        return json.loads(tidied(text))
+        return json.loads(repair_json(text))
     except (ValueError, RecursionError):
-        return understood(text)
+        return decode_or_none(text)
 
 
 _communication = attrgetter(*COMMUNICATION_FIELDS)
@@ -360,16 +367,16 @@ class _Batch:
 class Columns:
     """The records of one file as columns, to which records are added."""
 
-    def __init__(self, notes: Notes, expected: int = 0) -> None:
+    def __init__(self, notes: NoteCounts, expected: int = 0) -> None:
         self.notes = notes
-        self._names, self._categories = Codes(), Codes()
-        self._pids, self._tids = Codes(), Codes()
+        self._names, self._categories = CodeTable(), CodeTable()
+        self._pids, self._tids = CodeTable(), CodeTable()
         self._flow_ids = FlowIds()
-        self._copies = Copies()
+        self._copies = CopyColumns()
         self._comm_record: list[int] = []
         self._comm_text: list[bytes] = []
         self._columns = {
-            name: Column(dtype, expected)
+            name: GrowingColumn(dtype, expected)
             for name, dtype in (
                 ("phase", np.uint8),
                 ("start_ns", np.int64),
@@ -409,10 +416,10 @@ class Columns:
         stream = _integers([-1 if arg is None else arg.stream for arg in args], np.int32)
         found: dict[str, npt.NDArray[Any]] = {
             "phase": phase,
-            "name": self._names.of([record.name for record in records]),
-            "category": self._categories.of([record.cat for record in records]),
-            "pid": self._pids.of([record.pid for record in records]),
-            "tid": self._tids.of([record.tid for record in records]),
+            "name": self._names.codes_of([record.name for record in records]),
+            "category": self._categories.codes_of([record.cat for record in records]),
+            "pid": self._pids.codes_of([record.pid for record in records]),
+            "tid": self._tids.codes_of([record.tid for record in records]),
             "stream": stream,
             "correlation": _integers(
                 [-1 if arg is None else arg.correlation for arg in args], np.int64
@@ -466,10 +473,10 @@ class Columns:
         batch, self._batch = self._batch, _Batch()
         if not batch.count:
             return
-        parts = {name: np.concatenate(found) for name, found in batch.parts.items()}
+        parts = {name: np.concatenate(pieces) for name, pieces in batch.parts.items()}
         phase = parts["phase"]
-        start, start_state = _joined_times(batch.start)
-        dur, dur_state = _joined_times(batch.dur)
+        start, start_state = _join_times(batch.start)
+        dur, dur_state = _join_times(batch.dur)
         is_metadata = phase == _M
         keep = _KNOWN[phase]
         if start_state is not None:
@@ -511,7 +518,7 @@ class Columns:
         return self._columns["record"].size
 
     @property
-    def started(self) -> bool:
+    def has_records(self) -> bool:
         """Whether any record was added."""
         return bool(self._batch.count or self._columns["record"].size)
 
@@ -522,7 +529,7 @@ class Columns:
     def add_base(self, base_ns: int) -> None:
         """Shift the records taken since the last call by the file's own base time."""
         self._flush()
-        start = self._columns["start_ns"].filled(self._based)
+        start = self._columns["start_ns"].filled_part(self._based)
         self._based = self.rows
         if base_ns and len(start):
             # Clipped values are still too far away, and are excluded later.
@@ -532,7 +539,7 @@ class Columns:
     def finish(self) -> RankColumns:
         """Return the columns."""
         self._flush()
-        columns = {name: column.filled() for name, column in self._columns.items()}
+        columns = {name: column.filled_part() for name, column in self._columns.items()}
         self._exclude_far(columns)
         columns["flow"], flow_ids = self._flow_ids.finish(columns["flow"])
         self._columns = {}
@@ -606,7 +613,7 @@ class Columns:
                 reason = "records whose time is not a number"
             else:
                 reason = "records without a time"
-            known = self.notes.knows(kind, reason)
+            known = self.notes.has(kind, reason)
             self.notes.add(kind, reason, None if known else batch.offset_of(row))
 
     def _note_durations(
@@ -624,19 +631,19 @@ class Columns:
             self.notes.add("repaired", reason, batch.offset_of(int(rows[0])), len(rows))
 
 
-def _joined_times(parts: Sequence[SliceTimes]) -> Times:
+def _join_times(parts: Sequence[SliceTimes]) -> Times:
     """Return the times of several slices. Texts of slices in a row are parsed together."""
-    found: list[Times] = []
+    converted: list[Times] = []
     for is_converted, run in groupby(parts, lambda part: isinstance(part, Times)):
         if is_converted:
-            found += cast("Iterable[Times]", run)
+            converted += cast("Iterable[Times]", run)
         else:
             texts, counts = zip(*cast("Iterable[tuple[bytes, int]]", run), strict=True)
-            found.append(nanoseconds(b",".join(texts), sum(counts)))
-    ns = np.concatenate([times.ns for times in found])
-    if all(times.state is None for times in found):
+            converted.append(nanoseconds(b",".join(texts), sum(counts)))
+    ns = np.concatenate([times.ns for times in converted])
+    if all(times.state is None for times in converted):
         return Times(ns, None)
-    states = [np.zeros(len(ns), np.uint8) if state is None else state for ns, state in found]
+    states = [np.zeros(len(ns), np.uint8) if state is None else state for ns, state in converted]
     return Times(ns, np.concatenate(states))
 
 
@@ -658,10 +665,10 @@ def _integers(values: list[Any], dtype: Any) -> npt.NDArray[Any]:
     try:
         return np.fromiter(values, dtype, len(values))
     except (TypeError, ValueError, OverflowError):
-        return np.array([_wrapped(value, dtype) for value in values], dtype)
+        return np.array([_wrap_integer(value, dtype) for value in values], dtype)
 
 
-def _wrapped(value: Any, dtype: Any) -> int:
+def _wrap_integer(value: Any, dtype: Any) -> int:
     """Return an integer wrapped to `dtype`; -1 for other values.
 
     Of an id such as ``"10000:7"``, from a merged file with high ranks, only the part after the

@@ -41,21 +41,21 @@ from hta_widgets.formats.kineto.times import (
     nanoseconds_of_integers,
 )
 from hta_widgets.formats.kineto.tolerant import (
-    Reading,
+    ReadResult,
     is_utf8,
     read_records,
     read_top_level,
     starts_record,
 )
-from hta_widgets.readers.formats import Outcome, Start
-from hta_widgets.readers.ranks import Notes, stated_rank
+from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.ranks import NoteCounts, stated_rank
 from hta_widgets.readers.streams import (
     Checkpoints,
-    Window,
+    StreamBuffer,
     decompressed_size,
     open_stream,
     separators_before,
-    stage,
+    time_stage,
 )
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import RankColumns, RecordSource
@@ -70,7 +70,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(slots=True)
-class Head:
+class EventsStart:
     """Position of the first event, and the top-level values before it."""
 
     #: position after the list's opening bracket
@@ -81,15 +81,15 @@ class Head:
 
 
 def find_events(
-    text: bytes, more: Callable[[int], bytes], path: str, notes: Notes
-) -> tuple[Head, bytes]:
+    text: bytes, more: Callable[[int], bytes], path: str, notes: NoteCounts
+) -> tuple[EventsStart, bytes]:
     """Find the list of events at the top level of a JSON text."""
     text = text or more(0)
     start = len(_BOM) if text.startswith(_BOM) else 0
     start = _BLANKS.match(text, start).end()  # type: ignore[union-attr]
     opener = text[start : start + 1]
     if opener == b"[":
-        return Head(start + 1, enclosed=False, values={}), text
+        return EventsStart(start + 1, enclosed=False, values={}), text
     if opener != b"{":
         raise TraceError(
             "is not a JSON trace",
@@ -102,7 +102,7 @@ def find_events(
         for match in _EVENTS.finditer(text, searched):
             values = _values_before(text[start : match.start()])
             if values is not None:
-                return Head(match.end(), enclosed=True, values=values), text
+                return EventsStart(match.end(), enclosed=True, values=values), text
         searched = max(start, len(text) - 256)
         block = more(len(text)) if len(text) < _LONGEST_HEAD else b""
         if not block:
@@ -111,7 +111,7 @@ def find_events(
     unproven = _EVENTS.search(text, start)
     if unproven is not None:
         notes.add("skipped", "top-level keys before traceEvents that cannot be read", start)
-        return Head(unproven.end(), enclosed=True, values={}), text
+        return EventsStart(unproven.end(), enclosed=True, values={}), text
     raise TraceError(
         "holds no trace events",
         path=path,
@@ -121,7 +121,7 @@ def find_events(
 
 def _values_before(text: bytes) -> dict[str, bytes] | None:
     """Return the values of ``{"key": value, …,``; None for any other text."""
-    strict = _strict(text + b'"":0}')
+    strict = _decode_strictly(text + b'"":0}')
     if strict is not None:
         strict.pop("", None)
         return strict
@@ -129,7 +129,7 @@ def _values_before(text: bytes) -> dict[str, bytes] | None:
     return loose.values if loose.complete and loose.end == len(text) + 1 else None
 
 
-def _strict(text: bytes) -> dict[str, bytes] | None:
+def _decode_strictly(text: bytes) -> dict[str, bytes] | None:
     if not is_utf8(text):
         return None
     try:
@@ -166,7 +166,7 @@ def _strict_object(text: bytes) -> tuple[dict[str, bytes] | None, int]:
         text = text[:end]
     except (RecursionError, UnicodeDecodeError):
         return None, 0
-    return _strict(text), len(text)
+    return _decode_strictly(text), len(text)
 
 
 def decode_values(values: dict[str, bytes]) -> dict[str, Any]:
@@ -196,13 +196,13 @@ _CHECKED_ENTRIES = 1 << 18
 _ENOUGH_FAILURES = 3
 
 #: Result for a piece of text: records, maybe with the end of the list, or the failure.
-Taken = Literal["open", "closed", "unbalanced", "broken"]
+SliceOutcome = Literal["open", "closed", "unbalanced", "broken"]
 
 
 class RecordList:
     """A reader of lists of records into columns."""
 
-    def __init__(self, window: Window, notes: Notes) -> None:
+    def __init__(self, window: StreamBuffer, notes: NoteCounts) -> None:
         self.window = window
         self.notes = notes
         self.columns = Columns(notes)
@@ -227,7 +227,7 @@ class RecordList:
                 before = self.window.offset
                 closed = self._take_tolerantly()
                 if self.window.offset == before:
-                    wanted = 2 * self.window.left + self.window.block_bytes
+                    wanted = 2 * self.window.unread_size + self.window.block_bytes
                 self._refuse_other_lists()
             self._refuse_long_lists_of_nothing()
             if closed and self._drop_stray_bracket():
@@ -250,7 +250,7 @@ class RecordList:
         if ends or not following:
             return False
         self.notes.add("repaired", "brackets between records", self.window.offset - 1)
-        text = self.window.rest()
+        text = self.window.unread()
         self.window.at += len(text) - len(text.lstrip(_LIST_BLANKS).removeprefix(b","))
         return True
 
@@ -276,18 +276,18 @@ class RecordList:
                 remedy="Is the file a trace?",
             )
 
-    def _take_slice(self) -> Taken:
+    def _take_slice(self) -> SliceOutcome:
         """Read all complete records of the window."""
         if self.window.ended:
             return self._take_strictly(len(self.window.text), open_ended=True)
-        taken: Taken = "unbalanced"
+        taken: SliceOutcome = "unbalanced"
         for cut in separators_before(self.window.text, self.window.at, len(self.window.text)):
             taken = self._take_strictly(cut)
             if taken != "unbalanced":
                 break
         return taken
 
-    def _take_strictly(self, cut: int, *, open_ended: bool = False) -> Taken:
+    def _take_strictly(self, cut: int, *, open_ended: bool = False) -> SliceOutcome:
         """Read the records up to the comma at `cut`, or none."""
         body = self.window.text[self.window.at : cut]
         text = b"".join((b"[", body, b"" if open_ended else b"]"))
@@ -298,7 +298,7 @@ class RecordList:
             self.window.at += len(body) + 1
             return "open"
         try:
-            with stage("decode"):
+            with time_stage("decode"):
                 records = decode_records(text)
         except msgspec.DecodeError as error:
             end = end_of_value(error)
@@ -320,10 +320,10 @@ class RecordList:
         if self._timed_decoder is None or self._timed_decoder == "unknown":
             return False
         try:
-            with stage("decode"):
+            with time_stage("decode"):
                 records = self._timed_decoder(text)
-            with stage("columns"):
-                times = _exact_times(records)
+            with time_stage("columns"):
+                times = _times_if_exact(records)
         except (msgspec.DecodeError, RecursionError):
             times = None
         if times is None:
@@ -343,10 +343,10 @@ class RecordList:
         """Append the records of a list's text."""
         count = len(records)
         start = self.window.offset
-        if not self.columns.started:
-            self.columns = Columns(self.notes, self._expected(count, len(text)))
+        if not self.columns.has_records:
+            self.columns = Columns(self.notes, self._expected_records(count, len(text)))
         self.index.add(start, start + len(text.rstrip()) - 2, self.entries)
-        with stage("columns"):
+        with time_stage("columns"):
             self.columns.append(
                 records,
                 np.arange(self.entries, self.entries + count),
@@ -356,14 +356,14 @@ class RecordList:
             )
         self.entries += count
 
-    def _expected(self, count: int, size: int) -> int:
+    def _expected_records(self, count: int, size: int) -> int:
         """Estimate the number of records of the file from its first slice."""
         return count if self.window.ended else int(1.05 * count * self._size_bytes / size)
 
     def _take_tolerantly(self) -> bool:
         """Read the window piece by piece; return whether the list ended in it."""
         extent = 2 * _PIECE_BYTES
-        while (size := self.window.left) > 0:
+        while (size := self.window.unread_size) > 0:
             near = self.window.at + min(_PIECE_BYTES, size)
             cut = next(separators_before(self.window.text, self.window.at, near), -1)
             if cut > self.window.at and size > _PIECE_BYTES:
@@ -374,7 +374,7 @@ class RecordList:
                     continue
             text = self.window.text[self.window.at : self.window.at + extent]
             last = (self.window.ended and extent >= size) or size > _LONGEST_RECORD
-            with stage("repair"):
+            with time_stage("repair"):
                 reading = read_records(
                     text, 0, near - self.window.at, self.notes, self.window.offset, last=last
                 )
@@ -390,7 +390,7 @@ class RecordList:
             extent = 2 * _PIECE_BYTES
         return False
 
-    def _append_reading(self, reading: Reading, text: bytes) -> None:
+    def _append_reading(self, reading: ReadResult, text: bytes) -> None:
         if not reading.entries:
             return
         start = self.window.offset
@@ -419,7 +419,7 @@ def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | 
     return decode_timed[float if largest < LARGEST_DOUBLE / 2 else Raw]
 
 
-def _exact_times(records: list[Any]) -> tuple[SliceTimes, SliceTimes] | None:
+def _times_if_exact(records: list[Any]) -> tuple[SliceTimes, SliceTimes] | None:
     """Return starts and durations of timed records; None if they may be inexact."""
     count = len(records)
     if not count:
@@ -462,22 +462,22 @@ def read_file(
 ) -> FileContents:
     """Read the columns of one trace file."""
     path = str(path)
-    notes = Notes()
+    notes = NoteCounts()
     checkpoints = Checkpoints()
     with _collector_paused(), open_stream(path, 0, checkpoints) as stream:
         state = FileState.of(path)
-        documents = _Documents(Window(stream, advance), notes)
+        documents = _Documents(StreamBuffer(stream, advance), notes)
         values = documents.read()
         records = documents.list
         if stream.fault is not None:
             notes.add("truncated" if stream.fault.cut else "repaired", stream.fault.message, None)
         if not records.columns.rows:
             _refuse_if_no_trace(path, records.entries, enclosed=documents.enclosed, notes=notes)
-        with stage("columns"):
+        with time_stage("columns"):
             columns = records.columns.finish()
             comm_args = records.columns.comm_args()
     problems = Problems()
-    notes.into(problems, path)
+    notes.add_to(problems, path)
     source = FileRecords(
         path, records.index, records.entries, values, state, comm_args, checkpoints, keepalive
     )
@@ -496,7 +496,7 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: Notes) -> None:
+def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: NoteCounts) -> None:
     if enclosed and not entries and not notes.count("truncated"):
         notes.add("empty", "its list of events is empty", None)
         return
@@ -508,13 +508,13 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: Notes
 
 
 #: Maximum number of traces in one file; text after them is skipped, since each takes a search.
-_MOST_DOCUMENTS = 1000
+_MAX_DOCUMENTS = 1000
 
 
 class _Documents:
     """The JSON documents of a file: one, or several that were concatenated by mistake."""
 
-    def __init__(self, window: Window, notes: Notes) -> None:
+    def __init__(self, window: StreamBuffer, notes: NoteCounts) -> None:
         self.window = window
         self.notes = notes
         self.list = RecordList(window, notes)
@@ -527,7 +527,7 @@ class _Documents:
         while self.window.skip(b" \t\r\n\0,"):
             start = self.window.offset
             try:
-                further = self._read_document() if documents < _MOST_DOCUMENTS else None
+                further = self._read_document() if documents < _MAX_DOCUMENTS else None
             except TraceError:
                 further = None
             if further is None:
@@ -540,8 +540,8 @@ class _Documents:
 
     def _read_document(self) -> dict[str, bytes]:
         window, notes = self.window, self.notes
-        head, text = find_events(window.rest(), window.more, window.stream.path, notes)
-        window.replace_rest(text, head.start)
+        head, text = find_events(window.unread(), window.read_block, window.stream.path, notes)
+        window.replace_unread(text, head.start)
         self.enclosed = head.enclosed
         closed = self.list.read(enclosed=head.enclosed)
         values = head.values
@@ -549,11 +549,11 @@ class _Documents:
             if not notes.count("truncated"):
                 notes.add("truncated", "the list of events does not end", None)
         elif head.enclosed:
-            tail, text, end = read_tail(window.rest(), window.more)
+            tail, text, end = read_tail(window.unread(), window.read_block)
             values = {**values, **tail}
             if end is None:
                 notes.add("truncated", "what follows the list of events is cut off", None)
-            window.replace_rest(text, len(text) if end is None else end)
+            window.replace_unread(text, len(text) if end is None else end)
         self.list.columns.add_base(self._base_ns(values))
         return values
 
@@ -579,7 +579,7 @@ def peek_rank(path: str) -> int | None:
     try:
         with open_stream(path) as stream:
             text = stream.read(_PEEKED_BYTES)
-        head, _ = find_events(text, lambda _: b"", path, Notes())
+        head, _ = find_events(text, lambda _: b"", path, NoteCounts())
     except TraceError:
         return None
     return stated_rank(decode_values(head.values))
@@ -605,18 +605,18 @@ class _Build(Protocol):
     ) -> Trace: ...
 
 
-def is_json(start: Start) -> bool:
+def is_json(start: FileStart) -> bool:
     """Whether a file is JSON in UTF-8."""
-    text = start.stripped
+    text = start.without_bom
     return text[:1] in (b"{", b"[") and not text.startswith(_UTF16)
 
 
-def is_worker_json(start: Start) -> bool:
+def is_worker_json(start: FileStart) -> bool:
     """Whether a file is the trace of a BytePS worker."""
     return is_json(start) and _WORKER.search(start.text) is not None
 
 
-def is_server_json(start: Start) -> bool:
+def is_server_json(start: FileStart) -> bool:
     """Whether a file is the profile of a BytePS server."""
     return is_json(start) and _SERVER.search(start.text) is not None
 
@@ -625,7 +625,7 @@ def read_kineto(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
     """Read a file of Kineto, or any other trace-event JSON."""
-    return _traces(read_file(path, advance=advance, keepalive=keepalive), path, build_plain)
+    return _build_traces(read_file(path, advance=advance, keepalive=keepalive), path, build_plain)
 
 
 def read_byteps(
@@ -633,10 +633,10 @@ def read_byteps(
 ) -> Outcome:
     """Read a file of a BytePS worker or server, distinguished by its records."""
     contents = read_file(path, advance=advance, keepalive=keepalive)
-    return _traces(contents, path, _builder(contents.columns))
+    return _build_traces(contents, path, _builder(contents.columns))
 
 
-def _traces(contents: FileContents, path: str, build: _Build) -> Outcome:
+def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
     """Build the traces of a file: one, or one per rank that was merged into it."""
     problems = Problems()
     for problem in contents.problems:
@@ -645,14 +645,14 @@ def _traces(contents: FileContents, path: str, build: _Build) -> Outcome:
     if parts is not None:
         merged = []
         for part in parts:
-            with stage("model"):
+            with time_stage("model"):
                 build = _BUILDERS.get(part.format) or _builder(part.columns)
                 merged.append(
                     build(part.rank, part.columns, part.metadata, part.source, path, problems)
                 )
         return Outcome(tuple(merged), problems)
     stated, found = stated_rank(contents.metadata, problems, path), Problems()
-    with stage("model"):
+    with time_stage("model"):
         trace = build(stated, contents.columns, contents.metadata, contents.source, path, found)
     for problem in found:  # the rank may change
         problems.add(problem.kind, problem.count, problem.detail, file=path)

@@ -13,9 +13,9 @@ import numpy as np
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.records import as_bytes, as_text, decode_bodies
-from hta_widgets.formats.kineto.tolerant import tidied
+from hta_widgets.formats.kineto.tolerant import repair_json
 from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
-from hta_widgets.store.rank_file import Kept
+from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, NumberedRecords
 
@@ -68,7 +68,7 @@ class FileRecords(NumberedRecords):
         keepalive: Any = None,
     ) -> None:
         self.path = path
-        self.metadata_text = {key: _plain(tidied(text)) for key, text in values.items()}
+        self.metadata_text = {key: _plain(repair_json(text)) for key, text in values.items()}
         self.keepalive = keepalive
         self.comm_args = comm_args
         self._index = index
@@ -79,7 +79,7 @@ class FileRecords(NumberedRecords):
     #: whether a restored source can take over this one's checkpoints
     keeps_places = True
 
-    def kept(self) -> Kept:
+    def kept(self) -> StoredSource:
         """Return the facts and columns for `restored`."""
         index = self._index
         spans = [*index.spans.items()]
@@ -104,7 +104,7 @@ class FileRecords(NumberedRecords):
             facts["comm_texts"] = [text.decode("latin-1") for text in self.comm_args.texts]
             columns["comm_record"] = self.comm_args.record
             columns["comm_code"] = self.comm_args.code.ravel()
-        return Kept(facts, columns)
+        return StoredSource(facts, columns)
 
     @classmethod
     def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> FileRecords:
@@ -130,7 +130,7 @@ class FileRecords(NumberedRecords):
         if "comm_texts" in facts:
             texts = [text.encode("latin-1") for text in facts["comm_texts"]]
             code = column("comm_code").reshape(-1, len(COMMUNICATION_KEYS))
-            comm_args = ArgTable(column("comm_record"), code, texts).checked(facts["count"])
+            comm_args = ArgTable(column("comm_record"), code, texts).validate(facts["count"])
         text = as_bytes(facts["metadata_text"])
         return cls(facts["path"], index, facts["count"], text, state, comm_args)
 
@@ -150,7 +150,7 @@ class FileRecords(NumberedRecords):
                         stream.close()
                     stream = self._open(start)
                 _skip(stream, start)
-                text = stream.exactly(end - start)
+                text = stream.read_exactly(end - start)
                 first = self._index.first_records[number]
                 places = wanted[slices == number] - first
                 for place, body in self._bodies(number, text, places):
@@ -164,14 +164,14 @@ class FileRecords(NumberedRecords):
         if spans is not None:
             for place in places.tolist():
                 start, end = spans[place].tolist()
-                yield place, tidied(text[start:end])
+                yield place, repair_json(text[start:end])
             return
         try:
             bodies = decode_bodies(b"[" + text + b"]")
             for place in places.tolist():
                 yield place, bytes(bodies[place])
         except (msgspec.DecodeError, IndexError):
-            raise self._changed() from None
+            raise self._has_changed() from None
 
     def _open(self, offset: int) -> Stream:
         if self._checkpoints is None:
@@ -188,9 +188,9 @@ class FileRecords(NumberedRecords):
                 remedy="Put the file back, or load it from its new path.",
             ) from None
         if state != self._state:
-            raise self._changed()
+            raise self._has_changed()
 
-    def _changed(self) -> TraceError:
+    def _has_changed(self) -> TraceError:
         return TraceError(
             "was changed after it was loaded, so the details of its events cannot be read",
             path=self.path,

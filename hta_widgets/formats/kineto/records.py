@@ -14,29 +14,29 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Raw, Struct, ValidationError
 
-from hta_widgets.arguments import converted
+from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.times import resolution
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
-from hta_widgets.store.rank_file import Kept
+from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import (
     COMMUNICATION_KEYS,
     CopyTable,
     Fields,
-    Pool,
     RankColumns,
     RecordSource,
+    StringPool,
     decode_fields,
     encode_fields,
-    shifted,
+    shift_time,
 )
 from hta_widgets.trace.names import (
     ID_ARGS,
     ID_FIELDS,
     ID_STRIDE,
     LARGEST_ID,
-    MARK,
+    MARK_KEY,
     PID_STRIDE,
     original_id,
 )
@@ -46,7 +46,7 @@ _VERSION = 1
 _M = ord("M")
 
 
-class Part(NamedTuple):
+class MergedRank(NamedTuple):
     """One rank of a merged file."""
 
     rank: int
@@ -75,9 +75,9 @@ def split_merged(
     source: RecordSource,
     path: str,
     problems: Problems,
-) -> list[Part] | None:
+) -> list[MergedRank] | None:
     """Split a file's columns by rank; None if it is not a merged file."""
-    head = metadata.get(MARK)
+    head = metadata.get(MARK_KEY)
     if not isinstance(head, dict) or "merged" not in head:
         return None
     if head["merged"] != _VERSION:
@@ -87,7 +87,7 @@ def split_merged(
             remedy=f"This version of hta_widgets reads version {_VERSION}; install a newer one.",
         )
     try:
-        entries = converted(head, _Head).ranks
+        entries = convert(head, _Head).ranks
     except ValidationError as error:
         detail = f"its list of merged ranks is damaged ({error}); read as one rank"
         problems.add("repaired", 1, detail, file=path)
@@ -112,8 +112,8 @@ def split_merged(
             source, columns.record[rows], rank, entry.shift_ns, pids,
             {key: json.dumps(value).encode() for key, value in entry.metadata.items()},
         )  # fmt: skip
-        own = _own(columns, rows, rank, pids)
-        parts.append(Part(rank, own, entry.metadata, records, entry.format))
+        own = _columns_of_rank(columns, rows, rank, pids)
+        parts.append(MergedRank(rank, own, entry.metadata, records, entry.format))
         ours[rows] = False
     problems.add("skipped", int(ours.sum()), "records of no rank of the merged file", file=path)
     return parts
@@ -125,11 +125,11 @@ def _introductions(columns: RankColumns) -> tuple[dict[int, tuple[int, bytes]], 
     generated: list[int] = []
     for row in np.flatnonzero(columns.phase == _M).tolist():
         args = columns.small_args.get(int(columns.record[row]), {})
-        if columns.names[columns.name[row]] == MARK and is_rank(args.get("rank")):
+        if columns.names[columns.name[row]] == MARK_KEY and is_rank(args.get("rank")):
             pid = json.dumps(args["pid"]).encode() if "pid" in args else b""
             stated[int(columns.pid[row])] = (args["rank"], pid)
             generated.append(row)
-        elif MARK in args and args[MARK] is None:
+        elif MARK_KEY in args and args[MARK_KEY] is None:
             generated.append(row)
     return stated, generated
 
@@ -140,7 +140,9 @@ def _rank_of(pid: str) -> int:
     return (int(pid) - 1) // PID_STRIDE if known else -1
 
 
-def _own(columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes]) -> RankColumns:
+def _columns_of_rank(
+    columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes]
+) -> RankColumns:
     """Return a rank's rows as if they were read from its own file."""
     codes, pid = np.unique(columns.pid[rows], return_inverse=True)
     names = [_pid_text(columns.pids[code], pids) for code in codes]
@@ -151,7 +153,7 @@ def _own(columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes])
     scoped = (correlation >= low) & (correlation < low + ID_STRIDE)
     numbers = columns.record[rows].tolist()
     small_args = {
-        position: _own_args(columns.small_args[number], rank)
+        position: _unscope_args(columns.small_args[number], rank)
         for position, number in enumerate(numbers)
         if number in columns.small_args
     }
@@ -159,21 +161,21 @@ def _own(columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes])
     at_next = at_next[np.isin(columns.ends_at_next, rows)]
     place = {int(row): position for position, row in enumerate(rows)} if columns.scope else {}
     taken = ("phase", "start_ns", "dur_ns", "timed", "name", "category", "tid", "stream")
-    own = {name: getattr(columns, name)[rows] for name in taken}
+    own_columns = {name: getattr(columns, name)[rows] for name in taken}
     flow = columns.flow[rows]
     flow_codes, flow[flow >= 0] = np.unique(flow[flow >= 0], return_inverse=True)
-    timed = own["timed"]
-    stated = timed & (own["dur_ns"] >= 0)
+    timed = own_columns["timed"]
+    stated = timed & (own_columns["dur_ns"] >= 0)
     place_of = np.searchsorted(columns.record[rows], columns.copies.record)
     copied = np.flatnonzero(np.isin(columns.copies.record, columns.record[rows]))
     return replace(
         columns,
-        **own,
+        **own_columns,
         flow=flow,
-        flow_ids=_OwnIds(columns.flow_ids, flow_codes, rank),
-        resolution_ns=resolution(own["start_ns"][timed], own["dur_ns"][stated]),
+        flow_ids=_UnscopedIds(columns.flow_ids, flow_codes, rank),
+        resolution_ns=resolution(own_columns["start_ns"][timed], own_columns["dur_ns"][stated]),
         pid=pid.astype(np.int32),
-        pids=Pool(names),
+        pids=StringPool(names),
         correlation=np.where(scoped, correlation - low, correlation),
         small_args=small_args,
         record=np.arange(len(rows), dtype=np.int64),
@@ -188,25 +190,27 @@ def _own(columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes])
 
 
 def _pid_text(pid: str, pids: Mapping[str, bytes]) -> str:
-    own = pids.get(pid, pid.encode())
-    return "" if not own else str(json.loads(own)) if own[:1] == b'"' else own.decode()
+    own_pid = pids.get(pid, pid.encode())
+    return (
+        "" if not own_pid else str(json.loads(own_pid)) if own_pid[:1] == b'"' else own_pid.decode()
+    )
 
 
-def _own_args(args: dict[str, Any], rank: int) -> dict[str, Any]:
-    if isinstance(args.get(MARK), dict):
-        return dict(args[MARK])
+def _unscope_args(args: dict[str, Any], rank: int) -> dict[str, Any]:
+    if isinstance(args.get(MARK_KEY), dict):
+        return dict(args[MARK_KEY])
     return {
         key: json.loads(original_id(json.dumps(value).encode(), rank)) if key in ID_ARGS else value
         for key, value in args.items()
     }
 
 
-class _OwnIds(Pool):
+class _UnscopedIds(StringPool):
     """A pool of ids without the prefix of the merge, made on access."""
 
     __slots__ = ("_codes_there", "_pool", "_rank")
 
-    def __init__(self, pool: Pool, codes: npt.NDArray[np.int32], rank: int) -> None:
+    def __init__(self, pool: StringPool, codes: npt.NDArray[np.int32], rank: int) -> None:
         self._pool, self._codes_there, self._rank = pool, codes, rank
 
     def __len__(self) -> int:
@@ -223,7 +227,7 @@ class _OwnIds(Pool):
         raise TypeError(f"ids are read-only; cannot add {value!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_OwnIds, (self._pool, self._codes_there, self._rank))
+        return (_UnscopedIds, (self._pool, self._codes_there, self._rank))
 
 
 def as_text(texts: Mapping[str, bytes]) -> dict[str, str]:
@@ -253,9 +257,9 @@ class MergedRecords:
         self._source, self._numbers = source, numbers
         self._rank, self._shift_ns, self._pids = rank, shift_ns, dict(pids)
 
-    def kept(self) -> Kept:
+    def kept(self) -> StoredSource:
         """Return the facts and columns for `restored`."""
-        whole: Kept = self._source.kept()  # type: ignore[attr-defined]
+        whole: StoredSource = self._source.kept()  # type: ignore[attr-defined]
         facts = {
             "kind": "merged",
             "whole": whole.facts,
@@ -264,7 +268,7 @@ class MergedRecords:
             "pids": as_text(self._pids),
             "metadata_text": as_text(self.metadata_text),
         }
-        return Kept(facts, {**whole.columns, "numbers": self._numbers})
+        return StoredSource(facts, {**whole.columns, "numbers": self._numbers})
 
     @classmethod
     def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:
@@ -288,7 +292,7 @@ class MergedRecords:
 
     def record(self, index: int) -> bytes:
         """Return the JSON object of one record."""
-        return self._own(self._source.record(int(self._numbers[index])))
+        return self._restore_record(self._source.record(int(self._numbers[index])))
 
     def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
         """Yield ``(index, JSON object)`` of some records, in file order."""
@@ -296,9 +300,9 @@ class MergedRecords:
         for place, (_, text) in zip(
             wanted.tolist(), self._source.records(self._numbers[wanted]), strict=True
         ):
-            yield place, self._own(text)
+            yield place, self._restore_record(text)
 
-    def _own(self, text: bytes) -> bytes:
+    def _restore_record(self, text: bytes) -> bytes:
         fields = decode_fields(text)
         if fields is None:
             return text
@@ -310,21 +314,21 @@ class MergedRecords:
         for name in ID_FIELDS:
             if name in fields:
                 fields[name] = original_id(fields[name], self._rank)
-        for name, ids in (("id2", ("local", "global")), ("args", (*ID_ARGS, MARK))):
+        for name, ids in (("id2", ("local", "global")), ("args", (*ID_ARGS, MARK_KEY))):
             self._restore(fields, name, ids)
         if self._shift_ns and "ts" in fields:
-            fields["ts"] = shifted(fields["ts"], -self._shift_ns)
+            fields["ts"] = shift_time(fields["ts"], -self._shift_ns)
         return encode_fields(fields)
 
     def _restore(self, fields: Fields, name: str, ids: tuple[str, ...]) -> None:
         members = decode_fields(fields[name]) if name in fields else None
-        found = [key for key in ids if key in members] if members else []
-        if members is None or not found:
+        scoped_keys = [key for key in ids if key in members] if members else []
+        if members is None or not scoped_keys:
             return
-        if MARK in found:
-            fields[name] = members[MARK]
+        if MARK_KEY in scoped_keys:
+            fields[name] = members[MARK_KEY]
             return
-        for key in found:
+        for key in scoped_keys:
             members[key] = original_id(members[key], self._rank)
         fields[name] = encode_fields(members)
 
@@ -438,7 +442,7 @@ class _Number(str):
     __slots__ = ()
 
 
-def loads_loosely(body: bytes) -> Any:
+def decode_leniently(body: bytes) -> Any:
     """Decode JSON that may hold control characters, bad UTF-8, NaN or any number, exactly."""
     return json.loads(
         body.decode("utf-8", "replace"),
@@ -450,7 +454,7 @@ def loads_loosely(body: bytes) -> Any:
 
 
 def record_of(value: dict[str, Any]) -> Record:
-    """Convert a result of `loads_loosely` to a record, whatever the types of its fields."""
+    """Convert a result of `decode_leniently` to a record, whatever the types of its fields."""
     args = value.get("args")
     phase = value.get("ph")
     return Record(
@@ -484,11 +488,11 @@ def _text(value: Any) -> str:
 
 
 def _json_text(value: Any) -> Raw:
-    return Raw(b"") if value is None else Raw(plain_json(value))
+    return Raw(b"") if value is None else Raw(encode_json(value))
 
 
-def plain_json(value: Any) -> bytes:
-    """Encode a result of `loads_loosely`; numbers keep their text, NaN and infinity are quoted."""
+def encode_json(value: Any) -> bytes:
+    """Encode what `decode_leniently` returns, keeping numbers as text; quote NaN and infinity."""
     return msgspec.json.encode(_encodable_value(value))
 
 

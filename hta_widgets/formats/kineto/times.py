@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.columns import shifted
+from hta_widgets.trace.columns import shift_time
 
 OK, MISSING, BAD, TOO_LARGE = 0, 1, 2, 3
 
@@ -22,8 +22,8 @@ _ZERO = ord("0")
 #: padding for words that begin before the first value or end after the last
 _LEAD, _TRAIL = 24, 8
 #: maximum number of digits that always fit an int64
-_MOST_DIGITS = 18
-_POWERS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.int64)
+_MAX_DIGITS = 18
+_POWERS = 10 ** np.arange(_MAX_DIGITS + 1, dtype=np.int64)
 _LARGEST = (1 << 63) - 1
 _DECIMALS = Context(prec=400, rounding=ROUND_HALF_EVEN)
 
@@ -62,11 +62,11 @@ def nanoseconds(joined: bytes, count: int) -> Times:
     if odd and not odd.strip(b'"'):
         joined = joined.translate(None, b'"')
         odd = b""
-    text = _padded(joined)
-    uniform = None if odd else _uniform(text, skeleton, count)
+    text = _pad(joined)
+    uniform = None if odd else _parse_uniform(text, skeleton, count)
     if uniform is not None:
         return Times(uniform, None)
-    return _varied(text, original, count, has_odd=bool(odd))
+    return _parse_varied(text, original, count, has_odd=bool(odd))
 
 
 #: Times below this have an error under a quarter of a nanosecond as a double of microseconds.
@@ -112,10 +112,10 @@ def plain_integers(texts: Sequence[Any], absent: int) -> Ints | None:
     skeleton = joined.translate(None, _DIGITS)
     if len(skeleton) != len(texts) - 1 or skeleton.strip(b","):
         return None
-    text = _padded(joined)
+    text = _pad(joined)
     ends = np.flatnonzero(text == _COMMA)
     digits = np.diff(ends, prepend=_LEAD - 1) - 1
-    if digits.max() > _MOST_DIGITS:
+    if digits.max() > _MAX_DIGITS:
         return None
     value = np.full(len(texts), absent, np.int64)
     rows = np.flatnonzero(digits)
@@ -132,11 +132,11 @@ def resolution(*times: Ints) -> int:
     return step
 
 
-def _padded(joined: bytes) -> Bytes:
+def _pad(joined: bytes) -> Bytes:
     return np.frombuffer(b"".join((b"0" * _LEAD, joined, b",", b"0" * _TRAIL)), np.uint8)
 
 
-def _uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
+def _parse_uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
     """Parse values of one width with 0 or 3 decimals, the usual case; None for others."""
     pitch, rest = divmod(len(text) - _LEAD - _TRAIL, count)
     width = pitch - 1
@@ -151,7 +151,7 @@ def _uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
             return None
     elif len(skeleton) != count - 1:
         return None
-    if whole > _MOST_DIGITS or not (text[_LEAD + width : -_TRAIL : pitch] == _COMMA).all():
+    if whole > _MAX_DIGITS or not (text[_LEAD + width : -_TRAIL : pitch] == _COMMA).all():
         return None
 
     def column(end: int, digits: int) -> Ints:
@@ -161,7 +161,7 @@ def _uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
     value = column(whole, whole)
     for done in range(8, whole, 8):
         value += column(whole - done, whole - done) * 10**done
-    if whole > _MOST_DIGITS - 3 and value.max() >= _LARGEST // 1000:
+    if whole > _MAX_DIGITS - 3 and value.max() >= _LARGEST // 1000:
         return None
     value *= 1000
     if whole < width:
@@ -169,7 +169,7 @@ def _uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
     return value
 
 
-def _varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> Times:
+def _parse_varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> Times:
     """Parse values of any width and number of decimals."""
     marks = np.flatnonzero(text < _ZERO)
     is_comma = text[marks] == _COMMA
@@ -189,14 +189,14 @@ def _varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> Times:
     wholes = points - starts
     value = _integers(text, points, wholes)
     longest = int(wholes.max())
-    if longest + 3 > _MOST_DIGITS:
-        state[(value >= _LARGEST // 1000) | (wholes > _MOST_DIGITS)] = TOO_LARGE
+    if longest + 3 > _MAX_DIGITS:
+        state[(value >= _LARGEST // 1000) | (wholes > _MAX_DIGITS)] = TOO_LARGE
     value *= 1000
     if has_points:
         decimals = ends - points - dotted
         most_decimals = int(decimals.max())
-        if most_decimals > _MOST_DIGITS:
-            state[decimals > _MOST_DIGITS] = TOO_LARGE
+        if most_decimals > _MAX_DIGITS:
+            state[decimals > _MAX_DIGITS] = TOO_LARGE
         value += _thousandths(text, points, ends, decimals, most_decimals)
         if len(marks) != count + np.count_nonzero(dotted):
             state[np.diff(commas, prepend=-1) > 2] = BAD
@@ -212,7 +212,7 @@ def _varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> Times:
     unclear = awkward[state[awkward] == TOO_LARGE].tolist()
     texts = joined.split(b",") if unclear else []
     for row in unclear:
-        value[row], state[row] = _exact(texts[row])
+        value[row], state[row] = _parse_exactly(texts[row])
     return Times(value, state if state.any() else None)
 
 
@@ -223,13 +223,13 @@ def _thousandths(text: Bytes, points: Ints, ends: Ints, decimals: Ints, most_dec
         words = _words(text)[points + 1] & _FIRST_BYTES[decimals]
         if most_decimals <= 3:
             return _eight_digits(words << np.uint64(40))
-        return _divided(_eight_digits(words), np.int64(100_000))
+        return _divide_half_even(_eight_digits(words), np.int64(100_000))
     fraction = _integers(text, ends, decimals)
     fraction *= _POWERS[np.maximum(3 - decimals, 0)]
-    return _divided(fraction, _POWERS[np.clip(decimals - 3, 0, _MOST_DIGITS)])
+    return _divide_half_even(fraction, _POWERS[np.clip(decimals - 3, 0, _MAX_DIGITS)])
 
 
-def _divided(value: Ints, unit: Ints | np.int64) -> Ints:
+def _divide_half_even(value: Ints, unit: Ints | np.int64) -> Ints:
     quotient, rest = np.divmod(value, unit)
     half = unit // 2
     up = (rest > half) | ((rest == half) & (unit > 1) & (quotient & 1 == 1))
@@ -240,7 +240,7 @@ def _divided(value: Ints, unit: Ints | np.int64) -> Ints:
 def _integers(text: Bytes, ends: Ints, digits: Ints) -> Ints:
     """Return the values of runs of digits; undefined for runs of more than 18."""
     words = _words(text)
-    least, most = int(digits.min()), min(int(digits.max()), _MOST_DIGITS)
+    least, most = int(digits.min()), min(int(digits.max()), _MAX_DIGITS)
     value: Ints | None = None
     for done in range(0, max(most, 1), 8):
         word = words[ends - (8 + done)]
@@ -272,7 +272,7 @@ def _eight_digits(words: npt.NDArray[np.uint64]) -> Ints:
     return value
 
 
-def _exact(text: bytes) -> tuple[int, int]:
+def _parse_exactly(text: bytes) -> tuple[int, int]:
     if not text or text == b"null":
         return 0, MISSING
     try:
@@ -306,7 +306,7 @@ def nanoseconds_of_text(raw: bytes) -> int | None:
         return None
 
 
-def later(raw: bytes, move_ns: int) -> bytes:
+def add_ns(raw: bytes, move_ns: int) -> bytes:
     """Add `move_ns` to a JSON time in µs, exactly in whole ns."""
     whole, _, part = raw.partition(b".")
     if raw.replace(b".", b"", 1).isdigit() and whole and len(part) <= 3:
@@ -315,5 +315,5 @@ def later(raw: bytes, move_ns: int) -> bytes:
     if time_ns is None:
         return raw
     # Digits below a nanosecond stay, unless they would now be rounded the other way.
-    text = shifted(raw, move_ns)
+    text = shift_time(raw, move_ns)
     return text if nanoseconds_of_text(text) == time_ns + move_ns else micros(time_ns + move_ns)

@@ -16,13 +16,13 @@ from msgspec import Raw
 
 from hta_widgets.formats.kineto.records import (
     Record,
+    decode_leniently,
     encodable,
-    loads_loosely,
-    plain_json,
+    encode_json,
     record_of,
     with_backslashes_escaped,
 )
-from hta_widgets.readers.ranks import Notes
+from hta_widgets.readers.ranks import NoteCounts
 
 _scan = json.JSONDecoder(
     strict=False, parse_int=len, parse_float=len, parse_constant=len
@@ -50,7 +50,7 @@ _ESCAPE = 12
 
 
 @dataclass(slots=True)
-class Reading:
+class ReadResult:
     """Records and faults of a piece of text."""
 
     records: list[Record] = field(default_factory=list)
@@ -74,10 +74,10 @@ class TopLevel(NamedTuple):
 
 
 def read_records(
-    text: bytes, at: int, stop: int, notes: Notes, base: int, *, last: bool
-) -> Reading:
+    text: bytes, at: int, stop: int, notes: NoteCounts, base: int, *, last: bool
+) -> ReadResult:
     """Read records from `at` until one ends at or after `stop`."""
-    return _Walk(text, notes, base, last).read(at, stop)
+    return _TolerantReader(text, notes, base, last).read(at, stop)
 
 
 class _UnreadableError(Exception):
@@ -90,17 +90,17 @@ class _UnreadableError(Exception):
         self.unended = unended  # whether it ends in a string, which a stray quote can begin
 
 
-class _Walk:
-    def __init__(self, text: bytes, notes: Notes, base: int, last: bool) -> None:  # noqa: FBT001
+class _TolerantReader:
+    def __init__(self, text: bytes, notes: NoteCounts, base: int, last: bool) -> None:  # noqa: FBT001
         self.text = text
         self.chars = text.decode("latin-1")
         self.notes = notes
         self.base = base
         self.last = last
-        self.reading = Reading()
+        self.reading = ReadResult()
         self.budget = _SCAN_FACTOR * len(text) + 4096
 
-    def read(self, at: int, stop: int) -> Reading:
+    def read(self, at: int, stop: int) -> ReadResult:
         chars, reading = self.chars, self.reading
         reading.outcome = "starved"
         position = at
@@ -248,7 +248,7 @@ class _Walk:
             except (msgspec.DecodeError, RecursionError):
                 record = None
         if record is None:
-            value = understood(body)
+            value = decode_or_none(body)
             if not isinstance(value, dict):
                 broken = (
                     "records too broken to be read" if not whole else "entries that are not records"
@@ -290,7 +290,7 @@ def read_top_level(text: bytes, at: int) -> TopLevel:
                 position = skip(position + 1)
                 continue
             _, end = _scan(chars, position)
-            key = loads_loosely(text[position:end])
+            key = decode_leniently(text[position:end])
             start = skip(end)
             if chars[start] != ":" or not isinstance(key, str):
                 return TopLevel(values, good, complete=False)
@@ -328,23 +328,23 @@ def is_clean(body: bytes) -> bool:
     return is_utf8(body)
 
 
-def tidied(body: bytes) -> bytes:
+def repair_json(body: bytes) -> bytes:
     """Return valid JSON unchanged, else repaired."""
-    return body if is_clean(body) else _plain(body)
+    return body if is_clean(body) else _plain_json(body)
 
 
-def _plain(body: bytes) -> bytes:
+def _plain_json(body: bytes) -> bytes:
     try:
-        return plain_json(understood(body))
+        return encode_json(decode_or_none(body))
     except RecursionError:
         return b"null"
 
 
-def understood(body: bytes) -> Any:
+def decode_or_none(body: bytes) -> Any:
     """Decode JSON, also slightly invalid JSON; None for anything else."""
     for attempt in (body, with_backslashes_escaped(body)):
         try:
-            return loads_loosely(attempt)
+            return decode_leniently(attempt)
         except _UNREADABLE:
             continue
     return None

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.collectives import collectives
-from hta_widgets.analysis.scope import result
+from hta_widgets.analysis.scope import result_frame
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.findings import Finding, count_text, is_profiles
 from hta_widgets.diff.pairs import mean_parts
-from hta_widgets.diff.tables import beside, of_sides, rows_of
+from hta_widgets.diff.tables import analyse_sides, iter_rows, join_sides
 from hta_widgets.formats.mpi.model import mpi_rank
 from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks, mpi_stragglers
 from hta_widgets.formats.mpi.routines import mpi_compare, mpi_negotiation, mpi_scope
@@ -36,7 +36,7 @@ def mpi_times(diff: Comparison) -> pd.DataFrame:
     frame["change_share"] = (frame["diff_ns"] / frame["before_ns"]).where(frame["before_ns"] > 0)
     order = np.lexsort((frame["routine"], -frame["diff_ns"].abs()))
     columns: dict[Any, Any] = frame.iloc[order].reset_index(drop=True).to_dict("series")
-    return result(
+    return result_frame(
         columns,
         matched={"routines": len(frame)},
         note="" if len(frame) else "no ranks with tables of routines",
@@ -70,15 +70,15 @@ def _times(side: RunSide) -> dict[str, int]:
 
 def mpi_routine_times(diff: Comparison) -> pd.DataFrame:
     """Return calls, bytes and time of each routine: `mpi_compare`, sizes together."""
-    return _compared(diff, by_size=False)
+    return _compare_routines(diff, by_size=False)
 
 
 def mpi_size_times(diff: Comparison) -> pd.DataFrame:
     """Return calls, bytes and time of each routine and bin of message sizes: `mpi_compare`."""
-    return _compared(diff, by_size=True)
+    return _compare_routines(diff, by_size=True)
 
 
-def _compared(diff: Comparison, *, by_size: bool) -> pd.DataFrame:
+def _compare_routines(diff: Comparison, *, by_size: bool) -> pd.DataFrame:
     before, after = diff.sides
     return mpi_compare(
         before.traces,
@@ -91,24 +91,26 @@ def _compared(diff: Comparison, *, by_size: bool) -> pd.DataFrame:
 
 def mpi_rank_times(diff: Comparison) -> pd.DataFrame:
     """Return the time of each rank in and outside of MPI in both runs."""
-    sides, note = _each(diff, mpi_ranks, "rank")
+    sides, note = _by_key(diff, mpi_ranks, "rank")
     measures = ["comm_s", "noncomm_s", "elapsed_s", "comm_share", "rss_mib"]
-    return beside(_in_pairs(diff, sides), ["rank"], measures, ["host"], note=note)
+    return join_sides(_in_pairs(diff, sides), ["rank"], measures, ["host"], note=note)
 
 
 def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
     """Return the imbalance of the ranks in both runs, and the ranks that the others wait for."""
-    sides, note = _each(diff, mpi_imbalance, "job")
-    sides = [_judged(side, table.tail(1)) for side, table in zip(diff.sides, sides, strict=True)]
+    sides, note = _by_key(diff, mpi_imbalance, "job")
+    sides = [
+        _with_late_ranks(side, table.tail(1)) for side, table in zip(diff.sides, sides, strict=True)
+    ]
     measures = [
         "ranks", "comm_mean_s", "comm_min_s", "comm_max_s", "imbalance_pct", "noncomm_mean_s",
         "noncomm_ratio", "straggler_z",
     ]  # fmt: skip
     facts = ["straggler_rank", "is_straggler", "late", "comm_min_rank"]
-    return beside(sides, ["job"], measures, facts, note=note).drop(columns="job")
+    return join_sides(sides, ["job"], measures, facts, note=note).drop(columns="job")
 
 
-def _judged(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
+def _with_late_ranks(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
     """Return a job's row with its late ranks: by events if there are any, else by totals."""
     named = mpi_stragglers(side.traces)
     late = [sorted(rank for job, rank in named if job == own) for own in table["job"]]
@@ -126,9 +128,9 @@ def _judged(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
 
 def mpi_negotiations(diff: Comparison) -> pd.DataFrame:
     """Return the cost of Horovod's negotiation, messages of a few bytes, in both runs."""
-    sides, note = _each(diff, mpi_negotiation, "rank")
+    sides, note = _by_key(diff, mpi_negotiation, "rank")
     measures = ["calls", "time_s", "share_of_calls", "share_of_time", "share_of_bytes"]
-    return beside(_in_pairs(diff, sides), ["rank"], measures, note=note)
+    return join_sides(_in_pairs(diff, sides), ["rank"], measures, note=note)
 
 
 def mpi_waits(diff: Comparison) -> pd.DataFrame:
@@ -139,17 +141,17 @@ def mpi_waits(diff: Comparison) -> pd.DataFrame:
         frame = frame.assign(name=frame["name"].astype(str), count=1.0)
         sums = frame.groupby("name", sort=True)[["count", "wait_ns", "transfer_ns"]].sum()
         sides.append((sums / max(len(side.ranks), 1)).reset_index())
-    return beside(sides, ["name"], ["count", "wait_ns", "transfer_ns"], by="wait_ns")
+    return join_sides(sides, ["name"], ["count", "wait_ns", "transfer_ns"], by="wait_ns")
 
 
 def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]:
     """Label rows by the pair of ranks that they belong to, if no rank is on both sides."""
-    own = [_numbers(side) for side in diff.sides]
-    compared = [set(one.values()) for one in own]
+    numbers_of_sides = [_numbers(side) for side in diff.sides]
+    compared = [set(numbers.values()) for numbers in numbers_of_sides]
     if compared[0] & compared[1]:
         return sides
-    pairs = [(own[0][a], own[1][b]) for a, b in diff.rank_pairs]
-    found = []
+    pairs = [(numbers_of_sides[0][a], numbers_of_sides[1][b]) for a, b in diff.rank_pairs]
+    frames = []
     for k, (frame, ranks) in enumerate(zip(sides, compared, strict=True)):
         labels = {pair[k]: f"{pair[0]} → {pair[1]}" for pair in pairs}
         labels |= {rank: str(rank) for rank in sorted(ranks - set(labels))}
@@ -157,8 +159,8 @@ def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]
         present = set(frame["rank"].tolist())
         order = [rank for rank in labels if rank in present]
         chosen = frame.set_index("rank").loc[order].reset_index()
-        found.append(chosen.assign(rank=[labels[rank] for rank in order]))
-    return found
+        frames.append(chosen.assign(rank=[labels[rank] for rank in order]))
+    return frames
 
 
 def _numbers(side: RunSide) -> dict[int, int]:
@@ -166,11 +168,11 @@ def _numbers(side: RunSide) -> dict[int, int]:
     return {rank: mpi_rank(part.trace) for rank, part in {**side.parts, **side.tabled}.items()}
 
 
-def _each(
+def _by_key(
     diff: Comparison, table: Callable[..., pd.DataFrame], key: str
 ) -> tuple[list[pd.DataFrame], str]:
     """Return the table of each side, with one row per key, and a note."""
-    found, notes = of_sides(diff, table)
+    found, notes = analyse_sides(diff, table)
     if any(len(set(frame["job"])) > 1 for frame in found):
         notes.append("of several jobs the last one is shown")
     return [frame.drop_duplicates(key, keep="last") for frame in found], "; ".join(notes)
@@ -194,10 +196,10 @@ KIND_LABELS = {"communication": "MPI", "cpu": "outside of MPI"}
 #: Smallest relative difference of two totals, whose spread is unknown.
 _RELATIVE_SINGLE = 0.2
 _OF_RUN = 0.01
-_LEAST_NS = 20_000_000  # two units of the last digit that mpitrace prints
+_MIN_NS = 20_000_000  # two units of the last digit that mpitrace prints
 #: Smallest difference of waiting times: as a share of the longer, and of the run.
 _WAIT, _WAIT_OF_RUN = 0.5, 0.05
-_MOST = 6
+_MAX_FINDINGS = 6
 
 
 def findings(diff: Comparison) -> Iterator[Finding]:
@@ -218,26 +220,26 @@ def findings(diff: Comparison) -> Iterator[Finding]:
 def _mpi_totals(diff: Comparison) -> list[Finding]:
     frame = mpi_times(diff)
     before, after = frame.attrs["before_ns"], frame.attrs["after_ns"]
-    found: list[Finding] = []
-    if _differs(before, after, max(before, after)):
+    results: list[Finding] = []
+    if _is_significant(before, after, max(before, after)):
         gap = after - before
         text = (
-            f"After takes {duration(abs(gap))} {_way(gap)}: {duration(before)} → "
+            f"After takes {duration(abs(gap))} {_direction_word(gap)}: {duration(before)} → "
             f"{duration(after)}, {share_delta(gap / before) if before else 'new'} "
             "(mean over ranks)."
         )
-        found.append(Finding("headline", text, float(gap)))
-    for row in rows_of(frame.head(_MOST)):
-        if not _differs(row.before_ns, row.after_ns, max(before, after)):
+        results.append(Finding("headline", text, float(gap)))
+    for row in iter_rows(frame.head(_MAX_FINDINGS)):
+        if not _is_significant(row.before_ns, row.after_ns, max(before, after)):
             continue
         subject = "Time outside of MPI" if row.routine == OUTSIDE else row.routine
         change = _change(row.before_ns, row.after_ns)
-        text = f"{subject} takes {_way(row.diff_ns)}: {change}"
-        found.append(Finding("routine", text, float(row.diff_ns)))
-    return found
+        text = f"{subject} takes {_direction_word(row.diff_ns)}: {change}"
+        results.append(Finding("routine", text, float(row.diff_ns)))
+    return results
 
 
-def _way(gap: float) -> str:
+def _direction_word(gap: float) -> str:
     return "longer" if gap > 0 else "less"
 
 
@@ -246,38 +248,38 @@ def _change(before: float, after: float) -> str:
     return f"{duration(before)} → {duration(after)} a rank{change}."
 
 
-def _differs(before: int, after: int, run: int) -> bool:
+def _is_significant(before: int, after: int, run: int) -> bool:
     gap = abs(after - before)
-    return gap >= max(_RELATIVE_SINGLE * max(before, after), _OF_RUN * run, _LEAST_NS)
+    return gap >= max(_RELATIVE_SINGLE * max(before, after), _OF_RUN * run, _MIN_NS)
 
 
 def _mpi_calls(diff: Comparison) -> list[Finding]:
     frame = mpi_size_times(diff)
     frame = frame[(frame["diff_calls"].abs() > 1e-9)]
     order = frame["diff_bytes"].abs().to_numpy().argsort(kind="stable")[::-1]
-    found = []
-    for row in rows_of(frame.iloc[order].head(_MOST)):
+    results = []
+    for row in iter_rows(frame.iloc[order].head(_MAX_FINDINGS)):
         low, high = row.size_lo, row.size_hi
         sized = size(high) if low in {high, 0} else f"{count(low)} to {count(high)} bytes"
         subject = f"{row.routine} of {sized}" if high >= 0 else row.routine
         before, after = count_text(row.before_calls), count_text(row.after_calls)
         if row.before_calls == 0:
-            text = f"{subject} is new: {_noun(after)} a rank"
+            text = f"{subject} is new: {_calls_noun(after)} a rank"
         elif row.after_calls == 0:
-            text = f"{subject} is gone: {_noun(before)} a rank"
+            text = f"{subject} is gone: {_calls_noun(before)} a rank"
         else:
-            text = f"{subject} goes from {before} to {_noun(after)} a rank"
+            text = f"{subject} goes from {before} to {_calls_noun(after)} a rank"
         time_ns = row.diff_time_s * 1e9
         delta = f", {duration_delta(time_ns)}" if abs(time_ns) >= 0.5e6 else ""
-        found.append(Finding("calls", f"{text}{delta}.", time_ns))
-    left = len(frame) - _MOST
+        results.append(Finding("calls", f"{text}{delta}.", time_ns))
+    left = len(frame) - _MAX_FINDINGS
     if left > 0:
         text = f"{plural(left, 'other size')} of messages are called another number of times."
-        found.append(Finding("more", text, 0.0))
-    return found
+        results.append(Finding("more", text, 0.0))
+    return results
 
 
-def _noun(calls: str) -> str:
+def _calls_noun(calls: str) -> str:
     return f"{calls} call{'s' * (calls != '1')}"
 
 
@@ -289,7 +291,7 @@ def _mpi_waiting(diff: Comparison) -> list[Finding]:
     run_ns = max(float(np.diff(one, axis=2).sum(axis=1).mean()) for one in windows)
     if most == 0 or abs(gap) < max(_WAIT * most, _WAIT_OF_RUN * run_ns):
         return []
-    text = f"Ranks wait {_way(gap)} for each other: {_change(before, after)}"
+    text = f"Ranks wait {_direction_word(gap)} for each other: {_change(before, after)}"
     return [Finding("waiting", text, gap)]
 
 
@@ -297,7 +299,7 @@ def _mpi_straggler(diff: Comparison) -> list[Finding]:
     frame = mpi_imbalances(diff)
     if len(frame) != 1:
         return []
-    row = next(rows_of(frame))
+    row = next(iter_rows(frame))
     # A side without a row has no stragglers.
     was, now = (set(ranks or ()) for ranks in (row.before_late, row.after_late))
     found = []

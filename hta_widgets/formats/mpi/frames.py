@@ -12,13 +12,20 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.formats.byteps.frames import of_format
+from hta_widgets.formats.byteps.frames import restrict_to_format
 from hta_widgets.formats.mpi.model import MPI_FORMATS
 from hta_widgets.formats.mpi.ranks import mpi_stragglers
-from hta_widgets.panels.frames import Frame, Panel, as_json, known_panel, rows_or_none, taken
-from hta_widgets.panels.headline import Finding, Piece
+from hta_widgets.panels.frames import (
+    Frame,
+    Panel,
+    catalogue_panel,
+    frame_to_json,
+    small_frame_to_json,
+    take_columns,
+)
+from hta_widgets.panels.headline import HeadlineFinding, Piece
 from hta_widgets.text import duration, share, size_range
-from hta_widgets.trace.query import read_clauses
+from hta_widgets.trace.query import parse_clauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -29,21 +36,21 @@ _Keys = dict[tuple[str, int], list[int]]
 def by_routine(frame: pd.DataFrame) -> pd.DataFrame:
     """Sum `mpi_routines` over the ranks of each job, with the minimum and the maximum."""
     groups = frame.groupby(["job", "routine"], sort=True)
-    found = groups[["calls", "bytes", "time_s"]].sum()
-    found.insert(0, "ranks", groups.size())
-    found["is_io"] = groups["is_io"].first()
+    sums = groups[["calls", "bytes", "time_s"]].sum()
+    sums.insert(0, "ranks", groups.size())
+    sums["is_io"] = groups["is_io"].first()
     for name, at in (("min", groups["time_s"].idxmin()), ("max", groups["time_s"].idxmax())):
-        found[f"{name}_s"] = frame["time_s"].loc[at].to_numpy()
-        found[f"{name}_rank"] = frame["rank"].loc[at].to_numpy()
-    found["mean_s"] = found["time_s"] / found["ranks"]
-    comm = found["time_s"].where(~found["is_io"], 0.0).groupby(level="job").transform("sum")
-    found["share_of_time"] = (found["time_s"] / comm).where(~found["is_io"] & (comm > 0))
-    found["mean_us"] = np.where(found["calls"] > 0, found["time_s"] * 1e6 / found["calls"], np.nan)
-    found = found.reset_index().rename(columns={"routine": "name"})
-    order = np.lexsort((found["name"], -found["calls"], -found["time_s"], found["job"]))
-    found = found.iloc[order].reset_index(drop=True)
-    found.attrs = dict(frame.attrs)
-    return found
+        sums[f"{name}_s"] = frame["time_s"].loc[at].to_numpy()
+        sums[f"{name}_rank"] = frame["rank"].loc[at].to_numpy()
+    sums["mean_s"] = sums["time_s"] / sums["ranks"]
+    comm = sums["time_s"].where(~sums["is_io"], 0.0).groupby(level="job").transform("sum")
+    sums["share_of_time"] = (sums["time_s"] / comm).where(~sums["is_io"] & (comm > 0))
+    sums["mean_us"] = np.where(sums["calls"] > 0, sums["time_s"] * 1e6 / sums["calls"], np.nan)
+    sums = sums.reset_index().rename(columns={"routine": "name"})
+    order = np.lexsort((sums["name"], -sums["calls"], -sums["time_s"], sums["job"]))
+    sums = sums.iloc[order].reset_index(drop=True)
+    sums.attrs = dict(frame.attrs)
+    return sums
 
 
 def by_size(sizes: pd.DataFrame, routines: pd.DataFrame) -> pd.DataFrame:
@@ -53,42 +60,50 @@ def by_size(sizes: pd.DataFrame, routines: pd.DataFrame) -> pd.DataFrame:
     """
     columns, place = ["calls", "time_s", "bytes"], ["job", "routine"]
     groups = sizes.groupby([*place, "size_lo", "size_hi"], sort=True)
-    found = groups[columns].sum().reset_index()
+    sums_by_size = groups[columns].sum().reset_index()
     whole = routines.groupby(place, sort=True)[columns].sum()
-    binned = pd.MultiIndex.from_frame(found[place])
+    binned = pd.MultiIndex.from_frame(sums_by_size[place])
     plain = whole[~whole.index.isin(binned)].reset_index().assign(size_lo=-1, size_hi=-1)
-    found = pd.concat([found, plain[found.columns]], ignore_index=True)
+    sums_by_size = pd.concat([sums_by_size, plain[sums_by_size.columns]], ignore_index=True)
     for name in columns:
-        sums = found.groupby(place)[name].transform("sum")
-        found[f"share_of_{name.removesuffix('_s')}"] = (found[name] / sums).where(sums > 0)
-    found["mean_us"] = np.where(found["calls"] > 0, found["time_s"] * 1e6 / found["calls"], np.nan)
-    time = found.groupby(place)["time_s"].transform("sum")
-    order = np.lexsort((found["size_lo"], found["routine"], -time, found["job"]))
-    found = found.iloc[order].reset_index(drop=True).rename(columns={"routine": "name"})
-    found.attrs = dict(sizes.attrs)
-    return found
+        sums = sums_by_size.groupby(place)[name].transform("sum")
+        sums_by_size[f"share_of_{name.removesuffix('_s')}"] = (sums_by_size[name] / sums).where(
+            sums > 0
+        )
+    sums_by_size["mean_us"] = np.where(
+        sums_by_size["calls"] > 0, sums_by_size["time_s"] * 1e6 / sums_by_size["calls"], np.nan
+    )
+    time = sums_by_size.groupby(place)["time_s"].transform("sum")
+    order = np.lexsort(
+        (sums_by_size["size_lo"], sums_by_size["routine"], -time, sums_by_size["job"])
+    )
+    sums_by_size = (
+        sums_by_size.iloc[order].reset_index(drop=True).rename(columns={"routine": "name"})
+    )
+    sums_by_size.attrs = dict(sizes.attrs)
+    return sums_by_size
 
 
 def _keys_of_ranks(traces: TraceSet) -> _Keys:
     """Return the keys of the files of each MPI rank of each job."""
-    found: _Keys = {}
+    keys_by_rank: _Keys = {}
     for key in [rank for rank, trace in traces.items() if trace.format in MPI_FORMATS]:
         frame = analysis.mpi_routines(traces, ranks=[key], stale=True)
         if len(frame):
             place = (str(frame["job"].iloc[0]), int(frame["rank"].iloc[0]))
-            found.setdefault(place, []).append(key)
-    return found
+            keys_by_rank.setdefault(place, []).append(key)
+    return keys_by_rank
 
 
 # --- the panels -----------------------------------------------------------------------------------
 
 
 def _scope(traces: TraceSet, selection: Selection) -> dict[str, Any]:
-    ranks = of_format(traces, selection, *MPI_FORMATS).ranks
+    ranks = restrict_to_format(traces, selection, *MPI_FORMATS).ranks
     return {} if ranks is None else {"ranks": ranks}
 
 
-def _ranks(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.DataFrame:
+def _ranks_frame(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.DataFrame:
     """Return `mpi_ranks` with the stragglers and the keys of each rank, as text."""
     names = [
         *("job", "rank", "host", "comm_s", "noncomm_s", "elapsed_s", "comm_share"),
@@ -98,19 +113,21 @@ def _ranks(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.Data
     late, known = mpi_stragglers(traces), _keys_of_ranks(traces)
     places = [(str(job), int(rank)) for job, rank in zip(frame["job"], frame["rank"], strict=True)]
     keys = [",".join(map(str, known.get(place, []))) for place in places]
-    found = frame[names].assign(
+    rank_rows = frame[names].assign(
         is_straggler=np.array([place in late for place in places], bool),
         keys=pd.Series(keys, dtype=object),
     )
-    found.attrs = dict(frame.attrs)
-    return found
+    rank_rows.attrs = dict(frame.attrs)
+    return rank_rows
 
 
-def _routines(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    return _noted(by_routine(analysis.mpi_routines(traces, **_scope(traces, selection))), traces)
+def _routines_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
+    return _with_note(
+        by_routine(analysis.mpi_routines(traces, **_scope(traces, selection))), traces
+    )
 
 
-def _noted(frame: pd.DataFrame, traces: TraceSet) -> pd.DataFrame:
+def _with_note(frame: pd.DataFrame, traces: TraceSet) -> pd.DataFrame:
     """Add the note on the ranks that have tables of routines."""
     note = str(analysis.mpi_ranks(traces).attrs.get("note", ""))
     if note:
@@ -118,23 +135,23 @@ def _noted(frame: pd.DataFrame, traces: TraceSet) -> pd.DataFrame:
     return frame
 
 
-def _sizes(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
+def _sizes_frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     """Return the message sizes; only the selected routines if any of them is an MPI routine."""
     scope = _scope(traces, selection)
     sizes = analysis.mpi_message_sizes(traces, **scope)
-    found = by_size(sizes, analysis.mpi_routines(traces, **scope))
-    names = read_clauses(selection.query).names
-    if names is not None and found["name"].isin(names).any():
-        found = found[found["name"].isin(names)].reset_index(drop=True)
-        found.attrs = dict(sizes.attrs)
-    return _noted(found, traces)
+    frame = by_size(sizes, analysis.mpi_routines(traces, **scope))
+    names = parse_clauses(selection.query).names
+    if names is not None and frame["name"].isin(names).any():
+        frame = frame[frame["name"].isin(names)].reset_index(drop=True)
+        frame.attrs = dict(sizes.attrs)
+    return _with_note(frame, traces)
 
 
-def _hosts(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.DataFrame:
+def _hosts_frame(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.DataFrame:
     frame = analysis.mpi_hosts(traces)
-    found = taken(frame, [str(name) for name in frame])
-    found.insert(0, "name", found["host"])
-    return found
+    hosts = take_columns(frame, [str(name) for name in frame])
+    hosts.insert(0, "name", hosts["host"])
+    return hosts
 
 
 def _panel(name: str, frame: Frame) -> Panel:
@@ -142,18 +159,18 @@ def _panel(name: str, frame: Frame) -> Panel:
         found: pd.DataFrame = getattr(analysis, panel.analysis)(traces, **_scope(traces, selection))
         return found
 
-    panel = known_panel(name, frame=frame, whole=whole)
+    panel = catalogue_panel(name, frame=frame, whole=whole)
     return panel
 
 
 #: In the order of the list from which users choose; windows do not apply to totals of a run.
 PANELS = (
-    _panel("mpi_ranks", _ranks),
-    _panel("mpi_sizes", _sizes),
-    _panel("mpi_routines", _routines),
-    _panel("mpi_routine_table", _routines),
-    _panel("mpi_messages", _sizes),
-    _panel("mpi_hosts", _hosts),
+    _panel("mpi_ranks", _ranks_frame),
+    _panel("mpi_sizes", _sizes_frame),
+    _panel("mpi_routines", _routines_frame),
+    _panel("mpi_routine_table", _routines_frame),
+    _panel("mpi_messages", _sizes_frame),
+    _panel("mpi_hosts", _hosts_frame),
 )
 
 
@@ -172,29 +189,29 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
         frames = [run(traces, ranks=ranks) for ranks in by_format if ranks]
         found = pd.concat(frames, ignore_index=True)[[*names, *more]]
         found.attrs = {"note": note}
-        return rows_or_none(found)
+        return small_frame_to_json(found)
 
     return {
         "routines": rows(analysis.mpi_routines, "is_io"),
         "sizes": rows(analysis.mpi_message_sizes, "size_lo", "size_hi"),
-        "mpi_ranks": as_json(_ranks(traces, Selection(), None)),
-        "mpi_hosts": as_json(_hosts(traces, Selection(), None)),
+        "mpi_ranks": frame_to_json(_ranks_frame(traces, Selection(), None)),
+        "mpi_hosts": frame_to_json(_hosts_frame(traces, Selection(), None)),
     }
 
 
 # --- the headline ---------------------------------------------------------------------------------
 
 #: Minimum share of a routine's time for a message size to be reported.
-_MUCH_TIME = 0.1
+_MIN_SHARE_OF_TIME = 0.1
 #: Minimum ratio of that share of time to the share of bytes.
 _OF_BYTES = 2.0
 #: Minimum share of the run by which a rank's time in MPI is below the others' for it to be named.
-_LEAST_LOST = 0.01
+_MIN_LOST_SHARE = 0.01
 
 
-def headline(traces: TraceSet) -> tuple[list[Finding], list[list[Piece]], list[Piece]]:
+def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]], list[Piece]]:
     """Return findings, further sentences, and a sentence for the case without findings."""
-    found: list[Finding] = []
+    findings: list[HeadlineFinding] = []
     facts: list[list[Piece]] = []
     uneven = analysis.mpi_imbalance(traces)
     keys = _keys_of_ranks(traces)
@@ -203,8 +220,8 @@ def headline(traces: TraceSet) -> tuple[list[Finding], list[list[Piece]], list[P
     for row in uneven.to_dict("records"):
         job = f" of {row['job']}" if several else ""
         named = [rank for name, rank in late if name == row["job"]]
-        found += [_straggler(row, rank, keys, job) for rank in named]
-        if not named and row["stands_out"] and row["lost_share"] >= _LEAST_LOST:
+        findings += [_straggler_finding(row, rank, keys, job) for rank in named]
+        if not named and row["stands_out"] and row["lost_share"] >= _MIN_LOST_SHARE:
             lost = share(row["lost_share"])
             text = f"{job} spends {lost} of the run less in MPI than the others, maybe by chance."
             facts.append([_rank_piece(row["job"], row["comm_min_rank"], keys), text])
@@ -217,16 +234,16 @@ def headline(traces: TraceSet) -> tuple[list[Finding], list[list[Piece]], list[P
         more.append([f"All ranks of {', '.join(slow)} wait least: the others wait for that host."])
     more += facts
     if not len(uneven):
-        return found, more, []
+        return findings, more, []
     ranks = analysis.mpi_ranks(traces)
     in_mpi = share(float(np.nansum(ranks["comm_s"]) / max(np.nansum(ranks["elapsed_s"]), 1e-300)))
     nothing = f"No rank is a straggler: ranks spend {in_mpi} of their time in MPI."
     if len(ranks) == 1:
         nothing = f"The rank spends {in_mpi} of its time in MPI, and waits for nobody."
-    return found, more, [nothing]
+    return findings, more, [nothing]
 
 
-def _straggler(row: dict[Any, Any], rank: int, keys: _Keys, job: str) -> Finding:
+def _straggler_finding(row: dict[Any, Any], rank: int, keys: _Keys, job: str) -> HeadlineFinding:
     others = int(row["ranks"]) - 1
     own = keys.get((row["job"], rank), [])
     wait = f"the other {f'{others} wait' if others > 1 else 'rank waits'} for it"
@@ -239,7 +256,7 @@ def _straggler(row: dict[Any, Any], rank: int, keys: _Keys, job: str) -> Finding
     parts: list[Piece] = [_rank_piece(row["job"], rank, keys), text]
     lost = 1 - row["comm_min_s"] / max(row["comm_mean_s"], 1e-300)
     chosen = Selection(ranks=tuple(own)) if own else Selection()
-    return Finding("waiting", float(lost), parts, f"Select rank {rank}", chosen)
+    return HeadlineFinding("waiting", float(lost), parts, f"Select rank {rank}", chosen)
 
 
 def _rank_piece(job: str, rank: int, keys: _Keys) -> Piece:
@@ -254,10 +271,12 @@ def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
     for job, rows in frame.groupby("job", sort=True):
         by_size = rows.groupby(["size_lo", "size_hi"])[["calls", "time_s", "bytes"]].sum()
         part = by_size / by_size.sum().where(by_size.sum() > 0, 1)
-        found = part[(part["time_s"] >= _MUCH_TIME) & (part["time_s"] >= _OF_BYTES * part["bytes"])]
-        if not len(found):
+        costly = part[
+            (part["time_s"] >= _MIN_SHARE_OF_TIME) & (part["time_s"] >= _OF_BYTES * part["bytes"])
+        ]
+        if not len(costly):
             continue
-        most = found.loc[[(found["time_s"] - found["bytes"]).idxmax()]].reset_index().iloc[0]
+        most = costly.loc[[(costly["time_s"] - costly["bytes"]).idxmax()]].reset_index().iloc[0]
         # Shares below one percent have one significant digit.
         small = 0 < (percent := most["bytes"] * 100) < 1
         digits = -int(np.floor(np.log10(percent))) if small else 0

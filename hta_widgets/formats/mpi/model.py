@@ -305,7 +305,12 @@ def mpi_jobs(traces: Iterable[Trace]) -> list[MpiJob]:
     seen = Counter(job for _, job in runs)
     jobs = []
     for (folder, job), members in runs.items():
-        members.sort(key=lambda one: (-1 if one.stated_rank is None else one.stated_rank, one.rank))
+        members.sort(
+            key=lambda trace_: (
+                -1 if trace_.stated_rank is None else trace_.stated_rank,
+                trace_.rank,
+            )
+        )
         jobs.append(
             MpiJob(
                 job if seen[job] == 1 else f"{PurePath(folder).name}/{job}",

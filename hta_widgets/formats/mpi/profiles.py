@@ -23,10 +23,10 @@ from hta_widgets.formats.mpi.model import (
     is_stale,
     mpi_jobs,
 )
-from hta_widgets.readers.formats import Outcome, Start
-from hta_widgets.readers.streams import whole_file
+from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.streams import read_whole_file
 from hta_widgets.trace.build import build_trace
-from hta_widgets.trace.columns import Pool, RankColumns
+from hta_widgets.trace.columns import RankColumns, StringPool
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 
@@ -89,7 +89,7 @@ _SECTIONS = (
 )
 
 #: Separators and explanations, which are skipped.
-_NOTHING = re.compile(
+_IGNORED_LINE = re.compile(
     r"\s*(-{5,}|call stack:|time-bin\s+#ranks|Use addr2line .*|For addresses in .*"
     r"|addr2line .*|Or translate all .*|Ensure -g .*|MPI time for this communicator bin.*)?\s*$"
 )
@@ -138,7 +138,7 @@ def _number_or_nan(text: str) -> float:
         return _NAN
 
 
-def _scaled(text: str, unit: str) -> float:
+def _scale(text: str, unit: str) -> float:
     """Return a time in seconds or a size in MiB."""
     return _number(text) * (1 / 1024 if unit.lower() in {"kbytes", "kib"} else 1.0)
 
@@ -148,16 +148,16 @@ def _scaled(text: str, unit: str) -> float:
 
 def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
     """Return the profiles of a file: one, or several that were concatenated."""
-    found: list[_Parser] = []
+    parsers: list[_Parser] = []
     for place, line in enumerate(text.splitlines(), 1):
         head = _HEAD.match(line)
         if head is not None and max(len(head[1]), len(head[2])) < 10:
-            found.append(_Parser(job, int(head[1]), int(head[2])))
-        elif found:
-            found[-1].take(line, place)
+            parsers.append(_Parser(job, int(head[1]), int(head[2])))
+        elif parsers:
+            parsers[-1].parse_line(line, place)
     # Complete files end with a line break; only the last profile can be cut.
     whole = text.endswith(("\n", "\r"))
-    return [parser.finish(ended=whole or parser is not found[-1]) for parser in found]
+    return [parser.finish(ended=whole or parser is not parsers[-1]) for parser in parsers]
 
 
 @dataclass(slots=True)
@@ -170,7 +170,7 @@ class _Block:
     routines: list[CallRow] = field(default_factory=list)
     sizes: list[CallRow] = field(default_factory=list)
 
-    def finished(self, *values: str, **more: Any) -> Any:
+    def build(self, *values: str, **more: Any) -> Any:
         """Return the head with its values and rows."""
         known = {name: self.values.get(name, _NAN) for name in values}
         return replace(self.head, **known, **more, routines=tuple(self.routines))
@@ -216,18 +216,18 @@ class _Parser:
         """The context to which lines belong, or the whole run."""
         return self.contexts[-1] if self.contexts else self.main
 
-    def take(self, line: str, place: int) -> None:
+    def parse_line(self, line: str, place: int) -> None:
         """Parse one line."""
         self._last_blank = not line.strip()
         if _HUGE.search(line):
             self.unread.append(place)
             return
-        if self._last_blank or self._opens(line) or self._readers[self._section](line):
+        if self._last_blank or self._begins_section(line) or self._readers[self._section](line):
             return
-        if not (self._value(line) or _NOTHING.match(line) or self._largest(line)):
+        if not (self._value(line) or _IGNORED_LINE.match(line) or self._largest(line)):
             self.unread.append(place)
 
-    def _opens(self, line: str) -> bool:
+    def _begins_section(self, line: str) -> bool:
         """Whether a line begins a section."""
         if context := _CONTEXT.match(line):
             self.contexts.append(_Block(Context(context[1], int(context[2]))))
@@ -247,7 +247,7 @@ class _Parser:
 
     def _value(self, line: str) -> bool:
         if value := _VALUE.match(line):
-            self.block.values[_VALUES[value[1]]] = _scaled(value[2], value[3])
+            self.block.values[_VALUES[value[1]]] = _scale(value[2], value[3])
         elif region := _REGION.match(line):
             self.region = (region[1], region[2])
         elif role := _ROLE.match(line):
@@ -257,10 +257,10 @@ class _Parser:
         return True
 
     def _largest(self, line: str) -> bool:
-        found = _LARGEST.match(line)
-        if found is not None:
-            self.largest[found[2]] = (_scaled(found[3], found[4]), int(found[1]))
-        return found is not None
+        match = _LARGEST.match(line)
+        if match is not None:
+            self.largest[match[2]] = (_scale(match[3], match[4]), int(match[1]))
+        return match is not None
 
     def _routine_line(self, line: str, block: _Block | None = None) -> bool:
         row = _ROUTINE.match(line)
@@ -311,13 +311,13 @@ class _Parser:
         return True
 
     def _summary_line(self, line: str) -> bool:
-        found = _SUMMARY_LINE.match(line)
-        if found is None:
+        match = _SUMMARY_LINE.match(line)
+        if match is None:
             return False
-        if found[2] == "MPI-IO":
-            self.io[found[1]] = _number(found[3])
+        if match[2] == "MPI-IO":
+            self.io[match[1]] = _number(match[3])
         else:
-            self.comm[found[1]] = (_number(found[3]), int(found[4] or -1))
+            self.comm[match[1]] = (_number(match[3]), int(match[4] or -1))
         return True
 
     def _histogram_line(self, line: str) -> bool:
@@ -385,14 +385,15 @@ class _Parser:
             routine_rows=tuple(self.main.routines),
             size_rows=tuple(self.main.sizes),
             contexts=tuple(
-                one.finished("comm_s", "elapsed_s", sizes=tuple(one.sizes)) for one in self.contexts
+                context.build("comm_s", "elapsed_s", sizes=tuple(context.sizes))
+                for context in self.contexts
             ),
-            communicator_bins=tuple(one.finished("time_s") for one in self.bins),
-            call_stacks=tuple(one.finished(frames=tuple(one.frames)) for one in self.stacks),
+            communicator_bins=tuple(bin_.build("time_s") for bin_ in self.bins),
+            call_stacks=tuple(stack.build(frames=tuple(stack.frames)) for stack in self.stacks),
             summary=summary,
         )
         problems = Problems()
-        missing = self._missing(profile) or ("" if ended else "its last line does not end")
+        missing = self._missing_part(profile) or ("" if ended else "its last line does not end")
         if missing:
             problems.add("truncated", 1, f"the profile is cut off: {missing}")
         if len(self.unread) > (not ended):
@@ -406,7 +407,7 @@ class _Parser:
             problems.add("overflow", calls, detail)
         return profile, problems
 
-    def _missing(self, profile: MpiProfile) -> str:
+    def _missing_part(self, profile: MpiProfile) -> str:
         """Describe the first part that a whole profile has and this one lacks; "" if none."""
         if "routines" not in self.seen:
             return "the table of routines is missing"
@@ -451,9 +452,9 @@ _FIRST_LINE = re.compile(rb"Data for MPI rank \d+ of \d+:")
 _NAME = re.compile(r"mpi_profile\.(?P<job>.+)\.\d+")
 
 
-def is_profile(start: Start) -> bool:
+def is_profile(start: FileStart) -> bool:
     """Whether a file begins as mpitrace's profiles do."""
-    return _FIRST_LINE.match(start.stripped) is not None
+    return _FIRST_LINE.match(start.without_bom) is not None
 
 
 def _job_of(path: str) -> str:
@@ -473,7 +474,7 @@ def read_profiles(
 ) -> Outcome:
     """Read the profiles in a file."""
     problems = Problems()
-    text = whole_file(path, problems, advance).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
+    text = read_whole_file(path, problems, advance).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
     profiles = parse_profiles(text.decode("utf-8", "replace"), _job_of(path))
     if not profiles:
         raise TraceError(
@@ -507,7 +508,7 @@ def _no_events() -> RankColumns:
         "timed": np.empty(0, np.bool_),
         **dict.fromkeys(codes, np.empty(0, np.int32)),
         **dict.fromkeys(times, np.empty(0, np.int64)),
-        **{name: Pool() for name in ("names", "categories", "pids", "tids", "flow_ids")},
+        **{name: StringPool() for name in ("names", "categories", "pids", "tids", "flow_ids")},
     }
     return RankColumns(**columns)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.collectives import costly_share
-from hta_widgets.analysis.scope import Scope, by_column, dtypes_of, result, scoped
+from hta_widgets.analysis.scope import Scope, columns_of_rows, dtypes_of, result_frame, with_scope
 from hta_widgets.analysis.stragglers import stragglers
 from hta_widgets.formats.mpi.model import MpiJob, mpi_jobs
 from hta_widgets.formats.mpi.routines import MpiRank, by_events, mpi_scope
@@ -27,7 +27,7 @@ _UNKNOWN: dict[str, Any] = {
 }
 
 
-@scoped
+@with_scope
 def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the time in MPI, the other time, the memory and the host of each MPI rank of a job.
 
@@ -65,25 +65,25 @@ def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     used = (frame["user_s"] + frame["system_s"]) / elapsed
     columns["cpu_utilisation"] = used.where(elapsed > 0)
     columns |= frame.loc[:, "cpu":].to_dict("series")
-    return result(columns, matched=matched, note=notes)
+    return result_frame(columns, matched=matched, note=notes)
 
 
 def _rank_frame(
     traces: TraceSet, **scope: Unpack[Scope]
 ) -> tuple[pd.DataFrame, list[str], dict[str, int]]:
     """Return the ranks of all jobs, notes, and the number of ranks of each source."""
-    found = mpi_scope(traces, stale=True, **scope)
+    selected_scope = mpi_scope(traces, stale=True, **scope)
     rows: list[dict[str, Any]] = []
-    notes = [found.note]
-    for job in found.jobs:
-        own = [rank for rank in found.ranks if rank.job == job.name]
-        of_job = _job_rows(job, own, traces, table=not by_events(scope))
+    notes = [selected_scope.note]
+    for job in selected_scope.jobs:
+        ranks_of_job = [rank for rank in selected_scope.ranks if rank.job == job.name]
+        of_job = _job_rows(job, ranks_of_job, traces, table=not by_events(scope))
         rows += of_job
         if job.profiles and not by_events(scope):
-            notes += _missing(job, of_job)
-    frame = pd.DataFrame(by_column((row.values() for row in rows), _COLUMNS))
+            notes += _missing_files_text(job, of_job)
+    frame = pd.DataFrame(columns_of_rows((row.values() for row in rows), _COLUMNS))
     sources = frame["source"].tolist()
-    matched = {f"from_{one}": sources.count(one) for one in ("table", "file", "trace")}
+    matched = {f"from_{source}": sources.count(source) for source in ("table", "file", "trace")}
     matched["stale"] = int(frame["stale"].sum())
     return frame, notes, matched
 
@@ -115,7 +115,7 @@ def _job_rows(
     return [rows[rank] for rank in sorted(rows)]
 
 
-def _missing(job: MpiJob, rows: list[dict[str, Any]]) -> list[str]:
+def _missing_files_text(job: MpiJob, rows: list[dict[str, Any]]) -> list[str]:
     """Return sentences about the files that a job lacks, and about those that are not used."""
     notes = []
     have = [row["rank"] for row in rows if row["key"] >= 0]
@@ -134,7 +134,7 @@ def _missing(job: MpiJob, rows: list[dict[str, Any]]) -> list[str]:
     return notes
 
 
-@scoped
+@with_scope
 def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the time in MPI and the memory of the ranks of each host of a job.
 
@@ -150,12 +150,16 @@ def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """
     frame, notes, matched = _rank_frame(traces, **scope)
     rows: list[tuple[Any, ...]] = []
-    for (job, host), own in frame[frame["comm_s"].notna()].groupby(["job", "host"], sort=False):
-        comm, rss = own["comm_s"].to_numpy(), own["rss_mib"].to_numpy()
-        other = own["elapsed_s"].to_numpy() - comm
-        switches = own["switches"].mean() if (own["switches"] >= 0).all() else _NAN
+    for (job, host), ranks_of_host in frame[frame["comm_s"].notna()].groupby(
+        ["job", "host"], sort=False
+    ):
+        comm, rss = ranks_of_host["comm_s"].to_numpy(), ranks_of_host["rss_mib"].to_numpy()
+        other = ranks_of_host["elapsed_s"].to_numpy() - comm
+        switches = (
+            ranks_of_host["switches"].mean() if (ranks_of_host["switches"] >= 0).all() else _NAN
+        )
         times = comm.mean(), comm.min(), comm.max(), other.mean()
-        rows.append((job, host, len(own), *times, rss.max(), rss.sum(), switches))
+        rows.append((job, host, len(ranks_of_host), *times, rss.max(), rss.sum(), switches))
     slow = []
     for job, host, _, _, _, most, *_ in rows:
         others = [row[4] for row in rows if row[0] == job and row[1] != host]
@@ -164,8 +168,8 @@ def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         "job:s host:s ranks comm_mean_s:f comm_min_s:f comm_max_s:f noncomm_mean_s:f"
         " rss_max_mib:f rss_sum_mib:f switches_mean:f"
     )
-    columns = {**by_column(rows, dtypes), "is_slow": np.array(slow, dtype=np.bool_)}
-    return result(columns, matched=matched, note=notes)
+    columns = {**columns_of_rows(rows, dtypes), "is_slow": np.array(slow, dtype=np.bool_)}
+    return result_frame(columns, matched=matched, note=notes)
 
 
 #: A rank stands out only if its time outside MPI is more than this multiple of the ranks' mean,
@@ -175,7 +179,7 @@ _FAR = -1.0
 _MAD = 1.4826  # standard deviation over median distance from the median, if normal
 
 
-@scoped
+@with_scope
 def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the imbalance of the ranks' time in MPI in each job, and its possible cause.
 
@@ -217,9 +221,9 @@ def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         {"job": job, **_imbalance(own, tasks.get(str(job), 0))}
         for job, own in known.groupby("job", sort=False)
     ]
-    columns = by_column((record.values() for record in records), _IMBALANCE)
+    columns = columns_of_rows((record.values() for record in records), _IMBALANCE)
     explained = [str(record["explanation"]) for record in records if record["is_straggler"]]
-    return result(columns, matched=matched, note=[*explained, *notes])
+    return result_frame(columns, matched=matched, note=[*explained, *notes])
 
 
 _IMBALANCE = (
@@ -230,11 +234,11 @@ _IMBALANCE = (
 )
 
 
-def _imbalance(own: pd.DataFrame, ntasks: int) -> dict[str, Any]:
+def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
     """Return the columns of `mpi_imbalance` for the ranks of a job."""
-    rank, comm = own["rank"].to_numpy(), own["comm_s"].to_numpy()
+    rank, comm = ranks_of_job["rank"].to_numpy(), ranks_of_job["comm_s"].to_numpy()
     # Differences of printed decimals, without rounding errors.
-    other = np.round(own["elapsed_s"].to_numpy() - comm, 9)
+    other = np.round(ranks_of_job["elapsed_s"].to_numpy() - comm, 9)
     least, most, busiest = int(comm.argmin()), int(comm.argmax()), int(other.argmax())
     mean, count, top = float(comm.mean()), len(comm), float(comm.max())
     spread, middle = float(comm.std()), float(np.median(comm))
@@ -275,10 +279,10 @@ def _imbalance(own: pd.DataFrame, ntasks: int) -> dict[str, Any]:
         "stands_out": stands_out,
         "is_straggler": stands_out and lost >= costly_share(1, count),
     }
-    return {**record, "explanation": _explanation(record, rival)}
+    return {**record, "explanation": _imbalance_cause(record, rival)}
 
 
-def _explanation(of: dict[str, Any], rival: str) -> str:
+def _imbalance_cause(of: dict[str, Any], rival: str) -> str:
     if of["ranks"] == 1:
         return "One rank: there is nobody to wait for."
     least = (
@@ -318,20 +322,24 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
     keys = set(late["rank"][late["is_straggler"]].tolist())
     uneven = mpi_imbalance(traces)
     uneven = uneven[uneven["is_straggler"]]
-    found = set(zip(uneven["job"].tolist(), uneven["straggler_rank"].tolist(), strict=True))
+    named_stragglers = set(
+        zip(uneven["job"].tolist(), uneven["straggler_rank"].tolist(), strict=True)
+    )
     for job in jobs:
         named = {(job.name, int(o.stated_rank or 0)) for o in job.lines if o.rank in keys}
         if named:
-            found = {one for one in found if one[0] != job.name} | named
-    return found
+            named_stragglers = {
+                straggler for straggler in named_stragglers if straggler[0] != job.name
+            } | named
+    return named_stragglers
 
 
 def late_ranks(traces: TraceSet) -> list[int]:
     """Return the ranks of the set whose files belong to `mpi_stragglers`."""
     named = mpi_stragglers(traces)
-    found: list[int] = []
+    ranks: list[int] = []
     for job in mpi_jobs(traces.values()) if named else ():
         # If a rank has files of both kinds, its key is that of the time line.
-        files = {one.stated_rank: one.rank for one in job.profiles + job.lines}
-        found += [key for rank, key in files.items() if (job.name, rank) in named]
-    return found
+        files = {member.stated_rank: member.rank for member in job.profiles + job.lines}
+        ranks += [key for rank, key in files.items() if (job.name, rank) in named]
+    return ranks

@@ -10,10 +10,17 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import Part, Scope, by_column, parts, result, scoped
-from hta_widgets.arguments import checked
+from hta_widgets.analysis.scope import (
+    RankPart,
+    Scope,
+    columns_of_rows,
+    rank_parts,
+    result_frame,
+    with_scope,
+)
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
-from hta_widgets.facts import note_for
+from hta_widgets.facts import note_text
 from hta_widgets.formats.mpi.model import (
     MPI_IO_CATEGORY,
     ROUTINES,
@@ -29,7 +36,7 @@ from hta_widgets.formats.mpi.model import (
 )
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Floats, Ints
-from hta_widgets.trace.columns import event_args, numbers_of
+from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -65,7 +72,7 @@ class MpiScope:
     ranks: list[MpiRank]
     note: str
 
-    def matched(self) -> dict[str, int]:
+    def match_counts(self) -> dict[str, int]:
         """Return the number of ranks of each source, and of their routines."""
         return {
             "profiles": sum(rank.is_profile for rank in self.ranks),
@@ -85,7 +92,7 @@ def mpi_scope(traces: TraceSet, *, stale: bool = False, **scope: Unpack[Scope]) 
     A rank with both a profile and a time line is represented by its profile, unless events are
     selected.
     """
-    part_of = {part.rank: part for part in parts(traces, **scope)}
+    part_of = {part.rank: part for part in rank_parts(traces, **scope)}
     jobs = mpi_jobs(part.trace for part in part_of.values())
     ranks: list[MpiRank] = []
     old: list[str] = []
@@ -99,15 +106,15 @@ def mpi_scope(traces: TraceSet, *, stale: bool = False, **scope: Unpack[Scope]) 
             old += [f"{t.profile.rank} of job {job.name}" for t in profiles if t.profile.stale]
             profiles = tuple(trace for trace in profiles if not trace.profile.stale)
         known = {trace.profile.rank for trace in profiles}
-        own = [_of_profile(trace, job) for trace in profiles]
+        ranks_of_job = [_calls_of_profile(trace, job) for trace in profiles]
         lines = [trace for trace in job.lines if mpi_rank(trace) not in known]
         for part in (part_of[trace.rank] for trace in lines):
             key = ("mpi calls", job.name, job.ntasks)
-            own.append(part.once(key, partial(_of_line, part, job)))
-        ranks += sorted(own, key=lambda one: (one.rank, one.key))
+            ranks_of_job.append(part.cached(key, partial(_calls_of_time_line, part, job)))
+        ranks += sorted(ranks_of_job, key=lambda rank: (rank.rank, rank.key))
     notes = []
     if not jobs:
-        notes.append(note_for("no_mpi"))
+        notes.append(note_text("no_mpi"))
     if without_events:
         notes.append(
             f"{without_events} text profiles are left out: they are totals of a whole run, without"
@@ -118,7 +125,7 @@ def mpi_scope(traces: TraceSet, *, stale: bool = False, **scope: Unpack[Scope]) 
     return MpiScope(jobs, ranks, "; ".join(notes))
 
 
-def _of_profile(trace: Trace, job: MpiJob) -> MpiRank:
+def _calls_of_profile(trace: Trace, job: MpiJob) -> MpiRank:
     profile = trace.profile
     return MpiRank(
         job.name,
@@ -133,25 +140,25 @@ def _of_profile(trace: Trace, job: MpiJob) -> MpiRank:
     )
 
 
-def _of_line(part: Part, job: MpiJob) -> MpiRank:
+def _calls_of_time_line(part: RankPart, job: MpiJob) -> MpiRank:
     """Sum the calls of a time line as mpitrace would, in whole nanoseconds."""
     trace, table = part.trace, part.table
     categories = [code for code, name in enumerate(table.categories.values) if name in _CATEGORIES]
     rows = part.rows[np.isin(table.category[part.rows], categories)]
     spent = part.durations(rows)
-    size = numbers_of(event_args(trace, rows, ("bytes",))["bytes"])
+    size = to_int64(event_args(trace, rows, ("bytes",))["bytes"])
     order = {name: number for number, name in enumerate(ROUTINES)}
     routines: list[CallRow] = []
     sizes: list[CallRow] = []
     codes = np.unique(table.name[rows]).tolist()
     for code in sorted(codes, key=lambda code: order.get(table.names[code], len(order))):
-        own = table.name[rows] == code
-        name, calls = table.names[code], int(own.sum())
-        sized = own & (size >= 0)
+        calls_of_name = table.name[rows] == code
+        name, calls = table.names[code], int(calls_of_name.sum())
+        sized = calls_of_name & (size >= 0)
         total = int(size[sized].sum())
-        routines.append(CallRow(name, calls, total / calls, int(spent[own].sum()) / 1e9))
+        routines.append(CallRow(name, calls, total / calls, int(spent[calls_of_name].sum()) / 1e9))
         if total:
-            sizes += _bins(name, size[sized], spent[sized])
+            sizes += _size_bins(name, size[sized], spent[sized])
     # Time lines count from MPI_Init, which is before the first call.
     zero = -trace.zero_ns if trace.format == "mpi-trace" else 0
     start = zero if part.low is None else part.low
@@ -170,7 +177,7 @@ def _of_line(part: Part, job: MpiJob) -> MpiRank:
     )
 
 
-def _bins(name: str, size: Ints, spent: Ints) -> list[CallRow]:
+def _size_bins(name: str, size: Ints, spent: Ints) -> list[CallRow]:
     sizes, place = np.unique(size, return_inverse=True)
     high = np.array([bin_bounds(one)[1] for one in sizes.tolist()], dtype=np.int64)[place]
     sums = pd.DataFrame({"size": size, "time": spent}).groupby(high, sort=True)
@@ -180,12 +187,12 @@ def _bins(name: str, size: Ints, spent: Ints) -> list[CallRow]:
     ]
 
 
-def divided(part: float, whole: float) -> float:
+def safe_ratio(part: float, whole: float) -> float:
     """Divide; NaN if the whole is not positive."""
     return part / whole if whole > 0 else _NAN
 
 
-@scoped
+@with_scope
 def mpi_routines(
     traces: TraceSet, *, by: str | None = None, stale: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -223,29 +230,29 @@ def mpi_routines(
         raise TraceError(
             f"profiles cannot be split by {by!r}", remedy='Give "context" or "communicator".'
         )
-    found = mpi_scope(traces, stale=stale, **scope)
+    scoped_ranks = mpi_scope(traces, stale=stale, **scope)
     rows: list[tuple[object, ...]] = []
     tables = 0
-    for rank in found.ranks:
+    for rank in scoped_ranks.ranks:
         sections: list[tuple[tuple[Any, ...], tuple[CallRow, ...]]] = [((), rank.routines)]
         if by is not None:
             profile = traces[rank.key].profile if rank.is_profile else None
-            sections = [] if profile is None else _sections(profile, by)
+            sections = [] if profile is None else _profile_sections(profile, by)
         tables += len(sections)
         for label, table in sections:
             total = sum(row.time_s for row in table if not is_io(row.routine))
             for row in table:
                 io, time = is_io(row.routine), row.time_s
                 shares = (
-                    _NAN if io else divided(time, total),
-                    _NAN if io else divided(time, rank.comm_s),
-                    divided(time, rank.elapsed_s),
+                    _NAN if io else safe_ratio(time, total),
+                    _NAN if io else safe_ratio(time, rank.comm_s),
+                    safe_ratio(time, rank.elapsed_s),
                 )
-                means = row.calls * row.avg_bytes, divided(time * 1e6, row.calls)
+                means = row.calls * row.avg_bytes, safe_ratio(time * 1e6, row.calls)
                 rows.append(
                     (rank.job, rank.rank, *label, *row, *shares, *means, io, rank.key, rank.source)
                 )
-    note = found.note
+    note = scoped_ranks.note
     if by is not None and not tables and not note:
         switch = {"context": "MPI_Pcontrol", "communicator": "PROFILE_BY_COMMUNICATOR"}[by]
         note = f"no profile has tables by {by}: mpitrace writes them with {switch}"
@@ -253,7 +260,9 @@ def mpi_routines(
         f"job:s rank {_LABELS[by]} routine:s calls avg_bytes:f time_s:f share_of_time:f"
         " share_of_comm:f share_of_elapsed:f bytes:f mean_us:f is_io:b key source:s"
     )
-    return result(by_column(rows, dtypes), matched=found.matched(), note=note)
+    return result_frame(
+        columns_of_rows(rows, dtypes), matched=scoped_ranks.match_counts(), note=note
+    )
 
 
 #: Columns of the parts that profiles can be split into.
@@ -264,14 +273,18 @@ _LABELS: dict[str | None, str] = {
 }
 
 
-def _sections(profile: MpiProfile, by: str) -> list[tuple[tuple[Any, ...], tuple[CallRow, ...]]]:
+def _profile_sections(
+    profile: MpiProfile, by: str
+) -> list[tuple[tuple[Any, ...], tuple[CallRow, ...]]]:
     if by == "context":
-        return [((one.name, one.call_count), one.routines) for one in profile.contexts]
+        return [
+            ((context.name, context.call_count), context.routines) for context in profile.contexts
+        ]
     bins = profile.communicator_bins
-    return [((one.size_lo, one.size_hi, one.mean_size), one.routines) for one in bins]
+    return [((bin_.size_lo, bin_.size_hi, bin_.mean_size), bin_.routines) for bin_ in bins]
 
 
-@scoped
+@with_scope
 def mpi_message_sizes(
     traces: TraceSet, *, routine: str | None = None, stale: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
@@ -303,9 +316,9 @@ def mpi_message_sizes(
         Routines that moved no byte have no bins. Small messages are latency and waiting for the
         last rank, not transfer: look at shares of calls, time *and* bytes together.
     """
-    found = mpi_scope(traces, stale=stale, **scope)
+    scoped_ranks = mpi_scope(traces, stale=stale, **scope)
     rows: list[tuple[object, ...]] = []
-    for rank in found.ranks:
+    for rank in scoped_ranks.ranks:
         sums = {row.routine: _sums(rank.sizes, row.routine) for row in rank.sizes}
         for row in rank.sizes:
             if routine is not None and row.routine != routine:
@@ -316,33 +329,43 @@ def mpi_message_sizes(
                 (
                     *(rank.job, rank.rank, row.routine, *bin_bounds(row.avg_bytes)),
                     *(row.avg_bytes, row.calls, row.time_s),
-                    *(divided(row.calls, calls), divided(row.time_s, time), divided(size, total)),
-                    *(size, divided(row.time_s * 1e6, row.calls), divided(size / 1e9, row.time_s)),
+                    *(
+                        safe_ratio(row.calls, calls),
+                        safe_ratio(row.time_s, time),
+                        safe_ratio(size, total),
+                    ),
+                    *(
+                        size,
+                        safe_ratio(row.time_s * 1e6, row.calls),
+                        safe_ratio(size / 1e9, row.time_s),
+                    ),
                     *(size_class(row.avg_bytes), rank.key, rank.source),
                 )
             )
     of_routine = f" of {routine}" if routine else ""
-    note = found.note or ("" if rows else f"no profile has message sizes{of_routine}")
+    note = scoped_ranks.note or ("" if rows else f"no profile has message sizes{of_routine}")
     dtypes = (
         "job:s rank routine:s size_lo size_hi avg_bytes:f calls time_s:f share_of_calls:f"
         " share_of_time:f share_of_bytes:f bytes:f mean_us:f gb_per_s:f size_class:s key source:s"
     )
-    return result(
-        by_column(rows, dtypes), matched={**found.matched(), "bins": len(rows)}, note=note
+    return result_frame(
+        columns_of_rows(rows, dtypes),
+        matched={**scoped_ranks.match_counts(), "bins": len(rows)},
+        note=note,
     )
 
 
 def _sums(bins: Iterable[CallRow], *routines: str, most: float = np.inf) -> tuple[float, ...]:
     """Return calls, bytes and seconds of the bins of some routines of up to `most` bytes."""
-    chosen = [one for one in bins if one.routine in routines and one.avg_bytes <= most]
+    chosen = [row for row in bins if row.routine in routines and row.avg_bytes <= most]
     return (
-        sum(one.calls for one in chosen),
-        sum(one.calls * one.avg_bytes for one in chosen),
-        sum(one.time_s for one in chosen),
+        sum(row.calls for row in chosen),
+        sum(row.calls * row.avg_bytes for row in chosen),
+        sum(row.time_s for row in chosen),
     )
 
 
-@scoped
+@with_scope
 def mpi_negotiation(
     traces: TraceSet,
     *,
@@ -379,22 +402,22 @@ def mpi_negotiation(
         the ready gradients; ``key`` and ``source`` as in `mpi_routines`. Ranks that never call the
         routine have no row.
     """
-    found = mpi_scope(traces, stale=stale, **scope)
+    scoped_ranks = mpi_scope(traces, stale=stale, **scope)
     rows: list[tuple[object, ...]] = []
-    for rank in found.ranks:
+    for rank in scoped_ranks.ranks:
         whole = next((row for row in rank.routines if row.routine == routine), None)
         if whole is None:
             continue
         calls, size, time = _sums(rank.sizes, routine, most=limit_bytes)
         bins = _sums(rank.sizes, routine)
-        announced = [one for one in rank.sizes if one.avg_bytes > 0]
+        announced = [size_row for size_row in rank.sizes if size_row.avg_bytes > 0]
         coordination = _sums(announced, "MPI_Gather", "MPI_Bcast", most=4)
         rows.append(
             (
-                *(rank.job, rank.rank, calls, size, time, divided(time * 1e6, calls)),
-                *(divided(calls, bins[0]), divided(time, bins[2]), divided(size, bins[1])),
-                *(divided(time, rank.comm_s), divided(time, rank.elapsed_s)),
-                *(divided(time, whole.time_s), whole.calls, whole.time_s),
+                *(rank.job, rank.rank, calls, size, time, safe_ratio(time * 1e6, calls)),
+                *(safe_ratio(calls, bins[0]), safe_ratio(time, bins[2]), safe_ratio(size, bins[1])),
+                *(safe_ratio(time, rank.comm_s), safe_ratio(time, rank.elapsed_s)),
+                *(safe_ratio(time, whole.time_s), whole.calls, whole.time_s),
                 *(coordination[0], coordination[2], rank.key, rank.source),
             )
         )
@@ -403,15 +426,15 @@ def mpi_negotiation(
         " share_of_bytes:f share_of_comm:f share_of_elapsed:f share_of_routine_time:f routine_calls"
         " routine_time_s:f coordination_calls coordination_time_s:f key source:s"
     )
-    return result(
-        by_column(rows, dtypes),
-        matched={**found.matched(), "ranks": len(rows)},
-        note=found.note or ("" if rows else f"no rank calls {routine}"),
+    return result_frame(
+        columns_of_rows(rows, dtypes),
+        matched={**scoped_ranks.match_counts(), "ranks": len(rows)},
+        note=scoped_ranks.note or ("" if rows else f"no rank calls {routine}"),
         limit_bytes=int(limit_bytes),
     )
 
 
-@checked
+@check_arguments
 def mpi_call_stacks(
     traces: TraceSet, *, stale: bool = False, ranks: Iterable[int] | None = None
 ) -> pd.DataFrame:
@@ -435,24 +458,28 @@ def mpi_call_stacks(
         stacks of the rank). Addresses differ between ranks, offsets within a file do not, so
         ``frames`` can be grouped by.
     """
-    found = mpi_scope(traces, stale=stale, ranks=ranks)
+    scoped_ranks = mpi_scope(traces, stale=stale, ranks=ranks)
     rows: list[tuple[object, ...]] = []
     count = 0
-    for rank in found.ranks:
+    for rank in scoped_ranks.ranks:
         stacks = traces[rank.key].profile.call_stacks if rank.is_profile else ()
         total = sum(row.time_s for stack in stacks for row in stack.routines)
         count += len({stack.index for stack in stacks if stack.routines})
         for stack in stacks:
             place = stack.index, stack.time_s, _frames(stack.frames[:1]), _frames(stack.frames)
             for row in stack.routines:
-                call = row.routine, row.calls, row.time_s, divided(row.time_s, total)
+                call = row.routine, row.calls, row.time_s, safe_ratio(row.time_s, total)
                 rows.append((rank.job, rank.rank, *place, *call))
     none = "no profile has call stacks: mpitrace writes them with PROFILE_BY_CALL_STACK"
-    note = found.note or ("" if rows else none)
+    note = scoped_ranks.note or ("" if rows else none)
     dtypes = (
         "job:s rank stack stack_time_s:f site:s frames:s routine:s calls time_s:f share_of_time:f"
     )
-    return result(by_column(rows, dtypes), matched={**found.matched(), "stacks": count}, note=note)
+    return result_frame(
+        columns_of_rows(rows, dtypes),
+        matched={**scoped_ranks.match_counts(), "stacks": count},
+        note=note,
+    )
 
 
 def _frames(frames: Sequence[StackFrame]) -> str:
@@ -477,7 +504,7 @@ def _frame(frame: StackFrame) -> str:
 _Key = tuple[str, int, int]
 
 
-@checked
+@check_arguments
 def mpi_compare(
     before: TraceSet,
     after: TraceSet,
@@ -515,15 +542,17 @@ def mpi_compare(
         ``.attrs["before_ntasks"]`` and ``.attrs["after_ntasks"]`` the sizes of the jobs.
     """
     scopes = [mpi_scope(before, ranks=before_ranks), mpi_scope(after, ranks=after_ranks)]
-    one, other = (_means(scope.ranks, by_size=by_size) for scope in scopes)
+    before_means, after_means = (_means(scope.ranks, by_size=by_size) for scope in scopes)
     nothing = (0.0, 0.0, 0.0)
     rows: list[tuple[Any, ...]] = []
-    for key in dict.fromkeys([*one, *other]):
-        old, new = one.get(key, nothing), other.get(key, nothing)
+    for key in dict.fromkeys([*before_means, *after_means]):
+        old, new = before_means.get(key, nothing), after_means.get(key, nothing)
         change = "changed" if old[:2] != new[:2] else "same"
-        change = "added" if key not in one else "removed" if key not in other else change
+        change = (
+            "added" if key not in before_means else "removed" if key not in after_means else change
+        )
         figures = [value for a, b in zip(old, new, strict=True) for value in (a, b, b - a)]
-        means = [divided(side[2] * 1e6, side[0]) for side in (old, new)]
+        means = [safe_ratio(side[2] * 1e6, side[0]) for side in (old, new)]
         rows.append((*(key if by_size else key[:1]), *figures, *means, change))
     rows.sort(key=lambda row: -abs(row[-4]))
     measures, words = ("calls", "bytes", "time_s"), ("before", "after", "diff")
@@ -532,8 +561,8 @@ def mpi_compare(
     dtypes = f"routine:s {sizes} {' '.join(names)} before_mean_us:f after_mean_us:f change:s"
     changes = [row[-1] for row in rows]
     left, right = (scope.ranks for scope in scopes)
-    return result(
-        by_column(rows, dtypes),
+    return result_frame(
+        columns_of_rows(rows, dtypes),
         matched={
             "before_ranks": len(left),
             "after_ranks": len(right),
@@ -557,14 +586,16 @@ def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, tuple[float, ..
 
     for rank in ranks:
         # Averages are printed to a tenth of a byte, so the sum over bins is more exact.
-        binned = {one.routine: _sums(rank.sizes, one.routine)[1] for one in rank.sizes}
+        binned = {
+            size_row.routine: _sums(rank.sizes, size_row.routine)[1] for size_row in rank.sizes
+        }
         for row in rank.routines:
             if not by_size or row.routine not in binned:
                 size = binned.get(row.routine, row.calls * row.avg_bytes)
                 add((row.routine, -1, -1), row.calls, size, row.time_s)
-        for one in rank.sizes if by_size else ():
-            key = (one.routine, *bin_bounds(one.avg_bytes))
-            add(key, one.calls, one.calls * one.avg_bytes, one.time_s)
+        for size_row in rank.sizes if by_size else ():
+            key = (size_row.routine, *bin_bounds(size_row.avg_bytes))
+            add(key, size_row.calls, size_row.calls * size_row.avg_bytes, size_row.time_s)
     return {key: tuple((total / len(ranks)).tolist()) for key, total in sums.items()}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.analysis.comm_events import OPERATIONS, CommEvents, GroupName, coded
+from hta_widgets.analysis.comm_events import OPERATIONS, CommEvents, GroupName, factorize
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.record_source import FileState
 from hta_widgets.formats.mpi.model import (
@@ -23,14 +23,14 @@ from hta_widgets.formats.mpi.model import (
     mpi_names,
     mpi_rank,
 )
-from hta_widgets.readers.formats import Outcome, Start
-from hta_widgets.readers.streams import open_stream, whole_file
-from hta_widgets.store.rank_file import Kept
+from hta_widgets.readers.formats import FileStart, Outcome
+from hta_widgets.readers.streams import open_stream, read_whole_file
+from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, number_in_group
 from hta_widgets.trace.build import build_trace
-from hta_widgets.trace.columns import NumberedRecords, Pool, RankColumns, event_args, numbers_of
-from hta_widgets.trace.memo import memoized, walked
+from hta_widgets.trace.columns import NumberedRecords, RankColumns, StringPool, event_args, to_int64
+from hta_widgets.trace.memo import iter_ranks, memoized
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 
@@ -62,7 +62,7 @@ _UNEVEN = frozenset(mpi_names("Gatherv Scatterv Allgatherv"))
 
 
 @dataclass(slots=True)
-class _Calls:
+class _RankCalls:
     """The blocking collectives of a rank, by start."""
 
     trace: Trace
@@ -75,16 +75,16 @@ class _Calls:
 def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
     """Return the collectives of the time lines of one or several jobs, by place."""
     jobs: dict[str | None, list[int]] = {}
-    for number, trace in enumerate(walked(traces)):
+    for number, trace in enumerate(iter_ranks(traces)):
         # Exported time lines have MPI calls too.
         if MPI_CATEGORY in trace.table.categories.values and len(_rows(trace)):
             jobs.setdefault(trace.job, []).append(number)
-    found: dict[int, CommEvents] = {}
+    calls: dict[int, CommEvents] = {}
     for job, members in jobs.items():
         label = "MPI" if len(jobs) == 1 else f"MPI job {job}"
-        events = _of_job([traces[number] for number in members], label)
-        found.update(zip(members, events, strict=True))
-    return found
+        events = _collectives_of_job([traces[number] for number in members], label)
+        calls.update(zip(members, events, strict=True))
+    return calls
 
 
 @memoized
@@ -96,7 +96,7 @@ def _rows(trace: Trace) -> Rows:
     return np.flatnonzero(np.isin(table.name, codes) & (table.category == category))
 
 
-def _of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]:
+def _collectives_of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]:
     """Return the collectives of a job, in groups of ranks.
 
     If each rank's calls are the beginning of the longest sequence, all ranks form one group, and
@@ -104,48 +104,56 @@ def _of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]:
     often is a group, and each rank's calls of any other routine are a group of their own.
     """
     calls = [_calls(trace, len(traces)) for trace in traces]
-    longest = max((one.contents for one in calls), key=len)
-    names = sorted({name for one in calls for name in one.routines})
-    if all(longest[: len(one.contents)] == one.contents for one in calls):
+    longest = max((calls_of_rank.contents for calls_of_rank in calls), key=len)
+    names = sorted({name for calls_of_rank in calls for name in calls_of_rank.routines})
+    if all(
+        longest[: len(calls_of_rank.contents)] == calls_of_rank.contents for calls_of_rank in calls
+    ):
         ranks = tuple(sorted(mpi_rank(trace) for trace in traces))
         listed = str(list(ranks))
-        found = []
-        for one in calls:
-            rooted = ["", *sorted(_ROOTED.intersection(one.routines))]
+        events_of_ranks = []
+        for calls_of_rank in calls:
+            rooted = ["", *sorted(_ROOTED.intersection(calls_of_rank.routines))]
             code = {name: number for number, name in enumerate(rooted)}
-            group = np.array([code.get(name, 0) for name in one.routines], dtype=np.int64)
+            group = np.array([code.get(name, 0) for name in calls_of_rank.routines], dtype=np.int64)
             labels = [f"{label} {name}".strip() for name in rooted]
             groups = [GroupName(text, ranks, listed, len(ranks)) for text in labels]
-            found.append(_events(one, group, groups))
-        return found
-    equal = {name for name in names if len({one.routines.count(name) for one in calls}) == 1}
-    found = []
-    for one in calls:
-        rank = f" of rank {one.trace.rank}"
+            events_of_ranks.append(_events(calls_of_rank, group, groups))
+        return events_of_ranks
+    equal = {
+        name
+        for name in names
+        if len({calls_of_rank.routines.count(name) for calls_of_rank in calls}) == 1
+    }
+    events_of_ranks = []
+    for calls_of_rank in calls:
+        rank = f" of rank {calls_of_rank.trace.rank}"
         labels = [f"{label} {name}{'' if name in equal else rank}" for name in names]
-        group = np.array([names.index(name) for name in one.routines], dtype=np.int64)
-        found.append(_events(one, group, [GroupName(text, (), "", -1) for text in labels]))
-    return found
+        group = np.array([names.index(name) for name in calls_of_rank.routines], dtype=np.int64)
+        events_of_ranks.append(
+            _events(calls_of_rank, group, [GroupName(text, (), "", -1) for text in labels])
+        )
+    return events_of_ranks
 
 
-def _calls(trace: Trace, ranks: int) -> _Calls:
+def _calls(trace: Trace, ranks: int) -> _RankCalls:
     rows, table = _rows(trace), trace.table
     args = event_args(trace, rows, ("bytes", "root"))
-    recorded, roots = numbers_of(args["bytes"]), numbers_of(args["root"]).tolist()
+    recorded, roots = to_int64(args["bytes"]), to_int64(args["root"]).tolist()
     routines = [table.names[code] for code in table.name[rows].tolist()]
     factors = np.array([ranks if routine in _PER_RANK else 1 for routine in routines], np.int64)
     uneven = np.array([routine in _UNEVEN for routine in routines], dtype=bool)
     sizes = np.where((recorded < 0) | uneven, -1, recorded * factors)
-    return _Calls(
+    return _RankCalls(
         trace, rows, routines, sizes, list(zip(routines, sizes.tolist(), roots, strict=True))
     )
 
 
-def _events(calls: _Calls, group: Ints, groups: list[GroupName]) -> CommEvents:
+def _events(calls: _RankCalls, group: Ints, groups: list[GroupName]) -> CommEvents:
     rows, table = calls.rows, calls.trace.table
     names, name = np.unique(np.array(calls.routines, dtype=object), return_inverse=True)
     operations = [OPERATIONS.index(_OPERATIONS.get(routine, "other")) for routine in names]
-    content_code, content = coded(calls.contents)
+    content_code, content = factorize(calls.contents)
     nothing = np.full(len(rows), -1, dtype=np.int64)
     return CommEvents(
         rows=rows,
@@ -234,7 +242,7 @@ class TimeLineRecords(NumberedRecords):
         self._has_io = has_io
         self._named = _naming(rank, has_io=has_io)
 
-    def kept(self) -> Kept:
+    def kept(self) -> StoredSource:
         """Return the facts and columns for `restored`."""
         facts = {
             "kind": "time line",
@@ -247,7 +255,7 @@ class TimeLineRecords(NumberedRecords):
             "has_io": self._has_io,
             "apart": self._numbers is not None,
         }
-        return Kept(
+        return StoredSource(
             facts, {"numbers": np.empty(0, np.int64) if self._numbers is None else self._numbers}
         )
 
@@ -300,7 +308,7 @@ class TimeLineRecords(NumberedRecords):
             )
         low, high = int(numbers.min()), int(numbers.max()) + 1
         with open_stream(self.path, low * _RECORD_BYTES) as stream:
-            text = stream.exactly((high - low) * _RECORD_BYTES)
+            text = stream.read_exactly((high - low) * _RECORD_BYTES)
         records = np.frombuffer(text, _dtype_of_order(self._order))
         return records[numbers - low]
 
@@ -372,7 +380,7 @@ _LEAST_VALID = 0.9
 _DEFAULT_BUFFER = 100_000
 
 
-def is_time_line(start: Start) -> bool:
+def is_time_line(start: FileStart) -> bool:
     """Whether a file begins with records of a time line."""
     whole = len(start.text) // _RECORD_BYTES * _RECORD_BYTES
     return bool(whole) and _order_of(start.text[:whole]) is not None
@@ -398,7 +406,7 @@ def read_time_lines(
     """Read the time lines of all ranks in a file."""
     problems = Problems()
     state = FileState.of(path)
-    text = whole_file(path, problems, advance)
+    text = read_whole_file(path, problems, advance)
     rest = len(text) % _RECORD_BYTES
     if rest:
         detail = f"the file ends within a record, {rest} bytes behind the last whole one"
@@ -417,7 +425,7 @@ def read_time_lines(
     by_rank = np.argsort(ranks, kind="stable")
     distinct, counts = np.unique(ranks, return_counts=True)
     parts = np.split(numbers[by_rank], np.cumsum(counts)[:-1])
-    _suspect_overflow(counts, path, problems)
+    _report_overflow(counts, path, problems)
     huge = int((records["bytes"][numbers] < -1).sum())
     problems.add("overflow", huge, "calls with 2 GiB or more, whose size is not known", file=path)
     traces = tuple(
@@ -427,7 +435,7 @@ def read_time_lines(
     return Outcome(traces, problems)
 
 
-def _suspect_overflow(counts: Array, path: str, problems: Problems) -> None:
+def _report_overflow(counts: Array, path: str, problems: Problems) -> None:
     """Report full buffers: the file does not mark dropped events."""
     most = int(counts.max(initial=0))
     full = int((counts == most).sum())
@@ -450,21 +458,21 @@ def _trace(
     state: FileState,
     problems: Problems,
 ) -> Trace:
-    found, own = Problems(), records[numbers]
-    has_io = bool((own["routine"] >= IO_FROM).any())
+    notes, own_records = Problems(), records[numbers]
+    has_io = bool((own_records["routine"] >= IO_FROM).any())
     name = Path(path).name.removesuffix(".gz")
     trace = build_trace(
-        _columns(own, rank, has_io=has_io),
+        _columns(own_records, rank, has_io=has_io),
         rank=rank,
         path=path,
         metadata={},
         source=TimeLineRecords(path, numbers, order, rank, state, has_io=has_io),
-        problems=found,
+        problems=notes,
         format="mpi-trace",
         stated_rank=rank,
         job=name.removesuffix(".trc") or name,
     )
-    for problem in found:  # without the rank, which may change
+    for problem in notes:  # without the rank, which may change
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return trace
 
@@ -475,7 +483,7 @@ def _columns(records: Array, rank: int, *, has_io: bool) -> RankColumns:
     events = len(records)
     rows = events + len(named)
     routines, codes = np.unique(records["routine"], return_inverse=True)
-    names = Pool(ROUTINES[routine] for routine in routines.tolist())
+    names = StringPool(ROUTINES[routine] for routine in routines.tolist())
     start = _nanoseconds(records["begin_s"])
     last = np.full(len(named), -1, np.int64)
     nothing = np.zeros(rows, np.int32)
@@ -497,10 +505,10 @@ def _columns(records: Array, rank: int, *, has_io: bool) -> RankColumns:
         correlation=np.full(rows, -1, np.int64),
         flow=nothing - 1,
         names=names,
-        categories=Pool((MPI_CATEGORY, MPI_IO_CATEGORY)),
-        pids=Pool((str(rank),)),
-        tids=Pool(("0", "1")),
-        flow_ids=Pool(),
+        categories=StringPool((MPI_CATEGORY, MPI_IO_CATEGORY)),
+        pids=StringPool((str(rank),)),
+        tids=StringPool(("0", "1")),
+        flow_ids=StringPool(),
         small_args={events + place: record["args"] for place, record in enumerate(named)},
         record=np.arange(rows, dtype=np.int64),
         resolution_ns=1,

@@ -10,7 +10,7 @@ import pandas as pd
 from hta_widgets.analysis.scope import require_columns
 from hta_widgets.arguments import Positive
 from hta_widgets.charts.chart import chart, defines
-from hta_widgets.charts.data import draws_panel
+from hta_widgets.charts.data import takes_panel
 from hta_widgets.charts.rows import Bars, Column, Tooltip, time_ticks
 from hta_widgets.charts.theme import Theme
 from hta_widgets.formats.mpi.frames import by_routine, by_size
@@ -130,7 +130,7 @@ def mpi_compare(frame: pd.DataFrame, theme: Theme, *, top: Positive = _TOP) -> d
     }
 
 
-@defines("mpi_ranks", takes=draws_panel("mpi_ranks"))
+@defines("mpi_ranks", takes=takes_panel("mpi_ranks"))
 def mpi_ranks(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw each rank's elapsed time as compute and communication, the least communication last.
 

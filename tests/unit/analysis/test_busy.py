@@ -200,7 +200,7 @@ def test_nothing_selected_is_an_empty_frame_with_a_reason(ddp):
 
 def test_the_panel_gets_both_tables_as_json(ddp):
     selection = ddp.select(start_ns=WINDOW[0], end_ns=WINDOW[1])
-    answer = json.loads(json.dumps(totals(ddp, selection, most=5)))
+    answer = json.loads(json.dumps(totals(ddp, selection, limit=5)))
     by_name = totals_by(ddp, ["kind", "name"], selection=selection)
     assert answer["events"] == by_name["count"].sum()
     assert answer["names_total"] == len(by_name)

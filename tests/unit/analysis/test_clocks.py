@@ -177,7 +177,7 @@ def test_no_event_comes_to_lie_before_zero(tmp_path):
     assert fitted.start_ns == 0
     assert traces[0].start_ns == 0
     # All moved together: rank 0 by as much as the origin.
-    assert fitted[0].start_ns == clock_fit(traces).lift_ns > 0
+    assert fitted[0].start_ns == clock_fit(traces).origin_offset_ns > 0
     assert collectives(traces, clock="fitted").equals(collectives(fitted))
     assert collectives(fitted, clock="host").equals(collectives(traces))
 

@@ -6,7 +6,7 @@ from support.small import call, event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets.analysis import rank_clusters
-from hta_widgets.analysis.clusters import TIMES, RankFeatures, clustered
+from hta_widgets.analysis.clusters import TIMES, RankFeatures, cluster_ranks
 from hta_widgets.demo.job import write_demo
 
 USUAL = {
@@ -32,7 +32,7 @@ def features(*ranks, error=0, lost=None, kernels=None):
 
 def found(given, *, stage=None, tolerance=0.05, most=16):
     stages = np.zeros(len(given.times_ns), dtype=np.int64) if stage is None else np.array(stage)
-    return clustered(given, stages, tolerance, most)
+    return cluster_ranks(given, stages, tolerance, most)
 
 
 def test_alike_within_the_tolerance():

@@ -15,7 +15,7 @@ from hta_widgets.analysis import (
     matching,
     parallel_groups,
 )
-from hta_widgets.analysis.groups import stage_of
+from hta_widgets.analysis.groups import pipeline_stages
 from hta_widgets.demo.job import write_demo
 
 PLAIN = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
@@ -330,7 +330,7 @@ def test_time_without_numbers_grows_with_the_number_of_collectives(monkeypatch):
         other_ns = (end_ns + rng.integers(-100_000, 100_000, count) + 3_000_000)[37:]
         same = np.zeros(count, dtype=np.int64)
         compared.clear()
-        found = matching.aligned(same, end_ns, same[37:], other_ns, sure=False)
+        found = matching.align_sequences(same, end_ns, same[37:], other_ns, sure=False)
         assert found.tolist() == list(range(37, count))
         return sum(compared)
 
@@ -345,7 +345,7 @@ def test_one_content_decides_among_many_that_are_equal():
     content = np.zeros(5_000, dtype=np.int64)
     content[-3] = 1
     end_ns = np.arange(5_000) * 1_000_000
-    found = matching.aligned(content, end_ns, content[1:], end_ns[:-1] + 90_000, sure=True)
+    found = matching.align_sequences(content, end_ns, content[1:], end_ns[:-1] + 90_000, sure=True)
     assert found.tolist() == list(range(1, 5_000))
 
 
@@ -614,7 +614,7 @@ def test_counts_times_and_bytes_by_hand(tmp_path):
     # 100 to 260 and 300 to 340; a float has 4 bytes.
     assert (first["collectives"], first["time_ns"], first["bytes"]) == (3, 200, 4080)
     assert frame["collectives"].tolist() == [3, 3, 0, 0]
-    assert stage_of(traces) == {0: 0, 1: 1}
+    assert pipeline_stages(traces) == {0: 0, 1: 1}
     cut = parallel_groups(traces, window=(180, 320), ranks=[1])
     assert cut["rank"].tolist() == [1, 1]
     assert (cut["collectives"][0], cut["time_ns"][0]) == (3, 100)

@@ -6,7 +6,7 @@ from support.small import copy, kernel, load, read, write
 
 from hta_widgets.analysis import memory_bandwidth, memory_bandwidth_summary
 from hta_widgets.analysis.memory import bandwidth_steps, copy_kind
-from hta_widgets.analysis.scope import parts
+from hta_widgets.analysis.scope import rank_parts
 
 RATE = "memory bandwidth (GB/s)"
 
@@ -72,7 +72,7 @@ def test_whole_microseconds_take_0_for_1(tmp_path):
 
 
 def test_changes_come_with_their_copies(job):
-    (part,) = parts(job)
+    (part,) = rank_parts(job)
     steps = bandwidth_steps(part)
     assert len(steps.row) == 2 * 6
     here = np.flatnonzero(steps.time_ns == 300)

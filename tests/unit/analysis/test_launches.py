@@ -13,7 +13,7 @@ from hta_widgets.analysis import (
     time_blocked_on_full_queue,
 )
 from hta_widgets.analysis.launches import queue_steps
-from hta_widgets.analysis.scope import parts
+from hta_widgets.analysis.scope import rank_parts
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_one_row_per_stream_and_instant_of_change(queues):
 
 
 def test_every_change_has_its_event(queues):
-    (part,) = parts(queues)
+    (part,) = rank_parts(queues)
     steps = queue_steps(part)
     names = queues[0].events["name"].astype(str)
     assert len(steps.row) == 2 * 6

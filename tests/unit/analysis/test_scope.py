@@ -14,7 +14,7 @@ from support.random_job import write_job
 import hta_widgets as hw
 from hta_widgets import analysis, taxonomy
 from hta_widgets.analysis.matching import matching
-from hta_widgets.analysis.scope import narrowed, over_ranks, part_of, parts
+from hta_widgets.analysis.scope import map_ranks, narrow_selection, rank_part, rank_parts
 from hta_widgets.demo.job import write_demo
 from hta_widgets.store.rank_file import StoredRank
 from hta_widgets.store.ranks import StoredTrace
@@ -49,9 +49,9 @@ def path(in_memory, tmp_path_factory):
 @pytest.fixture
 def keep():
     """Sets how many bytes are kept, for the test."""
-    before = kept_results.keep_at_most(0)
-    yield kept_results.keep_at_most
-    kept_results.keep_at_most(before)
+    before = kept_results.set_memory_limit(0)
+    yield kept_results.set_memory_limit
+    kept_results.set_memory_limit(before)
 
 
 @pytest.fixture
@@ -72,13 +72,13 @@ def assert_same(found, expected):
 @pytest.mark.parametrize("name", ANALYSES)
 def test_one_rank_at_a_time_gives_the_same(name, in_memory, stored, monkeypatch):
     held = []
-    let_go = StoredTrace.let_go
+    let_go = StoredTrace.release
 
     def counted(trace):
         held.append(sum(bool(one.memo) or bool(columns_read(one)) for one in stored.values()))
         let_go(trace)
 
-    monkeypatch.setattr(StoredTrace, "let_go", counted)
+    monkeypatch.setattr(StoredTrace, "release", counted)
     function = getattr(analysis, name)
     window = in_memory.end_ns // 4, in_memory.end_ns // 2
     for options in ({}, {"ranks": [1, 4]}, {"window": window}):
@@ -95,12 +95,12 @@ def test_what_fits_stays(stored, in_memory, keep):
     analysis.temporal_breakdown(stored)
     kept = {rank: trace.memo for rank, trace in stored.items()}
     assert all(kept.values())
-    assert kept_results.kept_bytes() > 0
+    assert kept_results.cached_bytes() > 0
     analysis.temporal_breakdown(stored)
     assert all(trace.memo is kept[rank] for rank, trace in stored.items())
     keep(0)
     assert not any(trace.memo for trace in stored.values())
-    assert kept_results.kept_bytes() == 0
+    assert kept_results.cached_bytes() == 0
 
 
 def test_who_walks_over_all_leaves_those_that_someone_looks_at(stored, keep):
@@ -127,7 +127,7 @@ def test_an_executor_gives_the_same_in_the_same_order(path, in_memory, closed, k
             function = getattr(analysis, name)
             assert_same(function(traces), function(in_memory))
         each = [(10 * rank,) for rank in traces.ranks]
-        assert list(over_ranks(traces, _rank_and, "x", each=each)) == [
+        assert list(map_ranks(traces, _rank_and, "x", each=each)) == [
             (rank, "x", 10 * rank) for rank in traces.ranks
         ]
         assert traces.subset(ranks=[1]).executor is executor
@@ -140,7 +140,7 @@ def _rank_and(trace, one, other):
 
 
 def test_parts_are_found_when_asked_for(stored):
-    chosen = parts(stored, ranks=[1, 3])
+    chosen = rank_parts(stored, ranks=[1, 3])
     assert (len(chosen), chosen.ranks) == (2, [1, 3])
     assert not any(trace.memo for trace in stored.values())
     assert [part.rank for part in chosen] == [1, 3]
@@ -192,7 +192,7 @@ def test_windows_on_another_clock_are_not_the_kept_ones(in_memory):
     window = in_memory.select(start_ns=0, end_ns=in_memory.end_ns // 2)
     analysis.temporal_breakdown(in_memory, selection=window)
     for trace in in_memory.with_clock("fitted").values():
-        part = part_of(trace, window)
+        part = rank_part(trace, window)
         assert (part.low, part.high) == (-trace.shift_ns, window.end_ns - trace.shift_ns)
 
 
@@ -211,10 +211,10 @@ def test_rules_that_were_added_hold_after_a_rank_was_let_go(stored, in_memory):
 def test_metadata_come_back(stored, in_memory):
     trace = stored[0]
     assert trace.metadata == in_memory[0].metadata
-    trace.let_go()
+    trace.release()
     assert trace.metadata == in_memory[0].metadata
     changed = trace.replace(metadata={"mine": 1})
-    changed.let_go()
+    changed.release()
     assert changed.metadata == {"mine": 1}
 
 
@@ -225,7 +225,7 @@ def test_letting_go_while_others_are_at_work(stored, in_memory):
     def disturb():
         while not stop.is_set():
             for trace in stored.values():
-                trace.let_go()
+                trace.release()
 
     thread = threading.Thread(target=disturb)
     thread.start()
@@ -243,20 +243,20 @@ def traces(tmp_path_factory):
 
 
 def test_a_window_narrows_a_selection(traces):
-    chosen = narrowed(traces, traces.select(start_ns=100, end_ns=500), (200, 900), [1])
+    chosen = narrow_selection(traces, traces.select(start_ns=100, end_ns=500), (200, 900), [1])
     assert (chosen.start_ns, chosen.end_ns, chosen.ranks) == (200, 500, (1,))
     # A window may be text.
-    chosen = narrowed(traces, window=("0.2us", "0.0009 ms"))
+    chosen = narrow_selection(traces, window=("0.2us", "0.0009 ms"))
     assert (chosen.start_ns, chosen.end_ns) == (200, 900)
     # Windows that do not meet hold nothing.
-    found = parts(traces, traces.select(start_ns=100, end_ns=200), (300, 400))
+    found = rank_parts(traces, traces.select(start_ns=100, end_ns=200), (300, 400))
     assert [len(part.rows) for part in found] == [0, 0]
 
 
 def test_a_text_is_a_query(traces):
     text = "kind == 'communication'"
-    found = [part.rows.tolist() for part in parts(traces, text)]
-    assert found == [part.rows.tolist() for part in parts(traces, traces.select(text))]
+    found = [part.rows.tolist() for part in rank_parts(traces, text)]
+    assert found == [part.rows.tolist() for part in rank_parts(traces, traces.select(text))]
     assert any(found)
 
 

@@ -13,7 +13,7 @@ from support.small import call, copy, event, kernel, load, nccl
 import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.analysis import stragglers, stragglers_by_step
-from hta_widgets.analysis.stragglers import judgement
+from hta_widgets.analysis.stragglers import straggler_report
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.formats.mpi.ranks import mpi_stragglers
@@ -507,12 +507,12 @@ def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
     """The 5 % that rank 2 costs may be rank 3's, who is later; a file of it there is none."""
     traces = job(tmp_path, [[0, 0, delay, delay + 100]] * 5, before=computing)
     three = TraceSet([traces[rank] for rank in range(3)])
-    whole, part = judgement(traces), judgement(three)
+    whole, part = straggler_report(traces), straggler_report(three)
     assert whole.stragglers == ([3] if delay == 1_500 else [])
     assert (whole.loaded, whole.of) == (4, 4)
     assert (part.loaded, part.of) == (3, 4)
     assert (part.stragglers, part.causes) == ([], {})
-    assert [(one.rank, one.cause) for one in part.last] == [(2, "")]
+    assert [(one.rank, one.cause) for one in part.last_ranks] == [(2, "")]
     found = stragglers(three)
     assert not found.is_straggler.any()
     assert set(found.cause) == {""}
@@ -521,14 +521,14 @@ def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
     traces = job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=computing)
     for trace in traces.values():
         trace.metadata["distributedInfo"] = {"world_size": 8}
-    found = judgement(traces)
+    found = straggler_report(traces)
     assert (found.loaded, found.of, found.stragglers) == (4, 8, [2])
 
 
 def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
     """Rank 3 is the last of all, but its file has only its first collective."""
     traces = job(tmp_path, [[0, 0, 1_500, 1_600]] * 6, before=computing)
-    assert judgement(traces).stragglers == [3]
+    assert straggler_report(traces).stragglers == [3]
     path = Path(traces[3].path)
     document = json.loads(path.read_text())
     kernels = [one for one in document["traceEvents"] if one["name"].startswith("nccl")]
@@ -545,8 +545,8 @@ def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
         "5 collectives without events of some ranks, which may be later,"
         " do not count for the verdict"
     )
-    found = judgement(traces)
-    assert (found.stragglers, found.last) == ([], [])
+    found = straggler_report(traces)
+    assert (found.stragglers, found.last_ranks) == ([], [])
 
 
 def gathering(rank, start, delay):
@@ -571,7 +571,7 @@ def test_waits_on_the_host_are_not_blamed_on_the_rank(tmp_path):
     said = "the hosts have 20 events of communication, such as gloo:gather, which are not"
     assert frame.attrs["note"].startswith(f"{said} matched")
     assert analysis.collectives(traces).attrs["note"].startswith(f"{said} device work")
-    assert judgement(traces).stragglers == []
+    assert straggler_report(traces).stragglers == []
     # A rank that Gloo does not hold up is named as before.
     traces = job(tmp_path, [[0, 0, 1_500, 0]] * 5, before=lambda rank, start, delay: [
         *gathering(rank, start, 0), *computing(rank, start, delay)
@@ -601,15 +601,15 @@ def test_ranks_that_communicate_on_the_host_only(tmp_path):
 
 def test_who_is_nearly_always_last_is_a_fact_from_one_per_cent_on(tmp_path):
     """Steps of 10 ms: 0.3 ms a step are 3 % of the run and no straggler's, 0.08 are under 1 %."""
-    found = judgement(job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer))
+    found = straggler_report(job(tmp_path, [[0, 0, 300, 0]] * 8, before=longer))
     assert found.stragglers == []
-    (last,) = found.last
+    (last,) = found.last_ranks
     assert (last.rank, last.wait_ns, last.cause) == (2, 8 * 300 * US, "slower kernels")
     assert last.hidden_share == pytest.approx(0, abs=1e-5)
-    assert judgement(job(tmp_path, [[0, 0, 80, 0]] * 8, before=computing)).last == []
+    assert straggler_report(job(tmp_path, [[0, 0, 80, 0]] * 8, before=computing)).last_ranks == []
     # Last at 7 of 8.
     often = [[0, 0, 300, 0]] * 7 + [[0, 350, 300, 0]]
-    assert judgement(job(tmp_path, often, before=computing)).last == []
+    assert straggler_report(job(tmp_path, often, before=computing)).last_ranks == []
 
 
 @pytest.mark.parametrize("lines", [False, True])
@@ -618,7 +618,7 @@ def test_mpi_ranks_are_told_by_time_lines_or_else_by_profiles(tmp_path, lines):
     traces = hw.load(tmp_path / "job", cache=False, progress=False)
     assert mpi_stragglers(traces) == {("90001", 2)}
     # Its time line and its profile are one rank.
-    assert judgement(traces).stragglers == [2]
+    assert straggler_report(traces).stragglers == [2]
 
 
 @pytest.fixture

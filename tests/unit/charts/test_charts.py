@@ -17,12 +17,12 @@ from support.random_job import write_job
 import hta_widgets as hw
 from hta_widgets import analysis, charts
 from hta_widgets.charts import DARK, figure as in_notebooks
-from hta_widgets.charts.figure import mixed
-from hta_widgets.charts.lanes import steps_of
+from hta_widgets.charts.figure import blend
+from hta_widgets.charts.lanes import lane_steps
 from hta_widgets.charts.theme import theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.trace.names import told_apart
+from hta_widgets.trace.names import disambiguate
 
 CASES = sorted(frames.ALL)
 
@@ -285,7 +285,7 @@ def test_many_changes_keep_their_least_and_most_and_say_so():
     said = words_of(figure).replace("\u202f", " ")
     assert "50 000 changes, drawn as least and most of 20 000 slices of time" in said
     # A slice without a change holds the value before it.
-    steps = steps_of([0, 1, 2, 100], [5, 1, 7, 3], 100, most=3)
+    steps = lane_steps([0, 1, 2, 100], [5, 1, 7, 3], 100, most=3)
     assert not steps.exact
     assert (steps.value.tolist(), steps.most.tolist()) == ([1, 7, 3], [7, 7, 7])
 
@@ -310,7 +310,7 @@ def test_groups_without_a_name_say_so():
 
 
 def test_many_segments_are_joined_without_losing_time(monkeypatch):
-    monkeypatch.setattr("hta_widgets.charts.paths._MOST_SEGMENTS", 10)
+    monkeypatch.setattr("hta_widgets.charts.paths._MAX_SEGMENTS", 10)
     frame = pd.DataFrame(
         {"rank": 0, "start_ns": np.arange(100) * 10, "dur_ns": 10, "id": 1, "name": "k",
          "bound_by": ["cpu_bound", "gpu_compute_bound"] * 50}
@@ -461,14 +461,14 @@ def test_themes_and_mixed_colours():
     with pytest.raises(TraceError, match="theme= takes 'light', 'dark' or a Theme, not 'sepia'"):
         charts.operators(pd.DataFrame(), theme="sepia")
     assert theme_of(DARK) is DARK
-    assert mixed("#000000", "#ffffff", 0.25) == "#bfbfbf"
-    assert mixed("#1f77c0", "#ffffff", 1.0) == "#1f77c0"
+    assert blend("#000000", "#ffffff", 0.25) == "#bfbfbf"
+    assert blend("#1f77c0", "#ffffff", 1.0) == "#1f77c0"
 
 
 @pytest.mark.parametrize("name", ["temporal_breakdown", "launch_stats", "rank_clusters"])
 def test_a_chart_is_drawn_where_it_is_a_cells_value(name, monkeypatch):
     formatter = pytest.importorskip("IPython.core.formatters").DisplayFormatter()
-    monkeypatch.setattr(in_notebooks, "_brought_by", {})
+    monkeypatch.setattr(in_notebooks, "_loaded_by", {})
     draw, make = frames.ALL[name]
     chart = draw(make())
     for expected in (True, False):
@@ -480,7 +480,7 @@ def test_a_chart_is_drawn_where_it_is_a_cells_value(name, monkeypatch):
 @pytest.mark.parametrize("layout", [charts.row, charts.column])
 def test_charts_beside_each_other_are_drawn_as_one(layout, tmp_path, monkeypatch):
     formatter = pytest.importorskip("IPython.core.formatters").DisplayFormatter()
-    monkeypatch.setattr(in_notebooks, "_brought_by", {})
+    monkeypatch.setattr(in_notebooks, "_loaded_by", {})
     overlap = charts.comm_comp_overlap(frames.overlap())
     both = layout(charts.temporal_breakdown(frames.temporal()), layout(overlap))
     html = formatter.format(both)[0]["text/html"]
@@ -519,4 +519,4 @@ LONG = ["x" * 60, "y" * 60, "z" * 60]
     ],
 )  # fmt: skip
 def test_labels_are_told_apart(labels, names, kinds, expected):
-    assert told_apart(labels, names, *([] if kinds is None else [kinds])) == expected
+    assert disambiguate(labels, names, *([] if kinds is None else [kinds])) == expected

@@ -23,7 +23,7 @@ GIVEN = {"nan", "late_ranks", "fact_ranks"}
 def test_values_are_those_of_the_vectors(case):
     scope = {name: language.column(pd.Series(each)) for name, each in case["columns"].items()}
     scope |= {"late_ranks": [3], "fact_ranks": []}
-    read = language.evaluate if "code" in case else language.fill
+    read = language.evaluate if "code" in case else language.fill_template
     found = read(case.get("code", case.get("text")), scope)
     if isinstance(found, np.ndarray | np.generic):
         found = found.tolist()
@@ -68,13 +68,13 @@ def test_an_unknown_ink_is_named_with_those_that_there_are():
     with pytest.raises(TraceError, match=r"no ink 'memori' .*memory"):
         definition.style_of("memori")
     with pytest.raises(TraceError, match=r"no colour 'memory' .*tokens\.json"):
-        defined.ink_of("memory", LIGHT)
+        defined.color_of("memory", LIGHT)
 
 
 def names_in(code, known):
     """Return the names in an expression that nothing defines."""
     unknown = []
-    for node in ast.walk(language.parsed(code)):
+    for node in ast.walk(language.parse_expression(code)):
         if isinstance(node, ast.Call):
             assert node.func.id in {*language.CELLS, *language.COLUMNS, "text"}, code
             if node.func.id == "text":
@@ -87,7 +87,7 @@ def names_in(code, known):
 
 def names_in_text(template, known):
     unknown = []
-    for code, how in language.holes(template)[1]:
+    for code, how in language.split_template(template)[1]:
         assert how in {*language.FORMATS, *language.NOUNS, ""}
         unknown += names_in(code, known)
     return unknown
@@ -138,7 +138,7 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
             assert names_in_text(value, known) == [], value
         elif isinstance(value, str) and key in {"ink", "hatch_ink"}:
             token = value.removeprefix("@")
-            inks = {*definition.inks(), "ink"}
+            inks = {*definition.bar_styles(), "ink"}
             assert token in (known if value[0] == "@" else inks)
         elif isinstance(value, str) and key in {
             "when", "ns", "value", "share", "by", "to", "most", "zero_line", "place", "order",
@@ -151,9 +151,9 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
 
 
 def test_inks_name_colours_of_both_themes():
-    for style in definition.inks().values():
+    for style in definition.bar_styles().values():
         for key in ("fill", "line", "hatch_ink", "on"):
-            assert defined.ink_of(style.get(key, "bg"), LIGHT).startswith("#")
+            assert defined.color_of(style.get(key, "bg"), LIGHT).startswith("#")
 
 
 def test_every_panel_of_a_definition_has_its_file():

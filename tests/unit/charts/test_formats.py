@@ -5,7 +5,7 @@ import math
 import pytest
 
 from hta_widgets import text as formats
-from hta_widgets.charts.rows import nice_ticks
+from hta_widgets.charts.rows import round_ticks
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,6 @@ def test_ticks_have_the_decimals_of_their_step(tick, words):
 @pytest.mark.parametrize("most", [1, 2, 3, 4])
 def test_an_axis_has_a_tick_besides_zero(most):
     for end in (1.0, 1.99, 2.01, 4.99, 9.99, 4_990_000.0):
-        ticks = nice_ticks(end, most, -end)
+        ticks = round_ticks(end, most, -end)
         assert len(ticks) >= 3
         assert max(ticks) <= end

@@ -10,7 +10,13 @@ from support import chart_frames as frames
 from support.chart_reading import data_of, right_of, words_of
 
 from hta_widgets import charts
-from hta_widgets.charts.data import groups_of_ranks, last_often, listed, median_of, thinned
+from hta_widgets.charts.data import (
+    groups_of_ranks,
+    median_of,
+    most_often_last,
+    rank_list,
+    thin_points,
+)
 
 LIGHT = charts.LIGHT
 
@@ -79,20 +85,20 @@ def test_who_is_last_most_of_the_time_is_coloured_and_named():
 
 
 def test_nobody_is_marked_without_a_reason():
-    assert last_often(matched(LATE[:3])) == [], "three collectives tell nothing"
+    assert most_often_last(matched(LATE[:3])) == [], "three collectives tell nothing"
     turns = [[0, 0, 9], [0, 9, 0], [9, 0, 0], [0, 0, 9]]
-    assert last_often(matched(turns)) == []
+    assert most_often_last(matched(turns)) == []
     cheap = [[0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 9000, 1]]
-    assert last_often(matched(cheap)) == [], "last most often, but little is waited for it"
-    assert last_often(matched(LATE)) == [], "most is waited for rank 1, which is last once"
-    assert last_often(matched(LATE[:4])) == [2]
-    assert last_often(matched(LATE[:4]), late=[0, 77]) == [0]
+    assert most_often_last(matched(cheap)) == [], "last most often, but little is waited for it"
+    assert most_often_last(matched(LATE)) == [], "most is waited for rank 1, which is last once"
+    assert most_often_last(matched(LATE[:4])) == [2]
+    assert most_often_last(matched(LATE[:4]), late=[0, 77]) == [0]
     # The last of some ranks need not be the last of all.
     frame = matched(LATE[:4], ranks=3, group_size=128)
-    assert last_often(frame) == []
+    assert most_often_last(frame) == []
     assert not data_of(charts.collectives(frame), "rank", "is_last")["is_last"].any()
-    assert last_often(matched(LATE[:4], ranks=3, group_size=3)) == [2]
-    assert last_often(matched(LATE[:4], ranks=3, group_size=-1)) == [2]
+    assert most_often_last(matched(LATE[:4], ranks=3, group_size=3)) == [2]
+    assert most_often_last(matched(LATE[:4], ranks=3, group_size=-1)) == [2]
 
 
 def test_many_arrivals_keep_the_latest_and_say_so():
@@ -111,7 +117,7 @@ def test_many_arrivals_keep_the_latest_and_say_so():
 def test_thinning_keeps_what_is_apart_and_the_highest_of_each_column():
     x = [0, 0.1, 0.2, 10, 10, 0]
     y = [1.0, 1.2, 1.1, 5.0, 0.0, 1.2]
-    kept, stands_for = thinned(x, y, [0, 0, 0, 0, 0, 1], columns=2, rows=2)
+    kept, stands_for = thin_points(x, y, [0, 0, 0, 0, 0, 1], columns=2, rows=2)
     assert dict(zip(kept.tolist(), stands_for.tolist(), strict=True)) == {1: 3, 3: 1, 4: 1, 5: 1}
 
 
@@ -228,10 +234,10 @@ def test_a_thousand_ranks_are_few_rows():
 
 
 def test_ranks_are_listed_as_runs():
-    assert listed([5]) == "rank 5"
-    assert listed([1, 0]) == "ranks 0, 1"
-    assert listed([0, 1, 2, 4]) == "ranks 0–2, 4"
-    assert listed([0, 2, 4, 6, 7, 8]) == "ranks 0, 2, 4 and 3 more"
+    assert rank_list([5]) == "rank 5"
+    assert rank_list([1, 0]) == "ranks 0, 1"
+    assert rank_list([0, 1, 2, 4]) == "ranks 0–2, 4"
+    assert rank_list([0, 2, 4, 6, 7, 8]) == "ranks 0, 2, 4 and 3 more"
 
 
 # --- the path across ranks ---
@@ -250,7 +256,7 @@ def test_the_path_has_a_lane_a_rank_and_lines_where_it_changes():
 
 
 def test_paths_over_many_ranks_share_a_lane_and_lose_no_time(monkeypatch):
-    monkeypatch.setattr("hta_widgets.charts.paths._MOST_SEGMENTS", 50)
+    monkeypatch.setattr("hta_widgets.charts.paths._MAX_SEGMENTS", 50)
     count = 100
     causes = ["cpu_bound", "cpu_bound", "gpu_compute_bound", "gpu_compute_bound"]
     frame = pd.DataFrame(

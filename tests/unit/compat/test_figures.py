@@ -20,10 +20,10 @@ def notebook(monkeypatch):
     """A kernel whose displayed outputs are collected."""
     shown = []
     monkeypatch.setattr(results, "in_notebook", lambda: True)
-    monkeypatch.setattr(in_notebooks, "_brought_by", {})
+    monkeypatch.setattr(in_notebooks, "_loaded_by", {})
     monkeypatch.setattr("IPython.display.display", lambda output, **_: shown.append(output))
     cell = SimpleNamespace(cell="a", run="1", outputs=shown)
-    monkeypatch.setattr(in_notebooks, "_running", lambda: (cell.cell, cell.run))
+    monkeypatch.setattr(in_notebooks, "_running_cell", lambda: (cell.cell, cell.run))
     return cell
 
 

@@ -12,7 +12,7 @@ from hta_widgets import diff as hd
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.program import CHANGES
 from hta_widgets.diff.changes import how_replaced
-from hta_widgets.diff.pairs import moments
+from hta_widgets.diff.pairs import step_times_by_cause
 
 
 def op(name, start, end):
@@ -83,7 +83,11 @@ def test_a_straggler_that_appears_or_vanishes_is_the_finding(jobs, turned):
         text,
     ), text
     compute = [
-        sum(times.sum() for cause, times in moments(diff, side)[2].items() if cause == "compute")
+        sum(
+            times.sum()
+            for cause, times in step_times_by_cause(diff, side)[2].items()
+            if cause == "compute"
+        )
         for side in diff.sides
     ]
     assert found[1].diff_ns == compute[1] - compute[0]

@@ -6,7 +6,7 @@ from support.small import call, copy, event, kernel, load, nccl
 
 import hta_widgets as hw
 from hta_widgets import diff as hd
-from hta_widgets.diff.pairs import mean_parts, welch
+from hta_widgets.diff.pairs import mean_parts, welch_p_value
 
 
 def step(number, start, end):
@@ -321,7 +321,7 @@ def test_steps_and_their_kinds(tmp_path):
     lengths = [12_200, 10_000, 8_600]
     more = [13_300, 10_520, 9_220]
     slower = hd.compare(side(*lengths), side(*more))
-    assert welch(*(np.array(one, dtype=float)[:, None] for one in (lengths, more)))[0] > 0.5
+    assert welch_p_value(*(np.array(one, dtype=float)[:, None] for one in (lengths, more)))[0] > 0.5
     assert hd.steps(slower).attrs["is_significant"]
     first = hd.findings(slower)[0]
     assert first.kind == "slight"
@@ -443,5 +443,5 @@ def test_means_add_up():
     ],
 )
 def test_how_likely_a_difference_is_chance(before, after, expected):
-    found = welch(np.array(before, float)[:, None], np.array(after, float)[:, None])
+    found = welch_p_value(np.array(before, float)[:, None], np.array(after, float)[:, None])
     assert found[0] == pytest.approx(expected, abs=1e-12, nan_ok=True)

@@ -5,7 +5,7 @@ import pytest
 from support.small import call, event, kernel, load
 
 from hta_widgets import diff as hd
-from hta_widgets.diff.trees import aligned_places
+from hta_widgets.diff.trees import align_positions
 
 
 class Program:
@@ -259,7 +259,7 @@ def test_long_sequences_are_parted_first(names):
     before = rng.integers(0, names, 12_000)
     kept = np.flatnonzero(np.arange(len(before)) % 50)
     after = before[kept]
-    found = aligned_places(before, after, before.astype(np.uint64), after.astype(np.uint64))
+    found = align_positions(before, after, before.astype(np.uint64), after.astype(np.uint64))
     assert (np.diff(found, axis=0) > 0).all()
     assert (before[found[:, 0]] == after[found[:, 1]]).all()
     assert len(found) == len(after)

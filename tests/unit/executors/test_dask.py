@@ -13,7 +13,7 @@ from support.same_sets import assert_same
 
 import hta_widgets as hw
 from hta_widgets import analysis, taxonomy
-from hta_widgets.analysis.scope import over_ranks, parts
+from hta_widgets.analysis.scope import map_ranks, rank_parts
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
@@ -208,7 +208,7 @@ def test_a_worker_that_is_killed_while_it_reads(client, job, here, flag, monkeyp
 def test_a_worker_that_is_killed_while_it_analyses(client, there, flag):
     flag.unlink(missing_ok=True)
     before = pids(client)
-    found = list(over_ranks(parts(there), mortal.events_or_die, "note"))
+    found = list(map_ranks(rank_parts(there), mortal.events_or_die, "note"))
     assert flag.exists()
     assert found == [(rank, len(trace), "note") for rank, trace in there.items()]
     assert one_of_two_was_replaced(client, before)
@@ -217,7 +217,7 @@ def test_a_worker_that_is_killed_while_it_analyses(client, there, flag):
 def test_work_that_kills_its_workers_is_an_error(client, there, monkeypatch):
     monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
     with pytest.raises(hw.TraceError, match=r"died of it\. Was it out of memory\? Give each"):
-        list(over_ranks(there.subset(ranks=[0]), mortal.die_always))
+        list(map_ranks(there.subset(ranks=[0]), mortal.die_always))
     client.wait_for_workers(2, timeout=30)
 
 

@@ -11,11 +11,11 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page import _by_importance, _fixed_bytes, _listed, embed, save_html
-from hta_widgets.export.page_data import Grid
+from hta_widgets.export.page import _by_importance, _fixed_bytes, _format_ranks, embed, save_html
+from hta_widgets.export.page_data import CellGrid
 from hta_widgets.export.page_format import ColumnWriter
 from hta_widgets.live.job import TileEngine
-from hta_widgets.tiles.lanes import Budget, RankIndex
+from hta_widgets.tiles.lanes import LaneBudget, RankIndex
 
 DELTA, ZIGZAG, FLOAT = 1, 2, 4
 
@@ -73,7 +73,7 @@ def test_what_a_page_cannot_count_is_refused():
     ],
 )
 def test_a_grid_covers_its_range(start, end, most, expected):
-    grid = Grid.over(start, end, most)
+    grid = CellGrid.covering(start, end, most)
     assert (grid.level, grid.first, grid.cells) == expected
     assert grid.edges[0] <= start
     assert grid.edges[-1] >= end
@@ -104,7 +104,7 @@ def test_ranks_that_matter_come_first():
     ],
 )
 def test_ranks_in_words(ranks, words):
-    assert _listed(ranks) == words
+    assert _format_ranks(ranks) == words
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_detail_leaves_in_order_as_the_room_shrinks(engine):
 
 
 def _fixed(engine):
-    indices = [RankIndex(rank, Budget(0), lambda: engine.lateness) for rank in engine.job.ranks]
+    indices = [RankIndex(rank, LaneBudget(0), lambda: engine.lateness) for rank in engine.job.ranks]
     return _fixed_bytes(indices, engine.scene())
 
 

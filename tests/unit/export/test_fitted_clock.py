@@ -14,7 +14,7 @@ from hta_widgets import cli
 from hta_widgets.analysis import clock_offsets
 from hta_widgets.errors import TraceError
 from hta_widgets.export.trace import export_trace
-from hta_widgets.formats.kineto.times import later
+from hta_widgets.formats.kineto.times import add_ns
 
 #: Rank 1's clock is ahead by this; not a whole number of µs, so that digits have to change.
 AHEAD = 300_017
@@ -280,7 +280,7 @@ def test_on_the_command_line(job, kind, tmp_path, load, capsys):
     ],
 )
 def test_times_move_by_whole_nanoseconds(raw, move_ns, expected):
-    assert later(raw.encode(), move_ns).decode() == expected
+    assert add_ns(raw.encode(), move_ns).decode() == expected
 
 
 def test_a_made_job_comes_back_on_the_fitted_clock(shared, tmp_path, load):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hta_widgets.export.scrub import Scrub
+from hta_widgets.export.scrub import Scrubber
 from hta_widgets.export.trace import export_trace
 
 SECRETS = ["alice", "gpu-node-7", "tok-123", "/home", "/opt/secret", "10.1.2.3", "C:\\\\Users",
@@ -176,7 +176,7 @@ def test_private_keys_go_at_any_depth(key, trace_file, load, tmp_path):
 )  # fmt: skip
 def test_names_of_kernels_stay(text):
     record = json.dumps({"ph": "X", "name": text, "args": {"num_tokens": 5, "note": text}}).encode()
-    assert json.loads(Scrub({}).record(record)) == json.loads(record)
+    assert json.loads(Scrubber({}).record(record)) == json.loads(record)
 
 
 @pytest.mark.parametrize(
@@ -187,4 +187,4 @@ def test_names_of_kernels_stay(text):
 def test_long_texts_do_not_hang(unit):
     # Time that grows with the square of the length would be minutes.
     text = json.dumps({"name": unit * (250_000 // len(unit)) + "/x/", "args": {}}).encode()
-    assert json.loads(Scrub({"hostname": "node"}).record(text))["args"] == {}
+    assert json.loads(Scrubber({"hostname": "node"}).record(text))["args"] == {}

@@ -17,7 +17,7 @@ class Page:
         session.join(name, lambda frame: self.heard.append(unpack(frame)))
 
     def put(self, **message):
-        self.session.put(self.name, message, [])
+        self.session.enqueue(self.name, message, [])
 
     def ask(self, model, op, **request):
         content = {"rpc": f"{self.name}-{op}", "op": op, **request}

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.host.web import Folder, Offered
+from hta_widgets.host.web import AllowedPaths, Folder
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 2, "ts": 0.0, "dur": 1.0}
 
@@ -28,7 +28,7 @@ def write(tmp_path):
 
 def looked(path):
     folder = Folder(path)
-    folder.look()
+    folder.refresh()
     return folder
 
 
@@ -45,14 +45,14 @@ def test_jobs_and_files_newest_first(write, tmp_path):
     write("settings.json", 99, '{"theme": "dark"}')
     write(".hidden/rank-0.json", 99)
     folder = Folder(tmp_path)
-    assert folder.look()
+    assert folder.refresh()
     assert listed(folder) == [("single.json", 1), ("run", 3), ("other/only.json", 1)]
     run = folder.entries[1]
     assert [part.path for part in run.parts] == [f"run/rank-{rank}.json" for rank in range(3)]
     assert run.bytes == sum(part.bytes for part in run.parts)
     assert run.changed_ns == (1_577_836_800 + 12) * 10**9
     assert run.formats == ["Kineto"]
-    assert not folder.look()
+    assert not folder.refresh()
 
 
 def test_a_job_is_loaded_without_the_jobs_below_it(write, tmp_path):
@@ -103,16 +103,16 @@ def test_a_trace_that_comes_later_is_listed_when_it_is_written(write, tmp_path):
     write("a.json")
     folder = looked(tmp_path)
     write("b.json", 1, '{"traceEvents": [')
-    assert not folder.look()
+    assert not folder.refresh()
     write("b.json", 2)
-    assert not folder.look()  # it still changes
-    assert folder.look()
+    assert not folder.refresh()  # it still changes
+    assert folder.refresh()
     assert listed(folder) == [("b.json", 1), ("a.json", 1)] or listed(folder) == [(".", 2)]
     (tmp_path / "a.json").unlink()
-    assert folder.look()
+    assert folder.refresh()
     assert listed(folder) == [("b.json", 1)]
     shutil.rmtree(tmp_path)
-    assert folder.look()
+    assert folder.refresh()
     assert folder.entries == []
 
 
@@ -124,7 +124,7 @@ def test_only_what_is_listed_can_be_opened(write, tmp_path, path):
     write("jobs/run/rank-0.json")
     write("jobs/run/rank-1.json")
     write("jobs/a.json")
-    offered = Offered([str(tmp_path / "jobs")], None)
+    offered = AllowedPaths([str(tmp_path / "jobs")], None)
     assert offered.source("run") == str(tmp_path / "jobs/run")
     assert offered.source("run/rank-1.json") == str(tmp_path / "jobs/run/rank-1.json")
     assert offered.source(path) is None
@@ -133,15 +133,18 @@ def test_only_what_is_listed_can_be_opened(write, tmp_path, path):
 
 def test_what_a_page_opens_first(write, tmp_path):
     one, two = str(write("x/a.json")), str(write("x/b.json"))
-    assert Offered([one], None).request == {"view": "dashboard", "paths": [one]}
-    assert Offered([one, two], None).request == {"view": "dashboard", "paths": [one, two]}
-    assert Offered([one], two).request == {"view": "diff", "paths": [one, two]}
-    assert Offered([str(tmp_path / "x")], None).request == {"view": "dashboard", "paths": ["."]}
+    assert AllowedPaths([one], None).request == {"view": "dashboard", "paths": [one]}
+    assert AllowedPaths([one, two], None).request == {"view": "dashboard", "paths": [one, two]}
+    assert AllowedPaths([one], two).request == {"view": "diff", "paths": [one, two]}
+    assert AllowedPaths([str(tmp_path / "x")], None).request == {
+        "view": "dashboard",
+        "paths": ["."],
+    }
     write("y.json")
-    assert Offered([str(tmp_path)], None).request is None
-    assert Offered([one, two], None).title == "a.json, b.json"
+    assert AllowedPaths([str(tmp_path)], None).request is None
+    assert AllowedPaths([one, two], None).title == "a.json, b.json"
 
 
 def test_paths_that_are_not_there(tmp_path):
     with pytest.raises(hw.TraceError, match="does not exist"):
-        Offered([str(tmp_path / "no")], None)
+        AllowedPaths([str(tmp_path / "no")], None)

@@ -330,7 +330,7 @@ def test_a_page_that_asks_for_the_same_waits_for_it(hosted, endless, in_backgrou
 
 
 def test_views_that_no_page_shows_are_closed(hosted, job, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_KEPT", 1)
+    monkeypatch.setattr(module, "_MAX_CACHED_WIDGETS", 1)
     host = hosted(lambda _path: job)
     page = host.page()
     for number, name in enumerate("abc"):

@@ -17,10 +17,10 @@ from tornado.websocket import WebSocketClosedError, websocket_connect
 
 import hta_widgets as hw
 from hta_widgets.cli import main, parser
-from hta_widgets.cli.view import command_again
+from hta_widgets.cli.view import reopen_command
 from hta_widgets.host import web
 from hta_widgets.host.opening import Downloads
-from hta_widgets.host.session import MOST_BYTES, Session, unpack
+from hta_widgets.host.session import MAX_BYTES, Session, unpack
 from hta_widgets.host.web import Site, listen, redirect_file
 from hta_widgets.widgets.view import page_target
 
@@ -194,7 +194,7 @@ def test_what_is_no_frame_ends_the_connection_not_the_host(site, monkeypatch):
     assert connect(site, send=b"no frame at all", **own(site)) == 1007
     assert connect(site, send="text", **own(site)) == 1007
     # The code is lost if the client still writes when the host closes.
-    assert connect(site, send=bytes(MOST_BYTES + 1), **own(site)) in {1009, None}
+    assert connect(site, send=bytes(MAX_BYTES + 1), **own(site)) in {1009, None}
     assert get(site, "/").status == 200
 
 
@@ -265,11 +265,11 @@ def test_without_pages_an_idle_host_ends(downloads, built):
 
 
 def test_pages_of_a_folder_get_its_entries(downloads, built, tmp_path, monkeypatch):
-    monkeypatch.setattr(web, "_LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(web, "_REFRESH_EVERY_S", 0.02)
     trace = '{"traceEvents": []}'
     (tmp_path / "a.json").write_text(trace)
     folder = web.Folder(tmp_path)
-    folder.look()
+    folder.refresh()
     site = Site(Session(lambda _path: None), downloads, listen(0), title="x", folder=folder)
 
     async def read():
@@ -316,7 +316,7 @@ def test_the_command_prints_addresses_and_ends_with_ctrl_c(tmp_path, built, repo
 
 def test_the_command_to_run_again():
     options = parser().parse_args(["view", "my run", "--compare", "b", "--no-browser"])
-    assert command_again(options) == "hta-widgets view 'my run' --compare b"
+    assert reopen_command(options) == "hta-widgets view 'my run' --compare b"
 
 
 def test_two_folders_to_compare_only(capsys):

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from hta_widgets.host.session import MOST_PARTS, WireError, pack, unpack
+from hta_widgets.host.session import MAX_PARTS, WireError, pack, unpack
 
 #: Written by hand: parts of 10, 3 and 0 bytes at 16, 32 and 40; also in wire.test.ts.
 FRAME = (
@@ -37,7 +37,7 @@ def test_names_that_are_half_a_surrogate_pair_pass():
         b"no frame at all",
         struct.pack("<I", 0),
         struct.pack("<2I", 1, 100),
-        struct.pack("<I", MOST_PARTS + 1) + bytes(4 * (MOST_PARTS + 1)),
+        struct.pack("<I", MAX_PARTS + 1) + bytes(4 * (MAX_PARTS + 1)),
         struct.pack("<I", 2**32 - 1) + bytes(64),
         struct.pack("<2I", 1, 2**32 - 1) + bytes(64),
         FRAME + b"\0",

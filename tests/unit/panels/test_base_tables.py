@@ -9,7 +9,7 @@ import hta_widgets as hw
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.frames import as_json, base_tables, offered_panels
+from hta_widgets.panels.frames import base_tables, frame_to_json, offered_panels
 from hta_widgets.trace.selection import Selection
 
 
@@ -26,7 +26,7 @@ def frames_of(node, repo, traces, brushes):
     done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=repo, check=True)
     engine = PanelEngine(traces)
     for (panel, brush), found in zip(asked, json.loads(done.stdout), strict=True):
-        yield panel, brush, found, as_json(engine.frame(panel, brush))
+        yield panel, brush, found, frame_to_json(engine.frame(panel, brush))
 
 
 def check(node, repo, traces, brushes):

@@ -190,8 +190,8 @@ def test_a_page_that_asks_again_gets_the_same(job, selection):
 def test_the_headline_in_the_background(job):
     engine = PanelEngine(job)
     with held_up():
-        assert engine.headline_by(0) is None
-    while (found := engine.headline_by(0)) is None:
+        assert engine.headline_until(0) is None
+    while (found := engine.headline_until(0)) is None:
         pass
     assert found == PanelEngine(job).headline()
 

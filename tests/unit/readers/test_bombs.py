@@ -23,14 +23,14 @@ def read_bytes(monkeypatch):
     monkeypatch.setattr(streams, "_LEAST_EXPANDED", LEAST)
     monkeypatch.setattr(reader, "_CHECKED_ENTRIES", 10_000)
     read = [0]
-    real = streams.Stream.exactly
+    real = streams.Stream.read_exactly
 
     def counted(self, size):
         block = real(self, size)
         read[0] += len(block)
         return block
 
-    monkeypatch.setattr(streams.Stream, "exactly", counted)
+    monkeypatch.setattr(streams.Stream, "read_exactly", counted)
     return read
 
 

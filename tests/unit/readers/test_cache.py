@@ -28,7 +28,7 @@ reader = importlib.import_module("hta_widgets.formats.kineto.reader")
 def reads(tmp_path, monkeypatch):
     """Use a cache of its own for files of any size; list the files that are really read."""
     monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "the cache"))
-    monkeypatch.setattr(module, "_CACHED_BYTES", 0)
+    monkeypatch.setattr(module, "_MIN_CACHED_BYTES", 0)
     read = []
     original = reader.read_file
     monkeypatch.setattr(
@@ -83,7 +83,7 @@ def test_a_file_that_changed_is_read_again(write, reads):
 
 
 def test_small_files_are_not_worth_it(write, monkeypatch):
-    monkeypatch.setattr(module, "_CACHED_BYTES", 1_000_000)
+    monkeypatch.setattr(module, "_MIN_CACHED_BYTES", 1_000_000)
     hw.load(write([event()]))
     assert copies() == []
 
@@ -214,7 +214,7 @@ def test_a_copy_that_is_removed_while_in_use_is_read_again(write, reads):
 
 LOAD = """
 import importlib, sys, hta_widgets as hw
-importlib.import_module("hta_widgets.readers.load")._CACHED_BYTES = 0
+importlib.import_module("hta_widgets.readers.load")._MIN_CACHED_BYTES = 0
 print("ready", flush=True)
 sys.stdin.readline()
 print(len(hw.load(sys.argv[1], progress=False).events()))
@@ -311,14 +311,14 @@ def test_a_copy_by_its_fields_is_let_go_like_any_other(write):
     copy = dataclasses.replace(found, rank=3)
     copy.frame(), found.frame()
     for trace in (copy, found):
-        trace.let_go()
+        trace.release()
     assert (found.is_mapped, copy.is_mapped) == (True, False)
     assert copy.args(0) == found.args(0) == {"i": 7}
 
 
 def test_small_files_are_worth_it_where_there_are_many(write, reads, monkeypatch):
-    monkeypatch.setattr(module, "_CACHED_BYTES", 1_000_000)
-    monkeypatch.setattr(module, "_CACHED_OF_MANY_BYTES", 200)
+    monkeypatch.setattr(module, "_MIN_CACHED_BYTES", 1_000_000)
+    monkeypatch.setattr(module, "_MIN_CACHED_BYTES_OF_MANY", 200)
     monkeypatch.setattr(module, "_MANY_BYTES", 1000)
     for rank in range(8):
         write([event("x" * 200, ts=rank)], f"job/rank-{rank}.json")
@@ -344,8 +344,8 @@ def test_no_more_is_kept_than_there_is_room_for(write, reads, monkeypatch):
 
 def test_the_folder_is_not_looked_through_for_each_copy(write, monkeypatch):
     looked = []
-    original = cache.make_room
-    monkeypatch.setattr(cache, "make_room", lambda copy: looked.append(copy) or original(copy))
+    original = cache.evict
+    monkeypatch.setattr(cache, "evict", lambda copy: looked.append(copy) or original(copy))
     for rank in range(12):
         write([event(ts=rank)], f"job/rank-{rank}.json")
     hw.load(write([event()], "job/rank-12.json").parent)

@@ -207,7 +207,7 @@ def test_each_by_its_number(args):
 
 @pytest.mark.parametrize("numbers", [[3], [3, 9], [3, 8, 9], [9, 11, 20], [0, 3, 5, 12, 20], []])
 def test_many_at_once_are_as_one_by_one(args, numbers):
-    assert repr(args.many(numbers)) == repr([args.get(number, {}) for number in numbers])
+    assert repr(args.get_many(numbers)) == repr([args.get(number, {}) for number in numbers])
 
 
 def test_more_counters_than_are_decoded_at_once(load_one, monkeypatch):
@@ -236,7 +236,7 @@ HOST = event()
 
 
 def stated(trace):
-    rates, sizes = trace.copy_table.of(trace.table.record)
+    rates, sizes = trace.copy_table.lookup(trace.table.record)
     device = trace.table.stream >= 0
     return rates[device].tolist(), sizes[device].tolist()
 
@@ -248,7 +248,7 @@ def test_rate_and_size_are_kept_by_record(load_one):
     assert np.isnan(rates[1:]).all()
     assert sizes == [3000, -1, 7]
     assert trace.copy_table.record.tolist() == [1, 3]
-    assert np.isnan(trace.copy_table.of(np.array([0, 99]))[0]).all()
+    assert np.isnan(trace.copy_table.lookup(np.array([0, 99]))[0]).all()
 
 
 ODD = [

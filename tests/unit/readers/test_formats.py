@@ -1,4 +1,4 @@
-"""The table of formats: one record adds a format to every room, and a broken one harms nothing."""
+"""The table of formats: one record adds a format to every layer, and a broken one harms nothing."""
 
 import dataclasses
 from importlib.metadata import EntryPoint
@@ -23,11 +23,11 @@ def registered(monkeypatch):
             EntryPoint(name, value, formats.ENTRY_POINTS) for name, value in references.items()
         ]
         monkeypatch.setattr(formats, "entry_points", lambda **_: points)
-        formats._with_plugins.cache_clear()
+        formats._formats_and_faults.cache_clear()
 
     yield register
     monkeypatch.undo()
-    formats._with_plugins.cache_clear()
+    formats._formats_and_faults.cache_clear()
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_every_reference_of_the_table_is_there():
             found = value.values() if isinstance(value, dict) else value
             for text in found if isinstance(value, dict | tuple) else [found]:
                 if isinstance(text, str) and ":" in text:
-                    assert formats.referred(text) is not None
+                    assert formats.resolve_reference(text) is not None
 
 
 def test_a_format_of_another_package_is_read_and_drawn(jobs):

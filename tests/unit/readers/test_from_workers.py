@@ -15,7 +15,7 @@ from support.same_sets import assert_same
 import hta_widgets as hw
 from hta_widgets import analysis, taxonomy, workers as calls
 from hta_widgets.readers import cache, parallel as from_workers
-from hta_widgets.readers.discovery import Found
+from hta_widgets.readers.discovery import FoundFile
 from hta_widgets.readers.load import read_trace
 from hta_widgets.workers import WorkerPool
 
@@ -69,9 +69,9 @@ def test_who_sees_no_common_folder_sends_and_it_is_said(job, pool, monkeypatch):
 
 
 def test_a_worker_that_does_not_see_the_files_says_which_and_what_to_do(pool):
-    files = [Found("/only/here/rank-0.json")]
+    files = [FoundFile("/only/here/rank-0.json")]
     with pytest.raises(hw.TraceError) as caught:
-        from_workers.read_elsewhere(pool, read_trace, files, [True], None, print)
+        from_workers.read_on_executor(pool, read_trace, files, [True], None, print)
     assert caught.value.path == "/only/here/rank-0.json"
     assert "is not there on the worker" in caught.value.message
     assert "same path" in caught.value.remedy
@@ -86,7 +86,7 @@ def test_so_it_does_where_it_does_not_see_a_store(job, pool, tmp_path):
 
 
 def test_another_version_there_is_an_error(job, pool, monkeypatch):
-    monkeypatch.setattr(calls, "release", lambda _package: "0.0.1")
+    monkeypatch.setattr(calls, "package_version", lambda _package: "0.0.1")
     with pytest.raises(hw.TraceError, match=r"on the worker .* 0\.0\.1"):
         hw.load(job, executor=pool)
 

@@ -174,10 +174,10 @@ def test_nothing_is_written_where_no_one_looks(job, capfd):
 
 
 def test_stages_tell_where_the_time_goes(job):
-    stages.reset()
+    stages.reset_stages()
     hw.load(job)
-    assert {"read", "decode", "columns", "model"} <= set(stages.seconds())
-    assert all(value > 0 for value in stages.seconds().values())
+    assert {"read", "decode", "columns", "model"} <= set(stages.stage_seconds())
+    assert all(value > 0 for value in stages.stage_seconds().values())
 
 
 def test_base_time_and_metadata(write):
@@ -296,22 +296,30 @@ def test_fewer_files_at_a_time_under_a_limit():
     sizes = [400_000_000] * 8
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert memory.plan_load(sizes, 8_000_000_000, 8) == memory.Plan(8, set_aside=True)
-        assert memory.plan_load(sizes, 1_100_000_000, 8) == memory.Plan(2, set_aside=True)
-        assert memory.plan_load(sizes, 500_000_000, 8) == memory.Plan(1, set_aside=True)
+        assert memory.plan_workers(sizes, 8_000_000_000, 8) == memory.WorkerPlan(
+            8, spills_to_disk=True
+        )
+        assert memory.plan_workers(sizes, 1_100_000_000, 8) == memory.WorkerPlan(
+            2, spills_to_disk=True
+        )
+        assert memory.plan_workers(sizes, 500_000_000, 8) == memory.WorkerPlan(
+            1, spills_to_disk=True
+        )
     with pytest.warns(RuntimeWarning, match=r"largest file takes about 0\.4 GB .* of 0\.3 GB"):
-        assert memory.plan_load(sizes, 300_000_000, 8).workers == 1
+        assert memory.plan_workers(sizes, 300_000_000, 8).workers == 1
 
 
 def test_a_load_that_cannot_fit_is_told_before(monkeypatch):
     monkeypatch.setattr(memory, "_available_bytes", lambda: 2_000_000_000)
     sizes = [1_000_000_000] * 9 + [1_400_000_000]
     with pytest.warns(RuntimeWarning, match=r"about 3\.7 GB of memory and 2\.0 GB are .*1\.4 GB"):
-        memory.plan_load(sizes, None, 2)
+        memory.plan_workers(sizes, None, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # Cached ranks need not stay in memory; and two of these would not fit together.
-        assert memory.plan_load(sizes, None, 2, kept=True) == memory.Plan(1, set_aside=False)
+        assert memory.plan_workers(sizes, None, 2, kept=True) == memory.WorkerPlan(
+            1, spills_to_disk=False
+        )
 
 
 def test_the_warning_points_to_the_call(write, monkeypatch):

@@ -284,7 +284,7 @@ def test_summaries_of_profiles_have_what_profiles_hold(tmp_path):
     summary = traces.summary()
     columns = ["events", "start_ns", "end_ns", "comm_s", "elapsed_s"]
     assert summary[columns].values.tolist() == [[0, -1, -1, 1.51, 4.0], [0, -1, -1, 1.8, 4.0]]
-    shown = list(summary.displayed())
+    shown = list(summary.displayed_columns())
     assert {"comm_s", "elapsed_s"} <= set(shown)
     assert {"events", "start_ns", "end_ns", "profile"}.isdisjoint(shown)
     for text in (repr(traces), traces._repr_html_(), repr(summary)):

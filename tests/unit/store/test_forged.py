@@ -15,8 +15,8 @@ from support.small import event
 import hta_widgets as hw
 from hta_widgets.store import files
 from hta_widgets.store.checks import RULES
-from hta_widgets.store.files import Frame, Texts
-from hta_widgets.tiles.lanes import kept_lanes
+from hta_widgets.store.files import FileFrame, TextColumn
+from hta_widgets.tiles.lanes import stored_lanes
 
 TOO_LOW, TOO_HIGH = -(2**31), 2**31 - 1
 #: Columns whose length others depend on, or nothing.
@@ -46,12 +46,12 @@ class Forged:
         self.store = target
         self.body = files.read_manifest(target / "store.json")
         self.entry = self.body["ranks"][place]
-        opened = files.ArrowFile(target / self.entry["file"], Frame(*self.entry["frame"]))
+        opened = files.ArrowFile(target / self.entry["file"], FileFrame(*self.entry["frame"]))
         self.facts = json.loads(json.dumps(opened.facts))
         self.columns = {}
         for name, (dtype, *_) in opened._specs.items():
             if dtype == "text":
-                self.columns[name] = Texts()
+                self.columns[name] = TextColumn()
                 for text in opened.texts(name):
                     self.columns[name].add(text)
             else:
@@ -134,7 +134,7 @@ def test_false_positions_of_records_in_a_cache_are_not_used(store, tmp_path, mon
     hw.export_trace(hw.load(store), path)
     fresh = hw.load(path, cache=False)
     args = {rank: [trace.args(row) for row in range(len(trace))] for rank, trace in fresh.items()}
-    monkeypatch.setattr("hta_widgets.readers.load._CACHED_BYTES", 0)
+    monkeypatch.setattr("hta_widgets.readers.load._MIN_CACHED_BYTES", 0)
     hw.load(path)
     (entry,) = (tmp_path / "cache").glob("*.trace-cache")
     forged = Forged(entry, tmp_path / "forged")
@@ -165,7 +165,7 @@ def test_false_texts_are_refused_or_answered(name, store, tmp_path):
     texts = [json.dumps(value).encode() for value in NASTY]
     for count, text in enumerate([*texts, b"\xff", b"[" * 10_000, b"1, 2", b"", None]):
         forged = Forged(store, tmp_path / str(count))
-        forged.columns[name] = Texts()
+        forged.columns[name] = TextColumn()
         if text is not None:
             forged.columns[name].add(text)
         forged.write()
@@ -179,7 +179,7 @@ def test_false_fields_of_tracks_are_refused_or_answered(store, tmp_path):
             shutil.rmtree(tmp_path / "a")
             forged = Forged(store, tmp_path / "a")
             changed = [[*tracks[0][:place], nasty, *tracks[0][place + 1 :]], *tracks[1:]]
-            forged.columns["tracks"] = Texts()
+            forged.columns["tracks"] = TextColumn()
             forged.columns["tracks"].add(json.dumps(changed).encode())
             forged.write()
             assert journey(forged.store, tmp_path, seed=count, share=0.02) == []
@@ -194,7 +194,7 @@ def test_false_facts_of_lanes_are_not_used(store, tmp_path):
         put(forged.facts, path, draw.choice(NASTY))
         forged.write()
         table = next(iter(hw.load(forged.store).values())).table
-        for lane in kept_lanes(table).values():
+        for lane in stored_lanes(table).values():
             at = lane.long_events(*lane.spans.extent, 1)
             lane.rows_of(at) if lane.rows is not None else None
             lane.spans.measure(np.linspace(*lane.spans.extent, 9).astype(int))

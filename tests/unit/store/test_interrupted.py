@@ -26,7 +26,7 @@ from pathlib import Path
 import hta_widgets as hw
 import hta_widgets.store.ranks as traces_module
 import importlib
-importlib.import_module("hta_widgets.readers.load")._CACHED_BYTES = 0
+importlib.import_module("hta_widgets.readers.load")._MIN_CACHED_BYTES = 0
 
 job, results, what = sys.argv[1:]
 loaded = hw.load(job, cache=False, progress=False)
@@ -122,7 +122,7 @@ def test_a_killed_save_leaves_the_old_or_nothing_or_the_new(traces, job, tmp_pat
 
 
 def test_a_killed_cache_write_is_not_seen(traces, job, tmp_path, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("hta_widgets.readers.load"), "_CACHED_BYTES", 0)
+    monkeypatch.setattr(importlib.import_module("hta_widgets.readers.load"), "_MIN_CACHED_BYTES", 0)
     folders = killed_at_each_step(job, tmp_path, "cache")
     assert len(folders) > 5
     for folder in folders:
@@ -173,7 +173,7 @@ def test_what_others_may_be_saving_stays(traces, tmp_path):
     (tmp_path / ".a.store.mine.part").mkdir()
     elsewhere = tmp_path / ".a.store.word.0badcafe.part"
     elsewhere.mkdir()
-    at_work = tmp_path / f".a.store.word{files._OWN_PART}"
+    at_work = tmp_path / f".a.store.word{files._OWN_PARTIAL_SUFFIX}"
     at_work.mkdir()
     kept = sorted(tmp_path.iterdir())
     handle = os.open(at_work, os.O_RDONLY)

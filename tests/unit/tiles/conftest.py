@@ -12,7 +12,7 @@ from support import small
 
 from hta_widgets.live.job import TileEngine
 from hta_widgets.tiles.cells import unpack
-from hta_widgets.tiles.lateness import Lateness
+from hta_widgets.tiles.lateness import LatenessIndex
 from hta_widgets.trace.intervals import union
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"
@@ -119,12 +119,12 @@ def _lateness_of(case, shift):
             for one in entries
         ]  # fmt: skip
     if not rows:
-        return Lateness.nothing(traces, "nothing")
+        return LatenessIndex.empty(traces, "nothing")
     frame = pd.DataFrame(rows).sort_values(["collective", "rank"]).reset_index(drop=True)
     # As in `collectives`: to the last arrival, also if the event ends before.
     last = frame.groupby("collective")["arrival_ns"].transform("max")
     frame["wait_ns"] = last - frame["arrival_ns"]
-    return Lateness(traces, frame, compute, case.get("late", ()))
+    return LatenessIndex(traces, frame, compute, case.get("late", ()))
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from support import small
 from support.background import held_up
 
 from hta_widgets.live.job import TileEngine
-from hta_widgets.tiles.cells import tiles, unpack
+from hta_widgets.tiles.cells import event_tiles, unpack
 from hta_widgets.tiles.lanes import index_lane
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"
@@ -126,7 +126,7 @@ def test_too_much_at_once(ask, scene):
     ends = np.array([0, 10**14])
     lane = index_lane(ends, np.array([5, 5]), np.zeros(2, np.uint8), np.arange(2))
     with pytest.raises(ValueError, match="ask for 65536 at most"):
-        tiles(lane, 0, 0, 10**12)
+        event_tiles(lane, 0, 0, 10**12)
 
 
 def test_what_is_not_answered_in_time_or_size_is_named(ask, lane):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hta_widgets.tiles.cells import NameKeys, measure, tiles
+from hta_widgets.tiles.cells import NameKeys, event_tiles, measure_cells
 from hta_widgets.tiles.details import MAX_HISTOGRAM_BINS, args_of_record, duration_figures
-from hta_widgets.tiles.lanes import MOST_TABLES, Budget, RankIndex, index_lane
+from hta_widgets.tiles.lanes import MAX_TABLES, LaneBudget, RankIndex, index_lane
 from hta_widgets.tiles.layout import MAX_LAYERS, async_groups
-from hta_widgets.trace.columns import AsyncTable, Pool
+from hta_widgets.trace.columns import AsyncTable, StringPool
 
 
 def a_lane(starts, durs, kinds=0, *, slices=True):
@@ -31,14 +31,14 @@ def test_bytes_per_event():
 
 def test_counts_saturate_but_are_exact_inside():
     lane = a_lane(np.zeros(70_000), np.full(70_000, 5))
-    assert measure(lane, np.array([0, 8])).count.tolist() == [70_000]
-    from_tiles = tiles(lane, 3, 0, 1)
+    assert measure_cells(lane, np.array([0, 8])).count.tolist() == [70_000]
+    from_tiles = event_tiles(lane, 3, 0, 1)
     assert from_tiles.count[0, 0] == 65_535
 
 
 def test_an_empty_lane():
     lane = a_lane([], [])
-    assert measure(lane, np.array([0, 5, 9])).count.tolist() == [0, 0]
+    assert measure_cells(lane, np.array([0, 5, 9])).count.tolist() == [0, 0]
     assert lane.spans.extent == (0, 0)
     assert len(lane.long_events(0, 10, 1)) == 0
 
@@ -47,7 +47,7 @@ def test_overlapped_events_are_told():
     lane = a_lane([0, 5, 20, 25, 40], [10, 5, 10, 3, 5])
     at = lane.long_events(0, 100, 1)
     assert at.tolist() == [0, 1, 2, 3, 4]
-    assert lane.overlapped(at).tolist() == [False, True, False, True, False]
+    assert lane.overlap_mask(at).tolist() == [False, True, False, True, False]
 
 
 def test_a_lane_without_rows_says_so():
@@ -57,7 +57,7 @@ def test_a_lane_without_rows_says_so():
 
 def test_what_was_not_used_for_longest_goes_first():
     lane = a_lane([0, 10], [5, 5])
-    budget = Budget(2 * lane.nbytes).lanes
+    budget = LaneBudget(2 * lane.nbytes).lanes
     for key in ("a", "b"):
         budget.put(key, [lane])
     assert budget.get("a") == [lane]
@@ -65,20 +65,20 @@ def test_what_was_not_used_for_longest_goes_first():
     assert budget.get("b") is None
     assert budget.get("a") == [lane]
     assert budget.used == 2 * lane.nbytes
-    assert Budget(0).lanes.put("alone", [lane]) == [lane]
+    assert LaneBudget(0).lanes.put("alone", [lane]) == [lane]
 
 
 def test_tables_of_ranks_out_of_sight_are_let_go():
-    budget, made = Budget(0), []
+    budget, made = LaneBudget(0), []
 
     def table(rank):
-        return budget.tables.of(rank, lambda: made.append(rank) or f"table of {rank}")
+        return budget.tables.get_or_compute(rank, lambda: made.append(rank) or f"table of {rank}")
 
-    for rank in range(MOST_TABLES + 1):
+    for rank in range(MAX_TABLES + 1):
         assert table(rank) == f"table of {rank}"
-    assert table(MOST_TABLES) == f"table of {MOST_TABLES}"
+    assert table(MAX_TABLES) == f"table of {MAX_TABLES}"
     assert table(1) == "table of 1"
-    assert made == list(range(MOST_TABLES + 1))
+    assert made == list(range(MAX_TABLES + 1))
     table(0)
     assert made[-1] == 0
 
@@ -88,7 +88,13 @@ def test_lanes_keep_nothing_of_their_table():
     rows, kinds = np.arange(3), np.zeros(3, np.uint8)
     for spread in (1, 7):
         lane = index_lane(starts * spread, durs, kinds, rows)
-        kept = [lane.rows, lane.durs, lane.longest, lane.spans.begins, lane.spans.cover.prefix]
+        kept = [
+            lane.rows,
+            lane.durs,
+            lane.longest,
+            lane.spans.sorted_starts,
+            lane.spans.cover.prefix,
+        ]
         given = (durs, kinds, rows)
         shared = [a for a in kept for b in given if a is not None and np.shares_memory(a, b)]
         assert shared == []
@@ -96,7 +102,7 @@ def test_lanes_keep_nothing_of_their_table():
 
 def test_lanes_that_were_forgotten_are_made_again(engine):
     rank = engine.job.ranks[0]
-    index = RankIndex(rank, Budget(0), lambda: engine.lateness)
+    index = RankIndex(rank, LaneBudget(0), lambda: engine.lateness)
     before = [index.lane(lane)[1].nbytes for lane in range(rank.lane0, rank.lane0 + rank.lanes)]
     again = [index.lane(lane)[1].nbytes for lane in range(rank.lane0, rank.lane0 + rank.lanes)]
     assert before == again
@@ -116,14 +122,14 @@ def asyncs(starts, durs, pids=None):
 
 
 def test_asyncs_take_the_first_free_layer_or_share_the_last():
-    (group,) = async_groups(asyncs([0, 2, 4, 6, 20], [10, 2, 1, -1, 1]), Pool(["io"]))
+    (group,) = async_groups(asyncs([0, 2, 4, 6, 20], [10, 2, 1, -1, 1]), StringPool(["io"]))
     assert (group.layer.tolist(), group.layers) == ([0, 1, 1, 1, 0], 2)
-    (group,) = async_groups(asyncs(range(50), [1000] * 50), Pool(["io"]))
+    (group,) = async_groups(asyncs(range(50), [1000] * 50), StringPool(["io"]))
     assert group.layer.tolist() == [*range(MAX_LAYERS), *[MAX_LAYERS - 1] * (50 - MAX_LAYERS)]
 
 
 def test_asyncs_are_grouped_by_process():
-    groups = async_groups(asyncs([0, 1, 2], [5, 5, 5], ["1", "2", "1"]), Pool(["io"]))
+    groups = async_groups(asyncs([0, 1, 2], [5, 5, 5], ["1", "2", "1"]), StringPool(["io"]))
     assert [group.rows.tolist() for group in groups] == [[0, 2], [1]]
 
 
@@ -183,23 +189,26 @@ def test_histograms_hold_every_event(durs, scale):
 
 
 def test_events_that_touch_do_not_overlap():
-    assert a_lane([0, 10, 20], [10, 10, 10]).spans.disjoint
+    assert a_lane([0, 10, 20], [10, 10, 10]).spans.is_disjoint
     mixed = a_lane([0, 10, 15, 30], [10, 10, 2, 5])
-    assert mixed.overlapped(mixed.long_events(0, 100, 1)).tolist() == [False, False, True, False]
+    assert mixed.overlap_mask(mixed.long_events(0, 100, 1)).tolist() == [False, False, True, False]
 
 
 def test_events_open_at_an_instant(engine, traces):
-    index = RankIndex(engine.job.ranks[0], Budget(0), lambda: engine.lateness)
+    index = RankIndex(engine.job.ranks[0], LaneBudget(0), lambda: engine.lateness)
     events = traces[0].events
     end = events["start_ns"] + events["dur_ns"]
     for time in (0, 1, 5_000, 15_000, 22_001, 50_000, 60_000, 100_000):
         still = events.index[(events["start_ns"] < time) & (end > time)]
-        assert index.open_at(time).tolist() == still.tolist()
+        assert index.rows_running_at(time).tolist() == still.tolist()
 
 
 def test_names_keep_their_keys():
     names = NameKeys()
-    one, other = Pool(["aten::add", "aten::mul"]), Pool(["aten::mul", "aten::add", "aten::div"])
+    one, other = (
+        StringPool(["aten::add", "aten::mul"]),
+        StringPool(["aten::mul", "aten::add", "aten::div"]),
+    )
     first = names.keys(one, np.array([1]))
     both = names.keys(one, np.array([0, 1, 1]))
     assert both[1] == both[2] == first[0] != both[0]

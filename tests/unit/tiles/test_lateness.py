@@ -16,7 +16,7 @@ from hta_widgets import analysis
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import unpack
-from hta_widgets.tiles.lateness import Lateness
+from hta_widgets.tiles.lateness import LatenessIndex
 
 
 # Three ranks, two equal calls, in ns: rank 2 comes 45 after the median of the others (5), at 50.
@@ -41,7 +41,7 @@ def lateness():
         )
         for rank, times in arrivals.items()
     }
-    return Lateness(traces, pd.DataFrame(rows), {})
+    return LatenessIndex(traces, pd.DataFrame(rows), {})
 
 
 def test_whoever_leaves_before_the_last_comes_waits_until_then(tmp_path):
@@ -49,8 +49,8 @@ def test_whoever_leaves_before_the_last_comes_waits_until_then(tmp_path):
     traces = small.load(
         tmp_path, [small.nccl(1000, 1400)], [small.nccl(2000, 3000)], [small.nccl(1000, 3000)]
     )
-    found = Lateness(traces, analysis.collectives(traces, clock="host"), {})
-    in_all = found.within(traces.start_ns, traces.end_ns)["wait"]
+    found = LatenessIndex(traces, analysis.collectives(traces, clock="host"), {})
+    in_all = found.sums_in_window(traces.start_ns, traces.end_ns)["wait"]
     assert in_all == [400, 0, 1000]
     assert in_all == analysis.exposed_waits(traces, clock="host")["wait_ns"].tolist()
     [first] = found.pieces(0, "wait").dur.tolist()
@@ -58,16 +58,16 @@ def test_whoever_leaves_before_the_last_comes_waits_until_then(tmp_path):
 
 
 def test_one_call_on_all_ranks(lateness):
-    found = lateness.collective(1, 0)
+    found = lateness.collective_reply(1, 0)
     assert (found["number"], found["of"], found["last_rank"], found["late"]) == (1, 2, 2, 45)
     assert [(one["arrival"], one["wait"]) for one in found["ranks"]] == [(0, 50), (10, 40), (50, 0)]
     assert (found["algbw"], found["busbw"]) == (1.5, None)
-    assert lateness.collective(1, 7) is None
+    assert lateness.collective_reply(1, 7) is None
 
 
 def test_an_empty_window_is_refused(lateness):
     with pytest.raises(ValueError, match="must end after it starts"):
-        lateness.within(5, 5)
+        lateness.sums_in_window(5, 5)
 
 
 # --- two collectives at once, through the engine, in ns -------------------------------------------
@@ -206,7 +206,7 @@ def test_lanes(case, lateness_of_case, shift, lane, role, folded):
 
 def test_windows(case, lateness_of_case):
     for window in case["windows"]:
-        found = lateness_of_case.within(window["start"], window["end"])
+        found = lateness_of_case.sums_in_window(window["start"], window["end"])
         assert found.pop("ranks") == [rank["rank"] for rank in case["ranks"]]
         assert found.pop("note") == ""
         assert found.pop("clock") is None

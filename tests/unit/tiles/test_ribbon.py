@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from hta_widgets.tiles.cells import unpack
-from hta_widgets.tiles.lateness import Lateness, Ribbon
+from hta_widgets.tiles.lateness import LatenessIndex, Ribbon
 
 
 @pytest.mark.parametrize("asked", [(5, 5, 1), (0, 5, 0), (0, 5, 1 << 17)])
 def test_windows_and_bins_that_make_no_sense_are_refused(asked):
     with pytest.raises(ValueError, match=r"must end after|a window has"):
-        Ribbon(Lateness.nothing({}, "one rank")).within(*asked)
+        Ribbon(LatenessIndex.empty({}, "one rank")).bins_in_window(*asked)
 
 
 CASES = json.loads((Path(__file__).parents[2] / "vectors/ribbon.json").read_text("utf-8"))["cases"]
@@ -24,7 +24,7 @@ def test_windows(case, shift, lateness_of):
     ribbon = Ribbon(lateness_of(case, shift))
     for window in case["windows"]:
         asked = [window[name] for name in ("start", "end", "bins", "ranks")]
-        reply, buffer = ribbon.within(*asked)
+        reply, buffer = ribbon.bins_in_window(*asked)
         columns = unpack(reply.pop("columns"), buffer)
         assert reply == case["reply"]
         assert {name: values.tolist() for name, values in columns.items()} == window["columns"]

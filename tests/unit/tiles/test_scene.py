@@ -15,9 +15,9 @@ from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.panels.headline import headline
 from hta_widgets.readers.load import load
 from hta_widgets.tiles.cells import unpack
-from hta_widgets.tiles.lateness import clusters
+from hta_widgets.tiles.lateness import clusters_reply
 from hta_widgets.tiles.layout import counter_label, counter_unit, job_title
-from hta_widgets.tiles.scene import phase_name, truth
+from hta_widgets.tiles.scene import data_quality, phase_name
 from hta_widgets.trace.problems import Problem, Problems
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -137,7 +137,7 @@ def test_the_badge_is_green_where_every_event_is_there():
         Problem("rounding", 70, "events that nest only within 1000 ns"),
         Problem("unpaired", 4878, "flow ends without a start; kept, no arrow is drawn"),
     ]
-    badge = truth(215_456, problems)
+    badge = data_quality(215_456, problems)
     assert badge["level"] == "ok"
     assert badge["text"] == "exact: 215\u202f456 events, 0 dropped"
     assert [problem["count"] for problem in badge["problems"]] == [70, 4878]
@@ -153,7 +153,7 @@ def test_the_badge_is_green_where_every_event_is_there():
     ],
 )
 def test_the_badge_says_what_is_missing(problems, words):
-    badge = truth(10, [Problem(*problem) for problem in problems])
+    badge = data_quality(10, [Problem(*problem) for problem in problems])
     assert badge["level"] == "warn"
     assert badge["text"] == f"10 events · {words}"
 
@@ -173,7 +173,9 @@ def test_the_badge_says_of_how_many_ranks_files_are_missing(tmp_path):
 
 
 def test_very_many_problems_are_added_up():
-    listed = truth(1, [Problem("skipped", 2, "bad", rank) for rank in range(300)])["problems"]
+    listed = data_quality(1, [Problem("skipped", 2, "bad", rank) for rank in range(300)])[
+        "problems"
+    ]
     assert listed == [
         {"kind": "skipped", "count": 600, "detail": "bad (300 ranks)", "rank": None, "file": None}
     ]
@@ -252,7 +254,7 @@ def test_groups_have_their_ranks_and_say_what_the_representative_says():
         (3, 0, 3, 0.0, False, "stage 0"),
         (4, 1, 1, 0.2, False, "like rank 1"),
     ]
-    assert clusters(frame(rows, "of 2 steps")) == {
+    assert clusters_reply(frame(rows, "of 2 steps")) == {
         "clusters": [
             {"representative": 1, "ranks": [1, 4], "why": "stage 1"},
             {"representative": 3, "ranks": [0, 3], "why": "stage 0"},
@@ -263,12 +265,16 @@ def test_groups_have_their_ranks_and_say_what_the_representative_says():
 
 
 def test_a_representative_that_is_an_outlier_itself_does_not_stand_for_others():
-    found = clusters(frame([(0, 0, 0, 1.0, True, "odd"), (1, 0, 0, 0.1, False, "like 0")]))
+    found = clusters_reply(frame([(0, 0, 0, 1.0, True, "odd"), (1, 0, 0, 0.1, False, "like 0")]))
     assert found["clusters"] == [{"representative": 1, "ranks": [1], "why": "like 0"}]
 
 
 def test_nothing_to_group_says_why():
-    assert clusters(frame([], "one rank")) == {"clusters": [], "outliers": [], "note": "one rank"}
+    assert clusters_reply(frame([], "one rank")) == {
+        "clusters": [],
+        "outliers": [],
+        "note": "one rank",
+    }
 
 
 def test_the_engine_asks_the_analysis_once(ask, monkeypatch):

@@ -18,7 +18,7 @@ from hta_widgets.live.job import TileEngine
 from hta_widgets.readers import cache
 from hta_widgets.store import ranks as stored_traces
 from hta_widgets.tiles import lanes as kept
-from hta_widgets.tiles.lanes import kept_columns, kept_lanes
+from hta_widgets.tiles.lanes import stored_lane_columns, stored_lanes
 
 loading = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
 
@@ -88,7 +88,7 @@ def test_tiles_are_the_same_to_the_byte(traces, store):
 
 
 def test_it_is_mapped_and_not_copied(store):
-    for lane in kept_lanes(hw.load(store)[0].table).values():
+    for lane in stored_lanes(hw.load(store)[0].table).values():
         for array in (lane.spans.cover.starts, lane.spans.cover.prefix, lane.longest):
             assert not array.flags.owndata
             assert not array.flags.writeable
@@ -117,7 +117,7 @@ def test_what_is_written_is_what_the_version_says(tmp_path):
         {**kernels, "name": "Memcpy DtoH", "cat": "gpu_memcpy", "ts": 4, "dur": 1},
     ]
     (tmp_path / "one.json").write_text(json.dumps({"traceEvents": events}))
-    columns, fact = kept_columns(hw.load(tmp_path / "one.json", cache=False)[0].table)
+    columns, fact = stored_lane_columns(hw.load(tmp_path / "one.json", cache=False)[0].table)
     compute, memory, cpu = (hw.taxonomy.KINDS.index(kind) for kind in ("compute", "memory", "cpu"))
     device = [1000, 4000, 0, 2000, 3000, 2000, 4000, 0, 1000]
     host = [0, 0, 3000, 0, 1000, 2000, 3000]
@@ -240,7 +240,7 @@ def test_nothing_is_written_where_a_store_is_read(traces, which, request):
 
 def test_copies_of_trace_files_have_it(traces, job, tmp_path, monkeypatch):
     monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(loading, "_CACHED_BYTES", 0)
+    monkeypatch.setattr(loading, "_MIN_CACHED_BYTES", 0)
     hw.load(job, progress=False)
     again = hw.load(job, progress=False)
     assert 0 not in counted(again)

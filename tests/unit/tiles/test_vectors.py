@@ -15,12 +15,12 @@ from hta_widgets.readers.load import load
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import (
     CELLS,
-    compacted,
+    compact_columns,
     counter_tiles,
-    longest,
-    measure,
+    event_tiles,
+    longest_event,
+    measure_cells,
     pack,
-    tiles,
     unpack,
 )
 from hta_widgets.tiles.lanes import index_counter, index_lane
@@ -59,7 +59,7 @@ def test_tiles(case, shift):
     for one in case["lanes"]:
         moved = [[start - shift, dur, kind] for start, dur, kind in one["events"]]
         lane = lane_of(moved, one["slices"])
-        made = tiles(lane, case["level"], case["first"], case["last"], shift)
+        made = event_tiles(lane, case["level"], case["first"], case["last"], shift)
         for row, index in enumerate([] if made is None else made.index.tolist()):
             tile = expected[one["lane"], index]
             found.add((one["lane"], index))
@@ -69,7 +69,9 @@ def test_tiles(case, shift):
                 for cell in tile["cells"]:
                     want[cell["cell"]] = cell[name]
                 np.testing.assert_array_equal(getattr(made, name)[row], want, name)
-            assert made.slices.at[made.slices.tile == row].tolist() == positions(lane, one, tile)
+            assert made.slices.positions[made.slices.tile == row].tolist() == positions(
+                lane, one, tile
+            )
     assert found == set(expected)
 
 
@@ -90,8 +92,8 @@ def test_exact_time_and_longest_event(case):
         for cell in tile["cells"]:
             start = (tile["index"] * CELLS + cell["cell"]) * width
             edges = np.array([start, start + width])
-            assert measure(lane, edges).covered.tolist() == [cell["covered"]]
-            at = longest(lane, start, start + width)
+            assert measure_cells(lane, edges).covered.tolist() == [cell["covered"]]
+            at = longest_event(lane, start, start + width)
             if one["events"][cell["longest"]][1]:
                 assert int(lane.rows[at]) == cell["longest"]
             else:
@@ -136,7 +138,7 @@ def test_compact_bytes(reply):
     header = plain["reply"]["columns"]
     columns = unpack(header, base64.b64decode(plain["buffer"]))
     given = {name: (dtype, columns[name]) for name, (dtype, _, _) in header.items()}
-    made, buffer = pack(compacted(given, plain["reply"]["level"]))
+    made, buffer = pack(compact_columns(given, plain["reply"]["level"]))
     assert made == reply["reply"]["columns"]
     assert buffer == base64.b64decode(reply["buffer"])
 

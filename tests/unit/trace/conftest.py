@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hta_widgets.trace.build import build_trace
-from hta_widgets.trace.columns import Pool, RankColumns
+from hta_widgets.trace.columns import RankColumns, StringPool
 from hta_widgets.trace.problems import Problems
 
 
@@ -32,7 +32,7 @@ def whole_number(value):
 
 def columns_of(records, base_ns=0, resolution_ns=1):
     """Decode records with times in microseconds, one by one and without any finesse."""
-    names, categories, pids, tids, flow_ids = (Pool() for _ in range(5))
+    names, categories, pids, tids, flow_ids = (StringPool() for _ in range(5))
     count = len(records)
     return RankColumns(
         phase=np.array([ord(r.get("ph", "\0")) for r in records], np.uint8),

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, strategies as st
 
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.query import Clauses, checked_query, read_clauses
-from hta_widgets.trace.trace import run_query
+from hta_widgets.trace.query import QueryClauses, parse_clauses, validate_query
+from hta_widgets.trace.trace import query_mask
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/clauses.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("case", VECTORS["read"], ids=lambda case: repr(case["query"]))
 def test_a_query_is_taken_apart(case):
-    found = read_clauses(case["query"])
+    found = parse_clauses(case["query"])
     assert found.rest == case["rest"]
     assert found.names == (None if case["names"] is None else tuple(case["names"]))
     assert found.kinds == (None if case["kinds"] is None else tuple(case["kinds"]))
@@ -25,7 +25,7 @@ def test_a_query_is_taken_apart(case):
 
 @pytest.mark.parametrize("case", VECTORS["write"], ids=lambda case: repr(case["becomes"]))
 def test_names_and_kinds_are_replaced(case):
-    found = read_clauses(case["query"])
+    found = parse_clauses(case["query"])
     for key in ("names", "kinds"):
         if key in case:
             found = replace(found, **{key: None if case[key] is None else tuple(case[key])})
@@ -37,8 +37,8 @@ NAMES = st.lists(st.text(max_size=20), max_size=4)
 
 @given(NAMES, st.sampled_from([None, "dur_ns > 5", "a == 1 or b == 2", "(a) and (b)"]))
 def test_what_is_written_is_read(names, rest):
-    written = Clauses(rest, tuple(names)).query
-    again = read_clauses(written)
+    written = QueryClauses(rest, tuple(names)).query
+    again = parse_clauses(written)
     assert again.names == tuple(names)
     assert again.query == written
 
@@ -52,7 +52,7 @@ def test_what_is_written_is_read(names, rest):
 )
 def test_pandas_understands_it(names):
     frame = pd.DataFrame({"name": pd.Categorical([*names, "none of these names"])})
-    query = Clauses(None, tuple(names)).query
+    query = QueryClauses(None, tuple(names)).query
     member = frame.eval(query, engine="python", local_dict={}, global_dict={})
     assert member.tolist() == [True] * len(names) + [False]
 
@@ -70,7 +70,7 @@ def test_pandas_understands_it(names):
     ],
 )
 def test_queries_over_columns_are_evaluated(query):
-    checked_query(query)
+    validate_query(query)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_queries_over_columns_are_evaluated(query):
     ["# \u2028name.map(print)", "# \x0cname.map(print)", "#\x85x = name.map(print)"],
 )
 def test_lines_that_only_pandas_sees_are_not_evaluated(hidden):
-    assert checked_query(f"dur_ns > 1 {hidden}") == "dur_ns > 1"
+    assert validate_query(f"dur_ns > 1 {hidden}") == "dur_ns > 1"
 
 
 def test_texts_with_line_ends_stay_on_one_line():
-    query = checked_query("name == 'a\\u2028b' & dur_ns > 1_000")
+    query = validate_query("name == 'a\\u2028b' & dur_ns > 1_000")
     assert query.splitlines() == [query]
     frame = pd.DataFrame({"name": ["a\u2028b", "a"], "dur_ns": [2_000, 2_000]})
     assert frame.eval(query, engine="python").tolist() == [True, False]
@@ -110,7 +110,7 @@ def test_regular_expressions_answer_as_pandas(query):
     expected = frame.eval(query, engine="python").tolist()
     for kind in (object, "category"):
         typed = frame.assign(name=frame["name"].astype(kind))
-        assert run_query(typed, query).tolist() == expected
+        assert query_mask(typed, query).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_regular_expressions_answer_as_pandas(query):
 )  # fmt: skip
 def test_other_regular_expressions_are_refused(query):
     with pytest.raises(TraceError, match="does not work"):
-        run_query(pd.DataFrame({"name": ["a"], "n": [1]}), query)
+        query_mask(pd.DataFrame({"name": ["a"], "n": [1]}), query)
 
 
 @pytest.mark.parametrize("method", ["contains", "match", "fullmatch", "count"])
 def test_no_regular_expression_takes_exponential_time(method):
     frame = pd.DataFrame({"name": ["a" * 5000 + "!"]})
-    run_query(frame, f"name.str.{method}('(a+)+$') == 1")
+    query_mask(frame, f"name.str.{method}('(a+)+$') == 1")
 
 
 @pytest.mark.parametrize(
@@ -159,4 +159,4 @@ def test_no_regular_expression_takes_exponential_time(method):
 )
 def test_other_code_is_refused(query):
     with pytest.raises(ValueError, match=r"query|Syntax|MemoryError|RecursionError"):
-        checked_query(query)
+        validate_query(query)

@@ -8,7 +8,7 @@ import pytest
 import hta_widgets as hw
 from hta_widgets import diff
 from hta_widgets.live import comparison as answers_module, comparison as diff_ahead
-from hta_widgets.live.comparison import first_answers
+from hta_widgets.live.comparison import compute_first_frames
 
 FIRST = (
     "segments:steps", "slots:steps", "waterfall:kind", "steps", "lanes", "names", "changes",
@@ -71,14 +71,14 @@ def test_what_the_page_shows_is_what_is_made(view, made):
 
 
 def test_every_answer_has_a_turn_of_its_own(view, made):
-    counts = [len(made) for _ in first_answers(view._answers, "steps")]
+    counts = [len(made) for _ in compute_first_frames(view._answers, "steps")]
     # A kernel with another request meanwhile is free again after a frame or two.
     assert max(later - before for before, later in pairwise(counts)) <= 2
 
 
 def test_nothing_is_made_without_a_loop_or_of_large_runs(view, made, monkeypatch):
     view._repr_mimebundle_()
-    monkeypatch.setattr(diff_ahead, "_MOST_EVENTS", 10)
+    monkeypatch.setattr(diff_ahead, "_MAX_EVENTS", 10)
     show_in_a_kernel(view)
     assert made == []
 

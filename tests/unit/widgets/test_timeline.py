@@ -10,7 +10,7 @@ import traitlets
 from support.random_job import write_job
 
 import hta_widgets as hw
-from hta_widgets.widgets.timeline import MOST_UNFOLDED
+from hta_widgets.widgets.timeline import MAX_UNFOLDED
 
 
 def test_no_view_is_the_whole_job(traces):
@@ -134,7 +134,7 @@ def test_the_page_gets_what_a_panel_shows_as_files(traces):
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_only_many_ranks_are_folded_unless_chosen(traces, monkeypatch, more):
-    monkeypatch.setattr(type(traces), "__len__", lambda _: MOST_UNFOLDED + more)
+    monkeypatch.setattr(type(traces), "__len__", lambda _: MAX_UNFOLDED + more)
     assert hw.Timeline(traces).folded is bool(more)
     assert hw.Timeline(traces, folded=not more).folded is (not more)
 

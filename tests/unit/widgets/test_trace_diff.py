@@ -16,16 +16,16 @@ from hta_widgets import cli, diff
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.align import LANES, lanes
-from hta_widgets.diff.pairs import match
-from hta_widgets.export.page import HeldSteps
-from hta_widgets.export.svg.drawing import class_parts, looks
+from hta_widgets.diff.pairs import match_ranks
+from hta_widgets.export.page import StepBlocks
+from hta_widgets.export.svg.drawing import class_parts, class_styles
 from hta_widgets.live.comparison import (
     BINS,
     CLASSES,
     PairTable,
     classes_of_pairs,
-    one_pair,
-    one_step,
+    comparison_of_pair,
+    comparison_of_step,
     rows_of_change,
 )
 from hta_widgets.tiles.cells import unpack
@@ -182,7 +182,7 @@ def test_another_step_has_its_own_frames(shown):
 
 
 def test_a_page_holds_each_step_by_itself(shown):
-    held = HeldSteps(shown._answers, 1e6)
+    held = StepBlocks(shown._answers, 1e6)
     assert held.numbers == [0, 1, 2]
     assert (held.words, held.about) == ("", {})
     for block in held.blocks:
@@ -204,12 +204,12 @@ def test_a_page_holds_each_step_by_itself(shown):
 
 def test_a_page_without_room_holds_the_steps_that_changed_most(shown):
     change = diff.align(shown.comparison).slots["delta_ns"].abs()
-    whole = HeldSteps(shown._answers, 1e6)
-    held = HeldSteps(shown._answers, whole.size_bytes - 1)
+    whole = StepBlocks(shown._answers, 1e6)
+    held = StepBlocks(shown._answers, whole.size_bytes - 1)
     assert held.size_bytes < whole.size_bytes
     assert sorted(held.numbers) == sorted(change.nlargest(2).index)
     assert held.about["held_words"].startswith("2 of 3 steps can be chosen in this page")
-    none = HeldSteps(shown._answers, -1)
+    none = StepBlocks(shown._answers, -1)
     assert none.about["held_steps"] == []
     assert none.words.startswith("No step can be chosen")
 
@@ -243,10 +243,12 @@ def test_single_steps_and_pairs_are_not_matched_again(tmp_path):
         folder = tmp_path / str(place)
         write_demo(folder, ranks=2, steps=3, events_per_step=400, seed=place, changes=changes)
     both = diff.compare(*(hw.load(tmp_path / place, progress=False) for place in "01"))
-    pair = one_pair(both, 0)
-    for part in (pair, one_step(both, 1), one_step(pair, 1)):
+    pair = comparison_of_pair(both, 0)
+    for part in (pair, comparison_of_step(both, 1), comparison_of_step(pair, 1)):
         table = diff.names(part, device="gpu", short_names=True)
-        assert not any(key[0] is match.__wrapped__ for key in part.memo if isinstance(key, tuple))
+        assert not any(
+            key[0] is match_ranks.__wrapped__ for key in part.memo if isinstance(key, tuple)
+        )
         alone = diff.names(replace(part, part_of=None), device="gpu", short_names=True)
         pd.testing.assert_frame_equal(table, alone)
         assert (table["replaced_by"] != "").any()
@@ -493,7 +495,7 @@ def test_one_pair_of_ranks_has_its_own_figures(shown, sides):
 
 
 SVG = "{http://www.w3.org/2000/svg}"
-SLOWER = [looks("light")[CLASSES.index(f"slower_{size}")].colour for size in (1, 2, 3)]
+SLOWER = [class_styles("light")[CLASSES.index(f"slower_{size}")].colour for size in (1, 2, 3)]
 COMPUTE = "#1f77c0"
 
 
@@ -515,7 +517,7 @@ def test_a_picture_has_the_colours_that_the_page_has(shown, tmp_path, monkeypatc
     for name in ("slower", "only here", "same"):
         assert words.count(name) == 2, name
     assert ink(root, SLOWER[-1]) > 0
-    assert ink(root, looks("light")[CLASSES.index("same")].colour) > 2000
+    assert ink(root, class_styles("light")[CLASSES.index("same")].colour) > 2000
     # Kinds are left in the totals and their keys alone.
     by_change = ink(root, COMPUTE)
     assert "CPU" not in words[words.index("slower") : words.index("whole job")]
