@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from hta_widgets import analysis, charts, compat, diff, options, taxonomy
     from hta_widgets.compat import TraceAnalysis
     from hta_widgets.errors import TraceError
-    from hta_widgets.export.trace import ExportReport, export_trace
+    from hta_widgets.export.traces.files import ExportReport, export_trace
     from hta_widgets.readers import cache
     from hta_widgets.readers.load import load
     from hta_widgets.trace.selection import Selection

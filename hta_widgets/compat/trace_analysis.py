@@ -52,7 +52,7 @@ from hta_widgets.compat.results import (
 )
 from hta_widgets.compat.trace import Trace, kept_of
 from hta_widgets.errors import TraceError
-from hta_widgets.export.overlays import add_counters, export_patterns
+from hta_widgets.export.traces.overlays import add_counters, export_patterns
 from hta_widgets.files import new_folder
 from hta_widgets.trace.traceset import TraceSet
 

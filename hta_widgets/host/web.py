@@ -24,7 +24,7 @@ from tornado.web import Application, HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page_format import read_asset
+from hta_widgets.export.pages.format import read_asset
 from hta_widgets.files import temporary_folder
 from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import MAX_BYTES, Session, WireError, pack, unpack

@@ -16,8 +16,8 @@ from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.arguments import check_arguments
 from hta_widgets.charts.defined import draw_definition
 from hta_widgets.errors import TraceError, UnknownNameError
-from hta_widgets.export.page import OfflineData, embed
-from hta_widgets.export.page_format import read_asset
+from hta_widgets.export.pages.format import read_asset
+from hta_widgets.export.pages.page import OfflineData, embed
 from hta_widgets.files import table_bytes, write_table
 from hta_widgets.live import operations
 from hta_widgets.live.job import PENDING, PanelEngine, TileEngine, deadline_after

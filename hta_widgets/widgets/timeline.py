@@ -12,8 +12,8 @@ import traitlets as t
 from hta_widgets.arguments import check_arguments
 from hta_widgets.charts.theme import ThemeName
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page_format import read_asset
-from hta_widgets.export.svg.picture import timeline_svg
+from hta_widgets.export.pages.format import read_asset
+from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.files import write_text
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import Time, as_window

@@ -22,11 +22,11 @@ from hta_widgets.diff.compare import Comparison, Pairing, RunSide
 from hta_widgets.diff.findings import Finding
 from hta_widgets.diff.tables import table_functions
 from hta_widgets.errors import TraceError, UnknownNameError
-from hta_widgets.export.page import OfflineData, comparison_content, save_diff
-from hta_widgets.export.page_format import read_asset
-from hta_widgets.export.svg.drawing import MIN_BESIDE_PX, class_events, side_width, stacked_svg
-from hta_widgets.export.svg.picture import timeline_svg
-from hta_widgets.export.trace import ExportReport, export_pair
+from hta_widgets.export.pages.format import read_asset
+from hta_widgets.export.pages.page import OfflineData, comparison_content, save_diff
+from hta_widgets.export.pictures.drawing import MIN_BESIDE_PX, class_events, side_width, stacked_svg
+from hta_widgets.export.pictures.picture import timeline_svg
+from hta_widgets.export.traces.files import ExportReport, export_pair
 from hta_widgets.files import write_text
 from hta_widgets.live import operations
 from hta_widgets.live.comparison import DiffAnswers, compute_frames_ahead

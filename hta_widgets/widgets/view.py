@@ -17,9 +17,9 @@ from hta_widgets import options
 from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page import save_html
-from hta_widgets.export.page_format import read_asset
-from hta_widgets.export.trace import ExportReport, export_trace
+from hta_widgets.export.pages.format import read_asset
+from hta_widgets.export.pages.page import save_html
+from hta_widgets.export.traces.files import ExportReport, export_trace
 from hta_widgets.files import target_path, write_errors
 from hta_widgets.live import operations
 from hta_widgets.live.job import TileEngine

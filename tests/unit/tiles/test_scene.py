@@ -10,7 +10,7 @@ import hta_widgets as hw
 import hta_widgets.analysis
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.export.trace import export_trace
+from hta_widgets.export.traces.files import export_trace
 from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.panels.headline import headline
 from hta_widgets.readers.load import load

@@ -17,8 +17,8 @@ from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.align import LANES, lanes
 from hta_widgets.diff.pairs import match_ranks
-from hta_widgets.export.page import StepBlocks
-from hta_widgets.export.svg.drawing import class_parts, class_styles
+from hta_widgets.export.pages.page import StepBlocks
+from hta_widgets.export.pictures.drawing import class_parts, class_styles
 from hta_widgets.live.comparison import (
     BINS,
     CLASSES,

@@ -18,7 +18,7 @@ import numpy as np
 from hta_widgets import diff
 from hta_widgets.analysis.steps import phase_ranges
 from hta_widgets.diff.align import BASES
-from hta_widgets.export.page_data import (
+from hta_widgets.export.pages.data import (
     CollectivesPart,
     PagePart,
     clusters_answer,
@@ -26,7 +26,7 @@ from hta_widgets.export.page_data import (
     full_rank,
     overview,
 )
-from hta_widgets.export.page_format import (
+from hta_widgets.export.pages.format import (
     Block,
     ColumnWriter,
     NameTables,

@@ -23,7 +23,7 @@ from hta_widgets.analysis.scope import rank_part
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison, compare
 from hta_widgets.errors import TraceError
-from hta_widgets.export.members import (
+from hta_widgets.export.traces.members import (
     ASK,
     DROP,
     FlowThreads,

@@ -19,7 +19,7 @@ from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.scope import concat_arrays
 from hta_widgets.analysis.steps import clipped_steps
 from hta_widgets.analysis.stragglers import unmatched_rows
-from hta_widgets.export.page_format import Block, ColumnWriter, EventTypes, NameTables, pack_block
+from hta_widgets.export.pages.format import Block, ColumnWriter, EventTypes, NameTables, pack_block
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import NO_KIND, measure_cells

@@ -16,8 +16,8 @@ from hta_widgets.analysis.memory import COUNTER_KINDS, CounterKind, with_counter
 from hta_widgets.analysis.operators import SequencePatterns, find_patterns
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
-from hta_widgets.export.members import Members, base_time, json_text, records_of
-from hta_widgets.export.trace import ExportReport, export_trace, own_keys, write_file
+from hta_widgets.export.traces.files import ExportReport, export_trace, own_keys, write_file
+from hta_widgets.export.traces.members import Members, base_time, json_text, records_of
 from hta_widgets.files import Target, target_path
 from hta_widgets.formats.kineto.times import micros
 from hta_widgets.trace.arrays import Ints

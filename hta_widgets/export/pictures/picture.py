@@ -12,7 +12,7 @@ import numpy as np
 
 from hta_widgets.charts.theme import ThemeName, theme_of
 from hta_widgets.errors import TraceError
-from hta_widgets.export.svg.drawing import (
+from hta_widgets.export.pictures.drawing import (
     ClassParts,
     Colours,
     Drawing,
@@ -25,7 +25,7 @@ from hta_widgets.export.svg.drawing import (
     number,
     text_width,
 )
-from hta_widgets.export.svg.rows import Band, LanePainter, Row, has_waits, layout_rows
+from hta_widgets.export.pictures.rows import Band, LanePainter, Row, has_waits, layout_rows
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import axis_time, count, duration, plural, share, value
 from hta_widgets.tiles.cells import unpack

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.export.svg.drawing import (
+from hta_widgets.export.pictures.drawing import (
     EventClassing,
     Form,
     Painter,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from msgspec import Raw
 
 from hta_widgets.analysis.steps import CLIPPED
-from hta_widgets.export.scrub import Scrubber
+from hta_widgets.export.traces.scrub import Scrubber
 from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS
 from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.arrays import Bools, Codes, Ints

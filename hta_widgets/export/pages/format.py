@@ -159,7 +159,7 @@ class EventTypes:
         self.codes = dict(zip(TABLES, parts, strict=True))
 
 
-_STATIC = Path(__file__).parent.parent / "static"
+_STATIC = Path(__file__).parents[2] / "static"
 
 #: The page may load nothing, and run only its own script, whatever its data contain. Modules are
 #: unpacked into blobs.
