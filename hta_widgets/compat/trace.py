@@ -38,7 +38,8 @@ from hta_widgets.trace.arrays import Array, Bools, Rows
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace as RankTrace
-from hta_widgets.trace.traceset import TraceSet, trace_within
+from hta_widgets.trace.trace_part import trace_within
+from hta_widgets.trace.traceset import TraceSet
 
 _OWNERS: weakref.WeakKeyDictionary[TraceSymbolTable, weakref.ref[Trace]]
 _OWNERS = weakref.WeakKeyDictionary()

@@ -1,21 +1,15 @@
-"""Answer requests about one job; run long computations on one background thread per process.
+"""Answer the requests of pages about one job: panels of a dashboard, tiles of a timeline.
 
-A request waits for `within_ms`; then the reply is `PENDING` and the page requests it again.
-Meanwhile the kernel's main thread answers other requests.
+Quick answers are computed at once, others in `hta_widgets.live.background`.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from concurrent.futures import Future, wait
-from contextlib import suppress
-from contextvars import copy_context
-from functools import cached_property, partial
-from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,6 +22,7 @@ from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.idle import IdleGap, gap_at
 from hta_widgets.analysis.stragglers import straggler_report
 from hta_widgets.live import operations
+from hta_widgets.live.background import PENDING, BackgroundTask, T, TaskCache, deadline_after
 from hta_widgets.live.operations import Answer, Request, answer
 from hta_widgets.panels.frames import (
     ADDED,
@@ -41,7 +36,6 @@ from hta_widgets.panels.frames import (
 )
 from hta_widgets.panels.headline import headline
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.cells import NameKeys, answer_tiles
 from hta_widgets.tiles.details import (
     cell_details,
     checked_row,
@@ -51,9 +45,9 @@ from hta_widgets.tiles.details import (
     neighbor,
     snap,
 )
-from hta_widgets.tiles.lanes import Classes, LaneBudget, RankIndex
 from hta_widgets.tiles.lateness import LatenessIndex, Ribbon, clusters_reply
 from hta_widgets.tiles.layout import JobLayout, lay_out
+from hta_widgets.tiles.rank_index import Classes, LaneBudget, RankIndex
 from hta_widgets.tiles.replies import ClockFacts, Clusters, Gap, HostTime
 from hta_widgets.tiles.scene import (
     DeviceTimes,
@@ -71,145 +65,16 @@ from hta_widgets.tiles.search import (
     SearchHits,
     marks_reply,
 )
+from hta_widgets.tiles.tile_reply import NameKeys, answer_tiles
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.memo import (
     LRU,
-    ComputationCancelled,
-    is_cancelled,
     memo,
     raise_if_cancelled,
     raise_limit_for_pages,
 )
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
-
-T = TypeVar("T")
-
-#: Reply to a request whose answer is not ready.
-PENDING: Mapping[str, Any] = {"pending": True}
-_SUPERSEDED_AFTER = 32  # number of later requests for other work after which work is cancelled
-_NAME = "hta-background"
-
-
-def deadline_after(within_ms: float | None) -> float:
-    """Return the deadline of a request, as a value of `time.perf_counter`."""
-    return math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
-
-
-class BackgroundTask(Generic[T]):
-    """A result that is computed on first request, and kept.
-
-    After a failure or `cancel` the next request starts again.
-    """
-
-    def __init__(self, make: Callable[[], T]) -> None:
-        self.last_request = 0
-        self._make = make
-        self._lock = threading.Lock()
-        self._future: Future[T] = Future()
-        self._is_queued = self._is_cancelled = False
-
-    def wait_until(self, deadline: float) -> bool:
-        """Wait until `due` for the result of the background thread; return whether it is ready."""
-        if deadline == math.inf:
-            self.value  # noqa: B018 - computed in this thread
-            return True
-        with self._lock:
-            future, self._is_cancelled = self._future, False
-            if not self._is_queued:
-                self._is_queued = True
-                _submit(partial(copy_context().run, self._run, future))
-        try:
-            wait((future,), max(0.0, deadline - time.perf_counter()))
-        except KeyboardInterrupt:
-            self.cancel()
-            raise
-        return future.done() and _has_result(future)
-
-    @property
-    def value(self) -> T:
-        """The result, computed in this thread unless another thread is computing it."""
-        while True:
-            future = self._future
-            self._run(future)
-            wait((future,))
-            if _has_result(future):
-                return future.result()
-
-    def cancel(self) -> None:
-        """Stop the computation at the next rank."""
-        self._is_cancelled = True
-
-    def _run(self, future: Future[T]) -> None:
-        with self._lock:
-            if future.running() or future.done():
-                return
-            future.set_running_or_notify_cancel()
-        of_caller = is_cancelled.get()
-        token = is_cancelled.set(lambda: self._is_cancelled or of_caller())
-        try:
-            raise_if_cancelled()
-            made = self._make()
-        except BaseException as error:
-            with self._lock:
-                self._future, self._is_queued, self._is_cancelled = Future(), False, False
-            future.set_exception(error)
-            raise
-        finally:
-            is_cancelled.reset(token)
-        future.set_result(made)
-
-
-def _has_result(future: Future[Any]) -> bool:
-    """Return whether a finished future has a result; raise its error unless it was stopped."""
-    error = future.exception()
-    if error is None or isinstance(error, (ComputationCancelled, KeyboardInterrupt)):
-        return error is None
-    raise error
-
-
-class TaskCache:
-    """The last answers to one engine's requests, ready or being computed."""
-
-    def __init__(self, most: int = 16) -> None:
-        self._works: LRU[Hashable, BackgroundTask[Any]] = LRU(most, on_evict=BackgroundTask.cancel)
-        self._requests = 0
-
-    def get(self, key: Hashable, make: Callable[[], T]) -> BackgroundTask[T]:
-        """Return the work under `key`, and cancel superseded work."""
-        self._requests += 1
-        work: BackgroundTask[T] = self._works.get_or_compute(key, lambda: BackgroundTask(make))
-        work.last_request = self._requests
-        for other in self._works.values():
-            if other.last_request < self._requests - _SUPERSEDED_AFTER:
-                other.cancel()
-        return work
-
-    def clear(self) -> None:
-        """Cancel and forget all."""
-        self._works.clear()
-
-
-_queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
-_starting = threading.Lock()
-
-
-def _submit(call: Callable[[], None]) -> None:
-    with _starting:
-        if all(thread.name != _NAME for thread in threading.enumerate()):
-            # A daemon thread, so that the interpreter ends without waiting for its work.
-            threading.Thread(target=_serve, name=_NAME, daemon=True).start()
-    _queue.put(call)
-
-
-def _serve() -> None:
-    while True:
-        with suppress(BaseException):  # the caller gets it from the future
-            _queue.get()()
-
-
-# --- one job --------------------------------------------------------------------------------------
-
 
 MAX_FRAMES = 100
 # Memory for indexed lanes: enough for each event once, within limits.

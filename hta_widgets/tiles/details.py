@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import kind_times
-from hta_widgets.tiles.lanes import CounterLane, EventLane, RankIndex, Rows
+from hta_widgets.tiles.lanes import CounterLane, EventLane
 from hta_widgets.tiles.layout import LaneRef
+from hta_widgets.tiles.rank_index import RankIndex, Rows
 from hta_widgets.tiles.replies import (
     Brief,
     Cell,

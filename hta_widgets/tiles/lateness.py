@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.tiles import replies
-from hta_widgets.tiles.cells import pack
+from hta_widgets.tiles.packing import pack
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union
 from hta_widgets.trace.traceset import TraceSet

@@ -12,8 +12,7 @@ import numpy as np
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import THIN
-from hta_widgets.tiles.cells import pack
-from hta_widgets.tiles.lanes import CounterLane, RankIndex
+from hta_widgets.tiles.lanes import CounterLane
 from hta_widgets.tiles.layout import (
     JobLayout,
     RankLayout,
@@ -22,6 +21,8 @@ from hta_widgets.tiles.layout import (
     job_title,
     place_label,
 )
+from hta_widgets.tiles.packing import pack
+from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.tiles.replies import Stats
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.intervals import Intervals, IntervalUnion, subtract, union, union_of_sorted

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.details import event_summary
-from hta_widgets.tiles.lanes import RankIndex, RowIds, Rows
+from hta_widgets.tiles.packing import pack
+from hta_widgets.tiles.rank_index import RankIndex, Rows
 from hta_widgets.tiles.replies import Brief, Match, MatchCount
+from hta_widgets.tiles.stored_lanes import RowIds
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.memo import LRU, raise_if_cancelled

@@ -20,7 +20,8 @@ from hta_widgets.export.pages.format import read_asset
 from hta_widgets.export.pages.page import OfflineData, embed
 from hta_widgets.files import table_bytes, write_table
 from hta_widgets.live import operations
-from hta_widgets.live.job import PENDING, PanelEngine, TileEngine, deadline_after
+from hta_widgets.live.background import PENDING, deadline_after
+from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.live.operations import Answer, answer
 from hta_widgets.panels.added import (
     WHOLE_JOB_FRAMES,

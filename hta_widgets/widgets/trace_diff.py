@@ -22,8 +22,9 @@ from hta_widgets.diff.compare import Comparison, Pairing, RunSide
 from hta_widgets.diff.findings import Finding
 from hta_widgets.diff.tables import table_functions
 from hta_widgets.errors import TraceError, UnknownNameError
+from hta_widgets.export.pages.diff_page import comparison_content, save_diff
 from hta_widgets.export.pages.format import read_asset
-from hta_widgets.export.pages.page import OfflineData, comparison_content, save_diff
+from hta_widgets.export.pages.page import OfflineData
 from hta_widgets.export.pictures.drawing import MIN_BESIDE_PX, class_events, side_width, stacked_svg
 from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.export.traces.files import ExportReport, export_pair

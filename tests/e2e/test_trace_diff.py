@@ -306,7 +306,7 @@ def test_a_page_of_many_steps_says_which_can_be_chosen(
     view = hw.TraceDiff(*sides)
     page = context.new_page()
     for most, name in ((14, "all"), (3, "some")):
-        monkeypatch.setattr("hta_widgets.export.pages.page._MAX_STEPS", most)
+        monkeypatch.setattr("hta_widgets.export.pages.diff_page._MAX_STEPS", most)
         path = tmp_path / f"{name}.html"
         view.save_html(path)
         page.goto(f"file://{path}")

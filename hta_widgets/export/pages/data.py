@@ -24,9 +24,10 @@ from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import NO_KIND, measure_cells
 from hta_widgets.tiles.details import args_of_record
-from hta_widgets.tiles.lanes import CounterLane, EventLane, RankIndex
+from hta_widgets.tiles.lanes import CounterLane, EventLane
 from hta_widgets.tiles.lateness import LatenessIndex
 from hta_widgets.tiles.layout import JobLayout, LaneRef, RankLayout, TrackRow
+from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.tiles.scene import device_range
 from hta_widgets.trace.arrays import Array, Ints, Rows
 from hta_widgets.trace.columns import RecordSource

@@ -25,7 +25,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import target_path, write_atomically
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.lanes import RankIndex
+from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.trace.arrays import Array, Codes
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.names import short_name

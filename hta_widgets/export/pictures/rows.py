@@ -22,7 +22,8 @@ from hta_widgets.export.pictures.drawing import (
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.tiles.cells import NO_KIND, Cells, measure_cells
-from hta_widgets.tiles.lanes import OF_EVENTS, CounterLane, EventLane, RankIndex, Rows as Table
+from hta_widgets.tiles.lanes import CounterLane, EventLane
+from hta_widgets.tiles.rank_index import OF_EVENTS, RankIndex, Rows as Table
 from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.intervals import index_intervals
 from hta_widgets.trace.names import short_name

@@ -39,7 +39,7 @@ from hta_widgets.files import Output, Target
 from hta_widgets.formats.kineto.times import add_ns
 from hta_widgets.trace import selection as selections
 from hta_widgets.trace.columns import Fields, decode_fields, encode_fields, shift_time
-from hta_widgets.trace.names import (
+from hta_widgets.trace.merged_format import (
     ID_ARGS,
     ID_FIELDS,
     IDENTITY_KEY,

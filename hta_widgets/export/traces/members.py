@@ -20,7 +20,7 @@ from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS
 from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import decode_fields, encode_fields
-from hta_widgets.trace.names import ExportPart
+from hta_widgets.trace.merged_format import ExportPart
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 

@@ -9,7 +9,7 @@ import pytest
 from support.background import held_up, settled
 
 from hta_widgets.live import job
-from hta_widgets.live.job import BackgroundTask, TaskCache, deadline_after
+from hta_widgets.live.background import BackgroundTask, TaskCache, deadline_after
 from hta_widgets.trace.memo import raise_if_cancelled
 
 

@@ -18,7 +18,7 @@ from hta_widgets.live.job import TileEngine
 from hta_widgets.readers import cache
 from hta_widgets.store import ranks as stored_traces
 from hta_widgets.tiles import lanes as kept
-from hta_widgets.tiles.lanes import stored_lane_columns, stored_lanes
+from hta_widgets.tiles.stored_lanes import stored_lane_columns, stored_lanes
 
 loading = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
 

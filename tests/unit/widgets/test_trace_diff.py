@@ -17,7 +17,7 @@ from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.align import LANES, lanes
 from hta_widgets.diff.pairs import match_ranks
-from hta_widgets.export.pages.page import StepBlocks
+from hta_widgets.export.pages.diff_page import StepBlocks
 from hta_widgets.export.pictures.drawing import class_parts, class_styles
 from hta_widgets.live.comparison import (
     BINS,
@@ -28,7 +28,7 @@ from hta_widgets.live.comparison import (
     comparison_of_step,
     rows_of_change,
 )
-from hta_widgets.tiles.cells import unpack
+from hta_widgets.tiles.packing import unpack
 
 
 def test_its_numbers_are_those_of_the_comparison(shown, sides):
