@@ -13,7 +13,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import kind_times
 from hta_widgets.tiles.lanes import CounterLane, EventLane
 from hta_widgets.tiles.layout import LaneRef
-from hta_widgets.tiles.rank_index import RankIndex, Rows
+from hta_widgets.tiles.rank_index import RankIndex, TableRows
 from hta_widgets.tiles.replies import (
     Brief,
     Cell,
@@ -90,7 +90,7 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def event_summary(index: RankIndex, table: Rows, row: int) -> Brief:
+def event_summary(index: RankIndex, table: TableRows, row: int) -> Brief:
     """Return the brief of a row of one of the rank's tables."""
     name = table.names[int(table.name[row])]
     return {
@@ -114,7 +114,7 @@ def lane_of_row(index: RankIndex, table: str, row: int) -> int:
     return int(index.side_lanes(table)[row])
 
 
-def checked_row(index: RankIndex, table: Rows, row: Any) -> int:
+def checked_row(index: RankIndex, table: TableRows, row: Any) -> int:
     """Return `row` as an index, or raise an error with the valid rows."""
     number = int(row)
     if not 0 <= number < len(table.start_ns):
@@ -169,7 +169,7 @@ def _histogram_edges(low: int, high: int, count: int) -> tuple[Floats, Literal["
     return edges, scale
 
 
-def details(index: RankIndex, table: Rows, row: int) -> EventDetail:
+def details(index: RankIndex, table: TableRows, row: int) -> EventDetail:
     """Answer ``event``."""
     args, error = _event_args(index, table, row)
     is_event = table.table == "events"
@@ -186,7 +186,7 @@ def details(index: RankIndex, table: Rows, row: int) -> EventDetail:
     }
 
 
-def _place_fields(index: RankIndex, table: Rows, row: int) -> DetailedEvent:
+def _place_fields(index: RankIndex, table: TableRows, row: int) -> DetailedEvent:
     known = event_summary(index, table, row)
     rank, category = index.rank, table.categories[int(table.category[row])]
     if table.table == "events":
@@ -218,7 +218,7 @@ def _place_fields(index: RankIndex, table: Rows, row: int) -> DetailedEvent:
     }
 
 
-def _parent_summaries(index: RankIndex, table: Rows, row: int) -> Iterator[Brief]:
+def _parent_summaries(index: RankIndex, table: TableRows, row: int) -> Iterator[Brief]:
     parent = index.rank.table.parent
     above = int(parent[row])
     while above >= 0:
@@ -226,7 +226,7 @@ def _parent_summaries(index: RankIndex, table: Rows, row: int) -> Iterator[Brief
         above = int(parent[above])
 
 
-def _launch_context(index: RankIndex, table: Rows, row: int) -> LaunchedBy | None:
+def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy | None:
     """Return the events around the launching call of a device event; each list innermost first."""
     trace = index.rank.trace
     call = int(trace.launch_of[row])
@@ -309,7 +309,7 @@ def launches(index: RankIndex, row: int) -> Launches:
 
 
 def _event_args(
-    index: RankIndex, table: Rows, row: int
+    index: RankIndex, table: TableRows, row: int
 ) -> tuple[list[tuple[str, str]], str | None]:
     """Return the args of an event's records, and an error message if they cannot be read."""
     source = index.rank.trace.source
@@ -391,7 +391,7 @@ def _longest_row(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
     return int(rows[inside[durs[inside].argmax()]])
 
 
-def neighbor(index: RankIndex, table: Rows, row: int, direction: int) -> Brief | None:
+def neighbor(index: RankIndex, table: TableRows, row: int, direction: int) -> Brief | None:
     """Answer ``neighbor``: the next or previous event of the same lane."""
     members = index.rows_of_lane(index.rank.ref(lane_of_row(index, table.table, row)))
     # Not a binary search: asyncs with the same start are not in the order of their rows.

@@ -62,7 +62,7 @@ class LaneBudget:
 
 
 @dataclass(slots=True, frozen=True)
-class Rows:
+class TableRows:
     """One of a rank's tables as intervals: events, asyncs or instants."""
 
     table: str
@@ -96,11 +96,11 @@ class RankIndex:
         self.rank = rank
         self._budget = budget
         self._lateness = lateness
-        self._overlays: dict[LaneRef, Rows] = {}
+        self._overlays: dict[LaneRef, TableRows] = {}
 
     # --- tables -----------------------------------------------------------------------------------
 
-    def rows(self, table: str) -> Rows:
+    def rows(self, table: str) -> TableRows:
         """Return a table by its name in the protocol."""
         match table:
             case "events":
@@ -113,15 +113,17 @@ class RankIndex:
                 raise ValueError(f"no table {table!r}; the tables are events, asyncs, instants")
 
     @property
-    def events(self) -> Rows:
+    def events(self) -> TableRows:
         """Complete events."""
         # Kept in the budget, so that columns of stored ranks out of view are released.
-        rows: Rows = self._budget.tables.get_or_compute(("events", self.rank.rank), self._events)
+        rows: TableRows = self._budget.tables.get_or_compute(
+            ("events", self.rank.rank), self._events
+        )
         return rows
 
-    def _events(self) -> Rows:
+    def _events(self) -> TableRows:
         t = self.rank.table
-        return Rows(
+        return TableRows(
             "events",
             t.start_ns,
             t.dur_ns,
@@ -134,20 +136,20 @@ class RankIndex:
         )
 
     @cached_property
-    def asyncs(self) -> Rows:
+    def asyncs(self) -> TableRows:
         """Async intervals; those without an end have length 0."""
         table = self.rank.trace.async_table
         return self._side_rows("asyncs", table, table.start_ns, np.maximum(table.dur_ns, 0))
 
     @cached_property
-    def instants(self) -> Rows:
+    def instants(self) -> TableRows:
         """Instants, as intervals of length 0."""
         table = self.rank.trace.instant_table
         return self._side_rows("instants", table, table.time_ns, np.zeros(len(table), np.int64))
 
     def _side_rows(
         self, name: str, table: AsyncTable | InstantTable, starts: Ints, durs: Ints
-    ) -> Rows:
+    ) -> TableRows:
         names, categories = self.rank.table.names, self.rank.table.categories
         kind = np.full(len(table), _OTHER, np.uint8)
         # Only intervals that readers derived, which have no record, have a known kind.
@@ -155,7 +157,7 @@ class RankIndex:
         kind[derived] = taxonomy.kind_codes(
             table.category[derived], table.name[derived], categories.values, names.values
         )
-        return Rows(
+        return TableRows(
             name, starts, durs, table.name, table.category, kind, table.record, names, categories
         )
 
@@ -168,13 +170,13 @@ class RankIndex:
             for table in (self.events, self.asyncs, self.instants)
         ]
 
-    def table_of(self, ref: LaneRef) -> Rows:
+    def table_of(self, ref: LaneRef) -> TableRows:
         """Return the table that a lane's rows belong to."""
         if ref.role in {"wait", "late"}:
             return self._overlay(ref)
         return self.rows({"async": "asyncs", "instant": "instants"}.get(ref.role, "events"))
 
-    def names_of_lane(self, ref: LaneRef) -> Rows | NamedRows:
+    def names_of_lane(self, ref: LaneRef) -> TableRows | NamedRows:
         """Return the names and kinds of a lane's rows without reading other columns."""
         if ref.role not in OF_EVENTS:
             return self.table_of(ref)
@@ -184,7 +186,7 @@ class RankIndex:
         )
         return named
 
-    def _overlay(self, ref: LaneRef) -> Rows:
+    def _overlay(self, ref: LaneRef) -> TableRows:
         """Return the waits or delays of a lane as a table, one row each."""
         known = self._overlays.get(ref)
         if known is not None:
@@ -307,7 +309,7 @@ class RankIndex:
         found = kept.get(ref)
         return folded_lane(self.rank.table, ref, self.device_rows) if found is None else found
 
-    def _by_depth(self, track: int, events: Rows, *, slices: bool = True) -> list[AnyLane]:
+    def _by_depth(self, track: int, events: TableRows, *, slices: bool = True) -> list[AnyLane]:
         table = self.rank.table
         rows = np.flatnonzero(table.track == track)
         depth = table.depth[rows]
@@ -320,7 +322,7 @@ class RankIndex:
         ]
 
     @staticmethod
-    def _lane(table: Rows, rows: RowIds, *, slices: bool = True) -> EventLane:
+    def _lane(table: TableRows, rows: RowIds, *, slices: bool = True) -> EventLane:
         starts, durs, kinds = table.start_ns[rows], table.dur_ns[rows], table.kind[rows]
         return index_lane(starts, durs, kinds, rows if slices else None)
 

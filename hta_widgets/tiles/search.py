@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.details import event_summary
 from hta_widgets.tiles.packing import pack
-from hta_widgets.tiles.rank_index import RankIndex, Rows
+from hta_widgets.tiles.rank_index import RankIndex, TableRows
 from hta_widgets.tiles.replies import Brief, Match, MatchCount
 from hta_widgets.tiles.stored_lanes import RowIds
 from hta_widgets.trace.arrays import Bools, Codes, Ints
@@ -35,7 +35,7 @@ class MarkedRows:
     """Rows to mark in one of a rank's tables, ascending."""
 
     index: RankIndex
-    table: Rows
+    table: TableRows
     rows: RowIds
 
 

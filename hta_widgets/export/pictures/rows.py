@@ -23,7 +23,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.tiles.cells import NO_KIND, Cells, measure_cells
 from hta_widgets.tiles.lanes import CounterLane, EventLane
-from hta_widgets.tiles.rank_index import OF_EVENTS, RankIndex, Rows as Table
+from hta_widgets.tiles.rank_index import OF_EVENTS, RankIndex, TableRows
 from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.intervals import index_intervals
 from hta_widgets.trace.names import short_name
@@ -423,7 +423,7 @@ class LanePainter(Painter):
         return replace(cells, kind=np.where(cells.kind == NO_KIND, cells.kind, unknown))
 
     def _codes(
-        self, index: RankIndex, role: str, form: Form, table: Table, rows: npt.NDArray[np.int32]
+        self, index: RankIndex, role: str, form: Form, table: TableRows, rows: npt.NDArray[np.int32]
     ) -> Ints:
         """Return the kind of each rectangle, or the class, times 16, plus the shade."""
         if self.classed is not None:
@@ -485,7 +485,7 @@ class LanePainter(Painter):
             left_edge, right_edge = left[at][~begun], inner[~begun]
             self.drawing.rects(left_edge, right_edge, y, band.height, paint.fill)
 
-    def _shades(self, table: Table, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
+    def _shades(self, table: TableRows, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
         codes, inverse = np.unique(table.name[rows], return_inverse=True)
         names = [short_name(table.names[int(code)]) for code in codes]
         shades = [self.colours.shade(name, host=host) for name in names]
@@ -496,7 +496,7 @@ class LanePainter(Painter):
         slices: _Slices,
         codes: Ints,
         waits: _Slices | None,
-        table: Table,
+        table: TableRows,
         band: Band,
         y: float,
     ) -> None:

@@ -17,7 +17,7 @@ from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.live.job import TileEngine
 from hta_widgets.readers import cache
 from hta_widgets.store import ranks as stored_traces
-from hta_widgets.tiles import lanes as kept
+from hta_widgets.tiles import stored_lanes as stored
 from hta_widgets.tiles.stored_lanes import stored_lane_columns, stored_lanes
 
 loading = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
@@ -173,7 +173,7 @@ def has_none_and_needs_none(traces, path):
 
 
 def test_one_of_another_version_is_made_anew(traces, tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "VERSION", 99)
+    monkeypatch.setattr(stored, "VERSION", 99)
     store = traces.save(tmp_path / "newer.store")
     assert sum(counted(hw.load(store))) > 0
     monkeypatch.undo()
