@@ -19,7 +19,7 @@ from hta_widgets.analysis.matching import (
     selected_ranks,
 )
 from hta_widgets.analysis.scope import Scope, narrow_selection, result_frame, with_scope
-from hta_widgets.readers.formats import format_hooks
+from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.text import duration
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
 from hta_widgets.trace.memo import memoized
@@ -331,7 +331,9 @@ def _drift(end: Ints, off: Floats) -> tuple[float, int]:
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
     """Return the offset to subtract from each rank's times, and the shift that keeps times >= 0."""
     # The clocks are fitted from matched collectives, unless the format provides offsets.
-    for offsets_of in format_hooks("clock_offsets", traces.formats):
+    for offsets_of in load_references(
+        format_.analyses.clock_offsets for format_ in formats_named(traces.formats)
+    ):
         known = offsets_of(traces)
         if known is None:
             continue

@@ -19,7 +19,7 @@ from hta_widgets.analysis.stragglers import collective_waits, wait_intervals
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.panels import added
-from hta_widgets.readers.formats import all_formats, format_hooks
+from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows, concatenate_ranges
 from hta_widgets.trace.names import short_name
@@ -77,7 +77,11 @@ _SHARED = tuple(map(catalogue_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
 
 def format_panels() -> list[Panel]:
     """Return the panels of single formats."""
-    return list(dict.fromkeys(panel for one in format_hooks("panels") for panel in one))
+    return list(dict.fromkeys(panel for group in _panel_groups(all_formats()) for panel in group))
+
+
+def _panel_groups(formats: Iterable[Format]) -> list[tuple[Panel, ...]]:
+    return load_references(format_.views.panels for format_ in formats)
 
 
 def panels() -> dict[str, Panel]:
@@ -124,11 +128,11 @@ def without_panel_filters(panel: Panel, selection: Selection) -> Selection:
 def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
     """Return the ids of the panels that have data for files of these formats, in order.
 
-    A format states which shared panels fit it (`Format.shared_panels`), and adds its own.
+    A format states which shared panels fit it (`FormatViews.shared_panels`), and adds its own.
     """
     format_names = set(formats)
     known = {
-        format_.name: format_.shared_panels
+        format_.name: format_.views.shared_panels
         for format_ in all_formats()
         if format_.name in format_names
     }
@@ -139,8 +143,8 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
     shared += ADDED if _OFFERED in some else ()
     format_panels_ids = [
         panel.id
-        for panels_of_format in format_hooks("panels", format_names)
-        for panel in panels_of_format
+        for group in _panel_groups(formats_named(format_names))
+        for panel in group
         if panel.fits(format_names, workers)
     ]
     return [*shared, *dict.fromkeys(format_panels_ids), *_ALWAYS]
@@ -150,7 +154,7 @@ def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, 
     """Return the panels of Kineto traces without data, by reason; `scene` is the job's."""
     found_formats = set(formats)
     if any(
-        format_.shared_panels is not None
+        format_.views.shared_panels is not None
         for format_ in all_formats()
         if format_.name in found_formats
     ):
@@ -256,7 +260,9 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
     A table with more than `MAX_ROWS` rows is None.
     """
     tables: dict[str, Any] = {}
-    for tables_of in format_hooks("base_tables", traces.formats):
+    for tables_of in load_references(
+        format_.views.base_tables for format_ in formats_named(traces.formats)
+    ):
         tables |= tables_of(traces)
     return tables
 
