@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -37,6 +36,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.dashboard import SelectionCache
+from hta_widgets.widgets.pair_history import PairHistory
 from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.view import (
     Clock,
@@ -119,104 +119,6 @@ def aligned_window(
     middle = (window[0] + window[1]) // 2
     moved = int(maps[1 - lead].to_own(maps[lead].to_common([middle]))[0]) - middle
     return window[0] + moved, window[1] + moved
-
-
-class PairHistory:
-    """The order of the changes of several views, whose states keep the values.
-
-    It observes their histories, whether Python or a page changes them, and records which view
-    changed. `js/src/compare/history.ts` does the same for the page's buttons.
-    """
-
-    def __init__(self, views: Sequence[LinkedView]) -> None:
-        self._views = views
-        self._past: list[tuple[int, ...]] = []
-        self._future: list[tuple[int, ...]] = []
-        self._group: list[int] | None = None
-        self._together: str | None = None
-        #: the views of a history entry that the page still has to undo or redo, one by one
-        self._rest: tuple[int, ...] | None = None
-        for place, view in enumerate(views):
-            view.state.observe(
-                lambda change, place=place: self._on_change(place, change["old"], change["new"]),
-                names="_history",
-            )
-
-    @contextmanager
-    def group_changes(self) -> Iterator[None]:
-        """Group all changes in this block, on either side, into one step."""
-        self._group = []
-        try:
-            yield
-        finally:
-            group, self._group = self._group, None
-            if group:
-                self._push(tuple(dict.fromkeys(group)))
-
-    def undo(self) -> bool:
-        """Go back one step; False if there is none."""
-        return self._step(self._past, self._future, "undo")
-
-    def redo(self) -> bool:
-        """Redo one undone step; False if there is none."""
-        return self._step(self._future, self._past, "redo")
-
-    def _step(self, source: list[tuple[int, ...]], target: list[tuple[int, ...]], way: str) -> bool:
-        while source:
-            places = source.pop()
-            self._together = self._rest = None
-            self._group = []
-            try:
-                done = [place for place in places if getattr(self._views[place], way)()]
-            finally:
-                self._group = None
-            if done:
-                target.append(tuple(done))
-                return True
-        return False
-
-    def _on_change(self, place: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        past = len(new["past"]) - len(old["past"])
-        future = len(new["future"]) - len(old["future"])
-        if self._group is not None:
-            self._group.append(place)
-        elif past < 0 < future:
-            self._move(place, self._past, self._future)
-        # A change clears the future; if that had one entry, the lengths change as by a redo.
-        elif future < 0 < past and new["future"]:
-            self._move(place, self._future, self._past)
-        # A full history does not grow; its last entry changes.
-        elif not new["future"] and new["past"] and (past > 0 or new["past"] != old["past"]):
-            self._record_change(place, new.get("together"))
-
-    def _record_change(self, place: int, together: str | None) -> None:
-        """Record a change; if the page changes both sides, the two changes arrive one by one."""
-        if together and together == self._together and place not in self._past[-1]:
-            self._past[-1] = (*self._past[-1], place)
-        else:
-            self._push((place,))
-            self._together = together
-
-    def _push(self, places: tuple[int, ...]) -> None:
-        self._past.append(places)
-        self._future.clear()
-        self._together = self._rest = None
-
-    def _move(
-        self, place: int, source: list[tuple[int, ...]], target: list[tuple[int, ...]]
-    ) -> None:
-        """Record an undo or redo of one side by the page; a step of both arrives in two parts."""
-        for at in reversed(range(len(source))):
-            entry = source[at]
-            if place in entry:
-                rest = tuple(one for one in entry if one != place)
-                source[at : at + 1] = [rest] if rest else []
-                if entry is self._rest and target:
-                    target[-1] = (*target[-1], place)
-                else:
-                    target.append((place,))
-                self._rest = rest or None
-                return
 
 
 #: The frames of all pairs of runs with events.

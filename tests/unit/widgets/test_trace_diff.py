@@ -75,6 +75,36 @@ def test_both_sides_have_one_history(view):
     assert not view.undo()
 
 
+def test_a_redo_by_the_page_keeps_the_other_sides_redo(view):
+    for timeline in view.sides:
+        timeline.zoom_to(10, 2_000)
+    assert view.undo()
+    assert view.undo()
+    # The side's future has one entry, so its lengths change as by a new zoom.
+    view.left.state.redo()
+    assert view.redo()
+    assert [timeline.view for timeline in view.sides] == [(10, 2_000)] * 2
+
+
+def test_a_new_zoom_after_an_undo_is_no_redo(view):
+    view.left.zoom_to(10, 2_000)
+    assert view.undo()
+    view.left.zoom_to(10, 3_000)
+    assert not view.redo()
+    assert view.undo()
+    assert view.left.view == view.left.whole
+
+
+def test_a_moved_clock_is_no_change_of_the_history(view):
+    view.left.zoom_to(10, 2_000)
+    view.right.zoom_to(10, 2_000)
+    view.left.state.move(5)
+    assert view.undo()
+    assert view.right.view == view.right.whole
+    assert view.undo()
+    assert not view.undo()
+
+
 def test_what_the_page_changes_on_both_sides_at_once_is_one_change(view):
     for act in ("1", "2"):
         for timeline in view.sides:
