@@ -189,21 +189,26 @@ def export_trace(
             "nothing to export: the selection holds no events",
             remedy="Widen its window, or loosen its query.",
         )
+    _write_ranks(target, ranks)
+    return _report(target, ranks, "fitted" if moves_ns else "recorded")
+
+
+def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
+    """Write ranks as a directory of files, as one file, or merged into one file."""
     if target.is_directory:
         names = {f"rank-{members.trace.rank}.json.gz": members for members in ranks}
         with target.directory(names) as opened:
             for name, members in names.items():
                 with opened(name) as out:
                     _write_rank(out, members, several=len(ranks) > 1)
-    else:
-        with target.file() as out:
-            if len(ranks) == 1:
-                _write_rank(out, ranks[0])
-            else:
-                # Files of one job usually share their base; otherwise the earliest is used for all.
-                bases = [base for members in ranks if (base := base_time(members.trace))]
-                _write_merged(out, ranks, min(bases, default=0))
-    return _report(target, ranks, "fitted" if moves_ns else "recorded")
+        return
+    with target.file() as out:
+        if len(ranks) == 1:
+            _write_rank(out, ranks[0])
+            return
+        # Files of one job usually share their base; otherwise the earliest is used for all.
+        bases = [base for members in ranks if (base := base_time(members.trace))]
+        _write_merged(out, ranks, min(bases, default=0))
 
 
 @check_arguments
