@@ -33,8 +33,8 @@ def _static_method_of(method: Callable[..., Any], trace: str) -> Any:
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
-        return method(_analysis_over(given.pop(trace)), **given)
+        values = signature.bind(*args, **kwargs).arguments
+        return method(_analysis_over(values.pop(trace)), **values)
 
     call.__signature__ = signature  # type: ignore[attr-defined]
     return staticmethod(call)

@@ -407,9 +407,9 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
     stages: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
     for (worker, gpu, _, stage), spans in job.stages.items():
         none = {"count": 0, "sum_us": 0, "queue_us": job.queues[worker, gpu, stage]}
-        own = stages[f"w{worker}g{gpu}"].setdefault(stage, none)
-        own["count"] += len(spans)
-        own["sum_us"] += sum(dur for _, dur in spans)
+        stage_totals = stages[f"w{worker}g{gpu}"].setdefault(stage, none)
+        stage_totals["count"] += len(spans)
+        stage_totals["sum_us"] += sum(dur for _, dur in spans)
     totals: dict[str, int] = defaultdict(int)
     for (worker, gpu, _), wholes in job.totals.items():
         totals[f"w{worker}g{gpu}"] += sum(dur for _, dur in wholes)

@@ -165,13 +165,11 @@ def _rank_rows(
     user_share = rng.uniform(0.9, 0.99, ranks).round(3)
     zero_ns = rng.integers(0, 150_000, ranks)  # when each rank leaves MPI_Init: its clock's start
     end_ns = calls.end_ns[-1].max() + rng.integers(100_000, 200_000, ranks)
-    times = _RankTimes(
-        *(
-            (_EPOCH_S + times_ns / 1e9) - (_EPOCH_S + zero_ns / 1e9)
-            for times_ns in (calls.begin_ns, calls.end_ns)
-        ),
-        zero_ns,
+    begin_s, end_s = (
+        (_EPOCH_S + times_ns / 1e9) - (_EPOCH_S + zero_ns / 1e9)
+        for times_ns in (calls.begin_ns, calls.end_ns)
     )
+    times = _RankTimes(begin_s, end_s, zero_ns)
     elapsed_s = (end_ns - zero_ns) / 1e9
     columns = (
         np.arange(ranks),

@@ -95,7 +95,7 @@ class BackgroundTask(Generic[T]):
         token = is_cancelled.set(lambda: self._is_cancelled or of_caller())
         try:
             raise_if_cancelled()
-            made = self._make()
+            result = self._make()
         except BaseException as error:
             with self._lock:
                 self._future, self._is_queued, self._is_cancelled = Future(), False, False
@@ -103,7 +103,7 @@ class BackgroundTask(Generic[T]):
             raise
         finally:
             is_cancelled.reset(token)
-        future.set_result(made)
+        future.set_result(result)
 
 
 def _has_result(future: Future[Any]) -> bool:
@@ -124,12 +124,12 @@ class TaskCache:
     def get(self, key: Hashable, make: Callable[[], T]) -> BackgroundTask[T]:
         """Return the work under `key`, and cancel superseded work."""
         self._requests += 1
-        work: BackgroundTask[T] = self._works.get_or_compute(key, lambda: BackgroundTask(make))
-        work.last_request = self._requests
+        task: BackgroundTask[T] = self._works.get_or_compute(key, lambda: BackgroundTask(make))
+        task.last_request = self._requests
         for other in self._works.values():
             if other.last_request < self._requests - _SUPERSEDED_AFTER:
                 other.cancel()
-        return work
+        return task
 
     def clear(self) -> None:
         """Cancel and forget all."""

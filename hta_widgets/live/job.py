@@ -99,14 +99,14 @@ def _match_task(traces: TraceSet) -> BackgroundTask[None]:
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
     """Return facts about the drawn clock; None if too few collectives compare clocks."""
     fit = clock_fit(traces)
-    known = fit.collectives >= MIN_COLLECTIVES
-    if known.sum() < 2:
+    is_compared = fit.collectives >= MIN_COLLECTIVES
+    if is_compared.sum() < 2:
         return None
-    offsets = pd.Series(fit.offset_ns[known]).groupby(fit.part[known])
+    offsets = pd.Series(fit.offset_ns[is_compared]).groupby(fit.part[is_compared])
     return {
         "is_fitted": traces.clock == "fitted",
         "apart_ns": int((offsets.max() - offsets.min()).max()),
-        "residual_ns": int(fit.residual_ns[known].max()),
+        "residual_ns": int(fit.residual_ns[is_compared].max()),
         "is_off": fit.is_needed,
     }
 
@@ -126,11 +126,14 @@ class PanelEngine:
         self, panel: str, selection: Selection | None = None, *, top: int | None = None
     ) -> pd.DataFrame:
         """Return the frame of a panel."""
-        found = self._frame(panel, selection, top).copy()
+        panel_frame = self._frame(panel, selection, top).copy()
         if panel in LATE_MARKED_PANELS:
-            named = self._headline.value
-            found.attrs |= {"late_ranks": named.late_ranks, "fact_ranks": named.fact_ranks}
-        return found
+            job_headline = self._headline.value
+            panel_frame.attrs |= {
+                "late_ranks": job_headline.late_ranks,
+                "fact_ranks": job_headline.fact_ranks,
+            }
+        return panel_frame
 
     def analysis(self, name: str, selection: Selection | None = None) -> pd.DataFrame:
         """Return the frame of the analysis behind a panel, in full."""
@@ -145,8 +148,8 @@ class PanelEngine:
             # These panels show the job or a window; not all of their analyses take a selection.
             chosen = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
         options = {} if panel.id in ADDED and chosen == Selection() else {"selection": chosen}
-        found: pd.DataFrame = function(self.traces, **options)
-        return found
+        analysis_frame: pd.DataFrame = function(self.traces, **options)
+        return analysis_frame
 
     def headline(self) -> dict[str, Any]:
         """Return the headline of the whole job as JSON."""
@@ -185,12 +188,12 @@ class PanelEngine:
     def _frame_task(
         self, panel: str, selection: Selection | None, top: int | None
     ) -> tuple[Hashable, Callable[[], pd.DataFrame]]:
-        known = panels()
-        if panel not in known:
-            raise ValueError(f"no panel {panel!r}; the panels are {', '.join(known)}")
+        known_panels = panels()
+        if panel not in known_panels:
+            raise ValueError(f"no panel {panel!r}; the panels are {', '.join(known_panels)}")
         chosen = self._panel_and_selection(panel, selection)
         key = (panel, top, taxonomy.version(), chosen)
-        make = known[panel].frame or MAKERS[panel]
+        make = known_panels[panel].frame or MAKERS[panel]
         return key, lambda: make(self.traces, chosen, top)
 
     def _result_until(self, deadline: float, key: Hashable, make: Callable[[], T]) -> T | None:
@@ -521,8 +524,10 @@ def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
         return rows, spent
     track = table.track[rows]
     by_track = np.bincount(track, spent, minlength=len(rank.track_lane0))
-    chosen = table.track[gap.call]
-    if gap.call < 0 or by_track[chosen] == 0:
-        chosen = min(np.unique(track), key=lambda one: (-by_track[one], rank.track_lane0[one]))
-    here = (track == chosen) & (spent > 0)
-    return rows[here], spent[here]
+    thread = table.track[gap.call]
+    if gap.call < 0 or by_track[thread] == 0:
+        thread = min(
+            np.unique(track), key=lambda number: (-by_track[number], rank.track_lane0[number])
+        )
+    is_on_thread = (track == thread) & (spent > 0)
+    return rows[is_on_thread], spent[is_on_thread]

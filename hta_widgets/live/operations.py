@@ -309,7 +309,7 @@ DASHBOARD = (Panels, Heatmap, Headline, Table, ExportTable)
 COMPARISON = (Frame, Frames, Partner, Ties, PathEvents, ChangeEvents, ClassesOf, ExportPair)
 #: Every request by the name of its operation.
 OPERATIONS: dict[str, type[Request]] = {
-    str(one.__struct_config__.tag): one for one in (*JOB, *DASHBOARD, *COMPARISON)
+    str(kind.__struct_config__.tag): kind for kind in (*JOB, *DASHBOARD, *COMPARISON)
 }
 
 
@@ -333,12 +333,12 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
             except ValueError as error:
                 raise TraceError(f"the request {op} has no answer: {error}") from None
             return reply
-    known = [
+    ops = [
         name
         for name in OPERATIONS
         if any(hasattr(answerer, f"_on_{name}") for answerer in answerers)
     ]
-    raise TraceError(f"unknown op {op!r}; the ops are {', '.join(known)}")
+    raise TraceError(f"unknown op {op!r}; the ops are {', '.join(ops)}")
 
 
 def _whole_times(request: Mapping[str, Any]) -> dict[str, int]:

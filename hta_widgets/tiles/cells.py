@@ -160,17 +160,17 @@ def event_tiles(
     edges = np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level) - shift
     cells = measure_cells(lane, edges)
     count = np.minimum(cells.count, FULL_CELL).astype(np.uint16).reshape(-1, CELLS)
-    kept = np.flatnonzero(count.any(axis=1))
-    if not len(kept):
+    filled = np.flatnonzero(count.any(axis=1))
+    if not len(filled):
         return None
     at = lane.long_events(int(edges[0]), int(edges[-1]), 2 << level)
-    busy = quantise_shares(cells.covered, level).reshape(-1, CELLS)[kept]
-    kind, mask = (column.reshape(-1, CELLS)[kept] for column in (cells.kind, cells.mask))
+    busy = quantise_shares(cells.covered, level).reshape(-1, CELLS)[filled]
+    kind, mask = (column.reshape(-1, CELLS)[filled] for column in (cells.kind, cells.mask))
     slices = _repeat_by_tile(lane, at, shift, bits=level + TILE_BITS, first=first, last=last)
     # Tiles with a slice have a count, so those that are kept hold all slices.
-    position = np.searchsorted(kept, slices.tile)
+    position = np.searchsorted(filled, slices.tile)
     return EventTiles(
-        kept + first, busy, count[kept], kind, mask, TileSlices(position, slices.positions)
+        filled + first, busy, count[filled], kind, mask, TileSlices(position, slices.positions)
     )
 
 
@@ -237,7 +237,7 @@ def counter_tiles(
     smallest, largest = (
         column.astype(np.float32).reshape(-1, CELLS) for column in lane.measure(edges)
     )
-    kept = np.flatnonzero(~np.isnan(smallest).all(axis=1))
-    if not len(kept):
+    filled = np.flatnonzero(~np.isnan(smallest).all(axis=1))
+    if not len(filled):
         return None
-    return CounterTiles(kept + first, smallest[kept], largest[kept])
+    return CounterTiles(filled + first, smallest[filled], largest[filled])

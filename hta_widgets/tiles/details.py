@@ -76,7 +76,7 @@ def _compact_json(value: Any) -> str:
         case _NumberText():
             return str(value)
         case _Pairs():
-            inner = ",".join(f"{_quote(key)}:{_compact_json(one)}" for key, one in value)
+            inner = ",".join(f"{_quote(key)}:{_compact_json(member)}" for key, member in value)
             return f"{{{inner}}}"
         case list():
             return f"[{','.join(map(_compact_json, value))}]"
@@ -187,13 +187,13 @@ def details(index: RankIndex, table: TableRows, row: int) -> EventDetail:
 
 
 def _place_fields(index: RankIndex, table: TableRows, row: int) -> DetailedEvent:
-    known = event_summary(index, table, row)
+    summary = event_summary(index, table, row)
     rank, category = index.rank, table.categories[int(table.category[row])]
     if table.table == "events":
         t = rank.table
         track = t.tracks[t.track[row]]
         return {
-            **known,
+            **summary,
             "category": category,
             "process": track.process,
             "track": track.key,
@@ -207,7 +207,7 @@ def _place_fields(index: RankIndex, table: TableRows, row: int) -> DetailedEvent
         track for track in rank.tracks if track.lane0 <= lane < track.lane0 + track.lanes
     )
     return {
-        **known,
+        **summary,
         "category": category,
         "process": track_row.process,
         "track": track_row.key,
@@ -331,24 +331,24 @@ def _event_args(
 
 def _event_flows(index: RankIndex, row: int) -> list[Flow]:
     flows, table = index.rank.trace.flow_table, index.events
-    found: list[Flow] = []
+    event_flows: list[Flow] = []
     ways: tuple[tuple[Literal["out", "in"], Any, Any], ...] = (
         ("out", flows.source, flows.target),
         ("in", flows.target, flows.source),
     )
-    for direction, here, there in ways:
-        for at in np.flatnonzero(here == row).tolist():
+    for direction, near, far in ways:
+        for at in np.flatnonzero(near == row).tolist():
             source, target = int(flows.source[at]), int(flows.target[at])
             end = int(table.start_ns[source] + table.dur_ns[source])
-            found.append(
+            event_flows.append(
                 {
                     "kind": flows.kinds[int(flows.kind[at])],
                     "direction": direction,
-                    "brief": event_summary(index, table, int(there[at])),
+                    "brief": event_summary(index, table, int(far[at])),
                     "delay": int(table.start_ns[target]) - end,
                 }
             )
-    return sorted(found, key=lambda flow: (flow["delay"], flow["brief"]["id"]))
+    return sorted(event_flows, key=lambda flow: (flow["delay"], flow["brief"]["id"]))
 
 
 def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
@@ -417,8 +417,8 @@ def _neighbouring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:
         sorts = [lane.times]
     else:
         sorts = [lane.spans.sorted_starts, lane.spans.sorted_ends, lane.spans.points]
-    found = []
+    neighbors = []
     for edges in sorts:
         at = int(edges.searchsorted(time))
-        found += edges[max(at - 1, 0) : at + 1].tolist()
-    return found
+        neighbors += edges[max(at - 1, 0) : at + 1].tolist()
+    return neighbors

@@ -160,19 +160,19 @@ def index_lane(
     `rows` are their rows in the table; None for a lane without slices.
     """
     spans = index_intervals(starts, durs)
-    kept, longest, own = None, np.empty(0, np.int64), None
+    lane_rows, longest, long_durs = None, np.empty(0, np.int64), None
     if rows is not None:
         long = durs > 0
-        kept = np.ascontiguousarray(rows[long], np.int32)
+        lane_rows = np.ascontiguousarray(rows[long], np.int32)
         with_length = durs[long]
         longest = _block_maxima(with_length)
-        own = None if spans.is_disjoint else with_length
+        long_durs = None if spans.is_disjoint else with_length
     counts = np.bincount(kinds, minlength=1)
     major = int(counts.argmax())
     mixed = None
     if counts[major] < len(kinds):
         mixed = _kind_index(starts, durs, kinds, major=major, disjoint=spans.is_disjoint)
-    return EventLane(spans, major, mixed, kept, longest, own)
+    return EventLane(spans, major, mixed, lane_rows, longest, long_durs)
 
 
 def index_counter(times: Ints, values: Floats, end: int) -> CounterLane:

@@ -36,17 +36,19 @@ _MAX_VALUES = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFF_FFFF}
 
 def compact_columns(columns: Columns, level: int) -> dict[str, tuple[str, npt.ArrayLike]]:
     """Return the columns of ``tiles`` in the form for ``compact`` requests."""
-    made: dict[str, tuple[str, npt.ArrayLike]] = {}
+    compact: dict[str, tuple[str, npt.ArrayLike]] = {}
     for name, (dtype, values) in columns.items():
         array = np.asarray(values)
         if name == "kind":
-            made["kinds"] = "u8", _nibbles(array)
+            compact["kinds"] = "u8", _nibbles(array)
         elif name == "slice_start":
             offset = _offsets(columns, level)
-            made |= {name: (dtype, array)} if offset is None else {"slice_offset": ("i32", offset)}
+            compact |= (
+                {name: (dtype, array)} if offset is None else {"slice_offset": ("i32", offset)}
+            )
         elif name != "mask" and not (name == "slice_flags" and not array.any()):
-            made[name] = _narrowest_dtype(name, dtype, array), array
-    return made
+            compact[name] = _narrowest_dtype(name, dtype, array), array
+    return compact
 
 
 def _nibbles(kind: Codes) -> Codes:
@@ -68,8 +70,11 @@ def _offsets(columns: Columns, level: int) -> Ints | None:
 
 
 def _narrowest_dtype(name: str, dtype: str, values: npt.NDArray[np.generic]) -> str:
-    most = int(values.max()) if name in _NARROW and values.size else 0
-    return next((one for one in _NARROW.get(name, ()) if most <= _MAX_VALUES[one]), dtype)
+    largest = int(values.max()) if name in _NARROW and values.size else 0
+    return next(
+        (candidate for candidate in _NARROW.get(name, ()) if largest <= _MAX_VALUES[candidate]),
+        dtype,
+    )
 
 
 DTYPES: dict[str, np.dtype[Any]] = {

@@ -188,9 +188,9 @@ class RankIndex:
 
     def _overlay(self, ref: LaneRef) -> TableRows:
         """Return the waits or delays of a lane as a table, one row each."""
-        known = self._overlays.get(ref)
-        if known is not None:
-            return known
+        table = self._overlays.get(ref)
+        if table is not None:
+            return table
         pieces = self._lateness().pieces(self.rank.rank, ref.role, folded=not ref.sources)
         events = self.events
         if ref.sources:
@@ -234,8 +234,8 @@ class RankIndex:
             else:
                 made = [self._lane(events, self.rows_of_lane(ref), slices=False)]
             lanes = self._budget.lanes.put(key, made)
-        found = lanes[ref.depth]
-        return found if isinstance(found, EventLane) else None
+        lane_index = lanes[ref.depth]
+        return lane_index if isinstance(lane_index, EventLane) else None
 
     def rows_of_lane(self, ref: LaneRef) -> RowIds:
         """Return the rows of a lane of events, asyncs or instants, in lane order."""
@@ -295,19 +295,23 @@ class RankIndex:
             case "async":
                 layers = self.rank.async_groups[ref.sources[0]].layers
                 refs = [LaneRef("async", ref.sources, depth) for depth in range(layers)]
-                return [self._lane(self.asyncs, self.rows_of_lane(one)) for one in refs]
+                return [self._lane(self.asyncs, self.rows_of_lane(depth_ref)) for depth_ref in refs]
             case _:
                 return [self._lane(self.table_of(ref), self.rows_of_lane(ref))]
 
     def _folded_lane(self, ref: LaneRef) -> EventLane:
         # All lanes of the rank's file are read together, as they are shown together.
-        kept = stored_lanes(self.rank.table)
-        for other, lane in kept.items():
+        stored = stored_lanes(self.rank.table)
+        for other, lane in stored.items():
             key = (self.rank.rank, other.role, other.sources)
             if other != ref and self._budget.lanes.get(key) is None:
                 self._budget.lanes.put(key, [lane])
-        found = kept.get(ref)
-        return folded_lane(self.rank.table, ref, self.device_rows) if found is None else found
+        stored_lane = stored.get(ref)
+        return (
+            folded_lane(self.rank.table, ref, self.device_rows)
+            if stored_lane is None
+            else stored_lane
+        )
 
     def _by_depth(self, track: int, events: TableRows, *, slices: bool = True) -> list[AnyLane]:
         table = self.rank.table

@@ -239,11 +239,11 @@ def describe_job(job: JobLayout, traces: TraceSet) -> dict[str, Any]:
 
 def _host_kinds(ranks: Iterable[RankLayout]) -> list[str]:
     """Return the kinds of events of ranks without device work."""
-    found = np.zeros(len(KINDS), np.bool_)
+    is_on_host = np.zeros(len(KINDS), np.bool_)
     for rank in ranks:
         if not any(row.role in {"gpu", "comm"} for row in rank.summary):
-            found |= np.bincount(rank.table.kind, minlength=len(KINDS)) > 0
-    return [kind for kind, is_there in zip(KINDS, found, strict=True) if is_there]
+            is_on_host |= np.bincount(rank.table.kind, minlength=len(KINDS)) > 0
+    return [kind for kind, is_there in zip(KINDS, is_on_host, strict=True) if is_there]
 
 
 def whole_range(job: JobLayout, traces: TraceSet) -> tuple[int, int]:
@@ -397,8 +397,8 @@ class DeviceTimes:
 
 
 def _clip_length(start: int, end: int, low: Ints, high: Ints) -> list[int]:
-    found: list[int] = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0).tolist()
-    return found
+    lengths: list[int] = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0).tolist()
+    return lengths
 
 
 def device_range(index: RankIndex) -> tuple[int, int]:
@@ -455,15 +455,17 @@ def stats_reply(
     span = device.span_length_within(start, end)
     busy = zip(columns["compute"], columns["exposed"], columns["memory_alone"], strict=True)
     kinds = ("compute", "communication", "memory")
-    known = [index.rank.rank for index in indices]
+    rank_numbers = [index.rank.rank for index in indices]
     chosen = (
-        range(len(known)) if ranks is None else [known.index(one) for one in {*ranks} & {*known}]
+        range(len(rank_numbers))
+        if ranks is None
+        else [rank_numbers.index(rank) for rank in {*ranks} & {*rank_numbers}]
     )
     whole = sum(span[at] for at in chosen)
     return {
         "start": start,
         "end": end,
-        "ranks": known,
+        "ranks": rank_numbers,
         "compute": columns["compute"],
         "communication": columns["communication"],
         "exposed": columns["exposed"],

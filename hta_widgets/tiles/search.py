@@ -338,13 +338,13 @@ class NameSearch:
         rest = position
         for hits_of_rank in hits.ranks:
             if rest < hits_of_rank.count:
-                found = hits_of_rank.summary_at(rest)
+                summary = hits_of_rank.summary_at(rest)
                 break
             rest -= hits_of_rank.count
         else:
             raise RuntimeError("matches were counted wrongly")
         return {
-            "brief": found,
+            "brief": summary,
             "index": position + 1,
             "total": total,
             "wrapped": wrapped,

@@ -52,11 +52,11 @@ class NameKeys:
 
     def keys(self, pool: StringPool, codes: Array) -> Ints:
         """Return the keys of the names that have these codes in a rank's pool."""
-        known = self._of_pool.get(id(pool))
-        if known is None or len(known[1]) < len(pool):
-            known = (pool, np.full(len(pool), -1, np.int64))
-            self._of_pool[id(pool)] = known
-        table = known[1]
+        pool_keys = self._of_pool.get(id(pool))
+        if pool_keys is None or len(pool_keys[1]) < len(pool):
+            pool_keys = (pool, np.full(len(pool), -1, np.int64))
+            self._of_pool[id(pool)] = pool_keys
+        table = pool_keys[1]
         keys: Ints = table[codes]
         if (keys < 0).any():
             for code in np.unique(codes[keys < 0]).tolist():

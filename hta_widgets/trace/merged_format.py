@@ -91,7 +91,7 @@ def parse_export_part(entry: object) -> ExportPart | None:
         part = ExportPart(**entry) if isinstance(entry, Mapping) else None
     except TypeError:
         return None
-    known = part is not None and all(
+    is_valid = part is not None and all(
         isinstance(value, int) and abs(value) <= 1 << 62 for value in asdict(part).values()
     )
-    return part if known else None
+    return part if is_valid else None

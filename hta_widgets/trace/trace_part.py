@@ -34,8 +34,8 @@ def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
     counters, instants, asyncs = trace.counter_table, trace.instant_table, trace.async_table
     # An async interval without an end counts as an instant at its start.
     ends = asyncs.start_ns + np.maximum(asyncs.dur_ns, 0)
-    source, target = new_row[flows.source], new_row[flows.target]
-    joined = np.flatnonzero((source >= 0) & (target >= 0))
+    source_row, target = new_row[flows.source], new_row[flows.target]
+    joined = np.flatnonzero((source_row >= 0) & (target >= 0))
     return trace.replace(
         _table=_take_rows(
             EventTable,
@@ -49,7 +49,7 @@ def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
             },
         ),
         flow_table=_take_rows(
-            FlowTable, flows, joined, source=source[joined], target=target[joined]
+            FlowTable, flows, joined, source=source_row[joined], target=target[joined]
         ),
         counter_table=_take_rows(
             CounterTable, counters, inside(counters.time_ns, counters.time_ns)

@@ -225,10 +225,10 @@ class TraceSet(Mapping[int, Trace]):
     def window_ns(self) -> tuple[int, int] | None:
         """The window of the job that all files export; None if a file has no window."""
         windows = [trace.window_ns for trace in self.values() if len(trace)]
-        known = [window for window in windows if window is not None]
-        if not known or len(known) < len(windows):
+        stated = [window for window in windows if window is not None]
+        if not stated or len(stated) < len(windows):
             return None
-        return min(low for low, _ in known), max(high for _, high in known)
+        return min(low for low, _ in stated), max(high for _, high in stated)
 
     @property
     def span_ns(self) -> tuple[int, int]:

@@ -185,7 +185,7 @@ class Dashboard(LinkedView):
         workers = {
             (trace.job, trace.worker) for trace in drawn.values() if trace.format == "byteps"
         }
-        labels = {one.name: one.label for one in all_formats()}
+        labels = {format_.name: format_.label for format_ in all_formats()}
         offered = offered_panels(drawn.formats, workers=len(workers))
         engine = TileEngine(drawn)
         scene = engine.scene()
@@ -382,6 +382,6 @@ class Dashboard(LinkedView):
             self.panel_engine.stop()
 
 
-def _unknown_name_error(what: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    remedy = f"The {what}s of this job are {', '.join(known)}."
+def _unknown_name_error(what: str, name: str, names: Iterable[str]) -> UnknownNameError:
+    remedy = f"The {what}s of this job are {', '.join(names)}."
     return UnknownNameError(f"no {what} {name!r}", remedy=remedy)

@@ -203,11 +203,11 @@ def _keep_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> d
                 remedy="Give a regular expression, or a list of names of tracks.",
             ) from None
         keep = wanted.__contains__
-    known = {track["key"] for rank in scene["ranks"] for track in rank["tracks"]}
-    if not any(keep(key) for key in known):
+    keys = {track["key"] for rank in scene["ranks"] for track in rank["tracks"]}
+    if not any(keep(key) for key in keys):
         raise TraceError(
             f"no track matches {tracks!r}",
-            remedy=f"Tracks are named like {', '.join(repr(key) for key in sorted(known)[:4])}.",
+            remedy=f"Tracks are named like {', '.join(repr(key) for key in sorted(keys)[:4])}.",
         )
     ranks = [
         {**rank, "tracks": [track for track in rank["tracks"] if keep(track["key"])]}

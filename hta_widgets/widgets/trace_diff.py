@@ -66,8 +66,8 @@ class SideTimeline(Timeline):
     def model_id(self) -> str:
         """The id of the model, which is opened on first access."""
         super().open()
-        found: str = super().model_id
-        return found
+        model_id: str = super().model_id
+        return model_id
 
 
 def whole_selections(before: Any, after: Any, clock: Clock | None) -> list[Selection]:
@@ -270,8 +270,8 @@ class TraceDiff(anywidget.AnyWidget):
         """Count and time of each name: `hta_widgets.diff.names`, or the format's table."""
         if self._answers.has_events:
             return self.frames["names"]
-        own = self._answers.tables
-        return self.frames["mpi_routines" if "mpi_routines" in own else own[0]]
+        tables = self._answers.tables
+        return self.frames["mpi_routines" if "mpi_routines" in tables else tables[0]]
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -279,10 +279,10 @@ class TraceDiff(anywidget.AnyWidget):
         return diff.findings(self.comparison)
 
     def _known_frame(self, name: str) -> str:
-        known = (*_FRAME_NAMES, *self._answers.tables)
-        if name not in known:
+        names = (*_FRAME_NAMES, *self._answers.tables)
+        if name not in names:
             raise UnknownNameError(
-                f"no frame {name!r}", remedy=f"The frames are {', '.join(known)}."
+                f"no frame {name!r}", remedy=f"The frames are {', '.join(names)}."
             )
         return name
 
@@ -297,8 +297,8 @@ class TraceDiff(anywidget.AnyWidget):
             return diff.align(both, self.align).slots
         if name == "operators":
             return diff.operators_diff(both)
-        found: pd.DataFrame = getattr(diff, name)(both)
-        return found
+        frame: pd.DataFrame = getattr(diff, name)(both)
+        return frame
 
     # --- selection and export ---------------------------------------------------------------------
 
@@ -323,8 +323,8 @@ class TraceDiff(anywidget.AnyWidget):
         """
         both = what if isinstance(what, tuple) else (what, what)
         with self._history.group_changes():
-            for view, one in zip(self.sides, both, strict=True):
-                view.select(one)
+            for view, query in zip(self.sides, both, strict=True):
+                view.select(query)
         return self.selection
 
     @check_arguments

@@ -150,13 +150,13 @@ class PagePlan:
         return overview(self.indices[rank], self.names, cells, whole=whole, exposed_wait=wait)
 
     def _args(self, full: dict[int, PagePart], budget_bytes: float) -> dict[int, PagePart]:
-        found: dict[int, PagePart] = {}
+        args_of: dict[int, PagePart] = {}
         for rank, made in full.items():
             args = embed_args(self.indices[rank].rank, budget_bytes)
             budget_bytes -= args.size_bytes
             made.header["args"] = args.header
-            found[rank] = args
-        return found
+            args_of[rank] = args
+        return args_of
 
 
 def total_size(parts: Iterable[PagePart | Block]) -> int:
@@ -189,8 +189,8 @@ def _by_importance(
     wanted += late
     if scene.get("steps_rank") is not None:
         wanted.append(int(scene["steps_rank"]))
-    known = set(ranks)
-    return list(dict.fromkeys(rank for rank in (*wanted, *ranks) if rank in known))
+    loaded = set(ranks)
+    return list(dict.fromkeys(rank for rank in (*wanted, *ranks) if rank in loaded))
 
 
 def _with_coverage(

@@ -114,8 +114,8 @@ def _records(rank: RankLayout) -> tuple[Ints, Ints]:
 def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
     """Yield position in `records` and text of the args, of records that have some."""
     wanted, first, times = np.unique(records, return_index=True, return_counts=True)
-    found = zip(first.tolist(), times.tolist(), source.records(wanted), strict=True)
-    for at, count, (_, record) in found:
+    texts_by_record = zip(first.tolist(), times.tolist(), source.records(wanted), strict=True)
+    for at, count, (_, record) in texts_by_record:
         if text := _args_of(record):
             for place in range(at, at + count):
                 yield place, text
@@ -297,8 +297,14 @@ def _track(rank: RankLayout, row: TrackRow) -> dict[str, Any]:
     elif row.role not in {"async", "instant"}:
         track = rank.table.tracks[row.source]
         pid, tid, label = track.pid, track.tid, track.label
-    own = {"pid": pid, "tid": tid, "label": label, "counter_name": name, "counter_series": series}
-    return {field: getattr(row, field) for field in _TRACK_FIELDS} | own
+    labels = {
+        "pid": pid,
+        "tid": tid,
+        "label": label,
+        "counter_name": name,
+        "counter_series": series,
+    }
+    return {field: getattr(row, field) for field in _TRACK_FIELDS} | labels
 
 
 def _rows(writer: ColumnWriter, index: RankIndex, types: EventTypes, name: str) -> None:

@@ -327,9 +327,9 @@ def _footer_text(
     embedded: str,
 ) -> str:
     """Return the line below the view, which unfolds into files and parts with their sizes."""
-    known = [size for _, size in files if size is not None]
+    file_sizes = [size for _, size in files if size is not None]
     count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
-    whole = f" ({_size_text(sum(known))})" if known else ""
+    whole = f" ({_size_text(sum(file_sizes))})" if file_sizes else ""
     said = (
         f"Saved {saved_at:%Y-%m-%d %H:%M} UTC from {count}{whole} by hta_widgets {version_text()}. "
         f"{embedded}"

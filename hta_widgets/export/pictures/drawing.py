@@ -414,8 +414,8 @@ class EventClassing:
 
 def class_events(answers: DiffAnswers, side: int, theme: str) -> EventClassing:
     """Return the classes of change of a side's events."""
-    there = np.any(answers.pair_table.classes.counts()["counts"], axis=0)
-    groups = [(name, [code for code in codes if there[code]]) for name, codes in _GROUPS]
+    has_class = np.any(answers.pair_table.classes.counts()["counts"], axis=0)
+    groups = [(name, [code for code in codes if has_class[code]]) for name, codes in _GROUPS]
     return EventClassing(
         partial(answers.classes_of, side),
         class_styles(theme),
@@ -456,11 +456,11 @@ _GROUPS: list[tuple[str, list[int]]] = [
 
 def class_styles(theme: str) -> list[ClassStyle]:
     """Return the look of each class by code; unknown themes use the light one."""
-    known = facts("event_classes")
-    colours = known.get(theme, known["light"])
+    classes = facts("event_classes")
+    colours = classes.get(theme, classes["light"])
     return [
         ClassStyle(
-            colours[name], is_hatched=name in known["hatched"], is_faint=name == "not_compared"
+            colours[name], is_hatched=name in classes["hatched"], is_faint=name == "not_compared"
         )
         for name in CLASSES
     ]
@@ -535,14 +535,14 @@ def side_width(width: float) -> float:
 def stacked_svg(pictures: Sequence[str], *, beside: bool = False) -> str:
     """Combine SVG pictures into one, one above the other or `beside` each other."""
     sizes = [
-        [float(group) for group in found.groups()]
+        [float(group) for group in match.groups()]
         for text in pictures
-        if (found := _SIZE.search(text))
+        if (match := _SIZE.search(text))
     ]
     along = 0 if beside else 1
-    whole = [max(lengths) for lengths in zip(*sizes, strict=True)]
-    whole[along] = sum(size[along] for size in sizes) + _GAP_PX * (len(sizes) - 1)
-    width, height = whole
+    extent = [max(lengths) for lengths in zip(*sizes, strict=True)]
+    extent[along] = sum(size[along] for size in sizes) + _GAP_PX * (len(sizes) - 1)
+    width, height = extent
     parts, at = [], 0.0
     for number, (text, size) in enumerate(zip(pictures, sizes, strict=True)):
         inner = _ID.sub(rf"\g<1>p{number}-", text[text.index("<svg") :])

@@ -130,14 +130,14 @@ class _Picture(Painter):
         bins = min(max(2, int(place.across)), 4096)
         head.minimap(*self._answer("minimap", bins=bins), top, self.classed)
         drawing.horizontal(top + 32, 0, place.width, theme.rule)
-        found = head.axis(axis)
+        tick_xs = head.axis(axis)
         ribbon = None
         if self.figures.lateness is not None:
             ribbon = self._answer("ribbon", **self.window, bins=max(2, int(place.across)))
         head.strip(ribbon, axis)
         sides.title(self.rows, axis, strip_rows)
         self._lanes(first, ribbon)
-        head.lines(found, first, bottom)
+        head.lines(tick_xs, first, bottom)
         self._no_data(first)
         for row in self.rows:
             sides.names(row, first + row.top)
@@ -200,9 +200,9 @@ class _Picture(Painter):
         drawing, theme = self.drawing, self.theme
         x = self._draw_class_legend(y) if self.classed is not None else self.place.left
         for kind, fill, line in self._legend_keys():
-            known = self.shares.get(kind)
+            kind_share = self.shares.get(kind)
             word = {"cpu": "CPU", "communication": "comm", "wait": "waiting"}.get(kind, kind)
-            label = word if known is None else f"{word} {share(known)}"
+            label = word if kind_share is None else f"{word} {share(kind_share)}"
             label = first_text_that_fits([label, word], self.place.width - x - 14 - 12)
             if not label:
                 return
@@ -229,7 +229,7 @@ class _Picture(Painter):
         summaries = {part["role"] for row in self.rows for part in row.rank["summary"]}
         roles = {track["role"] for row in self.rows for track in row.rank["tracks"]}
         host = "thread" in roles
-        there = {
+        is_shown = {
             "compute": "gpu" in summaries,
             "communication": "comm" in summaries,
             "memory": "gpu" in summaries,
@@ -241,7 +241,7 @@ class _Picture(Painter):
         without_device = self.scene["host_kinds"]
         keys = [
             (kind, theme.kind[kind], "")
-            for kind, shown in there.items()
+            for kind, shown in is_shown.items()
             if shown or kind in without_device
         ]
         if self.classed is not None:

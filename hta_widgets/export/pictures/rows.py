@@ -148,8 +148,8 @@ def layout_rows(
                 blocks.append((pinned.index(key), [_track_row(rank, track, name)]))
             elif is_open:
                 rows.append(_track_row(rank, track, _track_name(rank, track)))
-        own = str(number)
-        blocks.append((pinned.index(own) if own in pinned else math.inf, rows))
+        rank_key = str(number)
+        blocks.append((pinned.index(rank_key) if rank_key in pinned else math.inf, rows))
     blocks.sort(key=lambda block: block[0])
     in_order = [row for _, rows in blocks for row in rows]
     tops = accumulate((row.height for row in in_order), initial=0.0)
@@ -332,7 +332,8 @@ def _track_name(rank: RankScene, track: Mapping[str, Any]) -> str:
     label: str = track["label"]
     match track["role"]:
         case "stream":
-            devices = {one["process"] for one in rank["tracks"] if one["role"] == "stream"}
+            streams = (other for other in rank["tracks"] if other["role"] == "stream")
+            devices = {stream["process"] for stream in streams}
             device = track["process"] if len(devices) > 1 else "GPU"
             return f"{device}  {label}{' · NCCL' if track['communication'] else ''}"
         case "thread":
@@ -561,9 +562,9 @@ class LanePainter(Painter):
         low, high = band.range or (0.0, 1.0)
         floor = min(0.0, low)
         scale = (band.height - 1) / (high - floor) if high > floor else 0.0
-        known = ~np.isnan(largest)
-        top = np.where(known, np.round((np.nan_to_num(largest) - floor) * scale) + 1, 0)
-        bottom = np.where(known, np.round((np.nan_to_num(smallest) - floor) * scale), 0)
+        has_value = ~np.isnan(largest)
+        top = np.where(has_value, np.round((np.nan_to_num(largest) - floor) * scale) + 1, 0)
+        bottom = np.where(has_value, np.round((np.nan_to_num(smallest) - floor) * scale), 0)
         base = y + band.height
         self.drawing.path(self._column_outline(top, base), self.colours.counter_line)
         self.drawing.path(

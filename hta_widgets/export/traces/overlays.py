@@ -130,8 +130,8 @@ def write_overlay(
             path=target.path,
             remedy="End it with .json or .json.gz.",
         )
-    own = Path(trace.path).resolve() if trace.path else None
-    if not replace_input and target.path.resolve() == own:
+    input_path = Path(trace.path).resolve() if trace.path else None
+    if not replace_input and target.path.resolve() == input_path:
         raise TraceError(
             "is the file that the rank was read from",
             path=target.path,
