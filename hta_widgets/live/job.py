@@ -28,10 +28,9 @@ from hta_widgets.panels.frames import (
     ADDED,
     CLOCK,
     LATE_MARKED_PANELS,
-    MAKERS,
     frame_to_json,
     panel_of,
-    panels,
+    panel_task,
     without_panel_filters,
 )
 from hta_widgets.panels.headline import headline
@@ -128,11 +127,7 @@ class PanelEngine:
         """Return the frame of a panel."""
         panel_frame = self._frame(panel, selection, top).copy()
         if panel in LATE_MARKED_PANELS:
-            job_headline = self._headline.value
-            panel_frame.attrs |= {
-                "late_ranks": job_headline.late_ranks,
-                "fact_ranks": job_headline.fact_ranks,
-            }
+            panel_frame.attrs |= self._headline.value.marked_ranks
         return panel_frame
 
     def analysis(self, name: str, selection: Selection | None = None) -> pd.DataFrame:
@@ -140,10 +135,10 @@ class PanelEngine:
         panel = panel_of(name)
         if not panel.analysis:
             return self.frame(panel.id, selection)
+        chosen = without_panel_filters(panel, selection)
         if panel.whole is not None:
-            return panel.whole(self.traces, self._panel_and_selection(panel.id, selection))
+            return panel.whole(self.traces, chosen)
         function = getattr(analysis, panel.analysis)
-        chosen = self._panel_and_selection(panel.id, selection)
         if panel.id in ADDED:
             # These panels show the job or a window; not all of their analyses take a selection.
             chosen = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
@@ -188,12 +183,8 @@ class PanelEngine:
     def _frame_task(
         self, panel: str, selection: Selection | None, top: int | None
     ) -> tuple[Hashable, Callable[[], pd.DataFrame]]:
-        known_panels = panels()
-        if panel not in known_panels:
-            raise ValueError(f"no panel {panel!r}; the panels are {', '.join(known_panels)}")
-        chosen = self._panel_and_selection(panel, selection)
+        make, chosen = panel_task(panel, selection)
         key = (panel, top, taxonomy.version(), chosen)
-        make = known_panels[panel].frame or MAKERS[panel]
         return key, lambda: make(self.traces, chosen, top)
 
     def _result_until(self, deadline: float, key: Hashable, make: Callable[[], T]) -> T | None:
@@ -213,11 +204,6 @@ class PanelEngine:
         _match_task(self.traces).cancel()
         self._headline.cancel()
 
-    def _panel_and_selection(self, panel: str, selection: Selection | None) -> Selection:
-        return without_panel_filters(
-            panels()[panel], Selection() if selection is None else selection
-        )
-
     def _on_panels(self, request: operations.Panels) -> Answer:
         selection, panels = Selection.from_json(request.selection), request.panels
         until = deadline_after(request.within_ms)
@@ -236,7 +222,7 @@ class PanelEngine:
             raise ValueError(f"no metric {metric!r}; they are {', '.join(HEATMAP_METRICS)}")
         if end <= start:
             raise ValueError(f"a window must end after it starts, not {start} to {end}")
-        selection = self._panel_and_selection("heatmap", Selection.from_json(request.selection))
+        _, selection = panel_task("heatmap", Selection.from_json(request.selection))
 
         def binned() -> pd.DataFrame:
             scope: Any = {"selection": selection, "window": (start, end)}

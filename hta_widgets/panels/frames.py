@@ -110,8 +110,18 @@ def panel_of(name: str) -> Panel:
     return result
 
 
-def without_panel_filters(panel: Panel, selection: Selection) -> Selection:
-    """Return a selection without the parts that the panel itself sets."""
+def panel_task(name: str, selection: Selection | None) -> tuple[Maker, Selection]:
+    """Return the function that makes a panel's frame, and the selection that filters it."""
+    known = panels()
+    if name not in known:
+        raise ValueError(f"no panel {name!r}; the panels are {', '.join(known)}")
+    return known[name].frame or MAKERS[name], without_panel_filters(known[name], selection)
+
+
+def without_panel_filters(panel: Panel, selection: Selection | None) -> Selection:
+    """Return a selection, None for everything, without the parts that the panel itself sets."""
+    if selection is None:
+        return Selection()
     if "ranks" in panel.own:
         selection = replace(selection, ranks=None)
     if "window" in panel.own:

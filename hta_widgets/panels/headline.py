@@ -94,6 +94,11 @@ class Headline:
         ]
 
     @property
+    def marked_ranks(self) -> dict[str, list[int]]:
+        """The ranks that charts mark, by the name of the attribute of their frames."""
+        return {"late_ranks": self.late_ranks, "fact_ranks": self.fact_ranks}
+
+    @property
     def text(self) -> str:
         """The headline alone."""
         return text_of(self.text_parts)
@@ -106,8 +111,7 @@ class Headline:
         return {
             "headline": self.text_parts,
             "more": self.sentences,
-            "late_ranks": self.late_ranks,
-            "fact_ranks": self.fact_ranks,
+            **self.marked_ranks,
             "findings": [
                 {
                     "kind": finding.kind,
