@@ -11,8 +11,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from hta_widgets.compat.results import MemoryAnalysis
 from hta_widgets.compat.trace import Trace
-from hta_widgets.compat.trace_analysis import MemoryAnalysis, TimeSeriesTypes, TraceAnalysis
+from hta_widgets.compat.trace_analysis import TimeSeriesTypes, TraceAnalysis
 from hta_widgets.compat.trace_diff import DeviceType, LabeledTrace, TraceDiff
 
 __all__ = [
@@ -29,7 +30,7 @@ _PACKAGES = ("analyzers", "common", "configs", "utils")
 
 #: By HTA's module: our modules, with the names that it takes from each.
 _MODULES = {
-    "memory_analysis": {"trace_analysis": "MemoryAnalysis"},
+    "memory_analysis": {"results": "MemoryAnalysis"},
     "analyzers.breakdown_analysis": {"analyzer_classes": "BreakdownAnalysis"},
     "analyzers.communication_analysis": {"analyzer_classes": "CommunicationAnalysis"},
     "analyzers.counters_analysis": {

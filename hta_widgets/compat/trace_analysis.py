@@ -678,27 +678,5 @@ class TraceAnalysis:
         return frame.assign(rank=rank)
 
 
-@check_arguments
-class MemoryAnalysis:
-    """The file that PyTorch's ``export_memory_timeline`` wrote for one device."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = path
-
-    def plot_memory_timeline(self, save_graph: bool = False) -> None:
-        """Draw the memory in use by its purpose.
-
-        With `save_graph` the chart is not shown but written to ``images/memory_plot.html`` (HTA
-        writes a PNG).
-        """
-        frame = analysis.memory_timeline(self.path)
-        if not save_graph:
-            show("memory_timeline", frame)
-            return
-        from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
-
-        charts.to_html(charts.memory_timeline(frame), new_folder("images") / "memory_plot.html")
-
-
 def _file_stem(name: str) -> str:
     return name.removesuffix(".gz").removesuffix(".json")

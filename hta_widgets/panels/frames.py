@@ -28,7 +28,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import categorical_dtype
 from hta_widgets.trace.traceset import TraceSet
 
-Frame = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
+FrameMaker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
 Whole = Callable[[TraceSet, Selection], pd.DataFrame]
 #: Panels of all formats with events and device work, in the order of the list for users.
 _OFFERED = (
@@ -58,7 +58,7 @@ class Panel:
     #: Whether it is a chart.
     is_chart: bool = False
     #: Makes its frame from traces, a selection and a maximum number of rows.
-    frame: Frame | None = None
+    frame: FrameMaker | None = None
     #: Makes the frame of the analysis on which the panel's frame is based.
     whole: Whole | None = None
     #: Whether it has data for these formats and this number of workers.
@@ -110,7 +110,7 @@ def panel_of(name: str) -> Panel:
     return result
 
 
-def panel_task(name: str, selection: Selection | None) -> tuple[Maker, Selection]:
+def panel_task(name: str, selection: Selection | None) -> tuple[FrameMaker, Selection]:
     """Return the function that makes a panel's frame, and the selection that filters it."""
     known = panels()
     if name not in known:
@@ -222,8 +222,6 @@ def _validate_panels(names: Iterable[str], of_job: Sequence[str]) -> list[str]:
 
 # --- frames ---------------------------------------------------------------------------------------
 
-
-Maker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
 
 #: The clock on which waits are measured, as in the timeline.
 CLOCK: Any = "fitted"
@@ -474,7 +472,7 @@ def _idle(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFr
     return found
 
 
-def _columns_of(name: str, *columns: str) -> Maker:
+def _columns_of(name: str, *columns: str) -> FrameMaker:
     """Return a function that returns some columns of an analysis, all by default."""
 
     def make(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
@@ -490,7 +488,7 @@ _OF_QUEUES = ("rank", "stream", "count", "time_weighted_mean", "max", "span_ns")
 
 
 #: The function of each panel's frame, by id.
-MAKERS: dict[str, Maker] = {
+MAKERS: dict[str, FrameMaker] = {
     "breakdown": _breakdown,
     "overlap": _columns_of("comm_comp_overlap"),
     "idle": _idle,
