@@ -387,35 +387,40 @@ class DiffAnswers:
     def _frame(self, name: str) -> pd.DataFrame:
         kind, _, rest = name.partition(":")
         both = self.both
-        if kind == "slots":
-            return self._mean_lanes(rest).slots
-        if kind == "segments":
-            return self._mean_lanes(rest).segments()
-        if kind == "lanes":
-            return mean_lanes(both, self._mean_lanes("steps"))
-        if kind == "waterfall":
-            level, _, step = rest.partition(":")
-            frame = diff.waterfall(both, level, step=int(step) if step else None)  # type: ignore[arg-type]
-            return _with_short_names(frame).head(_MAX_NAMES)
-        if kind == "names":
-            return self._names(int(rest) if rest else None)
-        if kind == "steps":
-            return diff.steps(both)
-        if kind == "icicle":
-            return _with_short_names(_largest_nodes(self.tree))
-        if kind == "findings":
-            sentences = diff.findings(self._swapped() if rest == "swapped" else both)
-            return pd.DataFrame(sentences, columns=["kind", "text", "diff_ns"])
-        if kind == "changes":
-            return _with_short_names(diff.changes(both)).head(_MAX_ROWS)
-        if kind == "overview":
-            return self.overview
-        if kind == "table":
-            frame = table_functions(both)[rest](both)
-            shown = frame.head(_MAX_ROWS)
-            shown.attrs = {**frame.attrs, "rows": len(frame)}
-            return shown
-        raise ValueError(f"a comparison has no frame {name!r}")
+        match kind:
+            case "slots":
+                return self._mean_lanes(rest).slots
+            case "segments":
+                return self._mean_lanes(rest).segments()
+            case "lanes":
+                return mean_lanes(both, self._mean_lanes("steps"))
+            case "waterfall":
+                level, _, step = rest.partition(":")
+                return self._waterfall(level, int(step) if step else None)
+            case "names":
+                return self._names(int(rest) if rest else None)
+            case "steps":
+                return diff.steps(both)
+            case "icicle":
+                return _with_short_names(_largest_nodes(self.tree))
+            case "findings":
+                sentences = diff.findings(self._swapped() if rest == "swapped" else both)
+                return pd.DataFrame(sentences, columns=["kind", "text", "diff_ns"])
+            case "changes":
+                return _with_short_names(diff.changes(both)).head(_MAX_ROWS)
+            case "overview":
+                return self.overview
+            case "table":
+                frame = table_functions(both)[rest](both)
+                shown = frame.head(_MAX_ROWS)
+                shown.attrs = {**frame.attrs, "rows": len(frame)}
+                return shown
+            case _:
+                raise ValueError(f"a comparison has no frame {name!r}")
+
+    def _waterfall(self, level: Any, step: int | None) -> pd.DataFrame:
+        frame = diff.waterfall(self.both, level, step=step)
+        return _with_short_names(frame).head(_MAX_NAMES)
 
     def answers_of_pair(self, pair: int) -> DiffAnswers:
         """Return the answers of one pair of ranks."""

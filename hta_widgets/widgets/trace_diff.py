@@ -290,15 +290,17 @@ class TraceDiff(anywidget.AnyWidget):
         both = self.comparison
         if name in self._answers.tables:
             return table_functions(both)[name](both)
-        if name.startswith("waterfall"):
-            level: Any = name.removeprefix("waterfall").lstrip("_") or "kind"
-            return diff.waterfall(both, level)
-        if name == "slots":
-            return diff.align(both, self.align).slots
-        if name == "operators":
-            return diff.operators_diff(both)
-        frame: pd.DataFrame = getattr(diff, name)(both)
-        return frame
+        match name.partition("_"):
+            case "waterfall", _, level:
+                kind: Any = level or "kind"
+                return diff.waterfall(both, kind)
+            case "slots", _, _:
+                return diff.align(both, self.align).slots
+            case "operators", _, _:
+                return diff.operators_diff(both)
+            case _:
+                frame: pd.DataFrame = getattr(diff, name)(both)
+                return frame
 
     # --- selection and export ---------------------------------------------------------------------
 
