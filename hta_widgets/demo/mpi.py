@@ -256,8 +256,8 @@ class _MpiRun:
         self.now = _START_NS + rng.integers(0, 100_000, ranks)
         self._rng = rng
 
-    def _random_durations(self, least: int, most: int) -> Ints:
-        return self._rng.integers(least, most, len(self.now))
+    def _random_durations(self, min_ns: int, max_ns: int) -> Ints:
+        return self._rng.integers(min_ns, max_ns, len(self.now))
 
     def _call(self, name: str, size_bytes: int, root: int, begin: Ints, end: Ints) -> None:
         self.calls.append((ROUTINES.index(f"MPI_{name}"), size_bytes, root, begin, end))

@@ -301,12 +301,12 @@ class Operators:
         p, m = self.program, self.model
         if m.tensor_ranks < 2:
             return 0
-        whole = m.rows * m.width
-        part = whole // m.tensor_ranks
-        sizes = (part, whole) if way == "gather" else (whole, part)
+        elements = m.rows * m.width
+        share = elements // m.tensor_ranks
+        sizes = (share, elements) if way == "gather" else (elements, share)
         name, annotation, kernel = _EXCHANGES[way]
         what = CollectiveCall("tensor", name, *sizes, "BFloat16", 2, p.next_sequence("tensor"))
-        p.collective(nccl(kernel, whole * 2, m.tensor_ranks), what, TENSORS, annotation)
+        p.collective(nccl(kernel, elements * 2, m.tensor_ranks), what, TENSORS, annotation)
         p.wait(COMPUTE, TENSORS)
         return 0
 

@@ -117,23 +117,25 @@ def _has_result(future: Future[Any]) -> bool:
 class TaskCache:
     """The last answers to one engine's requests, ready or being computed."""
 
-    def __init__(self, most: int = 16) -> None:
-        self._works: LRU[Hashable, BackgroundTask[Any]] = LRU(most, on_evict=BackgroundTask.cancel)
+    def __init__(self, max_tasks: int = 16) -> None:
+        self._tasks: LRU[Hashable, BackgroundTask[Any]] = LRU(
+            max_tasks, on_evict=BackgroundTask.cancel
+        )
         self._requests = 0
 
     def get(self, key: Hashable, make: Callable[[], T]) -> BackgroundTask[T]:
         """Return the work under `key`, and cancel superseded work."""
         self._requests += 1
-        task: BackgroundTask[T] = self._works.get_or_compute(key, lambda: BackgroundTask(make))
+        task: BackgroundTask[T] = self._tasks.get_or_compute(key, lambda: BackgroundTask(make))
         task.last_request = self._requests
-        for other in self._works.values():
+        for other in self._tasks.values():
             if other.last_request < self._requests - _SUPERSEDED_AFTER:
                 other.cancel()
         return task
 
     def clear(self) -> None:
         """Cancel and forget all."""
-        self._works.clear()
+        self._tasks.clear()
 
 
 _queue: SimpleQueue[Callable[[], None]] = SimpleQueue()

@@ -317,7 +317,7 @@ class DiffAnswers:
         formats = {part.trace.format for side in both.sides for part in side.parts.values()}
         matched = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
         matched += ", on the devices" * both.before.on_device
-        whole = both.step_count + max(alone)
+        steps = both.step_count + max(alone)
         return {
             "labels": [side.label for side in both.sides],
             "facts": " · ".join(facts),
@@ -326,7 +326,7 @@ class DiffAnswers:
             "rank_pairs": [list(pair) for pair in both.rank_pairs],
             "by_rank_means": both.by_rank_means,
             "steps": both.step_count if both.before.has_steps else 0,
-            "matched": f"{both.step_count} of {plural(whole, 'step')} matched {matched}".strip()
+            "matched": f"{both.step_count} of {plural(steps, 'step')} matched {matched}".strip()
             if both.before.has_steps
             else "no steps: the whole is compared",
             "all_matched": not any(alone),
@@ -431,8 +431,8 @@ class DiffAnswers:
             swapped_pair = self.both.rank_pairs[pair][::-1]
 
             def swapped() -> Comparison:
-                whole = self._swapped()
-                return comparison_of_pair(whole, whole.rank_pairs.index(swapped_pair))
+                swapped_run = self._swapped()
+                return comparison_of_pair(swapped_run, swapped_run.rank_pairs.index(swapped_pair))
 
             self._pairs[pair] = DiffAnswers(comparison_of_pair(self.both, pair), swapped)
         return self._pairs[pair]

@@ -78,7 +78,7 @@ from hta_widgets.trace.traceset import TraceSet
 MAX_FRAMES = 100
 # Memory for indexed lanes: enough for each event once, within limits.
 BYTES_PER_EVENT = 24
-LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
+MIN_LANE_BYTES, MAX_LANE_BYTES = 64 << 20, 512 << 20
 _MAX_ANSWERS = 16  # maximum number that is kept or computed at a time
 NO_WAITS = "there is no communication between ranks on their devices"
 
@@ -255,7 +255,9 @@ class TileEngine:
         self.traces = traces = traces.on(None)
         self.job: JobLayout = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
-        self._budget = LaneBudget(min(max(LEAST_BYTES, BYTES_PER_EVENT * events), MOST_BYTES))
+        self._budget = LaneBudget(
+            min(max(MIN_LANE_BYTES, BYTES_PER_EVENT * events), MAX_LANE_BYTES)
+        )
         self._indices = {
             rank.rank: RankIndex(rank, self._budget, lambda: self.lateness)
             for rank in self.job.ranks

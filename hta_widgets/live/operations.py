@@ -19,7 +19,7 @@ from hta_widgets.tiles.replies import TableName
 Answer = tuple[Mapping[str, Any], bytes | None]
 
 MAX_LEVEL = 52
-MOST_BINS = 4096
+MAX_BINS = 4096
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Time = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 Bins = Annotated[int, Meta(ge=1, le=1 << 16)]
@@ -209,7 +209,7 @@ class Heatmap(_Window, tag="heatmap", kw_only=True):
     """One metric of each rank, in bins."""
 
     metric: Name
-    bins: Annotated[int, Meta(ge=1, le=MOST_BINS)]
+    bins: Annotated[int, Meta(ge=1, le=MAX_BINS)]
     selection: SelectionJson | None = None
 
 

@@ -18,7 +18,7 @@ SUPPORTED_FORMATS_TEXT = (
 )
 
 _SNIFFED_BYTES = 1 << 14
-_MOST_BEFORE_RECORDS = 1 << 20
+_MAX_BYTES_BEFORE_RECORDS = 1 << 20
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
@@ -73,7 +73,7 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
     with open_stream(path) as stream:
         text = stream.read(_SNIFFED_BYTES)
         if text.lstrip()[:1] == b"{" and b'"ph"' not in text:  # long keys before the records
-            while b'"ph"' not in text and len(text) < _MOST_BEFORE_RECORDS:
+            while b'"ph"' not in text and len(text) < _MAX_BYTES_BEFORE_RECORDS:
                 more = stream.read(_SNIFFED_BYTES << 4)
                 if not more:
                     break

@@ -262,7 +262,7 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
 
 
 #: Maximum number of events that a selection names by id; more would make each message large.
-MOST_SELECTED = 10_000
+MAX_SELECTED = 10_000
 
 
 def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
@@ -275,7 +275,7 @@ def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
         "count": len(ids),
         "dur": int(table.dur_ns[ids].sum()),
         "delay": float(np.median(table.start_ns[ids] - called)),
-        "ids": ids.tolist() if len(ids) <= MOST_SELECTED else None,
+        "ids": ids.tolist() if len(ids) <= MAX_SELECTED else None,
     }
 
 
@@ -292,7 +292,7 @@ def _launched_by_event(index: RankIndex, row: int) -> tuple[npt.NDArray[np.intp]
 
 
 #: Maximum number of arrows drawn from one event; more could not be followed by eye.
-MOST_ARROWS = 20
+MAX_ARROWS = 20
 
 
 def launches(index: RankIndex, row: int) -> Launches:
@@ -302,7 +302,7 @@ def launches(index: RankIndex, row: int) -> Launches:
     return {
         "call": event_summary(index, table, call) if call >= 0 else None,
         "kernels": [
-            event_summary(index, table, at) for at in ids.tolist() if len(ids) <= MOST_ARROWS
+            event_summary(index, table, at) for at in ids.tolist() if len(ids) <= MAX_ARROWS
         ],
         "count": len(ids),
     }

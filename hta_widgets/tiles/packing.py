@@ -113,7 +113,7 @@ def unpack(header: Mapping[str, list[Any]], buffer: bytes) -> dict[str, Array]:
 
 
 #: Smaller buffers are not compressed, as that would not save time.
-LEAST_ZIPPED_BYTES = 16_384
+MIN_ZIPPED_BYTES = 16_384
 GZIP_WINDOW = 31
 
 

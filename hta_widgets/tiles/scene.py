@@ -78,11 +78,13 @@ def _phases(rank: RankLayout) -> Rows:
     above = _annotation_above(rank, rows)
     if len(rank.steps):
         inside = np.isin(above, rank.steps)
-        whole = table.dur_ns[above]
+        enclosing_ns = table.dur_ns[above]
     else:
         inside = above < 0
-        whole = np.full(len(rows), rank.range_ns[1] - rank.range_ns[0])
-    kept: Rows = rows[inside & (table.dur_ns[rows] >= MIN_SHARE * whole) & (table.dur_ns[rows] > 0)]
+        enclosing_ns = np.full(len(rows), rank.range_ns[1] - rank.range_ns[0])
+    kept: Rows = rows[
+        inside & (table.dur_ns[rows] >= MIN_SHARE * enclosing_ns) & (table.dur_ns[rows] > 0)
+    ]
     return kept
 
 
@@ -461,7 +463,7 @@ def stats_reply(
         if ranks is None
         else [rank_numbers.index(rank) for rank in {*ranks} & {*rank_numbers}]
     )
-    whole = sum(span[at] for at in chosen)
+    total_span = sum(span[at] for at in chosen)
     return {
         "start": start,
         "end": end,
@@ -473,8 +475,8 @@ def stats_reply(
         "data": device.data_length_within(start, end),
         "span": span,
         "idle": [inside - sum(parts) for inside, parts in zip(span, busy, strict=True)],
-        "kinds": {name: sum(columns[name][at] for at in chosen) / whole for name in kinds}
-        if whole and device.present
+        "kinds": {name: sum(columns[name][at] for at in chosen) / total_span for name in kinds}
+        if total_span and device.present
         else {},
     }
 
@@ -487,8 +489,8 @@ def minimap_reply(
         raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
     steps = np.arange(bins + 1, dtype=np.int64)
     # In two parts, since the product of a long time and many bins could leave int64.
-    whole, rest = divmod(end - start, bins)
-    edges = start + whole * steps + rest * steps // bins
+    bin_ns, rest = divmod(end - start, bins)
+    edges = start + bin_ns * steps + rest * steps // bins
     if device.present:
         shown = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
         totals = {name: np.zeros(bins, np.int64) for name in shown}

@@ -60,10 +60,10 @@ class MarksView:
     @property
     def edges(self) -> Ints:
         """First instant of each bin."""
-        whole, rest = divmod(self.end - self.start, self.bins)
+        bin_ns, rest = divmod(self.end - self.start, self.bins)
         steps = np.arange(self.bins, dtype=np.int64)
         # Rounded up, in two parts: products of times and bins could leave int64.
-        return self.start + whole * steps - (-rest * steps // self.bins)
+        return self.start + bin_ns * steps - (-rest * steps // self.bins)
 
     def position_of(self, index: RankIndex) -> Positions | None:
         """Return positions in `lanes` of a rank's lanes, -1 if hidden; None if all are hidden."""
@@ -171,13 +171,13 @@ def match_names(text: str, names: Sequence[str]) -> Matches:
     if not expression[1]:
         return nothing, None
     # RE2 takes linear time; `re` could block the interpreter by backtracking.
-    whole = [name.encode("utf-8", "replace").decode() for name in names]
-    texts = pa.array(whole, pa.large_string())
+    encodable = [name.encode("utf-8", "replace").decode() for name in names]
+    texts = pa.array(encodable, pa.large_string())
     try:
-        found = pc.match_substring_regex(texts, expression[1], ignore_case=bool(expression[2]))
+        matches = pc.match_substring_regex(texts, expression[1], ignore_case=bool(expression[2]))
     except (pa.ArrowException, UnicodeEncodeError) as error:
         return nothing, f"not a regular expression: {error}"
-    return [bool(hit) for hit in found.to_pylist()], None
+    return [bool(hit) for hit in matches.to_pylist()], None
 
 
 _MAX_CACHED_TEXTS = 4

@@ -34,7 +34,7 @@ from hta_widgets.tiles.cells import (
 )
 from hta_widgets.tiles.lanes import CounterLane, EventLane, Positions
 from hta_widgets.tiles.layout import LaneRef
-from hta_widgets.tiles.packing import LEAST_ZIPPED_BYTES, compact_columns, gzip_buffer, pack
+from hta_widgets.tiles.packing import MIN_ZIPPED_BYTES, compact_columns, gzip_buffer, pack
 from hta_widgets.tiles.rank_index import OF_EVENTS, Classes, RankIndex
 from hta_widgets.trace.arrays import Array, Codes, Ints
 from hta_widgets.trace.columns import StringPool
@@ -124,7 +124,7 @@ def answer_tiles(
     reply = {"level": level, "columns": header, "names": names.texts(keys)}
     if left:
         reply["left"] = left
-    if request.gzip and len(buffer) >= LEAST_ZIPPED_BYTES:
+    if request.gzip and len(buffer) >= MIN_ZIPPED_BYTES:
         return {**reply, "gzip": True}, gzip_buffer(buffer)
     return reply, buffer
 

@@ -132,22 +132,24 @@ class PagePlan:
         """
         largest = max(ranks, key=lambda rank: len(self.indices[rank].rank.table))
         made: dict[int, PagePart] = {}
-        for cells, whole in _LADDER:
-            if full and not whole and cells < _SCREEN_CELLS:
+        for cells, all_lanes in _LADDER:
+            if full and not all_lanes and cells < _SCREEN_CELLS:
                 return {}
-            last = (cells, whole) == _LADDER[-1]
+            last = (cells, all_lanes) == _LADDER[-1]
             # The largest rank is tried first, to avoid computing overviews that do not fit.
-            size_bytes = self._overview(largest, cells, whole=whole).size_bytes * len(ranks)
+            size_bytes = self._overview(largest, cells, all_lanes=all_lanes).size_bytes * len(ranks)
             if size_bytes > 1.5 * budget_bytes and not (last and not full):
                 continue
-            made = {rank: self._overview(rank, cells, whole=whole) for rank in ranks}
+            made = {rank: self._overview(rank, cells, all_lanes=all_lanes) for rank in ranks}
             if total_size(made.values()) <= budget_bytes:
                 return made
         return {} if full else made
 
-    def _overview(self, rank: int, cells: int, *, whole: bool) -> PagePart:
+    def _overview(self, rank: int, cells: int, *, all_lanes: bool) -> PagePart:
         wait = self.collectives.exposed_wait(rank)
-        return overview(self.indices[rank], self.names, cells, whole=whole, exposed_wait=wait)
+        return overview(
+            self.indices[rank], self.names, cells, all_lanes=all_lanes, exposed_wait=wait
+        )
 
     def _args(self, full: dict[int, PagePart], budget_bytes: float) -> dict[int, PagePart]:
         args_of: dict[int, PagePart] = {}
@@ -204,7 +206,7 @@ def _with_coverage(
         limits = {}
         if (brief := overviews.get(rank["rank"])) is not None:
             # Rows without data would look idle.
-            tracks = rank["tracks"] if brief.whole else []
+            tracks = rank["tracks"] if brief.has_all_lanes else []
             limits = {"tracks": tracks, "overview_level": brief.header["level"]}
         ranks.append({**rank, **limits})
     with_args = [

@@ -62,7 +62,7 @@ class PagePart:
 
     header: dict[str, Any]
     blocks: list[Block]
-    whole: bool = True  # an overview holds all lanes, not only folded ranks'
+    has_all_lanes: bool = True  # an overview may hold all lanes, not only folded ranks'
 
     @property
     def size_bytes(self) -> int:
@@ -556,13 +556,13 @@ def overview(
     names: NameTables,
     most_cells: int,
     *,
-    whole: bool,
+    all_lanes: bool,
     exposed_wait: CumulativeCoverage | None = None,
 ) -> PagePart:
     """Return the overview of a rank."""
     rank = index.rank
     types = EventTypes(index, names)
-    lanes = list(_lanes(index, whole=whole))
+    lanes = list(_lanes(index, all_lanes=all_lanes))
     grid = _grid_of_lanes(index, [lane for _, _, lane in lanes], most_cells)
     edges = grid.edges - rank.shift_ns
     columns, kept = _Columns(list), []
@@ -594,15 +594,15 @@ def overview(
         "device_range": device_range(index),
         "columns": writer.specs,
     }
-    return PagePart(header, [writer.block(f"rank-{rank.rank}")], whole)
+    return PagePart(header, [writer.block(f"rank-{rank.rank}")], all_lanes)
 
 
 def _lanes(
-    index: RankIndex, *, whole: bool
+    index: RankIndex, *, all_lanes: bool
 ) -> Iterator[tuple[int, LaneRef, EventLane | CounterLane]]:
     rank = index.rank
     numbers = [row.lane for row in rank.summary]
-    if whole:
+    if all_lanes:
         numbers += [row.lane0 + depth for row in rank.tracks for depth in range(row.lanes)]
     for number in numbers:
         yield number, *index.lane(number)
@@ -682,8 +682,8 @@ def _write(writer: ColumnWriter, columns: _Columns) -> None:
         ("slice", ("lane", "start", "dur", "id", "type", "flags")),
     ):
         none = np.empty((len(fields), 0), np.int64)
-        whole = np.concatenate([none, *columns[prefix]], axis=1)
-        for name, values in zip(fields, whole, strict=True):
+        table = np.concatenate([none, *columns[prefix]], axis=1)
+        for name, values in zip(fields, table, strict=True):
             writer.ints(f"{prefix}_{name}", values, delta=name in {"start", "id", "lane", "cell"})
 
 

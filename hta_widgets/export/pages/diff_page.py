@@ -162,32 +162,32 @@ class PairBlocks(FrameBlocks):
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
         count = len(answers.both.rank_pairs)
-        whole = count if answers.has_events and count > 1 else 0
+        total = count if answers.has_events and count > 1 else 0
         more = ("slots:steps", "steps", "lanes")
-        pairs = range(min(whole, _MAX_PAIRS))
+        pairs = range(min(total, _MAX_PAIRS))
         frames = ((pair, _frames_in_page(answers, f"@{pair}", more)) for pair in pairs)
         super().__init__(limit_bytes, "pair", frames)
         held = len(self.numbers)
-        if whole:
+        if total:
             self.about = {"held_pairs": self.numbers}
-        if held < whole:
-            self.words = f"{held} of {plural(whole, 'pair')} of ranks can be chosen in this page."
+        if held < total:
+            self.words = f"{held} of {plural(total, 'pair')} of ranks can be chosen in this page."
 
 
 class StepBlocks(FrameBlocks):
     """The steps whose own waterfall and names a page holds, those that changed most first."""
 
     def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
-        whole = answers.both.step_count if answers.has_events else 0
-        change = diff.steps(answers.both)["diff_ns"].abs().to_numpy() if whole else np.empty(0)
+        total = answers.both.step_count if answers.has_events else 0
+        change = diff.steps(answers.both)["diff_ns"].abs().to_numpy() if total else np.empty(0)
         steps = np.argsort(-change, kind="stable")[:_MAX_STEPS].tolist()
         frames = ((step, _frames_in_page(answers, f":{step}")) for step in steps)
         super().__init__(limit_bytes, "step", frames)
         held = len(self.numbers)
-        if held == whole:
+        if held == total:
             return
         self.words = (
-            f"{held} of {plural(whole, 'step')} can be chosen in this page, "
+            f"{held} of {plural(total, 'step')} can be chosen in this page, "
             "those that changed most."
             if held
             else "No step can be chosen in this page: there was no room for their own figures."

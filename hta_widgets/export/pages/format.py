@@ -329,17 +329,17 @@ def _footer_text(
     """Return the line below the view, which unfolds into files and parts with their sizes."""
     file_sizes = [size for _, size in files if size is not None]
     count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
-    whole = f" ({_size_text(sum(file_sizes))})" if file_sizes else ""
-    said = (
-        f"Saved {saved_at:%Y-%m-%d %H:%M} UTC from {count}{whole} by hta_widgets {version_text()}. "
-        f"{embedded}"
+    sizes_text = f" ({_size_text(sum(file_sizes))})" if file_sizes else ""
+    text = (
+        f"Saved {saved_at:%Y-%m-%d %H:%M} UTC from {count}{sizes_text} "
+        f"by hta_widgets {version_text()}. {embedded}"
     )
     rows = [(name, "missing" if size is None else _size_text(size)) for name, size in files]
     inside = [(f"in this page: {name}", _size_text(size)) for name, size in sizes if size]
     cells = "".join(
         f"<tr><td>{_text(name)}</td><td>{_text(size)}</td></tr>" for name, size in (*rows, *inside)
     )
-    details = f"<summary>{_text(said)}</summary><table>{cells}</table>"
+    details = f"<summary>{_text(text)}</summary><table>{cells}</table>"
     return f"<footer><details>{details}</details></footer>"
 
 

@@ -438,9 +438,9 @@ def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
         for code in codes
         if f"{word}_{code}" in overview
     }
-    whole = sum(times.values(), np.zeros(BINS))
+    total = sum(times.values(), np.zeros(BINS))
     shares = {
-        code: np.divide(time, whole, out=np.zeros(BINS), where=whole > 0)
+        code: np.divide(time, total, out=np.zeros(BINS), where=total > 0)
         for code, time in times.items()
     }
     span = overview.attrs[f"{word}_start_ns"], overview.attrs[f"{word}_end_ns"]
@@ -503,8 +503,8 @@ class PlotArea:
         cells = max(1, min(int(self.across), self.span))
         at = np.arange(cells + 1, dtype=np.int64)
         # In two steps: the product of a long window and a px would overflow int64.
-        whole, rest = divmod(self.span, cells)
-        return self.start + whole * at + rest * at // cells
+        cell_ns, rest = divmod(self.span, cells)
+        return self.start + cell_ns * at + rest * at // cells
 
 
 @dataclass

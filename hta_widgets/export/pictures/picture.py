@@ -110,8 +110,8 @@ class _Picture(Painter):
             self.figures = WindowTotals(
                 totals_by_rank(stats), totals_by_rank(lateness), frozenset(lateness["late"])
             )
-            if whole := sum(stats["span"]):
-                self.shares = {**self.shares, "wait": sum(lateness["wait"]) / whole}
+            if total_span := sum(stats["span"]):
+                self.shares = {**self.shares, "wait": sum(lateness["wait"]) / total_span}
 
     def draw(self, headline: str) -> str:
         place, theme, drawing = self.place, self.theme, self.drawing
@@ -174,8 +174,8 @@ class _Picture(Painter):
             ranks = f"{len(shown)} of {ranks}"
         events = plural(self.scene["events"], "event")
         if (place.start, place.end) == (low, high):
-            whole = whole_name(self.scene)
-            return f"{ranks}, {events}, {whole}, {duration(high - low)}"
+            name = whole_name(self.scene)
+            return f"{ranks}, {events}, {name}, {duration(high - low)}"
         return (
             f"{ranks}, {place.start / 1e6:.3f}–{place.end / 1e6:.3f}\u202fms "
             f"({duration(place.span)})"

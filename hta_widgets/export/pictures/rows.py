@@ -32,7 +32,7 @@ RankScene = Mapping[str, Any]
 
 _GPU, _COMM, _PAD, _GAP, _BEFORE_CPU, _BELOW = 16, 12, 3, 1, 3, 2
 _GROWN_GPU, _GROWN_COMM = 24, 15
-_BAR, _MOST_BARS, _BARS = 3, 3, 2
+_BAR, _MAX_BARS, _BARS = 3, 3, 2
 _MANY_RANKS, _RIBBON_FIRST = 40, 16
 _RIBBON = 5
 _TWO_LINES = 36
@@ -172,7 +172,7 @@ def _folded_sizes(
     ranks: Sequence[RankScene], count: int, height: float, *, any_open: bool, ribbons: bool
 ) -> _FoldedSizes:
     if any_open:
-        return _FoldedSizes("line", 27, 3, 9, 13, _MOST_BARS)
+        return _FoldedSizes("line", 27, 3, 9, 13, _MAX_BARS)
     has_comm = any(_of_role(rank, "comm") for rank in ranks)
     has_gpu = has_comm or any(_of_role(rank, "gpu") for rank in ranks)
     threads = max((len(_of_role(rank, "cpu")) for rank in ranks), default=0)
@@ -180,16 +180,16 @@ def _folded_sizes(
     device = (_GPU if has_gpu else 0) + (_COMM + _GAP if has_comm else 0)
     is_many = count > _MANY_RANKS
     if is_many and not has_gpu:
-        return _FoldedSizes("compact", 18, 2, 8, 6, min(threads, _MOST_BARS))
+        return _FoldedSizes("compact", 18, 2, 8, 6, min(threads, _MAX_BARS))
 
     def full(bars: int, ribbon: int = 0) -> _FoldedSizes:
         cpu = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
         late = ribbon + _GAP if ribbon else 0
-        least = _TWO_LINES - 2 if is_many else _TWO_LINES
-        height = max(least, _PAD + device + late + cpu + _BELOW)
+        min_height = _TWO_LINES - 2 if is_many else _TWO_LINES
+        height = max(min_height, _PAD + device + late + cpu + _BELOW)
         return _FoldedSizes("full", height, _PAD, _GPU, _COMM, bars, ribbon)
 
-    bars = 0 if is_many else min(threads, _MOST_BARS)
+    bars = 0 if is_many else min(threads, _MAX_BARS)
     if full(bars).height > each:
         if is_many:
             return _compact_sizes(each, has_comm=has_comm)

@@ -100,7 +100,7 @@ def test_a_set_that_came_from_a_store_keeps_it_as_well(traces, store, tmp_path):
 
 
 def test_lanes_that_make_room_come_back(traces, store, monkeypatch):
-    monkeypatch.setattr("hta_widgets.live.job.LEAST_BYTES", 1)
+    monkeypatch.setattr("hta_widgets.live.job.MIN_LANE_BYTES", 1)
     monkeypatch.setattr("hta_widgets.live.job.BYTES_PER_EVENT", 0)
     assert every_tile(hw.load(store)) == every_tile(traces)
 
