@@ -151,7 +151,7 @@ class PanelEngine:
         return self._headline.value.to_json()
 
     def headline_until(self, deadline: float) -> dict[str, Any] | None:
-        """Return the headline, or None if it is not ready by `due`."""
+        """Return the headline, or None if it is not ready by `deadline`."""
         is_made = _match_task(self.traces).wait_until(deadline) and self._headline.wait_until(
             deadline
         )
@@ -162,7 +162,7 @@ class PanelEngine:
         return answer(request, self)
 
     def has_frame(self, panel: str, selection: Selection | None, deadline: float) -> bool:
-        """Return whether the frame of a panel is ready by `due`."""
+        """Return whether the frame of a panel is ready by `deadline`."""
         return self._frame_until(deadline, panel, selection, None) is not None
 
     def _frame(self, panel: str, selection: Selection | None, top: int | None) -> pd.DataFrame:
@@ -173,7 +173,7 @@ class PanelEngine:
     def _frame_until(
         self, deadline: float, panel: str, selection: Selection | None, top: int | None
     ) -> pd.DataFrame | None:
-        """Return the frame of a panel, or None if it is not ready by `due`."""
+        """Return the frame of a panel, or None if it is not ready by `deadline`."""
         key, make = self._frame_task(panel, selection, top)
         cached_frame = self._kept.get(key)
         if cached_frame is None and (made := self._result_until(deadline, key, make)) is not None:
@@ -188,7 +188,7 @@ class PanelEngine:
         return key, lambda: make(self.traces, chosen, top)
 
     def _result_until(self, deadline: float, key: Hashable, make: Callable[[], T]) -> T | None:
-        """Return a result, or None if it is not ready by `due`."""
+        """Return a result, or None if it is not ready by `deadline`."""
         if deadline == math.inf:
             return make()
         work = self._tasks.get(key, make)
