@@ -2,24 +2,25 @@
 
 from typing import TYPE_CHECKING
 
-from hta_widgets.analysis.busy import (
-    comm_comp_overlap,
-    communication_by_group,
-    communication_by_stream,
-    kernel_type_breakdown,
-    temporal_breakdown,
-)
-from hta_widgets.analysis.clocks import clock_offsets
 from hta_widgets.analysis.clusters import rank_clusters, rank_time_heatmap
-from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.critical.path import (
     critical_path,
     critical_path_summary,
     path_selection,
     with_critical_path,
 )
+from hta_widgets.analysis.cross_rank.clock_fit import clock_offsets
+from hta_widgets.analysis.cross_rank.collectives import collectives
+from hta_widgets.analysis.cross_rank.parallel_groups import parallel_groups
+from hta_widgets.analysis.cross_rank.stragglers import exposed_waits, stragglers, stragglers_by_step
+from hta_widgets.analysis.device_time import (
+    comm_comp_overlap,
+    communication_by_group,
+    communication_by_stream,
+    kernel_type_breakdown,
+    temporal_breakdown,
+)
 from hta_widgets.analysis.diff_ops import diff_ops
-from hta_widgets.analysis.groups import parallel_groups
 from hta_widgets.analysis.idle import (
     device_idle_breakdown,
     device_idle_gaps,
@@ -55,7 +56,6 @@ from hta_widgets.analysis.operators import (
     operators,
 )
 from hta_widgets.analysis.steps import phase_times, step_times
-from hta_widgets.analysis.stragglers import exposed_waits, stragglers, stragglers_by_step
 from hta_widgets.readers.formats import module_getattr
 
 __all__ = [

@@ -9,8 +9,17 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.collectives import Clock
-from hta_widgets.analysis.groups import pipeline_stages
+from hta_widgets.analysis.cross_rank.collectives import Clock
+from hta_widgets.analysis.cross_rank.parallel_groups import pipeline_stages
+from hta_widgets.analysis.cross_rank.stragglers import (
+    CollectiveWaits,
+    RankWaits,
+    collective_waits,
+    imposed_waits,
+    mean_share,
+    step_shares,
+    wait_intervals,
+)
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
@@ -25,15 +34,6 @@ from hta_widgets.analysis.scope import (
     with_scope,
 )
 from hta_widgets.analysis.steps import device_times, host_steps, step_length, steps_ahead
-from hta_widgets.analysis.stragglers import (
-    CollectiveWaits,
-    RankWaits,
-    collective_waits,
-    imposed_waits,
-    mean_share,
-    step_shares,
-    wait_intervals,
-)
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.taxonomy import KINDS

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.busy import missing_ranks_note
-from hta_widgets.analysis.collectives import is_data_loading_name
+from hta_widgets.analysis.cross_rank.collectives import is_data_loading_name
+from hta_widgets.analysis.device_time import missing_ranks_note
 from hta_widgets.analysis.launches import describe
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,

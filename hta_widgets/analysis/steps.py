@@ -11,7 +11,8 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.collectives import Clock
+from hta_widgets.analysis.cross_rank.collectives import Clock
+from hta_widgets.analysis.cross_rank.stragglers import RankWaits, collective_waits
 from hta_widgets.analysis.scope import (
     RankPart,
     RankParts,
@@ -25,7 +26,6 @@ from hta_widgets.analysis.scope import (
     stack_blocks,
     with_scope,
 )
-from hta_widgets.analysis.stragglers import RankWaits, collective_waits
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, mask_of_rows, sum_by_group

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.clocks import clock_fit
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 from hta_widgets.analysis.diff_ops import DiffSource
 from hta_widgets.analysis.memory import with_counters
 from hta_widgets.analysis.scope import rank_part

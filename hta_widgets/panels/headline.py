@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.stragglers import (
+from hta_widgets.analysis.cross_rank.stragglers import (
     StragglerReport,
     collective_waits,
     exposed_waits_for,

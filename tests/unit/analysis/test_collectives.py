@@ -15,7 +15,7 @@ from hta_widgets.analysis import (
     matching,
     parallel_groups,
 )
-from hta_widgets.analysis.groups import pipeline_stages
+from hta_widgets.analysis.cross_rank.parallel_groups import pipeline_stages
 from hta_widgets.demo.job import write_demo
 
 PLAIN = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"

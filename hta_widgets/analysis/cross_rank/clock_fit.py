@@ -9,8 +9,8 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import SYNCHRONIZING_OPERATIONS
-from hta_widgets.analysis.matching import (
+from hta_widgets.analysis.cross_rank.comm_events import SYNCHRONIZING_OPERATIONS
+from hta_widgets.analysis.cross_rank.matching import (
     Matching,
     count_selected,
     matching,

@@ -10,14 +10,19 @@ from typing import Literal, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.clocks import clock_fit, deviation_from_peers
-from hta_widgets.analysis.comm_events import (
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit, deviation_from_peers
+from hta_widgets.analysis.cross_rank.comm_events import (
     OPERATIONS,
     count_unsized,
     operation_codes,
     unsized_note,
 )
-from hta_widgets.analysis.matching import Matching, count_selected, matching, recorded_shift
+from hta_widgets.analysis.cross_rank.matching import (
+    Matching,
+    count_selected,
+    matching,
+    recorded_shift,
+)
 from hta_widgets.analysis.scope import (
     Scope,
     categorical,

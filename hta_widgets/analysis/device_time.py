@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import bytes_of, sum_known_bytes
+from hta_widgets.analysis.cross_rank.comm_events import bytes_of, sum_known_bytes
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import (
+from hta_widgets.analysis.cross_rank.comm_events import (
     SYNCHRONIZING_OPERATIONS,
     CommEvents,
     GroupName,

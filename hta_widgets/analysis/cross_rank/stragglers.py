@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.collectives import (
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.collectives import (
     PARTS,
     Arrivals,
     Clock,
@@ -23,7 +23,7 @@ from hta_widgets.analysis.collectives import (
     entry_lateness,
     entry_steps,
 )
-from hta_widgets.analysis.matching import (
+from hta_widgets.analysis.cross_rank.matching import (
     Matching,
     count_selected,
     loaded_ranks,

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import (
+from hta_widgets.analysis.cross_rank.comm_events import (
     OPERATIONS,
     CommEvents,
     JobHeader,
@@ -19,7 +19,7 @@ from hta_widgets.analysis.comm_events import (
     sum_known_bytes,
     unsized_note,
 )
-from hta_widgets.analysis.matching import (
+from hta_widgets.analysis.cross_rank.matching import (
     Matching,
     ProcessGroup,
     identify_groups,
