@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from hta_widgets.analysis.bandwidth import memory_bandwidth, memory_bandwidth_summary
 from hta_widgets.analysis.clusters import rank_clusters, rank_time_heatmap
+from hta_widgets.analysis.counters import with_counters
 from hta_widgets.analysis.critical.path import (
     critical_path,
     critical_path_summary,
@@ -12,7 +14,8 @@ from hta_widgets.analysis.critical.path import (
 from hta_widgets.analysis.cross_rank.clock_fit import clock_offsets
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.parallel_groups import parallel_groups
-from hta_widgets.analysis.cross_rank.stragglers import exposed_waits, stragglers, stragglers_by_step
+from hta_widgets.analysis.cross_rank.stragglers import stragglers, stragglers_by_step
+from hta_widgets.analysis.cross_rank.waits import exposed_waits
 from hta_widgets.analysis.device_time import (
     comm_comp_overlap,
     communication_by_group,
@@ -42,13 +45,7 @@ from hta_widgets.analysis.launches import (
     queue_length_summary,
     time_blocked_on_full_queue,
 )
-from hta_widgets.analysis.memory import (
-    memory_bandwidth,
-    memory_bandwidth_summary,
-    memory_events,
-    memory_timeline,
-    with_counters,
-)
+from hta_widgets.analysis.memory import memory_events, memory_timeline
 from hta_widgets.analysis.operators import (
     frequent_kernel_sequences,
     operator_kernels,

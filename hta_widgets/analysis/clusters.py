@@ -9,28 +9,25 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.collectives import Clock
+from hta_widgets.analysis.cross_rank.arrivals import Clock
+from hta_widgets.analysis.cross_rank.imposed_waits import imposed_waits, mean_share, step_shares
 from hta_widgets.analysis.cross_rank.parallel_groups import pipeline_stages
-from hta_widgets.analysis.cross_rank.stragglers import (
+from hta_widgets.analysis.cross_rank.waits import (
     CollectiveWaits,
     RankWaits,
     collective_waits,
-    imposed_waits,
-    mean_share,
-    step_shares,
     wait_intervals,
 )
+from hta_widgets.analysis.frames import concat_arrays, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
     RankParts,
     Scope,
-    concat_arrays,
     count_by_kind,
-    map_ranks,
     narrow_selection,
     rank_parts,
-    result_frame,
     with_scope,
 )
 from hta_widgets.analysis.steps import device_times, host_steps, step_length, steps_ahead

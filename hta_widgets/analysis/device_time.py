@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.cross_rank.comm_events import bytes_of, sum_known_bytes
+from hta_widgets.analysis.frames import columns_of_rows, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import (
+    host_names,
+    missing_ranks_note,
+    on_hosts_note,
+    prelaunched_note,
+)
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
     RankParts,
     Scope,
-    categorical,
-    columns_of_rows,
     count_by_kind,
-    host_names,
-    map_ranks,
-    on_hosts_note,
-    prelaunched_note,
     rank_parts,
-    result_frame,
-    stack_blocks,
-    statistics_by_name,
     with_scope,
 )
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.replies import Totals
-from hta_widgets.trace.arrays import Ints, Rows, sum_by_group
+from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.intervals import intersect, subtract, total_length, union
-from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 #: HTA's names of kinds, in the order in which they appear in a label.
@@ -102,23 +98,8 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
     )
 
 
-#: Keys of the notes for a lack of work on all ranks, and on the listed ranks only.
-_NO_WORK = ("no_device_work", "no_device_work_on")
 _NO_COMMUNICATION = ("no_communication", "no_communication_on")
 _NO_COMMUNICATION_TIME = ("no_communication_time", "no_communication_time_on")
-
-
-def missing_ranks_note(
-    chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
-) -> str:
-    """Return a note on the selected ranks missing from `having`; empty if none is missing."""
-    without = [str(rank) for rank in chosen if rank not in having]
-    if not without:
-        return "" if chosen else note_text("no_ranks")
-    if len(without) == len(chosen):
-        return note_text(notes[0])
-    named = f"rank{'s' * (len(without) > 1)} {', '.join(without)}"
-    return note_text(notes[1], ranks=named)
 
 
 def _device_times(part: RankPart) -> tuple[int, ...] | None:
@@ -414,57 +395,3 @@ def _message_bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
     size = np.array([bytes_of(str(dtype)) for dtype in dtypes], dtype=np.int64)
     stated = (count >= 0) & (count < _MAX_ELEMENTS) & (size > 0)
     return np.where(stated, np.where(stated, count, 0) * size, -1)
-
-
-def totals(traces: TraceSet, selection: Selection | None = None, limit: int = 200) -> Totals:
-    """Return totals by kind and by name as JSON values, for the panel next to a selection."""
-    every = _sum_up(rank_parts(traces, selection))
-    by_name = _sort_totals(every, ["kind", "name"])
-    shown = _to_records(by_name.head(limit).assign(short=lambda rows: rows["name"].map(short_name)))
-    return {
-        "events": int(by_name["count"].sum()),
-        "kinds": _to_records(_sort_totals(every, ["kind"])),
-        "names": shown,
-        "names_total": len(by_name),
-    }
-
-
-def totals_by(traces: TraceSet, keys: list[str], **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return the time of the selected events by ``kind``, or by ``kind`` and ``name``.
-
-    Durations are clipped to the window; events that overlap or enclose each other all count.
-    ``device_ns`` and ``host_ns`` are the parts of ``sum_ns`` on device streams and elsewhere.
-    """
-    return _sort_totals(_sum_up(rank_parts(traces, **scope)), keys)
-
-
-def _sum_up(chosen: RankParts) -> pd.DataFrame:
-    """Return one row per rank, name and kind."""
-    blocks = []
-    for part in chosen:
-        columns, code = statistics_by_name(part, part.rows)
-        on_device = part.table.stream[part.rows] >= 0
-        device_ns = np.where(on_device, part.durations(part.rows), 0)
-        blocks.append({**columns, "device_ns": sum_by_group(code, device_ns, len(columns["name"]))})
-    return pd.DataFrame(stack_blocks(blocks, "kind name:s count sum_ns min_ns max_ns device_ns"))
-
-
-def _sort_totals(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return one row per group, most time first, then most events, then by kind."""
-    added = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max", "device_ns": "sum"}
-    frame = every.groupby(keys, sort=False).agg(added).reset_index()
-    order = np.lexsort((frame["kind"], -frame["count"], -frame["sum_ns"]))
-    frame = frame.iloc[order].reset_index(drop=True)
-    frame["kind"] = categorical(frame["kind"].to_numpy(), KINDS)
-    frame.insert(list(frame).index("min_ns"), "mean_ns", frame["sum_ns"] / frame["count"])
-    frame["host_ns"] = frame["sum_ns"] - frame["device_ns"]
-    counts = np.bincount(every["kind"], every["count"], len(KINDS)).astype(np.int64).tolist()
-    frame.attrs["matched"] = {kind: n for kind, n in zip(KINDS, counts, strict=True) if n}
-    if not len(frame):
-        frame.attrs["note"] = note_text("no_events")
-    return frame
-
-
-def _to_records(frame: pd.DataFrame) -> list[Any]:
-    named = frame.rename(columns=lambda name: str(name).removesuffix("_ns"))
-    return named.astype(object).to_dict("records")

@@ -10,23 +10,25 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.collectives import is_data_loading_name
-from hta_widgets.analysis.device_time import missing_ranks_note
+from hta_widgets.analysis.cross_rank.lateness import is_data_loading_name
+from hta_widgets.analysis.frames import (
+    categorical,
+    concat_arrays,
+    drop_unused_texts,
+    result_frame,
+    stack_blocks,
+)
 from hta_widgets.analysis.launches import describe
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import missing_ranks_note
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
     Scope,
-    categorical,
     codes_of,
-    concat_arrays,
     count_by_kind,
-    drop_unused_texts,
-    map_ranks,
     rank_part,
     rank_parts,
-    result_frame,
-    stack_blocks,
     with_scope,
 )
 from hta_widgets.facts import facts

@@ -9,22 +9,19 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.frames import categorical, drop_unused_texts, result_frame, stack_blocks
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
     RankParts,
     Scope,
-    categorical,
     count_by_kind,
-    drop_unused_texts,
-    map_ranks,
-    prelaunched_note,
     rank_parts,
-    result_frame,
-    stack_blocks,
-    statistics_by_name,
     with_scope,
 )
+from hta_widgets.analysis.totals import statistics_by_name
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows

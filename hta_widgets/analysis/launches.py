@@ -11,19 +11,16 @@ from typing import Any, TypeVar, Unpack
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.frames import categorical, drop_unused_texts, result_frame, stack_blocks
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
     Scope,
-    categorical,
     count_by_kind,
-    drop_unused_texts,
-    map_ranks,
     narrow_selection,
-    prelaunched_note,
     rank_parts,
-    result_frame,
-    stack_blocks,
     with_scope,
 )
 from hta_widgets.facts import note_text

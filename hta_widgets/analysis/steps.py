@@ -11,19 +11,17 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.collectives import Clock
-from hta_widgets.analysis.cross_rank.stragglers import RankWaits, collective_waits
+from hta_widgets.analysis.cross_rank.arrivals import Clock
+from hta_widgets.analysis.cross_rank.waits import RankWaits, collective_waits
+from hta_widgets.analysis.frames import concat_arrays, result_frame, stack_blocks
+from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import (
     RankPart,
     RankParts,
     Scope,
-    concat_arrays,
     count_by_kind,
-    map_ranks,
     rank_part,
     rank_parts,
-    result_frame,
-    stack_blocks,
     with_scope,
 )
 from hta_widgets.facts import note_text

@@ -14,7 +14,7 @@ import numpy as np
 
 from hta_widgets.analysis.clusters import rank_clusters
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
-from hta_widgets.analysis.cross_rank.stragglers import CollectiveWaits, collective_waits
+from hta_widgets.analysis.cross_rank.waits import CollectiveWaits, collective_waits
 from hta_widgets.analysis.diff_ops import DiffSource, side_parts
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.analysis.steps import clipped_steps, device_edges, host_steps, steps_ahead

@@ -9,14 +9,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.frames import categorical, concat_arrays, result_frame, stack_blocks
 from hta_widgets.analysis.idle import IDLE_CATEGORIES, first_launched, gap_pieces
-from hta_widgets.analysis.scope import (
-    RankPart,
-    categorical,
-    concat_arrays,
-    result_frame,
-    stack_blocks,
-)
+from hta_widgets.analysis.scope import RankPart
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames, is_host_only
 from hta_widgets.diff.trees import (

@@ -25,8 +25,8 @@ from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
-from hta_widgets.analysis.device_time import totals
 from hta_widgets.analysis.idle import IdleGap, gap_at
+from hta_widgets.analysis.totals import totals
 from hta_widgets.live import operations
 from hta_widgets.live.operations import Answer, Request, answer
 from hta_widgets.panels.frames import (

@@ -19,7 +19,7 @@ from hta_widgets.analysis import (
     rank_time_heatmap,
     temporal_breakdown,
 )
-from hta_widgets.analysis.device_time import totals_by
+from hta_widgets.analysis.totals import totals_by
 
 MAKE = {"compute": kernel, "communication": nccl, "memory": copy}
 WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}

@@ -9,16 +9,16 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.comm_events import SYNCHRONIZING_OPERATIONS
+from hta_widgets.analysis.cross_rank.comm_events import SYNCHRONIZING_OPERATIONS, recorded_shift
 from hta_widgets.analysis.cross_rank.matching import (
     Matching,
     count_selected,
     matching,
     positions_by_code,
-    recorded_shift,
     selected_ranks,
 )
-from hta_widgets.analysis.scope import Scope, narrow_selection, result_frame, with_scope
+from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.scope import Scope, narrow_selection, with_scope
 from hta_widgets.readers.formats import format_hooks
 from hta_widgets.text import duration
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows

@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal, Unpack
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.clock_fit import clock_fit, deviation_from_peers
+from hta_widgets.analysis.cross_rank.arrivals import (
+    Arrivals,
+    Clock,
+    arrival_times,
+    compute_time_between,
+    entry_steps,
+)
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 from hta_widgets.analysis.cross_rank.comm_events import (
     OPERATIONS,
     count_unsized,
     operation_codes,
     unsized_note,
 )
-from hta_widgets.analysis.cross_rank.matching import (
-    Matching,
-    count_selected,
-    matching,
-    recorded_shift,
-)
-from hta_widgets.analysis.scope import (
-    Scope,
-    categorical,
-    device_work_rows,
-    host_collectives,
-    map_ranks,
-    narrow_selection,
-    on_hosts_note,
-    result_frame,
-    with_scope,
-)
-from hta_widgets.taxonomy import KINDS
+from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
+from hta_widgets.analysis.frames import categorical, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import on_hosts_note
+from hta_widgets.analysis.scope import Scope, narrow_selection, with_scope
 from hta_widgets.trace.arrays import Bools, Floats, Ints
-from hta_widgets.trace.host_stack import name_mask
-from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
-from hta_widgets.trace.memo import memo, memoized
-from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.memo import memo
 from hta_widgets.trace.traceset import TraceSet
-
-Clock = Literal["host", "fitted"]
 
 #: Collectives whose members state different sizes; the largest is the size of the message.
 _ROOTED = operation_codes("gather", "scatter")
@@ -149,71 +135,6 @@ def collectives(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Arrivals:
-    """Times of the entries of a `Matching`, on one clock."""
-
-    shifts_ns: Ints
-    arrival_ns: Ints
-    end_ns: Ints
-    last_ns: Ints
-    last_rank: Ints
-    is_last: Bools
-
-    @property
-    def wait_ns(self) -> Ints:
-        """Time from each arrival to the last."""
-        return self.last_ns - self.arrival_ns
-
-
-def arrival_times(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
-    """Return the times at which ranks arrive and leave, on a clock."""
-    shifts = np.array([trace.shift_ns for trace in match.traces], dtype=np.int64)
-    if clock != traces.clock:
-        shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
-        if clock == "fitted":
-            fit = clock_fit(traces)
-            shifts += fit.origin_offset_ns - fit.offset_ns
-    shift_of_entry = shifts[match.trace]
-    arrival, end = (
-        match.event_field("start_ns") + shift_of_entry,
-        match.event_field("end_ns") + shift_of_entry,
-    )
-    last = match.reduce_per_entry(np.maximum, arrival)
-    at_last = arrival == last
-    is_shared = match.reduce_per_entry(np.add, at_last.astype(np.int64)) > 1
-    ranks = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
-    latest = match.reduce_per_entry(np.maximum, np.where(at_last, ranks, -1))
-    # A rank that has left did not wait for later ones.
-    last = np.where(match.event_field("early") == 1, np.minimum(last, end), last)
-    return Arrivals(
-        shifts, arrival, end, last, np.where(is_shared, -1, latest), at_last & ~is_shared
-    )
-
-
-def entry_steps(match: Matching) -> Ints:
-    """Return the step of each entry, -1 for none."""
-    steps = np.full(len(match), -1, dtype=np.int64)
-    for mine, of_rank in zip(match.of_trace, match.steps, strict=True):
-        steps[mine] = of_rank[match.place[mine]]
-    return steps
-
-
-@memoized
-def compute_intervals(trace: Trace) -> Intervals:
-    """Return the intervals in which a rank's device computes, in its table's times."""
-    table = trace.table
-    rows = np.flatnonzero((table.kind == KINDS.index("compute")) & (table.stream >= 0))
-    start = table.start_ns[rows]
-    return union(start, start + table.dur_ns[rows])
-
-
-@memoized
-def _cumulative_compute(trace: Trace) -> CumulativeCoverage:
-    """Return the cumulative compute time of a rank, in its table's times."""
-    return CumulativeCoverage(*compute_intervals(trace))
-
-
 def _exposed_ns(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:
     """Return the part of each entry during which its rank does not compute."""
 
@@ -229,12 +150,6 @@ def _exposed_ns(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock
         return exposed
 
     return memo(traces, ("exposed", clock), derive)
-
-
-def compute_time_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
-    """Return a rank's compute time in each interval of its table's times."""
-    covered = _cumulative_compute(trace)
-    return covered(end_ns) - covered(start_ns)
 
 
 def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]:
@@ -285,174 +200,3 @@ def _matching_notes(
         )
     )
     return [*parts, on_hosts_note(match.on_hosts)]
-
-
-#: The parts of a rank's time before it arrives.
-PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host", "copies")
-
-# Healthy ranks differ by a few percent, by noise; stragglers cost more than these limits.
-_COSTLY_SHARE = 0.05  # of the others' time, on average over many steps
-_OF_TWO = 1.5  # factor for two ranks, as each is compared with only one other
-_BY_CHANCE = 12.0  # divided by ranks times steps squared: the relative increase of the limit
-
-_DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
-_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EntryLateness:
-    """The lateness of each entry of a `Matching`, and the share that the rank itself causes."""
-
-    late_ns: Floats
-    own_share: Floats
-    exposed_wait_ns: Ints
-    excess_ns: dict[str, Floats]
-
-
-def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
-    """Return the minimum share of their time that the others lose to a straggler."""
-    # The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`
-    # the limit for one or two steps is so high that chance hardly reaches it.
-    few = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
-    return _COSTLY_SHARE * (1 + few) * (_OF_TWO if ranks == 2 else 1.0)
-
-
-def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLateness:
-    """Compare each arrival, and the time before it, with the collective's other entries."""
-    late = deviation_from_peers(match.collective, times.arrival_ns)
-    before = _previous_entries(match, times)
-    known = before >= 0
-    spent, exposed = _time_before_arrival(match, times, before)
-    paid = exposed - deviation_from_peers(match.collective, exposed)
-    inherited = _inherited_lateness(match, times, step, late, paid, spent["waiting"])
-    share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
-    excess = {
-        part: np.where(known, deviation_from_peers(match.collective, spent[part]), np.nan)
-        for part in PARTS
-    }
-    return EntryLateness(late, np.where(late > 0, share, 1.0), exposed, excess)
-
-
-_NEVER = int(np.iinfo(np.int64).min) // 2
-
-
-def _previous_entries(match: Matching, times: Arrivals) -> Ints:
-    """Return the entry before each one in the same sequence of its rank; -1 for the first."""
-    order = np.lexsort((times.arrival_ns, match.lane, match.trace))
-    sequences = pd.Series(order).groupby([match.trace[order], match.lane[order]])
-    before = np.empty(len(match), dtype=np.int64)
-    before[order] = sequences.shift(fill_value=-1)
-    return before
-
-
-def _inherited_lateness(
-    match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, waited: Floats
-) -> Floats:
-    """Return how much of each lateness came from waiting in other groups.
-
-    `paid` is the time in which the others wait for the rank and do not compute.
-    """
-    # A rank that computes while a collective runs is just as late to the next one, without a wait
-    # in between. So inherited lateness is carried on until the others have waited for it, or the
-    # rank is not late. Others that run ahead are held up by their next collectives, so it may be
-    # more than the lateness.
-    order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
-    more = deviation_from_peers(match.collective, waited)[order]
-    keys = np.stack([match.trace[order], match.lane[order], step[order]])
-    opens = np.ones(len(order), dtype=bool)
-    opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
-    # left[c] = max(0, left[c-1] + more[c] - paid[c]) is the sum of all less its least value before.
-    gain = more - paid[order]
-    total = np.cumsum(gain)
-    sums = pd.Series(np.where(opens, np.minimum(total, total - gain), total))
-    left = total - sums.groupby(np.cumsum(opens)).cummin().to_numpy()
-    inherited = np.empty(len(order))
-    inherited[order] = more + np.where(opens, 0, np.roll(left, 1))
-    return np.clip(inherited, 0.0, np.maximum(late, 0.0))
-
-
-def _time_before_arrival(
-    match: Matching, times: Arrivals, before: Ints
-) -> tuple[dict[str, Floats], Ints]:
-    """Return the parts of each rank's time before it arrived, and its waits without computing."""
-    spent = {part: np.zeros(len(match)) for part in PARTS}
-    exposed = times.wait_ns
-    # The parts add up from one arrival to the next, since ranks also work while a collective runs.
-    # What the others do during their wait, the last rank may do later; the wait is not a part.
-    known = before >= 0
-    since = np.where(known, times.arrival_ns[before], times.arrival_ns)
-    free = np.where(known, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER)
-    each = []
-    for number, (mine, events) in enumerate(zip(match.of_trace, match.events, strict=True)):
-        shift = times.shifts_ns[number]
-        instants = (
-            values[mine] - shift for values in (since, free, times.arrival_ns, times.last_ns)
-        )
-        # The part of it in which the rank waited is unknown, so all of it counts as waiting.
-        alone = ~events.is_single_rank
-        alone[match.place[mine]] = False
-        each.append((*instants, events.start_ns[alone], events.end_ns[alone]))
-    found = map_ranks(
-        match.traces, _time_before_arrival_of_rank, each=each, executor=match.executor
-    )
-    for mine, (parts, waited) in zip(match.of_trace, found, strict=True):
-        for part, values in zip(PARTS, parts, strict=True):
-            spent[part][mine] = values
-        exposed[mine] = waited
-    return spent, exposed
-
-
-def _time_before_arrival_of_rank(
-    trace: Trace, since: Ints, free: Ints, arrival: Ints, last: Ints, start: Ints, end: Ints
-) -> tuple[tuple[Ints, ...], Ints]:
-    """Return the parts of a rank's time before it arrived, and its waits without computing.
-
-    Waits count from `free`, the others from `since`; `start` and `end` are the times of
-    communication that is not matched.
-    """
-    loading, talking, idle = _idle_causes(trace)
-    waits = union(np.concatenate([arrival, start]), np.concatenate([last, end]))
-    waiting = CumulativeCoverage(*subtract(waits, compute_intervals(trace)))
-    waited = waiting(arrival) - waiting(free) + talking(arrival) - talking(free)
-    others = (of(arrival) - of(since) for of in (loading, idle, _copy_only_intervals(trace)))
-    computed = compute_time_between(trace, since, arrival)
-    exposed = last - arrival - compute_time_between(trace, arrival, last)
-    return (computed, waited, *others), exposed
-
-
-@lru_cache(maxsize=1 << 14)
-def is_data_loading_name(name: str) -> bool:
-    """Return whether a name, without folders of Python files, is that of a data-loading event."""
-    return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
-
-
-@memoized
-def _copy_only_intervals(trace: Trace) -> CumulativeCoverage:
-    """Return the time in which a rank's device copies and does not compute."""
-    table = trace.table
-    rows = np.flatnonzero((table.kind == KINDS.index("memory")) & (table.stream >= 0))
-    start = table.start_ns[rows]
-    return CumulativeCoverage(
-        *subtract(union(start, start + table.dur_ns[rows]), compute_intervals(trace))
-    )
-
-
-@memoized
-def _idle_causes(trace: Trace) -> tuple[CumulativeCoverage, CumulativeCoverage, CumulativeCoverage]:
-    """Return the device's idle time while the host loads data, communicates, and the rest."""
-    table = trace.table
-    end = table.start_ns + table.dur_ns
-    busy = device_work_rows(trace)
-    whole = Intervals.empty()
-    if len(table):
-        whole = union(table.start_ns[:1], end.max(keepdims=True))
-    idle = subtract(whole, union(table.start_ns[busy], end[busy]))
-    loads = name_mask(trace, is_data_loading_name)
-    loading = intersect(idle, union(table.start_ns[loads], end[loads]))
-    calls, rest = host_collectives(trace), subtract(idle, loading)
-    talking = intersect(rest, union(table.start_ns[calls], end[calls]))
-    return (
-        CumulativeCoverage(*loading),
-        CumulativeCoverage(*talking),
-        CumulativeCoverage(*subtract(rest, talking)),
-    )

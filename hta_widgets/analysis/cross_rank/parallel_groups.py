@@ -16,28 +16,15 @@ from hta_widgets.analysis.cross_rank.comm_events import (
     CommEvents,
     JobHeader,
     count_unsized,
+    stated_rank,
     sum_known_bytes,
     unsized_note,
 )
-from hta_widgets.analysis.cross_rank.matching import (
-    Matching,
-    ProcessGroup,
-    identify_groups,
-    matching,
-    stated_rank,
-    world_size,
-)
-from hta_widgets.analysis.scope import (
-    RankPart,
-    Scope,
-    categorical,
-    columns_of_rows,
-    count_by_kind,
-    map_ranks,
-    rank_parts,
-    result_frame,
-    with_scope,
-)
+from hta_widgets.analysis.cross_rank.comm_groups import ProcessGroup, identify_groups, world_size
+from hta_widgets.analysis.cross_rank.matching import Matching, matching
+from hta_widgets.analysis.frames import categorical, columns_of_rows, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, Scope, count_by_kind, rank_parts, with_scope
 from hta_widgets.facts import note_text
 from hta_widgets.text import consecutive_runs, plural, run_text
 from hta_widgets.trace.arrays import Ints

@@ -8,16 +8,8 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import (
-    RankPart,
-    Scope,
-    categorical,
-    columns_of_rows,
-    rank_parts,
-    result_frame,
-    stack_blocks,
-    with_scope,
-)
+from hta_widgets.analysis.frames import categorical, columns_of_rows, result_frame, stack_blocks
+from hta_widgets.analysis.scope import RankPart, Scope, rank_parts, with_scope
 from hta_widgets.arguments import PartitionKey
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text

@@ -7,9 +7,9 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.collectives import costly_share
-from hta_widgets.analysis.cross_rank.stragglers import stragglers
-from hta_widgets.analysis.scope import Scope, columns_of_rows, dtypes_of, result_frame, with_scope
+from hta_widgets.analysis.cross_rank.stragglers import costly_share, stragglers
+from hta_widgets.analysis.frames import columns_of_rows, dtypes_of, result_frame
+from hta_widgets.analysis.scope import Scope, with_scope
 from hta_widgets.formats.mpi.model import MpiJob, mpi_jobs
 from hta_widgets.formats.mpi.routines import MpiRank, by_events, mpi_scope
 from hta_widgets.text import share

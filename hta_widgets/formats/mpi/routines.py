@@ -10,14 +10,8 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import (
-    RankPart,
-    Scope,
-    columns_of_rows,
-    rank_parts,
-    result_frame,
-    with_scope,
-)
+from hta_widgets.analysis.frames import columns_of_rows, result_frame
+from hta_widgets.analysis.scope import RankPart, Scope, rank_parts, with_scope
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text

@@ -13,7 +13,7 @@ from support.small import call, copy, event, kernel, load, nccl
 import hta_widgets as hw
 from hta_widgets import taxonomy
 from hta_widgets.analysis import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
-from hta_widgets.analysis.device_time import totals, totals_by
+from hta_widgets.analysis.totals import totals, totals_by
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from support.random_job import write_job
 import hta_widgets as hw
 from hta_widgets import analysis, taxonomy
 from hta_widgets.analysis.cross_rank.matching import matching
-from hta_widgets.analysis.scope import map_ranks, narrow_selection, rank_part, rank_parts
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import narrow_selection, rank_part, rank_parts
 from hta_widgets.demo.job import write_demo
 from hta_widgets.store.rank_file import StoredRank
 from hta_widgets.store.ranks import StoredTrace

@@ -1,0 +1,127 @@
+"""Build the frames of analyses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.errors import TraceError
+from hta_widgets.trace.arrays import Array
+from hta_widgets.trace.columns import StringPool
+from hta_widgets.trace.trace import categorical_dtype
+
+
+def require_columns(frame: pd.DataFrame, remedy: str, columns: Iterable[str]) -> None:
+    """Raise a `TraceError` that names the missing columns, if there are any."""
+    missing = [name for name in columns if name not in frame]
+    if missing:
+        named = ", ".join(f"'{name}'" for name in missing)
+        raise TraceError(
+            f"the frame has no column{'s' if len(missing) > 1 else ''} {named}", remedy=remedy
+        )
+
+
+def result_frame(
+    columns: Mapping[str, Any],
+    *,
+    matched: Mapping[str, int],
+    note: str | Iterable[str] = "",
+    copy: bool = True,
+    **attrs: Any,
+) -> pd.DataFrame:
+    """Return a frame of `columns`, in their order and with their dtypes, and its attributes."""
+    frame = pd.DataFrame(dict(columns), copy=copy)
+    note = note if isinstance(note, str) else "; ".join(filter(None, note))
+    frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}
+    if note or not len(frame):
+        frame.attrs["note"] = note or "no events match"
+    frame.attrs.update(attrs)
+    return frame
+
+
+def concat_arrays(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
+    """Concatenate one array per rank; the result is of `dtype` even without arrays."""
+    if not len(arrays):
+        return np.empty(0, dtype=dtype)
+    return np.concatenate(arrays).astype(dtype, copy=False)
+
+
+#: Dtypes of columns by the letter after their names.
+_DTYPES: dict[str, Any] = {
+    "": np.int64,
+    "i": np.int32,
+    "u": np.uint64,
+    "f": np.float64,
+    "b": np.bool_,
+    "s": object,
+    "t": str,
+    "c": "category",
+}
+
+
+def dtypes_of(columns: str) -> dict[str, Any]:
+    """Return the dtypes of columns such as ``"rank mean_ns:f"``; int64 without a letter."""
+    pairs = (column.partition(":") for column in columns.split())
+    return {name: _DTYPES[letter] for name, _, letter in pairs}
+
+
+def stack_blocks(blocks: Sequence[Mapping[str, Any]], columns: str) -> dict[str, Any]:
+    """Concatenate the columns of one block per rank, see `dtypes_of`.
+
+    A single value fills its block. Blocks hold categories as codes and strings.
+    """
+    sizes = [
+        next(len(array) for array in block.values() if isinstance(array, np.ndarray))
+        for block in blocks
+    ]
+    whole: dict[str, Any] = {}
+    for name, dtype in dtypes_of(columns).items():
+        values = [block[name] for block in blocks]
+        if dtype == "category":
+            pool = StringPool()
+            numbers = [
+                np.array([pool.add(text) for text in texts], np.int32) for _, texts in values
+            ]
+            codes = [
+                codes_of_pool[code]
+                for codes_of_pool, (code, _) in zip(numbers, values, strict=True)
+            ]
+            whole[name] = categorical(concat_arrays(codes, np.int32), pool.values)
+            continue
+        if dtype is str:
+            whole[name] = pd.array([text for texts in values for text in texts], dtype="str")
+            continue
+        arrays = [
+            np.broadcast_to(np.asarray(array, dtype), size)
+            for array, size in zip(values, sizes, strict=True)
+        ]
+        column = concat_arrays(arrays, dtype)
+        whole[name] = pd.Series(column, dtype=object) if dtype is object else column
+    return whole
+
+
+def columns_of_rows(rows: Iterable[Iterable[Any]], columns: str) -> dict[str, Any]:
+    """Return rows as columns, see `dtypes_of`."""
+    dtypes = dtypes_of(columns)
+    values = list(zip(*rows, strict=True)) or [()] * len(dtypes)
+    return {
+        name: pd.Series(column, dtype=object) if dtype is object else np.array(column, dtype)
+        for (name, dtype), column in zip(dtypes.items(), values, strict=True)
+    }
+
+
+def categorical(codes: Array, values: Sequence[str]) -> pd.Categorical:
+    """Return a categorical of strings, given as codes into distinct `values`."""
+    return pd.Categorical.from_codes(codes, dtype=categorical_dtype(values))
+
+
+def drop_unused_texts(
+    codes: Array, texts: Sequence[str] | StringPool
+) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Return codes into the strings that occur, and these strings."""
+    used, code = np.unique(codes, return_inverse=True)
+    return code.astype(np.int32), [texts[one] for one in used.tolist()]
