@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,11 @@ from hta_widgets.analysis.launches import (
     time_weighted_sums,
 )
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.scope import RankPart, Scope, count_by_kind, rank_parts, with_scope
+from hta_widgets.analysis.scope import RankPart, RankParts, Window, count_by_kind, rank_parts
+from hta_widgets.arguments import check_arguments
 from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
 from hta_widgets.trace.columns import StringPool, event_args, to_int64
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
@@ -144,8 +146,14 @@ def _steps(copies: _RankCopies) -> BandwidthSteps:
     return BandwidthSteps(copies.kinds, code, time_ns[order], value, copies.rows[known][copy])
 
 
-@with_scope
-def memory_bandwidth(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def memory_bandwidth(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the rate at which memory is copied and filled, at each instant of change.
 
     Rates of concurrent copies add up. The rate is the one in the file, or else bytes divided by
@@ -154,10 +162,13 @@ def memory_bandwidth(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters
     ----------
+    traces : TraceSet
     selection : Selection, optional
         The copies; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time; copies are cut at its edges and keep their rate.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -173,7 +184,12 @@ def memory_bandwidth(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     The definition is that of HTA's memory bandwidth time series. In HTA rounding may leave a rate
     other than 0 without copies, unknown rates count as 0, and a copy of 0 µs lasts 1 µs.
     """
-    return _bandwidth_frame(traces, scope, _rate_columns, "rank copy_kind:c time_ns gb_per_s:f")
+    chosen = rank_parts(traces, selection, window, ranks)
+    return _bandwidth_frame(
+        chosen,
+        _rate_columns,
+        "rank copy_kind:c time_ns gb_per_s:f",
+    )
 
 
 def _rate_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
@@ -187,9 +203,21 @@ def _rate_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
     }
 
 
-@with_scope
-def memory_bandwidth_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def memory_bandwidth_summary(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return statistics of the memory bandwidth of each kind of copy.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -205,7 +233,12 @@ def memory_bandwidth_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Dat
           ``size_bytes`` (int64): the sum of known sizes, which the window does not cut
     """
     columns = f"{STATISTICS_COLUMNS} time_weighted_mean:f busy_ns copies size_bytes"
-    return _bandwidth_frame(traces, scope, _summary_columns, f"rank copy_kind:c {columns}")
+    chosen = rank_parts(traces, selection, window, ranks)
+    return _bandwidth_frame(
+        chosen,
+        _summary_columns,
+        f"rank copy_kind:c {columns}",
+    )
 
 
 def _summary_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
@@ -225,10 +258,7 @@ def _summary_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
     }
 
 
-def _bandwidth_frame(
-    traces: TraceSet, scope: Scope, columns_of: _ColumnsOf, names: str
-) -> pd.DataFrame:
-    chosen = rank_parts(traces, **scope)
+def _bandwidth_frame(chosen: RankParts, columns_of: _ColumnsOf, names: str) -> pd.DataFrame:
     results = list(map_ranks(chosen, _columns_and_counts, columns_of))
     columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
     kind = columns["copy_kind"]

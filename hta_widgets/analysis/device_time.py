@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,16 +22,17 @@ from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
     RankParts,
-    Scope,
+    Window,
     count_by_kind,
     rank_parts,
-    with_scope,
 )
+from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.intervals import intersect, subtract, total_length, union
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 #: HTA's names of kinds, in the order in which they appear in a label.
@@ -55,8 +56,14 @@ _DTYPE = "dtype"
 _MAX_ELEMENTS = 1 << 50
 
 
-@with_scope
-def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def temporal_breakdown(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Split each rank's device time into idle, computing and other work.
 
     The span runs from the first start to the last end of the rank's device work in the whole job,
@@ -67,6 +74,12 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
     ``exposed_communication_ns + exposed_memory_ns == non_compute_ns``.
     Synchronisation rows on a stream are waits, not work. Only selected events count: in a
     selection of communication, all of it is exposed.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -81,7 +94,7 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
         - ``exposed_communication_ns``: communicating and not computing; ``exposed_memory_ns``:
           copying, neither computing nor communicating
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     found = dict(zip(chosen.ranks, map_ranks(chosen, _device_times), strict=True))
     working = {rank: times for rank, times in found.items() if times is not None}
     column = columns_of_rows([(rank, *times) for rank, times in working.items()], f"rank {_TIMES}")
@@ -125,9 +138,15 @@ def _device_times(part: RankPart) -> tuple[int, ...] | None:
     )
 
 
-@with_scope
+@check_arguments
 def kernel_type_breakdown(
-    traces: TraceSet, *, include_memory: bool = True, per_rank: bool = False, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    include_memory: bool = True,
+    per_rank: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the time of each kind of device work, alone and overlapping others.
 
@@ -136,8 +155,13 @@ def kernel_type_breakdown(
 
     Parameters
     ----------
+    traces : TraceSet
     per_rank : bool, default False
         Return one row per rank and label; shares are then of the rank's busy time.
+    include_memory : bool, default True
+        Whether copies and fills count.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -149,7 +173,7 @@ def kernel_type_breakdown(
         - ``sum_ns`` (int64)
         - ``share`` (float): ``sum_ns`` as a share of all rows, or of the rank's rows, 0..1
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     found = list(map_ranks(chosen, _times_by_kind_set, kinds))
     times = np.array(found, dtype=np.int64).reshape(-1, 1 << len(kinds))
@@ -196,13 +220,25 @@ def _times_by_kind_set(part: RankPart, kinds: Sequence[str]) -> list[int]:
     return [int(length[running == code].sum()) for code in range(1 << len(covers))]
 
 
-@with_scope
-def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def comm_comp_overlap(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the share of each rank's communication that overlaps computing.
 
     ``overlap_share`` is the time in which the rank computes and communicates, divided by the time
     in which it communicates; concurrent communication kernels count once. All computing of the
     rank in the window counts, whether it is selected or not.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -218,7 +254,7 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``.attrs["note"]`` lists ranks without communication kernels (`hta_widgets.taxonomy.add`
         adds rules for their names) and ranks whose communication kernels all last 0 ns.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     times = np.array(list(map_ranks(chosen, _communication_overlap)), dtype=np.int64).reshape(-1, 4)
     communicating, overlapped, computing, kernels = times.T
     ranks = np.array(chosen.ranks, dtype=np.int64)
@@ -256,9 +292,21 @@ def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
     )
 
 
-@with_scope
-def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def communication_by_stream(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return each device stream's communication time, and the part that computing hides.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -278,20 +326,25 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
     selected or not. Times of streams that communicate at the same time add up to more than the
     rank's.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     rows = _rows_of_ranks(chosen, _communication_of_streams)
     return result_frame(
         columns_of_rows(rows, f"rank stream {_COMMUNICATION}"),
         matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
         note=()
         if rows
-        else (note_text("no_communication"), on_hosts_note(map_ranks(traces, host_names))),
+        else (note_text("no_communication"), on_hosts_note(map_ranks(chosen.owner, host_names))),
     )
 
 
-@with_scope
+@check_arguments
 def communication_by_group(
-    traces: TraceSet, *, by_collective: bool = False, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    by_collective: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return each process group's communication time, its exposed part, and its bytes.
 
@@ -300,8 +353,11 @@ def communication_by_group(
 
     Parameters
     ----------
+    traces : TraceSet
     by_collective : bool, default False
         Return one row per collective of a group, such as ``allreduce``.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -321,7 +377,7 @@ def communication_by_group(
     A size is the number of elements times the bytes of their type, not the bytes that the algorithm
     of the collective moves; `collectives` returns bandwidths.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
     rows = _rows_of_ranks(chosen, _communication_of_groups, args)
     texts = "group:t description:t group_ranks:t" + " collective:t" * by_collective

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,13 +24,14 @@ from hta_widgets.analysis.notes import missing_ranks_note
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
-    Scope,
+    RankParts,
+    Window,
     codes_of,
     count_by_kind,
     rank_part,
     rank_parts,
-    with_scope,
 )
+from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import (
@@ -70,9 +71,14 @@ _CATEGORIES = ("host_wait", "kernel_wait", "other")
 _STATS = ("mean_ns", "std_ns", "min_ns", "p25_ns", "p50_ns", "p75_ns", "max_ns")
 
 
-@with_scope
+@check_arguments
 def device_idle_breakdown(
-    traces: TraceSet, *, consecutive_kernel_delay_ns: int = 30_000, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    consecutive_kernel_delay_ns: int = 30_000,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the idle time of each rank's device as a whole, by cause.
 
@@ -104,10 +110,13 @@ def device_idle_breakdown(
 
     Parameters
     ----------
+    traces : TraceSet
     consecutive_kernel_delay_ns : int, default 30_000
         Shorter gaps are ``kernel_wait``, others ``stream_wait`` or ``blocked``.
     selection : Selection, optional
         The events to work on; all by default. Launch calls need not be selected.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks.
 
     Returns
     -------
@@ -120,7 +129,7 @@ def device_idle_breakdown(
         - ``idle_share`` (float): of the rank's idle time, 0..1; NaN without idle time
         - ``max_ns`` (int64): the maximum in one gap
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     of_rank = map_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
     sums_by_rank = dict(zip(chosen.ranks, of_rank, strict=True))
     working = {
@@ -147,22 +156,27 @@ def device_idle_breakdown(
     )
 
 
-@with_scope
+@check_arguments
 def device_idle_gaps(
     traces: TraceSet,
     *,
     consecutive_kernel_delay_ns: int = 30_000,
     top: int | None = None,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the gaps in which each rank's device idles as a whole, and the events that end them.
 
     Parameters
     ----------
+    traces : TraceSet
     consecutive_kernel_delay_ns
         As in `device_idle_breakdown`.
     top : int, optional
         Return only this many gaps, longest first; by default all, by rank and time.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -178,7 +192,7 @@ def device_idle_gaps(
           unknown_ns`` (int64): its parts, which add up to ``dur_ns``
         - ``host_wait_ns`` (int64): sum of the parts ``host_…``
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     of_rank = map_ranks(chosen, _longest_gaps, consecutive_kernel_delay_ns, top)
     gaps_by_rank = dict(zip(chosen.ranks, of_rank, strict=True))
     working = {
@@ -453,13 +467,15 @@ def waiting_calls(trace: Trace) -> Bools:
     )
 
 
-@with_scope
+@check_arguments
 def idle_time_breakdown(
     traces: TraceSet,
     *,
     consecutive_kernel_delay_ns: int = 30_000,
     streams: Iterable[int] | None = None,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the idle time of each stream between its kernels, by cause.
 
@@ -479,10 +495,13 @@ def idle_time_breakdown(
 
     Parameters
     ----------
+    traces : TraceSet
     consecutive_kernel_delay_ns : int, default 30_000
         Gaps shorter than this are ``kernel_wait`` unless the host was late.
     streams : iterable of int, optional
         Only these streams; all by default.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -501,21 +520,30 @@ def idle_time_breakdown(
     The definition is HTA's. HTA measures gaps from the end of the previous kernel only, so they
     are negative if kernels of a stream overlap, and counts the start of a stream as ``other``.
     """
+    chosen = rank_parts(traces, selection, window, ranks)
     columns, delay_ns = "idle_ns idle_share:f gaps", consecutive_kernel_delay_ns
-    return _stream_frame(traces, scope, _stream_sums, columns, delay_ns, streams)
+    return _stream_frame(chosen, _stream_sums, columns, delay_ns, streams)
 
 
-@with_scope
+@check_arguments
 def idle_interval_stats(
     traces: TraceSet,
     *,
     consecutive_kernel_delay_ns: int = 30_000,
     streams: Iterable[int] | None = None,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return statistics of the lengths of the gaps on each stream, by category.
 
     Gaps, categories and parameters are defined by `idle_time_breakdown`.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -529,21 +557,20 @@ def idle_interval_stats(
 
         Floats are NaN if there are too few gaps.
     """
+    chosen = rank_parts(traces, selection, window, ranks)
     columns = "count " + " ".join(f"{name}:f" for name in _STATS)
     delay_ns = consecutive_kernel_delay_ns
-    return _stream_frame(traces, scope, _stream_statistics, columns, delay_ns, streams)
+    return _stream_frame(chosen, _stream_statistics, columns, delay_ns, streams)
 
 
 def _stream_frame(
-    traces: TraceSet,
-    scope: Scope,
+    chosen: RankParts,
     function: _Measures,
     columns: str,
     short_ns: int,
     streams: Iterable[int] | None,
 ) -> pd.DataFrame:
     """Return a function's columns by rank, stream and category."""
-    chosen = rank_parts(traces, **scope)
     wanted = None if streams is None else sorted({int(stream) for stream in streams})
     found = list(map_ranks(chosen, _stream_columns, function, short_ns, wanted))
     column = stack_blocks(found, f"rank stream idle_category {columns}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -17,12 +17,12 @@ from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
-    Scope,
+    Window,
     count_by_kind,
     narrow_selection,
     rank_parts,
-    with_scope,
 )
+from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import (
@@ -36,6 +36,7 @@ from hta_widgets.trace.arrays import (
     stable_order,
     sum_by_group,
 )
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 _OUTLIERS = ("short kernel", "long call", "late start")
@@ -50,9 +51,14 @@ _NEARLY = 0.98
 _LONG = 0.01
 
 
-@with_scope
+@check_arguments
 def launch_stats(
-    traces: TraceSet, *, include_memory: bool = True, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    include_memory: bool = True,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return every launch, the device work that it launched, and the durations of both.
 
@@ -63,8 +69,13 @@ def launch_stats(
 
     Parameters
     ----------
+    traces : TraceSet
+    include_memory : bool, default True
+        Whether copies and fills count.
     selection : Selection, optional
         The device events to work on; all by default.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks.
 
     Returns
     -------
@@ -81,7 +92,7 @@ def launch_stats(
 
         ``.attrs["unlaunched"]`` counts selected device work whose launch the files do not hold.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     found = list(map_ranks(chosen, _launches_of_rank, kinds))
     column = stack_blocks(
@@ -128,14 +139,16 @@ def _launches_of_rank(part: RankPart, kinds: Sequence[str]) -> tuple[dict[str, A
     return columns, lost
 
 
-@with_scope
+@check_arguments
 def launch_outliers(
     traces: TraceSet,
     *,
     runtime_cutoff_ns: int = 50_000,
     launch_delay_cutoff_ns: int = 100_000,
     include_memory: bool = True,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Count the inefficient launches of each kernel.
 
@@ -147,8 +160,13 @@ def launch_outliers(
 
     Parameters
     ----------
+    traces : TraceSet
     runtime_cutoff_ns : int, default 50 000
     launch_delay_cutoff_ns : int, default 100 000
+    include_memory : bool, default True
+        Whether copies and fills count.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -158,7 +176,9 @@ def launch_outliers(
         and all launches of the kernel), ``share`` (``count / launches``), ``cpu_sum_ns, gpu_sum_ns,
         launch_delay_sum_ns`` (int64, of the outliers).
     """
-    stats = launch_stats(traces, include_memory=include_memory, **scope)
+    stats = launch_stats(
+        traces, include_memory=include_memory, selection=selection, window=window, ranks=ranks
+    )
     call, kernel, delay = (
         stats[name].to_numpy() for name in ("cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns")
     )
@@ -254,13 +274,12 @@ def queue_steps(part: RankPart, *, launches: bool = False) -> QueueSteps:
 
 
 def _map_queues(
-    traces: TraceSet, scope: Scope, function: Callable[..., T], *args: Any, launches: bool = False
+    chosen: Selection, function: Callable[..., T], *args: Any, launches: bool = False
 ) -> tuple[list[T], dict[str, Any]]:
     """Return a function's result for each rank's queues, and the attributes of their frame."""
     # The function receives the selected events of all times and the window's edges: if work waits
     # throughout the window, neither the work nor its launching call overlaps the window.
-    chosen = narrow_selection(traces, **scope)
-    always = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
+    always = rank_parts(chosen.owner, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
     found = list(map_ranks(always, _queues_of_rank, function, edges, launches, *args))
     counts = np.array([of_rank for _, of_rank in found], dtype=np.int64).reshape(-1, 3)
@@ -282,8 +301,14 @@ def _queues_of_rank(
     return found, (len(steps.row) // 2, steps.unlaunched, steps.early)
 
 
-@with_scope
-def queue_length(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def queue_length(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the number of launched events that wait on each stream, at each instant of change.
 
     Device work (kernels, copies, fills) waits from the start of the call that launches it to its
@@ -291,11 +316,14 @@ def queue_length(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters
     ----------
+    traces : TraceSet
     selection : Selection, optional
         The device work whose queues are returned; all by default.
     window : (start_ns, end_ns), optional
         Cuts the series: each stream's first row is then at the window's start, with the events
         that wait there already.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -306,7 +334,7 @@ def queue_length(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         files, ``.attrs["early"]`` work that starts before its call by the files' clocks and
         therefore never waits.
     """
-    found, about = _map_queues(traces, scope, _series)
+    found, about = _map_queues(narrow_selection(traces, selection, window, ranks), _series)
     columns = stack_blocks(found, "rank stream time_ns queue_length")
     return result_frame(
         columns, **about, note="" if len(columns["rank"]) else note_text("no_launches")
@@ -326,9 +354,21 @@ def _series(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
     }
 
 
-@with_scope
-def queue_length_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def queue_length_summary(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return statistics of each stream's queue.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -343,7 +383,7 @@ def queue_length_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFra
     Statistics as in HTA's queue length summary. They weigh each change equally, so prefer
     ``time_weighted_mean`` for the usual length of a queue.
     """
-    found, about = _map_queues(traces, scope, _statistics)
+    found, about = _map_queues(narrow_selection(traces, selection, window, ranks), _statistics)
     columns = stack_blocks(found, f"rank stream {STATISTICS_COLUMNS} time_weighted_mean:f span_ns")
     note = "" if len(columns["rank"]) else note_text("no_launches")
     if not note and not (columns["count"].any() or columns["span_ns"].any()):
@@ -387,9 +427,14 @@ def _steps_in_window(part: RankPart, steps: QueueSteps) -> slice | Rows:
     return np.concatenate(found)
 
 
-@with_scope
+@check_arguments
 def time_blocked_on_full_queue(
-    traces: TraceSet, *, max_queue_length: int = MAX_QUEUE_LENGTH, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    max_queue_length: int = MAX_QUEUE_LENGTH,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return how long each stream's queue was full, which blocks the host that launches on it.
 
@@ -401,8 +446,11 @@ def time_blocked_on_full_queue(
 
     Parameters
     ----------
+    traces : TraceSet
     max_queue_length : int, default 1024
         Number of waiting launches from which on a queue is full; CUDA's limit by default.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -416,7 +464,8 @@ def time_blocked_on_full_queue(
         ``.attrs["note"]`` names queues that never reach `max_queue_length`, but spend 1 % of the
         trace or more within 2 % below it.
     """
-    found, about = _map_queues(traces, scope, _blocked_times, max_queue_length, launches=True)
+    chosen = narrow_selection(traces, selection, window, ranks)
+    found, about = _map_queues(chosen, _blocked_times, max_queue_length, launches=True)
     names = "rank stream duration_ns share:f trace_ns peak at_peak_ns"
     column = stack_blocks([columns for columns, _ in found], names)
     near = [text for _, texts in found for text in texts]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,13 +25,13 @@ from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
-    Scope,
+    Window,
     count_by_kind,
     device_work_rows,
     narrow_selection,
     rank_parts,
-    with_scope,
 )
+from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows, sum_by_group
@@ -50,7 +50,7 @@ from hta_widgets.trace.host_stack import (
     operator_tree,
 )
 from hta_widgets.trace.memo import memo
-from hta_widgets.trace.selection import OverlapIndex, overlaps_window, trace_index
+from hta_widgets.trace.selection import OverlapIndex, Selection, overlaps_window, trace_index
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -59,14 +59,16 @@ _RankResult = tuple[dict[str, Any], dict[str, int]]
 _MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
 
 
-@with_scope
+@check_arguments
 def operators(
     traces: TraceSet,
     *,
     group_by_shape: bool = False,
     group_by_stack: bool = False,
     annotations: bool = False,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the time of each operator on the host and on the device.
 
@@ -89,6 +91,7 @@ def operators(
 
     Parameters
     ----------
+    traces : TraceSet
     group_by_shape : bool, default False
         One row per shape of the inputs, as the profiler wrote it with ``record_shapes=True``.
     group_by_stack : bool, default False
@@ -98,6 +101,8 @@ def operators(
         Treat ranges named by the program (``record_function``) as operators.
     selection : Selection, optional
         The operators to work on; all by default.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks.
 
     Returns
     -------
@@ -112,7 +117,8 @@ def operators(
         file), ``outside_operators_ns`` and ``not_selected_ns``. These and the device self times
         add up to ``device_ns``.
     """
-    chosen = narrow_selection(traces, **scope)
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
     lasting = replace(chosen, start_ns=None, end_ns=None)
     keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
     find = partial(_operators_by_window, keys=keys, annotations=annotations)
@@ -310,13 +316,15 @@ _COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
 _ANNOTATION = KINDS.index("annotation")
 
 
-@with_scope
+@check_arguments
 def operator_kernels(
     traces: TraceSet,
     operator_name: str | None = None,
     *,
     exact: bool = False,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the device work that operators launch, event by event.
 
@@ -325,6 +333,7 @@ def operator_kernels(
 
     Parameters
     ----------
+    traces : TraceSet
     operator_name : str, optional
         Text in the operators' names, as in `frequent_kernel_sequences`; by default all operators
         count. With a name, every matching host event counts, including ranges named by the
@@ -335,6 +344,8 @@ def operator_kernels(
         The device work; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time. Times are clipped to it, delays are not.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -345,7 +356,7 @@ def operator_kernels(
         call's; ``runtime_delay_ns``, from the call's start to the event's. ``name``, ``kind`` and
         ``operator`` are categorical; times and ids are int64.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     found = list(map_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
     whole = stack_blocks(
         found,
@@ -395,9 +406,14 @@ def _kernels_of(part: RankPart, operator_name: str | None, *, exact: bool) -> di
     }
 
 
-@with_scope
+@check_arguments
 def operator_launch_delays(
-    traces: TraceSet, *, prefix: str = "aten::", **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    prefix: str = "aten::",
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the sequences of kernels that operators launch, and the delays of their launches.
 
@@ -407,12 +423,15 @@ def operator_launch_delays(
 
     Parameters
     ----------
+    traces : TraceSet
     prefix : str, default "aten::"
         Start of the operators' names.
     selection : Selection, optional
         The operators to work on; all by default. All work that they launched counts.
     window : (start_ns, end_ns), optional
         Narrows the selection in time: to operators that overlap the window. Delays are not cut.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -429,7 +448,7 @@ def operator_launch_delays(
     that started last on any thread, covers CUDA's calls only, and fails if a call launched several
     kernels.
     """
-    results = list(map_ranks(rank_parts(traces, **scope), _delays_of, prefix))
+    results = list(map_ranks(rank_parts(traces, selection, window, ranks), _delays_of, prefix))
     names = "rank operator:t kernel_sequence:t occurrence_count"
     names += " avg_operator_launch_delay_ns:f avg_runtime_delay_ns:f"
     columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
@@ -517,7 +536,7 @@ def _group_sequences(
     return [texts[row] for row in order], np.argsort(order)[group]
 
 
-@with_scope
+@check_arguments
 def frequent_kernel_sequences(
     traces: TraceSet,
     operator_name: str,
@@ -525,7 +544,9 @@ def frequent_kernel_sequences(
     min_pattern_len: int = 3,
     top_k: int | None = None,
     every_depth: bool = False,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the sequences of device work that occurrences of an operator launch, by frequency.
 
@@ -537,6 +558,7 @@ def frequent_kernel_sequences(
 
     Parameters
     ----------
+    traces : TraceSet
     operator_name : str
         Text in the names, for example ``"aten::linear"``.
     min_pattern_len : int, default 3
@@ -551,6 +573,8 @@ def frequent_kernel_sequences(
     window : (start_ns, end_ns), optional
         Narrows the selection in time: to operators that overlap the window. Times are cut,
         patterns are not.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -564,7 +588,7 @@ def frequent_kernel_sequences(
     hta_widgets.export.overlays.export_patterns : Marks the occurrences in the trace.
     """
     find = partial(find_patterns, top_k=top_k, every_depth=every_depth)
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     patterns_of_ranks = list(map_ranks(chosen, find, operator_name, min_pattern_len))
     candidates = sum(patterns.candidates for patterns in patterns_of_ranks)
     note = ""

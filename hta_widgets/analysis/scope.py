@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, wraps
-from typing import Any, TypedDict, TypeVar, cast
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
 from hta_widgets import taxonomy
-from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
@@ -32,7 +30,6 @@ from hta_widgets.trace.traceset import TraceSet
 
 Window = tuple[Time, Time]
 T = TypeVar("T")
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 _COMMUNICATION = KINDS.index("communication")
 #: Limits per rank: the number of cached selections, and their events as a multiple of the rank's.
@@ -54,80 +51,6 @@ def device_work_rows(trace: Trace) -> Rows:
     return np.flatnonzero(
         (table.stream >= 0) & mask_of_rows(codes_of(DEVICE_WORK_KINDS), len(KINDS))[table.kind]
     )
-
-
-class Scope(TypedDict, total=False):
-    """Keywords that narrow the events an analysis works on."""
-
-    selection: Selection | None
-    window: Window | None
-    ranks: Iterable[int] | None
-
-
-#: Docstrings of the parameters that analyses share.
-_SHARED = {
-    "traces": "traces : TraceSet\n",
-    "clock": """clock : {"host", "fitted"}, optional
-    The clock of the arrivals at collectives. Default: the fitted one, or that of the set if no
-    collective is on two ranks.
-""",
-    "include_memory": """include_memory : bool, default True
-    Whether copies and fills count.
-""",
-    "selection": """selection : Selection, optional
-    The events to work on; all by default. Times are on the clock of its set, which a view may have
-    fitted.
-""",
-    "window": """window : (start_ns, end_ns), optional
-    Narrows the selection in time.
-""",
-    "ranks": """ranks : iterable of int, optional
-    Narrows the selection to these ranks.
-""",
-}
-
-
-def with_scope(function: Function) -> Function:
-    """Show the keywords of `Scope` in the signature of an analysis, and describe shared parameters.
-
-    Use with ``**scope: Unpack[Scope]``. Arguments are `check_arguments`, and traces are put on the
-    clock of the selection. A docstring that describes a parameter itself keeps its own text.
-    """
-    signature = inspect.signature(function)
-    own_parameters = [
-        parameter
-        for parameter in signature.parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
-    ]
-    shared = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__
-        )
-        for name, kind in Scope.__annotations__.items()
-    ]
-    vars(function)["__signature__"] = signature.replace(parameters=[*own_parameters, *shared])
-    doc = inspect.cleandoc(function.__doc__ or "")
-    before, returns, after = doc.partition("\nReturns\n-------\n")
-    head, title, described = before.partition("\nParameters\n----------\n")
-    missing = {
-        name: text
-        for name, text in _SHARED.items()
-        if name in {*signature.parameters, *Scope.__annotations__}
-        and not re.search(rf"^(\w+, )*{name}\b.*( :|$)", described, re.MULTILINE)
-    }
-    described = missing.pop("traces", "") + described + "".join(missing.values())
-    title = title or "\nParameters\n----------\n"
-    function.__doc__ = head.rstrip() + "\n" + title + described + returns + after
-
-    @wraps(function)
-    def on_its_clock(traces: Any, *arguments: Any, **named: Any) -> Any:
-        given = named.get("selection")
-        on = given.traces if isinstance(given, Selection) else None
-        if on is not None and isinstance(traces, TraceSet):
-            traces = traces.with_clock(on.clock)
-        return function(traces, *arguments, **named)
-
-    return cast("Function", check_arguments(on_its_clock))
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,6 +222,11 @@ class RankParts:
         self.kind_counts: dict[int, Ints] = {}
 
     @property
+    def owner(self) -> TraceSet:
+        """The set that the ranks belong to, on the clock of the selection."""
+        return self.selection.owner
+
+    @property
     def ranks(self) -> list[int]:
         """The ranks, ascending."""
         return [trace.rank for trace in self.traces]
@@ -332,7 +260,10 @@ def narrow_selection(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> Selection:
-    """Return the intersection of all three; `selection` may be a query over event columns."""
+    """Return the intersection of all three, bound to the traces on the selection's clock.
+
+    `selection` may be a query over event columns.
+    """
     if isinstance(selection, str):
         selection = traces.select(selection)
     chosen = Selection() if selection is None else selection
@@ -341,6 +272,9 @@ def narrow_selection(
             f"{selection!r} is not a selection",
             remedy="Give traces.select(...), or a query such as \"kind == 'compute'\".",
         )
+    if chosen.traces is not None:
+        # Its times are on the clock of its own set, for example that of a view.
+        traces = traces.with_clock(chosen.traces.clock)
     start, end = chosen.start_ns, chosen.end_ns
     # An export lacks events outside of its window, so this window always applies.
     windows = None if window is None else as_window(window), traces.window_ns
@@ -360,10 +294,11 @@ def rank_parts(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> RankParts:
-    """Return the selected events of each selected rank."""
+    """Return the selected events of each selected rank; parameters as in `narrow_selection`."""
     chosen = narrow_selection(traces, selection, window, ranks)
+    members = chosen.owner.values()
     return RankParts(
-        [trace for trace in traces.values() if chosen.ranks is None or trace.rank in chosen.ranks],
+        [trace for trace in members if chosen.ranks is None or trace.rank in chosen.ranks],
         chosen,
         traces.executor,
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.frames import categorical, stack_blocks
-from hta_widgets.analysis.scope import RankPart, RankParts, Scope, rank_parts
+from hta_widgets.analysis.scope import RankPart, RankParts, rank_parts
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.replies import Totals
@@ -21,28 +21,19 @@ from hta_widgets.trace.traceset import TraceSet
 
 def totals(traces: TraceSet, selection: Selection | None = None, limit: int = 200) -> Totals:
     """Return totals by kind and by name as JSON values, for the panel next to a selection."""
-    every = _sum_up(rank_parts(traces, selection))
-    by_name = _sort_totals(every, ["kind", "name"])
+    sums = event_sums(rank_parts(traces, selection))
+    by_name = totals_by(sums, ["kind", "name"])
     shown = _to_records(by_name.head(limit).assign(short=lambda rows: rows["name"].map(short_name)))
     return {
         "events": int(by_name["count"].sum()),
-        "kinds": _to_records(_sort_totals(every, ["kind"])),
+        "kinds": _to_records(totals_by(sums, ["kind"])),
         "names": shown,
         "names_total": len(by_name),
     }
 
 
-def totals_by(traces: TraceSet, keys: list[str], **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return the time of the selected events by ``kind``, or by ``kind`` and ``name``.
-
-    Durations are clipped to the window; events that overlap or enclose each other all count.
-    ``device_ns`` and ``host_ns`` are the parts of ``sum_ns`` on device streams and elsewhere.
-    """
-    return _sort_totals(_sum_up(rank_parts(traces, **scope)), keys)
-
-
-def _sum_up(chosen: RankParts) -> pd.DataFrame:
-    """Return one row per rank, name and kind."""
+def event_sums(chosen: RankParts) -> pd.DataFrame:
+    """Return counts and times of the selected events by rank, name and kind."""
     blocks = []
     for part in chosen:
         columns, code = statistics_by_name(part, part.rows)
@@ -52,16 +43,21 @@ def _sum_up(chosen: RankParts) -> pd.DataFrame:
     return pd.DataFrame(stack_blocks(blocks, "kind name:s count sum_ns min_ns max_ns device_ns"))
 
 
-def _sort_totals(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return one row per group, most time first, then most events, then by kind."""
+def totals_by(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return the time of the selected events by ``kind``, or by ``kind`` and ``name``.
+
+    Rows are sorted by time, then by number of events, then by kind. Durations are clipped to the
+    window; events that overlap or enclose each other all count. ``device_ns`` and ``host_ns`` are
+    the parts of ``sum_ns`` on device streams and elsewhere.
+    """
     added = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max", "device_ns": "sum"}
-    frame = every.groupby(keys, sort=False).agg(added).reset_index()
+    frame = sums.groupby(keys, sort=False).agg(added).reset_index()
     order = np.lexsort((frame["kind"], -frame["count"], -frame["sum_ns"]))
     frame = frame.iloc[order].reset_index(drop=True)
     frame["kind"] = categorical(frame["kind"].to_numpy(), KINDS)
     frame.insert(list(frame).index("min_ns"), "mean_ns", frame["sum_ns"] / frame["count"])
     frame["host_ns"] = frame["sum_ns"] - frame["device_ns"]
-    counts = np.bincount(every["kind"], every["count"], len(KINDS)).astype(np.int64).tolist()
+    counts = np.bincount(sums["kind"], sums["count"], len(KINDS)).astype(np.int64).tolist()
     frame.attrs["matched"] = {kind: n for kind, n in zip(KINDS, counts, strict=True) if n}
     if not len(frame):
         frame.attrs["note"] = note_text("no_events")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Unpack
 
 import numpy as np
 import pandas as pd
@@ -18,11 +17,13 @@ from hta_widgets.analysis.cross_rank.matching import (
     selected_ranks,
 )
 from hta_widgets.analysis.frames import result_frame
-from hta_widgets.analysis.scope import Scope, narrow_selection, with_scope
+from hta_widgets.analysis.scope import Window, narrow_selection
+from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import format_hooks
 from hta_widgets.text import duration
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
 from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -72,8 +73,14 @@ class ClockFit:
         )
 
 
-@with_scope
-def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def clock_offsets(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return each rank's clock offset, fitted from collectives.
 
     All ranks leave a collective together, so the clocks of two ranks differ by the median
@@ -85,8 +92,11 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters
     ----------
+    traces : TraceSet
     selection : Selection, optional
         Only collectives with a selected event count.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
     ranks : iterable of int, optional
         Only these ranks are returned; the fit uses all.
 
@@ -105,7 +115,8 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     --------
     TraceSet.with_clock
     """
-    chosen = narrow_selection(traces, **scope)
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
     match = matching(traces)
     fit = clock_fit(traces)
     member, matched = count_selected(match, chosen)

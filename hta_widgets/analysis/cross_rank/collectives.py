@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -25,9 +25,11 @@ from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, m
 from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import on_hosts_note
-from hta_widgets.analysis.scope import Scope, narrow_selection, with_scope
+from hta_widgets.analysis.scope import Window, narrow_selection
+from hta_widgets.arguments import check_arguments
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.memo import memo
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 #: Collectives whose members state different sizes; the largest is the size of the message.
@@ -38,9 +40,14 @@ _SHARED = operation_codes("reduce_scatter", "all_gather", "all_to_all", "gather"
 _WHOLE = operation_codes("broadcast", "reduce", "send_recv")
 
 
-@with_scope
+@check_arguments
 def collectives(
-    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return arrival, wait, transfer and bandwidth of each rank in each collective.
 
@@ -58,12 +65,15 @@ def collectives(
 
     Parameters
     ----------
+    traces : TraceSet
     clock : {"host", "fitted"}, optional
         The clock of the times, see `TraceSet.with_clock`. Default: that of the set.
     selection : Selection, optional
         Only rows of the selected events are returned; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time; events are not cut at its edges.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -88,7 +98,8 @@ def collectives(
         ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
         by how they were matched.
     """
-    chosen = narrow_selection(traces, **scope)
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
     match = matching(traces)
     name = traces.clock if clock is None else clock
     times = arrival_times(traces, match, name)

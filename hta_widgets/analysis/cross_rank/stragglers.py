@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,8 @@ from hta_widgets.analysis.cross_rank.matching import selected_ranks
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import on_hosts_note
-from hta_widgets.analysis.scope import Scope, narrow_selection, with_scope
+from hta_widgets.analysis.scope import Window, narrow_selection
+from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import format_hooks
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
@@ -63,9 +63,14 @@ _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
 
 
-@with_scope
+@check_arguments
 def stragglers(
-    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return how often each rank is last at collectives, the cost, and the cause.
 
@@ -92,8 +97,13 @@ def stragglers(
 
     Parameters
     ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
     selection : Selection, optional
         Only collectives with a selected event count.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
     ranks : iterable of int, optional
         Only these ranks are returned; the waits that they cause are counted over all.
 
@@ -118,7 +128,8 @@ def stragglers(
         elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
         `collectives`.
     """
-    chosen = narrow_selection(traces, **scope)
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
     work = imposed_waits(traces, chosen, clock)
     match, times, kept = work.match, work.times, work.is_kept
     taken = work.of_ranks(kept)
@@ -165,14 +176,27 @@ def stragglers(
     )
 
 
-@with_scope
+@check_arguments
 def stragglers_by_step(
-    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the numbers of `stragglers` step by step.
 
     Definitions are as in `stragglers`. If the trace has no steps, the run is cut into as many
     stretches as its rarest collective has occurrences.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -182,7 +206,8 @@ def stragglers_by_step(
         (int64); ``score`` (float64); ``imposed_wait_ns`` and ``lost_ns`` (int64); ``lost_share``
         (float64).
     """
-    chosen = narrow_selection(traces, **scope)
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
     work = imposed_waits(traces, chosen, clock)
     taken, lost = work.sums(work.is_kept), work.sums(work.lost_ns)
     share = lost / work.time_of_others()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, Unpack
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,22 +22,28 @@ from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
-    Scope,
+    Window,
     count_by_kind,
     rank_parts,
-    with_scope,
 )
+from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.intervals import subtract, total_length, union
 from hta_widgets.trace.memo import memo
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 
-@with_scope
+@check_arguments
 def exposed_waits(
-    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return each rank's time in collectives before the last of their ranks arrives.
 
@@ -48,6 +55,11 @@ def exposed_waits(
 
     Parameters
     ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+    selection, window : Selection, (start_ns, end_ns), optional
+        The events to work on, narrowed in time; all by default.
     ranks : iterable of int, optional
         Narrows the selection to these ranks. Any rank may be the last to arrive.
 
@@ -66,12 +78,13 @@ def exposed_waits(
         ``wait_ns`` and ``exposed_wait_ns`` are -1 if no communication of the rank, selected or
         not, is matched. ``.attrs["clock"]`` is the clock of the arrivals.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
+    traces = chosen.owner
     waits = collective_waits(traces, clock)
     found = list(map_ranks(chosen, _waits_of_rank, each=waits.arguments_by_rank(chosen.ranks)))
     times = np.array(found, dtype=np.int64).reshape(-1, 5)
-    ranks = np.array(chosen.ranks, dtype=np.int64)
-    unknown = ranks[times[:, 1] < 0].tolist()
+    rank = np.array(chosen.ranks, dtype=np.int64)
+    unknown = rank[times[:, 1] < 0].tolist()
     note = "" if len(chosen) else note_text("no_ranks")
     if unknown:
         of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
@@ -79,7 +92,7 @@ def exposed_waits(
         note = f"no communication{of} is matched with other ranks', so waits are not known"
     names = "rank collectives wait_ns exposed_wait_ns exposed_communication_ns unmatched_exposed_ns"
     return result_frame(
-        columns_of_rows(np.column_stack([ranks, times]).tolist(), names),
+        columns_of_rows(np.column_stack([rank, times]).tolist(), names),
         matched={**count_by_kind(chosen, DEVICE_WORK_KINDS[:2]), "matched": int(times[:, 0].sum())},
         note=note,
         clock=waits.clock,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.frames import categorical, columns_of_rows, result_frame, stack_blocks
-from hta_widgets.analysis.scope import RankPart, Scope, rank_parts, with_scope
+from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.formats.byteps.rows import (
@@ -24,6 +24,7 @@ from hta_widgets.formats.byteps.rows import (
 from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE, NO_WORKERS, with_job_last
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -31,7 +32,10 @@ NO_SERVERS = note_text("no_byteps_servers")
 
 
 def _server_parts(
-    traces: TraceSet, **scope: Unpack[Scope]
+    traces: TraceSet,
+    selection: Selection | None,
+    window: Window | None,
+    ranks: Iterable[int] | None,
 ) -> list[tuple[RankPart, Requests, Bools]]:
     """Return the servers, their requests, and flags of the selected ones.
 
@@ -39,7 +43,7 @@ def _server_parts(
     kind or id, and if they begin in the window.
     """
     found = []
-    for part in rank_parts(traces, **scope):
+    for part in rank_parts(traces, selection, window, ranks):
         if part.trace.format != "byteps-server":
             continue
         requests = requests_of(part.trace)
@@ -50,14 +54,26 @@ def _server_parts(
     return found
 
 
-@with_scope
-def byteps_requests(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_requests(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return every answered request with its sender, its key, and its waiting and service time.
 
     A begin is paired with the first open end of its key and name. The n-th push (pull) of a node
     for a key belongs to iteration n. If a pull came before the last push of its iteration, the
     time until that push ended is waiting; the rest is service. A push has only service, which
     includes the queue of the server's thread. Requests that overlap the window count whole.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -77,7 +93,7 @@ def byteps_requests(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
         ``.attrs["open"]``: the number of requests without an end, which are left out.
     """
-    found = _server_parts(traces, **scope)
+    found = _server_parts(traces, selection, window, ranks)
     raw, names = _raw_keys(traces), _tensor_names(traces)
     blocks: list[dict[str, Any]] = []
     open_ = 0
@@ -161,11 +177,23 @@ def _tensor_names(traces: TraceSet) -> dict[str | None, dict[int, str]]:
     return names
 
 
-@with_scope
-def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_servers(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the load of each server, which shows an uneven distribution of keys.
 
     Each selected request counts whole.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -174,7 +202,7 @@ def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         every node pushed)``, busy_ns`` (int64, time in which any push was in work)``, push_ns,
         wait_ns, service_ns`` (int64, sums of pushes, and of the two parts of pulls) and ``job``.
     """
-    found = _server_parts(traces, **scope)
+    found = _server_parts(traces, selection, window, ranks)
     rows: list[tuple[object, ...]] = []
     matched = {"push": 0, "pull": 0}
     for part, requests, chosen in found:
@@ -206,13 +234,25 @@ def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     )
 
 
-@with_scope
-def byteps_worker_lag(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_worker_lag(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the delay of each node's pushes, and the time that others wait for them.
 
     For each key and iteration, a push's lag is its arrival minus the first arrival of all nodes'
     pushes. All arrivals are times of the server's own clock, so clocks need not agree. A node that
     arrives last, and is the only one, made the others' pulls wait.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -232,7 +272,7 @@ def byteps_worker_lag(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         - ``straggler`` (bool): ``score`` of 0.8 or more. Chance is one over the number of nodes
         - ``job`` (object)
     """
-    arrivals = byteps_arrivals(traces, **scope)
+    arrivals = byteps_arrivals(traces, selection=selection, window=window, ranks=ranks)
     lags = arrivals.groupby(["job", "node"], sort=True, as_index=False).agg(
         score=("last", "mean"),
         mean_lag_ns=("lag_ns", "mean"),
@@ -246,9 +286,21 @@ def byteps_worker_lag(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     return with_job_last(lags, arrivals)
 
 
-@with_scope
-def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_arrivals(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return when each node's push of each key and iteration reached the server.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -259,7 +311,7 @@ def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``imposed_wait_ns`` (int64, of the others' pulls if it is last).
         ``.attrs["dropped"]``: the number of pushes of iterations that lack one of another node.
     """
-    selected_parts = _server_parts(traces, **scope)
+    selected_parts = _server_parts(traces, selection, window, ranks)
     blocks: list[pd.DataFrame] = []
     matched = 0
     group, place = ["key", "iteration"], ["key", "iteration", "node"]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.cross_rank.stragglers import costly_share, stragglers
 from hta_widgets.analysis.frames import columns_of_rows, dtypes_of, result_frame
-from hta_widgets.analysis.scope import Scope, with_scope
+from hta_widgets.analysis.scope import Window
+from hta_widgets.arguments import check_arguments
 from hta_widgets.formats.mpi.model import MpiJob, mpi_jobs
 from hta_widgets.formats.mpi.routines import MpiRank, by_events, mpi_scope
 from hta_widgets.text import share
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 _NAN = float("nan")
@@ -27,8 +30,14 @@ _UNKNOWN: dict[str, Any] = {
 }
 
 
-@with_scope
-def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def mpi_ranks(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the time in MPI, the other time, the memory and the host of each MPI rank of a job.
 
     By default mpitrace writes files of four ranks only, but rank 0's file ends with a table of
@@ -40,6 +49,9 @@ def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters
     ----------
+    traces : TraceSet
+    selection, window : Selection, (start_ns, end_ns), optional
+        The events to work on, narrowed in time; all by default.
     ranks : iterable of int, optional
         Keys of the set: the files to use. The table of rank 0's file is always whole.
 
@@ -57,7 +69,7 @@ def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
         The note lists the ranks with tables of routines.
     """
-    frame, notes, matched = _rank_frame(traces, **scope)
+    frame, notes, matched = _rank_frame(traces, selection, window, ranks)
     elapsed = frame["elapsed_s"]
     columns: dict[Any, Any] = frame.loc[:, :"switches"].to_dict("series")
     columns["noncomm_s"] = elapsed - frame["comm_s"]
@@ -69,17 +81,20 @@ def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
 
 def _rank_frame(
-    traces: TraceSet, **scope: Unpack[Scope]
+    traces: TraceSet,
+    selection: Selection | None,
+    window: Window | None,
+    ranks: Iterable[int] | None,
 ) -> tuple[pd.DataFrame, list[str], dict[str, int]]:
     """Return the ranks of all jobs, notes, and the number of ranks of each source."""
-    selected_scope = mpi_scope(traces, stale=True, **scope)
+    selected_scope = mpi_scope(traces, selection, window, ranks, stale=True)
     rows: list[dict[str, Any]] = []
     notes = [selected_scope.note]
     for job in selected_scope.jobs:
         ranks_of_job = [rank for rank in selected_scope.ranks if rank.job == job.name]
-        of_job = _job_rows(job, ranks_of_job, traces, table=not by_events(scope))
+        of_job = _job_rows(job, ranks_of_job, traces, table=not by_events(selection, window))
         rows += of_job
-        if job.profiles and not by_events(scope):
+        if job.profiles and not by_events(selection, window):
             notes += _missing_files_text(job, of_job)
     frame = pd.DataFrame(columns_of_rows((row.values() for row in rows), _COLUMNS))
     sources = frame["source"].tolist()
@@ -134,12 +149,24 @@ def _missing_files_text(job: MpiJob, rows: list[dict[str, Any]]) -> list[str]:
     return notes
 
 
-@with_scope
-def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def mpi_hosts(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the time in MPI and the memory of the ranks of each host of a job.
 
     A host is slow as a whole if every one of its ranks spends less time in MPI than every rank of
     the other hosts: the others wait for all of them.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -148,7 +175,7 @@ def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``comm_mean_s, comm_min_s, comm_max_s, noncomm_mean_s`` (float64), ``rss_max_mib``,
         ``rss_sum_mib`` (float64), ``switches_mean`` (float64), ``is_slow`` (bool).
     """
-    frame, notes, matched = _rank_frame(traces, **scope)
+    frame, notes, matched = _rank_frame(traces, selection, window, ranks)
     rows: list[tuple[Any, ...]] = []
     for (job, host), ranks_of_host in frame[frame["comm_s"].notna()].groupby(
         ["job", "host"], sort=False
@@ -179,14 +206,26 @@ _FAR = -1.0
 _MAD = 1.4826  # standard deviation over median distance from the median, if normal
 
 
-@with_scope
-def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def mpi_imbalance(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the imbalance of the ranks' time in MPI in each job, and its possible cause.
 
     Ranks that train together leave each collective together, so the rank that computes longest
     waits least: **the straggler is the rank with the least time in MPI**, and the rank with the
     most waits longest for it. mpitrace's own lines "minimum" and "maximum communication time" seem
     to state the opposite.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -214,7 +253,7 @@ def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     This reading holds for synchronous training. If ranks have different tasks, the least time in
     MPI may just mean the fewest messages.
     """
-    frame, notes, matched = _rank_frame(traces, **scope)
+    frame, notes, matched = _rank_frame(traces, selection, window, ranks)
     known = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()]
     tasks = {job.name: job.ntasks for job in mpi_jobs(traces.values())}
     records = [

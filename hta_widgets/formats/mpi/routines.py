@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.frames import columns_of_rows, result_frame
-from hta_widgets.analysis.scope import RankPart, Scope, rank_parts, with_scope
+from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
@@ -31,6 +31,7 @@ from hta_widgets.formats.mpi.model import (
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.columns import event_args, to_int64
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -75,25 +76,32 @@ class MpiScope:
         }
 
 
-def by_events(scope: Scope) -> bool:
+def by_events(selection: Selection | None, window: Window | None) -> bool:
     """Whether the scope selects events, which profiles do not have, as they are totals of a run."""
-    return scope.get("selection") is not None or scope.get("window") is not None
+    return selection is not None or window is not None
 
 
-def mpi_scope(traces: TraceSet, *, stale: bool = False, **scope: Unpack[Scope]) -> MpiScope:
+def mpi_scope(
+    traces: TraceSet,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+    *,
+    stale: bool = False,
+) -> MpiScope:
     """Return the MPI calls of each rank.
 
     A rank with both a profile and a time line is represented by its profile, unless events are
     selected.
     """
-    part_of = {part.rank: part for part in rank_parts(traces, **scope)}
+    part_of = {part.rank: part for part in rank_parts(traces, selection, window, ranks)}
     jobs = mpi_jobs(part.trace for part in part_of.values())
-    ranks: list[MpiRank] = []
+    calls_of_ranks: list[MpiRank] = []
     old: list[str] = []
     without_events = 0
     for job in jobs:
         profiles = job.profiles
-        if by_events(scope):
+        if by_events(selection, window):
             without_events += len(profiles)
             profiles = ()
         elif not stale:
@@ -105,7 +113,7 @@ def mpi_scope(traces: TraceSet, *, stale: bool = False, **scope: Unpack[Scope]) 
         for part in (part_of[trace.rank] for trace in lines):
             key = ("mpi calls", job.name, job.ntasks)
             ranks_of_job.append(part.cached(key, partial(_calls_of_time_line, part, job)))
-        ranks += sorted(ranks_of_job, key=lambda rank: (rank.rank, rank.key))
+        calls_of_ranks += sorted(ranks_of_job, key=lambda rank: (rank.rank, rank.key))
     notes = []
     if not jobs:
         notes.append(note_text("no_mpi"))
@@ -116,7 +124,7 @@ def mpi_scope(traces: TraceSet, *, stale: bool = False, **scope: Unpack[Scope]) 
         )
     if old:
         notes.append(f"left out as left over by another run: ranks {', '.join(old)}")
-    return MpiScope(jobs, ranks, "; ".join(notes))
+    return MpiScope(jobs, calls_of_ranks, "; ".join(notes))
 
 
 def _calls_of_profile(trace: Trace, job: MpiJob) -> MpiRank:
@@ -186,9 +194,15 @@ def safe_ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else _NAN
 
 
-@with_scope
+@check_arguments
 def mpi_routines(
-    traces: TraceSet, *, by: str | None = None, stale: bool = False, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    by: str | None = None,
+    stale: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the number and time of the calls of each rank to each MPI routine.
 
@@ -200,11 +214,14 @@ def mpi_routines(
 
     Parameters
     ----------
+    traces : TraceSet
     by : {None, "context", "communicator"}
         Also group by the contexts that the program named, or by the sizes of communicators, in
         profiles that have them. Default: the table of the whole run.
     stale : bool, default False
         Include rank files that another run of the job left over.
+    selection, window : Selection, (start_ns, end_ns), optional
+        The events to work on, narrowed in time; all by default.
     ranks : iterable of int, optional
         Keys of the set, which differ from MPI ranks if several jobs are loaded.
 
@@ -224,7 +241,7 @@ def mpi_routines(
         raise TraceError(
             f"profiles cannot be split by {by!r}", remedy='Give "context" or "communicator".'
         )
-    scoped_ranks = mpi_scope(traces, stale=stale, **scope)
+    scoped_ranks = mpi_scope(traces, selection, window, ranks, stale=stale)
     rows: list[tuple[object, ...]] = []
     tables = 0
     for rank in scoped_ranks.ranks:
@@ -278,9 +295,15 @@ def _profile_sections(
     return [((bin_.size_lo, bin_.size_hi, bin_.mean_size), bin_.routines) for bin_ in bins]
 
 
-@with_scope
+@check_arguments
 def mpi_message_sizes(
-    traces: TraceSet, *, routine: str | None = None, stale: bool = False, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    routine: str | None = None,
+    stale: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return one row per rank, routine and bin of message sizes.
 
@@ -291,10 +314,13 @@ def mpi_message_sizes(
 
     Parameters
     ----------
+    traces : TraceSet
     routine : str, optional
         Only this one, such as ``"MPI_Allreduce"``.
     stale : bool, default False
         Include rank files that another run of the job left over.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -310,7 +336,7 @@ def mpi_message_sizes(
         Routines that moved no byte have no bins. Small messages are latency and waiting for the
         last rank, not transfer: look at shares of calls, time *and* bytes together.
     """
-    scoped_ranks = mpi_scope(traces, stale=stale, **scope)
+    scoped_ranks = mpi_scope(traces, selection, window, ranks, stale=stale)
     rows: list[tuple[object, ...]] = []
     for rank in scoped_ranks.ranks:
         sums = {row.routine: _sums(rank.sizes, row.routine) for row in rank.sizes}
@@ -359,14 +385,16 @@ def _sums(bins: Iterable[CallRow], *routines: str, most: float = np.inf) -> tupl
     )
 
 
-@with_scope
+@check_arguments
 def mpi_negotiation(
     traces: TraceSet,
     *,
     limit_bytes: int = 8,
     routine: str = "MPI_Allreduce",
     stale: bool = False,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the share of small messages in the calls of each rank to a routine.
 
@@ -377,11 +405,14 @@ def mpi_negotiation(
 
     Parameters
     ----------
+    traces : TraceSet
     limit_bytes : int, default 8
         Messages up to this size, by the average of their bin, are negotiation.
     routine : str, default "MPI_Allreduce"
     stale : bool, default False
         Include rank files that another run of the job left over.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -396,7 +427,7 @@ def mpi_negotiation(
         the ready gradients; ``key`` and ``source`` as in `mpi_routines`. Ranks that never call the
         routine have no row.
     """
-    scoped_ranks = mpi_scope(traces, stale=stale, **scope)
+    scoped_ranks = mpi_scope(traces, selection, window, ranks, stale=stale)
     rows: list[tuple[object, ...]] = []
     for rank in scoped_ranks.ranks:
         whole = next((row for row in rank.routines if row.routine == routine), None)
