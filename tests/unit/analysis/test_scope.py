@@ -89,6 +89,15 @@ def test_one_rank_at_a_time_gives_the_same(name, in_memory, stored, monkeypatch)
     assert [rank for rank, trace in stored.items() if trace.memo or columns_read(trace)] == []
 
 
+@pytest.mark.parametrize("name", ANALYSES)
+def test_times_are_on_the_clock_of_the_selection(name, in_memory):
+    fitted = in_memory.with_clock("fitted")
+    window = fitted.select(start_ns=fitted.end_ns // 4, end_ns=fitted.end_ns // 2)
+    assert any(trace.shift_ns for trace in fitted.values())
+    function = getattr(analysis, name)
+    assert_same(function(in_memory, selection=window), function(fitted, selection=window))
+
+
 def test_what_fits_stays(stored, in_memory, keep):
     analysis.temporal_breakdown(in_memory)
     assert all(trace.memo for trace in in_memory.values()), "not read from a store"
@@ -268,7 +277,7 @@ def test_a_text_is_a_query(traces):
         ({"selection": 5}, "5 is not a selection"),
         ({"window": "1ms"}, r"not a window.*\(start_ns, end_ns\)"),
         ({"window": ("1ms", "later")}, "'later' is not a time"),
-        ({"ranks": "01"}, "'01' names no ranks"),
+        ({"ranks": "01"}, "ranks= takes a list of whole numbers, not '01'"),
         ({"window": (5,)}, "not a window"),
         ({"window": (500, 100)}, "before it starts"),
         ({"window": ("9us", "1us")}, "ends"),
