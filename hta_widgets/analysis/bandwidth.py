@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.frames import Schema, int64, result_frame, stack_blocks
 from hta_widgets.analysis.launches import (
-    STATISTICS_COLUMNS,
+    STATISTICS_SCHEMA,
     describe,
     hold_times_ns,
     is_last_at_instant,
@@ -185,10 +185,13 @@ def memory_bandwidth(
     other than 0 without copies, unknown rates count as 0, and a copy of 0 µs lasts 1 µs.
     """
     chosen = rank_parts(traces, selection, window, ranks)
+    schema = {
+        "rank": "int64", "copy_kind": "category", "time_ns": "int64", "gb_per_s": "float64",
+    }  # fmt: skip
     return _bandwidth_frame(
         chosen,
         _rate_columns,
-        "rank copy_kind:c time_ns gb_per_s:f",
+        schema,
     )
 
 
@@ -232,12 +235,15 @@ def memory_bandwidth_summary(
         - ``copies`` (int64): the number of copies, including those of unknown rate;
           ``size_bytes`` (int64): the sum of known sizes, which the window does not cut
     """
-    columns = f"{STATISTICS_COLUMNS} time_weighted_mean:f busy_ns copies size_bytes"
+    schema = {
+        "rank": "int64", "copy_kind": "category", **STATISTICS_SCHEMA,
+        "time_weighted_mean": "float64", **int64("busy_ns copies size_bytes"),
+    }  # fmt: skip
     chosen = rank_parts(traces, selection, window, ranks)
     return _bandwidth_frame(
         chosen,
         _summary_columns,
-        f"rank copy_kind:c {columns}",
+        schema,
     )
 
 
@@ -258,9 +264,9 @@ def _summary_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
     }
 
 
-def _bandwidth_frame(chosen: RankParts, columns_of: _ColumnsOf, names: str) -> pd.DataFrame:
+def _bandwidth_frame(chosen: RankParts, columns_of: _ColumnsOf, schema: Schema) -> pd.DataFrame:
     results = list(map_ranks(chosen, _columns_and_counts, columns_of))
-    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
+    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
     kind = columns["copy_kind"]
     columns["copy_kind"] = kind.reorder_categories(sorted(kind.categories))
     unknown = sum((count for _, count, _ in results), Counter[str]())

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.cross_rank.comm_events import bytes_of, sum_known_bytes
-from hta_widgets.analysis.frames import columns_of_rows, result_frame
+from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import (
     host_names,
@@ -38,13 +38,16 @@ from hta_widgets.trace.traceset import TraceSet
 #: HTA's names of kinds, in the order in which they appear in a label.
 _WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
 
-_TIMES = (
-    "idle_ns compute_ns non_compute_ns span_ns busy_ns communication_ns memory_ns"
-    " exposed_communication_ns exposed_memory_ns"
-)
+_TIMES = {
+    **int64("idle_ns compute_ns non_compute_ns span_ns busy_ns communication_ns memory_ns"),
+    **int64("exposed_communication_ns exposed_memory_ns"),
+}  # fmt: skip
 
 #: Columns of communication times.
-_COMMUNICATION = "count communication_ns overlapped_ns exposed_ns overlap_share:f sum_ns max_ns"
+_COMMUNICATION = {
+    **int64("count communication_ns overlapped_ns exposed_ns"), "overlap_share": "float64",
+    **int64("sum_ns max_ns"),
+}  # fmt: skip
 
 
 _GROUP = ("Process Group Name", "Process Group Description", "Process Group Ranks")
@@ -97,7 +100,9 @@ def temporal_breakdown(
     chosen = rank_parts(traces, selection, window, ranks)
     found = dict(zip(chosen.ranks, map_ranks(chosen, _device_times), strict=True))
     working = {rank: times for rank, times in found.items() if times is not None}
-    column = columns_of_rows([(rank, *times) for rank, times in working.items()], f"rank {_TIMES}")
+    column = columns_of_rows(
+        [(rank, *times) for rank, times in working.items()], {"rank": "int64", **_TIMES}
+    )
     span = np.where(column["span_ns"] > 0, column["span_ns"], np.nan)
     shares = {
         f"{name}_pct": 100 * column[f"{name}_ns"] / span
@@ -329,7 +334,7 @@ def communication_by_stream(
     chosen = rank_parts(traces, selection, window, ranks)
     rows = _rows_of_ranks(chosen, _communication_of_streams)
     return result_frame(
-        columns_of_rows(rows, f"rank stream {_COMMUNICATION}"),
+        columns_of_rows(rows, {**int64("rank stream"), **_COMMUNICATION}),
         matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
         note=()
         if rows
@@ -380,14 +385,15 @@ def communication_by_group(
     chosen = rank_parts(traces, selection, window, ranks)
     args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
     rows = _rows_of_ranks(chosen, _communication_of_groups, args)
-    texts = "group:t description:t group_ranks:t" + " collective:t" * by_collective
+    texts = ["group", "description", "group_ranks"] + ["collective"] * by_collective
+    schema = {"rank": "int64", **dict.fromkeys(texts, "str"), **_COMMUNICATION}
     note = ""
     if not rows:
         note = note_text("no_communication")
     elif not any(row[1] for row in rows):
         note = "the files do not say which process group a kernel belongs to"
     return result_frame(
-        columns_of_rows(rows, f"rank {texts} {_COMMUNICATION} in_bytes out_bytes"),
+        columns_of_rows(rows, {**schema, **int64("in_bytes out_bytes")}),
         matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
         note=note,
     )

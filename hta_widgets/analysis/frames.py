@@ -14,6 +14,9 @@ from hta_widgets.trace.arrays import Array
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.trace import categorical_dtype
 
+#: The dtype of each column of a frame, by pandas' name: ``{"rank": "int64", "name": "category"}``.
+Schema = Mapping[str, str]
+
 
 def require_columns(frame: pd.DataFrame, remedy: str, columns: Iterable[str]) -> None:
     """Raise a `TraceError` that names the missing columns, if there are any."""
@@ -50,36 +53,27 @@ def concat_arrays(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
     return np.concatenate(arrays).astype(dtype, copy=False)
 
 
-#: Dtypes of columns by the letter after their names.
-_DTYPES: dict[str, Any] = {
-    "": np.int64,
-    "i": np.int32,
-    "u": np.uint64,
-    "f": np.float64,
-    "b": np.bool_,
-    "s": object,
-    "t": str,
-    "c": "category",
-}
+def int64(names: str) -> dict[str, str]:
+    """Return the schema of integer columns, whose names spaces separate."""
+    return dict.fromkeys(names.split(), "int64")
 
 
-def dtypes_of(columns: str) -> dict[str, Any]:
-    """Return the dtypes of columns such as ``"rank mean_ns:f"``; int64 without a letter."""
-    pairs = (column.partition(":") for column in columns.split())
-    return {name: _DTYPES[letter] for name, _, letter in pairs}
+def float64(names: str) -> dict[str, str]:
+    """Return the schema of columns of floating-point numbers, whose names spaces separate."""
+    return dict.fromkeys(names.split(), "float64")
 
 
-def stack_blocks(blocks: Sequence[Mapping[str, Any]], columns: str) -> dict[str, Any]:
-    """Concatenate the columns of one block per rank, see `dtypes_of`.
+def stack_blocks(blocks: Sequence[Mapping[str, Any]], schema: Schema) -> dict[str, Any]:
+    """Concatenate the columns of one block per rank.
 
     A single value fills its block. Blocks hold categories as codes and strings.
     """
     sizes = [
-        next(len(array) for array in block.values() if isinstance(array, np.ndarray))
+        next(len(column) for column in block.values() if isinstance(column, np.ndarray))
         for block in blocks
     ]
-    whole: dict[str, Any] = {}
-    for name, dtype in dtypes_of(columns).items():
+    stacked: dict[str, Any] = {}
+    for name, dtype in schema.items():
         values = [block[name] for block in blocks]
         if dtype == "category":
             pool = StringPool()
@@ -90,28 +84,30 @@ def stack_blocks(blocks: Sequence[Mapping[str, Any]], columns: str) -> dict[str,
                 codes_of_pool[code]
                 for codes_of_pool, (code, _) in zip(numbers, values, strict=True)
             ]
-            whole[name] = categorical(concat_arrays(codes, np.int32), pool.values)
-            continue
-        if dtype is str:
-            whole[name] = pd.array([text for texts in values for text in texts], dtype="str")
-            continue
-        arrays = [
-            np.broadcast_to(np.asarray(array, dtype), size)
-            for array, size in zip(values, sizes, strict=True)
-        ]
-        column = concat_arrays(arrays, dtype)
-        whole[name] = pd.Series(column, dtype=object) if dtype is object else column
-    return whole
+            stacked[name] = categorical(concat_arrays(codes, np.int32), pool.values)
+        elif dtype == "str":
+            stacked[name] = pd.array([text for texts in values for text in texts], dtype="str")
+        else:
+            columns = [
+                np.broadcast_to(np.asarray(column, dtype), size)
+                for column, size in zip(values, sizes, strict=True)
+            ]
+            stacked[name] = _to_column(concat_arrays(columns, dtype), dtype)
+    return stacked
 
 
-def columns_of_rows(rows: Iterable[Iterable[Any]], columns: str) -> dict[str, Any]:
-    """Return rows as columns, see `dtypes_of`."""
-    dtypes = dtypes_of(columns)
-    values = list(zip(*rows, strict=True)) or [()] * len(dtypes)
+def columns_of_rows(rows: Iterable[Iterable[Any]], schema: Schema) -> dict[str, Any]:
+    """Return rows as columns."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return {
-        name: pd.Series(column, dtype=object) if dtype is object else np.array(column, dtype)
-        for (name, dtype), column in zip(dtypes.items(), values, strict=True)
+        name: _to_column(values, dtype)
+        for (name, dtype), values in zip(schema.items(), columns, strict=True)
     }
+
+
+def _to_column(values: Any, dtype: str) -> Any:
+    # pandas would infer the dtype of arrays of objects.
+    return pd.Series(values, dtype=object) if dtype == "object" else np.asarray(values, dtype)
 
 
 def categorical(codes: Array, values: Sequence[str]) -> pd.Categorical:

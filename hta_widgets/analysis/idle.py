@@ -12,9 +12,11 @@ import pandas as pd
 
 from hta_widgets.analysis.cross_rank.lateness import is_data_loading_name
 from hta_widgets.analysis.frames import (
+    Schema,
     categorical,
     concat_arrays,
     drop_unused_texts,
+    int64,
     result_frame,
     stack_blocks,
 )
@@ -200,10 +202,13 @@ def device_idle_gaps(
         for rank, gaps_of_rank in gaps_by_rank.items()
         if gaps_of_rank is not None
     }
-    pieces = " ".join(f"{name}_ns" for name in IDLE_CATEGORIES)
-    column = stack_blocks(
-        list(working.values()), f"rank start_ns dur_ns next_id next_name:c launch_id {pieces}"
-    )
+    schema = {
+        **int64("rank start_ns dur_ns next_id"),
+        "next_name": "category",
+        "launch_id": "int64",
+    }
+    schema |= dict.fromkeys((f"{name}_ns" for name in IDLE_CATEGORIES), "int64")
+    column = stack_blocks(list(working.values()), schema)
     if top is not None:
         order = np.argsort(-column["dur_ns"], kind="stable")[:top]
         column = {name: values[order] for name, values in column.items()}
@@ -521,8 +526,8 @@ def idle_time_breakdown(
     are negative if kernels of a stream overlap, and counts the start of a stream as ``other``.
     """
     chosen = rank_parts(traces, selection, window, ranks)
-    columns, delay_ns = "idle_ns idle_share:f gaps", consecutive_kernel_delay_ns
-    return _stream_frame(chosen, _stream_sums, columns, delay_ns, streams)
+    schema = {"idle_ns": "int64", "idle_share": "float64", "gaps": "int64"}
+    return _stream_frame(chosen, _stream_sums, schema, consecutive_kernel_delay_ns, streams)
 
 
 @check_arguments
@@ -558,22 +563,21 @@ def idle_interval_stats(
         Floats are NaN if there are too few gaps.
     """
     chosen = rank_parts(traces, selection, window, ranks)
-    columns = "count " + " ".join(f"{name}:f" for name in _STATS)
-    delay_ns = consecutive_kernel_delay_ns
-    return _stream_frame(chosen, _stream_statistics, columns, delay_ns, streams)
+    schema = {"count": "int64", **dict.fromkeys(_STATS, "float64")}
+    return _stream_frame(chosen, _stream_statistics, schema, consecutive_kernel_delay_ns, streams)
 
 
 def _stream_frame(
     chosen: RankParts,
     function: _Measures,
-    columns: str,
+    schema: Schema,
     short_ns: int,
     streams: Iterable[int] | None,
 ) -> pd.DataFrame:
     """Return a function's columns by rank, stream and category."""
     wanted = None if streams is None else sorted({int(stream) for stream in streams})
     found = list(map_ranks(chosen, _stream_columns, function, short_ns, wanted))
-    column = stack_blocks(found, f"rank stream idle_category {columns}")
+    column = stack_blocks(found, {**int64("rank stream idle_category"), **schema})
     column["idle_category"] = categorical(column["idle_category"], _CATEGORIES)
     note = "no device work is selected: no stream has kernels or copies"
     return result_frame(

@@ -9,7 +9,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import categorical, drop_unused_texts, result_frame, stack_blocks
+from hta_widgets.analysis.frames import (
+    categorical,
+    drop_unused_texts,
+    int64,
+    result_frame,
+    stack_blocks,
+)
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import (
@@ -140,8 +146,9 @@ def cupti_counters(
             " asked for"
         )
     counters = _counters(args)
+    schema = {**int64("rank id"), "name": "object", **int64("start_ns dur_ns launch_id")}
     columns: dict[str, Any] = {
-        **stack_blocks(blocks, "rank id name:s start_ns dur_ns launch_id"),
+        **stack_blocks(blocks, schema),
         "op_stack": pd.Series(stacks, dtype=object),
         "top_level_op": pd.Series(["".join(stack[:1]) for stack in stacks], dtype=object),
         "bottom_level_op": pd.Series(["".join(stack[-1:]) for stack in stacks], dtype=object),
@@ -348,7 +355,11 @@ def _kernel_frame(
 def _statistics(chosen: RankParts, kinds: Sequence[str]) -> pd.DataFrame:
     """Return statistics of each rank's kernels by kind and name."""
     found = list(map_ranks(chosen, _statistics_of_rank, kinds))
-    return pd.DataFrame(stack_blocks(found, "rank kind name:t count sum_ns min_ns max_ns std_ns:f"))
+    schema = {
+        **int64("rank kind"), "name": "str", **int64("count sum_ns min_ns max_ns"),
+        "std_ns": "float64",
+    }  # fmt: skip
+    return pd.DataFrame(stack_blocks(found, schema))
 
 
 def _statistics_of_rank(part: RankPart, kinds: Sequence[str]) -> dict[str, Any]:
@@ -397,8 +408,11 @@ def user_annotation_breakdown(
     """
     chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _range_statistics, use_device))
-    names = "rank name:t count sum_ns mean_ns:f min_ns max_ns std_ns:f"
-    column = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
+    schema = {
+        "rank": "int64", "name": "str", **int64("count sum_ns"), "mean_ns": "float64",
+        **int64("min_ns max_ns"), "std_ns": "float64",
+    }  # fmt: skip
+    column = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
     device, host = sum(count for _, count, _ in results), sum(count for _, _, count in results)
     note = ""
     if not len(column["rank"]):
@@ -469,8 +483,11 @@ def kernels_by_annotation(
     """
     chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _annotated_kernels, source))
-    names = "rank id start_ns dur_ns name:c stream:i annotation:c"
-    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
+    schema = {
+        **int64("rank id start_ns dur_ns"), "name": "category", "stream": "int32",
+        "annotation": "category",
+    }  # fmt: skip
+    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
     sources = dict(zip(chosen.ranks, (side for _, side, _ in results), strict=True))
     annotations = sum(ranges for _, _, ranges in results)
     inside = int((columns["annotation"].codes > 0).sum())

@@ -11,7 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import categorical, drop_unused_texts, result_frame, stack_blocks
+from hta_widgets.analysis.frames import (
+    categorical,
+    drop_unused_texts,
+    int64,
+    result_frame,
+    stack_blocks,
+)
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import (
@@ -95,10 +101,13 @@ def launch_stats(
     chosen = rank_parts(traces, selection, window, ranks)
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     found = list(map_ranks(chosen, _launches_of_rank, kinds))
+    schema = {
+        **int64("rank correlation"), "kernel": "category", "kind": "int64", "launch": "category",
+        **int64("stream cpu_dur_ns gpu_dur_ns launch_delay_ns launch_id kernel_id"),
+    }  # fmt: skip
     column = stack_blocks(
         [columns for columns, _ in found],
-        "rank correlation kernel:c kind launch:c stream cpu_dur_ns gpu_dur_ns launch_delay_ns"
-        " launch_id kernel_id",
+        schema,
     )
     column["kind"] = categorical(column["kind"], KINDS)
     return result_frame(
@@ -335,7 +344,7 @@ def queue_length(
         therefore never waits.
     """
     found, about = _map_queues(narrow_selection(traces, selection, window, ranks), _series)
-    columns = stack_blocks(found, "rank stream time_ns queue_length")
+    columns = stack_blocks(found, int64("rank stream time_ns queue_length"))
     return result_frame(
         columns, **about, note="" if len(columns["rank"]) else note_text("no_launches")
     )
@@ -384,7 +393,8 @@ def queue_length_summary(
     ``time_weighted_mean`` for the usual length of a queue.
     """
     found, about = _map_queues(narrow_selection(traces, selection, window, ranks), _statistics)
-    columns = stack_blocks(found, f"rank stream {STATISTICS_COLUMNS} time_weighted_mean:f span_ns")
+    schema = {**int64("rank stream"), **STATISTICS_SCHEMA, "time_weighted_mean": "float64"}
+    columns = stack_blocks(found, {**schema, "span_ns": "int64"})
     note = "" if len(columns["rank"]) else note_text("no_launches")
     if not note and not (columns["count"].any() or columns["span_ns"].any()):
         note = note_text("no_queue_changes")
@@ -466,8 +476,11 @@ def time_blocked_on_full_queue(
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     found, about = _map_queues(chosen, _blocked_times, max_queue_length, launches=True)
-    names = "rank stream duration_ns share:f trace_ns peak at_peak_ns"
-    column = stack_blocks([columns for columns, _ in found], names)
+    schema = {
+        **int64("rank stream duration_ns"), "share": "float64",
+        **int64("trace_ns peak at_peak_ns"),
+    }  # fmt: skip
+    column = stack_blocks([columns for columns, _ in found], schema)
     near = [text for _, texts in found for text in texts]
     return result_frame(
         column,
@@ -535,7 +548,7 @@ def _trace_ns(part: RankPart) -> int:
 
 #: Names of the statistics, as pandas' ``describe`` has them.
 STATISTICS = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
-STATISTICS_COLUMNS = "count " + " ".join(f"{name}:f" for name in STATISTICS[1:])
+STATISTICS_SCHEMA = {"count": "int64", **dict.fromkeys(STATISTICS[1:], "float64")}
 
 
 def order_by_group_and_time(group: Array, groups: int, time_ns: Ints) -> Rows:

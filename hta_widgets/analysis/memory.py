@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import result_frame, stack_blocks
+from hta_widgets.analysis.frames import int64, result_frame, stack_blocks
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments, convert
 from hta_widgets.errors import TraceError
@@ -105,10 +105,14 @@ def memory_events(
             category: the thread, as in the file
     """
     blocks = [_events_of(part) for part in rank_parts(traces, None, window, ranks)]
+    schema = {
+        **int64("rank time_ns"), "device": "category",
+        **int64("bytes total_allocated_bytes total_reserved_bytes running_bytes address"),
+        **int64("operator_id"), "operator": "object", "pid": "object", "tid": "object",
+    }  # fmt: skip
     column = stack_blocks(
         blocks,
-        "rank time_ns device:c bytes total_allocated_bytes total_reserved_bytes running_bytes"
-        " address operator_id operator:s pid:s tid:s",
+        schema,
     )
     for name in ("operator", "pid", "tid"):
         column[name] = pd.Categorical(pd.Series(column[name], dtype=str))

@@ -17,6 +17,8 @@ from hta_widgets.analysis.frames import (
     categorical,
     concat_arrays,
     drop_unused_texts,
+    float64,
+    int64,
     result_frame,
     stack_blocks,
 )
@@ -123,8 +125,8 @@ def operators(
     keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
     find = partial(_operators_by_window, keys=keys, annotations=annotations)
     found = list(map_ranks(rank_parts(traces, lasting), find, (chosen.start_ns, chosen.end_ns)))
-    names = " ".join(["rank", *(f"{key}:t" for key in keys), *_MEASURES])
-    frame = pd.DataFrame(stack_blocks([block for block, _ in found], names))
+    schema = {"rank": "int64", **dict.fromkeys(keys, "str"), **dict.fromkeys(_MEASURES, "int64")}
+    frame = pd.DataFrame(stack_blocks([block for block, _ in found], schema))
     order = {"rank": True, "device_total_ns": False, "cpu_total_ns": False}
     order |= dict.fromkeys(keys, True)
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
@@ -358,10 +360,14 @@ def operator_kernels(
     """
     chosen = rank_parts(traces, selection, window, ranks)
     found = list(map_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
+    schema = {
+        **int64("rank id"), "name": "category", "kind": "int64", "stream": "int32",
+        **int64("start_ns dur_ns"), "operator": "category",
+        **int64("operator_id launch_id operator_delay_ns runtime_delay_ns"),
+    }  # fmt: skip
     whole = stack_blocks(
         found,
-        "rank id name:c kind stream:i start_ns dur_ns operator:c operator_id launch_id"
-        " operator_delay_ns runtime_delay_ns",
+        schema,
     )
     whole["kind"] = categorical(whole["kind"], KINDS)
     wanted = "any operator" if operator_name is None else f"an operator named {operator_name!r}"
@@ -449,9 +455,11 @@ def operator_launch_delays(
     kernels.
     """
     results = list(map_ranks(rank_parts(traces, selection, window, ranks), _delays_of, prefix))
-    names = "rank operator:t kernel_sequence:t occurrence_count"
-    names += " avg_operator_launch_delay_ns:f avg_runtime_delay_ns:f"
-    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
+    schema = {
+        "rank": "int64", "operator": "str", "kernel_sequence": "str", "occurrence_count": "int64",
+        **float64("avg_operator_launch_delay_ns avg_runtime_delay_ns"),
+    }  # fmt: skip
+    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
     return result_frame(
         columns,
         matched={

@@ -13,7 +13,7 @@ import pandas as pd
 
 from hta_widgets.analysis.cross_rank.arrivals import Clock
 from hta_widgets.analysis.cross_rank.waits import RankWaits, collective_waits
-from hta_widgets.analysis.frames import concat_arrays, result_frame, stack_blocks
+from hta_widgets.analysis.frames import concat_arrays, int64, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import (
     RankPart,
@@ -119,9 +119,8 @@ def step_times(
     columns_of_ranks = list(
         map_ranks(chosen, _steps_of_rank, each=waits.arguments_by_rank(chosen.ranks))
     )
-    column = stack_blocks(
-        columns_of_ranks, f"rank step start_ns dur_ns {' '.join(DEVICE_TIMES)} whole:b"
-    )
+    schema = {**int64("rank step start_ns dur_ns"), **dict.fromkeys(DEVICE_TIMES, "int64")}
+    column = stack_blocks(columns_of_ranks, {**schema, "whole": "bool"})
     whole = column.pop("whole")
     ahead = steps_ahead(traces)
     length = step_length(ahead, column["step"], column["dur_ns"], column["device_span_ns"])
@@ -405,7 +404,8 @@ def phase_times(
     phases = _phase_names(traces)
     place = {name: number for number, name in enumerate(phases)}
     columns_of_ranks = list(map_ranks(chosen, _phases_of_rank, place))
-    column = stack_blocks(columns_of_ranks, "phase rank step start_ns dur_ns whole:b")
+    schema = {**int64("phase rank step start_ns dur_ns"), "whole": "bool"}
+    column = stack_blocks(columns_of_ranks, schema)
     whole = column.pop("whole")
     pairs = np.stack([column["phase"], column["step"]])
     together = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.frames import categorical, stack_blocks
+from hta_widgets.analysis.frames import categorical, int64, stack_blocks
 from hta_widgets.analysis.scope import RankPart, RankParts, rank_parts
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
@@ -40,7 +40,10 @@ def event_sums(chosen: RankParts) -> pd.DataFrame:
         on_device = part.table.stream[part.rows] >= 0
         device_ns = np.where(on_device, part.durations(part.rows), 0)
         blocks.append({**columns, "device_ns": sum_by_group(code, device_ns, len(columns["name"]))})
-    return pd.DataFrame(stack_blocks(blocks, "kind name:s count sum_ns min_ns max_ns device_ns"))
+    schema = {
+        "kind": "int64", "name": "object", **int64("count sum_ns min_ns max_ns device_ns"),
+    }  # fmt: skip
+    return pd.DataFrame(stack_blocks(blocks, schema))
 
 
 def totals_by(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

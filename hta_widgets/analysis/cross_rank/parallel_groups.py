@@ -22,7 +22,7 @@ from hta_widgets.analysis.cross_rank.comm_events import (
 )
 from hta_widgets.analysis.cross_rank.comm_groups import ProcessGroup, identify_groups, world_size
 from hta_widgets.analysis.cross_rank.matching import Matching, matching
-from hta_widgets.analysis.frames import categorical, columns_of_rows, result_frame
+from hta_widgets.analysis.frames import categorical, columns_of_rows, int64, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
 from hta_widgets.arguments import check_arguments
@@ -130,10 +130,14 @@ def parallel_groups(
             f"files of {plural(missing, 'rank')} are missing" if missing else "",
             unsized_note(without_size),
         ]
+    schema = {
+        "group": "str", "rank": "int64", "ranks": "str", **int64("position size kind"),
+        "guessed": "bool", "description": "str", "operations": "str",
+        **int64("collectives time_ns bytes"),
+    }  # fmt: skip
     columns = columns_of_rows(
         (row[1:] for row in rows),
-        "group:t rank ranks:t position size kind guessed:b description:t operations:t collectives"
-        " time_ns bytes",
+        schema,
     )
     columns["kind"] = categorical(columns["kind"], GROUP_KINDS)
     return result_frame(

@@ -17,7 +17,7 @@ from hta_widgets.analysis.cross_rank.arrivals import (
     shared_clock,
 )
 from hta_widgets.analysis.cross_rank.matching import Matching, matching
-from hta_widgets.analysis.frames import columns_of_rows, result_frame
+from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
@@ -90,9 +90,12 @@ def exposed_waits(
         of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
         of = "" if len(unknown) == len(chosen) else of
         note = f"no communication{of} is matched with other ranks', so waits are not known"
-    names = "rank collectives wait_ns exposed_wait_ns exposed_communication_ns unmatched_exposed_ns"
+    schema = {
+        **int64("rank collectives wait_ns exposed_wait_ns exposed_communication_ns"),
+        **int64("unmatched_exposed_ns"),
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(np.column_stack([rank, times]).tolist(), names),
+        columns_of_rows(np.column_stack([rank, times]).tolist(), schema),
         matched={**count_by_kind(chosen, DEVICE_WORK_KINDS[:2]), "matched": int(times[:, 0].sum())},
         note=note,
         clock=waits.clock,

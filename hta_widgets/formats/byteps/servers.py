@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import categorical, columns_of_rows, result_frame, stack_blocks
+from hta_widgets.analysis.frames import (
+    categorical,
+    columns_of_rows,
+    int64,
+    result_frame,
+    stack_blocks,
+)
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
@@ -131,11 +137,12 @@ def byteps_requests(
                 "job": trace.job,
             }
         )
-    columns = (
-        "server key:u op node iteration start_ns dur_ns wait_ns service_ns tensor:s"
-        " declared_key partition rank id job:s"
-    )
-    data = stack_blocks(blocks, columns)
+    schema = {
+        "server": "int64", "key": "uint64",
+        **int64("op node iteration start_ns dur_ns wait_ns service_ns"), "tensor": "object",
+        **int64("declared_key partition rank id"), "job": "object",
+    }  # fmt: skip
+    data = stack_blocks(blocks, schema)
     return result_frame(
         {**data, "op": categorical(data["op"], ("push", "pull"))},
         matched={**matched, "open": open_},
@@ -228,9 +235,12 @@ def byteps_servers(
                 part.trace.job,
             )
         )
-    columns = "server requests open keys iterations busy_ns push_ns wait_ns service_ns job:s"
+    schema = {
+        **int64("server requests open keys iterations busy_ns push_ns wait_ns service_ns"),
+        "job": "object",
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, columns), matched=matched, note="" if found else NO_SERVERS
+        columns_of_rows(rows, schema), matched=matched, note="" if found else NO_SERVERS
     )
 
 
@@ -349,9 +359,12 @@ def byteps_arrivals(
         waited = groups["wait_ns"].transform("sum") - pushes["wait_ns"]
         pushes["imposed_wait_ns"] = waited.where(pushes["last"], 0)
         blocks.append(pushes)
-    columns = "job:s server key:u iteration node start_ns lag_ns last:b imposed_wait_ns"
+    schema = {
+        "job": "object", "server": "int64", "key": "uint64",
+        **int64("iteration node start_ns lag_ns"), "last": "bool", "imposed_wait_ns": "int64",
+    }  # fmt: skip
     data = stack_blocks(
-        [{str(n): v.to_numpy() for n, v in block.items()} for block in blocks], columns
+        [{str(n): v.to_numpy() for n, v in block.items()} for block in blocks], schema
     )
     rows = len(data["key"])
     note = "" if rows else "no iteration was pushed by every node"
@@ -460,12 +473,12 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
     note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
     if workers and servers and not rows:
         note = "no worker's requests match those of the servers: are they of one run?"
-    columns = (
-        "worker server rank server_rank node skipped_iterations offset_ns error_ns low_ns"
-        " high_ns requests alternatives job:s"
-    )
+    schema = {
+        **int64("worker server rank server_rank node skipped_iterations offset_ns error_ns"),
+        **int64("low_ns high_ns requests alternatives"), "job": "object",
+    }  # fmt: skip
     matched = {"workers": len(workers), "servers": len(servers)}
-    return result_frame(columns_of_rows(rows, columns), matched=matched, note=note)
+    return result_frame(columns_of_rows(rows, schema), matched=matched, note=note)
 
 
 def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import categorical, columns_of_rows, result_frame, stack_blocks
+from hta_widgets.analysis.frames import (
+    categorical,
+    columns_of_rows,
+    int64,
+    result_frame,
+    stack_blocks,
+)
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import PartitionKey, check_arguments
 from hta_widgets.errors import TraceError
@@ -140,11 +146,12 @@ def byteps_gradients(
         notes.append(
             f"{incomplete} have partitions that the file cuts off: another may be the critical one"
         )
-    columns = (
-        "rank worker local_rank tensor step start_ns total_ns busy_ns queue_ns tail_ns"
-        " critical_partition critical_key critical:b root:b job:s"
-    )
-    data = stack_blocks(blocks, columns)
+    schema = {
+        **int64("rank worker local_rank tensor step start_ns total_ns busy_ns queue_ns tail_ns"),
+        **int64("critical_partition critical_key"), "critical": "bool", "root": "bool",
+        "job": "object",
+    }  # fmt: skip
+    data = stack_blocks(blocks, schema)
     return result_frame(
         {**data, "tensor": categorical(data["tensor"], list(names))},
         matched=matched,
@@ -252,8 +259,11 @@ def byteps_gradient_stages(
                 "waits_for_root": is_copy & (of.queue_ns[at] > 0) & (not rows.is_root),
             }
         )
-    columns = "rank worker local_rank tensor step stage start_ns dur_ns queue_ns waits_for_root:b"
-    data = stack_blocks(blocks, columns)
+    schema = {
+        **int64("rank worker local_rank tensor step stage start_ns dur_ns queue_ns"),
+        "waits_for_root": "bool",
+    }  # fmt: skip
+    data = stack_blocks(blocks, schema)
     return result_frame(
         {
             **data,
@@ -359,8 +369,8 @@ def byteps_pulls(
                 "dur_ns": of.dur_ns[at],
             }
         )
-    dtypes = "job:s key step worker rank id start_ns dur_ns"
-    every = pd.DataFrame(stack_blocks(blocks, dtypes))
+    schema = {"job": "object", **int64("key step worker rank id start_ns dur_ns")}
+    every = pd.DataFrame(stack_blocks(blocks, schema))
     every["workers"] = every.groupby("job")["worker"].transform("nunique")
     several = every[every["workers"] > 1]
     keys = ["job", "key", "step"]
@@ -449,11 +459,11 @@ def byteps_stages(
             lines.append(
                 (*gpu, order.index(name), *sums, int(dur.max()), queue, rows.is_root, waits, job)
             )
-    columns = (
-        "rank worker local_rank stage count sum_ns union_ns mean_ns:f max_ns queue_ns root:b"
-        " waits_for_root:b job:s"
-    )
-    data = columns_of_rows(lines, columns)
+    schema = {
+        **int64("rank worker local_rank stage count sum_ns union_ns"), "mean_ns": "float64",
+        **int64("max_ns queue_ns"), "root": "bool", "waits_for_root": "bool", "job": "object",
+    }  # fmt: skip
+    data = columns_of_rows(lines, schema)
     return result_frame(
         {**data, "stage": categorical(data["stage"], order)},
         matched={**matched, "others": others},
@@ -509,12 +519,12 @@ def byteps_steps(
         time, covered = int((end - start).sum()), total_length(union(start, end))
         span = int(start.min()), int(end.max() - start.min()), time, covered, time / covered
         rows.append((*place, *span, str(last["tensor"]), int(last["critical_key"])))
-    columns = (
-        "rank worker local_rank step start_ns span_ns sum_ns union_ns concurrency:f tensor:s"
-        " critical_key"
-    )
+    schema = {
+        **int64("rank worker local_rank step start_ns span_ns sum_ns union_ns"),
+        "concurrency": "float64", "tensor": "object", "critical_key": "int64",
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, columns),
+        columns_of_rows(rows, schema),
         matched=gradients.attrs["matched"],
         note=gradients.attrs.get("note", ""),
     )
@@ -570,8 +580,11 @@ def byteps_bandwidth(
             rate = size / covered * 1e3 if covered else np.nan
             *gpu, _ = numbers.values()
             lines.append((*gpu, code, size, covered, rate, int((at & ~sized).sum())))
-    columns = "rank worker local_rank stage bytes union_ns mb_per_s:f without_size"
-    data = columns_of_rows(lines, columns)
+    schema = {
+        **int64("rank worker local_rank stage bytes union_ns"), "mb_per_s": "float64",
+        "without_size": "int64",
+    }  # fmt: skip
+    data = columns_of_rows(lines, schema)
     return result_frame(
         {**data, "stage": categorical(data["stage"], stages)},
         matched=matched,

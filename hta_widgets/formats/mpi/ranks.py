@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.cross_rank.stragglers import costly_share, stragglers
-from hta_widgets.analysis.frames import columns_of_rows, dtypes_of, result_frame
+from hta_widgets.analysis.frames import columns_of_rows, float64, int64, result_frame
 from hta_widgets.analysis.scope import Window
 from hta_widgets.arguments import check_arguments
 from hta_widgets.formats.mpi.model import MpiJob, mpi_jobs
@@ -19,14 +19,15 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 _NAN = float("nan")
-_COLUMNS = (
-    "job:s rank host:s comm_s:f elapsed_s:f user_s:f system_s:f rss_mib:f switches cpu sync_s:f"
-    " io_s:f key stale:b source:s"
-)
+_COLUMNS = {
+    "job": "object", "rank": "int64", "host": "object",
+    **float64("comm_s elapsed_s user_s system_s rss_mib"), **int64("switches cpu"),
+    **float64("sync_s io_s"), "key": "int64", "stale": "bool", "source": "object",
+}  # fmt: skip
 #: Default of each column for values that files lack.
 _UNKNOWN: dict[str, Any] = {
-    name: {object: "", np.int64: -1, np.float64: _NAN, np.bool_: False}[dtype]
-    for name, dtype in dtypes_of(_COLUMNS).items()
+    name: {"object": "", "int64": -1, "float64": _NAN, "bool": False}[dtype]
+    for name, dtype in _COLUMNS.items()
 }
 
 
@@ -191,11 +192,12 @@ def mpi_hosts(
     for job, host, _, _, _, most, *_ in rows:
         others = [row[4] for row in rows if row[0] == job and row[1] != host]
         slow.append(bool(others) and all(most < least for least in others))
-    dtypes = (
-        "job:s host:s ranks comm_mean_s:f comm_min_s:f comm_max_s:f noncomm_mean_s:f"
-        " rss_max_mib:f rss_sum_mib:f switches_mean:f"
-    )
-    columns = {**columns_of_rows(rows, dtypes), "is_slow": np.array(slow, dtype=np.bool_)}
+    schema = {
+        "job": "object", "host": "object", "ranks": "int64",
+        **float64("comm_mean_s comm_min_s comm_max_s noncomm_mean_s rss_max_mib rss_sum_mib"),
+        **float64("switches_mean"),
+    }  # fmt: skip
+    columns = {**columns_of_rows(rows, schema), "is_slow": np.array(slow, dtype=np.bool_)}
     return result_frame(columns, matched=matched, note=notes)
 
 
@@ -265,12 +267,14 @@ def mpi_imbalance(
     return result_frame(columns, matched=matched, note=[*explained, *notes])
 
 
-_IMBALANCE = (
-    "job:s ranks comm_mean_s:f comm_min_s:f comm_min_rank comm_max_s:f comm_max_rank"
-    " comm_median_s:f imbalance_pct:f imbalance_cray_pct:f noncomm_mean_s:f noncomm_max_s:f"
-    " noncomm_max_rank noncomm_ratio:f straggler_rank straggler_z:f straggler_robust_z:f"
-    " lost_share:f stands_out:b is_straggler:b explanation:s"
-)
+_IMBALANCE = {
+    "job": "object", "ranks": "int64", **float64("comm_mean_s comm_min_s"),
+    "comm_min_rank": "int64", "comm_max_s": "float64", "comm_max_rank": "int64",
+    **float64("comm_median_s imbalance_pct imbalance_cray_pct noncomm_mean_s noncomm_max_s"),
+    "noncomm_max_rank": "int64", "noncomm_ratio": "float64", "straggler_rank": "int64",
+    **float64("straggler_z straggler_robust_z lost_share"), "stands_out": "bool",
+    "is_straggler": "bool", "explanation": "object",
+}  # fmt: skip
 
 
 def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import columns_of_rows, result_frame
+from hta_widgets.analysis.frames import Schema, columns_of_rows, float64, int64, result_frame
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
@@ -267,20 +267,21 @@ def mpi_routines(
     if by is not None and not tables and not note:
         switch = {"context": "MPI_Pcontrol", "communicator": "PROFILE_BY_COMMUNICATOR"}[by]
         note = f"no profile has tables by {by}: mpitrace writes them with {switch}"
-    dtypes = (
-        f"job:s rank {_LABELS[by]} routine:s calls avg_bytes:f time_s:f share_of_time:f"
-        " share_of_comm:f share_of_elapsed:f bytes:f mean_us:f is_io:b key source:s"
-    )
+    schema = {
+        "job": "object", "rank": "int64", **_LABELS[by], "routine": "object", "calls": "int64",
+        **float64("avg_bytes time_s share_of_time share_of_comm share_of_elapsed bytes mean_us"),
+        "is_io": "bool", "key": "int64", "source": "object",
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, dtypes), matched=scoped_ranks.match_counts(), note=note
+        columns_of_rows(rows, schema), matched=scoped_ranks.match_counts(), note=note
     )
 
 
 #: Columns of the parts that profiles can be split into.
-_LABELS: dict[str | None, str] = {
-    None: "",
-    "context": "context:s context_calls",
-    "communicator": "comm_size_lo comm_size_hi comm_size_mean:f",
+_LABELS: dict[str | None, Schema] = {
+    None: {},
+    "context": {"context": "object", "context_calls": "int64"},
+    "communicator": {**int64("comm_size_lo comm_size_hi"), "comm_size_mean": "float64"},
 }
 
 
@@ -364,12 +365,14 @@ def mpi_message_sizes(
             )
     of_routine = f" of {routine}" if routine else ""
     note = scoped_ranks.note or ("" if rows else f"no profile has message sizes{of_routine}")
-    dtypes = (
-        "job:s rank routine:s size_lo size_hi avg_bytes:f calls time_s:f share_of_calls:f"
-        " share_of_time:f share_of_bytes:f bytes:f mean_us:f gb_per_s:f size_class:s key source:s"
-    )
+    schema = {
+        "job": "object", "rank": "int64", "routine": "object", **int64("size_lo size_hi"),
+        "avg_bytes": "float64", "calls": "int64",
+        **float64("time_s share_of_calls share_of_time share_of_bytes bytes mean_us gb_per_s"),
+        "size_class": "object", "key": "int64", "source": "object",
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, dtypes),
+        columns_of_rows(rows, schema),
         matched={**scoped_ranks.match_counts(), "bins": len(rows)},
         note=note,
     )
@@ -446,13 +449,15 @@ def mpi_negotiation(
                 *(coordination[0], coordination[2], rank.key, rank.source),
             )
         )
-    dtypes = (
-        "job:s rank calls bytes:f time_s:f mean_us:f share_of_calls:f share_of_time:f"
-        " share_of_bytes:f share_of_comm:f share_of_elapsed:f share_of_routine_time:f routine_calls"
-        " routine_time_s:f coordination_calls coordination_time_s:f key source:s"
-    )
+    schema = {
+        "job": "object", **int64("rank calls"),
+        **float64("bytes time_s mean_us share_of_calls share_of_time share_of_bytes"),
+        **float64("share_of_comm share_of_elapsed share_of_routine_time"),
+        "routine_calls": "int64", "routine_time_s": "float64", "coordination_calls": "int64",
+        "coordination_time_s": "float64", "key": "int64", "source": "object",
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, dtypes),
+        columns_of_rows(rows, schema),
         matched={**scoped_ranks.match_counts(), "ranks": len(rows)},
         note=scoped_ranks.note or ("" if rows else f"no rank calls {routine}"),
         limit_bytes=int(limit_bytes),
@@ -497,11 +502,13 @@ def mpi_call_stacks(
                 rows.append((rank.job, rank.rank, *place, *call))
     none = "no profile has call stacks: mpitrace writes them with PROFILE_BY_CALL_STACK"
     note = scoped_ranks.note or ("" if rows else none)
-    dtypes = (
-        "job:s rank stack stack_time_s:f site:s frames:s routine:s calls time_s:f share_of_time:f"
-    )
+    schema = {
+        "job": "object", **int64("rank stack"), "stack_time_s": "float64", "site": "object",
+        "frames": "object", "routine": "object", "calls": "int64",
+        **float64("time_s share_of_time"),
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, dtypes),
+        columns_of_rows(rows, schema),
         matched={**scoped_ranks.match_counts(), "stacks": count},
         note=note,
     )
@@ -581,13 +588,16 @@ def mpi_compare(
         rows.append((*(key if by_size else key[:1]), *figures, *means, change))
     rows.sort(key=lambda row: -abs(row[-4]))
     measures, words = ("calls", "bytes", "time_s"), ("before", "after", "diff")
-    names = [f"{word}_{measure}:f" for measure in measures for word in words]
-    sizes = "size_lo size_hi" if by_size else ""
-    dtypes = f"routine:s {sizes} {' '.join(names)} before_mean_us:f after_mean_us:f change:s"
+    names = [f"{word}_{measure}" for measure in measures for word in words]
+    sizes = int64("size_lo size_hi") if by_size else {}
+    schema = {
+        "routine": "object", **sizes, **dict.fromkeys(names, "float64"),
+        **float64("before_mean_us after_mean_us"), "change": "object",
+    }  # fmt: skip
     changes = [row[-1] for row in rows]
     left, right = (scope.ranks for scope in scopes)
     return result_frame(
-        columns_of_rows(rows, dtypes),
+        columns_of_rows(rows, schema),
         matched={
             "before_ranks": len(left),
             "after_ranks": len(right),
