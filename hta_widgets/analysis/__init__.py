@@ -46,12 +46,12 @@ from hta_widgets.analysis.launches import (
     time_blocked_on_full_queue,
 )
 from hta_widgets.analysis.memory import memory_events, memory_timeline
-from hta_widgets.analysis.operators import (
+from hta_widgets.analysis.operator_kernels import (
     frequent_kernel_sequences,
     operator_kernels,
     operator_launch_delays,
-    operators,
 )
+from hta_widgets.analysis.operators import operators
 from hta_widgets.analysis.steps import phase_times, step_times
 from hta_widgets.readers.formats import module_getattr
 
