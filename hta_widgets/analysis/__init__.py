@@ -38,13 +38,7 @@ from hta_widgets.analysis.kernels import (
     kernels_by_annotation,
     user_annotation_breakdown,
 )
-from hta_widgets.analysis.launches import (
-    launch_outliers,
-    launch_stats,
-    queue_length,
-    queue_length_summary,
-    time_blocked_on_full_queue,
-)
+from hta_widgets.analysis.launches import launch_outliers, launch_stats
 from hta_widgets.analysis.memory import memory_events, memory_timeline
 from hta_widgets.analysis.operator_kernels import (
     frequent_kernel_sequences,
@@ -52,6 +46,11 @@ from hta_widgets.analysis.operator_kernels import (
     operator_launch_delays,
 )
 from hta_widgets.analysis.operators import operators
+from hta_widgets.analysis.queues import (
+    queue_length,
+    queue_length_summary,
+    time_blocked_on_full_queue,
+)
 from hta_widgets.analysis.steps import phase_times, step_times
 from hta_widgets.readers.formats import module_getattr
 

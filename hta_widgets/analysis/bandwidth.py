@@ -12,7 +12,9 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.frames import Schema, int64, result_frame, stack_blocks
-from hta_widgets.analysis.launches import (
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, RankParts, Window, count_by_kind, rank_parts
+from hta_widgets.analysis.step_series import (
     STATISTICS_SCHEMA,
     describe,
     hold_times_ns,
@@ -21,8 +23,6 @@ from hta_widgets.analysis.launches import (
     running_total,
     time_weighted_sums,
 )
-from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.scope import RankPart, RankParts, Window, count_by_kind, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
 from hta_widgets.trace.columns import StringPool, event_args, to_int64

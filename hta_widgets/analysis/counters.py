@@ -8,8 +8,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from hta_widgets.analysis.bandwidth import bandwidth_steps
-from hta_widgets.analysis.launches import is_last_at_instant, queue_steps
+from hta_widgets.analysis.queues import queue_steps
 from hta_widgets.analysis.scope import RankPart, rank_parts
+from hta_widgets.analysis.step_series import is_last_at_instant
 from hta_widgets.arguments import check_arguments
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.columns import CounterTable

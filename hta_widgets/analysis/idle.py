@@ -20,7 +20,6 @@ from hta_widgets.analysis.frames import (
     result_frame,
     stack_blocks,
 )
-from hta_widgets.analysis.launches import describe
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import missing_ranks_note
 from hta_widgets.analysis.scope import (
@@ -33,6 +32,7 @@ from hta_widgets.analysis.scope import (
     rank_part,
     rank_parts,
 )
+from hta_widgets.analysis.step_series import describe
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.launches import STATISTICS
+from hta_widgets.analysis.step_series import STATISTICS
 from hta_widgets.compat.config import logger
 from hta_widgets.compat.frames import (
     TraceSymbolTable,
