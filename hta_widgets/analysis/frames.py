@@ -1,4 +1,19 @@
-"""Build the frames of analyses."""
+"""Frames from the columns or rows of several ranks.
+
+A schema has the dtype of each column, so that a frame without rows has the same dtypes as any
+other. For example, two ranks return a block each; ``name`` holds codes and strings::
+
+    schema = {**int64("rank id"), "name": "category"}
+    stack_blocks(
+        [
+            {"rank": 0, "id": np.array([4, 7]), "name": (np.array([0, 1]), ["gemm", "copy"])},
+            {"rank": 1, "id": np.array([2]), "name": (np.array([0]), ["copy"])},
+        ],
+        schema,
+    )
+
+These are the columns ``rank`` [0, 0, 1], ``id`` [4, 7, 2] and ``name`` [gemm, copy, copy].
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Run a function over ranks."""
+"""Run a function over the ranks of a job, in this process or in the workers of an executor.
+
+A job may be larger than memory, so the data of a rank is released before the next rank is read.
+Results of ranks are small and are yielded in order of the ranks.
+
+An executor receives batches of ranks. For example, 100 ranks and 4 workers make 16 batches, of
+which 8 are submitted at a time: a worker that is done finds another one, and no worker runs far
+ahead of the results that are read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bandwidth of copies, counters derived from events, and memory in use over time."""
+"""Memory in use over time: from ``[memory]`` events of traces, and from PyTorch's timelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences about what a frame does not show."""
+"""Notes: sentences about what a frame leaves out, or why it is empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The queue of launches on each stream."""
+"""The queue of launched work on each stream.
+
+Work waits from the start of the call that launches it to its own start. For example, calls start
+at 0 and 10, and their kernels at 20 and 30. The length of the queue is 1 from 0, 2 from 10, 1 from
+20, and 0 from 30.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Select the events of each rank that an analysis works on, and build its result frame."""
+"""The events of each rank that an analysis works on.
+
+An analysis takes a set of traces, and `selection`, `window` and `ranks`, which narrow it.
+`narrow_selection` returns their intersection, bound to the traces on the clock of the selection.
+`rank_parts` returns the selected events of each rank.
+
+For example, a rank computes from 10 to 30 and from 40 to 60, and the window is (20, 50). Both
+kernels are selected. ``clip_rows`` cuts them to (20, 30) and (40, 50), ``span`` is (20, 50), and
+``union_of_kinds("compute")`` covers 20 ns of it.
+"""
 
 from __future__ import annotations
 

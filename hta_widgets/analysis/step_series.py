@@ -1,4 +1,8 @@
-"""Series that keep a value until their next change."""
+"""Series that keep a value until their next change, such as lengths of queues and bandwidths.
+
+Changes are sorted by group and time. For example, the values 2 at time 0, 4 at 30 and 0 at 40 hold
+for 30, 10 and 0 ns; the mean weighted by time is (2 * 30 + 4 * 10) / 40 = 2.5.
+"""
 
 from __future__ import annotations
 

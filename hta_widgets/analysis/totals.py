@@ -1,4 +1,8 @@
-"""Totals of the selected events by kind and by name."""
+"""Count and time of the selected events by kind and by name.
+
+Durations add up, also those of events that overlap or enclose each other. `device_time` splits the
+time of a device instead, in which every instant counts once.
+"""
 
 from __future__ import annotations
 

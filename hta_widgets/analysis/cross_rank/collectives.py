@@ -1,4 +1,4 @@
-"""Collectives over all ranks: arrivals, waits and bandwidths, and the lateness of ranks."""
+"""The frame of all matched collectives: arrivals, waits, transfers and bandwidths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Lateness."""
+"""How late each rank arrives at collectives, and what it did before.
+
+A rank's lateness is its arrival less the median of the other ranks' arrivals. Its time since its
+previous arrival in the group is split into `PARTS`; the excess of a part is its length less the
+median of the others' lengths.
+
+A rank may be late only because it waited in another group. This part of its lateness is inherited
+and is not counted against it. `_inherited_lateness` has an example.
+"""
 
 from __future__ import annotations
 
@@ -75,24 +83,36 @@ def _inherited_lateness(
 ) -> Floats:
     """Return how much of each lateness came from waiting in other groups.
 
-    `paid` is the time in which the others wait for the rank and do not compute.
+    `late` is the lateness, `waited` the time that the rank waited elsewhere before, and `paid` the
+    time in which the others wait for the rank and do not compute.
+
+    A rank that computes while a collective runs is just as late to the next one, without a wait in
+    between. Therefore inherited lateness is carried on until the others have waited for it, or the
+    rank is not late. For example, a rank waits 10 ns longer than the others in its tensor group,
+    and is 10 ns late at the next three collectives of its data group. The others compute during
+    the first one and wait at the second one::
+
+        collective  late  waited  paid  carried on  inherited
+        1             10      10     0          10         10
+        2             10       0    10           0         10
+        3             10       0    10           0          0
+
+    The rank itself caused the third lateness.
     """
-    # A rank that computes while a collective runs is just as late to the next one, without a wait
-    # in between. So inherited lateness is carried on until the others have waited for it, or the
-    # rank is not late. Others that run ahead are held up by their next collectives, so it may be
-    # more than the lateness.
+    # Others that run ahead are held up by their next collectives, so the inherited time may be more
+    # than the lateness.
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     more = deviation_from_peers(match.collective, waited)[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
     opens = np.ones(len(order), dtype=bool)
     opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
-    # left[c] = max(0, left[c-1] + more[c] - paid[c]) is the sum of all less its least value before.
+    # carried[c] = max(0, carried[c-1] + more[c] - paid[c]) is the sum less its minimum so far.
     gain = more - paid[order]
     total = np.cumsum(gain)
     sums = pd.Series(np.where(opens, np.minimum(total, total - gain), total))
-    left = total - sums.groupby(np.cumsum(opens)).cummin().to_numpy()
+    carried = total - sums.groupby(np.cumsum(opens)).cummin().to_numpy()
     inherited = np.empty(len(order))
-    inherited[order] = more + np.where(opens, 0, np.roll(left, 1))
+    inherited[order] = more + np.where(opens, 0, np.roll(carried, 1))
     return np.clip(inherited, 0.0, np.maximum(late, 0.0))
 
 

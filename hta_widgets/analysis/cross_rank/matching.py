@@ -1,4 +1,14 @@
-"""Match the communication events of different ranks that belong to one collective or send."""
+"""Match the communication events of different ranks that belong to one collective or send.
+
+A `Matching` has one entry per event, sorted by collective, then by rank. For example, ranks 0 and 1
+share collective 0, and ranks 0, 1 and 2 share collective 1::
+
+    collective  0 0 1 1 1
+    trace       0 1 0 1 2
+    starts      0   2
+
+``sizes()`` is [2, 3], and ``per_entry([5, 7])`` is [5, 5, 7, 7, 7].
+"""
 
 from __future__ import annotations
 

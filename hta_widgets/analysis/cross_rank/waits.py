@@ -1,4 +1,8 @@
-"""Waits."""
+"""How long each rank waits in collectives for the last of their ranks.
+
+For example, a rank waits from 10 to 30 and computes from 5 to 15. It waits for 20 ns; 15 ns of them
+are exposed, as the device does not compute then.
+"""
 
 from __future__ import annotations
 
