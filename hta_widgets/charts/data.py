@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.scope import require_columns
+from hta_widgets.analysis.frames import require_columns
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.frames import LATE_MARKED_PANELS, panel_task
 from hta_widgets.panels.headline import headline

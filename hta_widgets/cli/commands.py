@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.stragglers import straggler_report
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.stragglers import straggler_report
 from hta_widgets.cli import say
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.launches import STATISTICS
+from hta_widgets.analysis.step_series import STATISTICS
 from hta_widgets.arguments import check_arguments
 from hta_widgets.compat.config import logger
 from hta_widgets.compat.frames import (

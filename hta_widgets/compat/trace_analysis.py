@@ -16,9 +16,11 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.launches import describe, queue_steps
-from hta_widgets.analysis.memory import bandwidth_steps
+from hta_widgets.analysis.bandwidth import bandwidth_steps
+from hta_widgets.analysis.kernels import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS  # noqa: F401
+from hta_widgets.analysis.queues import queue_steps
 from hta_widgets.analysis.scope import rank_parts
+from hta_widgets.analysis.step_series import describe
 from hta_widgets.arguments import check_arguments
 from hta_widgets.compat.config import (
     CUDA_MAX_LAUNCH_QUEUE_PER_STREAM,

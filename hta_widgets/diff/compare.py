@@ -12,12 +12,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.clusters import rank_clusters
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.waits import CollectiveWaits, collective_waits
 from hta_widgets.analysis.diff_ops import DiffSource, side_parts
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.analysis.steps import clipped_steps, device_edges, host_steps, steps_ahead
-from hta_widgets.analysis.stragglers import CollectiveWaits, collective_waits
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import all_formats, formats_named, load_references

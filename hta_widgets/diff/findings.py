@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.stragglers import stragglers
+from hta_widgets.analysis.cross_rank.stragglers import stragglers
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, kinds_with_changed_share, libraries

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis, taxonomy
-from hta_widgets.analysis.busy import totals
-from hta_widgets.analysis.clocks import MIN_COLLECTIVES, clock_fit
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
-from hta_widgets.analysis.collectives import collectives
+from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit
+from hta_widgets.analysis.cross_rank.collectives import collectives
+from hta_widgets.analysis.cross_rank.stragglers import straggler_report
 from hta_widgets.analysis.idle import IdleGap, gap_at
-from hta_widgets.analysis.stragglers import straggler_report
+from hta_widgets.analysis.totals import totals
 from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, BackgroundTask, T, TaskCache, deadline_after
 from hta_widgets.live.operations import Answer, Request, answer

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.matching import count_selected, matching
+from hta_widgets.analysis.cross_rank.matching import count_selected, matching
+from hta_widgets.analysis.cross_rank.waits import collective_waits, wait_intervals
 from hta_widgets.analysis.scope import narrow_selection, rank_parts
-from hta_widgets.analysis.stragglers import collective_waits, wait_intervals
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.panels import added

@@ -11,12 +11,8 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.stragglers import (
-    StragglerReport,
-    collective_waits,
-    exposed_waits_for,
-    straggler_report,
-)
+from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
+from hta_widgets.analysis.cross_rank.waits import collective_waits, exposed_waits_for
 from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.readers.formats import all_formats, formats_named, load_references

@@ -395,7 +395,7 @@ class TraceSet(Mapping[int, Trace]):
         offsets, lift = [0] * len(self), 0
         if clock == "fitted":
             # From a higher package; offered here for convenience.
-            from hta_widgets.analysis.clocks import fitted_offsets  # noqa: PLC0415
+            from hta_widgets.analysis.cross_rank.clock_fit import fitted_offsets  # noqa: PLC0415
 
             offsets, lift = fitted_offsets(self)
         moved = TraceSet(

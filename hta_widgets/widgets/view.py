@@ -14,7 +14,7 @@ import pandas as pd
 import traitlets as t
 
 from hta_widgets import options
-from hta_widgets.analysis.clocks import clock_fit
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.export.pages.format import read_asset

@@ -16,9 +16,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.clocks import clock_fit
+from hta_widgets.analysis.counters import with_counters
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 from hta_widgets.analysis.diff_ops import DiffSource
-from hta_widgets.analysis.memory import with_counters
 from hta_widgets.analysis.scope import rank_part
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison, compare

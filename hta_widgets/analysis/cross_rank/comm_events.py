@@ -171,6 +171,12 @@ class CommEvents:
         """Whether each event's group has one rank."""
         return np.array([group.size == 1 for group in self.groups], dtype=bool)[self.group]
 
+    @property
+    def ends_together(self) -> Bools:
+        """Whether each event ends only after all ranks have arrived."""
+        together: Bools = np.isin(self.operation, SYNCHRONIZING_OPERATIONS) & (self.early == 0)
+        return together
+
 
 @memoized
 def comm_events(trace: Trace) -> CommEvents:
@@ -389,7 +395,7 @@ def _send_recv_ranks(
     trace: Trace, args: dict[str, list[Any]], labels: list[str]
 ) -> tuple[Ints, Ints]:
     """Return the sending and the receiving rank; PyTorch records only the peer."""
-    own_rank = trace.rank if trace.stated_rank is None else trace.stated_rank
+    own_rank = stated_rank(trace)
     source, target = to_int64(args["Src Rank"]), to_int64(args["Dst Rank"])
     sends = np.array([label.lower() in _SENDS for label in labels], dtype=bool)
     receives = np.array([label.lower() in _RECEIVES for label in labels], dtype=bool)
@@ -443,3 +449,14 @@ def _group_ranks(
     # Long lists are truncated on the event; the header may have them complete.
     whole = config.get(name, ())
     return whole if len(whole) == size or not ranks else ranks
+
+
+def recorded_shift(trace: Trace) -> int:
+    """Return the shift from a table's times to the recorded clock."""
+    # Matching always uses it, so that collectives keep their numbers on any clock.
+    return trace.shift_ns + trace.clock_offset_ns
+
+
+def stated_rank(trace: Trace) -> int:
+    """Return the rank's number as its file states it, or else its key in the set."""
+    return trace.rank if trace.stated_rank is None else trace.stated_rank

@@ -1,53 +1,58 @@
-"""Device time by kind, stream and process group, its overlap, and totals of selected events."""
+"""Device time by kind, stream and process group, and how much of it overlaps.
+
+Every instant of a device counts once. For example, a rank computes from 0 to 60 and communicates
+from 40 to 100: it computes for 60 ns, communicates for 60 ns, and is busy for 100 ns. Computing
+hides 20 ns of the communication; the other 40 ns are exposed.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Unpack
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import bytes_of, sum_known_bytes
+from hta_widgets.analysis.cross_rank.comm_events import bytes_of, sum_known_bytes
+from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import (
+    host_names,
+    missing_ranks_note,
+    on_hosts_note,
+    prelaunched_note,
+)
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
     RankParts,
-    Scope,
-    categorical,
-    columns_of_rows,
+    Window,
     count_by_kind,
-    host_names,
-    map_ranks,
-    on_hosts_note,
-    prelaunched_note,
     rank_parts,
-    result_frame,
-    stack_blocks,
-    statistics_by_name,
-    with_scope,
 )
+from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.replies import Totals
-from hta_widgets.trace.arrays import Ints, Rows, sum_by_group
+from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import event_args, to_int64
 from hta_widgets.trace.intervals import intersect, subtract, total_length, union
-from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 #: HTA's names of kinds, in the order in which they appear in a label.
 _WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
 
-_TIMES = (
-    "idle_ns compute_ns non_compute_ns span_ns busy_ns communication_ns memory_ns"
-    " exposed_communication_ns exposed_memory_ns"
-)
+_TIMES = {
+    **int64("idle_ns compute_ns non_compute_ns span_ns busy_ns communication_ns memory_ns"),
+    **int64("exposed_communication_ns exposed_memory_ns"),
+}  # fmt: skip
 
 #: Columns of communication times.
-_COMMUNICATION = "count communication_ns overlapped_ns exposed_ns overlap_share:f sum_ns max_ns"
+_COMMUNICATION = {
+    **int64("count communication_ns overlapped_ns exposed_ns"), "overlap_share": "float64",
+    **int64("sum_ns max_ns"),
+}  # fmt: skip
 
 
 _GROUP = ("Process Group Name", "Process Group Description", "Process Group Ranks")
@@ -59,8 +64,14 @@ _DTYPE = "dtype"
 _MAX_ELEMENTS = 1 << 50
 
 
-@with_scope
-def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def temporal_breakdown(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Split each rank's device time into idle, computing and other work.
 
     The span runs from the first start to the last end of the rank's device work in the whole job,
@@ -71,6 +82,12 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
     ``exposed_communication_ns + exposed_memory_ns == non_compute_ns``.
     Synchronisation rows on a stream are waits, not work. Only selected events count: in a
     selection of communication, all of it is exposed.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -85,10 +102,12 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
         - ``exposed_communication_ns``: communicating and not computing; ``exposed_memory_ns``:
           copying, neither computing nor communicating
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     found = dict(zip(chosen.ranks, map_ranks(chosen, _device_times), strict=True))
     working = {rank: times for rank, times in found.items() if times is not None}
-    column = columns_of_rows([(rank, *times) for rank, times in working.items()], f"rank {_TIMES}")
+    column = columns_of_rows(
+        [(rank, *times) for rank, times in working.items()], {"rank": "int64", **_TIMES}
+    )
     span = np.where(column["span_ns"] > 0, column["span_ns"], np.nan)
     shares = {
         f"{name}_pct": 100 * column[f"{name}_ns"] / span
@@ -102,23 +121,8 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
     )
 
 
-#: Keys of the notes for a lack of work on all ranks, and on the listed ranks only.
-_NO_WORK = ("no_device_work", "no_device_work_on")
 _NO_COMMUNICATION = ("no_communication", "no_communication_on")
 _NO_COMMUNICATION_TIME = ("no_communication_time", "no_communication_time_on")
-
-
-def missing_ranks_note(
-    chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
-) -> str:
-    """Return a note on the selected ranks missing from `having`; empty if none is missing."""
-    without = [str(rank) for rank in chosen if rank not in having]
-    if not without:
-        return "" if chosen else note_text("no_ranks")
-    if len(without) == len(chosen):
-        return note_text(notes[0])
-    named = f"rank{'s' * (len(without) > 1)} {', '.join(without)}"
-    return note_text(notes[1], ranks=named)
 
 
 def _device_times(part: RankPart) -> tuple[int, ...] | None:
@@ -144,9 +148,15 @@ def _device_times(part: RankPart) -> tuple[int, ...] | None:
     )
 
 
-@with_scope
+@check_arguments
 def kernel_type_breakdown(
-    traces: TraceSet, *, include_memory: bool = True, per_rank: bool = False, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    include_memory: bool = True,
+    per_rank: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the time of each kind of device work, alone and overlapping others.
 
@@ -155,8 +165,13 @@ def kernel_type_breakdown(
 
     Parameters
     ----------
+    traces : TraceSet
     per_rank : bool, default False
         Return one row per rank and label; shares are then of the rank's busy time.
+    include_memory : bool, default True
+        Whether copies and fills count.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -168,7 +183,7 @@ def kernel_type_breakdown(
         - ``sum_ns`` (int64)
         - ``share`` (float): ``sum_ns`` as a share of all rows, or of the rank's rows, 0..1
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     found = list(map_ranks(chosen, _times_by_kind_set, kinds))
     times = np.array(found, dtype=np.int64).reshape(-1, 1 << len(kinds))
@@ -215,13 +230,25 @@ def _times_by_kind_set(part: RankPart, kinds: Sequence[str]) -> list[int]:
     return [int(length[running == code].sum()) for code in range(1 << len(covers))]
 
 
-@with_scope
-def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def comm_comp_overlap(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the share of each rank's communication that overlaps computing.
 
     ``overlap_share`` is the time in which the rank computes and communicates, divided by the time
     in which it communicates; concurrent communication kernels count once. All computing of the
     rank in the window counts, whether it is selected or not.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -237,7 +264,7 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``.attrs["note"]`` lists ranks without communication kernels (`hta_widgets.taxonomy.add`
         adds rules for their names) and ranks whose communication kernels all last 0 ns.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     times = np.array(list(map_ranks(chosen, _communication_overlap)), dtype=np.int64).reshape(-1, 4)
     communicating, overlapped, computing, kernels = times.T
     ranks = np.array(chosen.ranks, dtype=np.int64)
@@ -275,9 +302,21 @@ def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
     )
 
 
-@with_scope
-def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def communication_by_stream(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return each device stream's communication time, and the part that computing hides.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -297,20 +336,25 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
     selected or not. Times of streams that communicate at the same time add up to more than the
     rank's.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     rows = _rows_of_ranks(chosen, _communication_of_streams)
     return result_frame(
-        columns_of_rows(rows, f"rank stream {_COMMUNICATION}"),
+        columns_of_rows(rows, {**int64("rank stream"), **_COMMUNICATION}),
         matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
         note=()
         if rows
-        else (note_text("no_communication"), on_hosts_note(map_ranks(traces, host_names))),
+        else (note_text("no_communication"), on_hosts_note(map_ranks(chosen.owner, host_names))),
     )
 
 
-@with_scope
+@check_arguments
 def communication_by_group(
-    traces: TraceSet, *, by_collective: bool = False, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    by_collective: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return each process group's communication time, its exposed part, and its bytes.
 
@@ -319,8 +363,11 @@ def communication_by_group(
 
     Parameters
     ----------
+    traces : TraceSet
     by_collective : bool, default False
         Return one row per collective of a group, such as ``allreduce``.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -340,17 +387,18 @@ def communication_by_group(
     A size is the number of elements times the bytes of their type, not the bytes that the algorithm
     of the collective moves; `collectives` returns bandwidths.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
     rows = _rows_of_ranks(chosen, _communication_of_groups, args)
-    texts = "group:t description:t group_ranks:t" + " collective:t" * by_collective
+    texts = ["group", "description", "group_ranks"] + ["collective"] * by_collective
+    schema = {"rank": "int64", **dict.fromkeys(texts, "str"), **_COMMUNICATION}
     note = ""
     if not rows:
         note = note_text("no_communication")
     elif not any(row[1] for row in rows):
         note = "the files do not say which process group a kernel belongs to"
     return result_frame(
-        columns_of_rows(rows, f"rank {texts} {_COMMUNICATION} in_bytes out_bytes"),
+        columns_of_rows(rows, {**schema, **int64("in_bytes out_bytes")}),
         matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
         note=note,
     )
@@ -414,57 +462,3 @@ def _message_bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
     size = np.array([bytes_of(str(dtype)) for dtype in dtypes], dtype=np.int64)
     stated = (count >= 0) & (count < _MAX_ELEMENTS) & (size > 0)
     return np.where(stated, np.where(stated, count, 0) * size, -1)
-
-
-def totals(traces: TraceSet, selection: Selection | None = None, limit: int = 200) -> Totals:
-    """Return totals by kind and by name as JSON values, for the panel next to a selection."""
-    every = _sum_up(rank_parts(traces, selection))
-    by_name = _sort_totals(every, ["kind", "name"])
-    shown = _to_records(by_name.head(limit).assign(short=lambda rows: rows["name"].map(short_name)))
-    return {
-        "events": int(by_name["count"].sum()),
-        "kinds": _to_records(_sort_totals(every, ["kind"])),
-        "names": shown,
-        "names_total": len(by_name),
-    }
-
-
-def totals_by(traces: TraceSet, keys: list[str], **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return the time of the selected events by ``kind``, or by ``kind`` and ``name``.
-
-    Durations are clipped to the window; events that overlap or enclose each other all count.
-    ``device_ns`` and ``host_ns`` are the parts of ``sum_ns`` on device streams and elsewhere.
-    """
-    return _sort_totals(_sum_up(rank_parts(traces, **scope)), keys)
-
-
-def _sum_up(chosen: RankParts) -> pd.DataFrame:
-    """Return one row per rank, name and kind."""
-    blocks = []
-    for part in chosen:
-        columns, code = statistics_by_name(part, part.rows)
-        on_device = part.table.stream[part.rows] >= 0
-        device_ns = np.where(on_device, part.durations(part.rows), 0)
-        blocks.append({**columns, "device_ns": sum_by_group(code, device_ns, len(columns["name"]))})
-    return pd.DataFrame(stack_blocks(blocks, "kind name:s count sum_ns min_ns max_ns device_ns"))
-
-
-def _sort_totals(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return one row per group, most time first, then most events, then by kind."""
-    added = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max", "device_ns": "sum"}
-    frame = every.groupby(keys, sort=False).agg(added).reset_index()
-    order = np.lexsort((frame["kind"], -frame["count"], -frame["sum_ns"]))
-    frame = frame.iloc[order].reset_index(drop=True)
-    frame["kind"] = categorical(frame["kind"].to_numpy(), KINDS)
-    frame.insert(list(frame).index("min_ns"), "mean_ns", frame["sum_ns"] / frame["count"])
-    frame["host_ns"] = frame["sum_ns"] - frame["device_ns"]
-    counts = np.bincount(every["kind"], every["count"], len(KINDS)).astype(np.int64).tolist()
-    frame.attrs["matched"] = {kind: n for kind, n in zip(KINDS, counts, strict=True) if n}
-    if not len(frame):
-        frame.attrs["note"] = note_text("no_events")
-    return frame
-
-
-def _to_records(frame: pd.DataFrame) -> list[Any]:
-    named = frame.rename(columns=lambda name: str(name).removesuffix("_ns"))
-    return named.astype(object).to_dict("records")

@@ -4,44 +4,33 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import (
+from hta_widgets.analysis.cross_rank.comm_events import (
     OPERATIONS,
     CommEvents,
     JobHeader,
     count_unsized,
+    stated_rank,
     sum_known_bytes,
     unsized_note,
 )
-from hta_widgets.analysis.matching import (
-    Matching,
-    ProcessGroup,
-    identify_groups,
-    matching,
-    stated_rank,
-    world_size,
-)
-from hta_widgets.analysis.scope import (
-    RankPart,
-    Scope,
-    categorical,
-    columns_of_rows,
-    count_by_kind,
-    map_ranks,
-    rank_parts,
-    result_frame,
-    with_scope,
-)
+from hta_widgets.analysis.cross_rank.comm_groups import ProcessGroup, identify_groups, world_size
+from hta_widgets.analysis.cross_rank.matching import Matching, matching
+from hta_widgets.analysis.frames import categorical, columns_of_rows, int64, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
+from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.text import consecutive_runs, plural, run_text
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 #: The purposes of process groups; ``all`` has every rank of the job.
@@ -64,8 +53,14 @@ _SEND_RECV = OPERATIONS.index("send_recv")
 _ALL_TO_ALL = OPERATIONS.index("all_to_all")
 
 
-@with_scope
-def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def parallel_groups(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the ranks and the purpose of each process group.
 
     The groups are those that the files' headers list and those that communication kernels name. The
@@ -81,8 +76,11 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters
     ----------
+    traces : TraceSet
     selection : Selection, optional
         Only this communication is counted; all groups are returned.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks.
 
     Returns
     -------
@@ -97,7 +95,7 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         these events; ``time_ns`` (int64), how long any of them runs, including waits; ``bytes``
         (int64), the known sizes of their messages, added up, -1 if none is known.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     match = matching(traces)
     numbers, groups, groups_of = _all_groups(match)
     kinds = _group_kinds(match, numbers, groups)
@@ -132,10 +130,14 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             f"files of {plural(missing, 'rank')} are missing" if missing else "",
             unsized_note(without_size),
         ]
+    schema = {
+        "group": "str", "rank": "int64", "ranks": "str", **int64("position size kind"),
+        "guessed": "bool", "description": "str", "operations": "str",
+        **int64("collectives time_ns bytes"),
+    }  # fmt: skip
     columns = columns_of_rows(
         (row[1:] for row in rows),
-        "group:t rank ranks:t position size kind guessed:b description:t operations:t collectives"
-        " time_ns bytes",
+        schema,
     )
     columns["kind"] = categorical(columns["kind"], GROUP_KINDS)
     return result_frame(

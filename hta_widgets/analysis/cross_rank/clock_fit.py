@@ -1,28 +1,35 @@
-"""Offsets between the clocks of ranks, fitted from collectives."""
+"""Offsets of the ranks' clocks, fitted from the ends of collectives.
+
+Ranks leave a collective together, so differences of ends are differences of clocks. For example,
+rank 0 leaves three collectives at 100, 200 and 300 ns, and rank 1 at 150, 251 and 349 ns. The
+differences are 50, 51 and 49 ns; the offset of rank 1 is their median, 50 ns. What is left are
+0, 1 and -1 ns, whose median distance from 0, 1 ns, is the residual of both ranks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Unpack
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import SYNCHRONIZING_OPERATIONS
-from hta_widgets.analysis.matching import (
+from hta_widgets.analysis.cross_rank.comm_events import SYNCHRONIZING_OPERATIONS, recorded_shift
+from hta_widgets.analysis.cross_rank.matching import (
     Matching,
     count_selected,
     matching,
     positions_by_code,
-    recorded_shift,
     selected_ranks,
 )
-from hta_widgets.analysis.scope import Scope, narrow_selection, result_frame, with_scope
+from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.scope import Window, narrow_selection
+from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.text import duration
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
 from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -72,8 +79,14 @@ class ClockFit:
         )
 
 
-@with_scope
-def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def clock_offsets(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return each rank's clock offset, fitted from collectives.
 
     All ranks leave a collective together, so the clocks of two ranks differ by the median
@@ -85,8 +98,11 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters
     ----------
+    traces : TraceSet
     selection : Selection, optional
         Only collectives with a selected event count.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
     ranks : iterable of int, optional
         Only these ranks are returned; the fit uses all.
 
@@ -105,7 +121,8 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     --------
     TraceSet.with_clock
     """
-    chosen = narrow_selection(traces, **scope)
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
     match = matching(traces)
     fit = clock_fit(traces)
     member, matched = count_selected(match, chosen)

@@ -1,58 +1,47 @@
-"""Waits in collectives, and the ranks that cause them."""
+"""The verdict: which ranks keep the others waiting at a cost that matters, and why.
+
+For example, 8 ranks run 20 steps. A rank is a consistent straggler if the others lose at least
+5 % * (1 + 1 / 20 + 12 / (8 * 20**2)) = 5.3 % of their time to it on average, nearly as much in the
+median step, and twice as much as to the typical rank.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Unpack
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.collectives import (
-    PARTS,
-    Arrivals,
-    Clock,
-    EntryLateness,
-    arrival_times,
-    compute_intervals,
-    costly_share,
-    entry_lateness,
-    entry_steps,
+from hta_widgets.analysis.cross_rank.arrivals import Clock
+from hta_widgets.analysis.cross_rank.comm_groups import loaded_ranks
+from hta_widgets.analysis.cross_rank.imposed_waits import (
+    ImposedWaits,
+    imposed_waits,
+    mean_share,
+    step_shares,
 )
-from hta_widgets.analysis.matching import (
-    Matching,
-    count_selected,
-    loaded_ranks,
-    matching,
-    selected_ranks,
-)
-from hta_widgets.analysis.scope import (
-    DEVICE_WORK_KINDS,
-    RankPart,
-    Scope,
-    columns_of_rows,
-    count_by_kind,
-    map_ranks,
-    narrow_selection,
-    on_hosts_note,
-    rank_parts,
-    result_frame,
-    with_scope,
-)
-from hta_widgets.facts import note_text
+from hta_widgets.analysis.cross_rank.lateness import PARTS
+from hta_widgets.analysis.cross_rank.matching import selected_ranks
+from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import on_hosts_note
+from hta_widgets.analysis.scope import Window, narrow_selection
+from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import all_formats, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, mask_of_rows
-from hta_widgets.trace.intervals import subtract, total_length, union
-from hta_widgets.trace.memo import memo
+from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
+
+# Healthy ranks differ by a few percent, by noise; stragglers cost more than these limits.
+_COSTLY_SHARE = 0.05  # of the others' time, on average over many steps
+_OF_TWO = 1.5  # factor for two ranks, as each is compared with only one other
+_BY_CHANCE = 12.0  # divided by ranks times steps squared: the relative increase of the limit
 
 # Limits of a straggler, in addition to `costly_share`.
 _CONSISTENT_SHARE = 0.8  # of the costly share, in the median step
@@ -79,61 +68,14 @@ _EXTRA_WORK = "extra work"
 _HOST_WORK = "host work"
 
 
-@with_scope
-def exposed_waits(
-    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
-) -> pd.DataFrame:
-    """Return each rank's time in collectives before the last of their ranks arrives.
-
-    A rank waits in a collective from its own arrival to that of the last rank, or to the end of
-    its own event if that is earlier; the last rank is found before anything is selected, as
-    in `collectives`. The wait is *exposed* while no selected compute kernel of the rank runs: it
-    is the part of ``exposed_communication_ns`` of `temporal_breakdown` before data can move.
-    Waits in collectives that overlap count once.
-
-    Parameters
-    ----------
-    ranks : iterable of int, optional
-        Narrows the selection to these ranks. Any rank may be the last to arrive.
-
-    Returns
-    -------
-    DataFrame
-        One row per selected rank, all int64:
-
-        - ``rank``
-        - ``collectives``: selected events of the rank that are matched with other ranks'
-        - ``wait_ns``: time in any wait; ``exposed_wait_ns``: the same without compute
-        - ``exposed_communication_ns``: all communication without compute;
-          ``unmatched_exposed_ns``: the part in events that are not matched on all ranks of their
-          group, whose waits are not fully known
-
-        ``wait_ns`` and ``exposed_wait_ns`` are -1 if no communication of the rank, selected or
-        not, is matched. ``.attrs["clock"]`` is the clock of the arrivals.
-    """
-    chosen = rank_parts(traces, **scope)
-    waits = collective_waits(traces, clock)
-    found = list(map_ranks(chosen, _waits_of_rank, each=waits.arguments_by_rank(chosen.ranks)))
-    times = np.array(found, dtype=np.int64).reshape(-1, 5)
-    ranks = np.array(chosen.ranks, dtype=np.int64)
-    unknown = ranks[times[:, 1] < 0].tolist()
-    note = "" if len(chosen) else note_text("no_ranks")
-    if unknown:
-        of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
-        of = "" if len(unknown) == len(chosen) else of
-        note = f"no communication{of} is matched with other ranks', so waits are not known"
-    names = "rank collectives wait_ns exposed_wait_ns exposed_communication_ns unmatched_exposed_ns"
-    return result_frame(
-        columns_of_rows(np.column_stack([ranks, times]).tolist(), names),
-        matched={**count_by_kind(chosen, DEVICE_WORK_KINDS[:2]), "matched": int(times[:, 0].sum())},
-        note=note,
-        clock=waits.clock,
-    )
-
-
-@with_scope
+@check_arguments
 def stragglers(
-    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return how often each rank is last at collectives, the cost, and the cause.
 
@@ -160,8 +102,13 @@ def stragglers(
 
     Parameters
     ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
     selection : Selection, optional
         Only collectives with a selected event count.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
     ranks : iterable of int, optional
         Only these ranks are returned; the waits that they cause are counted over all.
 
@@ -186,7 +133,8 @@ def stragglers(
         elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
         `collectives`.
     """
-    chosen = narrow_selection(traces, **scope)
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
     work = imposed_waits(traces, chosen, clock)
     match, times, kept = work.match, work.times, work.is_kept
     taken = work.of_ranks(kept)
@@ -233,14 +181,27 @@ def stragglers(
     )
 
 
-@with_scope
+@check_arguments
 def stragglers_by_step(
-    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the numbers of `stragglers` step by step.
 
     Definitions are as in `stragglers`. If the trace has no steps, the run is cut into as many
     stretches as its rarest collective has occurrences.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -250,7 +211,8 @@ def stragglers_by_step(
         (int64); ``score`` (float64); ``imposed_wait_ns`` and ``lost_ns`` (int64); ``lost_share``
         (float64).
     """
-    chosen = narrow_selection(traces, **scope)
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
     work = imposed_waits(traces, chosen, clock)
     taken, lost = work.sums(work.is_kept), work.sums(work.lost_ns)
     share = lost / work.time_of_others()
@@ -273,258 +235,6 @@ def stragglers_by_step(
         clock=work.clock,
         steps="ProfilerStep" if work.stated_steps else "stretches",
     )
-
-
-# --- waits ----------------------------------------------------------------------------------------
-
-
-class RankWaits(NamedTuple):
-    """A rank's waits, in its table's times, and its events that are not matched on all ranks."""
-
-    rows: Rows
-    begin: Ints
-    until: Ints
-    unmatched: Rows
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CollectiveWaits:
-    """The waits of ranks in collectives, on one clock."""
-
-    match: Matching
-    times: Arrivals
-    clock: Clock
-
-    def of_rank(self, rank: int) -> RankWaits:
-        """Return the waits of a rank."""
-        match, number = self.match, [trace.rank for trace in self.match.traces].index(rank)
-        entries, events = match.of_trace[number], match.events[number]
-        place = match.place[entries]
-        last = self.times.last_ns[entries] - self.times.shifts_ns[number]
-        until = np.minimum(last, events.end_ns[place])
-        return RankWaits(
-            events.rows[place], events.start_ns[place], until, unmatched_rows(match, number)
-        )
-
-    def last_rank_mask(self, rank: int, late: list[int]) -> Bools:
-        """Return at which of its collectives one of `late` alone arrives last."""
-        number = [trace.rank for trace in self.match.traces].index(rank)
-        return np.isin(self.times.last_rank[self.match.of_trace[number]], late)
-
-    def arguments_by_rank(self, ranks: list[int]) -> list[tuple[RankWaits]]:
-        """Return the waits of some ranks, as arguments for `map_ranks`."""
-        return [(self.of_rank(rank),) for rank in ranks]
-
-
-def unmatched_rows(match: Matching, number: int) -> Rows:
-    """Return the communication of a trace that is not matched on all the ranks of its group."""
-    entries, events = match.of_trace[number], match.events[number]
-    known = events.is_single_rank.copy()
-    known[match.place[entries[match.is_complete[match.collective[entries]]]]] = True
-    return events.rows[~known]
-
-
-def collective_waits(traces: TraceSet, clock: Clock | None = None) -> CollectiveWaits:
-    """Return the waits of all ranks; `clock` as in `exposed_waits`."""
-    clock = clock or _shared_clock(traces)
-    match = matching(traces)
-    return memo(
-        traces,
-        ("waits", clock),
-        lambda: CollectiveWaits(match, arrival_times(traces, match, clock), clock),
-    )
-
-
-def _shared_clock(traces: TraceSet) -> Clock:
-    """Return the clock of the set, or the fitted one if collectives compare its clocks."""
-    is_compared = clock_fit(traces).collectives.any()
-    return "fitted" if is_compared else traces.clock
-
-
-def wait_intervals(part: RankPart, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
-    """Return the selected events in which a rank waits, with each wait's start and end."""
-    kept = part.contains(waits.rows)
-    begin, until = (
-        np.clip(times[kept], part.low, part.high) for times in (waits.begin, waits.until)
-    )
-    return waits.rows[kept], begin, until
-
-
-def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int, int]:
-    compute = part.union_of_kinds("compute")
-    exposed = total_length(subtract(part.union_of_kinds("communication"), compute))
-    alone = np.intersect1d(part.rows_of_kinds("communication"), waits.unmatched)
-    unmatched = total_length(subtract(union(*part.clip_rows(alone)), compute))
-    if not len(waits.rows):
-        return 0, -1, -1, exposed, unmatched
-    rows, begin, until = wait_intervals(part, waits)
-    pieces = union(begin, until)
-    return (
-        len(rows),
-        total_length(pieces),
-        total_length(subtract(pieces, compute)),
-        exposed,
-        unmatched,
-    )
-
-
-# --- waits that ranks impose ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ImposedWaits:
-    """The matched collectives that count, and the rank charged with each; one item per entry.
-
-    If several ranks are last at the same time, the lowest is charged. Times are 0 for entries that
-    are not charged.
-    """
-
-    match: Matching
-    times: Arrivals
-    late: EntryLateness
-    clock: Clock
-    matched: dict[str, int]
-    steps: Ints  # numbers of the steps
-    step: Ints  # positions in `steps`
-    stated_steps: bool
-    is_kept: Bools  # whether the collective counts
-    is_charged: Bools
-    is_alone: Bools  # charged, and no other rank arrived at the same time
-    imposed_ns: Ints  # waits of the others
-    raw_ns: Ints  # ... without compute
-    lost_ns: Ints  # ... and without the share that the rank inherited
-
-    def sums(self, values: Array) -> Array:
-        """Add up values of entries by step and rank."""
-        shape = len(self.steps), len(self.match.traces)
-        sums = np.zeros(shape, dtype=np.result_type(values, np.int64))
-        np.add.at(sums, (self.step, self.match.trace), values)
-        return sums
-
-    def of_ranks(self, values: Array) -> Array:
-        """Add up values of entries by rank."""
-        totals: Array = self.sums(values).sum(axis=0)
-        return totals
-
-    def complete(self) -> Ints:
-        """Return the number of each rank's collectives that have events of all their ranks."""
-        return self.of_ranks(self.is_kept & self.match.per_entry(self.match.is_complete))
-
-    def companions(self) -> Ints:
-        """Return the number of other ranks with which each rank shares collectives, at least 1."""
-        match = self.match
-        member = np.zeros((match.lane.max(initial=-1) + 1, len(match.traces)), dtype=np.float32)
-        member[match.lane, match.trace] = 1
-        shared: Ints = (member.T @ member > 0).sum(axis=1)
-        return np.maximum(shared - 1, 1)
-
-    def time_of_others(self) -> Floats:
-        """Return by step and rank the length of the step, added up over the rank's companions."""
-        return np.outer(self.step_ns(), self.companions())
-
-    def step_ns(self) -> Floats:
-        """Return the length of each step, from the last collective of the step before to its own.
-
-        The first one's is the median, or its own collectives' if that is longer.
-        """
-        span = np.iinfo(np.int64)
-        first, last = np.full(len(self.steps), span.max), np.full(len(self.steps), span.min)
-        np.minimum.at(first, self.step, self.times.arrival_ns)
-        np.maximum.at(last, self.step, self.times.end_ns)
-        known = self.steps >= 0
-        apart = np.diff(last[known])
-        starts = [
-            trace.start_ns - trace.shift_ns + shift
-            for trace, shift in zip(self.match.traces, self.times.shifts_ns.tolist(), strict=True)
-            if len(trace)
-        ]
-        whole = last.max(initial=0) - min(starts, default=0)
-        lengths: Floats = np.full(len(first), float(max(whole, 1)))
-        if len(apart):
-            own = np.maximum((last - first)[known], 1)
-            lengths[known] = np.maximum([np.median(apart), *apart], own)
-        return lengths
-
-
-def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
-    """Return the last ranks of collectives and others' waits; `clock` as in `exposed_waits`."""
-    match = matching(traces)
-    name = clock or _shared_clock(traces)
-
-    def derive() -> tuple[Arrivals, Ints, bool, EntryLateness]:
-        times = arrival_times(traces, match, name)
-        step, stated = _steps(match, times)
-        return times, step, stated, entry_lateness(match, times, step)
-
-    times, step, stated, late = memo(traces, ("lateness", name), derive)
-    # Imposed waits include those of all ranks, even of ranks that are not shown.
-    everyone = replace(chosen, ranks=None, traces=traces)
-    selected, matched = count_selected(match, everyone)
-    kept = match.reduce_per_entry(np.logical_or, selected)
-    is_charged = mask_of_rows(match.last_entries(times.wait_ns), len(match)) & kept
-    imposed, raw = (
-        np.where(is_charged, match.reduce_per_entry(np.add, waits), 0)
-        for waits in (times.wait_ns, late.exposed_wait_ns)
-    )
-    steps, column = np.unique(step, return_inverse=True)
-    return ImposedWaits(
-        match, times, late, name, matched, steps, column, stated, kept, is_charged,
-        is_charged & times.is_last, imposed, raw, np.rint(raw * late.own_share).astype(np.int64),
-    )  # fmt: skip
-
-
-def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
-    """Return each entry's step, and whether the files state steps.
-
-    All entries of a collective have the same step. If the files state none, steps are estimated
-    from the order of the collectives.
-    """
-    step = match.reduce_per_entry(np.maximum, entry_steps(match))
-    if not len(match) or (step >= 0).any():
-        return step, True
-    content = [
-        match.events[t].content[match.events[t].content_code[p]]
-        for t, p in zip(
-            match.trace[match.starts].tolist(), match.place[match.starts].tolist(), strict=True
-        )
-    ]
-    kinds = Counter(zip(match.lane[match.starts].tolist(), content, strict=True))
-    stretches = min(kinds.values())
-    first = np.minimum.reduceat(times.arrival_ns, match.starts)
-    place = np.empty(len(first), dtype=np.int64)
-    place[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return match.per_entry(place * stretches // len(first)), False
-
-
-def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, Floats]:
-    """Return the cost of each rank for the others, by (step, rank), as a share of their time.
-
-    The second array includes inherited lateness. NaN stands for steps that the file of the rank
-    holds only in part. With `complete`, only collectives with events of all their ranks count.
-    """
-    match = work.match
-    counts = match.per_entry(match.is_complete) if complete else np.ones(len(match), dtype=bool)
-    taken = work.sums(counts)
-    stated = work.steps >= 0
-    known = stated & (work.sums(work.is_kept & counts).sum(axis=1) > 0)
-    usual = np.median(taken[stated], axis=0) if stated.any() else np.zeros(taken.shape[1])
-    partial = ~known[:, None] | (taken * 2 < usual) | (taken == 0)
-    scale = work.time_of_others()
-    lost, raw = (
-        np.where(partial, np.nan, work.sums(np.where(counts, cost, 0)) / scale)
-        for cost in (work.lost_ns, work.raw_ns)
-    )
-    return lost, raw
-
-
-def mean_share(shares: Floats, step_ns: Floats) -> Floats:
-    """Return each column's mean over its known steps, weighted by their lengths."""
-    known = np.where(np.isnan(shares), 0.0, step_ns[:, None]).sum(axis=0)
-    lost = np.nansum(shares * step_ns[:, None], axis=0)
-    return np.where(known > 0, lost / np.maximum(known, 1.0), np.nan)
-
-
-# --- the judgement of a whole job -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -610,21 +320,12 @@ def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
     return waited
 
 
-def exposed_waits_for(waits: CollectiveWaits, late: list[int], ranks: list[int]) -> int:
-    """Return the sum over ranks of their waits, without compute, for one of `late` alone."""
-    chosen = [trace for trace in waits.match.traces if trace.rank in ranks]
-    each = [
-        (*waits.of_rank(trace.rank)[1:3], waits.last_rank_mask(trace.rank, late))
-        for trace in chosen
-    ]
-    return sum(map_ranks(chosen, _exposed_wait_of_rank, each=each))
-
-
-def _exposed_wait_of_rank(trace: Trace, begin: Ints, until: Ints, theirs: Bools) -> int:
-    return total_length(subtract(union(begin[theirs], until[theirs]), compute_intervals(trace)))
-
-
-# --- limits and causes ----------------------------------------------------------------------------
+def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
+    """Return the minimum share of their time that the others lose to a straggler."""
+    # The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`
+    # the limit for one or two steps is so high that chance hardly reaches it.
+    few = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
+    return _COSTLY_SHARE * (1 + few) * (_OF_TWO if ranks == 2 else 1.0)
 
 
 def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
