@@ -56,7 +56,7 @@ class BackgroundTask(Generic[T]):
         self._is_queued = self._is_cancelled = False
 
     def wait_until(self, deadline: float) -> bool:
-        """Wait until `deadline` for the result of the background thread; return whether it is ready."""
+        """Wait until `deadline` for the background thread's result; return whether it is ready."""
         if deadline == math.inf:
             self.value  # noqa: B018 - computed in this thread
             return True
