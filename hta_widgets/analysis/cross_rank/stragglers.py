@@ -136,8 +136,8 @@ def stragglers(
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
     work = imposed_waits(traces, chosen, clock)
-    match, times, kept = work.match, work.times, work.is_kept
-    taken = work.of_ranks(kept)
+    match, times, is_kept = work.match, work.times, work.is_kept
+    taken = work.of_ranks(is_kept)
     middle = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
     excess = {
         part: work.of_ranks(np.where(work.is_charged, np.nan_to_num(values), 0.0))
@@ -154,17 +154,17 @@ def stragglers(
     cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
     named = np.flatnonzero(pattern != "")
     # Nothing is known of the time before the first collective of a group.
-    known = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
-    cause[named] = _causes(traces, excess, named, work.of_ranks(known) / work.companions())
+    lost_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
+    cause[named] = _causes(traces, excess, named, work.of_ranks(lost_ns) / work.companions())
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
         "host": np.array([header.host for header in match.headers], dtype=object),
         "collectives": taken,
         "score": work.of_ranks(work.is_alone) / np.maximum(taken, 1),
-        "late_ns_mean": work.of_ranks(np.where(kept, times.arrival_ns - middle, 0.0))
+        "late_ns_mean": work.of_ranks(np.where(is_kept, times.arrival_ns - middle, 0.0))
         / np.maximum(taken, 1),
         "imposed_wait_ns": work.of_ranks(work.imposed_ns),
-        "wait_ns": work.of_ranks(np.where(kept, times.wait_ns, 0)),
+        "wait_ns": work.of_ranks(np.where(is_kept, times.wait_ns, 0)),
         "lost_ns": work.of_ranks(work.lost_ns),
         "lost_share": np.nan_to_num(mean_share(step_shares(work)[0], step_ns)),
         "is_straggler": pattern != "",
@@ -314,9 +314,9 @@ def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
     """Return the sum over ranks of their waits at these collectives."""
     waited = 0
     for entries in work.match.of_trace:
-        mine = entries[np.isin(work.match.collective[entries], collectives)]
-        start = work.times.arrival_ns[mine]
-        waited += total_length(union(start, start + work.times.wait_ns[mine]))
+        waiting = entries[np.isin(work.match.collective[entries], collectives)]
+        start = work.times.arrival_ns[waiting]
+        waited += total_length(union(start, start + work.times.wait_ns[waiting]))
     return waited
 
 
@@ -367,11 +367,11 @@ def _causes(
         cause = _CAUSES[part] if on_device.any() or part != "host" else _HOST_WORK
         if part == "compute":
             others = np.delete(np.arange(len(kernels)), rank)
-            more = kernels[rank] / max(float(np.median(kernels[others])), 1e-12)
-            longer = mean_ns[rank] / max(float(np.median(mean_ns[others])), 1.0)
-            if more > max(longer, 1.0):
+            count_ratio = kernels[rank] / max(float(np.median(kernels[others])), 1e-12)
+            duration_ratio = mean_ns[rank] / max(float(np.median(mean_ns[others])), 1.0)
+            if count_ratio > max(duration_ratio, 1.0):
                 cause = _EXTRA_WORK
-            if max(more, longer) < _MIN_RATIO:
+            if max(count_ratio, duration_ratio) < _MIN_RATIO:
                 cause = ""
         causes.append(cause if excess[part][rank] >= _EXPLAINS * cost_ns[rank] else "")
     return causes
