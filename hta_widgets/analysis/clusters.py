@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.cross_rank.arrivals import Clock
-from hta_widgets.analysis.cross_rank.imposed_waits import imposed_waits, mean_share, step_shares
+from hta_widgets.analysis.cross_rank.imposed_waits import imposed_waits, mean_lost_shares
 from hta_widgets.analysis.cross_rank.parallel_groups import pipeline_stages
 from hta_widgets.analysis.cross_rank.waits import (
     CollectiveWaits,
@@ -130,7 +130,7 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
     work = imposed_waits(traces, chosen.selection, waits.clock)
     lost = np.zeros(len(traces))
     if len(work.match):
-        lost = np.nan_to_num(mean_share(step_shares(work)[0], work.step_ns()))
+        lost = mean_lost_shares(work)
     return RankFeatures(
         np.array([sample.times for sample in samples]).reshape(-1, len(TIMES)),
         np.array([sample.error for sample in samples]).reshape(-1, len(TIMES)),

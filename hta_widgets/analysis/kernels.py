@@ -116,30 +116,12 @@ def cupti_counters(
     args: list[Mapping[str, Any]] = []
     notes = []
     for part in rank_parts(traces, selection, window, ranks):
-        trace, table = part.trace, part.table
-        kernels, launches = _kernels_and_calls(trace)
-        launch_of = np.full(len(kernels), -1, dtype=np.int64)
-        pairs = min(len(kernels), len(launches))
-        launch_of[:pairs] = launches[:pairs]
-        if len(kernels) and len(kernels) != len(launches):
-            notes.append(
-                f"rank {trace.rank}: {len(kernels)} kernels but {len(launches)} launches; they are"
-                " paired from the first on, so pairs behind a missing event are wrong"
-            )
-        chosen = np.isin(kernels, part.rows)
-        rows, launch_of = kernels[chosen], launch_of[chosen]
-        block = {
-            "rank": trace.rank,
-            "id": rows,
-            "name": [table.names[code] for code in table.name[rows].tolist()],
-            "start_ns": table.start_ns[rows] + trace.shift_ns,
-            "dur_ns": table.dur_ns[rows],
-            "launch_id": launch_of,
-        }
+        block, note = _kernels_with_launches(part)
         blocks.append(block)
-        if len(rows):
-            stacks += _stacks(trace, launch_of)
-            args += _args(trace, rows)
+        notes.append(note)
+        if len(block["id"]):
+            stacks += _stacks(part.trace, block["launch_id"])
+            args += _args(part.trace, block["id"])
     if not stacks:
         notes.append(
             f"no events of category {_RANGE}: counters are recorded where profiler_metrics are"
@@ -160,6 +142,31 @@ def cupti_counters(
     launched = int((columns["launch_id"] >= 0).sum())
     matched = {"kernels": len(stacks), "launches": launched}
     return result_frame(columns, matched=matched, note=notes)
+
+
+def _kernels_with_launches(part: RankPart) -> tuple[dict[str, Any], str]:
+    """Return the columns of a rank's kernels, and a note if it has more or fewer launches."""
+    trace, table = part.trace, part.table
+    kernels, launches = _kernels_and_calls(trace)
+    launch_of = np.full(len(kernels), -1, dtype=np.int64)
+    pairs = min(len(kernels), len(launches))
+    launch_of[:pairs] = launches[:pairs]
+    is_selected = np.isin(kernels, part.rows)
+    rows = kernels[is_selected]
+    block = {
+        "rank": trace.rank,
+        "id": rows,
+        "name": [table.names[code] for code in table.name[rows].tolist()],
+        "start_ns": table.start_ns[rows] + trace.shift_ns,
+        "dur_ns": table.dur_ns[rows],
+        "launch_id": launch_of[is_selected],
+    }
+    if not len(kernels) or len(kernels) == len(launches):
+        return block, ""
+    return block, (
+        f"rank {trace.rank}: {len(kernels)} kernels but {len(launches)} launches; they are"
+        " paired from the first on, so pairs behind a missing event are wrong"
+    )
 
 
 def _kernels_and_calls(trace: Trace) -> tuple[Rows, Rows]:

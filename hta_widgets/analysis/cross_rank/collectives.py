@@ -108,15 +108,11 @@ def collectives(
     rows = np.flatnonzero(is_selected)
     size, algorithm, bus = _bandwidths(match, times)
     trace, group = match.trace[rows], match.group[rows]
-    names: dict[str, int] = {}
-    named = match.event_field("name")
-    for entries, events in zip(match.of_trace, match.events, strict=True):
-        codes = [names.setdefault(text, len(names)) for text in events.names]
-        named[entries] = np.array(codes, dtype=np.int64)[named[entries]]
+    name_code, names = _entry_names(match)
     return result_frame(
         {
             "collective": match.collective[rows],
-            "name": categorical(named[rows], list(names)),
+            "name": categorical(name_code[rows], names),
             "operation": categorical(match.event_field("operation")[rows], OPERATIONS),
             "group": categorical(group, [group_.label for group_ in match.groups]),
             "size_bytes": size[rows],
@@ -144,6 +140,16 @@ def collectives(
             for group_ in match.groups
         },
     )
+
+
+def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
+    """Return the name of each entry, as a code into a list of names."""
+    names: dict[str, int] = {}
+    name_code = match.event_field("name")
+    for entries, events in zip(match.of_trace, match.events, strict=True):
+        codes = [names.setdefault(text, len(names)) for text in events.names]
+        name_code[entries] = np.array(codes, dtype=np.int64)[name_code[entries]]
+    return name_code, list(names)
 
 
 def _exposed_ns(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:

@@ -213,25 +213,18 @@ def comm_events(trace: Trace) -> CommEvents:
     # the same on all members. If the file names groups, a kernel of sends and receives without a
     # name in its args is a coalesced batch, whose peers are not recorded.
     states_groups = any(group_name.stream < 0 for group_name in groups)
-    contents = [
-        (
-            _shared_label(trace, label, has_peer=is_known)
-            if value is not None
-            else f"{kernel} of rank {trace.rank}"
-            if label == _BATCH and states_groups
-            else kernel,
-            amount,
-        )
-        for label, value, kernel, is_known, amount in zip(
-            labels,
-            stated,
-            args["kernel"],
-            has_peer.tolist(),
-            np.where(np.isin(operation, _UNEVEN_OPERATIONS), -1, size).tolist(),
-            strict=True,
+    shared_labels = [
+        _shared_label(trace, label, has_peer=is_known)
+        if value is not None
+        else f"{kernel} of rank {trace.rank}"
+        if label == _BATCH and states_groups
+        else kernel
+        for label, value, kernel, is_known in zip(
+            labels, stated, args["kernel"], has_peer.tolist(), strict=True
         )
     ]
-    content_code, content = factorize(contents)
+    shared_sizes = np.where(np.isin(operation, _UNEVEN_OPERATIONS), -1, size).tolist()
+    content_code, content = factorize(list(zip(shared_labels, shared_sizes, strict=True)))
     return CommEvents(
         rows=rows,
         start_ns=table.start_ns[rows],

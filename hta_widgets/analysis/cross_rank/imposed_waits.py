@@ -173,6 +173,11 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
     return lost, raw
 
 
+def mean_lost_shares(work: ImposedWaits) -> Floats:
+    """Return the share of their time that the others lose to each rank, over all steps."""
+    return np.nan_to_num(mean_share(step_shares(work)[0], work.step_ns()))
+
+
 def mean_share(shares: Floats, step_ns: Floats) -> Floats:
     """Return each column's mean over its known steps, weighted by their lengths."""
     known_ns = np.where(np.isnan(shares), 0.0, step_ns[:, None]).sum(axis=0)

@@ -19,6 +19,7 @@ from hta_widgets.analysis.cross_rank.comm_groups import loaded_ranks
 from hta_widgets.analysis.cross_rank.imposed_waits import (
     ImposedWaits,
     imposed_waits,
+    mean_lost_shares,
     mean_share,
     step_shares,
 )
@@ -143,19 +144,7 @@ def stragglers(
         part: work.of_ranks(np.where(work.is_charged, np.nan_to_num(values), 0.0))
         for part, values in work.late.excess_ns.items()
     }
-    # The last recorded rank of a collective may have waited for a rank that has no event there.
-    shares, raw = step_shares(work, complete=True)
-    step_ns = work.step_ns()
-    pattern, likely = _patterns(shares, step_ns), _patterns(shares, step_ns, sure=False)
-    inherited = (likely == "") & (_patterns(raw, step_ns, sure=False) != "")
-    # The last loaded rank may have waited for a rank whose file is missing.
-    unsure = np.array(match.incomplete, dtype=bool) | (work.complete() < _MIN_COLLECTIVES)
-    pattern[unsure] = ""
-    cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
-    named = np.flatnonzero(pattern != "")
-    # Nothing is known of the time before the first collective of a group.
-    lost_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
-    cause[named] = _causes(traces, excess, named, work.of_ranks(lost_ns) / work.companions())
+    pattern, cause = _verdict(traces, work, excess)
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
         "host": np.array([header.host for header in match.headers], dtype=object),
@@ -166,7 +155,7 @@ def stragglers(
         "imposed_wait_ns": work.of_ranks(work.imposed_ns),
         "wait_ns": work.of_ranks(np.where(is_kept, times.wait_ns, 0)),
         "lost_ns": work.of_ranks(work.lost_ns),
-        "lost_share": np.nan_to_num(mean_share(step_shares(work)[0], step_ns)),
+        "lost_share": mean_lost_shares(work),
         "is_straggler": pattern != "",
         "pattern": pattern,
         "cause": cause,
@@ -349,6 +338,29 @@ def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDAr
         elif mean[rank] >= _WORTH_NAMING and shares_of_rank.max() >= _STALL:
             patterns[rank] = "occasional"
     return patterns
+
+
+def _verdict(
+    traces: TraceSet, work: ImposedWaits, excess: Mapping[str, Floats]
+) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:
+    """Return each rank's pattern and cause, "" for those that are not stragglers.
+
+    Ranks with inherited lateness have a cause, but no pattern.
+    """
+    # The last recorded rank of a collective may have waited for a rank that has no event there.
+    shares, raw = step_shares(work, complete=True)
+    step_ns = work.step_ns()
+    pattern, likely = _patterns(shares, step_ns), _patterns(shares, step_ns, sure=False)
+    inherited = (likely == "") & (_patterns(raw, step_ns, sure=False) != "")
+    # The last loaded rank may have waited for a rank whose file is missing.
+    unsure = np.array(work.match.incomplete, bool) | (work.complete() < _MIN_COLLECTIVES)
+    pattern[unsure] = ""
+    cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
+    named = np.flatnonzero(pattern != "")
+    # Nothing is known of the time before the first collective of a group.
+    lost_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
+    cause[named] = _causes(traces, excess, named, work.of_ranks(lost_ns) / work.companions())
+    return pattern, cause
 
 
 def _causes(
