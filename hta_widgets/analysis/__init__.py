@@ -153,7 +153,7 @@ if TYPE_CHECKING:
     )
 
 if not TYPE_CHECKING:
-    __getattr__ = module_getattr(__name__, "analyses")
+    __getattr__ = module_getattr(__name__, lambda format_: format_.analyses.functions)
 
 
 def __dir__() -> list[str]:

@@ -322,7 +322,7 @@ def frequent_kernel_sequences(
 
     See Also
     --------
-    hta_widgets.export.overlays.export_patterns : Marks the occurrences in the trace.
+    hta_widgets.export.traces.overlays.export_patterns : Marks the occurrences in the trace.
     """
     find = partial(find_patterns, top_k=top_k, every_depth=every_depth)
     chosen = rank_parts(traces, selection, window, ranks)

@@ -36,7 +36,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: The argument of events that an export cut at its window; see `hta_widgets.export.members`.
+#: The argument of events that an export cut at its window; see `hta_widgets.export.traces.members`.
 CLIPPED = "hta_clipped"
 
 #: Columns of `device_times`, in this order.

@@ -22,7 +22,7 @@ from hta_widgets.diff.trees import (
     TreeMatcher,
     rank_tree,
 )
-from hta_widgets.readers.formats import format_hooks
+from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows, concatenate_ranges
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
@@ -366,11 +366,13 @@ def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, 
 
 @memoized
 def chains(_diff: Comparison, side: RunSide) -> dict[int, list[StepPiece]]:
-    """Return the waits of the steps of ranks whose format has them (`Format.chain`)."""
+    """Return the waits of the steps of ranks whose format has them (`FormatComparison.chain`)."""
     return {
         rank: chain_of(side, rank)
         for rank, part in side.parts.items()
-        for chain_of in format_hooks("chain", {part.trace.format})
+        for chain_of in load_references(
+            format_.comparison.chain for format_ in formats_named([part.trace.format])
+        )
     }
 
 

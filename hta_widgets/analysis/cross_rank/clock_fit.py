@@ -25,7 +25,7 @@ from hta_widgets.analysis.cross_rank.matching import (
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.scope import Window, narrow_selection
 from hta_widgets.arguments import check_arguments
-from hta_widgets.readers.formats import format_hooks
+from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.text import duration
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
 from hta_widgets.trace.memo import memoized
@@ -350,7 +350,9 @@ def _drift(end: Ints, off: Floats) -> tuple[float, int]:
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
     """Return the offset to subtract from each rank's times, and the shift that keeps times >= 0."""
     # The clocks are fitted from matched collectives, unless the format provides offsets.
-    for offsets_of in format_hooks("clock_offsets", traces.formats):
+    for offsets_of in load_references(
+        format_.analyses.clock_offsets for format_ in formats_named(traces.formats)
+    ):
         offset_by_rank = offsets_of(traces)
         if offset_by_rank is None:
             continue

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.export.svg.drawing import (
+from hta_widgets.export.pictures.drawing import (
     EventClassing,
     Form,
     Painter,
@@ -22,7 +22,8 @@ from hta_widgets.export.svg.drawing import (
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.tiles.cells import NO_KIND, Cells, measure_cells
-from hta_widgets.tiles.lanes import OF_EVENTS, CounterLane, EventLane, RankIndex, Rows as Table
+from hta_widgets.tiles.lanes import CounterLane, EventLane
+from hta_widgets.tiles.rank_index import OF_EVENTS, RankIndex, TableRows
 from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.intervals import index_intervals
 from hta_widgets.trace.names import short_name
@@ -31,7 +32,7 @@ RankScene = Mapping[str, Any]
 
 _GPU, _COMM, _PAD, _GAP, _BEFORE_CPU, _BELOW = 16, 12, 3, 1, 3, 2
 _GROWN_GPU, _GROWN_COMM = 24, 15
-_BAR, _MOST_BARS, _BARS = 3, 3, 2
+_BAR, _MAX_BARS, _BARS = 3, 3, 2
 _MANY_RANKS, _RIBBON_FIRST = 40, 16
 _RIBBON = 5
 _TWO_LINES = 36
@@ -147,8 +148,8 @@ def layout_rows(
                 blocks.append((pinned.index(key), [_track_row(rank, track, name)]))
             elif is_open:
                 rows.append(_track_row(rank, track, _track_name(rank, track)))
-        own = str(number)
-        blocks.append((pinned.index(own) if own in pinned else math.inf, rows))
+        rank_key = str(number)
+        blocks.append((pinned.index(rank_key) if rank_key in pinned else math.inf, rows))
     blocks.sort(key=lambda block: block[0])
     in_order = [row for _, rows in blocks for row in rows]
     tops = accumulate((row.height for row in in_order), initial=0.0)
@@ -171,7 +172,7 @@ def _folded_sizes(
     ranks: Sequence[RankScene], count: int, height: float, *, any_open: bool, ribbons: bool
 ) -> _FoldedSizes:
     if any_open:
-        return _FoldedSizes("line", 27, 3, 9, 13, _MOST_BARS)
+        return _FoldedSizes("line", 27, 3, 9, 13, _MAX_BARS)
     has_comm = any(_of_role(rank, "comm") for rank in ranks)
     has_gpu = has_comm or any(_of_role(rank, "gpu") for rank in ranks)
     threads = max((len(_of_role(rank, "cpu")) for rank in ranks), default=0)
@@ -179,16 +180,16 @@ def _folded_sizes(
     device = (_GPU if has_gpu else 0) + (_COMM + _GAP if has_comm else 0)
     is_many = count > _MANY_RANKS
     if is_many and not has_gpu:
-        return _FoldedSizes("compact", 18, 2, 8, 6, min(threads, _MOST_BARS))
+        return _FoldedSizes("compact", 18, 2, 8, 6, min(threads, _MAX_BARS))
 
     def full(bars: int, ribbon: int = 0) -> _FoldedSizes:
         cpu = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
         late = ribbon + _GAP if ribbon else 0
-        least = _TWO_LINES - 2 if is_many else _TWO_LINES
-        height = max(least, _PAD + device + late + cpu + _BELOW)
+        min_height = _TWO_LINES - 2 if is_many else _TWO_LINES
+        height = max(min_height, _PAD + device + late + cpu + _BELOW)
         return _FoldedSizes("full", height, _PAD, _GPU, _COMM, bars, ribbon)
 
-    bars = 0 if is_many else min(threads, _MOST_BARS)
+    bars = 0 if is_many else min(threads, _MAX_BARS)
     if full(bars).height > each:
         if is_many:
             return _compact_sizes(each, has_comm=has_comm)
@@ -331,7 +332,8 @@ def _track_name(rank: RankScene, track: Mapping[str, Any]) -> str:
     label: str = track["label"]
     match track["role"]:
         case "stream":
-            devices = {one["process"] for one in rank["tracks"] if one["role"] == "stream"}
+            streams = (other for other in rank["tracks"] if other["role"] == "stream")
+            devices = {stream["process"] for stream in streams}
             device = track["process"] if len(devices) > 1 else "GPU"
             return f"{device}  {label}{' · NCCL' if track['communication'] else ''}"
         case "thread":
@@ -422,7 +424,7 @@ class LanePainter(Painter):
         return replace(cells, kind=np.where(cells.kind == NO_KIND, cells.kind, unknown))
 
     def _codes(
-        self, index: RankIndex, role: str, form: Form, table: Table, rows: npt.NDArray[np.int32]
+        self, index: RankIndex, role: str, form: Form, table: TableRows, rows: npt.NDArray[np.int32]
     ) -> Ints:
         """Return the kind of each rectangle, or the class, times 16, plus the shade."""
         if self.classed is not None:
@@ -484,7 +486,7 @@ class LanePainter(Painter):
             left_edge, right_edge = left[at][~begun], inner[~begun]
             self.drawing.rects(left_edge, right_edge, y, band.height, paint.fill)
 
-    def _shades(self, table: Table, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
+    def _shades(self, table: TableRows, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
         codes, inverse = np.unique(table.name[rows], return_inverse=True)
         names = [short_name(table.names[int(code)]) for code in codes]
         shades = [self.colours.shade(name, host=host) for name in names]
@@ -495,7 +497,7 @@ class LanePainter(Painter):
         slices: _Slices,
         codes: Ints,
         waits: _Slices | None,
-        table: Table,
+        table: TableRows,
         band: Band,
         y: float,
     ) -> None:
@@ -560,9 +562,9 @@ class LanePainter(Painter):
         low, high = band.range or (0.0, 1.0)
         floor = min(0.0, low)
         scale = (band.height - 1) / (high - floor) if high > floor else 0.0
-        known = ~np.isnan(largest)
-        top = np.where(known, np.round((np.nan_to_num(largest) - floor) * scale) + 1, 0)
-        bottom = np.where(known, np.round((np.nan_to_num(smallest) - floor) * scale), 0)
+        has_value = ~np.isnan(largest)
+        top = np.where(has_value, np.round((np.nan_to_num(largest) - floor) * scale) + 1, 0)
+        bottom = np.where(has_value, np.round((np.nan_to_num(smallest) - floor) * scale), 0)
         base = y + band.height
         self.drawing.path(self._column_outline(top, base), self.colours.counter_line)
         self.drawing.path(

@@ -19,14 +19,15 @@ from hta_widgets.analysis.cross_rank.waits import unmatched_rows
 from hta_widgets.analysis.frames import concat_arrays
 from hta_widgets.analysis.idle import activities_by_thread, follows_stream_wait
 from hta_widgets.analysis.steps import clipped_steps
-from hta_widgets.export.page_format import Block, ColumnWriter, EventTypes, NameTables, pack_block
+from hta_widgets.export.pages.format import Block, ColumnWriter, EventTypes, NameTables, pack_block
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import NO_KIND, measure_cells
 from hta_widgets.tiles.details import args_of_record
-from hta_widgets.tiles.lanes import CounterLane, EventLane, RankIndex
+from hta_widgets.tiles.lanes import CounterLane, EventLane
 from hta_widgets.tiles.lateness import LatenessIndex
 from hta_widgets.tiles.layout import JobLayout, LaneRef, RankLayout, TrackRow
+from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.tiles.scene import device_range
 from hta_widgets.trace.arrays import Array, Ints, Rows
 from hta_widgets.trace.columns import RecordSource
@@ -61,7 +62,7 @@ class PagePart:
 
     header: dict[str, Any]
     blocks: list[Block]
-    whole: bool = True  # an overview holds all lanes, not only folded ranks'
+    has_all_lanes: bool = True  # an overview may hold all lanes, not only folded ranks'
 
     @property
     def size_bytes(self) -> int:
@@ -113,8 +114,8 @@ def _records(rank: RankLayout) -> tuple[Ints, Ints]:
 def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
     """Yield position in `records` and text of the args, of records that have some."""
     wanted, first, times = np.unique(records, return_index=True, return_counts=True)
-    found = zip(first.tolist(), times.tolist(), source.records(wanted), strict=True)
-    for at, count, (_, record) in found:
+    texts_by_record = zip(first.tolist(), times.tolist(), source.records(wanted), strict=True)
+    for at, count, (_, record) in texts_by_record:
         if text := _args_of(record):
             for place in range(at, at + count):
                 yield place, text
@@ -296,8 +297,14 @@ def _track(rank: RankLayout, row: TrackRow) -> dict[str, Any]:
     elif row.role not in {"async", "instant"}:
         track = rank.table.tracks[row.source]
         pid, tid, label = track.pid, track.tid, track.label
-    own = {"pid": pid, "tid": tid, "label": label, "counter_name": name, "counter_series": series}
-    return {field: getattr(row, field) for field in _TRACK_FIELDS} | own
+    labels = {
+        "pid": pid,
+        "tid": tid,
+        "label": label,
+        "counter_name": name,
+        "counter_series": series,
+    }
+    return {field: getattr(row, field) for field in _TRACK_FIELDS} | labels
 
 
 def _rows(writer: ColumnWriter, index: RankIndex, types: EventTypes, name: str) -> None:
@@ -549,13 +556,13 @@ def overview(
     names: NameTables,
     most_cells: int,
     *,
-    whole: bool,
+    all_lanes: bool,
     exposed_wait: CumulativeCoverage | None = None,
 ) -> PagePart:
     """Return the overview of a rank."""
     rank = index.rank
     types = EventTypes(index, names)
-    lanes = list(_lanes(index, whole=whole))
+    lanes = list(_lanes(index, all_lanes=all_lanes))
     grid = _grid_of_lanes(index, [lane for _, _, lane in lanes], most_cells)
     edges = grid.edges - rank.shift_ns
     columns, kept = _Columns(list), []
@@ -587,15 +594,15 @@ def overview(
         "device_range": device_range(index),
         "columns": writer.specs,
     }
-    return PagePart(header, [writer.block(f"rank-{rank.rank}")], whole)
+    return PagePart(header, [writer.block(f"rank-{rank.rank}")], all_lanes)
 
 
 def _lanes(
-    index: RankIndex, *, whole: bool
+    index: RankIndex, *, all_lanes: bool
 ) -> Iterator[tuple[int, LaneRef, EventLane | CounterLane]]:
     rank = index.rank
     numbers = [row.lane for row in rank.summary]
-    if whole:
+    if all_lanes:
         numbers += [row.lane0 + depth for row in rank.tracks for depth in range(row.lanes)]
     for number in numbers:
         yield number, *index.lane(number)
@@ -675,8 +682,8 @@ def _write(writer: ColumnWriter, columns: _Columns) -> None:
         ("slice", ("lane", "start", "dur", "id", "type", "flags")),
     ):
         none = np.empty((len(fields), 0), np.int64)
-        whole = np.concatenate([none, *columns[prefix]], axis=1)
-        for name, values in zip(fields, whole, strict=True):
+        table = np.concatenate([none, *columns[prefix]], axis=1)
+        for name, values in zip(fields, table, strict=True):
             writer.ints(f"{prefix}_{name}", values, delta=name in {"start", "id", "lane", "cell"})
 
 

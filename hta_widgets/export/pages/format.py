@@ -25,7 +25,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import target_path, write_atomically
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.lanes import RankIndex
+from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.trace.arrays import Array, Codes
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.names import short_name
@@ -159,7 +159,7 @@ class EventTypes:
         self.codes = dict(zip(TABLES, parts, strict=True))
 
 
-_STATIC = Path(__file__).parent.parent / "static"
+_STATIC = Path(__file__).parents[2] / "static"
 
 #: The page may load nothing, and run only its own script, whatever its data contain. Modules are
 #: unpacked into blobs.
@@ -327,19 +327,19 @@ def _footer_text(
     embedded: str,
 ) -> str:
     """Return the line below the view, which unfolds into files and parts with their sizes."""
-    known = [size for _, size in files if size is not None]
+    file_sizes = [size for _, size in files if size is not None]
     count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
-    whole = f" ({_size_text(sum(known))})" if known else ""
-    said = (
-        f"Saved {saved_at:%Y-%m-%d %H:%M} UTC from {count}{whole} by hta_widgets {version_text()}. "
-        f"{embedded}"
+    sizes_text = f" ({_size_text(sum(file_sizes))})" if file_sizes else ""
+    text = (
+        f"Saved {saved_at:%Y-%m-%d %H:%M} UTC from {count}{sizes_text} "
+        f"by hta_widgets {version_text()}. {embedded}"
     )
     rows = [(name, "missing" if size is None else _size_text(size)) for name, size in files]
     inside = [(f"in this page: {name}", _size_text(size)) for name, size in sizes if size]
     cells = "".join(
         f"<tr><td>{_text(name)}</td><td>{_text(size)}</td></tr>" for name, size in (*rows, *inside)
     )
-    details = f"<summary>{_text(said)}</summary><table>{cells}</table>"
+    details = f"<summary>{_text(text)}</summary><table>{cells}</table>"
     return f"<footer><details>{details}</details></footer>"
 
 

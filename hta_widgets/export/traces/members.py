@@ -15,12 +15,12 @@ import numpy.typing as npt
 from msgspec import Raw
 
 from hta_widgets.analysis.steps import CLIPPED
-from hta_widgets.export.scrub import Scrubber
+from hta_widgets.export.traces.scrub import Scrubber
 from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS
 from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import decode_fields, encode_fields
-from hta_widgets.trace.names import ExportPart
+from hta_widgets.trace.merged_format import ExportPart
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 
@@ -107,7 +107,7 @@ class Members:
             return False
         if record.ph in "stf":
             return self._leave_out("flows")
-        on_track = tuple("" if one is None else str(one) for one in (record.pid, record.tid))
+        on_track = tuple("" if part is None else str(part) for part in (record.pid, record.tid))
         if record.ph in "XBE" or (self.threads is not None and on_track not in self.threads):
             return self._leave_out("others")
         return True
@@ -203,14 +203,14 @@ def _choose_flows(members: Members, chosen: Bools) -> None:
     flows, fate = members.trace.flow_table, members.fate
     stated = (flows.source_record >= 0) & (flows.target_record >= 0)
     both = chosen[flows.source] & chosen[flows.target]
-    one = chosen[flows.source] | chosen[flows.target]
+    either = chosen[flows.source] | chosen[flows.target]
     kept = stated if members.whole else stated & both
     for records in (flows.source_record, flows.target_record):
         fate[records[stated]] = DROP
     for records in (flows.source_record, flows.target_record):
         fate[records[kept]] = KEEP
     members.flows = int(kept.sum())
-    cut = stated & one & ~kept
+    cut = stated & either & ~kept
     if cut.any():
         members.left_out["flows"] = int(cut.sum())
 
@@ -245,9 +245,9 @@ def _choose_asyncs(members: Members) -> None:
 def _choose_counters(members: Members) -> None:
     table = members.trace.counter_table
     stated = (table.record >= 0) & bool(len(members.fate))
-    own, derived = np.flatnonzero(stated), np.flatnonzero(~stated)
-    record, first = np.unique(table.record[own], return_index=True)
-    time_ns = table.time_ns[own[first]]
+    stored, derived = np.flatnonzero(stated), np.flatnonzero(~stated)
+    record, first = np.unique(table.record[stored], return_index=True)
+    time_ns = table.time_ns[stored[first]]
     members.fate[record] = DROP
     kept = _rows_within(members, time_ns, time_ns)
     samples = derived[_rows_within(members, table.time_ns[derived], table.time_ns[derived])]
@@ -291,8 +291,8 @@ def samples_of(members: Members) -> Iterator[bytes]:
     base_ns = members.written_zero_ns
     for code in np.unique(table.series_id[rows]).tolist():
         head, tail = _sample_template(table.series[code])
-        own = rows[table.series_id[rows] == code]
-        times, values = table.time_ns[own], table.value[own]
+        series_rows = rows[table.series_id[rows] == code]
+        times, values = table.time_ns[series_rows], table.value[series_rows]
         if low is not None:
             times = np.maximum(times, low)
         for time_ns, value in zip(times.tolist(), values.tolist(), strict=True):

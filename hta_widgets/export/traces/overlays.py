@@ -16,8 +16,8 @@ from hta_widgets.analysis.critical.path import CriticalPath, critical_path_of
 from hta_widgets.analysis.operator_kernels import SequencePatterns, find_patterns
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
-from hta_widgets.export.members import Members, base_time, json_text, records_of
-from hta_widgets.export.trace import ExportReport, export_trace, own_keys, write_file
+from hta_widgets.export.traces.files import ExportReport, export_trace, own_keys, write_file
+from hta_widgets.export.traces.members import Members, base_time, json_text, records_of
 from hta_widgets.files import Target, target_path
 from hta_widgets.formats.kineto.times import micros
 from hta_widgets.trace.arrays import Ints
@@ -130,8 +130,8 @@ def write_overlay(
             path=target.path,
             remedy="End it with .json or .json.gz.",
         )
-    own = Path(trace.path).resolve() if trace.path else None
-    if not replace_input and target.path.resolve() == own:
+    input_path = Path(trace.path).resolve() if trace.path else None
+    if not replace_input and target.path.resolve() == input_path:
         raise TraceError(
             "is the file that the rank was read from",
             path=target.path,

@@ -414,8 +414,8 @@ class EventClassing:
 
 def class_events(answers: DiffAnswers, side: int, theme: str) -> EventClassing:
     """Return the classes of change of a side's events."""
-    there = np.any(answers.pair_table.classes.counts()["counts"], axis=0)
-    groups = [(name, [code for code in codes if there[code]]) for name, codes in _GROUPS]
+    has_class = np.any(answers.pair_table.classes.counts()["counts"], axis=0)
+    groups = [(name, [code for code in codes if has_class[code]]) for name, codes in _GROUPS]
     return EventClassing(
         partial(answers.classes_of, side),
         class_styles(theme),
@@ -438,9 +438,9 @@ def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
         for code in codes
         if f"{word}_{code}" in overview
     }
-    whole = sum(times.values(), np.zeros(BINS))
+    total = sum(times.values(), np.zeros(BINS))
     shares = {
-        code: np.divide(time, whole, out=np.zeros(BINS), where=whole > 0)
+        code: np.divide(time, total, out=np.zeros(BINS), where=total > 0)
         for code, time in times.items()
     }
     span = overview.attrs[f"{word}_start_ns"], overview.attrs[f"{word}_end_ns"]
@@ -456,11 +456,11 @@ _GROUPS: list[tuple[str, list[int]]] = [
 
 def class_styles(theme: str) -> list[ClassStyle]:
     """Return the look of each class by code; unknown themes use the light one."""
-    known = facts("event_classes")
-    colours = known.get(theme, known["light"])
+    classes = facts("event_classes")
+    colours = classes.get(theme, classes["light"])
     return [
         ClassStyle(
-            colours[name], is_hatched=name in known["hatched"], is_faint=name == "not_compared"
+            colours[name], is_hatched=name in classes["hatched"], is_faint=name == "not_compared"
         )
         for name in CLASSES
     ]
@@ -503,8 +503,8 @@ class PlotArea:
         cells = max(1, min(int(self.across), self.span))
         at = np.arange(cells + 1, dtype=np.int64)
         # In two steps: the product of a long window and a px would overflow int64.
-        whole, rest = divmod(self.span, cells)
-        return self.start + whole * at + rest * at // cells
+        cell_ns, rest = divmod(self.span, cells)
+        return self.start + cell_ns * at + rest * at // cells
 
 
 @dataclass
@@ -535,14 +535,14 @@ def side_width(width: float) -> float:
 def stacked_svg(pictures: Sequence[str], *, beside: bool = False) -> str:
     """Combine SVG pictures into one, one above the other or `beside` each other."""
     sizes = [
-        [float(group) for group in found.groups()]
+        [float(group) for group in match.groups()]
         for text in pictures
-        if (found := _SIZE.search(text))
+        if (match := _SIZE.search(text))
     ]
     along = 0 if beside else 1
-    whole = [max(lengths) for lengths in zip(*sizes, strict=True)]
-    whole[along] = sum(size[along] for size in sizes) + _GAP_PX * (len(sizes) - 1)
-    width, height = whole
+    extent = [max(lengths) for lengths in zip(*sizes, strict=True)]
+    extent[along] = sum(size[along] for size in sizes) + _GAP_PX * (len(sizes) - 1)
+    width, height = extent
     parts, at = [], 0.0
     for number, (text, size) in enumerate(zip(pictures, sizes, strict=True)):
         inner = _ID.sub(rf"\g<1>p{number}-", text[text.index("<svg") :])

@@ -23,7 +23,7 @@ from hta_widgets.analysis.scope import rank_part
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison, compare
 from hta_widgets.errors import TraceError
-from hta_widgets.export.members import (
+from hta_widgets.export.traces.members import (
     ASK,
     DROP,
     FlowThreads,
@@ -39,7 +39,7 @@ from hta_widgets.files import Output, Target
 from hta_widgets.formats.kineto.times import add_ns
 from hta_widgets.trace import selection as selections
 from hta_widgets.trace.columns import Fields, decode_fields, encode_fields, shift_time
-from hta_widgets.trace.names import (
+from hta_widgets.trace.merged_format import (
     ID_ARGS,
     ID_FIELDS,
     IDENTITY_KEY,
@@ -189,21 +189,26 @@ def export_trace(
             "nothing to export: the selection holds no events",
             remedy="Widen its window, or loosen its query.",
         )
+    _write_ranks(target, ranks)
+    return _report(target, ranks, "fitted" if moves_ns else "recorded")
+
+
+def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
+    """Write ranks as a directory of files, as one file, or merged into one file."""
     if target.is_directory:
         names = {f"rank-{members.trace.rank}.json.gz": members for members in ranks}
         with target.directory(names) as opened:
             for name, members in names.items():
                 with opened(name) as out:
                     _write_rank(out, members, several=len(ranks) > 1)
-    else:
-        with target.file() as out:
-            if len(ranks) == 1:
-                _write_rank(out, ranks[0])
-            else:
-                # Files of one job usually share their base; otherwise the earliest is used for all.
-                bases = [base for members in ranks if (base := base_time(members.trace))]
-                _write_merged(out, ranks, min(bases, default=0))
-    return _report(target, ranks, "fitted" if moves_ns else "recorded")
+        return
+    with target.file() as out:
+        if len(ranks) == 1:
+            _write_rank(out, ranks[0])
+            return
+        # Files of one job usually share their base; otherwise the earliest is used for all.
+        bases = [base for members in ranks if (base := base_time(members.trace))]
+        _write_merged(out, ranks, min(bases, default=0))
 
 
 @check_arguments
@@ -234,7 +239,7 @@ def export_pair(
     options = {"keep_parents": True, "counters": counters, "clip": clip, "scrub": scrub}
     first = _side_ranks("before", diff.before.label, before, 0, moves[0], options)
     second = _side_ranks("after", diff.after.label, after, _offset(before), moves[1], options)
-    base_ns = max(0, min(base_time(one.trace) for one in first))
+    base_ns = max(0, min(base_time(members.trace) for members in first))
     with target.file() as out:
         _write_merged(out, [*first, *second], base_ns)
     return _report(target, [*first, *second], "recorded")
@@ -371,10 +376,10 @@ def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> E
 
 def own_keys(trace: Trace) -> dict[str, bytes]:
     """Return the top-level keys of a rank's file except its events, as JSON."""
-    own: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
+    texts: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
         key: json_text(value) for key, value in trace.metadata.items()
     }
-    return {key: raw for key, raw in own.items() if key != "traceEvents"}
+    return {key: raw for key, raw in texts.items() if key != "traceEvents"}
 
 
 def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]) -> None:
@@ -421,10 +426,10 @@ def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
 def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
     """Return the worker, GPU or server of a file, which only its folder names."""
     numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
-    known: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
-    if known and trace.job and not scrub:
-        known["job"] = trace.job
-    return {IDENTITY_KEY: known} if known else {}
+    identity: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
+    if identity and trace.job and not scrub:
+        identity["job"] = trace.job
+    return {IDENTITY_KEY: identity} if identity else {}
 
 
 def _records_to_write(members: Members) -> Iterator[bytes]:
@@ -524,10 +529,10 @@ class _MergeScope:
         members = decode_fields(fields[name])
         if members is None:
             return
-        found = [key for key in ids if key in members]
-        for key in found:
+        id_keys = [key for key in ids if key in members]
+        for key in id_keys:
             members[key] = scoped_id(members[key], self.rank)
-        if found:
+        if id_keys:
             fields[name] = encode_fields(members)
 
     def _label(self, fields: Fields, key: str | None) -> None:
@@ -535,7 +540,7 @@ class _MergeScope:
         args = decode_fields(fields.get("args", b""))
         if args is None:
             return
-        own = encode_fields(args)
+        recorded = encode_fields(args)
         record = fields.get("name")
         if record == b'"process_name"' and "name" in args:
             args["name"] = json_text(self._title(key, _string(args["name"])))
@@ -543,7 +548,7 @@ class _MergeScope:
             args["sort_index"] = json_text(self._first_sort + self._sorts.get(key, 0))
         else:
             return
-        args[MARK_KEY] = own
+        args[MARK_KEY] = recorded
         fields["args"] = encode_fields(args)
 
     def _title(self, key: str | None, name: str) -> str:
@@ -553,10 +558,10 @@ class _MergeScope:
     def _introduce_process(self, own_pid: bytes) -> bytes:
         """Give a process its number; return the records that hold its original id and its name."""
         key = _process_key(own_pid)
-        known = key in self._numbers
+        is_numbered = key in self._numbers
         pid = self._numbers.setdefault(key, self.rank * PID_STRIDE + len(self._numbers) + 1)
         self._pids[own_pid] = str(pid).encode()
-        if known:  # the same process, stated once as a number and once as a string
+        if is_numbered:  # the same process, stated once as a number and once as a string
             return b""
         identity: dict[str, Any] = {"rank": self.rank}
         if own_pid:
