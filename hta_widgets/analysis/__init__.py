@@ -1,4 +1,8 @@
-"""Functions that take traces and return DataFrames, one module per topic."""
+"""Functions that take traces and return DataFrames, one module per topic.
+
+Most take `selection`, `window` and `ranks`, whose intersection is analysed. Times are on the clock
+of the selection's traces, which a view may have fitted, else on that of the traces.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -127,28 +127,28 @@ def bandwidth_steps(part: RankPart) -> BandwidthSteps:
 
 
 def _steps(copies: _RankCopies) -> BandwidthSteps:
-    known = np.flatnonzero(~np.isnan(copies.gb_per_s))
-    size = len(known)
-    code = np.tile(copies.code[known], 2)
-    time_ns = np.concatenate((copies.end_ns[known], copies.start_ns[known]))
+    rated = np.flatnonzero(~np.isnan(copies.gb_per_s))
+    size = len(rated)
+    code = np.tile(copies.code[rated], 2)
+    time_ns = np.concatenate((copies.end_ns[rated], copies.start_ns[rated]))
     copy = np.tile(np.arange(size), 2)
     sign = np.repeat(np.array([-1, 1]), size)
-    lasting = np.tile(copies.end_ns[known] > copies.start_ns[known], 2)
+    lasting = np.tile(copies.end_ns[rated] > copies.start_ns[rated], 2)
     order = order_by_group_and_time(code, len(copies.kinds), time_ns)
     order = order[lasting[order]]
     code, copy, sign = code[order], copy[order], sign[order]
-    rate = copies.gb_per_s[known]
+    rate = copies.gb_per_s[rated]
     running = running_total(code, sign)
     # If only one copy runs, the sum of the running copies' numbers is the number of that copy.
     alone = running_total(code, sign * copy)
     value = np.zeros(len(order))
-    one = running == 1
-    value[one] = rate[alone[one]]
-    several = running > 1
-    if several.any():
+    single = running == 1
+    value[single] = rate[alone[single]]
+    multiple = running > 1
+    if multiple.any():
         total = running_total(code, sign * rate[copy].astype(np.longdouble))
-        value[several] = total[several]
-    return BandwidthSteps(copies.kinds, code, time_ns[order], value, copies.rows[known][copy])
+        value[multiple] = total[multiple]
+    return BandwidthSteps(copies.kinds, code, time_ns[order], value, copies.rows[rated][copy])
 
 
 @check_arguments
@@ -202,12 +202,12 @@ def memory_bandwidth(
 
 def _rate_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
     steps = _steps(copies)
-    kept = is_last_at_instant(steps.code, steps.time_ns)
+    is_last = is_last_at_instant(steps.code, steps.time_ns)
     return {
         "rank": part.rank,
-        "copy_kind": (steps.code[kept], steps.kinds),
-        "time_ns": steps.time_ns[kept] + part.trace.shift_ns,
-        "gb_per_s": steps.gb_per_s[kept],
+        "copy_kind": (steps.code[is_last], steps.kinds),
+        "time_ns": steps.time_ns[is_last] + part.trace.shift_ns,
+        "gb_per_s": steps.gb_per_s[is_last],
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.cross_rank.arrivals import Clock
-from hta_widgets.analysis.cross_rank.imposed_waits import imposed_waits, mean_share, step_shares
+from hta_widgets.analysis.cross_rank.imposed_waits import imposed_waits, mean_lost_shares
 from hta_widgets.analysis.cross_rank.parallel_groups import pipeline_stages
 from hta_widgets.analysis.cross_rank.waits import (
     CollectiveWaits,
@@ -130,7 +130,7 @@ def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
     work = imposed_waits(traces, chosen.selection, waits.clock)
     lost = np.zeros(len(traces))
     if len(work.match):
-        lost = np.nan_to_num(mean_share(step_shares(work)[0], work.step_ns()))
+        lost = mean_lost_shares(work)
     return RankFeatures(
         np.array([sample.times for sample in samples]).reshape(-1, len(TIMES)),
         np.array([sample.error for sample in samples]).reshape(-1, len(TIMES)),
@@ -179,8 +179,8 @@ def _steps_of_events(
     part: RankPart, steps: tuple[Ints, Ints, Ints], common: Ints
 ) -> tuple[Ints, Ints, int]:
     """Return each event's step (a position, -1 for none), the steps' durations and their number."""
-    kept = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
-    numbers, start, end = (one[kept] for one in steps)
+    is_common = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
+    numbers, start, end = (column[is_common] for column in steps)
     if len(numbers):
         step = part.table.step
         at = np.minimum(np.searchsorted(numbers, step), len(numbers) - 1)
@@ -200,11 +200,11 @@ def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[st
     # A kernel counts if it takes much of any rank's time, even if few ranks run it.
     order = np.argsort(-share.max(axis=0, initial=0.0), kind="stable")
     first, rest = order[:_MAX_KERNELS], order[_MAX_KERNELS:]
-    kept = [names[k] for k in first.tolist()]
+    shown_names = [names[k] for k in first.tolist()]
     if not len(rest):
-        return share[:, first], kept
+        return share[:, first], shown_names
     other = share[:, rest].sum(axis=1, keepdims=True)
-    return np.concatenate((share[:, first], other), axis=1), [*kept, "others"]
+    return np.concatenate((share[:, first], other), axis=1), [*shown_names, "others"]
 
 
 @check_arguments
@@ -496,20 +496,20 @@ def _representatives(apart: Floats, limit: float) -> Ints:
     similar = apart <= limit
     close = np.where(similar, apart, 0.0)
     representatives = np.arange(len(apart))
-    left = np.ones(len(apart), dtype=bool)
+    remaining = np.ones(len(apart), dtype=bool)
     count = similar.sum(axis=1)
     near = close.sum(axis=1)
-    while left.any():
-        most = int(count[left].max())
-        if most <= 1:
+    while remaining.any():
+        max_count = int(count[remaining].max())
+        if max_count <= 1:
             break
-        best = np.flatnonzero(left & (count == most))
+        best = np.flatnonzero(remaining & (count == max_count))
         closest = int(best[np.argmin(near[best])])
-        mine = np.flatnonzero(similar[closest] & left)
-        representatives[mine] = closest
-        left[mine] = False
-        count -= similar[mine].sum(axis=0)
-        near -= close[mine].sum(axis=0)
+        members = np.flatnonzero(similar[closest] & remaining)
+        representatives[members] = closest
+        remaining[members] = False
+        count -= similar[members].sum(axis=0)
+        near -= close[members].sum(axis=0)
     return representatives
 
 
@@ -519,8 +519,8 @@ def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
     typical = np.zeros(len(stage), dtype=np.int64)
     sizes = np.bincount(similar, minlength=len(stage))
     size = sizes[similar]
-    for one in np.unique(stage).tolist():
-        members = stage == one
+    for number in np.unique(stage).tolist():
+        members = stage == number
         largest = int(np.where(members, sizes, -1).argmax())
         typical[members] = largest
         outlier |= members & (size <= _FEW * members.sum()) & (2 * size <= sizes[largest])
@@ -583,11 +583,11 @@ class _FeatureComparison:
             for share in kernels:
                 block += np.abs(share[rows, None] - share)
             block /= 2 * limit
-            for least, most, allowed in zip(
+            for low_values, high_values, allowed in zip(
                 self.low.T, self.high.T, self.limits.tolist(), strict=True
             ):
-                np.maximum(block, (least[rows, None] - most) / allowed, out=block)
-                np.maximum(block, (least - most[rows, None]) / allowed, out=block)
+                np.maximum(block, (low_values[rows, None] - high_values) / allowed, out=block)
+                np.maximum(block, (low_values - high_values[rows, None]) / allowed, out=block)
         return distances
 
     def reasons(self, rank: int, representative: int) -> str:

@@ -59,16 +59,19 @@ def with_counters(
     counted = {
         part.rank: _with_derived_counters(part, kinds) for part in rank_parts(traces, ranks=ranks)
     }
-    changed = {rank: traces[rank].replace(counter_table=one) for rank, one in counted.items()}
+    changed = {rank: traces[rank].replace(counter_table=table) for rank, table in counted.items()}
     return replace_ranks(traces, changed)
 
 
 def _with_derived_counters(part: RankPart, kinds: Iterable[CounterKind]) -> CounterTable:
     """Return the rank's counters, followed by the derived ones."""
     recorded_counters = part.trace.counter_table
-    known = set(recorded_counters.series)
+    recorded_keys = set(recorded_counters.series)
     series = [
-        derived for kind in kinds for derived in _SERIES[kind](part) if derived[0] not in known
+        derived
+        for kind in kinds
+        for derived in _SERIES[kind](part)
+        if derived[0] not in recorded_keys
     ]
     if not series:
         return recorded_counters
@@ -87,10 +90,10 @@ def _with_derived_counters(part: RankPart, kinds: Iterable[CounterKind]) -> Coun
 
 def _queues(part: RankPart) -> Iterator[_Series]:
     steps = queue_steps(part)
-    kept = is_last_at_instant(steps.code, steps.time_ns)
+    is_last = is_last_at_instant(steps.code, steps.time_ns)
     first = np.searchsorted(steps.code, np.arange(len(steps.streams)))
     for code, stream in enumerate(steps.streams.tolist()):
-        rows = kept & (steps.code == code)
+        rows = is_last & (steps.code == code)
         pid = _pid(part, steps.device_row[first[code]])
         length = steps.queue_length[rows].astype(np.float64)
         yield (pid, f"{_QUEUE}[{stream}]", _QUEUE), steps.time_ns[rows], length
@@ -98,9 +101,9 @@ def _queues(part: RankPart) -> Iterator[_Series]:
 
 def _bandwidths(part: RankPart) -> Iterator[_Series]:
     steps = bandwidth_steps(part)
-    kept = is_last_at_instant(steps.code, steps.time_ns)
+    is_last = is_last_at_instant(steps.code, steps.time_ns)
     for code, kind in enumerate(steps.kinds):
-        rows = np.flatnonzero(kept & (steps.code == code))
+        rows = np.flatnonzero(is_last & (steps.code == code))
         if len(rows):
             pid = _pid(part, steps.row[rows[0]])
             yield (pid, kind, _BANDWIDTH), steps.time_ns[rows], steps.gb_per_s[rows]

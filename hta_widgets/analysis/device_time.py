@@ -103,8 +103,8 @@ def temporal_breakdown(
           copying, neither computing nor communicating
     """
     chosen = rank_parts(traces, selection, window, ranks)
-    found = dict(zip(chosen.ranks, map_ranks(chosen, _device_times), strict=True))
-    working = {rank: times for rank, times in found.items() if times is not None}
+    times_by_rank = dict(zip(chosen.ranks, map_ranks(chosen, _device_times), strict=True))
+    working = {rank: times for rank, times in times_by_rank.items() if times is not None}
     column = columns_of_rows(
         [(rank, *times) for rank, times in working.items()], {"rank": "int64", **_TIMES}
     )
@@ -185,8 +185,8 @@ def kernel_type_breakdown(
     """
     chosen = rank_parts(traces, selection, window, ranks)
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
-    found = list(map_ranks(chosen, _times_by_kind_set, kinds))
-    times = np.array(found, dtype=np.int64).reshape(-1, 1 << len(kinds))
+    times_by_rank = list(map_ranks(chosen, _times_by_kind_set, kinds))
+    times = np.array(times_by_rank, dtype=np.int64).reshape(-1, 1 << len(kinds))
     times[:, 0] = 0
     if not per_rank:
         times = times.sum(axis=0, keepdims=True)
@@ -408,8 +408,8 @@ def _rows_of_ranks(
     chosen: RankParts, function: Callable[..., list[Any]], *args: Any
 ) -> list[tuple[Any, ...]]:
     """Return the rows that `function` returns for each rank, with the rank as first value."""
-    found = zip(chosen.ranks, map_ranks(chosen, function, *args), strict=True)
-    return [(rank, *row) for rank, rows in found for row in rows]
+    rows_by_rank = zip(chosen.ranks, map_ranks(chosen, function, *args), strict=True)
+    return [(rank, *row) for rank, rows in rows_by_rank for row in rows]
 
 
 def _communication_of_streams(part: RankPart) -> list[tuple[Any, ...]]:

@@ -135,4 +135,4 @@ def drop_unused_texts(
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
     """Return codes into the strings that occur, and these strings."""
     used, code = np.unique(codes, return_inverse=True)
-    return code.astype(np.int32), [texts[one] for one in used.tolist()]
+    return code.astype(np.int32), [texts[number] for number in used.tolist()]

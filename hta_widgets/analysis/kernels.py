@@ -116,30 +116,12 @@ def cupti_counters(
     args: list[Mapping[str, Any]] = []
     notes = []
     for part in rank_parts(traces, selection, window, ranks):
-        trace, table = part.trace, part.table
-        kernels, launches = _kernels_and_calls(trace)
-        launch_of = np.full(len(kernels), -1, dtype=np.int64)
-        pairs = min(len(kernels), len(launches))
-        launch_of[:pairs] = launches[:pairs]
-        if len(kernels) and len(kernels) != len(launches):
-            notes.append(
-                f"rank {trace.rank}: {len(kernels)} kernels but {len(launches)} launches; they are"
-                " paired from the first on, so pairs behind a missing event are wrong"
-            )
-        chosen = np.isin(kernels, part.rows)
-        rows, launch_of = kernels[chosen], launch_of[chosen]
-        block = {
-            "rank": trace.rank,
-            "id": rows,
-            "name": [table.names[code] for code in table.name[rows].tolist()],
-            "start_ns": table.start_ns[rows] + trace.shift_ns,
-            "dur_ns": table.dur_ns[rows],
-            "launch_id": launch_of,
-        }
+        block, note = _kernels_with_launches(part)
         blocks.append(block)
-        if len(rows):
-            stacks += _stacks(trace, launch_of)
-            args += _args(trace, rows)
+        notes.append(note)
+        if len(block["id"]):
+            stacks += _stacks(part.trace, block["launch_id"])
+            args += _args(part.trace, block["id"])
     if not stacks:
         notes.append(
             f"no events of category {_RANGE}: counters are recorded where profiler_metrics are"
@@ -160,6 +142,31 @@ def cupti_counters(
     launched = int((columns["launch_id"] >= 0).sum())
     matched = {"kernels": len(stacks), "launches": launched}
     return result_frame(columns, matched=matched, note=notes)
+
+
+def _kernels_with_launches(part: RankPart) -> tuple[dict[str, Any], str]:
+    """Return the columns of a rank's kernels, and a note if it has more or fewer launches."""
+    trace, table = part.trace, part.table
+    kernels, launches = _kernels_and_calls(trace)
+    launch_of = np.full(len(kernels), -1, dtype=np.int64)
+    pairs = min(len(kernels), len(launches))
+    launch_of[:pairs] = launches[:pairs]
+    is_selected = np.isin(kernels, part.rows)
+    rows = kernels[is_selected]
+    block = {
+        "rank": trace.rank,
+        "id": rows,
+        "name": [table.names[code] for code in table.name[rows].tolist()],
+        "start_ns": table.start_ns[rows] + trace.shift_ns,
+        "dur_ns": table.dur_ns[rows],
+        "launch_id": launch_of[is_selected],
+    }
+    if not len(kernels) or len(kernels) == len(launches):
+        return block, ""
+    return block, (
+        f"rank {trace.rank}: {len(kernels)} kernels but {len(launches)} launches; they are"
+        " paired from the first on, so pairs behind a missing event are wrong"
+    )
 
 
 def _kernels_and_calls(trace: Trace) -> tuple[Rows, Rows]:
@@ -200,7 +207,7 @@ def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
 
 def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
     """Return all args of some events."""
-    known: dict[int, Mapping[str, Any]] = {}
+    args_by_record: dict[int, Mapping[str, Any]] = {}
     records = trace.table.record[rows]
     if trace.source is not None:
         for record, body in trace.source.records(records):
@@ -209,8 +216,8 @@ def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
             except ValueError:
                 continue
             args = event.get("args") if isinstance(event, dict) else None
-            known[record] = args if isinstance(args, dict) else {}
-    return [known.get(record, {}) for record in records.tolist()]
+            args_by_record[record] = args if isinstance(args, dict) else {}
+    return [args_by_record.get(record, {}) for record in records.tolist()]
 
 
 def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
@@ -219,14 +226,14 @@ def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
     columns = {}
     for key in keys:
         values = [_finite_number(arg.get(key)) for arg in args]
-        there = [value for value in values if value is not None]
-        if not there:
+        measured = [value for value in values if value is not None]
+        if not measured:
             continue
-        whole = all(isinstance(value, int) and abs(value) < _INT64_END for value in there)
-        missing = -1 if whole else np.nan
+        is_integer = all(isinstance(value, int) and abs(value) < _INT64_END for value in measured)
+        missing = -1 if is_integer else np.nan
         columns[key] = np.array(
             [missing if value is None else value for value in values],
-            dtype=np.int64 if whole else np.float64,
+            dtype=np.int64 if is_integer else np.float64,
         )
     return columns
 
@@ -242,11 +249,11 @@ def _finite_number(value: Any) -> int | float | None:
 
 def _flops(counters: Mapping[str, Array]) -> Ints | None:
     """Return the floating point operations of each kernel; None without such counters."""
-    known = [key for key in CUDA_SASS_INSTRUCTION_COUNTER_FLOPS if key in counters]
-    if not known:
+    counted = [key for key in CUDA_SASS_INSTRUCTION_COUNTER_FLOPS if key in counters]
+    if not counted:
         return None
-    total = np.zeros(len(counters[known[0]]), dtype=np.int64)
-    for key in known:
+    total = np.zeros(len(counters[counted[0]]), dtype=np.int64)
+    for key in counted:
         executed = np.maximum(np.nan_to_num(counters[key]), 0).astype(np.int64)
         total += executed * int(CUDA_SASS_INSTRUCTION_COUNTER_FLOPS[key])
     return total
@@ -354,12 +361,12 @@ def _kernel_frame(
 
 def _statistics(chosen: RankParts, kinds: Sequence[str]) -> pd.DataFrame:
     """Return statistics of each rank's kernels by kind and name."""
-    found = list(map_ranks(chosen, _statistics_of_rank, kinds))
+    blocks = list(map_ranks(chosen, _statistics_of_rank, kinds))
     schema = {
         **int64("rank kind"), "name": "str", **int64("count sum_ns min_ns max_ns"),
         "std_ns": "float64",
     }  # fmt: skip
-    return pd.DataFrame(stack_blocks(found, schema))
+    return pd.DataFrame(stack_blocks(blocks, schema))
 
 
 def _statistics_of_rank(part: RankPart, kinds: Sequence[str]) -> dict[str, Any]:
@@ -548,16 +555,16 @@ def _device_ranges(trace: Trace, rows: Rows) -> Ints:
         [places.setdefault((track.pid, track.tid), len(places)) for track in table.tracks] + [-1],
         dtype=np.int64,
     )
-    found = np.full(len(rows), -1, dtype=np.int64)
+    shortest = np.full(len(rows), -1, dtype=np.int64)
     of_range, of_row = place[table.track[ranges]], place[table.track[rows]]
     for stream in np.unique(of_range).tolist():
-        here, there = ranges[of_range == stream], np.flatnonzero(of_row == stream)
-        events = rows[there]
-        start, low = table.start_ns[events], table.start_ns[here]
-        end, high = start + table.dur_ns[events], low + table.dur_ns[here]
+        stream_ranges, stream_places = ranges[of_range == stream], np.flatnonzero(of_row == stream)
+        events = rows[stream_places]
+        start, low = table.start_ns[events], table.start_ns[stream_ranges]
+        end, high = start + table.dur_ns[events], low + table.dur_ns[stream_ranges]
         which = shortest_overlapping(start, end, low, high)
-        found[there] = np.append(here, -1)[which]
-    return found
+        shortest[stream_places] = np.append(stream_ranges, -1)[which]
+    return shortest
 
 
 def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
@@ -569,11 +576,11 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
     by_length = np.lexsort((-np.arange(len(low)), high - low))
     low, high = low[by_length], high[by_length]
     shortest = np.full(len(start), len(low), dtype=np.int64)
-    left = np.arange(len(start))
-    while len(left):
+    remaining = np.arange(len(start))
+    while len(remaining):
         # If events end in the order of their starts, those that overlap a range are contiguous.
-        ordered = end[left] >= np.maximum.accumulate(end[left])
-        chain, left = left[ordered], left[~ordered]
+        ordered = end[remaining] >= np.maximum.accumulate(end[remaining])
+        chain, remaining = remaining[ordered], remaining[~ordered]
         first = np.searchsorted(end[chain], low, side="right")
         after = np.searchsorted(start[chain], high, side="left")
         shortest[chain] = _first_covering_run(len(chain), first, after)
@@ -589,20 +596,20 @@ def _first_covering_run(size: int, first: Ints, after: Ints) -> Ints:
     # Each run is split into two overlapping runs whose length is a power of two. Runs of the same
     # length are then halved together until they are single positions.
     nothing = len(first)
-    least = np.full(size, nothing, dtype=np.int64)
+    lowest = np.full(size, nothing, dtype=np.int64)
     run = np.flatnonzero(after > first)
     if not len(run):
-        return least
+        return lowest
     length = after[run] - first[run]
     power = np.frexp(length.astype(np.float64))[1] - 1
     for exponent in range(int(power.max()), -1, -1):
         half = 1 << exponent
         if exponent < int(power.max()):
             # The number of a run of twice this length applies to both of its halves.
-            wider = least.copy()
-            wider[half:] = np.minimum(wider[half:], least[:-half])
-            least = wider
-        here = run[power == exponent]
-        np.minimum.at(least, first[here], here)
-        np.minimum.at(least, after[here] - half, here)
-    return least
+            wider = lowest.copy()
+            wider[half:] = np.minimum(wider[half:], lowest[:-half])
+            lowest = wider
+        runs = run[power == exponent]
+        np.minimum.at(lowest, first[runs], runs)
+        np.minimum.at(lowest, after[runs] - half, runs)
+    return lowest

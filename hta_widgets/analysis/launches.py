@@ -77,13 +77,13 @@ def launch_stats(
     """
     chosen = rank_parts(traces, selection, window, ranks)
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
-    found = list(map_ranks(chosen, _launches_of_rank, kinds))
+    results = list(map_ranks(chosen, _launches_of_rank, kinds))
     schema = {
         **int64("rank correlation"), "kernel": "category", "kind": "int64", "launch": "category",
         **int64("stream cpu_dur_ns gpu_dur_ns launch_delay_ns launch_id kernel_id"),
     }  # fmt: skip
     column = stack_blocks(
-        [columns for columns, _ in found],
+        [columns for columns, _ in results],
         schema,
     )
     column["kind"] = categorical(column["kind"], KINDS)
@@ -91,15 +91,15 @@ def launch_stats(
         column,
         matched={**count_by_kind(chosen, kinds), "launched": len(column["rank"])},
         note=prelaunched_note(chosen) if len(column["rank"]) else note_text("no_launches"),
-        unlaunched=sum(lost for _, lost in found),
+        unlaunched=sum(lost for _, lost in results),
     )
 
 
 def launch_pairs(part: RankPart, work: Rows) -> tuple[Ints, Rows, int]:
     """Return the calls that launched device events, these events, and the number without a call."""
     call = part.trace.launch_of[work]
-    known = call >= 0
-    return call[known], work[known], int(len(work) - known.sum())
+    is_launched = call >= 0
+    return call[is_launched], work[is_launched], int(len(work) - is_launched.sum())
 
 
 def _launches_of_rank(part: RankPart, kinds: Sequence[str]) -> tuple[dict[str, Any], int]:

@@ -56,10 +56,10 @@ def map_ranks(
         executor = getattr(over, "executor", None)
     arguments = [args] * len(traces) if each is None else [(*args, *more) for more in each]
     if executor is not None and traces and all(trace.in_file for trace in traces):
-        found = _map_elsewhere(executor, traces, selection, function, arguments)
+        results = _map_elsewhere(executor, traces, selection, function, arguments)
     else:
-        found = _map_here(traces, selection, function, arguments)
-    for trace, (value, counts) in zip(traces, found, strict=True):
+        results = _map_here(traces, selection, function, arguments)
+    for trace, (value, counts) in zip(traces, results, strict=True):
         if counts is not None and parts is not None:
             parts.kind_counts[trace.rank] = counts
         yield value

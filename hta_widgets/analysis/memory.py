@@ -161,12 +161,12 @@ def _events_of(part: RankPart) -> dict[str, Any]:
 
 
 def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
-    found: dict[int, list[Any]] = {}
+    args_by_record: dict[int, list[Any]] = {}
     if trace.source is not None:
         values_of = record_args(list(_ARGS))
-        found = {record: values_of(body) for record, body in trace.source.records(records)}
+        args_by_record = {record: values_of(body) for record, body in trace.source.records(records)}
     nothing = [None] * len(_ARGS)
-    args = zip(*(found.get(record, nothing) for record in records.tolist()), strict=True)
+    args = zip(*(args_by_record.get(record, nothing) for record in records.tolist()), strict=True)
     columns = list(args) or [()] * len(_ARGS)
     return {
         key: to_int64(values, missing)
@@ -192,20 +192,20 @@ def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
         [on_track.get((instants.pid[row], instants.tid[row]), -1) for row in rows.tolist()],
         dtype=np.int64,
     )
-    found = np.full(len(rows), -1, dtype=np.int64)
+    innermost = np.full(len(rows), -1, dtype=np.int64)
     start, end = table.start_ns[tree.rows], table.end_ns[tree.rows]
     for number in np.unique(track[track >= 0]).tolist():
-        here = np.flatnonzero(track == number)
+        on_thread = np.flatnonzero(track == number)
         operators = np.flatnonzero(table.track[tree.rows] == number)
         if not len(operators):
             continue
         # The last operator to start may have ended; then an enclosing one may still run.
-        last = np.searchsorted(start[operators], time[here], side="right") - 1
+        last = np.searchsorted(start[operators], time[on_thread], side="right") - 1
         at = np.where(last >= 0, operators[last], -1)
-        while (over := (at >= 0) & (end[at] <= time[here])).any():
+        while (over := (at >= 0) & (end[at] <= time[on_thread])).any():
             at[over] = tree.forest.parent[at[over]]
-        found[here] = np.where(at >= 0, tree.rows[at], -1)
-    return found
+        innermost[on_thread] = np.where(at >= 0, tree.rows[at], -1)
+    return innermost
 
 
 @check_arguments
@@ -332,8 +332,8 @@ def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
                 remedy=_REMEDY,
             )
     time = _numbers([times], len(times), path)[0]
-    known = time[time >= 0]
-    origin = int(known.min()) if len(known) else None
+    recorded = time[time >= 0]
+    origin = int(recorded.min()) if len(recorded) else None
     time = np.where(time < 0, origin or 0, time)
     table = _numbers(sizes, columns + 1, path)[:, 1:]
     order = np.argsort(time, kind="stable")

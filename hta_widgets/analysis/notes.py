@@ -43,8 +43,9 @@ def on_hosts_note(
     totals = sum(counts, Counter[str]())
     if not totals:
         return ""
-    most = max(totals, key=totals.__getitem__)
-    return f"the hosts have {totals.total()} events of communication, such as {most}, {meaning}"
+    most_frequent = max(totals, key=totals.__getitem__)
+    events = f"the hosts have {totals.total()} events of communication"
+    return f"{events}, such as {most_frequent}, {meaning}"
 
 
 def prelaunched_note(chosen: RankParts) -> str:
@@ -65,5 +66,5 @@ def prelaunched_note(chosen: RankParts) -> str:
 def _prelaunched_time(part: RankPart) -> tuple[int, int, int]:
     """Return the number and duration of prelaunched device events, and the duration of all."""
     rows = part.device_work_rows()
-    dur_ns, mine = part.durations(rows), part.trace.prelaunched[rows]
-    return int(mine.sum()), int(dur_ns[mine].sum()), int(dur_ns.sum())
+    dur_ns, is_prelaunched = part.durations(rows), part.trace.prelaunched[rows]
+    return int(is_prelaunched.sum()), int(dur_ns[is_prelaunched].sum()), int(dur_ns.sum())

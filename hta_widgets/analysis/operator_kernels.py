@@ -88,23 +88,23 @@ def operator_kernels(
         ``operator`` are categorical; times and ids are int64.
     """
     chosen = rank_parts(traces, selection, window, ranks)
-    found = list(map_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
+    blocks = list(map_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
     schema = {
         **int64("rank id"), "name": "category", "kind": "int64", "stream": "int32",
         **int64("start_ns dur_ns"), "operator": "category",
         **int64("operator_id launch_id operator_delay_ns runtime_delay_ns"),
     }  # fmt: skip
-    whole = stack_blocks(
-        found,
+    columns = stack_blocks(
+        blocks,
         schema,
     )
-    whole["kind"] = categorical(whole["kind"], KINDS)
+    columns["kind"] = categorical(columns["kind"], KINDS)
     wanted = "any operator" if operator_name is None else f"an operator named {operator_name!r}"
     return result_frame(
-        whole,
-        matched={**count_by_kind(chosen), "below_operator": len(whole["rank"])},
+        columns,
+        matched={**count_by_kind(chosen), "below_operator": len(columns["rank"])},
         note=prelaunched_note(chosen)
-        if len(whole["rank"])
+        if len(columns["rank"])
         else f"no device work was launched by {wanted}",
     )
 
@@ -254,10 +254,10 @@ def _group_sequences(
     names, name = part.table.names, part.table.name
     codes = np.ascontiguousarray(name[work], dtype=np.int32).tobytes()
     ends: list[int] = (np.cumsum(sizes) * 4).tolist()
-    known: dict[tuple[int, bytes], int] = {}
+    group_of: dict[tuple[int, bytes], int] = {}
     keys = zip(name[operators].tolist(), [0, *ends], ends, strict=False)
     sequence_codes = [
-        known.setdefault((operator_name_code, codes[low:high]), len(known))
+        group_of.setdefault((operator_name_code, codes[low:high]), len(group_of))
         for operator_name_code, low, high in keys
     ]
     group = np.array(sequence_codes, dtype=np.int64)
@@ -266,7 +266,7 @@ def _group_sequences(
             names[operator_name_code],
             [names[code] for code in np.frombuffer(sequence, np.int32).tolist()],
         )
-        for operator_name_code, sequence in known
+        for operator_name_code, sequence in group_of
     ]
     count = np.bincount(group, minlength=len(texts)).tolist()
     order = sorted(range(len(texts)), key=lambda row: (-count[row], texts[row]))
@@ -389,9 +389,9 @@ def find_patterns(
     device = np.flatnonzero((table.stream >= 0) & (table.kind != _ANNOTATION) & (call >= 0))
     below, launched = _root_of_events(trace, roots, device, call)
     size = np.bincount(launched[launched >= 0], minlength=len(roots))
-    kept = size >= max(min_pattern_len, 0)
-    occurrences, size = roots[kept], size[kept]
-    number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    is_long = size >= max(min_pattern_len, 0)
+    occurrences, size = roots[is_long], size[is_long]
+    number = np.append(np.where(is_long, np.cumsum(is_long) - 1, -1), -1)
     below, launched = number[below], number[launched]
 
     work = device[launched >= 0]
@@ -426,8 +426,8 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
         above = nearest_ancestor(parent, mask_of_rows(candidates, len(parent)))[parent[candidates]]
         return candidates[above < 0]
     depth = forest_of(parent).depth[candidates]
-    least: Rows = candidates[depth == depth.min()]
-    return least
+    outermost: Rows = candidates[depth == depth.min()]
+    return outermost
 
 
 def _root_of_events(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:

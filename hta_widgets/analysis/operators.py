@@ -108,14 +108,14 @@ def operators(
     lasting = replace(chosen, start_ns=None, end_ns=None)
     keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
     find = partial(_operators_by_window, keys=keys, annotations=annotations)
-    found = list(map_ranks(rank_parts(traces, lasting), find, (chosen.start_ns, chosen.end_ns)))
+    results = list(map_ranks(rank_parts(traces, lasting), find, (chosen.start_ns, chosen.end_ns)))
     schema = {"rank": "int64", **dict.fromkeys(keys, "str"), **dict.fromkeys(_MEASURES, "int64")}
-    frame = pd.DataFrame(stack_blocks([block for block, _ in found], schema))
+    frame = pd.DataFrame(stack_blocks([block for block, _ in results], schema))
     order = {"rank": True, "device_total_ns": False, "cpu_total_ns": False}
     order |= dict.fromkeys(keys, True)
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
     counts = Counter[str]()
-    for _, of_rank in found:
+    for _, of_rank in results:
         counts.update(of_rank)
     if len(frame):
         note = prelaunched_note(rank_parts(traces, chosen))
@@ -148,24 +148,24 @@ def _operators_of_rank(part: RankPart, keys: list[str], *, annotations: bool) ->
     tree = operator_tree(trace, annotations=True) if annotations else operator_tree(trace)
     work = trace_index(trace).rows_of_kinds_within(DEVICE_WORK_KINDS, part.low, part.high)
     work = work[part.table.stream[work] >= 0]
-    there = _operators_in_window(part, tree, work, annotations=annotations)
-    of_tree = tree.rows[there.positions]
+    candidates = _operators_in_window(part, tree, work, annotations=annotations)
+    of_tree = tree.rows[candidates.positions]
     members = np.flatnonzero(part.contains(of_tree))
     rows = of_tree[members]
 
     start, end = _clipped_edges(part, work)
-    time, linked, position = end - start, there.calls >= 0, there.innermost
+    time, linked, position = end - start, candidates.calls >= 0, candidates.innermost
     device = sum_by_group(position[position >= 0], time[position >= 0], len(of_tree))
     self_device = alone = below = device
     if len(members):
         start, end = _clipped_edges(part, of_tree)
         self_device = end - start
-        alone = self_device - children_coverage(there.forest.parent, start, end)
-        below = there.forest.subtree_sums(device)
+        alone = self_device - children_coverage(candidates.forest.parent, start, end)
+        below = candidates.forest.subtree_sums(device)
 
     texts = pd.DataFrame({key: _COLUMNS[key](trace, rows) for key in keys})
     group = np.asarray(texts.groupby(keys, sort=False, observed=True).ngroup(), dtype=np.int64)
-    outermost = ~there.forest.is_nested_in_group(members, group)
+    outermost = ~candidates.forest.is_nested_in_group(members, group)
     first_ns = part.table.start_ns[rows]
     counted = overlaps_window(first_ns, first_ns + part.table.dur_ns[rows], part.low, part.high)
     measures = {

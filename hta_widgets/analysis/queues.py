@@ -94,12 +94,12 @@ def _map_queues(
     # throughout the window, neither the work nor its launching call overlaps the window.
     always = rank_parts(chosen.owner, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
-    found = list(map_ranks(always, _queues_of_rank, function, edges, launches, *args))
-    counts = np.array([of_rank for _, of_rank in found], dtype=np.int64).reshape(-1, 3)
+    results = list(map_ranks(always, _queues_of_rank, function, edges, launches, *args))
+    counts = np.array([of_rank for _, of_rank in results], dtype=np.int64).reshape(-1, 3)
     launched, unlaunched, early = counts.sum(axis=0).tolist()
     matched = {**count_by_kind(always), "launched": launched}
     about = {"matched": matched, "unlaunched": unlaunched, "early": early}
-    return [value for value, _ in found], about
+    return [value for value, _ in results], about
 
 
 def _queues_of_rank(
@@ -110,8 +110,8 @@ def _queues_of_rank(
     *args: Any,
 ) -> tuple[T, tuple[int, int, int]]:
     steps = part.cached(("queue_steps", launches), partial(queue_steps, part, launches=launches))
-    found = function(part.with_window(*edges), steps, *args)
-    return found, (len(steps.row) // 2, steps.unlaunched, steps.early)
+    value = function(part.with_window(*edges), steps, *args)
+    return value, (len(steps.row) // 2, steps.unlaunched, steps.early)
 
 
 @check_arguments
@@ -147,8 +147,8 @@ def queue_length(
         files, ``.attrs["early"]`` work that starts before its call by the files' clocks and
         therefore never waits.
     """
-    found, about = _map_queues(narrow_selection(traces, selection, window, ranks), _series)
-    columns = stack_blocks(found, int64("rank stream time_ns queue_length"))
+    blocks, about = _map_queues(narrow_selection(traces, selection, window, ranks), _series)
+    columns = stack_blocks(blocks, int64("rank stream time_ns queue_length"))
     return result_frame(
         columns, **about, note="" if len(columns["rank"]) else note_text("no_launches")
     )
@@ -158,12 +158,12 @@ def _series(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
     time_ns = steps.time_ns
     if part.low is not None:
         time_ns = np.maximum(time_ns, part.low)
-    kept = is_last_at_instant(steps.code, time_ns) & part.is_in_window(time_ns)
+    is_shown = is_last_at_instant(steps.code, time_ns) & part.is_in_window(time_ns)
     return {
         "rank": part.rank,
-        "stream": steps.streams[steps.code[kept]],
-        "time_ns": time_ns[kept] + part.trace.shift_ns,
-        "queue_length": steps.queue_length[kept],
+        "stream": steps.streams[steps.code[is_shown]],
+        "time_ns": time_ns[is_shown] + part.trace.shift_ns,
+        "queue_length": steps.queue_length[is_shown],
     }
 
 
@@ -196,9 +196,9 @@ def queue_length_summary(
     Statistics as in HTA's queue length summary. They weigh each change equally, so prefer
     ``time_weighted_mean`` for the usual length of a queue.
     """
-    found, about = _map_queues(narrow_selection(traces, selection, window, ranks), _statistics)
+    blocks, about = _map_queues(narrow_selection(traces, selection, window, ranks), _statistics)
     schema = {**int64("rank stream"), **STATISTICS_SCHEMA, "time_weighted_mean": "float64"}
-    columns = stack_blocks(found, {**schema, "span_ns": "int64"})
+    columns = stack_blocks(blocks, {**schema, "span_ns": "int64"})
     note = "" if len(columns["rank"]) else note_text("no_launches")
     if not note and not (columns["count"].any() or columns["span_ns"].any()):
         note = note_text("no_queue_changes")
@@ -207,9 +207,9 @@ def queue_length_summary(
 
 def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
     groups = len(steps.streams)
-    there = _steps_in_window(part, steps)
+    changes = _steps_in_window(part, steps)
     code, time_ns, length = (
-        values[there] for values in (steps.code, steps.time_ns, steps.queue_length)
+        values[changes] for values in (steps.code, steps.time_ns, steps.queue_length)
     )
     inside = part.is_in_window(time_ns)
     area, span = time_weighted_sums(
@@ -230,15 +230,15 @@ def _steps_in_window(part: RankPart, steps: QueueSteps) -> slice | Rows:
     if part.low is None and part.high is None:
         return slice(None)
     bounds = np.searchsorted(steps.code, np.arange(len(steps.streams) + 1)).tolist()
-    found = [np.empty(0, dtype=np.intp)]
+    positions = [np.empty(0, dtype=np.intp)]
     for first, last in pairwise(bounds):
         time_ns = steps.time_ns[first:last]
         low = 0 if part.low is None else int(np.searchsorted(time_ns, part.low, "left")) - 1
         high = len(time_ns)
         if part.high is not None:
             high = int(np.searchsorted(time_ns, part.high, "left")) + 1
-        found.append(np.arange(first + max(low, 0), min(first + high, last)))
-    return np.concatenate(found)
+        positions.append(np.arange(first + max(low, 0), min(first + high, last)))
+    return np.concatenate(positions)
 
 
 @check_arguments
@@ -279,13 +279,13 @@ def time_blocked_on_full_queue(
         trace or more within 2 % below it.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
-    found, about = _map_queues(chosen, _blocked_times, max_queue_length, launches=True)
+    results, about = _map_queues(chosen, _blocked_times, max_queue_length, launches=True)
     schema = {
         **int64("rank stream duration_ns"), "share": "float64",
         **int64("trace_ns peak at_peak_ns"),
     }  # fmt: skip
-    column = stack_blocks([columns for columns, _ in found], schema)
-    near = [text for _, texts in found for text in texts]
+    column = stack_blocks([columns for columns, _ in results], schema)
+    near = [text for _, texts in results for text in texts]
     return result_frame(
         column,
         **about,

@@ -81,8 +81,8 @@ class RankPart:
         """Return the result kept under `key`, computed on first use. Callers must not change it."""
         if key not in self._found:
             self._found[key] = find()
-        found: T = self._found[key]
-        return found
+        value: T = self._found[key]
+        return value
 
     @property
     def rank(self) -> int:
@@ -318,12 +318,12 @@ def rank_part(trace: Trace, selection: Selection) -> RankPart:
     # The result does not depend on other selected ranks, nor on the set that holds the trace.
     selection = replace(selection, ranks=None, traces=None)
     limit = _MAX_ROWS * len(trace)
-    kept: LRU[Selection, RankPart] = memo(
+    recent: LRU[Selection, RankPart] = memo(
         trace,
         ("parts", trace.shift_ns),
         lambda: LRU(limit, lambda part: max(len(part.rows), limit // _MAX_PARTS)),
     )
-    return kept.get_or_compute(
+    return recent.get_or_compute(
         selection,
         lambda: RankPart(
             trace,

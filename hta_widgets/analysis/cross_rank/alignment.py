@@ -47,20 +47,20 @@ class RankSequence(NamedTuple):
 def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: bool) -> Ints:
     """Return for each of a rank's events its position in the longest sequence."""
     place = align_sequences(longest.content, longest.end, sequence.content, sequence.end, sure=sure)
-    mine = np.flatnonzero((place >= 0) & (place < len(longest.end)))
-    if sure or not len(mine):
+    rows = np.flatnonzero((place >= 0) & (place < len(longest.end)))
+    if sure or not len(rows):
         return place
     # No event of a collective ends before another one of it begins, on clocks that drift.
-    there = place[mine]
-    apart = sequence.end[mine] - longest.end[there]
-    middle, at = np.median(apart), np.median(sequence.end[mine])
-    slack = _CLOSE_NS + _MAX_DRIFT * np.abs(sequence.end[mine] - at)
+    partners = place[rows]
+    apart = sequence.end[rows] - longest.end[partners]
+    middle, at = np.median(apart), np.median(sequence.end[rows])
+    slack = _CLOSE_NS + _MAX_DRIFT * np.abs(sequence.end[rows] - at)
     early = np.maximum(
-        longest.start[there] - (sequence.end[mine] - middle),
-        sequence.start[mine] - middle - longest.end[there],
+        longest.start[partners] - (sequence.end[rows] - middle),
+        sequence.start[rows] - middle - longest.end[partners],
     )
-    impossible = (early > slack) & sequence.together[mine] & longest.together[there]
-    place[mine[impossible] if impossible.mean() <= _FEW else slice(None)] = MISSING
+    impossible = (early > slack) & sequence.together[rows] & longest.together[partners]
+    place[rows[impossible] if impossible.mean() <= _FEW else slice(None)] = MISSING
     return place
 
 
@@ -112,10 +112,10 @@ def _best_shift(
     best: tuple[float, int, int] | None = None
     for shift in _cheapest_shifts(shifts, end_ns, other_end_ns).tolist():
         low, high = _overlap(shift, first, second)
-        there = slice(low - shift, high - shift)
-        if not np.array_equal(content[low:high], other_content[there]):
+        overlapping = slice(low - shift, high - shift)
+        if not np.array_equal(content[low:high], other_content[overlapping]):
             continue
-        cost, off = _cost(other_end_ns[there] - end_ns[low:high], (high - low) / shorter)
+        cost, off = _cost(other_end_ns[overlapping] - end_ns[low:high], (high - low) / shorter)
         if best is None or cost < best[0]:
             best = (float(cost), shift, int((off <= _TOLERANCE_NS).sum()))
     return (None, 0) if best is None else (best[1], best[2])
@@ -150,10 +150,12 @@ def _shifts_of_equal_content(content: Ints, other_content: Ints, need: int) -> I
         for codes in (content, other_content)
     )
     low, high = _overlap(shifts, first, second)
-    ours = (sums[high] - sums[low]) % _PRIME * power[np.maximum(-shifts, 0)] % _PRIME
-    theirs = (other_sums[high - shifts] - other_sums[low - shifts]) % _PRIME
-    found: Ints = shifts[ours == theirs * power[np.maximum(shifts, 0)] % _PRIME]
-    return found
+    slice_sums = (sums[high] - sums[low]) % _PRIME * power[np.maximum(-shifts, 0)] % _PRIME
+    other_slice_sums = (other_sums[high - shifts] - other_sums[low - shifts]) % _PRIME
+    equal_shifts: Ints = shifts[
+        slice_sums == other_slice_sums * power[np.maximum(shifts, 0)] % _PRIME
+    ]
+    return equal_shifts
 
 
 def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
@@ -166,13 +168,13 @@ def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
         # Multiples of the golden ratio spread evenly and never repeat with the steps.
         parts = np.arange(size) * _GOLDEN % 1.0
         costs = []
-        for some in np.array_split(shifts[:, None], len(shifts) * size // _MAX_TRIED + 1):
-            low, high = _overlap(some, first, second)
+        for block in np.array_split(shifts[:, None], len(shifts) * size // _MAX_TRIED + 1):
+            low, high = _overlap(block, first, second)
             place = low + (parts * (high - low)).astype(np.int64)
             share = (high - low)[:, 0] / shorter
-            costs.append(_cost(other_end_ns[place - some] - end_ns[place], share)[0])
-        least = np.argsort(np.concatenate(costs), kind="stable")
-        shifts = np.sort(shifts[least[: max(len(shifts) // 4, _FEW_SHIFTS)]])
+            costs.append(_cost(other_end_ns[place - block] - end_ns[place], share)[0])
+        cheapest = np.argsort(np.concatenate(costs), kind="stable")
+        shifts = np.sort(shifts[cheapest[: max(len(shifts) // 4, _FEW_SHIFTS)]])
         size *= 4
     return shifts
 
@@ -194,7 +196,7 @@ def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_n
     middle = int(np.median(sorted_apart[leader : reach[leader]]))
     off = np.where(equal, np.abs(apart - middle), np.iinfo(np.int64).max)
     nearest, back = off.argmin(axis=1), off.argmin(axis=0)
-    each = np.arange(len(other_content))
-    good = (off[each, nearest] <= _TOLERANCE_NS) & (back[nearest] == each)
+    positions = np.arange(len(other_content))
+    good = (off[positions, nearest] <= _TOLERANCE_NS) & (back[nearest] == positions)
     matched_positions[good] = nearest[good]
     return matched_positions

@@ -69,8 +69,8 @@ def arrival_times(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
 def entry_steps(match: Matching) -> Ints:
     """Return the step of each entry, -1 for none."""
     steps = np.full(len(match), -1, dtype=np.int64)
-    for mine, of_rank in zip(match.of_trace, match.steps, strict=True):
-        steps[mine] = of_rank[match.place[mine]]
+    for entries, of_rank in zip(match.of_trace, match.steps, strict=True):
+        steps[entries] = of_rank[match.place[entries]]
     return steps
 
 

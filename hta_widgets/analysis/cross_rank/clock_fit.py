@@ -136,7 +136,7 @@ def clock_offsets(
             **{name: getattr(fit, name)[shown] for name in _COLUMNS},
         },
         matched=matched,
-        note=_clock_note(traces, fit, found=len(match) > 0),
+        note=_clock_note(traces, fit, has_collectives=len(match) > 0),
     )
 
 
@@ -147,11 +147,11 @@ def clock_fit(traces: TraceSet) -> ClockFit:
     return _fit(match, np.ones(len(match), dtype=bool))
 
 
-def _clock_note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
+def _clock_note(traces: TraceSet, fit: ClockFit, *, has_collectives: bool) -> str:
     if not len(traces):
         return "no ranks are loaded"
     if not fit.collectives.any():
-        if not found:
+        if not has_collectives:
             return "no collective is found on two ranks, so clocks cannot be compared"
         return (
             "the selection or window holds none of the collectives that are on two ranks, so"
@@ -162,8 +162,10 @@ def _clock_note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
         return ""
     ranks = np.array(traces.ranks)
     listed = "; ".join(", ".join(map(str, ranks[part].tolist())) for part in parts[:8])
-    more = "; …" if len(parts) > 8 else ""
-    return f"no collectives connect these parts, so their clocks are not compared: {listed}{more}"
+    ellipsis = "; …" if len(parts) > 8 else ""
+    return (
+        f"no collectives connect these parts, so their clocks are not compared: {listed}{ellipsis}"
+    )
 
 
 def _fit(match: Matching, used: Bools) -> ClockFit:
@@ -180,10 +182,10 @@ def _fit(match: Matching, used: Bools) -> ClockFit:
     sums = np.bincount(trace, minlength=count)
     entries = positions_by_code(trace, count)
     for rank in np.flatnonzero(sums).tolist():
-        mine = entries[rank]
-        residual[rank] = round(float(np.median(np.abs(off[mine]))))
-        recorded[rank] = round(float(np.median(np.abs(raw[mine]))))
-        slope, moved[rank] = _drift(end[mine], off[mine])
+        entries_of_rank = entries[rank]
+        residual[rank] = round(float(np.median(np.abs(off[entries_of_rank]))))
+        recorded[rank] = round(float(np.median(np.abs(raw[entries_of_rank]))))
+        slope, moved[rank] = _drift(end[entries_of_rank], off[entries_of_rank])
         drift[rank] = slope * 1e6
     lift_ns = _origin_offset_ns(match.traces, offset.tolist())
     return ClockFit(offset, residual, sums, part, drift, recorded, lift_ns, moved)
@@ -232,10 +234,10 @@ def _solve_offsets(
     offset = np.zeros(count)
     for number in np.unique(part[left]).tolist() if len(left) else []:
         members = np.flatnonzero(part == number)
-        mine = part[left] == number
+        pairs = part[left] == number
         place = positions_of_rows(members, count)
         solution = _least_squares(
-            len(members), place[left[mine]], place[right[mine]], apart[mine], weight[mine]
+            len(members), place[left[pairs]], place[right[pairs]], apart[pairs], weight[pairs]
         )
         offset[members] = solution - solution[0]
     return np.rint(offset).astype(np.int64), part
@@ -246,13 +248,13 @@ def _median_differences(
 ) -> tuple[Ints, Ints, Floats, Floats]:
     """Return pairs of ranks of a group, the median differences of their ends, and weights."""
     blocks: list[tuple[Array, ...]] = []
-    for mine in positions_by_code(group, int(group.max(initial=-1)) + 1):
-        if not len(mine):
+    for entries in positions_by_code(group, int(group.max(initial=-1)) + 1):
+        if not len(entries):
             continue
-        members, column = np.unique(trace[mine], return_inverse=True)
-        distinct, row = np.unique(collective[mine], return_inverse=True)
+        members, column = np.unique(trace[entries], return_inverse=True)
+        distinct, row = np.unique(collective[entries], return_inverse=True)
         table = np.full((len(distinct), len(members)), np.nan)
-        table[row, column] = end[mine] - int(end[mine].min())
+        table[row, column] = end[entries] - int(end[entries].min())
         hub, other, apart, weight = _differences_to_hub(table)
         blocks.append((members[hub], members[other], apart, weight))
     left, right, apart, weight = (
@@ -263,16 +265,16 @@ def _median_differences(
 
 def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
     """Compare each column with the column with most values, directly or through other columns."""
-    there = ~np.isnan(table)
-    hubs = [int(there.sum(axis=0).argmax())]
-    left = [column for column in range(table.shape[1]) if column != hubs[0]]
+    has_value = ~np.isnan(table)
+    hubs = [int(has_value.sum(axis=0).argmax())]
+    open_columns = [column for column in range(table.shape[1]) if column != hubs[0]]
     pairs: list[tuple[int, int]] = []
     apart: list[float] = []
     weights: list[float] = []
-    while left and hubs:
+    while open_columns and hubs:
         hub = hubs.pop(0)
-        common = there & there[:, [hub]]
-        for other in [column for column in left if common[:, column].any()]:
+        common = has_value & has_value[:, [hub]]
+        for other in [column for column in open_columns if common[:, column].any()]:
             rows = common[:, other]
             differences = table[rows, other] - table[rows, hub]
             middle = float(np.median(differences))
@@ -282,7 +284,7 @@ def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
             pairs.append((hub, other))
             apart.append(middle)
             weights.append(len(differences) / scatter**2)
-            left.remove(other)
+            open_columns.remove(other)
             hubs.append(other)
     hub_of, other_of = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return hub_of, other_of, np.array(apart), np.array(weights)
@@ -340,8 +342,8 @@ def _drift(end: Ints, off: Floats) -> tuple[float, int]:
         return float("nan"), 0
     slope = float(np.median(off[late]) - np.median(off[early])) / span
     moved = abs(slope) * int(end.max() - end.min())
-    left = off - slope * (end - int(end.min()))
-    scatter = float(np.median(np.abs(left - np.median(left))))
+    residual = off - slope * (end - int(end.min()))
+    scatter = float(np.median(np.abs(residual - np.median(residual))))
     return slope, round(moved) if moved > _SIGNIFICANT_DRIFT * scatter else 0
 
 
@@ -351,10 +353,10 @@ def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
     for offsets_of in load_references(
         format_.analyses.clock_offsets for format_ in formats_named(traces.formats)
     ):
-        known = offsets_of(traces)
-        if known is None:
+        offset_by_rank = offsets_of(traces)
+        if offset_by_rank is None:
             continue
-        offsets = [known.get(rank, 0) for rank in traces]
+        offsets = [offset_by_rank.get(rank, 0) for rank in traces]
         lift = _origin_offset_ns(traces.values(), offsets)
         return [offset - lift for offset in offsets], lift
     fit = clock_fit(traces)

@@ -104,19 +104,15 @@ def collectives(
     name = traces.clock if clock is None else clock
     times = arrival_times(traces, match, name)
     drift = clock_fit(traces).drift_note if name == "fitted" else ""
-    kept, matched = count_selected(match, chosen)
-    rows = np.flatnonzero(kept)
+    is_selected, matched = count_selected(match, chosen)
+    rows = np.flatnonzero(is_selected)
     size, algorithm, bus = _bandwidths(match, times)
     trace, group = match.trace[rows], match.group[rows]
-    names: dict[str, int] = {}
-    named = match.event_field("name")
-    for mine, events in zip(match.of_trace, match.events, strict=True):
-        codes = [names.setdefault(text, len(names)) for text in events.names]
-        named[mine] = np.array(codes, dtype=np.int64)[named[mine]]
+    name_code, names = _entry_names(match)
     return result_frame(
         {
             "collective": match.collective[rows],
-            "name": categorical(named[rows], list(names)),
+            "name": categorical(name_code[rows], names),
             "operation": categorical(match.event_field("operation")[rows], OPERATIONS),
             "group": categorical(group, [group_.label for group_ in match.groups]),
             "size_bytes": size[rows],
@@ -135,7 +131,7 @@ def collectives(
             "group_size": match.per_entry(match.expected)[rows],
         },
         matched=matched,
-        note=[*_matching_notes(match, kept, matched, traces), drift if len(rows) else ""],
+        note=[*_matching_notes(match, is_selected, matched, traces), drift if len(rows) else ""],
         copy=False,
         clock=name,
         matched_by=match.matched_by,
@@ -146,18 +142,30 @@ def collectives(
     )
 
 
+def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
+    """Return the name of each entry, as a code into a list of names."""
+    names: dict[str, int] = {}
+    name_code = match.event_field("name")
+    for entries, events in zip(match.of_trace, match.events, strict=True):
+        codes = [names.setdefault(text, len(names)) for text in events.names]
+        name_code[entries] = np.array(codes, dtype=np.int64)[name_code[entries]]
+    return name_code, list(names)
+
+
 def _exposed_ns(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:
     """Return the part of each entry during which its rank does not compute."""
 
     def derive() -> Ints:
-        each = [
-            (times.arrival_ns[mine] - shift, times.end_ns[mine] - shift)
-            for mine, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True)
+        times_by_rank = [
+            (times.arrival_ns[entries] - shift, times.end_ns[entries] - shift)
+            for entries, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True)
         ]
         exposed = times.end_ns - times.arrival_ns
-        found = map_ranks(match.traces, compute_time_between, each=each, executor=match.executor)
-        for mine, computed in zip(match.of_trace, found, strict=True):
-            exposed[mine] -= computed
+        computed_by_rank = map_ranks(
+            match.traces, compute_time_between, each=times_by_rank, executor=match.executor
+        )
+        for entries, computed in zip(match.of_trace, computed_by_rank, strict=True):
+            exposed[entries] -= computed
         return exposed
 
     return memo(traces, ("exposed", clock), derive)
@@ -175,15 +183,15 @@ def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]
         np.nan,
     )
     transfer = times.end_ns - times.last_ns
-    known = (size > 0) & (transfer > 0)
+    has_rate = (size > 0) & (transfer > 0)
     # Bytes per nanosecond are 10^9 bytes per second.
     algorithm = np.full(len(match), np.nan)
-    algorithm[known] = size[known] / transfer[known]
+    algorithm[has_rate] = size[has_rate] / transfer[has_rate]
     return size, algorithm, algorithm * factor
 
 
 def _matching_notes(
-    match: Matching, kept: Bools, matched: dict[str, int], traces: TraceSet
+    match: Matching, is_selected: Bools, matched: dict[str, int], traces: TraceSet
 ) -> list[str]:
     if not matched["communication"]:
         return ["no communication on a device is selected", on_hosts_note(match.on_hosts)]
@@ -206,8 +214,8 @@ def _matching_notes(
         )
     parts.append(
         unsized_note(
-            count_unsized(events, match.place[mine[kept[mine]]])
-            for mine, events in zip(match.of_trace, match.events, strict=True)
+            count_unsized(events, match.place[entries[is_selected[entries]]])
+            for entries, events in zip(match.of_trace, match.events, strict=True)
         )
     )
     return [*parts, on_hosts_note(match.on_hosts)]

@@ -213,25 +213,18 @@ def comm_events(trace: Trace) -> CommEvents:
     # the same on all members. If the file names groups, a kernel of sends and receives without a
     # name in its args is a coalesced batch, whose peers are not recorded.
     states_groups = any(group_name.stream < 0 for group_name in groups)
-    contents = [
-        (
-            _shared_label(trace, label, has_peer=is_known)
-            if value is not None
-            else f"{kernel} of rank {trace.rank}"
-            if label == _BATCH and states_groups
-            else kernel,
-            amount,
-        )
-        for label, value, kernel, is_known, amount in zip(
-            labels,
-            stated,
-            args["kernel"],
-            has_peer.tolist(),
-            np.where(np.isin(operation, _UNEVEN_OPERATIONS), -1, size).tolist(),
-            strict=True,
+    shared_labels = [
+        _shared_label(trace, label, has_peer=is_known)
+        if value is not None
+        else f"{kernel} of rank {trace.rank}"
+        if label == _BATCH and states_groups
+        else kernel
+        for label, value, kernel, is_known in zip(
+            labels, stated, args["kernel"], has_peer.tolist(), strict=True
         )
     ]
-    content_code, content = factorize(contents)
+    shared_sizes = np.where(np.isin(operation, _UNEVEN_OPERATIONS), -1, size).tolist()
+    content_code, content = factorize(list(zip(shared_labels, shared_sizes, strict=True)))
     return CommEvents(
         rows=rows,
         start_ns=table.start_ns[rows],
@@ -263,9 +256,9 @@ def batched_sends(trace: Trace) -> pd.DataFrame:
     args = event_args(trace, np.setdiff1d(records, launched), _OF_OPERATORS)
     labels = ["" if value is None else str(value).lower() for value in args[_NAME]]
     source, target = _send_recv_ranks(trace, args, labels)
-    each = np.array([bytes_of(str(value)) for value in args["dtype"]], dtype=np.int64)
+    element_bytes = np.array([bytes_of(str(value)) for value in args["dtype"]], dtype=np.int64)
     elements = to_int64(args["In msg nelems"])
-    size = np.where((elements >= 0) & (each > 0), elements * each, 0)
+    size = np.where((elements >= 0) & (element_bytes > 0), elements * element_bytes, 0)
     sent = np.isin(labels, list(_SENDS)) & (target >= 0)
     return pd.DataFrame({"rank": source, "peer": target, "bytes": size})[sent]
 
@@ -292,8 +285,8 @@ def factorize(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
 
 
 def _comm_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
-    own = event_args(trace, rows, COMMUNICATION_KEYS)
-    args = {key: list(values) for key, values in own.items()}
+    stated = event_args(trace, rows, COMMUNICATION_KEYS)
+    args = {key: list(values) for key, values in stated.items()}
     bare = np.array([value is None for value in args[_NAME]], dtype=bool)
     if not bare.any():
         return args
@@ -374,21 +367,21 @@ def bytes_of(dtype: str) -> int:
 
 def sum_known_bytes(sizes: Ints) -> int:
     """Add up the known sizes; -1 if none is known."""
-    known = sizes[sizes >= 0]
-    return int(known.sum()) if len(known) else -1
+    known_sizes = sizes[sizes >= 0]
+    return int(known_sizes.sum()) if len(known_sizes) else -1
 
 
-def count_unsized(events: CommEvents, mine: Array) -> Counter[str]:
+def count_unsized(events: CommEvents, rows: Array) -> Counter[str]:
     """Count events of unknown size by the unknown type of their elements."""
-    codes = events.unsized[mine] if len(events.unsized) else events.unsized
+    codes = events.unsized[rows] if len(events.unsized) else events.unsized
     return Counter(events.dtypes[code] for code in codes[codes >= 0].tolist())
 
 
 def unsized_note(counts: Iterable[Counter[str]]) -> str:
     """Return a note on events whose size is unknown because of the type of their elements."""
-    whole = sum(counts, Counter[str]())
-    named = ", ".join(repr(name) for name in sorted(whole))
-    return f"sizes of {whole.total()} events are unknown: elements of type {named}" if whole else ""
+    total = sum(counts, Counter[str]())
+    named = ", ".join(repr(name) for name in sorted(total))
+    return f"sizes of {total.total()} events are unknown: elements of type {named}" if total else ""
 
 
 def _send_recv_ranks(
@@ -447,8 +440,8 @@ def _group_ranks(
     if len(ranks) == size:
         return ranks
     # Long lists are truncated on the event; the header may have them complete.
-    whole = config.get(name, ())
-    return whole if len(whole) == size or not ranks else ranks
+    configured = config.get(name, ())
+    return configured if len(configured) == size or not ranks else ranks
 
 
 def recorded_shift(trace: Trace) -> int:

@@ -64,9 +64,11 @@ def identify_groups(
     identities: list[tuple[GroupName, int]] = []
     keys = []
     for t, comm in enumerate(events):
-        mine = []
-        for each in comm.groups:
-            group = replace(each, ranks=listed[t].get(each.stream, each.ranks))
+        numbers_of_trace = []
+        for stated_group in comm.groups:
+            group = replace(
+                stated_group, ranks=listed[t].get(stated_group.stream, stated_group.ranks)
+            )
             members = _members_key(group, copies[t])
             identity: Hashable = group.name
             if group.stream >= 0:
@@ -77,8 +79,8 @@ def identify_groups(
             number = numbers.setdefault((members, identity), len(numbers))
             if number == len(identities):
                 identities.append((group, copies[t]))
-            mine.append(number)
-        keys.append(mine)
+            numbers_of_trace.append(number)
+        keys.append(numbers_of_trace)
     return keys, _label_streams(identities, headers)
 
 
@@ -134,8 +136,10 @@ def _groups_of_streams(
     @cache
     def sequence(t: int, identity: int) -> RankSequence:
         comm = events[t]
-        mine = np.array([streams[t].get(group.stream) == identity for group in comm.groups], bool)
-        rows = np.flatnonzero(mine[comm.group])
+        is_on_stream = np.array(
+            [streams[t].get(group.stream) == identity for group in comm.groups], bool
+        )
+        rows = np.flatnonzero(is_on_stream[comm.group])
         codes = [contents.setdefault(item, len(contents)) for item in comm.content]
         return RankSequence(
             np.array(codes, dtype=np.int64)[comm.content_code[rows]],
@@ -148,9 +152,9 @@ def _groups_of_streams(
     def is_possible(ranks: tuple[int, ...], copy: int, identity: int) -> bool:
         loaded = [place[copy, rank] for rank in ranks if (copy, rank) in place]
         sequences = [member for t in loaded if len((member := sequence(t, identity)).end)]
-        most = max(sequences, key=lambda member: len(member.end))
+        longest = max(sequences, key=lambda member: len(member.end))
         return all(
-            np.mean(align_to_longest(most, member, sure=False) != MISSING) >= 0.5
+            np.mean(align_to_longest(longest, member, sure=False) != MISSING) >= 0.5
             for member in sequences
         )
 

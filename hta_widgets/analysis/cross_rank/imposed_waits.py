@@ -87,18 +87,18 @@ class ImposedWaits:
         first, last = np.full(len(self.steps), span.max), np.full(len(self.steps), span.min)
         np.minimum.at(first, self.step, self.times.arrival_ns)
         np.maximum.at(last, self.step, self.times.end_ns)
-        known = self.steps >= 0
-        apart = np.diff(last[known])
+        is_step = self.steps >= 0
+        apart = np.diff(last[is_step])
         starts = [
             trace.start_ns - trace.shift_ns + shift
             for trace, shift in zip(self.match.traces, self.times.shifts_ns.tolist(), strict=True)
             if len(trace)
         ]
-        whole = last.max(initial=0) - min(starts, default=0)
-        lengths: Floats = np.full(len(first), float(max(whole, 1)))
+        run_ns = last.max(initial=0) - min(starts, default=0)
+        lengths: Floats = np.full(len(first), float(max(run_ns, 1)))
         if len(apart):
-            own = np.maximum((last - first)[known], 1)
-            lengths[known] = np.maximum([np.median(apart), *apart], own)
+            span_ns = np.maximum((last - first)[is_step], 1)
+            lengths[is_step] = np.maximum([np.median(apart), *apart], span_ns)
         return lengths
 
 
@@ -116,15 +116,15 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
     # Imposed waits include those of all ranks, even of ranks that are not shown.
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = count_selected(match, everyone)
-    kept = match.reduce_per_entry(np.logical_or, selected)
-    is_charged = mask_of_rows(match.last_entries(times.wait_ns), len(match)) & kept
+    is_kept = match.reduce_per_entry(np.logical_or, selected)
+    is_charged = mask_of_rows(match.last_entries(times.wait_ns), len(match)) & is_kept
     imposed, raw = (
         np.where(is_charged, match.reduce_per_entry(np.add, waits), 0)
         for waits in (times.wait_ns, late.exposed_wait_ns)
     )
     steps, column = np.unique(step, return_inverse=True)
     return ImposedWaits(
-        match, times, late, name, matched, steps, column, stated, kept, is_charged,
+        match, times, late, name, matched, steps, column, stated, is_kept, is_charged,
         is_charged & times.is_last, imposed, raw, np.rint(raw * late.own_share).astype(np.int64),
     )  # fmt: skip
 
@@ -162,9 +162,9 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
     counts = match.per_entry(match.is_complete) if complete else np.ones(len(match), dtype=bool)
     taken = work.sums(counts)
     stated = work.steps >= 0
-    known = stated & (work.sums(work.is_kept & counts).sum(axis=1) > 0)
+    has_collectives = stated & (work.sums(work.is_kept & counts).sum(axis=1) > 0)
     usual = np.median(taken[stated], axis=0) if stated.any() else np.zeros(taken.shape[1])
-    partial = ~known[:, None] | (taken * 2 < usual) | (taken == 0)
+    partial = ~has_collectives[:, None] | (taken * 2 < usual) | (taken == 0)
     scale = work.time_of_others()
     lost, raw = (
         np.where(partial, np.nan, work.sums(np.where(counts, cost, 0)) / scale)
@@ -173,8 +173,13 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
     return lost, raw
 
 
+def mean_lost_shares(work: ImposedWaits) -> Floats:
+    """Return the share of their time that the others lose to each rank, over all steps."""
+    return np.nan_to_num(mean_share(step_shares(work)[0], work.step_ns()))
+
+
 def mean_share(shares: Floats, step_ns: Floats) -> Floats:
     """Return each column's mean over its known steps, weighted by their lengths."""
-    known = np.where(np.isnan(shares), 0.0, step_ns[:, None]).sum(axis=0)
+    known_ns = np.where(np.isnan(shares), 0.0, step_ns[:, None]).sum(axis=0)
     lost = np.nansum(shares * step_ns[:, None], axis=0)
-    return np.where(known > 0, lost / np.maximum(known, 1.0), np.nan)
+    return np.where(known_ns > 0, lost / np.maximum(known_ns, 1.0), np.nan)

@@ -54,13 +54,13 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     """Compare each arrival, and the time before it, with the collective's other entries."""
     late = deviation_from_peers(match.collective, times.arrival_ns)
     before = _previous_entries(match, times)
-    known = before >= 0
+    has_previous = before >= 0
     spent, exposed = _time_before_arrival(match, times, before)
     paid = exposed - deviation_from_peers(match.collective, exposed)
     inherited = _inherited_lateness(match, times, step, late, paid, spent["waiting"])
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     excess = {
-        part: np.where(known, deviation_from_peers(match.collective, spent[part]), np.nan)
+        part: np.where(has_previous, deviation_from_peers(match.collective, spent[part]), np.nan)
         for part in PARTS
     }
     return EntryLateness(late, np.where(late > 0, share, 1.0), exposed, excess)
@@ -102,17 +102,17 @@ def _inherited_lateness(
     # Others that run ahead are held up by their next collectives, so the inherited time may be more
     # than the lateness.
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
-    more = deviation_from_peers(match.collective, waited)[order]
+    extra_wait = deviation_from_peers(match.collective, waited)[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
     opens = np.ones(len(order), dtype=bool)
     opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
     # carried[c] = max(0, carried[c-1] + more[c] - paid[c]) is the sum less its minimum so far.
-    gain = more - paid[order]
+    gain = extra_wait - paid[order]
     total = np.cumsum(gain)
     sums = pd.Series(np.where(opens, np.minimum(total, total - gain), total))
     carried = total - sums.groupby(np.cumsum(opens)).cummin().to_numpy()
     inherited = np.empty(len(order))
-    inherited[order] = more + np.where(opens, 0, np.roll(carried, 1))
+    inherited[order] = extra_wait + np.where(opens, 0, np.roll(carried, 1))
     return np.clip(inherited, 0.0, np.maximum(late, 0.0))
 
 
@@ -124,26 +124,26 @@ def _time_before_arrival(
     exposed = times.wait_ns
     # The parts add up from one arrival to the next, since ranks also work while a collective runs.
     # What the others do during their wait, the last rank may do later; the wait is not a part.
-    known = before >= 0
-    since = np.where(known, times.arrival_ns[before], times.arrival_ns)
-    free = np.where(known, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER)
-    each = []
-    for number, (mine, events) in enumerate(zip(match.of_trace, match.events, strict=True)):
+    has_previous = before >= 0
+    since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
+    free = np.where(has_previous, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER)
+    arguments = []
+    for number, (entries, events) in enumerate(zip(match.of_trace, match.events, strict=True)):
         shift = times.shifts_ns[number]
         instants = (
-            values[mine] - shift for values in (since, free, times.arrival_ns, times.last_ns)
+            values[entries] - shift for values in (since, free, times.arrival_ns, times.last_ns)
         )
         # The part of it in which the rank waited is unknown, so all of it counts as waiting.
         alone = ~events.is_single_rank
-        alone[match.place[mine]] = False
-        each.append((*instants, events.start_ns[alone], events.end_ns[alone]))
-    found = map_ranks(
-        match.traces, _time_before_arrival_of_rank, each=each, executor=match.executor
+        alone[match.place[entries]] = False
+        arguments.append((*instants, events.start_ns[alone], events.end_ns[alone]))
+    results = map_ranks(
+        match.traces, _time_before_arrival_of_rank, each=arguments, executor=match.executor
     )
-    for mine, (parts, waited) in zip(match.of_trace, found, strict=True):
+    for entries, (parts, waited) in zip(match.of_trace, results, strict=True):
         for part, values in zip(PARTS, parts, strict=True):
-            spent[part][mine] = values
-        exposed[mine] = waited
+            spent[part][entries] = values
+        exposed[entries] = waited
     return spent, exposed
 
 
@@ -188,10 +188,10 @@ def _idle_causes(trace: Trace) -> tuple[CumulativeCoverage, CumulativeCoverage, 
     table = trace.table
     end = table.start_ns + table.dur_ns
     busy = device_work_rows(trace)
-    whole = Intervals.empty()
+    recording = Intervals.empty()
     if len(table):
-        whole = union(table.start_ns[:1], end.max(keepdims=True))
-    idle = subtract(whole, union(table.start_ns[busy], end[busy]))
+        recording = union(table.start_ns[:1], end.max(keepdims=True))
+    idle = subtract(recording, union(table.start_ns[busy], end[busy]))
     loads = name_mask(trace, is_data_loading_name)
     loading = intersect(idle, union(table.start_ns[loads], end[loads]))
     calls, rest = host_collectives(trace), subtract(idle, loading)

@@ -81,8 +81,8 @@ class Matching:
     def event_field(self, field: str) -> Ints:
         """Return a field of `CommEvents`, entry by entry."""
         values = np.empty(len(self), dtype=np.int64)
-        for mine, events in zip(self.of_trace, self.events, strict=True):
-            values[mine] = getattr(events, field)[self.place[mine]]
+        for entries, events in zip(self.of_trace, self.events, strict=True):
+            values[entries] = getattr(events, field)[self.place[entries]]
         return values
 
     def sizes(self) -> Ints:
@@ -130,25 +130,25 @@ def count_selected(match: Matching, chosen: Selection) -> tuple[Bools, dict[str,
     if not replace(chosen, ranks=None).is_everything:
         wanted = [k for k, member in enumerate(members) if member.any()]
         selected = RankParts([match.traces[k] for k in wanted], chosen, match.executor)
-        each = [(match.events[k].rows,) for k in wanted]
+        rows_by_rank = [(match.events[k].rows,) for k in wanted]
         for k, member in zip(
-            wanted, map_ranks(selected, RankPart.contains, each=each), strict=True
+            wanted, map_ranks(selected, RankPart.contains, each=rows_by_rank), strict=True
         ):
             members[k] = member
-    kept = np.zeros(len(match), dtype=bool)
+    is_selected = np.zeros(len(match), dtype=bool)
     for entries, member in zip(match.of_trace, members, strict=True):
-        kept[entries] = member[match.place[entries]]
+        is_selected[entries] = member[match.place[entries]]
     communication = sum(int(member.sum()) for member in members)
     alone = sum(
         int((member & events.is_single_rank).sum())
         for member, events in zip(members, match.events, strict=True)
     )
-    complete = match.is_complete[np.unique(match.collective[kept])]
-    return kept, {
+    complete = match.is_complete[np.unique(match.collective[is_selected])]
+    return is_selected, {
         "communication": communication,
         "matched": int(complete.sum()),
         "partly_matched": int((~complete).sum()),
-        "unmatched": communication - int(kept.sum()) - alone,
+        "unmatched": communication - int(is_selected.sum()) - alone,
         "alone": alone,
     }
 
@@ -182,11 +182,11 @@ def _match(of: TraceSet) -> Matching:
     slots = table.groupby(["lane", "sequence", "content", "repeat"])
     size, slot, first = slots["trace"].transform("size"), slots.ngroup(), slots["start"]
     group_size = np.array([group.size for group in groups], dtype=np.int64)
-    whole = np.where(table["source"] >= 0, 2, group_size[table["group"]])
-    kept = np.asarray((size >= 2) & (table["sequence"] != MISSING))
+    expected = np.where(table["source"] >= 0, 2, group_size[table["group"]])
+    has_partner = np.asarray((size >= 2) & (table["sequence"] != MISSING))
     # Collectives are numbered by their first start.
     order = np.lexsort((table["trace"], slot, first.transform("min")))
-    order = order[kept[order]]
+    order = order[has_partner[order]]
     trace, place, lane, group = (
         table[name].to_numpy()[order] for name in ("trace", "place", "lane", "group")
     )
@@ -202,7 +202,7 @@ def _match(of: TraceSet) -> Matching:
         group=group,
         of_trace=positions_by_code(trace, len(traces)),
         starts=starts,
-        expected=whole[order[starts]],
+        expected=expected[order[starts]],
         groups=groups,
         matched_by={"sequence_number": by_number, "order_and_time": len(starts) - by_number},
         missing_ranks=missing_ranks(traces, groups, headers),
@@ -266,12 +266,12 @@ def _assign_by_order(of_lane: pd.DataFrame, *, sure: bool) -> Ints:
         RankSequence(*(lane[name].to_numpy() for name in RankSequence._fields))
         for _, lane in of_lane.groupby("trace")
     ]
-    most = max(ranks, key=lambda sequence: len(sequence.end))
+    longest = max(ranks, key=lambda sequence: len(sequence.end))
     return np.concatenate(
         [
             np.arange(len(sequence.end))
-            if sequence is most
-            else align_to_longest(most, sequence, sure=sure)
+            if sequence is longest
+            else align_to_longest(longest, sequence, sure=sure)
             for sequence in ranks
         ]
     )

@@ -101,8 +101,8 @@ def parallel_groups(
     kinds = _group_kinds(match, numbers, groups)
     number_of = {trace.rank: number for number, trace in enumerate(match.traces)}
     places = [number_of[rank] for rank in chosen.ranks]
-    each = [(match.events[place], numbers[place], groups_of[place]) for place in places]
-    spent_of = map_ranks(chosen, _group_times, each=each)
+    arguments = [(match.events[place], numbers[place], groups_of[place]) for place in places]
+    spent_of = map_ranks(chosen, _group_times, each=arguments)
     rows: list[tuple[Any, ...]] = []
     without_size: list[Counter[str]] = []
     for place, of_rank in zip(places, spent_of, strict=True):
@@ -171,8 +171,8 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], l
     numbers, groups = identify_groups(match.traces, match.events, match.headers)
     groups_of = [set(numbers_of_rank) for numbers_of_rank in numbers]
     by_members: dict[tuple[str, tuple[int, ...]], int] = {}
-    for place, (mine, events) in enumerate(zip(numbers, match.events, strict=True)):
-        for number, group_name in zip(mine, events.groups, strict=True):
+    for place, (group_numbers, events) in enumerate(zip(numbers, match.events, strict=True)):
+        for number, group_name in zip(group_numbers, events.groups, strict=True):
             if group_name.stream < 0:
                 by_members.setdefault((group_name.name, groups[number].ranks), number)
                 if not groups[number].description:
@@ -213,9 +213,9 @@ def _group_kinds(
 ) -> list[tuple[str, bool]]:
     """Return the purpose of each group, and whether it is a guess."""
     used = np.zeros((len(groups), len(OPERATIONS)), dtype=np.int64)
-    for mine, events in zip(numbers, match.events, strict=True):
+    for numbers_of_rank, events in zip(numbers, match.events, strict=True):
         if len(events.rows):
-            group = np.array(mine, dtype=np.int64)[events.group]
+            group = np.array(numbers_of_rank, dtype=np.int64)[events.group]
             np.add.at(used, (group, events.operation), 1)
     listed = [len(group.ranks) for header in match.headers for group in header.groups]
     world = max([world_size(match.headers), *listed])

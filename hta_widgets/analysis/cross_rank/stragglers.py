@@ -19,6 +19,7 @@ from hta_widgets.analysis.cross_rank.comm_groups import loaded_ranks
 from hta_widgets.analysis.cross_rank.imposed_waits import (
     ImposedWaits,
     imposed_waits,
+    mean_lost_shares,
     mean_share,
     step_shares,
 )
@@ -136,37 +137,25 @@ def stragglers(
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
     work = imposed_waits(traces, chosen, clock)
-    match, times, kept = work.match, work.times, work.is_kept
-    taken = work.of_ranks(kept)
+    match, times, is_kept = work.match, work.times, work.is_kept
+    taken = work.of_ranks(is_kept)
     middle = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
     excess = {
         part: work.of_ranks(np.where(work.is_charged, np.nan_to_num(values), 0.0))
         for part, values in work.late.excess_ns.items()
     }
-    # The last recorded rank of a collective may have waited for a rank that has no event there.
-    shares, raw = step_shares(work, complete=True)
-    step_ns = work.step_ns()
-    pattern, likely = _patterns(shares, step_ns), _patterns(shares, step_ns, sure=False)
-    inherited = (likely == "") & (_patterns(raw, step_ns, sure=False) != "")
-    # The last loaded rank may have waited for a rank whose file is missing.
-    unsure = np.array(match.incomplete, dtype=bool) | (work.complete() < _MIN_COLLECTIVES)
-    pattern[unsure] = ""
-    cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
-    named = np.flatnonzero(pattern != "")
-    # Nothing is known of the time before the first collective of a group.
-    known = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
-    cause[named] = _causes(traces, excess, named, work.of_ranks(known) / work.companions())
+    pattern, cause = _verdict(traces, work, excess)
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
         "host": np.array([header.host for header in match.headers], dtype=object),
         "collectives": taken,
         "score": work.of_ranks(work.is_alone) / np.maximum(taken, 1),
-        "late_ns_mean": work.of_ranks(np.where(kept, times.arrival_ns - middle, 0.0))
+        "late_ns_mean": work.of_ranks(np.where(is_kept, times.arrival_ns - middle, 0.0))
         / np.maximum(taken, 1),
         "imposed_wait_ns": work.of_ranks(work.imposed_ns),
-        "wait_ns": work.of_ranks(np.where(kept, times.wait_ns, 0)),
+        "wait_ns": work.of_ranks(np.where(is_kept, times.wait_ns, 0)),
         "lost_ns": work.of_ranks(work.lost_ns),
-        "lost_share": np.nan_to_num(mean_share(step_shares(work)[0], step_ns)),
+        "lost_share": mean_lost_shares(work),
         "is_straggler": pattern != "",
         "pattern": pattern,
         "cause": cause,
@@ -314,9 +303,9 @@ def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
     """Return the sum over ranks of their waits at these collectives."""
     waited = 0
     for entries in work.match.of_trace:
-        mine = entries[np.isin(work.match.collective[entries], collectives)]
-        start = work.times.arrival_ns[mine]
-        waited += total_length(union(start, start + work.times.wait_ns[mine]))
+        waiting = entries[np.isin(work.match.collective[entries], collectives)]
+        start = work.times.arrival_ns[waiting]
+        waited += total_length(union(start, start + work.times.wait_ns[waiting]))
     return waited
 
 
@@ -351,6 +340,29 @@ def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDAr
     return patterns
 
 
+def _verdict(
+    traces: TraceSet, work: ImposedWaits, excess: Mapping[str, Floats]
+) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:
+    """Return each rank's pattern and cause, "" for those that are not stragglers.
+
+    Ranks with inherited lateness have a cause, but no pattern.
+    """
+    # The last recorded rank of a collective may have waited for a rank that has no event there.
+    shares, raw = step_shares(work, complete=True)
+    step_ns = work.step_ns()
+    pattern, likely = _patterns(shares, step_ns), _patterns(shares, step_ns, sure=False)
+    inherited = (likely == "") & (_patterns(raw, step_ns, sure=False) != "")
+    # The last loaded rank may have waited for a rank whose file is missing.
+    unsure = np.array(work.match.incomplete, bool) | (work.complete() < _MIN_COLLECTIVES)
+    pattern[unsure] = ""
+    cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
+    named = np.flatnonzero(pattern != "")
+    # Nothing is known of the time before the first collective of a group.
+    lost_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
+    cause[named] = _causes(traces, excess, named, work.of_ranks(lost_ns) / work.companions())
+    return pattern, cause
+
+
 def _causes(
     traces: TraceSet, excess: Mapping[str, Floats], late: Ints, cost_ns: Floats
 ) -> list[str]:
@@ -367,11 +379,11 @@ def _causes(
         cause = _CAUSES[part] if on_device.any() or part != "host" else _HOST_WORK
         if part == "compute":
             others = np.delete(np.arange(len(kernels)), rank)
-            more = kernels[rank] / max(float(np.median(kernels[others])), 1e-12)
-            longer = mean_ns[rank] / max(float(np.median(mean_ns[others])), 1.0)
-            if more > max(longer, 1.0):
+            count_ratio = kernels[rank] / max(float(np.median(kernels[others])), 1e-12)
+            duration_ratio = mean_ns[rank] / max(float(np.median(mean_ns[others])), 1.0)
+            if count_ratio > max(duration_ratio, 1.0):
                 cause = _EXTRA_WORK
-            if max(more, longer) < _MIN_RATIO:
+            if max(count_ratio, duration_ratio) < _MIN_RATIO:
                 cause = ""
         causes.append(cause if excess[part][rank] >= _EXPLAINS * cost_ns[rank] else "")
     return causes

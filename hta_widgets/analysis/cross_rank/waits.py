@@ -85,8 +85,10 @@ def exposed_waits(
     chosen = rank_parts(traces, selection, window, ranks)
     traces = chosen.owner
     waits = collective_waits(traces, clock)
-    found = list(map_ranks(chosen, _waits_of_rank, each=waits.arguments_by_rank(chosen.ranks)))
-    times = np.array(found, dtype=np.int64).reshape(-1, 5)
+    times_by_rank = list(
+        map_ranks(chosen, _waits_of_rank, each=waits.arguments_by_rank(chosen.ranks))
+    )
+    times = np.array(times_by_rank, dtype=np.int64).reshape(-1, 5)
     rank = np.array(chosen.ranks, dtype=np.int64)
     unknown = rank[times[:, 1] < 0].tolist()
     note = "" if len(chosen) else note_text("no_ranks")
@@ -147,9 +149,9 @@ class CollectiveWaits:
 def unmatched_rows(match: Matching, number: int) -> Rows:
     """Return the communication of a trace that is not matched on all the ranks of its group."""
     entries, events = match.of_trace[number], match.events[number]
-    known = events.is_single_rank.copy()
-    known[match.place[entries[match.is_complete[match.collective[entries]]]]] = True
-    return events.rows[~known]
+    is_matched = events.is_single_rank.copy()
+    is_matched[match.place[entries[match.is_complete[match.collective[entries]]]]] = True
+    return events.rows[~is_matched]
 
 
 def collective_waits(traces: TraceSet, clock: Clock | None = None) -> CollectiveWaits:
@@ -165,11 +167,11 @@ def collective_waits(traces: TraceSet, clock: Clock | None = None) -> Collective
 
 def wait_intervals(part: RankPart, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
     """Return the selected events in which a rank waits, with each wait's start and end."""
-    kept = part.contains(waits.rows)
+    is_selected = part.contains(waits.rows)
     begin, until = (
-        np.clip(times[kept], part.low, part.high) for times in (waits.begin, waits.until)
+        np.clip(times[is_selected], part.low, part.high) for times in (waits.begin, waits.until)
     )
-    return waits.rows[kept], begin, until
+    return waits.rows[is_selected], begin, until
 
 
 def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int, int]:
@@ -193,12 +195,12 @@ def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int
 def exposed_waits_for(waits: CollectiveWaits, late: list[int], ranks: list[int]) -> int:
     """Return the sum over ranks of their waits, without compute, for one of `late` alone."""
     chosen = [trace for trace in waits.match.traces if trace.rank in ranks]
-    each = [
+    arguments = [
         (*waits.of_rank(trace.rank)[1:3], waits.last_rank_mask(trace.rank, late))
         for trace in chosen
     ]
-    return sum(map_ranks(chosen, _exposed_wait_of_rank, each=each))
+    return sum(map_ranks(chosen, _exposed_wait_of_rank, each=arguments))
 
 
-def _exposed_wait_of_rank(trace: Trace, begin: Ints, until: Ints, theirs: Bools) -> int:
-    return total_length(subtract(union(begin[theirs], until[theirs]), compute_intervals(trace)))
+def _exposed_wait_of_rank(trace: Trace, begin: Ints, until: Ints, is_late: Bools) -> int:
+    return total_length(subtract(union(begin[is_late], until[is_late]), compute_intervals(trace)))
