@@ -45,8 +45,9 @@ def launch_links(
     """Join host calls and device events by correlation id."""
     # One call may launch many events (a CUDA graph). Of several calls that share an id (a runtime
     # call and the driver call inside it) the innermost that launches is taken; if an id is used
-    # again later in the file, the last call before the device event is taken.
-    linked = correlation >= 0
+    # again later in the file, the last call before the device event is taken. Tools write 0 for
+    # events without an id.
+    linked = (correlation != 0) & (correlation != -1)
     work = np.flatnonzero(linked & device)
     host = np.flatnonzero(linked & ~device)
     none = np.empty(0, dtype=np.int64)
@@ -58,10 +59,6 @@ def launch_links(
     if not len(host):
         return none, none
     host, code = _prefer_launching(host, code, name, names, len(wanted))
-    if wanted[0] == 0 and (code == 0).sum() > 1:
-        # Tools without ids write 0 for every call.
-        host, code = host[code != 0], code[code != 0]
-
     by_code = stable_order(code)
     host, code = host[by_code], code[by_code]
     low = np.searchsorted(code, np.arange(len(wanted) + 1))
@@ -320,7 +317,7 @@ _BY_ROW: dict[str, type[np.generic] | None] = {
     "category": np.int16,
     "pid": np.int32,
     "tid": np.int32,
-    "stream": np.int32,
+    "stream": np.int32,  # int64 if an id needs it
     "correlation": np.int64,
     "flow": None,
     "record": np.int64,
@@ -346,7 +343,8 @@ def _gather_columns(
     for name, dtype in _BY_ROW.items():
         values = getattr(columns, name)
         if dtype is not None:
-            dtype = np.int32 if name == "category" and wide else dtype  # noqa: PLW2901
+            if name == "stream" or (name == "category" and wide):
+                dtype = np.promote_types(values.dtype, np.int32).type  # noqa: PLW2901
             events[name] = values[rows].astype(dtype, copy=False)
         others[name] = values[kept].astype(np.int64 if name == "record" else values.dtype)
         if consume:
@@ -374,7 +372,7 @@ def _event_table(
         [taxonomy.is_device_category(text) for text in columns.categories.values], dtype=bool
     )
     device = of_device[category] if len(of_device) else np.zeros(len(start), dtype=bool)
-    stream = device_streams(events["stream"], device, pid, tid, columns)
+    stream = device_streams(events["stream"], device, pid, tid, columns, problems)
     annotates = device & (kind == _ANNOTATION)
     mpi = [code for code, text in enumerate(columns.categories.values) if text == MPI_CATEGORY]
     calls_mpi = np.isin(category, mpi)
