@@ -74,7 +74,8 @@ def flow_table(
     lost = (tail < 0) | (head < 0)
     problems.add("unpaired", int(lost.sum()), "flows whose ends meet no event; no arrow is drawn")
     # Tools write 0 for device events without an id, also in the flow records of their launches.
-    without_id = np.flatnonzero(~lost & (flow_kind == 0) & (table.correlation[head] == 0))
+    launches_at = np.flatnonzero(~lost & (flow_kind == 0))
+    without_id = launches_at[table.correlation[head[launches_at]] == 0]
     ids = [columns.flow_ids[code] for code in columns.flow[end_at[without_id]].tolist()]
     without_id = without_id[[text.strip('"') == "0" for text in ids]]
     problems.add("unpaired", len(without_id), "flows of launches with id 0; no arrow is drawn")
