@@ -91,7 +91,7 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
     column = columns_of_rows([(rank, *times) for rank, times in working.items()], f"rank {_TIMES}")
     span = np.where(column["span_ns"] > 0, column["span_ns"], np.nan)
     shares = {
-        f"{name}_pct": 100 * column[f"{name}_ns"] / span
+        f"{name}_pct": 100.0 * column[f"{name}_ns"] / span
         for name in ("idle", "compute", "non_compute")
     }
     first = ("rank", "idle_ns", "compute_ns", "non_compute_ns", "span_ns")
