@@ -304,6 +304,13 @@ def _event_rows(
         opens = columns.phase[brackets] == ord("B")
         matched = match_brackets(thread, columns.start_ns[brackets], opens)
         begin_rows, end_rows, alone = (brackets[rows] for rows in matched)
+        stated = columns.name[end_rows] != columns.names.add("")
+        crossing = stated & (columns.name[end_rows] != columns.name[begin_rows])
+        problems.add(
+            "overlap",
+            int(crossing.sum()),
+            "ends (E) that name another event than the begin (B) they close; paired by order",
+        )
     else:
         begin_rows, end_rows, alone = pairs
     lost_begins = int((columns.phase[alone] == ord("B")).sum())
