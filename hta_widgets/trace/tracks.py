@@ -300,6 +300,8 @@ def _spill(
 
 
 _STREAM_TID = re.compile(r"(?:stream\s*)?(\d{1,19})\s*", re.IGNORECASE)
+#: Waits of the host for a stream, which overlap its work, have a row of their own since 2026.
+_IS_SYNC_ROW = re.compile(r"stream -?\d+ \(sync\)")
 _SPANS = {"Spans", "Traces"}
 
 #: Order of processes if a file gives none: programs, devices, the profiler's own spans.
@@ -449,6 +451,8 @@ def find_tracks(
         pid_text, tid_text = columns.pids[pid_code], columns.tids[tid_code]
         if slots[number] % 2:
             role: TrackRole = "annotation"
+        elif _IS_SYNC_ROW.fullmatch(names.thread.get((pid_text, tid_text), "")):
+            role = "other"
         elif track_stream[number] >= 0 or of_mpi[number]:
             role = "stream"
         else:
@@ -498,7 +502,8 @@ def _track(
     if thread_sort is None:
         thread_sort = _number_of_thread(tid, 0)
     process_sort = names.process_sort.get(pid, missing)
-    sort = process_sort, thread_sort, 0 if role == "annotation" else 1, first_ns
+    place = {"annotation": 0, "other": 2 if stream >= 0 else 1}.get(role, 1)
+    sort = process_sort, thread_sort, place, first_ns
     return Track(pid, tid, role, thread, process, stream, sort, nested=0, lanes=0)
 
 
