@@ -618,10 +618,10 @@ def _async_headline(traces: TraceSet) -> Headline:
     start_ns, end_ns = traces.span_ns
     text = f"{contents_text(traces.values())} of {plural(len(frames), 'rank')}"
     text += f" over {duration(end_ns - start_ns)}"
-    every = pd.concat(frames, ignore_index=True)
-    longest = every.loc[every["dur_ns"].idxmax()]
-    if longest["dur_ns"] >= 0:
-        text += f"; the longest is {longest['name']} with {duration(int(longest['dur_ns']))}"
+    longest = pd.concat(frames).nlargest(1, "dur_ns")
+    dur_ns = int(longest["dur_ns"].iloc[0])
+    if dur_ns >= 0:
+        text += f"; the longest is {longest['name'].iloc[0]} with {duration(dur_ns)}"
     return Headline([f"{text}."])
 
 

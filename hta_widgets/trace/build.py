@@ -31,7 +31,7 @@ from hta_widgets.trace.flows import (
     flow_table,
     instant_table,
 )
-from hta_widgets.trace.implausible import clip_outlasting, ends_near, exclude_far_records
+from hta_widgets.trace.implausible import exclude_far_records, repair_durations
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import TrackNames, assign_lanes, device_streams, find_tracks
@@ -191,13 +191,14 @@ def build_trace(
     )
     times = (columns.start_ns[some] for some in (rows, *beside_rows[1:]) if len(some))
     zero_ns = next((int(time.min()) for time in times), 0)
-    rows, dur, phase, order = _plausible_events(columns, rows, dur, phase, zero_ns, notes)
+    order = event_order(columns.start_ns[rows] - zero_ns, dur)
     end_record = _end_records(columns, order, end_rows)
     # Drop the unused columns first: in large files they take the most memory.
     events, columns, beside_rows = _gather_columns(
         columns, rows[order], dur[order], phase[order], beside_rows, consume=consume
     )
     events["start_ns"] -= zero_ns
+    end_record = repair_durations(columns, events, end_record, notes)
     del by_phase, rows, order, dur, phase, end_rows, instant_rows
     flow_rows, instant_rows, async_rows, counter_rows = beside_rows
 
@@ -229,21 +230,6 @@ def build_trace(
     )
     problems.merge(notes, rank, path)
     return trace
-
-
-def _plausible_events(
-    columns: RankColumns, rows: Rows, dur: Ints, phase: Codes, zero_ns: int, problems: Problems
-) -> tuple[Rows, Ints, Codes, Rows]:
-    """Return the events with durations that can be right, and their order."""
-    stated, order = dur, event_order(columns.start_ns[rows] - zero_ns, dur)
-    dur = clip_outlasting(columns, rows, dur, order, problems)
-    near = ends_near(columns, rows, dur, problems)
-    if near is not None:
-        near |= phase != 0  # the end of a pair is a record of its own
-        rows, dur, phase = rows[near], dur[near], phase[near]
-    if near is not None or dur is not stated:
-        order = event_order(columns.start_ns[rows] - zero_ns, dur)
-    return rows, dur, phase, order
 
 
 def _rows_by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:

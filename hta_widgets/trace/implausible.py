@@ -15,10 +15,20 @@ out, since the job would last 50 years with them. Both are counted, with names a
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hta_widgets.taxonomy import is_stream_work
-from hta_widgets.trace.arrays import Bools, Ints, Rows, compact_codes, order_and_bounds
+from hta_widgets.trace.arrays import (
+    Bools,
+    Ints,
+    Rows,
+    compact_codes,
+    event_order,
+    order_and_bounds,
+    positions_of_rows,
+)
 from hta_widgets.trace.columns import RankColumns
 from hta_widgets.trace.problems import Problems
 
@@ -46,36 +56,29 @@ def exclude_far_records(
     columns: RankColumns, by_phase: dict[str, Rows], problems: Problems
 ) -> None:
     """Remove rows from `by_phase` whose times are far from those of the events."""
-    events = np.concatenate((by_phase["X"], by_phase["BE"]))
-    if not len(events):
-        events = by_phase["bneSTF"]
-    low, high = _near_job(columns.start_ns[events])
+    starts = {letters: columns.start_ns[rows] for letters, rows in by_phase.items()}
+    events = np.concatenate((starts["X"], starts["BE"])) if len(by_phase["BE"]) else starts["X"]
+    low, high = _near_job(events if len(events) else starts["bneSTF"])
     for letters, rows in by_phase.items():
-        start = columns.start_ns[rows]
+        start = starts[letters]
         if len(rows) and (start.min() < low or start.max() > high):
             near = (start >= low) & (start <= high)
-            _count(columns, rows[~near], "times far from all others; left out", problems)
+            text = "times far from all others; left out"
+            _count(columns, columns.name, columns.record, rows[~near], text, problems)
             by_phase[letters] = rows[near]
-
-
-def ends_near(columns: RankColumns, rows: Rows, dur: Ints, problems: Problems) -> Bools | None:
-    """Return which events end near the job; None if all do."""
-    if dur.max(initial=0) <= _NEAR_NS:
-        return None
-    start = columns.start_ns[rows]
-    _, high = _near_job(start)
-    near: Bools = dur <= high - start
-    _count(columns, rows[~near], "durations that end far from all other times; left out", problems)
-    return None if near.all() else near
 
 
 def _near_job(times: Ints) -> tuple[int, int]:
     """Return the bounds of the times that are near the job, given when its events start."""
-    if not len(times):
+    if len(times) < _KNOWN_TIMES:
         return _EVERYTHING
+    earliest, latest = int(times.min()), int(times.max())
+    if not ((times > earliest) & (times < latest)).any():  # fewer than three different times
+        return _EVERYTHING
+    if latest - earliest <= _NEAR_NS:
+        reach = max(_NEAR_NS, _NEAR_LENGTHS * (latest - earliest))
+        return max(earliest - reach, _EVERYTHING[0]), min(latest + reach, _EVERYTHING[1])
     distinct = np.unique(times)
-    if len(distinct) < _KNOWN_TIMES:
-        return _EVERYTHING
     cut = np.flatnonzero(np.diff(distinct) > _NEAR_NS)
     first, last = np.append(0, cut + 1), np.append(cut, len(distinct) - 1)
     low, high, count = distinct[first], distinct[last], last - first + 1
@@ -95,40 +98,72 @@ def _near_job(times: Ints) -> tuple[int, int]:
     )
 
 
-def clip_outlasting(
-    columns: RankColumns, rows: Rows, dur: Ints, order: Rows, problems: Problems
-) -> Ints:
-    """Return the durations of events with those cut that outlast later work of their stream.
+def repair_durations(
+    columns: RankColumns, events: dict[str, Any], end_record: dict[int, int], problems: Problems
+) -> dict[int, int]:
+    """Cut or leave out events whose durations cannot be right, and keep the order of the others.
 
-    `order` sorts the events by their starts.
+    `events` has the columns of the event table, sorted. Returns `end_record` for the new rows.
     """
+    stated = events["dur_ns"]
+    dur = _clip_outlasting(columns, events, problems)
+    near = _ends_near(columns, events, dur, problems)
+    if dur is stated and near is None:
+        return end_record
+    events["dur_ns"] = dur
+    order = event_order(events["start_ns"], dur)
+    if near is not None:
+        order = order[near[order]]
+    place = positions_of_rows(order, len(dur))
+    for name, values in events.items():
+        events[name] = values[order]
+    return {int(place[row]): record for row, record in end_record.items()}
+
+
+def _ends_near(
+    columns: RankColumns, events: dict[str, Any], dur: Ints, problems: Problems
+) -> Bools | None:
+    """Return which events end near the job; None if all do."""
+    if dur.max(initial=0) <= _NEAR_NS:
+        return None
+    start = events["start_ns"]
+    _, high = _near_job(start)
+    # The end of a pair is a record of its own, whose time was checked.
+    near: Bools = (dur <= high - start) | (events["phase"] != 0)
+    text = "durations that end far from all other times; left out"
+    _count(columns, events["name"], events["record"], np.flatnonzero(~near), text, problems)
+    return None if near.all() else near
+
+
+def _clip_outlasting(columns: RankColumns, events: dict[str, Any], problems: Problems) -> Ints:
+    """Return durations, with those cut that outlast later work of their stream."""
+    dur: Ints = events["dur_ns"]
     is_work = np.array([is_stream_work(text) for text in columns.categories.values], np.bool_)
     if not is_work.any():
         return dur
-    work = order[is_work[columns.category[rows[order]]]]
-    at = rows[work]
+    work = np.flatnonzero(is_work[events["category"]])
     threads = len(columns.tids)
-    slot = columns.pid[at].astype(np.int64) * threads + columns.tid[at]
+    slot = events["pid"][work].astype(np.int64) * threads + events["tid"][work]
     code, slots = compact_codes(slot, len(columns.pids) * threads)
     by_stream, bounds = order_and_bounds(code, len(slots))
     work, code = work[by_stream], code[by_stream]
-    begin = columns.start_ns[rows[work]]
+    begin = events["start_ns"][work]
     end = begin + dur[work]
     jitter = max(_JITTER_NS, columns.resolution_ns)
     outlasts = np.flatnonzero((end[1:] < end[:-1] - jitter) & (code[1:] == code[:-1]))
     if not len(outlasts):
         return dur
     clipped = dur.copy()
-    changed = []
+    changed = [np.empty(0, np.int64)]
     for stream in np.unique(code[outlasts]).tolist():
         low, high = int(bounds[stream]), int(bounds[stream + 1])
         wrong, until = _outlasting(begin[low:high], end[low:high], jitter)
         if len(wrong) <= max(_MANY, _MANY_SHARE * (high - low)):
             clipped[work[low + wrong]] = until - begin[low + wrong]
             changed.append(work[low + wrong])
-    if changed:
-        text = "durations that outlast later work of their stream; cut at its start"
-        _count(columns, rows[np.concatenate(changed)], text, problems)
+    rows = np.sort(np.concatenate(changed))
+    text = "durations that outlast later work of their stream; cut at its start"
+    _count(columns, events["name"], events["record"], rows, text, problems)
     return clipped
 
 
@@ -141,10 +176,12 @@ def _outlasting(begin: Ints, end: Ints, jitter: int) -> tuple[Rows, Ints]:
     return wrong, np.where(following < len(begin), next_start, first_end[wrong + 1])
 
 
-def _count(columns: RankColumns, rows: Rows, text: str, problems: Problems) -> None:
+def _count(
+    columns: RankColumns, name: Ints, record: Ints, rows: Rows, text: str, problems: Problems
+) -> None:
     """Count records, with the names and places of some."""
     named = [
-        f"{columns.names[columns.name[row]][:_NAME_LENGTH]!r} (record {int(columns.record[row]):,})"
+        f"{columns.names[name[row]][:_NAME_LENGTH]!r} (record {int(record[row]):,})"
         for row in rows[:_NAMED].tolist()
     ]
     more = f" and {len(rows) - _NAMED:,} more" if len(rows) > _NAMED else ""
