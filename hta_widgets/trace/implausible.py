@@ -21,6 +21,7 @@ import numpy as np
 
 from hta_widgets.taxonomy import is_stream_work
 from hta_widgets.trace.arrays import (
+    Array,
     Bools,
     Ints,
     Rows,
@@ -177,7 +178,7 @@ def _outlasting(begin: Ints, end: Ints, jitter: int) -> tuple[Rows, Ints]:
 
 
 def _count(
-    columns: RankColumns, name: Ints, record: Ints, rows: Rows, text: str, problems: Problems
+    columns: RankColumns, name: Array, record: Ints, rows: Rows, text: str, problems: Problems
 ) -> None:
     """Count records, with the names and places of some."""
     named = [
