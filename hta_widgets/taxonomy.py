@@ -44,6 +44,7 @@ HOST_COLLECTIVES: Final = rf"^({HOST_LIBRARIES}|{HOST_CALLS})"
 _DEVICE_CATEGORY: Final = re.compile(
     rf"{_DEVICE_WORK}|{_COPIES}|{_SYNCS}|gpu_user_annotation|collective_comm", re.IGNORECASE
 )
+_STREAM_WORK: Final = re.compile(rf"(concurrent_)?kernel|{_COPIES}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +282,11 @@ def __getattr__(name: str) -> Any:
 def is_device_category(category: str) -> bool:
     """Return whether rows of this category are on the device, provided that they have a stream."""
     return _DEVICE_CATEGORY.fullmatch(category) is not None
+
+
+def is_stream_work(category: str) -> bool:
+    """Return whether rows of this category are work that a device stream does in order."""
+    return _STREAM_WORK.fullmatch(category) is not None
 
 
 @check_arguments

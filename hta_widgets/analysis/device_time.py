@@ -110,7 +110,7 @@ def temporal_breakdown(
     )
     span = np.where(column["span_ns"] > 0, column["span_ns"], np.nan)
     shares = {
-        f"{name}_pct": 100 * column[f"{name}_ns"] / span
+        f"{name}_pct": 100.0 * column[f"{name}_ns"] / span
         for name in ("idle", "compute", "non_compute")
     }
     first = ("rank", "idle_ns", "compute_ns", "non_compute_ns", "span_ns")

@@ -144,6 +144,9 @@ def launch_outliers(
     - ``long call``: the call takes more than `runtime_cutoff_ns`
     - ``late start``: the kernel starts more than `launch_delay_cutoff_ns` after the call's end
 
+    A call that launches several events, such as a graph, counts once: for the event that starts
+    first, with the duration of all.
+
     Parameters
     ----------
     traces : TraceSet
@@ -162,9 +165,10 @@ def launch_outliers(
         and all launches of the kernel), ``share`` (``count / launches``), ``cpu_sum_ns, gpu_sum_ns,
         launch_delay_sum_ns`` (int64, of the outliers).
     """
-    stats = launch_stats(
+    events = launch_stats(
         traces, include_memory=include_memory, selection=selection, window=window, ranks=ranks
     )
+    stats = _calls(events)
     call, kernel, delay = (
         stats[name].to_numpy() for name in ("cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns")
     )
@@ -207,12 +211,23 @@ def launch_outliers(
             },
         },
         matched={
-            **stats.attrs["matched"],
+            **events.attrs["matched"],
             **{name: int(mask.sum()) for name, mask in zip(_OUTLIERS, masks, strict=True)},
         },
-        note=stats.attrs.get("note", ""),
-        unlaunched=stats.attrs["unlaunched"],
+        note=events.attrs.get("note", ""),
+        unlaunched=events.attrs["unlaunched"],
     )
     if not len(frame) and len(stats):
         frame.attrs["note"] = "no launch stands out"
     return frame
+
+
+def _calls(events: pd.DataFrame) -> pd.DataFrame:
+    """Return the launched events that start first of each call, with the duration of all."""
+    call = ["rank", "launch_id"]
+    if not events.duplicated(call).any():
+        return events
+    sums = events.groupby(call)["gpu_dur_ns"].transform("sum")
+    # Event ids are in the order of their starts.
+    first = events.assign(gpu_dur_ns=sums).sort_values([*call, "kernel_id"], kind="stable")
+    return first.drop_duplicates(call)

@@ -42,7 +42,10 @@ _TITLES = {
     "idle_ns": "idle",
 }
 #: Columns of `TraceSet.summary`, of the dashboard's breakdown, and of `analysis.stragglers`.
-_FILE = ("rank", "host", "format", "file", "events", "start_ns", "end_ns", "comm_s", "elapsed_s")
+_FILE = (
+    *("rank", "host", "format", "file", "events", "asyncs"),
+    *("start_ns", "end_ns", "comm_s", "elapsed_s"),
+)
 _SPENT = ("span_ns", "compute_ns", "exposed_communication_ns", "exposed_wait_ns", "idle_ns")
 _LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
 
@@ -125,7 +128,9 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
         if _is_timed(rank):
             start_ns, end_ns = rank["start_ns"], rank["end_ns"]
             spans = [f"{time / 1e6:,.3f} ms" for time in (start_ns, end_ns - start_ns)]
-            times = [f"{rank['events']:,}", *spans]
+            asyncs = f"{rank['asyncs']:,} async"
+            times = [f"{rank['events']:,}" if rank["events"] or not rank["asyncs"] else asyncs]
+            times += spans
         yield [
             str(rank["rank"]),
             *times,

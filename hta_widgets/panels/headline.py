@@ -27,7 +27,7 @@ from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.names import disambiguate, short_name
 from hta_widgets.trace.query import QueryClauses
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.trace import Trace, contents_text
 from hta_widgets.trace.traceset import TraceSet
 
 # Findings and waits with a smaller share of the run are not reported.
@@ -265,7 +265,7 @@ def headline(traces: TraceSet) -> Headline:
     if of_format is not None:
         return of_format
     if not any(len(trace) for trace in traces.values()):
-        return Headline()
+        return _async_headline(traces)
     times = run_times(traces)
     if not times.ranks:
         return Headline(*_host_only_headline(traces, times))
@@ -610,6 +610,21 @@ def _empty_job_text(times: RunTimes) -> list[Piece]:
     if not listed or _span_of_run(times) < LITTLE_WORK:
         return [f"There is hardly any {_device_noun(times)} work in these files."]
     return [f"No single cause stands out: {', '.join(listed)}."]
+
+
+def _async_headline(traces: TraceSet) -> Headline:
+    """Return what files without complete events hold."""
+    frames = [trace.asyncs for trace in traces.values() if len(trace.async_table)]
+    if not frames:
+        return Headline()
+    start_ns, end_ns = traces.span_ns
+    text = f"{contents_text(traces.values())} of {plural(len(frames), 'rank')}"
+    text += f" over {duration(end_ns - start_ns)}"
+    longest = pd.concat(frames).nlargest(1, "dur_ns")
+    dur_ns = int(longest["dur_ns"].iloc[0])
+    if dur_ns >= 0:
+        text += f"; the longest is {longest['name'].iloc[0]} with {duration(dur_ns)}"
+    return Headline([f"{text}."])
 
 
 def _host_only_headline(traces: TraceSet, times: RunTimes) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from hta_widgets.readers.foreign import foreign_format, foreign_remedy
 from hta_widgets.readers.formats import FileStart, all_formats, format_named, resolve_reference
 from hta_widgets.readers.streams import decompressed_size, open_stream
 
@@ -28,8 +29,6 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"PK\x05\x06", "a zip archive"),
     (b"PAR1", "a Parquet file"),
     (b"ARROW1", "an Arrow file"),
-    (b"SQLite format 3\0", "an SQLite database (an Nsight Systems export?)"),
-    (b"NVTX", "an Nsight Systems report"),
     (b"\x7fELF", "an executable"),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd"),
     (b"\xfd7zXZ\0", "compressed with xz"),
@@ -93,6 +92,11 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
         ),
         None,
     )
+    has_records = b'"ph"' in text or b'"traceEvents"' in text
+    if format_name is None or (format_name == "kineto" and not has_records):
+        other = foreign_format(str(path), start.text if format_name is None else start.without_bom)
+        if other is not None:
+            return Sniffed(foreign=other.name)
     if format_name is None:
         return Sniffed(foreign=_foreign_format_name(start))
     if wanted in ("auto", format_name):
@@ -118,8 +122,6 @@ def _foreign_format_name(start: FileStart) -> str:
     for magic, name in _MAGIC:
         if text[: len(magic)].lower() == magic.lower():
             return name
-    if text[257:262] == b"ustar":
-        return "a tar archive"
     stripped = start.without_bom
     if not stripped:
         return "blank text"
@@ -154,7 +156,5 @@ def _is_perfetto(start: bytes) -> bool:
 
 def remedy_for(name: str) -> str:
     """Return the remedy for a file of a format that is not read."""
-    for beginning, remedy in _REMEDIES.items():
-        if name.startswith(beginning):
-            return remedy
-    return SUPPORTED_FORMATS_TEXT
+    remedies = (text for beginning, text in _REMEDIES.items() if name.startswith(beginning))
+    return foreign_remedy(name) or next(remedies, SUPPORTED_FORMATS_TEXT)

@@ -33,6 +33,7 @@ Time = Annotated[int, Meta(ge=-_MAX_INT64, le=_MAX_INT64)]
 Count = Annotated[int, Meta(ge=0, le=_MAX_INT64)]
 Rank = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Code = Annotated[int, Meta(ge=-1, lt=1 << 31)]
+StreamId = Annotated[int, Meta(ge=-1, le=_MAX_INT64)]
 #: Number of lanes of a track; depths are stored as int16.
 Lanes = Annotated[int, Meta(ge=0, le=1 << 15)]
 
@@ -42,7 +43,7 @@ _ROW_BYTES = 8
 _MOST_PER_BYTE = 1000
 
 #: Fields of `Track`.
-TrackRow = tuple[str, str, TrackRole, str, str, Code, list[int], Lanes, Lanes]
+TrackRow = tuple[str, str, TrackRole, str, str, StreamId, list[int], Lanes, Lanes]
 
 
 class Facts(TypedDict):
@@ -167,7 +168,7 @@ RULES = {
     "events.depth": ColumnRule(0),
     "events.parent": ColumnRule(-1, "events"),
     "events.stream": ColumnRule(-1),
-    "events.correlation": ColumnRule(-1),
+    "events.correlation": ColumnRule(),
     "events.step": ColumnRule(-1),
     "events.phase": ColumnRule(0, 2, "iu"),
     "events.record": _RECORD,

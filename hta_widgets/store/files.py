@@ -415,7 +415,8 @@ class StoredRecords(NumberedRecords):
             first = int(firsts[number])
             for index in wanted[numbers == number].tolist():
                 place = index - first
-                yield index, text[ends[place] : ends[place + 1]]
+                if ends[place + 1] > ends[place]:  # else it could not be read
+                    yield index, text[ends[place] : ends[place + 1]]
 
     @property
     def comm_args(self) -> ArgTable | None:

@@ -126,8 +126,13 @@ _OF_FILES = frozenset({"truncated", "empty", "foreign", "stale"})
 MAX_LISTED = 200
 
 
-def data_quality(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str, Any]:
-    """Return the scene's ``truth``; `ranks` is a text on ranks without files, or empty."""
+def data_quality(
+    events: int, problems: Iterable[Problem], ranks: str = "", asyncs: int = 0
+) -> dict[str, Any]:
+    """Return the scene's ``truth``; `ranks` is a text on ranks without files, or empty.
+
+    Async intervals are counted where there are no events.
+    """
     all_problems = list(problems)
     missing: Counter[str] = Counter()
     files: dict[str, set[str | None]] = {}
@@ -137,7 +142,8 @@ def data_quality(events: int, problems: Iterable[Problem], ranks: str = "") -> d
             files.setdefault(problem.kind, set()).add(problem.file)
     for kind in _OF_FILES & missing.keys():
         missing[kind] = len(files[kind])
-    shown = f"{group_digits(events)} event{'' if events == 1 else 's'}"
+    number, noun = (events, "event") if events or not asyncs else (asyncs, "async interval")
+    shown = f"{group_digits(number)} {noun}{'' if number == 1 else 's'}"
     if missing or ranks:
         of_job = [
             problem.detail.partition(";")[0] for problem in all_problems if problem.kind == "part"
@@ -235,7 +241,9 @@ def describe_job(job: JobLayout, traces: TraceSet) -> dict[str, Any]:
         "part": part_of_job(traces),
         **step_strip(job),
         **({"clock": "fitted"} if traces.clock == "fitted" else {}),
-        "truth": data_quality(events, problems, ranks),
+        "truth": data_quality(
+            events, problems, ranks, sum(len(rank.trace.async_table) for rank in job.ranks)
+        ),
     }
 
 

@@ -21,6 +21,11 @@ Codes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.intp]
 
 
+def fit_int32(*values: int) -> bool:
+    """Return whether all of `values` fit 32 bits with a sign."""
+    return all(-(1 << 31) <= value < 1 << 31 for value in values)
+
+
 # --- groups ---------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,7 @@ from hta_widgets.trace.flows import (
     flow_table,
     instant_table,
 )
+from hta_widgets.trace.implausible import exclude_far_records, repair_durations
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import TrackNames, assign_lanes, device_streams, find_tracks
@@ -45,8 +46,9 @@ def launch_links(
     """Join host calls and device events by correlation id."""
     # One call may launch many events (a CUDA graph). Of several calls that share an id (a runtime
     # call and the driver call inside it) the innermost that launches is taken; if an id is used
-    # again later in the file, the last call before the device event is taken.
-    linked = correlation >= 0
+    # again later in the file, the last call before the device event is taken. Tools write 0 for
+    # events without an id.
+    linked = (correlation != 0) & (correlation != -1)
     work = np.flatnonzero(linked & device)
     host = np.flatnonzero(linked & ~device)
     none = np.empty(0, dtype=np.int64)
@@ -58,10 +60,6 @@ def launch_links(
     if not len(host):
         return none, none
     host, code = _prefer_launching(host, code, name, names, len(wanted))
-    if wanted[0] == 0 and (code == 0).sum() > 1:
-        # Tools without ids write 0 for every call.
-        host, code = host[code != 0], code[code != 0]
-
     by_code = stable_order(code)
     host, code = host[by_code], code[by_code]
     low = np.searchsorted(code, np.arange(len(wanted) + 1))
@@ -181,6 +179,8 @@ def build_trace(
     """Sort and classify the records of one file, assign lanes and link them."""
     notes = Problems()
     by_phase = _rows_by_phase(columns, notes)
+    if pairs is None:
+        exclude_far_records(columns, by_phase, notes)
     rows, dur, phase, end_rows = _event_rows(columns, by_phase, notes, pairs)
     instant_rows = np.sort(np.concatenate((by_phase["iIR"], by_phase["X without dur"])))
     beside_rows: tuple[Rows, ...] = (
@@ -198,6 +198,7 @@ def build_trace(
         columns, rows[order], dur[order], phase[order], beside_rows, consume=consume
     )
     events["start_ns"] -= zero_ns
+    end_record = repair_durations(columns, events, end_record, notes)
     del by_phase, rows, order, dur, phase, end_rows, instant_rows
     flow_rows, instant_rows, async_rows, counter_rows = beside_rows
 
@@ -289,6 +290,13 @@ def _event_rows(
         opens = columns.phase[brackets] == ord("B")
         matched = match_brackets(thread, columns.start_ns[brackets], opens)
         begin_rows, end_rows, alone = (brackets[rows] for rows in matched)
+        stated = columns.name[end_rows] != columns.names.add("")
+        crossing = stated & (columns.name[end_rows] != columns.name[begin_rows])
+        problems.add(
+            "overlap",
+            int(crossing.sum()),
+            "ends (E) that name another event than the begin (B) they close; paired by order",
+        )
     else:
         begin_rows, end_rows, alone = pairs
     lost_begins = int((columns.phase[alone] == ord("B")).sum())
@@ -320,7 +328,7 @@ _BY_ROW: dict[str, type[np.generic] | None] = {
     "category": np.int16,
     "pid": np.int32,
     "tid": np.int32,
-    "stream": np.int32,
+    "stream": np.int32,  # int64 if an id needs it
     "correlation": np.int64,
     "flow": None,
     "record": np.int64,
@@ -346,7 +354,8 @@ def _gather_columns(
     for name, dtype in _BY_ROW.items():
         values = getattr(columns, name)
         if dtype is not None:
-            dtype = np.int32 if name == "category" and wide else dtype  # noqa: PLW2901
+            if name == "stream" or (name == "category" and wide):
+                dtype = np.promote_types(values.dtype, np.int32).type  # noqa: PLW2901
             events[name] = values[rows].astype(dtype, copy=False)
         others[name] = values[kept].astype(np.int64 if name == "record" else values.dtype)
         if consume:
@@ -374,7 +383,7 @@ def _event_table(
         [taxonomy.is_device_category(text) for text in columns.categories.values], dtype=bool
     )
     device = of_device[category] if len(of_device) else np.zeros(len(start), dtype=bool)
-    stream = device_streams(events["stream"], device, pid, tid, columns)
+    stream = device_streams(events["stream"], device, pid, tid, columns, problems)
     annotates = device & (kind == _ANNOTATION)
     mpi = [code for code, text in enumerate(columns.categories.values) if text == MPI_CATEGORY]
     calls_mpi = np.isin(category, mpi)

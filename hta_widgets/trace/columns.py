@@ -21,6 +21,9 @@ from hta_widgets.trace.memo import memo
 #: int16, or int32 if a file has more categories
 CategoryCodes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
+#: int32, or int64 if a file states an id that needs it, such as a handle of HIP
+StreamIds = npt.NDArray[np.int32] | Ints
+
 TrackRole = Literal["thread", "stream", "annotation", "other"]
 
 
@@ -111,7 +114,7 @@ class RankColumns:
     category: npt.NDArray[np.int32]  # codes into `categories`
     pid: npt.NDArray[np.int32]  # codes into `pids`
     tid: npt.NDArray[np.int32]  # codes into `tids`
-    stream: npt.NDArray[np.int32]  # args.stream, -1 if absent
+    stream: StreamIds  # args.stream, -1 if absent
     correlation: Ints  # args.correlation, -1 if absent
     flow: npt.NDArray[np.int32]  # the top-level "id" as a code into `flow_ids`, -1 if absent
     names: StringPool
@@ -176,7 +179,7 @@ class EventTable:
     track: npt.NDArray[np.int32]  # position in `tracks`
     depth: npt.NDArray[np.int16]
     parent: npt.NDArray[np.int32]  # row, -1 for none
-    stream: npt.NDArray[np.int32]
+    stream: StreamIds
     correlation: Ints
     step: Ints
     phase: Codes  # 0: X, 1: B

@@ -73,6 +73,13 @@ def flow_table(
         known[unsure] = launch.position_of(tail[unsure], head[unsure])
     lost = (tail < 0) | (head < 0)
     problems.add("unpaired", int(lost.sum()), "flows whose ends meet no event; no arrow is drawn")
+    # Tools write 0 for device events without an id, also in the flow records of their launches.
+    launches_at = np.flatnonzero(~lost & (flow_kind == 0))
+    without_id = launches_at[table.correlation[head[launches_at]] == 0]
+    ids = [columns.flow_ids[code] for code in columns.flow[end_at[without_id]].tolist()]
+    without_id = without_id[[text.strip('"') == "0" for text in ids]]
+    problems.add("unpaired", len(without_id), "flows of launches with id 0; no arrow is drawn")
+    lost[without_id] = True
 
     new = ~lost & ((known < 0) | (flow_kind != 0))
     same = ~lost & ~new
@@ -390,7 +397,8 @@ def _pair_by_time(
 
 def _correlation(text: str) -> int:
     digits = text.strip('"')
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= 19
+    return int(digits) if is_number and int(digits) < 1 << 63 else -1
 
 
 def _args_of(columns: RankColumns, numbers: list[int]) -> list[dict[str, Any]]:

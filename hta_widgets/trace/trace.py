@@ -384,13 +384,26 @@ class Trace:
 
     @property
     def start_ns(self) -> int:
-        """Start of the earliest event."""
-        return self._table.first_ns + self.shift_ns
+        """Start of the earliest event, or of the earliest async interval without events."""
+        return self._extent_ns[0] + self.shift_ns
 
     @property
     def end_ns(self) -> int:
-        """End of the last event."""
-        return self._table.last_ns + self.shift_ns
+        """End of the last event, or of the last async interval without events."""
+        return self._extent_ns[1] + self.shift_ns
+
+    @property
+    def _extent_ns(self) -> tuple[int, int]:
+        intervals = self.async_table
+        if len(self) or not len(intervals):
+            return self._table.first_ns, self._table.last_ns
+        ends = intervals.start_ns + np.maximum(intervals.dur_ns, 0)
+        return int(intervals.start_ns[0]), int(ends.max())
+
+    @property
+    def has_times(self) -> bool:
+        """Whether there are events or async intervals."""
+        return bool(len(self) or len(self.async_table))
 
     @property
     def export_part(self) -> ExportPart | None:
@@ -585,7 +598,7 @@ class Trace:
             return f"<Trace rank {self.rank}: {totals_text([self])}, {self.path}>"
         start_ns, end_ns = np.clip((self.start_ns, self.end_ns), *(self.window_ns or (None, None)))
         return (
-            f"<Trace rank {self.rank}: {len(self):,} events on {len(self.tracks)} tracks, "
+            f"<Trace rank {self.rank}: {contents_text([self])} on {len(self.tracks)} tracks, "
             f"{(end_ns - start_ns) / 1e6:,.3f} ms, {self.path}>"
         )
 
@@ -596,6 +609,15 @@ class Trace:
 def profile_value(trace: Trace, name: str) -> float:
     """Return a number of the profile; NaN without a profile, or if it lacks the number."""
     return float(getattr(trace.profile, name, np.nan))
+
+
+def contents_text(traces: Iterable[Trace]) -> str:
+    """Return the number of events, or of async intervals without events: ``1,024 events``."""
+    every = list(traces)
+    events, asyncs = sum(map(len, every)), sum(len(trace.async_table) for trace in every)
+    if events or not asyncs:
+        return f"{events:,} events"
+    return f"{asyncs:,} async interval{'' if asyncs == 1 else 's'}"
 
 
 def totals_text(traces: Iterable[Trace]) -> str:

@@ -25,7 +25,7 @@ from hta_widgets.trace.selection import (
     select_events,
 )
 from hta_widgets.trace.shared_clock import common_clock
-from hta_widgets.trace.trace import Trace, events_of, profile_value, totals_text
+from hta_widgets.trace.trace import Trace, contents_text, events_of, profile_value, totals_text
 from hta_widgets.trace.trace_part import trace_within
 from hta_widgets.workers import require_executor
 
@@ -214,12 +214,12 @@ class TraceSet(Mapping[int, Trace]):
     @property
     def start_ns(self) -> int:
         """Start of the earliest event."""
-        return min((trace.start_ns for trace in self.values() if len(trace)), default=0)
+        return min((trace.start_ns for trace in self.values() if trace.has_times), default=0)
 
     @property
     def end_ns(self) -> int:
         """End of the last event."""
-        return max((trace.end_ns for trace in self.values() if len(trace)), default=0)
+        return max((trace.end_ns for trace in self.values() if trace.has_times), default=0)
 
     @property
     def window_ns(self) -> tuple[int, int] | None:
@@ -253,7 +253,8 @@ class TraceSet(Mapping[int, Trace]):
         ``start_ns, end_ns``: of its first and last event, within an export's window.
         Profiles are totals of a run: they have no events, times of -1, and seconds in MPI and
         elapsed, ``comm_s`` and ``elapsed_s``. ``profile`` is the file of a profile that was merged
-        with a time line. Columns without values are not displayed.
+        with a time line. ``asyncs``: number of async intervals. Columns without values are not
+        displayed.
         """
         ranks = list(self.values())
         starts, ends = (
@@ -286,12 +287,16 @@ class TraceSet(Mapping[int, Trace]):
                 "comm_s": np.array([profile_value(t, "comm_s") for t in ranks], np.float64),
                 "elapsed_s": np.array([profile_value(t, "elapsed_s") for t in ranks], np.float64),
                 "profile": text(t.profile_path for t in ranks),
+                "asyncs": numbers(len(t.async_table) for t in ranks),
             },
             optional=(
                 *("job", "worker", "local_rank", "server", "host", "start_ns", "end_ns"),
                 *("stated_rank", "comm_s", "elapsed_s", "profile"),
             ),
-            hidden=("events",) if _has_only_totals(self) else (),
+            hidden=(
+                *(["events"] if _has_only_totals(self) else []),
+                *([] if any(len(t.async_table) for t in ranks) else ["asyncs"]),
+            ),
         )
 
     # --- events and parts -------------------------------------------------------------------------
@@ -568,9 +573,8 @@ def _part_text(traces: TraceSet) -> str:
 
 def _facts_line(traces: TraceSet, problems: Problems) -> str:
     """Return one line with format, ranks, events, length and problems."""
-    events = sum(len(trace) for trace in traces.values())
     start_ns, end_ns = traces.span_ns
-    contents = [f"{events:,} events", f"{(end_ns - start_ns) / 1e6:,.3f} ms"]
+    contents = [contents_text(traces.values()), f"{(end_ns - start_ns) / 1e6:,.3f} ms"]
     notes = len(problems)
     missing = sum(not problem.is_note for problem in problems)
     amiss = plural(missing, "problem") if missing else "complete"

@@ -16,11 +16,13 @@ from hta_widgets.trace.arrays import (
     Bools,
     Ints,
     compact_codes,
+    fit_int32,
     group_order,
     mask_of_rows,
     order_and_bounds,
 )
-from hta_widgets.trace.columns import RankColumns, Track, TrackRole
+from hta_widgets.trace.columns import RankColumns, StreamIds, Track, TrackRole
+from hta_widgets.trace.problems import Problems
 
 
 @dataclass(slots=True)
@@ -297,7 +299,9 @@ def _spill(
         lanes[track] += used
 
 
-_STREAM_TID = re.compile(r"(?:stream\s*)?(\d{1,18})\s*", re.IGNORECASE)
+_STREAM_TID = re.compile(r"(?:stream\s*)?(\d{1,19})\s*", re.IGNORECASE)
+#: Waits of the host for a stream, which overlap its work, have a row of their own since 2026.
+_IS_SYNC_ROW = re.compile(r"stream -?\d+ \(sync\)")
 _SPANS = {"Spans", "Traces"}
 
 #: Order of processes if a file gives none: programs, devices, the profiler's own spans.
@@ -356,38 +360,69 @@ def _put_index(table: dict[Any, int], key: object, args: dict[str, Any]) -> None
 
 
 def device_streams(
-    stream: npt.NDArray[np.int32],
+    stream: StreamIds,
     device: Bools,
     pid: npt.NDArray[np.int32],
     tid: npt.NDArray[np.int32],
     columns: RankColumns,
-) -> npt.NDArray[np.int32]:
+    problems: Problems,
+) -> StreamIds:
     """Return the device stream of every event, -1 for host events."""
     # A stream argument counts on rows of a `device` category only: Triton's operators on the host
     # carry one too. Device rows without the argument are on the stream of their thread: that of
     # other rows of the thread, else the number in the tid.
-    result = np.where(device, stream, np.int32(-1))
-    bare = np.flatnonzero(device & (stream < 0))
+    result = np.where(device, stream, stream.dtype.type(-1))
+    if result.min(initial=0) < -1:
+        result = _unsigned_ids(result, problems)
+    bare = np.flatnonzero(device & (result < 0))
     if not len(bare):
-        return result
+        return _narrow(result)
     threads = len(columns.tids)
     slot = pid.astype(np.int64) * threads + tid
     thread, slots = compact_codes(slot, len(columns.pids) * threads)
-    of_thread = np.full(len(slots), -1, dtype=np.int32)
+    of_thread = np.full(len(slots), -1, dtype=np.int64)
     for number in np.unique(thread[bare]).tolist():
-        called = _STREAM_TID.fullmatch(columns.tids[int(slots[number]) % threads])
-        if called and int(called[1]) < 1 << 31:
-            of_thread[number] = int(called[1])
+        of_thread[number] = _number_of_thread(columns.tids[int(slots[number]) % threads], -1)
     known = np.flatnonzero(result >= 0)
     of_thread[thread[known]] = result[known]
-    result[bare] = of_thread[thread[bare]]
-    return result
+    ids = of_thread[thread[bare]]
+    if not fit_int32(ids.max()):
+        result = result.astype(np.int64)
+    result[bare] = ids
+    return _narrow(result)
+
+
+def _unsigned_ids(ids: StreamIds, problems: Problems) -> Ints:
+    """Return ids with those below -1, which are cut off or unsigned ones, as unsigned."""
+    cut = (ids < -1) & (ids >= -(1 << 31))
+    rest = ids < -(1 << 31)
+    problems.add(
+        "repaired",
+        int(cut.sum() + rest.sum()),
+        "stream ids below -1 or beyond 63 bits, taken as unsigned numbers of 32 or 63 bits",
+    )
+    wide = ids.astype(np.int64)
+    wide[cut] += 1 << 32
+    wide[rest] &= (1 << 63) - 1
+    return wide
+
+
+def _narrow(ids: StreamIds) -> StreamIds:
+    """Return ids as int32 if all of them fit."""
+    fits = ids.dtype != np.int32 and fit_int32(ids.min(initial=0), ids.max(initial=0))
+    return ids.astype(np.int32) if fits else ids
+
+
+def _number_of_thread(tid: str, default: int) -> int:
+    """Return the number in a tid such as ``7`` or ``stream 7``, or `default`."""
+    match = _STREAM_TID.fullmatch(tid)
+    return int(match[1]) if match and int(match[1]) < 1 << 63 else default
 
 
 def find_tracks(
     pid: npt.NDArray[np.int32],
     tid: npt.NDArray[np.int32],
-    stream: npt.NDArray[np.int32],
+    stream: StreamIds,
     device: Bools,
     device_annotation: Bools,
     calls_mpi: Bools,
@@ -402,7 +437,7 @@ def find_tracks(
     count = len(slots)
     first_row = np.empty(count, dtype=np.int64)
     first_row[track[::-1]] = np.arange(len(track) - 1, -1, -1)
-    track_stream = np.full(count, -1, dtype=np.int32)
+    track_stream = np.full(count, -1, dtype=np.int64)
     streamed = np.flatnonzero(stream >= 0)[::-1]
     track_stream[track[streamed]] = stream[streamed]
 
@@ -416,6 +451,8 @@ def find_tracks(
         pid_text, tid_text = columns.pids[pid_code], columns.tids[tid_code]
         if slots[number] % 2:
             role: TrackRole = "annotation"
+        elif _IS_SYNC_ROW.fullmatch(names.thread.get((pid_text, tid_text), "")):
+            role = "other"
         elif track_stream[number] >= 0 or of_mpi[number]:
             role = "stream"
         else:
@@ -463,10 +500,10 @@ def _track(
     missing = _SPANS_SORT if pid in _SPANS else _DEVICE_SORT if device else 0
     thread_sort = names.thread_sort.get((pid, tid))
     if thread_sort is None:
-        number = _STREAM_TID.fullmatch(tid)
-        thread_sort = int(number[1]) if number else 0
+        thread_sort = _number_of_thread(tid, 0)
     process_sort = names.process_sort.get(pid, missing)
-    sort = process_sort, thread_sort, 0 if role == "annotation" else 1, first_ns
+    place = {"annotation": 0, "other": 2 if stream >= 0 else 1}.get(role, 1)
+    sort = process_sort, thread_sort, place, first_ns
     return Track(pid, tid, role, thread, process, stream, sort, nested=0, lanes=0)
 
 

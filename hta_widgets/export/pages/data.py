@@ -325,16 +325,21 @@ def _events(writer: ColumnWriter, index: RankIndex, types: EventTypes) -> None:
     rank, table = index.rank, index.rank.table
     _rows(writer, index, types, "events")
     writer.ints("parent", np.where(table.parent < 0, 0, np.arange(len(table)) - table.parent))
-    writer.ints("stream", table.stream)
+    _ids(writer, "stream", table.stream, table.stream)
     writer.ints("step", _by_track(table.step, table.track))
-    if len(table) and np.abs(table.correlation).max() >= _WIDE:
-        # As floats: larger integers are not exact in JavaScript anyway.
-        writer.floats("correlation_wide", table.correlation)
-    else:
-        writer.ints("correlation", _by_track(table.correlation, table.track, none=-1))
+    packed = _by_track(table.correlation, table.track, none=-1)
+    _ids(writer, "correlation", table.correlation, packed)
     writer.ints("prelaunched_row", np.flatnonzero(rank.trace.prelaunched), delta=True)
     writer.ints("behind_row", np.flatnonzero(follows_stream_wait(rank.trace)), delta=True)
     writer.ints("phase_row", np.flatnonzero(table.phase), delta=True)
+
+
+def _ids(writer: ColumnWriter, name: str, ids: Array, packed: Array) -> None:
+    """Write ids as `packed`, or as floats: larger integers are not exact in JavaScript anyway."""
+    if len(ids) and np.abs(ids.astype(np.float64)).max() >= _WIDE:
+        writer.floats(f"{name}_wide", ids)
+    else:
+        writer.ints(name, packed)
 
 
 def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = None) -> Ints:

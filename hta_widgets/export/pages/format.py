@@ -84,7 +84,8 @@ class ColumnWriter:
         if largest >= 1 << 53:
             raise TraceError(
                 f"a page cannot hold {name} exactly: it has numbers of {largest.bit_length()} bits",
-                remedy="Save a part without the events that carry them: traces.subset(...).",
+                remedy="Save a part without the events that carry them: traces.subset(...). Times"
+                " of one page span 104 days at most.",
             )
         width = max(1, -(-largest.bit_length() // 8))
         self._add(name, numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width], flags)

@@ -138,7 +138,9 @@ def choose_members(
     if selection.ranks is not None and trace.rank not in selection.ranks:
         return None
     chosen = selection.mask(trace)
-    if not chosen.any() and not (whole and records):
+    by_time = (selection.query, selection.ids, selection.tracks) == (None, None, None)
+    has_asyncs = by_time and not len(table) and bool(records)
+    if not (chosen.any() or has_asyncs or (whole and records)):
         return None
     if keep_parents and not whole:
         _add_parents(chosen, table.parent)
@@ -164,7 +166,7 @@ def choose_members(
     _choose_instants(members)
     _choose_asyncs(members)
     _choose_counters(members)
-    return members
+    return members if len(rows) or whole or members.asyncs else None
 
 
 def base_time(trace: Trace) -> int:

@@ -30,7 +30,7 @@ from hta_widgets.formats.kineto.times import (
 )
 from hta_widgets.formats.kineto.tolerant import decode_or_none, repair_json
 from hta_widgets.readers.ranks import NoteCounts
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Ints, fit_int32
 from hta_widgets.trace.columns import (
     PARAM_COMMS,
     ArgTable,
@@ -185,8 +185,10 @@ class GrowingColumn:
     def _dtype_for(self, values: npt.NDArray[Any]) -> np.dtype[Any]:
         if values.dtype.itemsize <= self._values.dtype.itemsize:
             return self._values.dtype
-        fits = values.min() >= self._bounds.min and values.max() <= self._bounds.max
-        return self._values.dtype if fits else values.dtype
+        low, high = values.min(), values.max()
+        if self._bounds.min <= low and high <= self._bounds.max:
+            return self._values.dtype
+        return np.dtype(np.int32) if fit_int32(low, high) else values.dtype
 
     def filled_part(self, start: int = 0) -> npt.NDArray[Any]:
         """View the filled part, from `start` on."""
@@ -413,7 +415,7 @@ class Columns:
         batch, first = self._batch, self._batch.count
         phase = _phases(records)
         args = [record.args for record in records]
-        stream = _integers([-1 if arg is None else arg.stream for arg in args], np.int32)
+        stream = _integers([-1 if arg is None else arg.stream for arg in args])
         found: dict[str, npt.NDArray[Any]] = {
             "phase": phase,
             "name": self._names.codes_of([record.name for record in records]),
@@ -421,9 +423,7 @@ class Columns:
             "pid": self._pids.codes_of([record.pid for record in records]),
             "tid": self._tids.codes_of([record.tid for record in records]),
             "stream": stream,
-            "correlation": _integers(
-                [-1 if arg is None else arg.correlation for arg in args], np.int64
-            ),
+            "correlation": _integers([-1 if arg is None else arg.correlation for arg in args]),
             "record": numbers,
         }
         for name, values in found.items():
@@ -661,15 +661,15 @@ def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
 _SCOPED = re.compile(r"[0-9]{4,10}:([0-9]{1,18})")
 
 
-def _integers(values: list[Any], dtype: Any) -> npt.NDArray[Any]:
+def _integers(values: list[Any]) -> Ints:
     try:
-        return np.fromiter(values, dtype, len(values))
+        return np.fromiter(values, np.int64, len(values))
     except (TypeError, ValueError, OverflowError):
-        return np.array([_wrap_integer(value, dtype) for value in values], dtype)
+        return np.array([_wrap_integer(value) for value in values], np.int64)
 
 
-def _wrap_integer(value: Any, dtype: Any) -> int:
-    """Return an integer wrapped to `dtype`; -1 for other values.
+def _wrap_integer(value: Any) -> int:
+    """Return an integer wrapped to 64 bits; -1 for other values.
 
     Of an id such as ``"10000:7"``, from a merged file with high ranks, only the part after the
     colon counts, which is the rank's own id.
@@ -679,7 +679,6 @@ def _wrap_integer(value: Any, dtype: Any) -> int:
         number = int(value if own is None else own[1])
     except (TypeError, ValueError):
         return -1
-    bits = 8 * np.dtype(dtype).itemsize
-    if -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+    if -_INT64 <= number < _INT64:
         return number
-    return number - (1 << bits) if 0 <= number < 1 << bits else -1
+    return number - 2 * _INT64 if 0 <= number < 2 * _INT64 else -1

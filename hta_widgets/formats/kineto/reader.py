@@ -675,6 +675,7 @@ def build_plain(
     problems: Problems,
 ) -> Trace:
     """Build the trace of Kineto or other Chrome records."""
+    host = metadata.get("host_name")
     return build_trace(
         columns,
         rank=0 if rank is None else rank,
@@ -684,6 +685,7 @@ def build_plain(
         problems=problems,
         consume=True,
         format="kineto",
+        host=host if isinstance(host, str) and host else None,
         stated_rank=rank,
     )
 

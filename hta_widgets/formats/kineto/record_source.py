@@ -164,7 +164,8 @@ class FileRecords(NumberedRecords):
         if spans is not None:
             for place in places.tolist():
                 start, end = spans[place].tolist()
-                yield place, repair_json(text[start:end])
+                if end > start:  # else it could not be read
+                    yield place, repair_json(text[start:end])
             return
         try:
             bodies = decode_bodies(b"[" + text + b"]")

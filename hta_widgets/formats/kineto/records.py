@@ -521,9 +521,45 @@ def encodable(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-_BAD_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BACKSLASHES = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+_DRIVE = re.compile(rb'"[A-Za-z]:\\[bfnrtu]')
+_JSON_WORDS = {b"true", b"false", b"null", b"NaN", b"Infinity"}
+#: A text, or a value without quotes between its key and what follows.
+_BARE_WORD = re.compile(
+    _TEXT.pattern + rb"|(:\s*)([a-zA-Z_][\w.+:-]*|0[xX][0-9a-fA-F]+)(?=\s*[,}\]])", re.DOTALL
+)
 
 
 def with_backslashes_escaped(body: bytes) -> bytes:
-    r"""Double backslashes that begin no escape, as in ``"C:\Windows"``."""
-    return _BAD_ESCAPE.sub(lambda match: b"\\\\" if match.group(1) else match.group(0), body)
+    r"""Double the backslashes of texts that hold one that begins no escape.
+
+    In ``"torch\nn\modules"`` no backslash is meant as an escape, as ``\m`` cannot be one.
+    """
+    return _TEXT.sub(lambda text: _escape_backslashes(text[0]), body)
+
+
+def _escape_backslashes(text: bytes) -> bytes:
+    is_json = all(match[1] for match in _BACKSLASHES.finditer(text))
+    if is_json and not _DRIVE.match(text):
+        return text
+    # Quotes stay escaped, as they would have ended the text otherwise.
+    return _ESCAPE.sub(
+        lambda match: match[0] if match[1] == b'"' else match[0].replace(b"\\", b"\\\\"), text
+    )
+
+
+def names_windows_drive(body: bytes) -> bool:
+    r"""Return whether a text of a record begins with a drive and one backslash (``"D:\new"``)."""
+    return _DRIVE.search(body) is not None
+
+
+def with_words_quoted(body: bytes) -> bytes:
+    """Quote values that are bare words, such as ``ncclFloat32`` or ``0x7f``."""
+
+    def quote(match: re.Match[bytes]) -> bytes:
+        is_json = not match[2] or match[2] in _JSON_WORDS
+        return match[0] if is_json else b'%s"%s"' % (match[1], match[2])
+
+    return _BARE_WORD.sub(quote, body)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -19,8 +20,10 @@ from hta_widgets.formats.kineto.records import (
     decode_leniently,
     encodable,
     encode_json,
+    names_windows_drive,
     record_of,
     with_backslashes_escaped,
+    with_words_quoted,
 )
 from hta_widgets.readers.ranks import NoteCounts
 
@@ -173,8 +176,8 @@ class _TolerantReader:
             return following, False
         if not self.last:
             return -1, False
-        end = -1 if cut_off else self._list_end(position)
-        if end >= 0:
+        end = self._list_end(position)
+        if end >= 0 and not (cut_off and decode_or_none(self.text[position:end]) is None):
             return end, False
         self._note("truncated", "the last record is cut off", position)
         self.reading.end = len(self.chars)
@@ -242,21 +245,21 @@ class _TolerantReader:
         reading.entries += 1
         body = self.text[start:end]
         record: Record | None = None
-        if whole and is_utf8(body):
+        if whole and is_utf8(body) and not names_windows_drive(body):
             try:
                 record = _decode_record(body)
             except (msgspec.DecodeError, RecursionError):
                 record = None
         if record is None:
-            value = decode_or_none(body)
+            value, reason = _decode_repaired(body)
             if not isinstance(value, dict):
                 broken = (
                     "records too broken to be read" if not whole else "entries that are not records"
                 )
                 self._note("skipped", broken, start)
                 return
-            if not is_clean(body):
-                self._note("repaired", "records that are not valid JSON", start)
+            if reason != _REPAIRS[0][0] or not is_clean(body):
+                self._note("repaired", reason, start)
             try:
                 record = record_of(value)
             except RecursionError:
@@ -330,7 +333,7 @@ def is_clean(body: bytes) -> bool:
 
 def repair_json(body: bytes) -> bytes:
     """Return valid JSON unchanged, else repaired."""
-    return body if is_clean(body) else _plain_json(body)
+    return body if is_clean(body) and not names_windows_drive(body) else _plain_json(body)
 
 
 def _plain_json(body: bytes) -> bytes:
@@ -342,9 +345,28 @@ def _plain_json(body: bytes) -> bytes:
 
 def decode_or_none(body: bytes) -> Any:
     """Decode JSON, also slightly invalid JSON; None for anything else."""
-    for attempt in (body, with_backslashes_escaped(body)):
+    return _decode_repaired(body)[0]
+
+
+_REPAIRS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
+    ("records that are not valid JSON", bytes),
+    (
+        "records with backslashes that begin no escape; all of the text are kept",
+        with_backslashes_escaped,
+    ),
+    ("records with values that are neither numbers nor quoted; kept as texts", with_words_quoted),
+    (
+        "records with backslashes that begin no escape and values without quotes; kept as texts",
+        lambda body: with_words_quoted(with_backslashes_escaped(body)),
+    ),
+)
+
+
+def _decode_repaired(body: bytes) -> tuple[Any, str]:
+    """Decode JSON with the first repair that suffices; return the value and what was repaired."""
+    for reason, repair in _REPAIRS[names_windows_drive(body) :]:
         try:
-            return decode_leniently(attempt)
+            return decode_leniently(repair(body)), reason
         except _UNREADABLE:
             continue
-    return None
+    return None, ""

@@ -94,7 +94,7 @@ export interface DeviceWork extends SortedIntervals {
   readonly call: Int32Array;
   readonly callStart: Float64Array;
   readonly callEnd: Float64Array;
-  readonly stream: Int32Array;
+  readonly stream: Float64Array;
 }
 
 export class RankAnalysis {
@@ -150,7 +150,7 @@ export class RankAnalysis {
       call,
       callStart,
       callEnd,
-      stream: row.map((one) => streams[one]!),
+      stream: Float64Array.from(row, (one) => streams[one]!),
     };
   }
 

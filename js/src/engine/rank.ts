@@ -376,15 +376,19 @@ export class RankTrace {
 
   correlations(): Float64Array {
     return this.memo("correlations", () =>
-      this.columns.has("correlation_wide")
-        ? this.columns.floats("correlation_wide")
-        : this.decodeByTrack("correlation", true),
+      this.ids("correlation", () => this.decodeByTrack("correlation", true)),
     );
   }
 
+  /** Ids, which are written as floats if an integer of them would not be exact. */
+  private ids(name: string, packed: () => Float64Array): Float64Array {
+    const wide = `${name}_wide`;
+    return this.columns.has(wide) ? this.columns.floats(wide) : packed();
+  }
+
   /** Stream of each event, -1 for none. */
-  streams(): Int32Array {
-    return this.memo("streams", () => this.columns.i32("stream"));
+  streams(): Float64Array {
+    return this.memo("streams", () => this.ids("stream", () => this.columns.f64("stream")));
   }
 
   /** Rows that were begun and ended by two records. */

@@ -1,0 +1,131 @@
+"""Times that cannot be right do not reach the figures, and are counted with name and place."""
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import hta_widgets as hw
+from hta_widgets import TraceError, analysis
+from hta_widgets.formats.kineto.times import micros
+
+from .conftest import event
+
+EPOCH_US = 1_700_000_000_000_000
+
+
+def kernel(ts, dur, name="gemm", stream=7, **more):
+    return event(name, ts, dur, cat="kernel", pid=0, tid=stream, args={"stream": stream}) | more
+
+
+def busy(traces):
+    return analysis.temporal_breakdown(traces).iloc[0]
+
+
+def overflows(traces):
+    problems = traces.problems
+    return problems[problems["kind"] == "overflow"]
+
+
+@pytest.mark.parametrize("stated", [3_150_000, 40_000, 500, 1.8e13])
+@pytest.mark.parametrize("at", [0, 37, 97])
+def test_a_copy_that_outlasts_later_work_of_its_stream_ends_where_that_begins(write, stated, at):
+    records = [kernel(100 * k, 80) for k in range(100)]
+    records[at] = kernel(100 * at, stated, "Memcpy DtoH", cat="gpu_memcpy")
+    traces = hw.load(write(records))
+    clipped = min(stated, 100) if at == 97 else 100
+    assert busy(traces)["memory_ns"] == clipped * 1000
+    assert busy(traces)["compute_ns"] == 99 * 80_000
+    found = overflows(traces)
+    assert found["count"].tolist() == [1]
+    assert f"'Memcpy DtoH' (record {at})" in found["detail"].iloc[0]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        # programmatic dependent launch: a kernel begins 4 µs before the one before it ends
+        [kernel(100 * k, 104) for k in range(50)],
+        # copies that end some µs before the kernel around them
+        [kernel(0, 100), kernel(91, 2, cat="gpu_memcpy"), kernel(120, 5)],
+        # a queue that several streams share does not work in order
+        [kernel(100 * k, 5000 if k % 2 else 80) for k in range(50)],
+        # other streams, and rows that are no work
+        [kernel(0, 9000), kernel(10, 5, stream=8)],
+        [kernel(0, 9000, cat="gpu_user_annotation"), kernel(10, 50), kernel(90, 50)],
+    ],
+)
+def test_durations_that_can_be_right_stay(load_one, records):
+    trace, problems = load_one(records)
+    assert sorted(trace.events["dur_ns"]) == sorted(record["dur"] * 1000 for record in records)
+    assert "overflow" not in set(problems["kind"])
+
+
+@pytest.mark.parametrize("base", [0, EPOCH_US])
+@pytest.mark.parametrize("share", [2, 50])
+def test_events_at_time_0_of_a_job_at_another_time_are_left_out(write, tmp_path, base, share):
+    start = EPOCH_US - base
+    records = [kernel(start + 100 * k, 60) for k in range(100)]
+    for k in range(0, 2 * share, 2):
+        records[k] = kernel(-base, 0, "lost")
+    traces = hw.load(write(records, baseTimeNanoseconds=base * 1000))
+    assert len(traces[0]) == 100 - share
+    assert busy(traces)["compute_ns"] == (100 - share) * 60_000
+    assert 0 < busy(traces)["idle_pct"] < 100
+    assert overflows(traces)["count"].tolist() == [share]
+    assert "'lost' (record 0)" in overflows(traces)["detail"].iloc[0]
+    hw.Dashboard(traces).save_html(tmp_path / "page.html")
+
+
+def test_an_end_far_from_all_others_leaves_the_span_as_it_is(write):
+    records = [*(event(f"op{k}", 10 * k, 5) for k in range(20)), event("endless", 50, 1.8e13)]
+    traces = hw.load(write(records))
+    assert traces.span_ns == (0, 195_000)
+    assert overflows(traces)["count"].tolist() == [1]
+
+
+@pytest.mark.parametrize("pause", [60e6, 7 * 86_400e6])
+def test_two_windows_of_a_job_stay(load_one, pause):
+    records = [event("op", first + 1000 * k, 500) for first in (0, pause) for k in range(50)]
+    trace, problems = load_one(records)
+    assert len(trace) == 100
+    assert not len(problems)
+
+
+def test_work_that_outlasts_its_stream_and_times_of_0_in_reports(shared):
+    folder = shared / "cases"
+    found = busy(hw.load(folder / "rocm-overflow", cache=False))
+    assert (found["compute_ns"], found["idle_ns"], found["span_ns"]) == (920_000, 70_000, 990_000)
+    traces = hw.load(folder / "ts0", cache=False)
+    assert busy(traces)["idle_pct"] == pytest.approx(34.7, abs=0.1)
+    assert "no problems" not in repr(traces)
+
+
+NS = st.integers(-(1 << 62), 1 << 62) | st.integers(-(1 << 40), 1 << 40) | st.just(0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(NS, NS.map(abs), st.booleans()), min_size=1, max_size=8))
+def test_no_times_overflow(tmp_path_factory, times):
+    path = tmp_path_factory.mktemp("times") / "trace.json"
+    rows = [
+        b'{"ph": "X", "name": "e", "cat": "%s", "pid": %d, "tid": 7, "ts": %s, "dur": %s,'
+        b' "args": {"stream": 7}}'
+        % (b"kernel" if device else b"cpu_op", device, micros(start), micros(dur))
+        for start, dur, device in times
+    ]
+    path.write_bytes(b"[%s]" % b",".join(rows))
+    traces = hw.load(path, cache=False)
+    start_ns, end_ns = traces.span_ns
+    assert 0 <= start_ns <= end_ns <= 1 << 62
+    assert len(traces[0]) + int(overflows(traces)["count"].sum()) >= len(times)
+    found = analysis.temporal_breakdown(traces)
+    shares = found.filter(like="_pct").to_numpy(float)
+    assert ((shares >= 0) & (shares <= 100) | np.isnan(shares)).all()
+    for name in ("idle_time_breakdown", "operators", "launch_stats", "queue_length", "step_times"):
+        frame = getattr(analysis, name)(traces)
+        sizes = frame.filter(regex="_ns$|share$|_pct$").to_numpy(float)
+        assert not (sizes < -1).any(), name
+    with suppress(TraceError):
+        hw.Dashboard(traces).save_html(path.with_name("page.html"))
