@@ -16,23 +16,12 @@ from hta_widgets.analysis.idle import waiting_calls
 from hta_widgets.analysis.scope import concat_arrays, result_frame
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
+from hta_widgets.diff.causes import splits_communication
 from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
-from hta_widgets.diff.pairs import (
-    Matches,
-    combined_p_value,
-    match_ranks,
-    paired_p_value,
-    splits_communication,
-)
-from hta_widgets.diff.trees import (
-    CALL,
-    OPERATOR,
-    STATUSES,
-    WORK,
-    MatchedTrees,
-    RankTree,
-    number_occurrences,
-)
+from hta_widgets.diff.match import STATUSES, MatchedTrees, Matches, match_ranks
+from hta_widgets.diff.sequences import number_occurrences
+from hta_widgets.diff.stats import combined_p_value, paired_p_value
+from hta_widgets.diff.trees import CALL, OPERATOR, WORK, RankTree
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_of_rows
 from hta_widgets.trace.host_stack import children_coverage, name_mask

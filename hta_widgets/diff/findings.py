@@ -12,6 +12,7 @@ import pandas as pd
 from hta_widgets.analysis.stragglers import stragglers
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import ALPHA, steps
+from hta_widgets.diff.causes import KIND_OF, splits_communication, step_times_by_cause
 from hta_widgets.diff.changes import changes, kinds_with_changed_share, libraries
 from hta_widgets.diff.compare import (
     CONDITIONS,
@@ -20,7 +21,6 @@ from hta_widgets.diff.compare import (
     is_host_only,
     paired_ranks,
 )
-from hta_widgets.diff.pairs import KIND_OF, splits_communication, step_times_by_cause
 from hta_widgets.diff.tables import iter_rows, names
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.readers.formats import all_formats, format_hooks

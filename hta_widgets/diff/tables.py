@@ -14,16 +14,9 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, path_times
 from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames
-from hta_widgets.diff.pairs import combined_p_value, match_ranks
-from hta_widgets.diff.trees import (
-    FRAME,
-    OPERATOR,
-    STATUSES,
-    WORK,
-    NamePool,
-    comparable_name,
-    steps_of_rows,
-)
+from hta_widgets.diff.match import STATUSES, match_ranks
+from hta_widgets.diff.stats import combined_p_value
+from hta_widgets.diff.trees import FRAME, OPERATOR, WORK, NamePool, comparable_name, steps_of_rows
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import all_formats, format_hooks

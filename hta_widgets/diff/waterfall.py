@@ -10,19 +10,18 @@ import pandas as pd
 
 from hta_widgets.analysis.scope import categorical, result_frame
 from hta_widgets.arguments import check_arguments
-from hta_widgets.diff.changes import path_times
-from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
-from hta_widgets.diff.pairs import (
+from hta_widgets.diff.causes import (
     CAUSES,
     KIND_OF,
-    Matches,
     chains,
-    match_ranks,
-    mean_parts,
     splits_communication,
     step_times_by_cause,
     work_shares,
 )
+from hta_widgets.diff.changes import path_times
+from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
+from hta_widgets.diff.match import Matches, match_ranks
+from hta_widgets.diff.stats import mean_parts
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS

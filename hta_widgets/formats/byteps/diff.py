@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import RankPart, result_frame
+from hta_widgets.diff.causes import StepPiece
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.findings import Finding
-from hta_widgets.diff.pairs import StepPiece, welch_p_value
+from hta_widgets.diff.stats import welch_p_value
 from hta_widgets.diff.tables import analyse_sides, iter_rows, join_sides
 from hta_widgets.formats.byteps.rows import STAGES, worker_rows
 from hta_widgets.formats.byteps.servers import byteps_servers, byteps_worker_lag

@@ -14,7 +14,7 @@ from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.scope import result_frame
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.findings import Finding, count_text, is_profiles
-from hta_widgets.diff.pairs import mean_parts
+from hta_widgets.diff.stats import mean_parts
 from hta_widgets.diff.tables import analyse_sides, iter_rows, join_sides
 from hta_widgets.formats.mpi.model import mpi_rank
 from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks, mpi_stragglers

@@ -11,8 +11,8 @@ import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.program import CHANGES
+from hta_widgets.diff.causes import step_times_by_cause
 from hta_widgets.diff.changes import how_replaced
-from hta_widgets.diff.pairs import step_times_by_cause
 
 
 def op(name, start, end):

@@ -6,7 +6,7 @@ from support.small import call, copy, event, kernel, load, nccl
 
 import hta_widgets as hw
 from hta_widgets import diff as hd
-from hta_widgets.diff.pairs import mean_parts, welch_p_value
+from hta_widgets.diff.stats import mean_parts, welch_p_value
 
 
 def step(number, start, end):
