@@ -177,6 +177,11 @@ class Comparison:
         return len(self.before.steps)
 
     @property
+    def has_totals(self) -> bool:
+        """Whether a side has totals only, without events."""
+        return self.before.is_totals or self.after.is_totals
+
+    @property
     def same_steps(self) -> bool:
         """Whether steps are paired by number, so that tests may compare each with its partner."""
         return self.matched_by == "number"
@@ -608,7 +613,7 @@ def _cautions(diff: Comparison) -> list[Caution]:
     work = [
         any(len(part.device_work_rows()) for part in side.parts.values()) for side in diff.sides
     ]
-    if work[0] != work[1] and not empty and not (before.is_totals or after.is_totals):
+    if work[0] != work[1] and not empty and not diff.has_totals:
         lacking = after if work[0] else before
         add("device", f"no device work in {lacking.label}")
     return cautions

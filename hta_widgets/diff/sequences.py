@@ -3,15 +3,14 @@
 Elements pair in order, and only if their names are equal. Each element also has a hash of what is
 below it, so that of several elements with one name those with equal contents pair:
 
->>> a = np.array([1, 2, 2, 3])
-... b = np.array([1, 2, 3])
+>>> names = np.array([1, 2, 2, 3]), np.array([1, 2, 3])
 >>> contents = np.array([10, 20, 21, 30], "u8"), np.array([10, 21, 30], "u8")
->>> align_positions(a, b, *contents).tolist()
+>>> align_positions(*names, *contents).tolist()
 [[0, 0], [2, 1], [3, 2]]
 
-The second ``2`` of `a` pairs with the ``2`` of `b`, because both contain 21. Short sequences take
-the alignment with the highest score (Needleman and Wunsch). Long ones are first split at landmarks:
-elements, or runs of them, that occur once on each side.
+The second ``2`` of the first sequence pairs with that of the other, because both contain 21. Short
+sequences take the alignment with the highest score (Needleman and Wunsch). Long ones are first
+split at landmarks: elements, or runs of them, that occur once on each side.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from hta_widgets import diff
 from hta_widgets.diff.align import Base, lanes
 from hta_widgets.diff.changes import changes
 from hta_widgets.diff.compare import Comparison, RunSide, conditions
-from hta_widgets.diff.findings import kind_labels
 from hta_widgets.diff.pairs import pairs
+from hta_widgets.diff.sentences import format_words
 from hta_widgets.diff.tables import table_functions
 from hta_widgets.facts import facts
 from hta_widgets.live import operations
@@ -326,7 +326,7 @@ class DiffAnswers:
             if both.before.has_steps
             else "no steps: the whole is compared",
             "all_matched": not any(alone),
-            "kind_words": kind_labels(both),
+            "kind_words": format_words(both, "kind_labels"),
             "has_events": self.has_events,
             "has_device": self.has_device,
             "is_small": self.is_small,
@@ -400,8 +400,9 @@ class DiffAnswers:
         if kind == "icicle":
             return _with_short_names(_largest_nodes(self.tree))
         if kind == "findings":
-            sentences = diff.findings(self._swapped() if rest == "swapped" else both)
-            return pd.DataFrame(sentences, columns=["kind", "text", "diff_ns"])
+            findings = diff.findings(self._swapped() if rest == "swapped" else both)
+            rows = [(finding.kind, finding.text, finding.diff_ns) for finding in findings]
+            return pd.DataFrame(rows, columns=["kind", "text", "diff_ns"])
         if kind == "changes":
             return _with_short_names(diff.changes(both)).head(_MAX_ROWS)
         if kind == "overview":

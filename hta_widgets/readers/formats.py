@@ -82,6 +82,7 @@ class Format:
     diff: str = ""  # dict[name, (Comparison) -> DataFrame]
     replaces: tuple[str, ...] = ()
     findings: str = ""  # (Comparison) -> Iterator[Finding]
+    finding_words: str = ""  # dict[topic, (Finding, Comparison) -> str]
     kind_words: str = ""  # dict[kind, words]
     kind_labels: str = ""  # dict[kind, label]
     steps: str = ""  # (Part) -> (numbers, starts, ends)
@@ -106,6 +107,7 @@ _OF_BYTEPS: dict[str, Any] = {
     "clock_offsets": f"{_BYTEPS}.servers:byteps_offsets",
     "replaces": ("changes", "names", "operators"),
     "findings": f"{_BYTEPS}.diff:findings",
+    "finding_words": f"{_BYTEPS}.diff:FINDING_WORDS",
     "kind_words": f"{_BYTEPS}.diff:KIND_WORDS",
     "kind_labels": f"{_BYTEPS}.diff:KIND_LABELS",
 }
@@ -117,6 +119,7 @@ _OF_MPI: dict[str, Any] = {
     "host_only": True,
     "replaces": ("steps", "operators"),
     "findings": f"{_MPI}.diff:findings",
+    "finding_words": f"{_MPI}.diff:FINDING_WORDS",
     "kind_words": f"{_MPI}.diff:KIND_WORDS",
     "kind_labels": f"{_MPI}.diff:KIND_LABELS",
 }
