@@ -202,8 +202,8 @@ def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tup
     ranks = tuple(finding for finding in late if finding.details["appears"] == (sign > 0))
     if cause == "communication_wait" and ranks:
         return ranks
-    row = causes.loc[cause]
-    return (time_change("cause", row["before_ns"], row["after_ns"], measure=cause),)
+    before, after = (int(causes[name][cause]) for name in ("before_ns", "after_ns"))
+    return (time_change("cause", before, after, measure=cause),)
 
 
 def _cause_parts(frame: pd.DataFrame) -> tuple[Finding, ...]:

@@ -314,9 +314,10 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
 
 def _caller_text(finding: Finding) -> str:
     """Describe the caller of a change whose name is not unique; "" for unique names."""
-    caller, more = finding.details.get("caller"), finding.details["places"] - 1
+    caller: str | None = finding.details["caller"]
     if caller is None:
         return ""
+    more: int = finding.details["places"] - 1
     where = f" in {short_name(caller)}" if caller else " outside of other operators"
     return where + f" and {plural(more, 'other place')}" * (more > 0)
 
