@@ -326,7 +326,7 @@ def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]
     matches = match_ranks(diff)
     names, callers = matches.pool.names, matches.callers
     cells = diff.step_count * max(len(matches.ranks), 1)
-    least_ns = _MIN_SHARE_OF_STEP * _step_ns(diff) * cells
+    least_ns = _MIN_SHARE_OF_STEP * diff.step_ns * cells
     groups: dict[tuple[str, str, int], _ChangeGroup] = {}
     every = zip(matches.ranks, matches.shared_paths, node_times(diff), strict=True)
     for matched, shared, times in every:
@@ -420,26 +420,15 @@ def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], in
         [(matched.partner[k] >= 0) & (matched.status[k] != _REPLACED) for matched in matches.ranks]
         for k in (0, 1)
     ]
-    per_side = []
-    for k in (0, 1):
-        nodes = [times[k] for times in node_times(diff)]
-        # Moved nodes count on their shared path, on both sides.
-        paths = [shared[k] for shared in matches.shared_paths]
-        sums = partial(_step_sums, diff, k, chosen=paired_nodes[k], paths=paths)
-        device, host = (
-            sums([node.device_ns for node in nodes]),
-            [node.host_self_ns for node in nodes],
-        )
-        per_side.append((_time_by_launching_path(matches, device), sums(host), sums(None)))
-    step_ns = _step_ns(diff)
-    known = np.ones(len(matches.path_name), dtype=bool)
-    known[sorted(path for path in listed if path >= 0)] = False
+    sums_of_sides = [_sums_of_pairs(diff, k, paired_nodes[k]) for k in (0, 1)]
     by_call = None if diff.step_count >= _MIN_STEPS else _chance_by_call(diff, paired_nodes[0])
+    is_tested = np.ones(len(matches.path_name), dtype=bool)
+    is_tested[sorted(path for path in listed if path >= 0)] = False
     tests = []
     for measure in (0, 1):
-        before, after = per_side[0][measure], per_side[1][measure]
+        before, after = (sums[measure] for sums in sums_of_sides)
         mean = np.stack([before.mean(axis=0), after.mean(axis=0)])
-        path = np.flatnonzero(known & (mean.max(axis=0) >= _MIN_SHARE_OF_STEP * step_ns))
+        path = np.flatnonzero(is_tested & (mean.max(axis=0) >= _MIN_SHARE_OF_STEP * diff.step_ns))
         p_value = (
             combined_p_value(before[:, path], after[:, path], by_step=diff.same_steps)
             if by_call is None
@@ -447,47 +436,77 @@ def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], in
         )
         tests.append((path, mean[:, path], p_value))
     tested = sum(len(path) for path, _, _ in tests)
+    min_relative = _RELATIVE if by_call is None else _RELATIVE_CALLS
     flagged: dict[tuple[str, int], dict[int, list[int]]] = {}
-    likely: dict[tuple[str, int], float] = {}
+    p_values: dict[tuple[str, int], float] = {}
     for measure, (path, mean, p_value) in enumerate(tests):
-        gap, longer = mean[1] - mean[0], mean.max(axis=0)
-        alone = np.isnan(p_value)
-        relative = np.where(
-            alone, _RELATIVE_ALONE, _RELATIVE if by_call is None else _RELATIVE_CALLS
-        )
-        least = np.maximum(
-            relative * longer, np.where(alone, _OF_STEP_ALONE, _MIN_SHARE_OF_STEP) * step_ns
-        )
-        alpha = np.where(np.abs(gap) >= _RELATIVE_MUCH * longer, _ALPHA_MUCH, 0)
-        alpha = np.maximum(alpha, _ALPHA / max(tested, 1))
-        for at in np.flatnonzero((np.abs(gap) >= least) & (alone | (p_value < alpha))).tolist():
-            key = ("slower" if gap[at] > 0 else "faster", int(matches.path_name[path[at]]))
+        for at in _significant(mean, p_value, min_relative, diff.step_ns, tested).tolist():
+            word = "slower" if mean[1, at] > mean[0, at] else "faster"
+            key = word, int(matches.path_name[path[at]])
             flagged.setdefault(key, {}).setdefault(measure, []).append(int(path[at]))
-            if not alone[at]:
-                likely[key] = min(likely.get(key, 1.0), float(p_value[at]))
-    names, callers = matches.pool.names, matches.callers
-    found = []
-    for (word, code), measures in flagged.items():
-        every = sorted({path for paths in measures.values() for path in paths})
-        times = [
-            sum(float(side[m][:, paths].mean(axis=0).sum()) for m, paths in measures.items())
-            for side in per_side
-        ]
-        counts = [float(side[2][:, every].mean(axis=0).sum()) for side in per_side]
-        most = max(
-            every,
-            key=lambda path: (
-                max(float(side[m][:, path].sum()) for side in per_side for m in (0, 1)),
-                -matches.rank_of_path[path],
-            ),
-        )
-        measure_words = " and ".join(("device", "host")[m] for m in sorted(measures))
-        change = _Change(
-            word, measure_words, names[code], callers[most], len(every),
-            counts[0], counts[1], times[0], times[1], p_value=likely.get((word, code), np.nan),
-        )  # fmt: skip
-        found.append(change)
-    return found, tested
+            p_values[key] = float(np.fmin(p_values.get(key, np.nan), p_value[at]))
+    changes_of_names = [
+        _time_change(matches, sums_of_sides, key, paths_by_measure, p_values[key])
+        for key, paths_by_measure in flagged.items()
+    ]
+    return changes_of_names, tested
+
+
+def _sums_of_pairs(
+    diff: Comparison, side: int, paired_nodes: list[Bools]
+) -> tuple[Floats, Floats, Floats]:
+    """Return times on the device and host, and counts, of matched nodes by step and path."""
+    matches = match_ranks(diff)
+    nodes = [times[side] for times in node_times(diff)]
+    # Moved nodes count on their shared path, on both sides.
+    paths = [shared[side] for shared in matches.shared_paths]
+    sums = partial(_step_sums, diff, side, chosen=paired_nodes, paths=paths)
+    device = _time_by_launching_path(matches, sums([node.device_ns for node in nodes]))
+    return device, sums([node.host_self_ns for node in nodes]), sums(None)
+
+
+def _significant(
+    mean: Floats, p_value: Floats, min_relative: float, step_ns: float, tested: int
+) -> Ints:
+    """Return the positions of the times whose means differ by enough, and not by chance."""
+    gap, longer = np.abs(mean[1] - mean[0]), mean.max(axis=0)
+    untested = np.isnan(p_value)
+    min_gap = np.maximum(
+        np.where(untested, _RELATIVE_ALONE, min_relative) * longer,
+        np.where(untested, _OF_STEP_ALONE, _MIN_SHARE_OF_STEP) * step_ns,
+    )
+    alpha = np.where(gap >= _RELATIVE_MUCH * longer, _ALPHA_MUCH, 0)
+    alpha = np.maximum(alpha, _ALPHA / max(tested, 1))
+    return np.flatnonzero((gap >= min_gap) & (untested | (p_value < alpha)))
+
+
+def _time_change(
+    matches: Matches,
+    sums_of_sides: list[tuple[Floats, Floats, Floats]],
+    key: tuple[str, int],
+    paths_by_measure: dict[int, list[int]],
+    p_value: float,
+) -> _Change:
+    """Return the change of one name, on all of its paths together."""
+    paths = sorted({path for paths in paths_by_measure.values() for path in paths})
+    times = [
+        sum(float(sums[m][:, paths].mean(axis=0).sum()) for m, paths in paths_by_measure.items())
+        for sums in sums_of_sides
+    ]
+    counts = [float(sums[2][:, paths].mean(axis=0).sum()) for sums in sums_of_sides]
+    main_path = max(
+        paths,
+        key=lambda path: (
+            max(float(sums[m][:, path].sum()) for sums in sums_of_sides for m in (0, 1)),
+            -matches.rank_of_path[path],
+        ),
+    )
+    word, code = key
+    measure = " and ".join(("device", "host")[m] for m in sorted(paths_by_measure))
+    return _Change(
+        word, measure, matches.pool.names[code], matches.callers[main_path], len(paths),
+        counts[0], counts[1], times[0], times[1], p_value=p_value,
+    )  # fmt: skip
 
 
 def _time_by_launching_path(matches: Matches, times: Floats) -> Floats:
@@ -521,12 +540,6 @@ def how_replaced(
     if round(before_count, 6) == round(after_count, 6):
         return "other kernels"
     return "fused" if after_count < before_count else "split"
-
-
-def _step_ns(diff: Comparison) -> float:
-    """Return the mean step length of the side with the longer steps."""
-    windows = [np.stack(list(side.windows.values())) for side in diff.sides]
-    return max(float((one[:, :, 1] - one[:, :, 0]).mean()) for one in windows)
 
 
 def kinds_with_changed_share(diff: Comparison) -> set[str]:

@@ -124,6 +124,11 @@ class RunSide:
         """The waits of the ranks in collectives."""
         return collective_waits(self.traces)
 
+    @property
+    def step_ns(self) -> float:
+        """The mean length of a step, over ranks."""
+        return float(np.mean([np.diff(bounds, axis=1).mean() for bounds in self.windows.values()]))
+
     def of_steps(self, places: Ints) -> RunSide:
         """Return the side with only some of its steps."""
         windows = {rank: windows[places] for rank, windows in self.windows.items()}
@@ -180,6 +185,11 @@ class Comparison:
     def has_totals(self) -> bool:
         """Whether a side has totals only, without events."""
         return self.before.is_totals or self.after.is_totals
+
+    @property
+    def step_ns(self) -> float:
+        """The mean length of a step on the side with the longer steps."""
+        return max(side.step_ns for side in self.sides)
 
     @property
     def same_steps(self) -> bool:
@@ -253,17 +263,12 @@ def compare(
         # A mapping may also pair servers, which only tables compare otherwise.
         lines, tabled = chosen, ({}, {})
     pairs, means = _rank_pairs(ranks, *lines, owners)
-    kept = [
+    compared = [
         parts if means else {rank: parts[rank] for rank in dict.fromkeys(pair[k] for pair in pairs)}
         for k, parts in enumerate(lines)
     ]
-    names = labels or _labels(*kept)
-    every = list(zip(names, owners, kept, strict=True))
-    sides = [_side(*arguments) for arguments in every]
-    if all(side.has_steps for side in sides) and any(map(_is_ahead, sides)):
-        sides = [_side(*arguments, on_device=True) for arguments in every]
-    if sides[0].has_steps != sides[1].has_steps:
-        sides = [_whole_side(*arguments) for arguments in every]
+    names = labels or _labels(*compared)
+    sides = _sides(list(zip(names, owners, compared, strict=True)))
     pairs = [(a, b) for a, b in pairs if a in sides[0].parts and b in sides[1].parts]
     pairs = pairs or [(sides[0].ranks[0], sides[1].ranks[0])]
     sides = [replace(side, tabled=more) for side, more in zip(sides, tabled, strict=True)]
@@ -272,13 +277,12 @@ def compare(
         np.delete(side.steps, places[:, k]) if side.has_steps else np.empty(0, np.int64)
         for k, side in enumerate(sides)
     ]
-    before_side, after_side = (side.of_steps(places[:, k]) for k, side in enumerate(sides))
-    if labels is None and names == ("before", "after") and len(places) == 1:
-        numbers = int(before_side.steps[0]), int(after_side.steps[0])
-        if before_side.has_steps and numbers[0] != numbers[1]:
-            before_side = replace(before_side, label=f"step {numbers[0]}")
-            after_side = replace(after_side, label=f"step {numbers[1]}")
-    return Comparison(before_side, after_side, pairs, means, alone[0], alone[1], matched_by)
+    sides = [side.of_steps(places[:, k]) for k, side in enumerate(sides)]
+    is_unnamed = labels is None and names == ("before", "after")
+    # Whole sides have the step -1 each.
+    if is_unnamed and len(places) == 1 and sides[0].steps[0] != sides[1].steps[0]:
+        sides = [replace(side, label=f"step {side.steps[0]}") for side in sides]
+    return Comparison(sides[0], sides[1], pairs, means, alone[0], alone[1], matched_by)
 
 
 def is_host_only(name: str) -> bool:
@@ -439,6 +443,16 @@ def _is_ahead(side: RunSide) -> bool:
     """Return whether the hosts leave most of the steps before the devices do their work."""
     ahead = np.isin(side.steps, steps_ahead(side.traces))
     return 2 * int(ahead.sum()) > len(ahead)
+
+
+def _sides(compared: list[tuple[str, TraceSet, PartsByRank]]) -> list[RunSide]:
+    """Return both sides with steps of one kind: the hosts', the devices', or none."""
+    sides = [_side(*side) for side in compared]
+    if all(side.has_steps for side in sides) and any(map(_is_ahead, sides)):
+        sides = [_side(*side, on_device=True) for side in compared]
+    if sides[0].has_steps != sides[1].has_steps:
+        sides = [_whole_side(*side) for side in compared]
+    return sides
 
 
 def _side(label: str, traces: TraceSet, parts: PartsByRank, *, on_device: bool = False) -> RunSide:
@@ -639,8 +653,8 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
             shared = f"steps of {side.label} overlap by {duration(side.overlap_ns)}"
             yield f"{shared}: that time counts for the later step only"
     outside = [_outside_ns(side) for side in diff.sides]
-    least = _MIN_OUTSIDE_SHARE * max(map(_length_ns, diff.sides))
-    if abs(outside[1] - outside[0]) >= max(least, 1):
+    min_ns = _MIN_OUTSIDE_SHARE * diff.step_ns * diff.step_count
+    if abs(outside[1] - outside[0]) >= max(min_ns, 1):
         times = " → ".join(duration(round(time)) for time in outside)
         yield f"device work that runs outside of the compared steps counts in none: {times}"
 
@@ -648,11 +662,6 @@ def _step_cautions(diff: Comparison) -> Iterator[str]:
 def _is_empty(side: RunSide) -> bool:
     """Return whether a side has neither events nor profiles, which have totals instead."""
     return not any(len(part.rows) or part.trace.profile is not None for part in side.parts.values())
-
-
-def _length_ns(side: RunSide) -> float:
-    """Return the time of all steps, the mean over ranks."""
-    return float(np.mean([(bounds[:, 1] - bounds[:, 0]).sum() for bounds in side.windows.values()]))
 
 
 def _outside_ns(side: RunSide) -> float:

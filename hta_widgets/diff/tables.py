@@ -33,6 +33,7 @@ NAME_CHANGES: tuple[str, ...] = (
     "added", "removed", "replaced", "changed", "slower", "faster", "same",
 )  # fmt: skip
 _RELATIVE = 0.05  # of the longer of two times; smaller differences are not changes
+_SIDES = ("before", "after")
 _COUNTS = ("before_count", "after_count")
 _TIMES = ("before_ns", "after_ns", "diff_ns")
 _ANNOTATION = KINDS.index("annotation")
@@ -77,7 +78,7 @@ def join_sides(
         columns[f"before_{name}"], columns[f"after_{name}"] = values
         columns[f"diff_{name}"] = values[1] - values[0]
     for name in facts:
-        for word, side, rows in zip(("before", "after"), sides, at, strict=True):
+        for word, side, rows in zip(_SIDES, sides, at, strict=True):
             column_values = np.full(len(every), None, dtype=object)
             column_values[rows] = side[name].to_numpy(dtype=object)
             columns[f"{word}_{name}"] = pd.Series(column_values, dtype=object)
@@ -152,22 +153,16 @@ def names(
     events = [
         _event_codes(side, device, pool, short=short_names, frames=frames) for side in diff.sides
     ]
-    listed, step_count = pool.names, diff.step_count
-    spent = np.zeros((len(listed), len(KINDS)), dtype=np.int64)
+    listed = pool.names
     columns: dict[str, Any] = {}
-    per_rank, attrs, matched = [], dict[str, Any](steps=step_count), {}
-    for word, side, (step, code, kind, length) in zip(
-        ("before", "after"), diff.sides, events, strict=True
-    ):
-        count = np.bincount(code, minlength=len(listed))
-        time = np.zeros((step_count, len(listed)), dtype=np.int64)
+    per_rank = []
+    for word, side, (step, code, _, length) in zip(_SIDES, diff.sides, events, strict=True):
+        n = len(side.ranks)
+        time = np.zeros((diff.step_count, len(listed)), dtype=np.int64)
         np.add.at(time, (step, code), length)
-        np.add.at(spent, (code, kind), 2 * length + 1)
-        attrs[f"{word}_ranks"] = n = len(side.ranks)
-        columns[f"{word}_count"] = count / n
+        columns[f"{word}_count"] = np.bincount(code, minlength=len(listed)) / n
         columns[f"{word}_ns"] = (2 * time.sum(axis=0) + n) // (2 * n)
         per_rank.append(time / n)
-        matched[word] = len(code)
     columns["diff_ns"] = columns["after_ns"] - columns["before_ns"]
     p_value = combined_p_value(*per_rank, by_step=diff.same_steps)
     partner = _replacements(diff, listed, short=short_names)
@@ -183,17 +178,27 @@ def names(
     return result_frame(
         {
             "name": pd.array([listed[k] for k in order], dtype="str"),
-            "kind": categorical(spent.argmax(axis=1)[rows], KINDS),
+            "kind": categorical(_main_kinds(events, len(listed))[rows], KINDS),
             **{name: columns[name] for name in (*_COUNTS, *_TIMES)},
-            **{f"{name}_per_step": columns[name] / step_count for name in (*_COUNTS, *_TIMES)},
+            **{f"{name}_per_step": columns[name] / diff.step_count for name in (*_COUNTS, *_TIMES)},
             "change": categorical(change, NAME_CHANGES),
             "replaced_by": pd.array(partners, dtype="str"),
             "p_value": p_value[rows],
         },
-        matched=matched,
+        matched={word: len(code) for word, (_, code, *_) in zip(_SIDES, events, strict=True)},
         note="" if listed else "no events in the steps that are compared",
-        **attrs,
+        steps=diff.step_count,
+        before_ranks=len(diff.before.ranks),
+        after_ranks=len(diff.after.ranks),
     )
+
+
+def _main_kinds(events: list[tuple[Ints, Ints, Ints, Ints]], size: int) -> Ints:
+    """Return the kind of most of the time of each name; of most events if they have no length."""
+    weights = np.zeros((size, len(KINDS)), dtype=np.int64)
+    for _, code, kind, length in events:
+        np.add.at(weights, (code, kind), 2 * length + 1)
+    return weights.argmax(axis=1)
 
 
 @check_arguments
@@ -225,7 +230,7 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
         return found
 
     sides: dict[str, Floats] = {}
-    for word, times in zip(("before", "after"), path_times(diff), strict=True):
+    for word, times in zip(_SIDES, path_times(diff), strict=True):
         sides[f"{word}_count"] = by_name(times.count, operator, operator)
         sides[f"{word}_host_self_ns"] = by_name(times.host_self_ns, operator, operator)
         sides[f"{word}_device_ns"] = by_name(times.device_ns, work, parent[work])

@@ -192,13 +192,7 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         raise TraceError(
             f"no pair of steps {step}", remedy=f"They are counted from 0 to {diff.step_count - 1}."
         )
-    by_side = [_time_by_cause_and_name(diff, side, by, step) for side in diff.sides]
-    # Sorted, so that rounding does not depend on which side is first.
-    keys = sorted(by_side[0].keys() | by_side[1].keys())
-    before, after = (
-        mean_parts(np.array([one[key] for key in keys], dtype=np.int64), len(side.ranks))
-        for side, one in zip(diff.sides, by_side, strict=True)
-    )
+    keys, before, after = _mean_times(diff, by, step)
     change = after - before
     rows = np.argsort(-np.abs(change), kind="stable")
     if by != "kind":
@@ -225,6 +219,20 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         after_ranks=len(diff.after.ranks),
         communication_split=splits_communication(diff),
     )
+
+
+def _mean_times(
+    diff: Comparison, by: str, step: int | None
+) -> tuple[list[tuple[str, str]], Ints, Ints]:
+    """Return causes and names, and their times before and after as means over ranks."""
+    sums_of_sides = [_time_by_cause_and_name(diff, side, by, step) for side in diff.sides]
+    # Sorted, so that rounding does not depend on which side is first.
+    keys = sorted(sums_of_sides[0].keys() | sums_of_sides[1].keys())
+    before, after = (
+        mean_parts(np.array([sums[key] for key in keys], dtype=np.int64), len(side.ranks))
+        for side, sums in zip(diff.sides, sums_of_sides, strict=True)
+    )
+    return keys, before, after
 
 
 def _time_by_cause_and_name(

@@ -370,33 +370,28 @@ def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFin
 def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
     """Yield the findings of files without device work."""
     filled = [trace for trace in traces.values() if len(trace)]
-    facts: dict[str, Any] = {"rank_count": len(filled)}
-    yield HeadlineFinding("no_device", facts={**facts, "events": sum(map(len, filled))})
-    time_ns, calls = host_time_by_name(filled, lambda table: table.kind == _COMMUNICATION)
-    part = time_ns / (times.run_ns * len(filled))
-    if calls and part >= MIN_SHARE:
-        yield HeadlineFinding(
-            "host_communication",
-            part,
-            label="Select communication",
-            selection=Selection(query=QueryClauses(names=tuple(sorted(calls))).query),
-            facts={**facts, "time_ns": time_ns, "calls": calls},
-        )
+    facts = {"events": sum(map(len, filled)), "rank_count": len(filled)}
+    yield HeadlineFinding("no_device", facts=facts)
+    communication = host_time_by_name(filled, lambda table: table.kind == _COMMUNICATION)
     self_times = analysis.operators(traces).groupby("name", sort=False)["cpu_self_ns"].sum()
     name = str(self_times.idxmax()) if len(self_times) and self_times.max() > 0 else ""
-    time_ns, calls = host_time_by_name(
+    operator = host_time_by_name(
         filled,
         lambda table: (
             np.isin(table.name, [k for k, text in enumerate(table.names.values) if text == name])
             & (table.kind != _COMMUNICATION)
         ),
     )
-    part = time_ns / (times.run_ns * len(filled))
-    if calls and part >= MIN_SHARE:
-        yield HeadlineFinding(
-            "operator",
-            part,
-            label="Select this operator",
-            selection=Selection(query=QueryClauses(names=(name,)).query),
-            facts={**facts, "time_ns": time_ns, "name": name},
-        )
+    for kind, (time_ns, calls), label in (
+        ("host_communication", communication, "Select communication"),
+        ("operator", operator, "Select this operator"),
+    ):
+        part = time_ns / (times.run_ns * len(filled))
+        if calls and part >= MIN_SHARE:
+            yield HeadlineFinding(
+                kind,
+                part,
+                label=label,
+                selection=Selection(query=QueryClauses(names=tuple(sorted(calls))).query),
+                facts={"time_ns": time_ns, "calls": calls, "rank_count": len(filled)},
+            )

@@ -3,8 +3,8 @@
 A sentence is a list of pieces: texts, and ranks, which the page links and marks. Each kind of
 finding has one function, which gets the times of the run and the finding's facts:
 
->>> WORDS["step"](times, step=7, dur_ns=12_000_000, excess=0.2)
-['Step 7 takes 12.0 ms, 20 % over the median step.']
+    WORDS["step"](times, step=7, dur_ns=12_000_000, excess=0.2)
+    ["Step 7 takes 12.0 ms, 20 % over the median step."]
 """
 
 from __future__ import annotations
@@ -229,9 +229,11 @@ def _host_communication_text(
     return [f"{text}{' and others' if len(calls) > 1 else ''}."]
 
 
-def _operator_text(times: RunTimes, *, name: str, time_ns: int, rank_count: int) -> list[Piece]:
+def _operator_text(
+    times: RunTimes, *, time_ns: int, calls: Mapping[str, int], rank_count: int
+) -> list[Piece]:
     part = _share_of_run(times, time_ns, rank_count, " of the time on the host")
-    return [f"{name} takes {part}."]
+    return [f"{next(iter(calls))} takes {part}."]
 
 
 def _share_of_run(times: RunTimes, time_ns: int, rank_count: int, of: str) -> str:

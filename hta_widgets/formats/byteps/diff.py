@@ -283,8 +283,6 @@ def findings(diff: Comparison) -> Iterator[Finding]:
 
 def _changed_stages(diff: Comparison) -> list[Finding]:
     frame = byteps_stages(diff)
-    windows = [np.stack(list(side.windows.values())) for side in diff.sides]
-    step_ns = max(float(np.diff(window, axis=2).mean()) for window in windows)
     results: list[Finding] = []
     for row in frame.to_dict("records"):
         queue = "root_wait" if row["waits_for_root"] else "stage_queue"
@@ -296,7 +294,7 @@ def _changed_stages(diff: Comparison) -> list[Finding]:
             else:
                 min_share = _RELATIVE if p_value * 2 * len(frame) < _ALPHA else np.inf
             change = time_change("stage", *times, name=row["stage"], measure=cause, p_value=p_value)
-            if change.weight >= max(min_share * max(times), _OF_STEP * step_ns):
+            if change.weight >= max(min_share * max(times), _OF_STEP * diff.step_ns):
                 results.append(change)
     return rank_findings(results, ["stage"])[:_MAX_FINDINGS]
 

@@ -259,8 +259,7 @@ def _changed_calls(diff: Comparison) -> Iterator[Finding]:
 def _changed_waits(diff: Comparison) -> list[Finding]:
     frame = mpi_waits(diff)
     before, after = (float(frame[f"{side}_wait_ns"].sum()) for side in ("before", "after"))
-    windows = [np.stack(list(side.windows.values())) for side in diff.sides]
-    run_ns = max(float(np.diff(window, axis=2).sum(axis=1).mean()) for window in windows)
+    run_ns = diff.step_ns * diff.step_count
     change = time_change("waiting", before, after, measure="communication_wait")
     longer_ns = max(before, after)
     is_large = change.weight >= max(_WAIT * longer_ns, _WAIT_OF_RUN * run_ns)
