@@ -198,7 +198,8 @@ def _main_kinds(events: list[tuple[Ints, Ints, Ints, Ints]], size: int) -> Ints:
     weights = np.zeros((size, len(KINDS)), dtype=np.int64)
     for _, code, kind, length in events:
         np.add.at(weights, (code, kind), 2 * length + 1)
-    return weights.argmax(axis=1)
+    kinds: Ints = weights.argmax(axis=1)
+    return kinds
 
 
 @check_arguments
