@@ -91,9 +91,9 @@ def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, 
     Over all causes the times add up to the steps' lengths, to the nanosecond.
     """
     split, pieces = splits_communication(diff), chains(diff, side)
-    every = [part for one in diff.sides for part in one.parts.values()]
+    parts = [part for run in diff.sides for part in run.parts.values()]
     # If any rank has device work, the devices of ranks without it are idle.
-    device = any(len(_work_by_kind(part, kind)) for part in every for kind in _WORK_KINDS)
+    device = any(len(_work_by_kind(part, kind)) for part in parts for kind in _WORK_KINDS)
     return {
         rank: _pieces_of_chain(side, rank, pieces[rank])
         if rank in pieces
@@ -174,8 +174,8 @@ def _is_matched(side: RunSide) -> bool:
     for rank, part in side.parts.items():
         windows = side.windows[rank] - part.trace.shift_ns
         compute = union(*part.clip_rows(_work_by_kind(part, "compute")))
-        alone = subtract(union(*part.clip_rows(_work_by_kind(part, "communication"))), compute)
-        exposed += int(_time_per_step(alone, windows).sum())
+        uncovered = subtract(union(*part.clip_rows(_work_by_kind(part, "communication"))), compute)
+        exposed += int(_time_per_step(uncovered, windows).sum())
         rows = side.waits.of_rank(part.rank).unmatched
         rows = rows[np.isin(rows, part.rows)]
         unknown = subtract(union(*part.clip_rows(rows)), compute)
@@ -204,8 +204,8 @@ def _pieces_of_rank(side: RunSide, rank: int, *, split: bool, device: bool) -> d
     pieces = {"compute": compute, "communication": exposed}
     if split:
         waiting, begin, until, _ = side.waits.of_rank(part.rank)
-        kept = np.isin(waiting, part.rows)
-        wait = intersect(exposed, union(begin[kept], until[kept]))
+        is_selected = np.isin(waiting, part.rows)
+        wait = intersect(exposed, union(begin[is_selected], until[is_selected]))
         pieces["communication"] = Intervals.empty()
         pieces["communication_wait"] = wait
         pieces["communication_transfer"] = subtract(exposed, wait)
@@ -233,8 +233,8 @@ def _idle_pieces(part: RankPart, busy: Intervals, windows: Ints) -> dict[str, In
     spent = np.zeros((len(windows), len(IDLE_CATEGORIES)), dtype=np.int64)
     np.add.at(spent, step, pieces)
     rest = Intervals(busy.end[-1:], np.array([last_ns]))
-    found = dict(zip(IDLE_CATEGORIES, spent.T, strict=True))
-    return found | {"nothing_launched": _time_per_step(rest, windows)}
+    times_by_cause = dict(zip(IDLE_CATEGORIES, spent.T, strict=True))
+    return times_by_cause | {"nothing_launched": _time_per_step(rest, windows)}
 
 
 def _ending_call(part: RankPart, end: Ints) -> Ints:

@@ -108,7 +108,7 @@ def path_times(diff: Comparison) -> tuple[PathTimes, PathTimes]:
         PathTimes(
             _step_sums(diff, k, None),
             *(
-                _step_sums(diff, k, [getattr(one[k], name) for one in node_times(diff)])
+                _step_sums(diff, k, [getattr(times[k], name) for times in node_times(diff)])
                 for name in ("host_ns", "host_self_ns", "device_ns")
             ),
         )
@@ -130,10 +130,10 @@ def _step_sums(
     sums = np.zeros(diff.step_count * size, dtype=np.int64)
     for number, matched in enumerate(matches.ranks):
         tree = matched.trees[side]
-        kept = tree.slot < diff.step_count
+        is_counted = tree.slot < diff.step_count
         if chosen is not None:
-            kept &= chosen[number]
-        nodes = np.flatnonzero(kept)
+            is_counted &= chosen[number]
+        nodes = np.flatnonzero(is_counted)
         path = matched.path[side] if paths is None else paths[number]
         key = tree.slot[nodes] * size + path[nodes]
         np.add.at(sums, key, 1 if values is None else values[number][nodes])
@@ -173,25 +173,25 @@ def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floa
     paths: list[Ints] = []
     draws: list[Ints] = []
     gaps: tuple[list[Ints], list[Ints]] = ([], [])
-    every = zip(matches.ranks, matches.shared_paths, node_times(diff), chosen, strict=True)
-    for number, (matched, paths_of, times, kept) in enumerate(every):
-        nodes = np.flatnonzero(kept & (matched.trees[0].slot < diff.step_count))
+    ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), chosen, strict=True)
+    for number, (matched, paths_of, times, is_chosen) in enumerate(ranks):
+        nodes = np.flatnonzero(is_chosen & (matched.trees[0].slot < diff.step_count))
         partner = matched.partner[0][nodes]
         # Sorted, so that the order does not depend on which side is first.
         places = matched.trees[0].order[nodes], matched.trees[1].order[partner]
         ordered = np.lexsort((np.minimum(*places), places[0] + places[1]))
         nodes, partner = nodes[ordered], partner[ordered]
         path = paths_of[0][nodes]
-        alone = ~_communication_mask(matched.trees[0])[nodes]
+        apart = ~_communication_mask(matched.trees[0])[nodes]
         paths.append(path)
         draws.append(
-            (number_occurrences(path) & _NTH) * len(matches.ranks) + np.where(alone, number, 0)
+            (number_occurrences(path) & _NTH) * len(matches.ranks) + np.where(apart, number, 0)
         )
         device = [
-            _time_with_launched_work(tree, each)
-            for tree, each in zip(matched.trees, times, strict=True)
+            _time_with_launched_work(tree, node)
+            for tree, node in zip(matched.trees, times, strict=True)
         ]
-        for place, values in enumerate((device, [each.host_self_ns for each in times])):
+        for place, values in enumerate((device, [node.host_self_ns for node in times])):
             gaps[place].append(values[1][partner] - values[0][nodes])
     path, draw = concat_arrays(paths), concat_arrays(draws)
     key = path * (int(draw.max(initial=0)) + 1) + draw
@@ -218,10 +218,10 @@ def _communication_mask(tree: RankTree) -> Bools:
 
 def _time_with_launched_work(tree: RankTree, times: NodeTimes) -> Ints:
     """Return the device time of nodes; for operators, that of the work that they launched."""
-    found = times.device_ns.copy()
+    device_ns = times.device_ns.copy()
     work = np.flatnonzero((tree.kind == WORK) & (tree.parent >= 0))
-    np.add.at(found, tree.parent[work], times.device_ns[work])
-    return found
+    np.add.at(device_ns, tree.parent[work], times.device_ns[work])
+    return device_ns
 
 
 class _Change(NamedTuple):
@@ -326,10 +326,10 @@ def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]
     matches = match_ranks(diff)
     names, callers = matches.pool.names, matches.callers
     cells = diff.step_count * max(len(matches.ranks), 1)
-    least_ns = _MIN_SHARE_OF_STEP * diff.step_ns * cells
+    min_ns = _MIN_SHARE_OF_STEP * diff.step_ns * cells
     groups: dict[tuple[str, str, int], _ChangeGroup] = {}
-    every = zip(matches.ranks, matches.shared_paths, node_times(diff), strict=True)
-    for matched, shared, times in every:
+    ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), strict=True)
+    for matched, shared, times in ranks:
         for k, tree in enumerate(matched.trees):
             for word, measure, nodes in _outermost_changes(matched, k, diff.step_count):
                 path = matched.path[k][nodes]
@@ -340,16 +340,16 @@ def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]
                     path = matches.path_parent[path] if word == "replaced" else path
                 name = matches.path_name[path]
                 for code in np.unique(name).tolist():
-                    mine = nodes[name == code]
+                    nodes_of_name = nodes[name == code]
                     groups.setdefault((word, measure, code), _ChangeGroup(diff.step_count)).add(
-                        k, tree, mine, times[k], path[name == code]
+                        k, tree, nodes_of_name, times[k], path[name == code]
                     )
     for (word, measure, code), group in groups.items():
         device = any(group.device_ns)
         times_ns = group.device_ns if device else group.host_ns
         in_steps = int((group.counts.sum(axis=0) > 0).sum())
         if in_steps <= _MAX_STEPS_SHARE * diff.step_count or (
-            not device and max(times_ns) < least_ns
+            not device and max(times_ns) < min_ns
         ):
             continue
         ranked = ((time, -matches.rank_of_path[path], path) for path, time in group.paths.items())
@@ -513,18 +513,18 @@ def _time_by_launching_path(matches: Matches, times: Floats) -> Floats:
     """Return device time (steps, paths) by the operator that launched it, if known."""
     paths = np.flatnonzero(matches.path_kind == WORK)
     owner = np.where(matches.path_parent[paths] >= 0, matches.path_parent[paths], paths)
-    found = np.zeros_like(times)
-    np.add.at(found.T, owner, times.T[paths])
-    return found
+    launched = np.zeros_like(times)
+    np.add.at(launched.T, owner, times.T[paths])
+    return launched
 
 
 def libraries(names: Sequence[str]) -> list[str]:
     """Return the libraries of kernels, recognised by their names, in order."""
-    found = (
+    libraries_of_names = (
         next((library for library, pattern in _LIBRARIES if pattern.search(name)), "")
         for name in names
     )
-    return [name for name in dict.fromkeys(found) if name]
+    return [name for name in dict.fromkeys(libraries_of_names) if name]
 
 
 def how_replaced(
@@ -534,8 +534,8 @@ def how_replaced(
 
     It is ``other library`` if the sides have no library in common, whatever their kernel counts.
     """
-    one, other = set(libraries(before)), set(libraries(after))
-    if one and other and not one & other:
+    before_libraries, after_libraries = set(libraries(before)), set(libraries(after))
+    if before_libraries and after_libraries and not before_libraries & after_libraries:
         return "other library"
     if round(before_count, 6) == round(after_count, 6):
         return "other kernels"
@@ -549,16 +549,16 @@ def kinds_with_changed_share(diff: Comparison) -> set[str]:
     significant at 1 % divided by the number of kinds. With one step on a side, it must exceed 20 %.
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
-    there = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))
+    kinds = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))
     total = [
         _shares_of_step(times_of_side.sum(axis=0, keepdims=True))[0] for times_of_side in times
     ]
-    likely = combined_p_value(
+    p_value = combined_p_value(
         *(_shares_of_step(times_of_side) for times_of_side in times), by_step=diff.same_steps
     )
-    alone = np.isnan(likely)
-    moved = np.abs(total[1] - total[0]) > np.where(alone, _PARTS_OF_STEP_ALONE, _PARTS_OF_STEP)
-    shifted = moved & (alone | (likely * len(there) < _ALPHA))
+    untested = np.isnan(p_value)
+    moved = np.abs(total[1] - total[0]) > np.where(untested, _PARTS_OF_STEP_ALONE, _PARTS_OF_STEP)
+    shifted = moved & (untested | (p_value * len(kinds) < _ALPHA))
     return {STEP_KINDS[k] for k in np.flatnonzero(shifted).tolist()}
 
 

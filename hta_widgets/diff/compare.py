@@ -136,8 +136,8 @@ class RunSide:
 
     def envelope(self) -> tuple[Ints, Ints]:
         """Return the first start and the last end of each step on any rank."""
-        every = np.stack(list(self.windows.values()))
-        return every[:, :, 0].min(axis=0), every[:, :, 1].max(axis=0)
+        windows = np.stack(list(self.windows.values()))
+        return windows[:, :, 0].min(axis=0), windows[:, :, 1].max(axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +273,7 @@ def compare(
     pairs = pairs or [(sides[0].ranks[0], sides[1].ranks[0])]
     sides = [replace(side, tabled=more) for side, more in zip(sides, tabled, strict=True)]
     matched_by, places = _step_pairs(sides[0], sides[1], steps)
-    alone = [
+    steps_alone = [
         np.delete(side.steps, places[:, k]) if side.has_steps else np.empty(0, np.int64)
         for k, side in enumerate(sides)
     ]
@@ -282,7 +282,7 @@ def compare(
     # Whole sides have the step -1 each.
     if is_unnamed and len(places) == 1 and sides[0].steps[0] != sides[1].steps[0]:
         sides = [replace(side, label=f"step {side.steps[0]}") for side in sides]
-    return Comparison(sides[0], sides[1], pairs, means, alone[0], alone[1], matched_by)
+    return Comparison(sides[0], sides[1], pairs, means, steps_alone[0], steps_alone[1], matched_by)
 
 
 def is_host_only(name: str) -> bool:
@@ -329,12 +329,12 @@ def _ranks_by_format(
     # calls of time lines.
     formats = _formats_of(before), _formats_of(after)
     shared = formats[0] & formats[1]
-    known = {format_.name: format_ for format_ in all_formats()}
+    table = {format_.name: format_ for format_ in all_formats()}
     if not shared:
         both = formats[0] | formats[1]
-        if all(both <= {name, *known[name].compared_with} for name in both if name in known):
+        if all(both <= {name, *table[name].compared_with} for name in both if name in table):
             return (before, after), ({}, {})
-        names = {name: known[name].plural if name in known else name for name in both}
+        names = {name: table[name].plural if name in table else name for name in both}
         words = [
             " and ".join(names[name] for name in sorted(format_names)) for format_names in formats
         ]
@@ -342,14 +342,14 @@ def _ranks_by_format(
             f"{words[0]} cannot be compared with {words[1]}",
             remedy="Compare two runs of the same format.",
         )
-    shared -= {name for name in shared if name in known and known[name].beside in shared}
+    shared -= {name for name in shared if name in table and table[name].beside in shared}
 
     def split(parts: PartsByRank) -> tuple[PartsByRank, PartsByRank]:
         lines = {rank: part for rank, part in parts.items() if part.trace.format in shared}
         return lines, {rank: part for rank, part in parts.items() if rank not in lines}
 
-    (one, one_tabled), (other, other_tabled) = split(before), split(after)
-    return (one, other), (one_tabled, other_tabled)
+    (a_lines, a_tabled), (b_lines, b_tabled) = split(before), split(after)
+    return (a_lines, b_lines), (a_tabled, b_tabled)
 
 
 def _trace_set_of(source: DiffSource) -> TraceSet:
@@ -390,12 +390,12 @@ def _rank_pairs(
     """Return the pairs of ranks, and whether times are means over all ranks."""
     if isinstance(ranks, Mapping):
         by_hand = [(int(a), int(b)) for a, b in ranks.items()]
-        for place, there in ((0, before), (1, after)):
-            missing = sorted({pair[place] for pair in by_hand} - set(there))
+        for place, parts in ((0, before), (1, after)):
+            missing = sorted({pair[place] for pair in by_hand} - set(parts))
             if missing or not by_hand:
                 raise TraceError(
                     f"no rank {', '.join(map(str, missing))} {('before', 'after')[place]}",
-                    remedy=f"The ranks are {', '.join(map(str, there))}.",
+                    remedy=f"The ranks are {', '.join(map(str, parts))}.",
                 )
         return by_hand, False
     if ranks == "representative":
@@ -405,8 +405,10 @@ def _rank_pairs(
         ]
         return list(zip(*chosen, strict=False)), False
     numbers = [_stated_numbers(side) for side in (before, after)]
-    theirs = {number: rank for rank, number in numbers[1].items()}
-    common = [(rank, theirs[number]) for rank, number in numbers[0].items() if number in theirs]
+    after_rank = {number: rank for rank, number in numbers[1].items()}
+    common = [
+        (rank, after_rank[number]) for rank, number in numbers[0].items() if number in after_rank
+    ]
     if ranks == "number":
         if not common:
             raise TraceError(
@@ -457,28 +459,28 @@ def _sides(compared: list[tuple[str, TraceSet, PartsByRank]]) -> list[RunSide]:
 
 def _side(label: str, traces: TraceSet, parts: PartsByRank, *, on_device: bool = False) -> RunSide:
     steps_by_rank = {rank: _steps_within(part, on_device=on_device) for rank, part in parts.items()}
-    having = {
+    steps_of_ranks = {
         rank: steps_of_rank
         for rank, steps_of_rank in steps_by_rank.items()
         if len(steps_of_rank[0])
     }
-    if not having:
+    if not steps_of_ranks:
         return _whole_side(label, traces, parts)
     # A rank without steps, such as a server's, cannot be compared step by step.
-    left_out = tuple(rank for rank in parts if rank not in having)
-    parts = {rank: part for rank, part in parts.items() if rank in having}
-    common = next(iter(having.values()))[0]
-    for numbers, *_ in having.values():
+    left_out = tuple(rank for rank in parts if rank not in steps_of_ranks)
+    parts = {rank: part for rank, part in parts.items() if rank in steps_of_ranks}
+    common = next(iter(steps_of_ranks.values()))[0]
+    for numbers, *_ in steps_of_ranks.values():
         common = np.intersect1d(common, numbers)
     if not len(common):
         return _whole_side(label, traces, parts)
     windows = {
         rank: bounds[np.searchsorted(numbers, common)]
-        for rank, (numbers, bounds, _) in having.items()
+        for rank, (numbers, bounds, _) in steps_of_ranks.items()
     }
     order = np.argsort(next(iter(windows.values()))[:, 0], kind="stable")
     windows = {rank: bounds[order] for rank, bounds in windows.items()}
-    overlap_ns = max(overlap_ns for *_, overlap_ns in having.values())
+    overlap_ns = max(overlap_ns for *_, overlap_ns in steps_of_ranks.values())
     about: dict[str, Any] = {"overlap_ns": overlap_ns, "on_device": on_device}
     return RunSide(label, traces, parts, common[order], windows, left_out, **about)
 
@@ -506,19 +508,19 @@ def _steps_within(part: RankPart, *, on_device: bool) -> tuple[Ints, Ints, int]:
         order = np.argsort(last, kind="stable")
         numbers, end = worked[order], last[order]
         start = np.append(first[order][:1], end[:-1])
-    kept = np.isin(numbers, np.unique(table.step[part.rows]))
-    kept &= ~np.isin(numbers, clipped_steps(part.trace))
+    is_compared = np.isin(numbers, np.unique(table.step[part.rows]))
+    is_compared &= ~np.isin(numbers, clipped_steps(part.trace))
     if part.low is not None:
-        kept &= start >= part.low
+        is_compared &= start >= part.low
     if part.high is not None:
-        kept &= end <= part.high
+        is_compared &= end <= part.high
     order = np.argsort(start, kind="stable")
     last = np.maximum.accumulate(end[order])
     until = np.minimum(last, np.append(start[order][1:], last[-1:]))
     overlap_ns = int((end - start).sum() - (until - start[order]).sum())
     end = until[np.argsort(order)]
     bounds = np.stack([start, end], axis=1) + part.trace.shift_ns
-    return numbers[kept], bounds[kept], overlap_ns
+    return numbers[is_compared], bounds[is_compared], overlap_ns
 
 
 def _whole_window(part: RankPart) -> Ints:
@@ -549,22 +551,22 @@ def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -
     if how == "number" and not common.any():
         raise TraceError("no step has the same number on both sides", remedy='Give steps="order".')
     if how != "order" and common.any():
-        mine = np.flatnonzero(common)
+        before_places = np.flatnonzero(common)
         order = np.argsort(after.steps)
-        theirs = order[np.searchsorted(after.steps[order], before.steps[mine])]
-        return "number", np.stack([mine, theirs], axis=1)
+        after_places = order[np.searchsorted(after.steps[order], before.steps[before_places])]
+        return "number", np.stack([before_places, after_places], axis=1)
     first = np.arange(min(len(before.steps), len(after.steps)))
     return "order", np.stack([first, first], axis=1)
 
 
 def _step_position(side: RunSide, step: int) -> int:
-    found = np.flatnonzero(side.steps == step)
-    if not len(found):
+    places = np.flatnonzero(side.steps == step)
+    if not len(places):
         raise TraceError(
             f"{side.label} has no step {step}",
             remedy=f"The steps are {', '.join(map(str, side.steps.tolist()))}.",
         )
-    return int(found[0])
+    return int(places[0])
 
 
 # --- cautions -------------------------------------------------------------------------------------
@@ -600,16 +602,16 @@ def _cautions(diff: Comparison) -> list[Caution]:
         add("ranks", f"{times}, and calls are matched on {paired_ranks(diff)}" if calls else times)
     for side in diff.sides:
         if side.left_out:
-            some = f"{plural(len(side.left_out), 'rank')} of {side.label}"
+            ranks_of_side = f"{plural(len(side.left_out), 'rank')} of {side.label}"
             listed = ", ".join(map(str, side.left_out[:4])) + ", …" * (len(side.left_out) > 4)
             verb = "is" if len(side.left_out) == 1 else "are"
-            add("ranks", f"{some} without steps {verb} left out: {listed}")
+            add("ranks", f"{ranks_of_side} without steps {verb} left out: {listed}")
     numbers_of_sides = [_stated_numbers(side.parts) for side in diff.sides]
     unequal = [(a, b) for a, b in diff.rank_pairs if a != b]
     renamed = [(a, b) for a, b in unequal if numbers_of_sides[0][a] == numbers_of_sides[1][b]]
-    other = [pair for pair in unequal if pair not in renamed]
-    if other:
-        add("rank", f"different rank{'s' * (len(other) > 1)}: {_format_pairs(other)}")
+    different = [pair for pair in unequal if pair not in renamed]
+    if different:
+        add("rank", f"different rank{'s' * (len(different) > 1)}: {_format_pairs(different)}")
     if renamed:
         reason = "the same ranks under other numbers, as several files of a run state one rank"
         add("rank", f"{reason}: {_format_pairs(renamed)}")
@@ -622,8 +624,8 @@ def _cautions(diff: Comparison) -> list[Caution]:
     differ("resolution", "times are as fine as", f"{finest[0]} ns", f"{finest[1]} ns")
     stacks = [_has_stacks(side) for side in diff.sides]
     if stacks[0] != stacks[1]:
-        having = before if stacks[0] else after
-        add("stacks", f"only {having.label} holds Python functions: they are left out")
+        side_with_stacks = before if stacks[0] else after
+        add("stacks", f"only {side_with_stacks.label} holds Python functions: they are left out")
     work = [
         any(len(part.device_work_rows()) for part in side.parts.values()) for side in diff.sides
     ]
@@ -635,17 +637,17 @@ def _cautions(diff: Comparison) -> list[Caution]:
 
 def _step_cautions(diff: Comparison) -> Iterator[str]:
     """Yield what limits the comparison of steps."""
-    steps = [diff.step_count + len(alone) for alone in (diff.before_alone, diff.after_alone)]
+    steps = [diff.step_count + len(unpaired) for unpaired in (diff.before_alone, diff.after_alone)]
     if max(steps) > diff.step_count:
         verb = "is" if diff.step_count == 1 else "are"
         yield f"{plural(steps[0], 'step')} against {steps[1]}: {diff.step_count} {verb} compared"
-    having = [
+    sides_with_steps = [
         side
         for side in diff.sides
         if any((part.table.step[part.rows] >= 0).any() for part in side.parts.values())
     ]
-    if len(having) == 1 and not any(map(_is_empty, diff.sides)):
-        yield f"only {having[0].label} has steps: each side is compared as a whole"
+    if len(sides_with_steps) == 1 and not any(map(_is_empty, diff.sides)):
+        yield f"only {sides_with_steps[0].label} has steps: each side is compared as a whole"
     if diff.matched_by == "order":
         yield "steps have other numbers: they are matched in their order"
     for side in diff.sides:
@@ -666,13 +668,13 @@ def _is_empty(side: RunSide) -> bool:
 
 def _outside_ns(side: RunSide) -> float:
     """Return the time of work that steps launched and that runs outside, the mean over ranks."""
-    found = []
+    times_ns = []
     for rank, part in side.parts.items() if side.has_steps else ():
         rows = part.device_work_rows()
         rows = rows[(part.table.stream[rows] >= 0) & np.isin(part.table.step[rows], side.steps)]
         steps = union(*(side.windows[rank] - part.trace.shift_ns).T)
-        found.append(total_length(subtract(union(*part.clip_rows(rows)), steps)))
-    return float(np.mean(found or [0]))
+        times_ns.append(total_length(subtract(union(*part.clip_rows(rows)), steps)))
+    return float(np.mean(times_ns or [0]))
 
 
 def _format_pairs(pairs: Sequence[tuple[int, int]]) -> str:
@@ -681,8 +683,8 @@ def _format_pairs(pairs: Sequence[tuple[int, int]]) -> str:
 
 def _gpus(side: RunSide) -> str:
     devices = [part.trace.metadata.get("deviceProperties") for part in side.parts.values()]
-    every = [device for one in devices if isinstance(one, list) for device in one]
-    names = {str(device.get("name", "")) for device in every if isinstance(device, dict)}
+    records = [device for items in devices if isinstance(items, list) for device in items]
+    names = {str(device.get("name", "")) for device in records if isinstance(device, dict)}
     return ", ".join(sorted(names - {""}))
 
 

@@ -89,12 +89,12 @@ def findings(diff: Comparison) -> list[Finding]:
         records = _largest_untested_differences(diff)
     if not records:
         return cautions(diff, kinds=("empty",))
-    found = [*records, *_caution_records(diff)]
+    records += _caution_records(diff)
     if diff.before.has_steps and diff.step_count == 1:
-        found.append(Finding("caution", measure="single_step"))
+        records.append(Finding("caution", measure="single_step"))
     if has_changes and not splits_communication(diff):
-        found.append(Finding("caution", measure="unmatched"))
-    return _with_sentences(diff, found)
+        records.append(Finding("caution", measure="unmatched"))
+    return _with_sentences(diff, records)
 
 
 def cautions(diff: Comparison, kinds: Container[str] | None = None) -> list[Finding]:
@@ -340,8 +340,8 @@ def _log_ratio(table: pd.DataFrame) -> Floats:
     """Return the logarithm of the ratio of times; NaN for changes that are not slower or faster."""
     # A logarithm, so that swapped sides only change its sign.
     before, after = (table[f"{side}_ns"].to_numpy(np.float64) for side in ("before", "after"))
-    known = table["change"].isin(["slower", "faster"]).to_numpy() & (before > 0) & (after > 0)
-    return np.log(np.where(known, after, np.nan) / np.where(known, before, np.nan))
+    is_timed = table["change"].isin(["slower", "faster"]).to_numpy() & (before > 0) & (after > 0)
+    return np.log(np.where(is_timed, after, np.nan) / np.where(is_timed, before, np.nan))
 
 
 def _distinguishing_callers(table: pd.DataFrame) -> list[str | None]:

@@ -57,12 +57,12 @@ class MatchedTrees:
         """Return a path per node, the same for both of a pair: the first of their two paths."""
         path_of_node = self.path[side]
         nodes = np.flatnonzero(self.partner[side] >= 0)
-        theirs = self.path[1 - side][self.partner[side][nodes]]
-        first = rank_of_path[theirs] < rank_of_path[path_of_node[nodes]]
+        path_of_partner = self.path[1 - side][self.partner[side][nodes]]
+        first = rank_of_path[path_of_partner] < rank_of_path[path_of_node[nodes]]
         if not first.any():
             return path_of_node
         result = path_of_node.copy()
-        result[nodes[first]] = theirs[first]
+        result[nodes[first]] = path_of_partner[first]
         return result
 
 
@@ -118,12 +118,12 @@ class TreeMatcher:
         counts = [
             children.count[bucket] for children, bucket in zip(self.listed, buckets, strict=True)
         ]
-        there = (counts[0] > 0) & (counts[1] > 0)
+        is_on_both = (counts[0] > 0) & (counts[1] > 0)
         first = [
-            children.first[bucket][there]
+            children.first[bucket][is_on_both]
             for children, bucket in zip(self.listed, buckets, strict=True)
         ]
-        sizes = [count[there] for count in counts]
+        sizes = [count[is_on_both] for count in counts]
         even = np.flatnonzero(sizes[0] == sizes[1])
         nodes = [
             children.nodes[concatenate_ranges(begin[even], sizes[0][even])]
@@ -140,11 +140,11 @@ class TreeMatcher:
         pairs = [np.stack([nodes[0][direct], nodes[1][direct]], axis=1)]
         replaced: list[Ints] = []
         for place in np.flatnonzero(uneven).tolist():
-            mine, theirs = (
+            a_nodes, b_nodes = (
                 children.nodes[begin[place] : begin[place] + size[place]]
                 for children, begin, size in zip(self.listed, first, sizes, strict=True)
             )
-            self._align_siblings(mine, theirs, pairs, replaced)
+            self._align_siblings(a_nodes, b_nodes, pairs, replaced)
         new_pairs = np.concatenate(pairs)
         self._pair_nodes(new_pairs)
         if replaced:
@@ -152,35 +152,44 @@ class TreeMatcher:
         return new_pairs
 
     def _align_siblings(
-        self, mine: Ints, theirs: Ints, pairs: list[Ints], replaced: list[Ints]
+        self, a_nodes: Ints, b_nodes: Ints, pairs: list[Ints], replaced: list[Ints]
     ) -> None:
         """Align two sequences of siblings; add the pairs, and pairs of replaced work."""
-        mine, theirs = mine[self.partner[0][mine] < 0], theirs[self.partner[1][theirs] < 0]
-        if not len(mine) or not len(theirs):
+        a_nodes, b_nodes = (
+            a_nodes[self.partner[0][a_nodes] < 0],
+            b_nodes[self.partner[1][b_nodes] < 0],
+        )
+        if not len(a_nodes) or not len(b_nodes):
             return
-        places = self._aligned_nodes(mine, theirs)
-        pairs.append(np.stack([mine[places[:, 0]], theirs[places[:, 1]]], axis=1))
-        both = min(len(mine), len(theirs)) - len(places)
-        if both and self.trees[0].kind[mine[0]] == WORK and self.trees[0].parent[mine[0]] >= 0:
-            left = np.delete(mine, places[:, 0]), np.delete(theirs, places[:, 1])
+        places = self._aligned_nodes(a_nodes, b_nodes)
+        pairs.append(np.stack([a_nodes[places[:, 0]], b_nodes[places[:, 1]]], axis=1))
+        both = min(len(a_nodes), len(b_nodes)) - len(places)
+        if (
+            both
+            and self.trees[0].kind[a_nodes[0]] == WORK
+            and self.trees[0].parent[a_nodes[0]] >= 0
+        ):
+            left = np.delete(a_nodes, places[:, 0]), np.delete(b_nodes, places[:, 1])
             for k in (0, 1):
                 self.replaced[k][left[k]] = True
             replaced.append(np.stack([left[0][:both], left[1][:both]], axis=1))
 
-    def _aligned_nodes(self, mine: Ints, theirs: Ints) -> Ints:
+    def _aligned_nodes(self, a_nodes: Ints, b_nodes: Ints) -> Ints:
         """Return the `align_positions` of two sequences of nodes."""
-        one, other = self.trees
-        hashes = self.hashes[0][mine], self.hashes[1][theirs]
-        full = one.full_name[mine], other.full_name[theirs]
+        before, after = self.trees
+        hashes = self.hashes[0][a_nodes], self.hashes[1][b_nodes]
+        full = before.full_name[a_nodes], after.full_name[b_nodes]
         # Hashes include the names.
         key = tuple(values.tobytes() for values in (*hashes, *full))
         if key not in self.known:
-            self.known[key] = align_positions(one.name[mine], other.name[theirs], *hashes, *full)
+            self.known[key] = align_positions(
+                before.name[a_nodes], after.name[b_nodes], *hashes, *full
+            )
         return self.known[key]
 
-    def _pair_nodes(self, found: Ints, *, replaced: bool = False) -> None:
+    def _pair_nodes(self, pairs: Ints, *, replaced: bool = False) -> None:
         """Pair nodes; this clears the mark of work that was replaced, unless `replaced`."""
-        a, b = found.T
+        a, b = pairs.T
         self.partner[0][a], self.partner[1][b] = b, a
         self.replaced[0][a] = self.replaced[1][b] = replaced
 
@@ -236,26 +245,26 @@ class TreeMatcher:
         base = (tree.name[inner] * 3 + tree.kind[inner]) * width - first
         begin = np.searchsorted(key, base + low, side="left")
         end = np.searchsorted(key, base + high, side="right")
-        asked = np.flatnonzero(end > begin)
-        asked = asked[np.argsort(tree.order[inner[asked]], kind="stable")]
+        inside = np.flatnonzero(end > begin)
+        inside = inside[np.argsort(tree.order[inner[inside]], kind="stable")]
         taken: set[int] = set()
-        found = []
-        for place in asked.tolist():
+        candidates = []
+        for place in inside.tolist():
             for node in loose[begin[place] : end[place]].tolist():
                 fits = other.end_ns[node] <= high[place] and node not in taken
                 same_lane = other.kind[node] == WORK or other.lane[node] == other.lane[above[place]]
                 if fits and same_lane:
                     taken.add(node)
-                    found.append((node, int(inner[place])))
+                    candidates.append((node, int(inner[place])))
                     break
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
+        return np.array(candidates, dtype=np.int64).reshape(-1, 2)
 
     def _match_frames(self) -> None:
         """Pair callees of Python functions without a partner as if their callers called them."""
         # Versions of a library may differ by a Python function between a caller and its callees.
         for _ in range(_ROUNDS):
             alone = [tree.frame & (self.partner[k] < 0) for k, tree in enumerate(self.trees)]
-            if not any(one.any() for one in alone):
+            if not any(is_alone.any() for is_alone in alone):
                 return
             lists = [self._unmatched_by_caller(k, alone[k]) for k in (0, 1)]
             pairs = [
@@ -275,8 +284,8 @@ class TreeMatcher:
         nodes = np.flatnonzero(self.partner[side] < 0)
         up = nearest_ancestor(tree.parent, ~alone)[tree.parent[nodes]]
         top = nearest_ancestor(tree.parent, tree.parent < 0)[nodes]
-        known = (up < 0) | (self.partner[side][up] >= 0)
-        nodes, up, top = nodes[known], up[known], top[known]
+        closed = (up < 0) | (self.partner[side][up] >= 0)
+        nodes, up, top = nodes[closed], up[closed], top[closed]
         caller = up if side == 0 else self.partner[1][up]
         caller = np.where(up < 0, -1 - self.roots[side][top], caller)
         key = caller * 3 + tree.kind[nodes]
@@ -284,15 +293,15 @@ class TreeMatcher:
         nodes, key = nodes[order], key[order]
         keys, first = np.unique(key, return_index=True)
         return {
-            divmod(k, 3): some
-            for k, some in zip(keys.tolist(), np.split(nodes, first)[1:], strict=True)
+            divmod(k, 3): nodes_of_key
+            for k, nodes_of_key in zip(keys.tolist(), np.split(nodes, first)[1:], strict=True)
         }
 
-    def _pair_nested(self, mine: Ints, theirs: Ints) -> list[tuple[int, int]]:
+    def _pair_nested(self, a_nodes: Ints, b_nodes: Ints) -> list[tuple[int, int]]:
         """Pair two lists of nodes, callers first, so that callers of pairs are pairs as well."""
         taken: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        for i, j in self._aligned_nodes(mine, theirs).tolist():
-            a, b = int(mine[i]), int(theirs[j])
+        for i, j in self._aligned_nodes(a_nodes, b_nodes).tolist():
+            a, b = int(a_nodes[i]), int(b_nodes[j])
             if taken[0].get(
                 self._nearest_paired_caller(0, a, taken[0]), -1
             ) == self._nearest_paired_caller(1, b, taken[1]):
@@ -368,9 +377,9 @@ def _shared_track_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]
         for (lane, name, work), count in zip(distinct.tolist(), counts.tolist(), strict=True):
             profiles[-1][lane][name, work] = count
     shared = [
-        ((mine & theirs).total(), -a - b, a, b)
-        for a, mine in profiles[0].items()
-        for b, theirs in profiles[1].items()
+        ((before_work & after_work).total(), -a - b, a, b)
+        for a, before_work in profiles[0].items()
+        for b, after_work in profiles[1].items()
     ]
     number = [np.full(len(tree.part.table.tracks) + 1, -1, dtype=np.int64) for tree in trees]
     following = 0
@@ -413,9 +422,9 @@ class Matches:
         names = [self.pool.names[name] for name in self.path_name.tolist()]
         depth = (-self.path_depth).tolist()
         keys = list(zip(depth, self.callers, names, self.path_kind.tolist(), strict=True))
-        found = np.empty(len(keys), dtype=np.int64)
-        found[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
-        return found
+        places = np.empty(len(keys), dtype=np.int64)
+        places[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+        return places
 
     @cached_property
     def shared_paths(self) -> list[tuple[Ints, Ints]]:
@@ -454,9 +463,9 @@ def match_ranks(diff: Comparison) -> Matches:
             rank_tree(diff.before, before, pool, stacks=stacks),
             rank_tree(diff.after, after, pool, stacks=stacks),
         )
-        found = TreeMatcher(trees, pool.hashes()).run()
-        found.path = (_paths(trees[0], paths), _paths(trees[1], paths))
-        ranks.append(found)
+        matched = TreeMatcher(trees, pool.hashes()).run()
+        matched.path = (_paths(trees[0], paths), _paths(trees[1], paths))
+        ranks.append(matched)
     matches = Matches(ranks, pool, *np.array(list(paths), dtype=np.int64).reshape(-1, 3).T)
     _mark_changed(matches)
     return matches
@@ -483,11 +492,11 @@ def _paths(tree: RankTree, paths: dict[tuple[int, int, int], int]) -> Ints:
 def _mark_changed(matches: Matches) -> None:
     """Mark pairs as changed if their durations differ by more than the spread of their path."""
     chosen = [np.flatnonzero(matched.status[0] == _SAME) for matched in matches.ranks]
-    every = list(zip(matches.ranks, chosen, matches.shared_paths, strict=True))
-    path = concat_arrays([paths[0][rows] for _, rows, paths in every])
-    before = concat_arrays([matched.trees[0].durations[rows] for matched, rows, _ in every])
+    ranks = list(zip(matches.ranks, chosen, matches.shared_paths, strict=True))
+    path = concat_arrays([paths[0][rows] for _, rows, paths in ranks])
+    before = concat_arrays([matched.trees[0].durations[rows] for matched, rows, _ in ranks])
     after = concat_arrays(
-        [matched.trees[1].durations[matched.partner[0][rows]] for matched, rows, _ in every]
+        [matched.trees[1].durations[matched.partner[0][rows]] for matched, rows, _ in ranks]
     )
     diff = after - before
     finest = max(

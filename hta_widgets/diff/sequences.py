@@ -48,12 +48,12 @@ def align_positions(
     if (len(b), b_hash.tobytes()) < (len(a), a_hash.tobytes()):
         return align_positions(b, a, b_hash, a_hash, b_full, a_full)[:, ::-1]
     # Rows are names, hashes and full names.
-    one, other = (
+    a_columns, b_columns = (
         np.stack([names.astype(np.uint64), hashes, (names if full is None else full).astype("u8")])
         for names, hashes, full in ((a, a_hash, a_full), (b, b_hash, b_full))
     )
     runs: list[tuple[int, int, int]] = []  # positions in a and b, length of the run
-    _align(one, other, 0, 0, runs)
+    _align(a_columns, b_columns, 0, 0, runs)
     first_a, first_b, length = np.array(runs, dtype=np.int64).reshape(-1, 3).T
     pairs = np.stack(
         [concatenate_ranges(first_a, length), concatenate_ranges(first_b, length)], axis=1
@@ -121,18 +121,16 @@ def _best_alignment(a: Hashes, b: Hashes) -> list[tuple[int, int]]:
 
 def _score_table(first: Hashes, second: Hashes) -> npt.NDArray[np.int32]:
     """Return the highest score of each pair of prefixes, row by row of the shorter sequence."""
-    same_name, same_hash, same_full = (
-        mine[:, None] == theirs for mine, theirs in zip(first, second, strict=True)
-    )
+    same_name, same_hash, same_full = (a[:, None] == b for a, b in zip(first, second, strict=True))
     gain = np.where(same_hash, np.int32(_SAME), same_name * np.int32(_NAMESAKE))
     gain -= ((gain > 0) & ~same_full) * np.int32(_OTHER_FULL)
     table = np.zeros((first.shape[1] + 1, second.shape[1] + 1), dtype=np.int32)
     score = np.empty(second.shape[1], dtype=np.int32)
     rows = list(table)
     above = rows[0]
-    for here, mine in zip(rows[1:], gain, strict=True):
+    for here, a in zip(rows[1:], gain, strict=True):
         # Without a gain, the score is at most that of the row above.
-        np.add(above[:-1], mine, out=score)
+        np.add(above[:-1], a, out=score)
         np.maximum(score, above[1:], out=score)
         np.maximum.accumulate(score, out=here[1:])
         above = here
@@ -198,15 +196,15 @@ def pair_equal_keys(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
     """Pair the n-th elements of each key; return their positions, (pairs, 2)."""
     # `as_many` leaves out keys that do not occur equally often on both sides.
     keys, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
-    mine, theirs = codes[: len(a)].astype(np.int64), codes[len(a) :].astype(np.int64)
-    kept = np.arange(len(a)), np.arange(len(b))
+    a_codes, b_codes = codes[: len(a)].astype(np.int64), codes[len(a) :].astype(np.int64)
+    rows = np.arange(len(a)), np.arange(len(b))
     if as_many:
-        counts = [np.bincount(one, minlength=len(keys)) for one in (mine, theirs)]
+        counts = [np.bincount(values, minlength=len(keys)) for values in (a_codes, b_codes)]
         equal = counts[0] == counts[1]
-        kept = np.flatnonzero(equal[mine]), np.flatnonzero(equal[theirs])
-    places = number_occurrences(mine[kept[0]]), number_occurrences(theirs[kept[1]])
+        rows = np.flatnonzero(equal[a_codes]), np.flatnonzero(equal[b_codes])
+    places = number_occurrences(a_codes[rows[0]]), number_occurrences(b_codes[rows[1]])
     _, in_a, in_b = np.intersect1d(*places, assume_unique=True, return_indices=True)
-    return np.stack([kept[0][in_a], kept[1][in_b]], axis=1)
+    return np.stack([rows[0][in_a], rows[1][in_b]], axis=1)
 
 
 def number_occurrences(codes: Ints) -> Ints:

@@ -30,12 +30,12 @@ MIN_PAIRS = 3  # minimum number of differences for estimating their spread
 def mean_parts(sums: Ints, count: int) -> Ints:
     """Return `sums` divided by `count`, rounded so that they add up to the total's rounded mean."""
     # The largest remainder method: round down, then give the missing units to the largest ones.
-    whole, rest = np.divmod(sums.astype(np.int64), count)
+    quotients, remainders = np.divmod(sums.astype(np.int64), count)
     total = (2 * int(sums.sum()) + count) // (2 * count)
-    left = total - int(whole.sum())
-    order = np.argsort(-rest, kind="stable")
-    whole[order[:left]] += 1
-    return whole
+    missing = total - int(quotients.sum())
+    order = np.argsort(-remainders, kind="stable")
+    quotients[order[:missing]] += 1
+    return quotients
 
 
 def welch_p_value(before: Floats, after: Floats) -> Floats:
@@ -60,18 +60,18 @@ def paired_p_value(group: Ints, difference: Floats, size: int) -> Floats:
     mean = np.bincount(group, difference, size) / np.maximum(count, 1)
     spread = np.bincount(group, (difference - mean[group]) ** 2, size)
     freedom = np.maximum(count - 1, 1)
-    likely = _p_value(mean, spread / freedom / np.maximum(count, 1), freedom)
-    return np.where(count >= MIN_PAIRS, likely, np.nan)
+    p_value = _p_value(mean, spread / freedom / np.maximum(count, 1), freedom)
+    return np.where(count >= MIN_PAIRS, p_value, np.nan)
 
 
 def paired_steps_p_value(before: Floats, after: Floats) -> Floats:
     """Return the p-value of each column by a paired t-test of the logarithms of ratios."""
     # Steps that differ by design do so on both sides; a change by one factor is equal in all steps.
     count, columns = before.shape
-    known = (before > 0).all(axis=0) & (after > 0).all(axis=0)
-    ratio = np.log(np.where(known, after, 1.0) / np.where(known, before, 1.0))
+    is_positive = (before > 0).all(axis=0) & (after > 0).all(axis=0)
+    ratio = np.log(np.where(is_positive, after, 1.0) / np.where(is_positive, before, 1.0))
     group = np.tile(np.arange(columns), count)
-    return np.where(known, paired_p_value(group, ratio.ravel(), columns), np.nan)
+    return np.where(is_positive, paired_p_value(group, ratio.ravel(), columns), np.nan)
 
 
 def combined_p_value(
@@ -92,10 +92,10 @@ def _p_value(mean: Floats, error: Floats, freedom: Floats) -> Floats:
     # Rounding of means must not count as spread.
     still = error <= (1e-12 * np.maximum(np.abs(mean), 1e-12)) ** 2
     freedom = np.where(still, 1.0, freedom)
-    likely = _regularised_beta(
+    p_value = _regularised_beta(
         freedom / 2, 0.5, freedom / (freedom + mean**2 / np.where(still, 1.0, error))
     )
-    return np.where(still, np.where(np.abs(mean) > 0, 0.0, 1.0), likely)
+    return np.where(still, np.where(np.abs(mean) > 0, 0.0, 1.0), p_value)
 
 
 def _regularised_beta(a: Floats, b: float, x: Floats) -> Floats:

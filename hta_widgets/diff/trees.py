@@ -200,12 +200,12 @@ def steps_of_rows(side: RunSide, part: RankPart, rows: Ints) -> Ints:
     order = np.argsort(side.steps, kind="stable")
     ascending = side.steps[order]
     at = np.minimum(np.searchsorted(ascending, step), count - 1)
-    found: Ints = np.where(ascending[at] == step, order[at], np.where(step < 0, count, -1))
+    positions: Ints = np.where(ascending[at] == step, order[at], np.where(step < 0, count, -1))
     unknown = (step < 0) & (table.stream[rows] >= 0) & (part.trace.launch_of[rows] < 0)
-    lost = np.flatnonzero(unknown)
-    within = step_at(side, part.rank, table.start_ns[rows[lost]] + part.trace.shift_ns)
-    found[lost[within >= 0]] = within[within >= 0]
-    return found
+    lost_rows = np.flatnonzero(unknown)
+    within = step_at(side, part.rank, table.start_ns[rows[lost_rows]] + part.trace.shift_ns)
+    positions[lost_rows[within >= 0]] = within[within >= 0]
+    return positions
 
 
 def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> RankTree:
@@ -214,15 +214,15 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     trace, table = part.trace, part.table
     work = mask_of_rows(device_work_rows(trace), len(table))
     # Waits on the device repeat calls of the runtime.
-    kept = mask_of_rows(part.rows, len(table)) & (table.kind != KINDS.index("sync"))
-    kept &= (table.stream < 0) | work
-    kept &= ~category_mask(trace, "trace" if stacks else f"trace|{FRAME}")
-    kept &= ~name_mask(trace, lambda name: name.startswith("ProfilerStep"))
+    is_node = mask_of_rows(part.rows, len(table)) & (table.kind != KINDS.index("sync"))
+    is_node &= (table.stream < 0) | work
+    is_node &= ~category_mask(trace, "trace" if stacks else f"trace|{FRAME}")
+    is_node &= ~name_mask(trace, lambda name: name.startswith("ProfilerStep"))
     slot = np.full(len(table), -1, dtype=np.int64)
     slot[part.rows] = steps_of_rows(side, part, part.rows)
-    kept &= slot >= 0
-    call = kept & category_mask(trace, CALLS)
-    operator = kept & ~call & ~work
+    is_node &= slot >= 0
+    call = is_node & category_mask(trace, CALLS)
+    operator = is_node & ~call & ~work
 
     above = attach_backward_threads(trace, nested_parents(trace, operator))
     up = nearest_ancestor(above, operator)
@@ -230,7 +230,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     # A node inside another step's operator is outermost in its own step.
     parent[(parent >= 0) & (slot[parent] != slot)] = -1
 
-    rows = np.flatnonzero(kept)
+    rows = np.flatnonzero(is_node)
     at = positions_of_rows(rows, len(table))[parent[rows]]
     kind = np.select([call[rows], work[rows]], [CALL, WORK], OPERATOR).astype(np.int8)
     launched = np.where(work[rows], trace.launch_of[rows], rows)
@@ -265,9 +265,9 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
 
 
 def _node_contents(part: RankPart, rows: Ints, pool: NamePool) -> Ints:
-    found = np.full(len(part.table), -1, dtype=np.int64)
+    contents = np.full(len(part.table), -1, dtype=np.int64)
     events = comm_events(part.trace)
     if len(events.rows):
         codes = pool.codes([f"content {item!r}" for item in events.content])
-        found[events.rows] = codes[events.content_code]
-    return found[rows]
+        contents[events.rows] = codes[events.content_code]
+    return contents[rows]

@@ -61,9 +61,9 @@ def byteps_stages(diff: Comparison) -> pd.DataFrame:
 @memoized
 def _stage_frame(diff: Comparison) -> pd.DataFrame:
     sides = [_by_stage(side) for side in diff.sides]
-    every = dict.fromkeys([*sides[0], *sides[1]])
+    keys = dict.fromkeys([*sides[0], *sides[1]])
     place = {stage: number for number, stage in enumerate(STAGES)}
-    order = sorted(every, key=lambda key: place.get(key[0], len(place)))
+    order = sorted(keys, key=lambda key: place.get(key[0], len(place)))
     nothing = np.zeros((len(_MEASURES), diff.step_count))
     columns: dict[str, object] = {
         "stage": pd.array([stage for stage, _ in order], dtype="str"),
@@ -74,8 +74,8 @@ def _stage_frame(diff: Comparison) -> pd.DataFrame:
         for side in sides
     )
     for k, name in enumerate(_MEASURES):
-        one, other = before[:, k].mean(axis=1), after[:, k].mean(axis=1)
-        columns |= {f"before_{name}": one, f"after_{name}": other, f"diff_{name}": other - one}
+        a, b = before[:, k].mean(axis=1), after[:, k].mean(axis=1)
+        columns |= {f"before_{name}": a, f"after_{name}": b, f"diff_{name}": b - a}
     for k, name in ((1, "work"), (2, "queue")):
         columns[f"{name}_p_value"] = welch_p_value(before[:, k].T, after[:, k].T)
     return result_frame(
@@ -182,8 +182,8 @@ def byteps_server_times(diff: Comparison) -> pd.DataFrame:
 
 def _means(frame: pd.DataFrame, sums: list[str], count: str, key: str) -> pd.DataFrame:
     """Divide the columns `sums` by the column `count`; keep the first row of each key."""
-    each = frame[count].clip(lower=1)
-    return frame.assign(**{name: frame[name] / each for name in sums}).drop_duplicates(key)
+    divisor = frame[count].clip(lower=1)
+    return frame.assign(**{name: frame[name] / divisor for name in sums}).drop_duplicates(key)
 
 
 WORKER_TABLES = {
@@ -240,8 +240,8 @@ def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
         low, high = windows[at]
         time = min(end, high) - max(start, low)
         if time > 0:
-            own = times.setdefault((cause, stage), np.zeros(len(windows), dtype=np.int64))
-            own[at] += time
+            piece_ns = times.setdefault((cause, stage), np.zeros(len(windows), dtype=np.int64))
+            piece_ns[at] += time
 
     for row in iter_rows(stages.astype({"stage": str})):
         queue = "root_wait" if row.waits_for_root else "stage_queue"
