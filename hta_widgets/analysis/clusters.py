@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.collectives import Clock
-from hta_widgets.analysis.groups import pipeline_stages
+from hta_widgets.analysis.cross_rank.arrivals import Clock
+from hta_widgets.analysis.cross_rank.imposed_waits import imposed_waits, mean_share, step_shares
+from hta_widgets.analysis.cross_rank.parallel_groups import pipeline_stages
+from hta_widgets.analysis.cross_rank.waits import (
+    CollectiveWaits,
+    RankWaits,
+    collective_waits,
+    wait_intervals,
+)
+from hta_widgets.analysis.frames import concat_arrays, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
     RankParts,
-    Scope,
-    concat_arrays,
+    Window,
     count_by_kind,
-    map_ranks,
     narrow_selection,
     rank_parts,
-    result_frame,
-    with_scope,
 )
 from hta_widgets.analysis.steps import device_times, host_steps, step_length, steps_ahead
-from hta_widgets.analysis.stragglers import (
-    CollectiveWaits,
-    RankWaits,
-    collective_waits,
-    imposed_waits,
-    mean_share,
-    step_shares,
-    wait_intervals,
-)
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.taxonomy import KINDS
@@ -102,12 +99,11 @@ class RankFeatures:
     shared: bool  # whether all ranks' means are over the same steps
 
 
-def rank_features(
-    traces: TraceSet, chosen: RankParts, waits: CollectiveWaits, narrowed: Selection
-) -> RankFeatures:
+def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
     """Return the features of the ranks, over the steps that all of them have."""
     # If ranks have no step in common, each rank's own steps count. Without steps, the whole time of
     # a rank counts as one.
+    traces = chosen.owner
     ahead = steps_ahead(traces)
     samples = list(
         map_ranks(
@@ -131,7 +127,7 @@ def rank_features(
         for place, sample in zip(places, others, strict=True):
             samples[place] = sample
     share, kernel_names = _kernel_shares([sample.kernel_ns for sample in samples])
-    work = imposed_waits(traces, narrowed, waits.clock)
+    work = imposed_waits(traces, chosen.selection, waits.clock)
     lost = np.zeros(len(traces))
     if len(work.match):
         lost = np.nan_to_num(mean_share(step_shares(work)[0], work.step_ns()))
@@ -211,14 +207,16 @@ def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[st
     return np.concatenate((share[:, first], other), axis=1), [*kept, "others"]
 
 
-@with_scope
+@check_arguments
 def rank_time_heatmap(
     traces: TraceSet,
     *,
     metric: str = "busy",
     bins: int = 100,
     clock: Clock | None = None,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the device time of each rank in bins of time, exact in every bin.
 
@@ -233,11 +231,18 @@ def rank_time_heatmap(
 
     Parameters
     ----------
+    traces : TraceSet
     metric : {"busy", "compute", "communication", "exposed_communication", "waiting", "idle"}
     bins : int, default 100
         The number of bins of the window; edges are rounded down to nanoseconds.
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+    selection : Selection, optional
+        The events to work on; all by default.
     window : (start_ns, end_ns), optional
         The time range to divide. Default: the window of the selection, else the whole job.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -258,7 +263,8 @@ def rank_time_heatmap(
         )
     if not 1 <= bins <= _MAX_BINS:
         raise TraceError(f"invalid number of bins: {bins}", remedy=f"Ask for 1 to {_MAX_BINS}.")
-    chosen = narrow_selection(traces, **scope)
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
     low = traces.start_ns if chosen.start_ns is None else chosen.start_ns
     high = max(traces.end_ns if chosen.end_ns is None else chosen.end_ns, low)
     # Quotient and remainder are scaled separately: duration times bins may exceed int64.
@@ -327,14 +333,16 @@ def _heatmap_note(work: Sequence[bool], metric: str, values: Ints) -> str:
     return ""
 
 
-@with_scope
+@check_arguments
 def rank_clusters(
     traces: TraceSet,
     *,
     tolerance: float = 0.05,
     max_clusters: int = 16,
     clock: Clock | None = None,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return clusters of similar ranks, the representative of each, and outliers.
 
@@ -361,11 +369,16 @@ def rank_clusters(
 
     Parameters
     ----------
+    traces : TraceSet
     tolerance : float, default 0.05
         The allowed difference as a share of a step. Healthy ranks of a job differ by a few percent.
     max_clusters : int, default 16
         While there are more clusters, the tolerance grows by half, unless there are no more
         clusters than pipeline stages. Outliers are still judged by the given tolerance.
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+    selection, window : Selection, (start_ns, end_ns), optional
+        The events to work on, narrowed in time; all by default.
     ranks : iterable of int, optional
         Narrows the selection to these ranks, which are then compared among themselves.
 
@@ -391,10 +404,10 @@ def rank_clusters(
             f"ranks cannot be put into {max_clusters} clusters with a tolerance of {tolerance}",
             remedy="Both must be positive.",
         )
-    chosen = rank_parts(traces, **scope)
-    waits = collective_waits(traces, clock)
-    features = rank_features(traces, chosen, waits, narrow_selection(traces, **scope))
-    stages = pipeline_stages(traces)
+    chosen = rank_parts(traces, selection, window, ranks)
+    waits = collective_waits(chosen.owner, clock)
+    features = rank_features(chosen, waits)
+    stages = pipeline_stages(chosen.owner)
     stage = np.array([stages[rank] for rank in chosen.ranks], dtype=np.int64)
     clustering = cluster_ranks(features, stage, tolerance, max_clusters)
     rank = np.array(chosen.ranks, dtype=np.int64)

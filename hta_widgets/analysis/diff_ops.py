@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import RankPart, Window, categorical, narrow_selection, result_frame
+from hta_widgets.analysis.frames import categorical, result_frame
+from hta_widgets.analysis.scope import RankPart, Window, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS

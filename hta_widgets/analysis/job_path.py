@@ -10,9 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.collectives import Arrivals, arrival_times
-from hta_widgets.analysis.comm_events import SYNCHRONIZING_OPERATIONS
 from hta_widgets.analysis.critical.nodes import (
     BOUNDS,
     EDGE_TYPES,
@@ -24,8 +21,12 @@ from hta_widgets.analysis.critical.nodes import (
     instance_numbers,
 )
 from hta_widgets.analysis.critical.path import CriticalPath, build_graph, critical_path_summary
-from hta_widgets.analysis.matching import Matching, count_selected, matching
-from hta_widgets.analysis.scope import Window, categorical, device_work_rows, result_frame
+from hta_widgets.analysis.cross_rank.arrivals import Arrivals, arrival_times
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.comm_events import SYNCHRONIZING_OPERATIONS
+from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
+from hta_widgets.analysis.frames import categorical, result_frame
+from hta_widgets.analysis.scope import Window, device_work_rows
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.frames import (
+    categorical,
+    drop_unused_texts,
+    int64,
+    result_frame,
+    stack_blocks,
+)
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
     RankParts,
-    Scope,
-    categorical,
+    Window,
     count_by_kind,
-    drop_unused_texts,
-    map_ranks,
-    prelaunched_note,
     rank_parts,
-    result_frame,
-    stack_blocks,
-    statistics_by_name,
-    with_scope,
 )
+from hta_widgets.analysis.totals import statistics_by_name
+from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
@@ -36,6 +39,7 @@ from hta_widgets.trace.host_stack import (
     nested_parents,
     operator_tree,
 )
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -51,8 +55,14 @@ CUDA_SASS_INSTRUCTION_COUNTER_FLOPS: dict[str, float] = {
 }
 
 
-@with_scope
-def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def cupti_counters(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the hardware counters of each kernel, and the operators that launched it.
 
     With ``experimental_config=_ExperimentalConfig(profiler_metrics=[...])`` PyTorch's profiler
@@ -62,8 +72,11 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters
     ----------
+    traces : TraceSet
     selection : Selection, optional
         The kernels; all by default. They are paired with launches before they are selected.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks.
 
     Returns
     -------
@@ -102,7 +115,7 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     stacks: list[list[str]] = []
     args: list[Mapping[str, Any]] = []
     notes = []
-    for part in rank_parts(traces, **scope):
+    for part in rank_parts(traces, selection, window, ranks):
         trace, table = part.trace, part.table
         kernels, launches = _kernels_and_calls(trace)
         launch_of = np.full(len(kernels), -1, dtype=np.int64)
@@ -133,8 +146,9 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             " asked for"
         )
     counters = _counters(args)
+    schema = {**int64("rank id"), "name": "object", **int64("start_ns dur_ns launch_id")}
     columns: dict[str, Any] = {
-        **stack_blocks(blocks, "rank id name:s start_ns dur_ns launch_id"),
+        **stack_blocks(blocks, schema),
         "op_stack": pd.Series(stacks, dtype=object),
         "top_level_op": pd.Series(["".join(stack[:1]) for stack in stacks], dtype=object),
         "bottom_level_op": pd.Series(["".join(stack[-1:]) for stack in stacks], dtype=object),
@@ -238,14 +252,27 @@ def _flops(counters: Mapping[str, Array]) -> Ints | None:
     return total
 
 
-@with_scope
+@check_arguments
 def kernel_breakdown(
-    traces: TraceSet, *, include_memory: bool = True, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    include_memory: bool = True,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return count and durations of every kernel, by rank.
 
     Durations of concurrent kernels add up. They are clipped to the window; a kernel counts if it
     overlaps the window.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    include_memory : bool, default True
+        Whether copies and fills count.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -259,7 +286,7 @@ def kernel_breakdown(
         - ``mean_ns`` (float); ``min_ns, max_ns`` (int64)
         - ``std_ns`` (float): standard deviation of a sample (ddof 1), 0 for one kernel
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     order = {"rank": True, "sum_ns": False, "count": False, "kind": True}
     frame = _statistics(chosen, kinds)
@@ -268,16 +295,27 @@ def kernel_breakdown(
     return _kernel_frame(chosen, kinds, frame, columns)
 
 
-@with_scope
+@check_arguments
 def kernel_duration_by_rank(
-    traces: TraceSet, *, include_memory: bool = True, top: int | None = None, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    include_memory: bool = True,
+    top: int | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the durations of each kernel on each rank, to compare ranks.
 
     Parameters
     ----------
+    traces : TraceSet
     top : int, optional
         Return only this many kernels, those with most time over all ranks.
+    include_memory : bool, default True
+        Whether copies and fills count.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -288,7 +326,7 @@ def kernel_duration_by_rank(
         - ``count`` (int64)
         - ``mean_ns`` (float); ``min_ns, max_ns, sum_ns`` (int64)
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     frame = _statistics(chosen, kinds)
     kernels = frame.groupby(["kind", "name"], sort=False)
@@ -317,7 +355,11 @@ def _kernel_frame(
 def _statistics(chosen: RankParts, kinds: Sequence[str]) -> pd.DataFrame:
     """Return statistics of each rank's kernels by kind and name."""
     found = list(map_ranks(chosen, _statistics_of_rank, kinds))
-    return pd.DataFrame(stack_blocks(found, "rank kind name:t count sum_ns min_ns max_ns std_ns:f"))
+    schema = {
+        **int64("rank kind"), "name": "str", **int64("count sum_ns min_ns max_ns"),
+        "std_ns": "float64",
+    }  # fmt: skip
+    return pd.DataFrame(stack_blocks(found, schema))
 
 
 def _statistics_of_rank(part: RankPart, kinds: Sequence[str]) -> dict[str, Any]:
@@ -328,9 +370,14 @@ Source = Literal["auto", "device", "host"]
 _ANNOTATION = KINDS.index("annotation")
 
 
-@with_scope
+@check_arguments
 def user_annotation_breakdown(
-    traces: TraceSet, *, use_device: bool = True, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    use_device: bool = True,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the durations of the ranges that the program names, by rank and name.
 
@@ -340,12 +387,17 @@ def user_annotation_breakdown(
 
     Parameters
     ----------
+    traces : TraceSet
     use_device : bool, default True
         The ranges on the device (``gpu_user_annotation``), else those on the host
         (``user_annotation``).
+    selection : Selection, optional
+        The events to work on; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time. Durations are clipped to it, counts are of the ranges that
         overlap it.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -354,10 +406,13 @@ def user_annotation_breakdown(
         ``count, sum_ns`` (int64), ``mean_ns`` (float64), ``min_ns, max_ns`` (int64), ``std_ns``
         (float64; standard deviation of a sample, 0 for one range).
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _range_statistics, use_device))
-    names = "rank name:t count sum_ns mean_ns:f min_ns max_ns std_ns:f"
-    column = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
+    schema = {
+        "rank": "int64", "name": "str", **int64("count sum_ns"), "mean_ns": "float64",
+        **int64("min_ns max_ns"), "std_ns": "float64",
+    }  # fmt: skip
+    column = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
     device, host = sum(count for _, count, _ in results), sum(count for _, _, count in results)
     note = ""
     if not len(column["rank"]):
@@ -388,14 +443,21 @@ def _ranges(trace: Trace, side: str) -> Bools:
     return is_range
 
 
-@with_scope
+@check_arguments
 def kernels_by_annotation(
-    traces: TraceSet, *, source: Source = "auto", by_name: bool = False, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    source: Source = "auto",
+    by_name: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the device's events with the named range that contains each.
 
     Parameters
     ----------
+    traces : TraceSet
     source : {"auto", "device", "host"}
         ``"device"``: the shortest device range (``gpu_user_annotation``) that overlaps the event
         on its stream. ``"host"``: the innermost host range that encloses the event's launching
@@ -408,6 +470,8 @@ def kernels_by_annotation(
         The device's events; all by default. Ranges need not be selected.
     window : (start_ns, end_ns), optional
         Narrows the selection in time. Times are clipped to it.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -417,10 +481,13 @@ def kernels_by_annotation(
         empty for none). With `by_name` one row per rank, range and name, most time of a rank first:
         ``rank, annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source by rank.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _annotated_kernels, source))
-    names = "rank id start_ns dur_ns name:c stream:i annotation:c"
-    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
+    schema = {
+        **int64("rank id start_ns dur_ns"), "name": "category", "stream": "int32",
+        "annotation": "category",
+    }  # fmt: skip
+    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
     sources = dict(zip(chosen.ranks, (side for _, side, _ in results), strict=True))
     annotations = sum(ranges for _, _, ranges in results)
     inside = int((columns["annotation"].codes > 0).sum())

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.collectives import Clock
+from hta_widgets.analysis.cross_rank.arrivals import Clock
+from hta_widgets.analysis.cross_rank.waits import RankWaits, collective_waits
+from hta_widgets.analysis.frames import concat_arrays, int64, result_frame, stack_blocks
+from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import (
     RankPart,
     RankParts,
-    Scope,
-    concat_arrays,
+    Window,
     count_by_kind,
-    map_ranks,
     rank_part,
     rank_parts,
-    result_frame,
-    stack_blocks,
-    with_scope,
 )
-from hta_widgets.analysis.stragglers import RankWaits, collective_waits
+from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, mask_of_rows, sum_by_group
@@ -38,7 +36,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: The argument of events that an export cut at its window; see `hta_widgets.export.members`.
+#: The argument of events that an export cut at its window; see `hta_widgets.export.traces.members`.
 CLIPPED = "hta_clipped"
 
 #: Columns of `device_times`, in this order.
@@ -56,9 +54,14 @@ DEVICE_TIMES: tuple[str, ...] = (
 )
 
 
-@with_scope
+@check_arguments
 def step_times(
-    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the duration of each rank's steps, and the activities of its device in each.
 
@@ -74,6 +77,11 @@ def step_times(
 
     Parameters
     ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+    selection : Selection, optional
+        The events to work on; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time; steps and device work are clipped to it.
     ranks : iterable of int, optional
@@ -105,14 +113,14 @@ def step_times(
         ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps of whose device
         span, summed over all ranks, less than half is within the hosts' ranges, which are shorter.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
+    traces = chosen.owner
     waits = collective_waits(traces, clock)
     columns_of_ranks = list(
         map_ranks(chosen, _steps_of_rank, each=waits.arguments_by_rank(chosen.ranks))
     )
-    column = stack_blocks(
-        columns_of_ranks, f"rank step start_ns dur_ns {' '.join(DEVICE_TIMES)} whole:b"
-    )
+    schema = {**int64("rank step start_ns dur_ns"), **dict.fromkeys(DEVICE_TIMES, "int64")}
+    column = stack_blocks(columns_of_ranks, {**schema, "whole": "bool"})
     whole = column.pop("whole")
     ahead = steps_ahead(traces)
     length = step_length(ahead, column["step"], column["dur_ns"], column["device_span_ns"])
@@ -349,8 +357,14 @@ _LABELS = (
 _BANNER = re.compile(r"#+ *(.*?) *#+")
 
 
-@with_scope
-def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def phase_times(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the time of each rank's host in each phase of a step, compared with other ranks.
 
     Step time alone hides the slow rank, as all wait for it at the end of a step: its forward pass
@@ -364,6 +378,9 @@ def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters
     ----------
+    traces : TraceSet
+    selection : Selection, optional
+        The events to work on; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time; phases are clipped to it.
     ranks : iterable of int, optional
@@ -382,11 +399,13 @@ def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
           that phase and step, and that as a share of the median, NaN if it is 0; both are NaN in
           steps that the window cuts
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
+    traces = chosen.owner
     phases = _phase_names(traces)
     place = {name: number for number, name in enumerate(phases)}
     columns_of_ranks = list(map_ranks(chosen, _phases_of_rank, place))
-    column = stack_blocks(columns_of_ranks, "phase rank step start_ns dur_ns whole:b")
+    schema = {**int64("phase rank step start_ns dur_ns"), "whole": "bool"}
+    column = stack_blocks(columns_of_ranks, schema)
     whole = column.pop("whole")
     pairs = np.stack([column["phase"], column["step"]])
     together = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)

@@ -20,7 +20,7 @@ import numpy as np
 from hta_widgets.analysis.idle import IDLE_CATEGORIES, first_launched, gap_pieces
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
-from hta_widgets.readers.formats import format_hooks
+from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.trace.arrays import Ints, Rows, concatenate_ranges
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import memoized
@@ -104,11 +104,13 @@ def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, 
 
 @memoized
 def chains(_diff: Comparison, side: RunSide) -> dict[int, list[StepPiece]]:
-    """Return the waits of the steps of ranks whose format has them (`Format.chain`)."""
+    """Return the waits of the steps of ranks whose format has them (`FormatComparison.chain`)."""
     return {
         rank: chain_of(side, rank)
         for rank, part in side.parts.items()
-        for chain_of in format_hooks("chain", {part.trace.format})
+        for chain_of in load_references(
+            format_.comparison.chain for format_ in formats_named([part.trace.format])
+        )
     }
 
 

@@ -12,15 +12,15 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.clusters import rank_clusters
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.waits import CollectiveWaits, collective_waits
 from hta_widgets.analysis.diff_ops import DiffSource, side_parts
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.analysis.steps import clipped_steps, device_edges, host_steps, steps_ahead
-from hta_widgets.analysis.stragglers import CollectiveWaits, collective_waits
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
-from hta_widgets.readers.formats import all_formats, format_hooks
+from hta_widgets.readers.formats import all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, duration, plural, run_text
 from hta_widgets.trace.arrays import Ints
@@ -287,7 +287,7 @@ def compare(
 
 def is_host_only(name: str) -> bool:
     """Return whether files of a format have no device work, only calls on the host."""
-    return any(format_.host_only for format_ in all_formats() if format_.name == name)
+    return any(format_.comparison.host_only for format_ in formats_named([name]))
 
 
 def both_have_frames(diff: Comparison) -> bool:
@@ -329,14 +329,15 @@ def _ranks_by_format(
     # calls of time lines.
     formats = _formats_of(before), _formats_of(after)
     shared = formats[0] & formats[1]
-    table = {format_.name: format_ for format_ in all_formats()}
+    table = {format_.name: format_.comparison for format_ in all_formats()}
     if not shared:
         both = formats[0] | formats[1]
         if all(both <= {name, *table[name].compared_with} for name in both if name in table):
             return (before, after), ({}, {})
-        names = {name: table[name].plural if name in table else name for name in both}
+        plurals = {format_.name: format_.plural for format_ in all_formats()}
         words = [
-            " and ".join(names[name] for name in sorted(format_names)) for format_names in formats
+            " and ".join(plurals.get(name, name) for name in sorted(format_names))
+            for format_names in formats
         ]
         raise TraceError(
             f"{words[0]} cannot be compared with {words[1]}",
@@ -497,7 +498,9 @@ def _steps_within(part: RankPart, *, on_device: bool) -> tuple[Ints, Ints, int]:
     Also returns the time by which the steps overlapped.
     """
     table = part.table
-    steps_of = format_hooks("steps", {part.trace.format})
+    steps_of = load_references(
+        format_.comparison.steps for format_ in formats_named([part.trace.format])
+    )
     if steps_of:
         numbers, start, end = steps_of[0](part)
     else:

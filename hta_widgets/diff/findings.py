@@ -30,7 +30,7 @@ from hta_widgets.diff.records import Finding, rank_findings, time_change
 from hta_widgets.diff.sentences import CAUTION_WORDS, WORDS, add_text
 from hta_widgets.diff.tables import iter_rows, names
 from hta_widgets.diff.waterfall import waterfall
-from hta_widgets.readers.formats import all_formats, format_hooks
+from hta_widgets.readers.formats import all_formats, formats_named, load_references
 from hta_widgets.trace.arrays import Bools, Floats
 from hta_widgets.trace.names import short_name
 
@@ -76,14 +76,18 @@ def findings(diff: Comparison) -> list[Finding]:
     """
     formats = _shared_formats(diff)
     # Some formats replace `changes` with their own table.
-    has_changes = not any("changes" in f.replaces for f in all_formats() if f.name in formats)
+    has_changes = not any(
+        "changes" in format_.comparison.replaces for format_ in formats_named(formats)
+    )
     records: list[Finding] = []
     if not diff.has_totals:
         late = late_ranks(diff)
         records += [*late, *_step_findings(diff, late)]
         if has_changes:
             records += _change_findings(diff, is_first=not records)
-    for findings_of_format in format_hooks("findings", formats):
+    for findings_of_format in load_references(
+        format_.comparison.findings for format_ in formats_named(formats)
+    ):
         records += findings_of_format(diff)
     if not records and formats == {"kineto"} and diff.step_count == 1:
         records = _largest_untested_differences(diff)
@@ -104,7 +108,8 @@ def cautions(diff: Comparison, kinds: Container[str] | None = None) -> list[Find
 
 def _with_sentences(diff: Comparison, records: list[Finding]) -> list[Finding]:
     words = dict(WORDS)
-    for words_of_format in format_hooks("finding_words", diff.before.formats | diff.after.formats):
+    formats = formats_named(diff.before.formats | diff.after.formats)
+    for words_of_format in load_references(f.comparison.finding_words for f in formats):
         words |= words_of_format
     words |= CAUTION_WORDS
     return [add_text(finding, diff, words) for finding in rank_findings(records, [*words])]
@@ -126,7 +131,7 @@ def _caution_records(diff: Comparison, kinds: Container[str] | None = None) -> l
 
 def _shared_formats(diff: Comparison) -> set[str]:
     """Return the formats that both sides have, or that one has and the other's compare with."""
-    also = {format_.name: format_.compared_with for format_ in all_formats()}
+    also = {format_.name: format_.comparison.compared_with for format_ in all_formats()}
     sides = [side.formats for side in diff.sides]
     every = sides[0] | sides[1]
     return {

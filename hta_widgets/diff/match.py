@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.scope import concat_arrays
+from hta_widgets.analysis.frames import concat_arrays
 from hta_widgets.diff.compare import Comparison, both_have_frames
 from hta_widgets.diff.sequences import Hashes, align_positions, pair_equal_keys
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK, NamePool, RankTree, mix_hash, rank_tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import categorical, result_frame, stack_blocks
+from hta_widgets.analysis.frames import categorical, result_frame, stack_blocks
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.match import STATUSES, match_ranks
@@ -72,7 +72,7 @@ def _pair_frame(diff: Comparison) -> pd.DataFrame:
             values = np.append(before, -1)[nodes[0]], np.append(after, -1)[nodes[1]]
             block[name] = np.where(nodes[1] >= 0, values[1], values[0])
         blocks.append(block)
-    column = stack_blocks(blocks, " ".join(blocks[0]))
+    column = stack_blocks(blocks, dict.fromkeys(blocks[0], "int64"))
     callers, distinct = pd.factorize(np.array(matches.callers, dtype=object))
     status = column["status"]
     plain = ("before_rank", "before_id", "after_rank", "after_id")

@@ -1,8 +1,8 @@
 """Turn findings into sentences.
 
 Each topic has one function, which gets the finding and the comparison and returns the sentence. The
-tables `WORDS` and `CAUTION_WORDS` list them in the order of importance; those of a format
-(`Format.finding_words`) come between the two. Numbers are written here and nowhere before:
+tables `WORDS` and `CAUTION_WORDS` list them in the order of importance; those of a format come
+between the two (`FormatComparison.finding_words`). No number is written before:
 
     Finding("name", name="gemm", before_count=7, after_count=3, diff_ns=-40_000)
     "gemm goes from 7 to 3 over 2 steps (−40.0 µs)."
@@ -20,7 +20,7 @@ from hta_widgets.diff.changes import libraries
 from hta_widgets.diff.compare import Comparison, conditions, is_host_only, paired_ranks
 from hta_widgets.diff.late_ranks import lone_ranks
 from hta_widgets.diff.records import Finding, topic_of
-from hta_widgets.readers.formats import format_hooks
+from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.text import (
     consecutive_runs,
     count,
@@ -80,13 +80,18 @@ def add_text(finding: Finding, diff: Comparison, words: dict[str, Wording]) -> F
     return replace(finding, text=words[topic_of(finding)](finding, diff))
 
 
-def format_words(diff: Comparison, hook: str) -> dict[str, str]:
-    """Return the words or labels of the formats for kinds of time."""
-    return {
-        kind: words
-        for words_of_format in format_hooks(hook, diff.before.formats)
-        for kind, words in words_of_format.items()
-    }
+def kind_words(diff: Comparison) -> dict[str, str]:
+    """Return the words of the formats for kinds of time."""
+    formats = formats_named(diff.before.formats)
+    words_by_format = load_references(format_.comparison.kind_words for format_ in formats)
+    return {kind: word for words in words_by_format for kind, word in words.items()}
+
+
+def kind_labels(diff: Comparison) -> dict[str, str]:
+    """Return the short labels of the formats for kinds of time, for charts."""
+    formats = formats_named(diff.before.formats)
+    words_by_format = load_references(format_.comparison.kind_labels for format_ in formats)
+    return {kind: word for words in words_by_format for kind, word in words.items()}
 
 
 # --- pieces of sentences --------------------------------------------------------------------------
@@ -137,7 +142,7 @@ def _join_with_and(parts: list[str]) -> str:
 
 
 def _cause_text(part: Finding, diff: Comparison, *, verb: bool = True) -> str:
-    words = _CAUSE_WORDS | format_words(diff, "kind_words")
+    words = _CAUSE_WORDS | kind_words(diff)
     subject = words.get(part.measure, part.measure.replace("_", " "))
     grows = f" {'grows' if part.diff_ns > 0 else 'shrinks'}" if verb else ""
     return f"{subject}{grows} by {duration(abs(part.diff_ns))}"

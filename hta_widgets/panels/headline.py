@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.stragglers import StragglerReport, straggler_report
+from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
 from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece
 from hta_widgets.panels.run_times import (
     MIN_SHARE,
@@ -30,7 +30,7 @@ from hta_widgets.panels.run_times import (
     range_around,
     run_times,
 )
-from hta_widgets.readers.formats import all_formats, format_hooks
+from hta_widgets.readers.formats import all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.names import disambiguate, short_name
 from hta_widgets.trace.query import QueryClauses
@@ -97,6 +97,11 @@ class Headline:
         ]
 
     @property
+    def marked_ranks(self) -> dict[str, list[int]]:
+        """The ranks that charts mark, by the name of the attribute of their frames."""
+        return {"late_ranks": self.late_ranks, "fact_ranks": self.fact_ranks}
+
+    @property
     def text(self) -> str:
         """The headline alone."""
         return text_of(self.text_parts)
@@ -109,8 +114,7 @@ class Headline:
         return {
             "headline": self.text_parts,
             "more": self.sentences,
-            "late_ranks": self.late_ranks,
-            "fact_ranks": self.fact_ranks,
+            **self.marked_ranks,
             "findings": [
                 {
                     "kind": finding.kind,
@@ -208,12 +212,14 @@ def _arrange(first: HeadlineFinding, ranked: list[HeadlineFinding], times: RunTi
 def _headline_of_formats(traces: TraceSet) -> Headline | None:
     """Return the headline of the job's formats; None unless each of them has one."""
     names = set(traces.formats)
-    if not names or not names <= {format_.name for format_ in all_formats() if format_.headline}:
+    if not names or not names <= {
+        format_.name for format_ in all_formats() if format_.views.headline
+    }:
         return None
     findings: list[HeadlineFinding] = []
     more: list[list[Piece]] = []
     nothing: list[Piece] = []
-    for headline_of in format_hooks("headline", names):
+    for headline_of in load_references(format_.views.headline for format_ in formats_named(names)):
         findings_of_format, sentences, without = headline_of(traces)
         findings += findings_of_format
         more += sentences

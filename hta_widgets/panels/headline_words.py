@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hta_widgets.analysis.stragglers import LastRank, StragglerReport
+from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport
 from hta_widgets.facts import facts
 from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, RunTimes
 from hta_widgets.text import consecutive_runs, count, duration, plural, run_text, share

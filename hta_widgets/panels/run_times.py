@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hta_widgets import analysis
-from hta_widgets.analysis.stragglers import collective_waits, exposed_waits_for
+from hta_widgets.analysis.cross_rank.waits import collective_waits, exposed_waits_for
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.lateness import LatenessIndex

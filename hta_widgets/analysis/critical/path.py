@@ -35,7 +35,7 @@ from hta_widgets.analysis.critical.nodes import (
     name_mask,
     pattern_matcher,
 )
-from hta_widgets.analysis.scope import categorical, require_columns, result_frame
+from hta_widgets.analysis.frames import categorical, require_columns, result_frame
 from hta_widgets.arguments import check_arguments
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Codes, Ints

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import RankPart, result_frame
+from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.scope import RankPart
 from hta_widgets.diff.causes import StepPiece
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.records import Finding, rank_findings, time_change

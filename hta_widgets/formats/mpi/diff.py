@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.collectives import collectives
-from hta_widgets.analysis.scope import result_frame
+from hta_widgets.analysis.cross_rank.collectives import collectives
+from hta_widgets.analysis.frames import result_frame
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.records import Finding, time_change
 from hta_widgets.diff.sentences import count_text, longer_or_less, relative_text, times_text
