@@ -13,8 +13,9 @@ from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.causes import KIND_OF, step_times_by_cause
-from hta_widgets.diff.compare import Comparison, RunSide, step_at
+from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.sequences import align_positions
+from hta_widgets.diff.sides import RunSide, step_at
 from hta_widgets.diff.stats import combined_p_value, mean_parts
 from hta_widgets.trace.arrays import Bools, Ints, concatenate_ranges
 from hta_widgets.trace.intervals import CumulativeCoverage, union

@@ -19,7 +19,8 @@ import numpy as np
 
 from hta_widgets.analysis.idle import IDLE_CATEGORIES, first_launched, gap_pieces
 from hta_widgets.analysis.scope import RankPart
-from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
+from hta_widgets.diff.compare import Comparison
+from hta_widgets.diff.sides import RunSide, is_host_only
 from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.trace.arrays import Ints, Rows, concatenate_ranges
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union

@@ -17,9 +17,10 @@ from hta_widgets.analysis.idle import waiting_calls
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
 from hta_widgets.diff.causes import splits_communication
-from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
+from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.match import STATUSES, MatchedTrees, Matches, match_ranks
 from hta_widgets.diff.sequences import number_occurrences
+from hta_widgets.diff.sides import RunSide, is_host_only
 from hta_widgets.diff.stats import combined_p_value, paired_p_value
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK, RankTree
 from hta_widgets.taxonomy import KINDS

@@ -17,9 +17,10 @@ from statistics import median
 from typing import Any
 
 from hta_widgets.diff.changes import libraries
-from hta_widgets.diff.compare import Comparison, conditions, is_host_only, paired_ranks
+from hta_widgets.diff.compare import Comparison, conditions, paired_ranks
 from hta_widgets.diff.late_ranks import lone_ranks
 from hta_widgets.diff.records import Finding, topic_of
+from hta_widgets.diff.sides import is_host_only
 from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.text import (
     consecutive_runs,

@@ -13,8 +13,9 @@ from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, path_times
-from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames
+from hta_widgets.diff.compare import Comparison, both_have_frames
 from hta_widgets.diff.match import STATUSES, match_ranks
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import combined_p_value
 from hta_widgets.diff.trees import FRAME, OPERATOR, WORK, NamePool, comparable_name, steps_of_rows
 from hta_widgets.diff.waterfall import waterfall

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from hta_widgets.analysis.cross_rank.comm_events import comm_events
 from hta_widgets.analysis.scope import RankPart, device_work_rows
-from hta_widgets.diff.compare import RunSide, step_at
 from hta_widgets.diff.sequences import Hashes
+from hta_widgets.diff.sides import RunSide, step_at
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import (
     Bools,

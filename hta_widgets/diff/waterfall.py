@@ -19,8 +19,9 @@ from hta_widgets.diff.causes import (
     work_shares,
 )
 from hta_widgets.diff.changes import path_times
-from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
+from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.match import Matches, match_ranks
+from hta_widgets.diff.sides import RunSide, is_host_only
 from hta_widgets.diff.stats import mean_parts
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK
 from hta_widgets.errors import TraceError

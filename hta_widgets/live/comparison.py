@@ -15,9 +15,10 @@ import pandas as pd
 from hta_widgets import diff
 from hta_widgets.diff.align import Base, lanes
 from hta_widgets.diff.changes import changes
-from hta_widgets.diff.compare import Comparison, RunSide, conditions
+from hta_widgets.diff.compare import Comparison, conditions
 from hta_widgets.diff.pairs import pairs
 from hta_widgets.diff.sentences import kind_labels
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.tables import table_functions
 from hta_widgets.facts import facts
 from hta_widgets.live import operations

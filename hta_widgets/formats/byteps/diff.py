@@ -10,7 +10,7 @@ import pandas as pd
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.diff.causes import StepPiece
-from hta_widgets.diff.compare import Comparison, RunSide
+from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, rank_findings, time_change
 from hta_widgets.diff.sentences import (
     capitalize,
@@ -18,6 +18,7 @@ from hta_widgets.diff.sentences import (
     relative_text,
     times_text,
 )
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import welch_p_value
 from hta_widgets.diff.tables import analyse_sides, iter_rows, join_sides
 from hta_widgets.formats.byteps.rows import STAGES, worker_rows

@@ -12,9 +12,10 @@ import pandas as pd
 
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.frames import result_frame
-from hta_widgets.diff.compare import Comparison, RunSide
+from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, time_change
 from hta_widgets.diff.sentences import count_text, longer_or_less, relative_text, times_text
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.stats import mean_parts
 from hta_widgets.diff.tables import analyse_sides, iter_rows, join_sides
 from hta_widgets.formats.mpi.model import mpi_rank
