@@ -155,16 +155,7 @@ def names(
         _event_codes(side, device, pool, short=short_names, frames=frames) for side in diff.sides
     ]
     texts = pool.names
-    columns: dict[str, Any] = {}
-    per_rank = []
-    for word, side, (step, code, _, length) in zip(_SIDES, diff.sides, events, strict=True):
-        n = len(side.ranks)
-        time = np.zeros((diff.step_count, len(texts)), dtype=np.int64)
-        np.add.at(time, (step, code), length)
-        columns[f"{word}_count"] = np.bincount(code, minlength=len(texts)) / n
-        columns[f"{word}_ns"] = (2 * time.sum(axis=0) + n) // (2 * n)
-        per_rank.append(time / n)
-    columns["diff_ns"] = columns["after_ns"] - columns["before_ns"]
+    columns, per_rank = _counts_and_times(diff, events, len(texts))
     p_value = combined_p_value(*per_rank, by_step=diff.same_steps)
     partner = _replacements(diff, texts, short=short_names)
     columns["change"] = _change_codes(columns, p_value, [name in partner for name in texts])
@@ -192,6 +183,23 @@ def names(
         before_ranks=len(diff.before.ranks),
         after_ranks=len(diff.after.ranks),
     )
+
+
+def _counts_and_times(
+    diff: Comparison, events: list[tuple[Ints, Ints, Ints, Ints]], size: int
+) -> tuple[dict[str, Any], list[Floats]]:
+    """Return counts and times by name as means over ranks, and the times by step and name."""
+    columns: dict[str, Any] = {}
+    per_rank = []
+    for word, side, (step, code, _, length) in zip(_SIDES, diff.sides, events, strict=True):
+        n = len(side.ranks)
+        time = np.zeros((diff.step_count, size), dtype=np.int64)
+        np.add.at(time, (step, code), length)
+        columns[f"{word}_count"] = np.bincount(code, minlength=size) / n
+        columns[f"{word}_ns"] = (2 * time.sum(axis=0) + n) // (2 * n)
+        per_rank.append(time / n)
+    columns["diff_ns"] = columns["after_ns"] - columns["before_ns"]
+    return columns, per_rank
 
 
 def _main_kinds(events: list[tuple[Ints, Ints, Ints, Ints]], size: int) -> Ints:
