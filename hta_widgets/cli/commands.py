@@ -20,8 +20,7 @@ from hta_widgets.cli import say
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.diff.compare import conditions
-from hta_widgets.diff.findings import caution_texts
+from hta_widgets.diff.findings import cautions
 from hta_widgets.errors import TraceError
 from hta_widgets.export.traces.files import export_trace, require_fitted_clock
 from hta_widgets.live.job import PanelEngine
@@ -264,11 +263,10 @@ def diff(options: argparse.Namespace) -> None:
     ranks = options.ranks, options.after_ranks or options.ranks
     view = TraceDiff(before.select(ranks=ranks[0]), after.select(ranks=ranks[1]))
     path = view.save_html(options.out, max_mb=options.max_mb)
-    findings = [finding.text for finding in view.findings]
+    findings = view.findings
     if not findings:
-        both = view.comparison
-        findings = ["Nothing changed beyond the noise.", conditions(both), *caution_texts(both)]
-    say(*filter(None, findings))
+        say("Nothing changed beyond the noise.")
+    say(*(finding.text for finding in findings or cautions(view.comparison)))
     _print_page(path, options)
 
 

@@ -2,9 +2,11 @@
 
 from hta_widgets.diff.align import BASES, Alignment, TimeMap, align, steps
 from hta_widgets.diff.changes import changes
-from hta_widgets.diff.compare import Caution, Comparison, RunSide, compare
-from hta_widgets.diff.findings import Finding, findings
+from hta_widgets.diff.compare import Caution, Comparison, compare
+from hta_widgets.diff.findings import findings
 from hta_widgets.diff.pairs import pairs
+from hta_widgets.diff.records import Finding
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.tables import add_table, names, operators_diff, tables
 from hta_widgets.diff.waterfall import icicle, waterfall
 

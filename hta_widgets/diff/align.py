@@ -12,9 +12,11 @@ import pandas as pd
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.arguments import check_arguments
-from hta_widgets.diff.compare import Comparison, RunSide, step_at
-from hta_widgets.diff.pairs import KIND_OF, combined_p_value, mean_parts, step_times_by_cause
-from hta_widgets.diff.trees import align_positions
+from hta_widgets.diff.causes import KIND_OF, step_times_by_cause
+from hta_widgets.diff.compare import Comparison
+from hta_widgets.diff.sequences import align_positions
+from hta_widgets.diff.sides import RunSide, step_at
+from hta_widgets.diff.stats import combined_p_value, mean_parts
 from hta_widgets.trace.arrays import Bools, Ints, concatenate_ranges
 from hta_widgets.trace.intervals import CumulativeCoverage, union
 
@@ -91,8 +93,13 @@ class TimeMap:
     def _pieces(self, time: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Return the piece of each time, the time since its start, and its two lengths."""
         piece = np.clip(np.searchsorted(starts, time, side="right") - 1, 0, len(starts) - 1)
-        own = self.own_end[piece] - self.own_start[piece]
-        return piece, time - starts[piece], own, self.common_end[piece] - self.common_start[piece]
+        length = self.own_end[piece] - self.own_start[piece]
+        return (
+            piece,
+            time - starts[piece],
+            length,
+            self.common_end[piece] - self.common_start[piece],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +137,8 @@ class Alignment:
         names = ("own_start", "own_end", "common_start", "common_end")
         maps = {"before": self.before, "after": self.after}
         frames = [
-            pd.DataFrame({"side": side} | {f"{name}_ns": getattr(one, name) for name in names})
-            for side, one in maps.items()
+            pd.DataFrame({"side": side} | {f"{name}_ns": getattr(time_map, name) for name in names})
+            for side, time_map in maps.items()
         ]
         return pd.concat(frames, ignore_index=True)
 
@@ -177,8 +184,10 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
         common = lengths if base != "scaled" else [max(lengths)] * 2
         starts = first if base == "absolute" else [first[0]] * 2
         before, after = (
-            TimeMap(*(np.array([time]) for time in (own, own + length, start, start + size)))
-            for own, length, start, size in zip(first, lengths, starts, common, strict=True)
+            TimeMap(
+                *(np.array([time]) for time in (first_ns, first_ns + length, start, start + size))
+            )
+            for first_ns, length, start, size in zip(first, lengths, starts, common, strict=True)
         )
     return Alignment(
         base, before, after, _slots((before, after), marks, labels, note), _gap_frame(before, after)
@@ -194,12 +203,12 @@ def _time_maps(marks: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
     lengths = np.maximum(np.diff(before), np.diff(after))
     slots = before[0] + np.concatenate(([0], np.cumsum(lengths)))
 
-    def placed(own_edges: Ints) -> TimeMap:
+    def map_edges(own_edges: Ints) -> TimeMap:
         # One more piece for the time after the last slot.
         ends = np.append(slots[:-1] + np.diff(own_edges), slots[-1])
         return TimeMap(own_edges, np.append(own_edges[1:], own_edges[-1]), slots, ends)
 
-    return placed(before), placed(after)
+    return map_edges(before), map_edges(after)
 
 
 def _slots(
@@ -214,15 +223,15 @@ def _slots(
     )
     for word, (start, end) in zip(("before", "after"), marks, strict=True):
         columns |= {f"{word}_start_ns": start, f"{word}_end_ns": end}
-    every = list(zip(maps, marks, strict=True))
+    sides = list(zip(maps, marks, strict=True))
     columns["common_start_ns"] = np.minimum(
-        *(time_map.to_common(start) for time_map, (start, _) in every)
+        *(time_map.to_common(start) for time_map, (start, _) in sides)
     )
     # The end of a step is one more than its last instant, which is in its slot.
     columns["common_end_ns"] = np.maximum(
         *(
             time_map.to_common(np.maximum(end - 1, start)) + (end > start)
-            for time_map, (start, end) in every
+            for time_map, (start, end) in sides
         )
     )
     lengths = [end - start for start, end in marks]
@@ -234,7 +243,7 @@ def _gap_frame(before: TimeMap, after: TimeMap) -> pd.DataFrame:
     gaps = before.gaps(), after.gaps()
     counts = [len(start) for start, _ in gaps]
     sides = np.repeat(np.array(["before", "after"], dtype=object), counts)
-    start, end = (np.concatenate(one) for one in zip(*gaps, strict=True))
+    start, end = (np.concatenate(edges) for edges in zip(*gaps, strict=True))
     return result_frame(
         {"side": pd.Series(sides, dtype=object), "start_ns": start, "end_ns": end},
         matched={"before": counts[0], "after": counts[1]},
@@ -359,8 +368,8 @@ def steps(diff: Comparison) -> pd.DataFrame:
     change = by_kind[1] - by_kind[0]
     share = (after - before) / np.where(before > 0, before, np.nan)
     lengths = before[:, None].astype(float), after[:, None].astype(float)
-    likely = float(combined_p_value(*lengths, by_step=diff.same_steps, factors=(2, 2))[0])
-    known = not np.isnan(likely)
+    p_value = float(combined_p_value(*lengths, by_step=diff.same_steps, factors=(2, 2))[0])
+    is_tested = not np.isnan(p_value)
     return result_frame(
         {
             "slot": np.arange(diff.step_count, dtype=np.int64),
@@ -373,11 +382,11 @@ def steps(diff: Comparison) -> pd.DataFrame:
             **{f"{kind}_diff_ns": change[:, k] for k, kind in enumerate(STEP_KINDS)},
         },
         matched={"steps": diff.step_count},
-        p_value=likely if known else None,
-        is_significant=likely < ALPHA if known else None,
+        p_value=p_value if is_tested else None,
+        is_significant=p_value < ALPHA if is_tested else None,
         median_share=float(np.nanmedian(share)) if np.isfinite(share).any() else None,
-        before_std_ns=float(before.std(ddof=1)) if known else None,
-        after_std_ns=float(after.std(ddof=1)) if known else None,
+        before_std_ns=float(before.std(ddof=1)) if is_tested else None,
+        after_std_ns=float(after.std(ddof=1)) if is_tested else None,
     )
 
 

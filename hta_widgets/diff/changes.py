@@ -16,23 +16,13 @@ from hta_widgets.analysis.frames import concat_arrays, result_frame
 from hta_widgets.analysis.idle import waiting_calls
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
-from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
-from hta_widgets.diff.pairs import (
-    Matches,
-    combined_p_value,
-    match_ranks,
-    paired_p_value,
-    splits_communication,
-)
-from hta_widgets.diff.trees import (
-    CALL,
-    OPERATOR,
-    STATUSES,
-    WORK,
-    MatchedTrees,
-    RankTree,
-    number_occurrences,
-)
+from hta_widgets.diff.causes import splits_communication
+from hta_widgets.diff.compare import Comparison
+from hta_widgets.diff.match import STATUSES, MatchedTrees, Matches, match_ranks
+from hta_widgets.diff.sequences import number_occurrences
+from hta_widgets.diff.sides import RunSide, is_host_only
+from hta_widgets.diff.stats import combined_p_value, paired_p_value
+from hta_widgets.diff.trees import CALL, OPERATOR, WORK, RankTree
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_of_rows
 from hta_widgets.trace.host_stack import children_coverage, name_mask
@@ -119,7 +109,7 @@ def path_times(diff: Comparison) -> tuple[PathTimes, PathTimes]:
         PathTimes(
             _step_sums(diff, k, None),
             *(
-                _step_sums(diff, k, [getattr(one[k], name) for one in node_times(diff)])
+                _step_sums(diff, k, [getattr(times[k], name) for times in node_times(diff)])
                 for name in ("host_ns", "host_self_ns", "device_ns")
             ),
         )
@@ -141,10 +131,10 @@ def _step_sums(
     sums = np.zeros(diff.step_count * size, dtype=np.int64)
     for number, matched in enumerate(matches.ranks):
         tree = matched.trees[side]
-        kept = tree.slot < diff.step_count
+        is_counted = tree.slot < diff.step_count
         if chosen is not None:
-            kept &= chosen[number]
-        nodes = np.flatnonzero(kept)
+            is_counted &= chosen[number]
+        nodes = np.flatnonzero(is_counted)
         path = matched.path[side] if paths is None else paths[number]
         key = tree.slot[nodes] * size + path[nodes]
         np.add.at(sums, key, 1 if values is None else values[number][nodes])
@@ -184,25 +174,25 @@ def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floa
     paths: list[Ints] = []
     draws: list[Ints] = []
     gaps: tuple[list[Ints], list[Ints]] = ([], [])
-    every = zip(matches.ranks, matches.shared_paths, node_times(diff), chosen, strict=True)
-    for number, (matched, paths_of, times, kept) in enumerate(every):
-        nodes = np.flatnonzero(kept & (matched.trees[0].slot < diff.step_count))
+    ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), chosen, strict=True)
+    for number, (matched, paths_of, times, is_chosen) in enumerate(ranks):
+        nodes = np.flatnonzero(is_chosen & (matched.trees[0].slot < diff.step_count))
         partner = matched.partner[0][nodes]
         # Sorted, so that the order does not depend on which side is first.
         places = matched.trees[0].order[nodes], matched.trees[1].order[partner]
         ordered = np.lexsort((np.minimum(*places), places[0] + places[1]))
         nodes, partner = nodes[ordered], partner[ordered]
         path = paths_of[0][nodes]
-        alone = ~_communication_mask(matched.trees[0])[nodes]
+        apart = ~_communication_mask(matched.trees[0])[nodes]
         paths.append(path)
         draws.append(
-            (number_occurrences(path) & _NTH) * len(matches.ranks) + np.where(alone, number, 0)
+            (number_occurrences(path) & _NTH) * len(matches.ranks) + np.where(apart, number, 0)
         )
         device = [
-            _time_with_launched_work(tree, each)
-            for tree, each in zip(matched.trees, times, strict=True)
+            _time_with_launched_work(tree, node)
+            for tree, node in zip(matched.trees, times, strict=True)
         ]
-        for place, values in enumerate((device, [each.host_self_ns for each in times])):
+        for place, values in enumerate((device, [node.host_self_ns for node in times])):
             gaps[place].append(values[1][partner] - values[0][nodes])
     path, draw = concat_arrays(paths), concat_arrays(draws)
     key = path * (int(draw.max(initial=0)) + 1) + draw
@@ -229,10 +219,10 @@ def _communication_mask(tree: RankTree) -> Bools:
 
 def _time_with_launched_work(tree: RankTree, times: NodeTimes) -> Ints:
     """Return the device time of nodes; for operators, that of the work that they launched."""
-    found = times.device_ns.copy()
+    device_ns = times.device_ns.copy()
     work = np.flatnonzero((tree.kind == WORK) & (tree.parent >= 0))
-    np.add.at(found, tree.parent[work], times.device_ns[work])
-    return found
+    np.add.at(device_ns, tree.parent[work], times.device_ns[work])
+    return device_ns
 
 
 class _Change(NamedTuple):
@@ -337,10 +327,10 @@ def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]
     matches = match_ranks(diff)
     names, callers = matches.pool.names, matches.callers
     cells = diff.step_count * max(len(matches.ranks), 1)
-    least_ns = _MIN_SHARE_OF_STEP * _step_ns(diff) * cells
+    min_ns = _MIN_SHARE_OF_STEP * diff.step_ns * cells
     groups: dict[tuple[str, str, int], _ChangeGroup] = {}
-    every = zip(matches.ranks, matches.shared_paths, node_times(diff), strict=True)
-    for matched, shared, times in every:
+    ranks = zip(matches.ranks, matches.shared_paths, node_times(diff), strict=True)
+    for matched, shared, times in ranks:
         for k, tree in enumerate(matched.trees):
             for word, measure, nodes in _outermost_changes(matched, k, diff.step_count):
                 path = matched.path[k][nodes]
@@ -351,16 +341,16 @@ def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]
                     path = matches.path_parent[path] if word == "replaced" else path
                 name = matches.path_name[path]
                 for code in np.unique(name).tolist():
-                    mine = nodes[name == code]
+                    nodes_of_name = nodes[name == code]
                     groups.setdefault((word, measure, code), _ChangeGroup(diff.step_count)).add(
-                        k, tree, mine, times[k], path[name == code]
+                        k, tree, nodes_of_name, times[k], path[name == code]
                     )
     for (word, measure, code), group in groups.items():
         device = any(group.device_ns)
         times_ns = group.device_ns if device else group.host_ns
         in_steps = int((group.counts.sum(axis=0) > 0).sum())
         if in_steps <= _MAX_STEPS_SHARE * diff.step_count or (
-            not device and max(times_ns) < least_ns
+            not device and max(times_ns) < min_ns
         ):
             continue
         ranked = ((time, -matches.rank_of_path[path], path) for path, time in group.paths.items())
@@ -431,26 +421,15 @@ def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], in
         [(matched.partner[k] >= 0) & (matched.status[k] != _REPLACED) for matched in matches.ranks]
         for k in (0, 1)
     ]
-    per_side = []
-    for k in (0, 1):
-        nodes = [times[k] for times in node_times(diff)]
-        # Moved nodes count on their shared path, on both sides.
-        paths = [shared[k] for shared in matches.shared_paths]
-        sums = partial(_step_sums, diff, k, chosen=paired_nodes[k], paths=paths)
-        device, host = (
-            sums([node.device_ns for node in nodes]),
-            [node.host_self_ns for node in nodes],
-        )
-        per_side.append((_time_by_launching_path(matches, device), sums(host), sums(None)))
-    step_ns = _step_ns(diff)
-    known = np.ones(len(matches.path_name), dtype=bool)
-    known[sorted(path for path in listed if path >= 0)] = False
+    sums_of_sides = [_sums_of_pairs(diff, k, paired_nodes[k]) for k in (0, 1)]
     by_call = None if diff.step_count >= _MIN_STEPS else _chance_by_call(diff, paired_nodes[0])
+    is_tested = np.ones(len(matches.path_name), dtype=bool)
+    is_tested[sorted(path for path in listed if path >= 0)] = False
     tests = []
     for measure in (0, 1):
-        before, after = per_side[0][measure], per_side[1][measure]
+        before, after = (sums[measure] for sums in sums_of_sides)
         mean = np.stack([before.mean(axis=0), after.mean(axis=0)])
-        path = np.flatnonzero(known & (mean.max(axis=0) >= _MIN_SHARE_OF_STEP * step_ns))
+        path = np.flatnonzero(is_tested & (mean.max(axis=0) >= _MIN_SHARE_OF_STEP * diff.step_ns))
         p_value = (
             combined_p_value(before[:, path], after[:, path], by_step=diff.same_steps)
             if by_call is None
@@ -458,65 +437,95 @@ def _time_changes(diff: Comparison, listed: set[int]) -> tuple[list[_Change], in
         )
         tests.append((path, mean[:, path], p_value))
     tested = sum(len(path) for path, _, _ in tests)
+    min_relative = _RELATIVE if by_call is None else _RELATIVE_CALLS
     flagged: dict[tuple[str, int], dict[int, list[int]]] = {}
-    likely: dict[tuple[str, int], float] = {}
+    p_values: dict[tuple[str, int], float] = {}
     for measure, (path, mean, p_value) in enumerate(tests):
-        gap, longer = mean[1] - mean[0], mean.max(axis=0)
-        alone = np.isnan(p_value)
-        relative = np.where(
-            alone, _RELATIVE_ALONE, _RELATIVE if by_call is None else _RELATIVE_CALLS
-        )
-        least = np.maximum(
-            relative * longer, np.where(alone, _OF_STEP_ALONE, _MIN_SHARE_OF_STEP) * step_ns
-        )
-        alpha = np.where(np.abs(gap) >= _RELATIVE_MUCH * longer, _ALPHA_MUCH, 0)
-        alpha = np.maximum(alpha, _ALPHA / max(tested, 1))
-        for at in np.flatnonzero((np.abs(gap) >= least) & (alone | (p_value < alpha))).tolist():
-            key = ("slower" if gap[at] > 0 else "faster", int(matches.path_name[path[at]]))
+        for at in _significant(mean, p_value, min_relative, diff.step_ns, tested).tolist():
+            word = "slower" if mean[1, at] > mean[0, at] else "faster"
+            key = word, int(matches.path_name[path[at]])
             flagged.setdefault(key, {}).setdefault(measure, []).append(int(path[at]))
-            if not alone[at]:
-                likely[key] = min(likely.get(key, 1.0), float(p_value[at]))
-    names, callers = matches.pool.names, matches.callers
-    found = []
-    for (word, code), measures in flagged.items():
-        every = sorted({path for paths in measures.values() for path in paths})
-        times = [
-            sum(float(side[m][:, paths].mean(axis=0).sum()) for m, paths in measures.items())
-            for side in per_side
-        ]
-        counts = [float(side[2][:, every].mean(axis=0).sum()) for side in per_side]
-        most = max(
-            every,
-            key=lambda path: (
-                max(float(side[m][:, path].sum()) for side in per_side for m in (0, 1)),
-                -matches.rank_of_path[path],
-            ),
-        )
-        measure_words = " and ".join(("device", "host")[m] for m in sorted(measures))
-        change = _Change(
-            word, measure_words, names[code], callers[most], len(every),
-            counts[0], counts[1], times[0], times[1], p_value=likely.get((word, code), np.nan),
-        )  # fmt: skip
-        found.append(change)
-    return found, tested
+            p_values[key] = float(np.fmin(p_values.get(key, np.nan), p_value[at]))
+    changes_of_names = [
+        _time_change(matches, sums_of_sides, key, paths_by_measure, p_values[key])
+        for key, paths_by_measure in flagged.items()
+    ]
+    return changes_of_names, tested
+
+
+def _sums_of_pairs(
+    diff: Comparison, side: int, paired_nodes: list[Bools]
+) -> tuple[Floats, Floats, Floats]:
+    """Return times on the device and host, and counts, of matched nodes by step and path."""
+    matches = match_ranks(diff)
+    nodes = [times[side] for times in node_times(diff)]
+    # Moved nodes count on their shared path, on both sides.
+    paths = [shared[side] for shared in matches.shared_paths]
+    sums = partial(_step_sums, diff, side, chosen=paired_nodes, paths=paths)
+    device = _time_by_launching_path(matches, sums([node.device_ns for node in nodes]))
+    return device, sums([node.host_self_ns for node in nodes]), sums(None)
+
+
+def _significant(
+    mean: Floats, p_value: Floats, min_relative: float, step_ns: float, tested: int
+) -> Ints:
+    """Return the positions of the times whose means differ by enough, and not by chance."""
+    gap, longer = np.abs(mean[1] - mean[0]), mean.max(axis=0)
+    untested = np.isnan(p_value)
+    min_gap = np.maximum(
+        np.where(untested, _RELATIVE_ALONE, min_relative) * longer,
+        np.where(untested, _OF_STEP_ALONE, _MIN_SHARE_OF_STEP) * step_ns,
+    )
+    alpha = np.where(gap >= _RELATIVE_MUCH * longer, _ALPHA_MUCH, 0)
+    alpha = np.maximum(alpha, _ALPHA / max(tested, 1))
+    return np.flatnonzero((gap >= min_gap) & (untested | (p_value < alpha)))
+
+
+def _time_change(
+    matches: Matches,
+    sums_of_sides: list[tuple[Floats, Floats, Floats]],
+    key: tuple[str, int],
+    paths_by_measure: dict[int, list[int]],
+    p_value: float,
+) -> _Change:
+    """Return the change of one name, on all of its paths together."""
+    paths = sorted({path for paths in paths_by_measure.values() for path in paths})
+    times = [
+        sum(float(sums[m][:, paths].mean(axis=0).sum()) for m, paths in paths_by_measure.items())
+        for sums in sums_of_sides
+    ]
+    counts = [float(sums[2][:, paths].mean(axis=0).sum()) for sums in sums_of_sides]
+    main_path = max(
+        paths,
+        key=lambda path: (
+            max(float(sums[m][:, path].sum()) for sums in sums_of_sides for m in (0, 1)),
+            -matches.rank_of_path[path],
+        ),
+    )
+    word, code = key
+    measure = " and ".join(("device", "host")[m] for m in sorted(paths_by_measure))
+    return _Change(
+        word, measure, matches.pool.names[code], matches.callers[main_path], len(paths),
+        counts[0], counts[1], times[0], times[1], p_value=p_value,
+    )  # fmt: skip
 
 
 def _time_by_launching_path(matches: Matches, times: Floats) -> Floats:
     """Return device time (steps, paths) by the operator that launched it, if known."""
     paths = np.flatnonzero(matches.path_kind == WORK)
     owner = np.where(matches.path_parent[paths] >= 0, matches.path_parent[paths], paths)
-    found = np.zeros_like(times)
-    np.add.at(found.T, owner, times.T[paths])
-    return found
+    launched = np.zeros_like(times)
+    np.add.at(launched.T, owner, times.T[paths])
+    return launched
 
 
 def libraries(names: Sequence[str]) -> list[str]:
     """Return the libraries of kernels, recognised by their names, in order."""
-    found = (
+    libraries_of_names = (
         next((library for library, pattern in _LIBRARIES if pattern.search(name)), "")
         for name in names
     )
-    return [name for name in dict.fromkeys(found) if name]
+    return [name for name in dict.fromkeys(libraries_of_names) if name]
 
 
 def how_replaced(
@@ -526,18 +535,12 @@ def how_replaced(
 
     It is ``other library`` if the sides have no library in common, whatever their kernel counts.
     """
-    one, other = set(libraries(before)), set(libraries(after))
-    if one and other and not one & other:
+    before_libraries, after_libraries = set(libraries(before)), set(libraries(after))
+    if before_libraries and after_libraries and not before_libraries & after_libraries:
         return "other library"
     if round(before_count, 6) == round(after_count, 6):
         return "other kernels"
     return "fused" if after_count < before_count else "split"
-
-
-def _step_ns(diff: Comparison) -> float:
-    """Return the mean step length of the side with the longer steps."""
-    windows = [np.stack(list(side.windows.values())) for side in diff.sides]
-    return max(float((one[:, :, 1] - one[:, :, 0]).mean()) for one in windows)
 
 
 def kinds_with_changed_share(diff: Comparison) -> set[str]:
@@ -547,16 +550,16 @@ def kinds_with_changed_share(diff: Comparison) -> set[str]:
     significant at 1 % divided by the number of kinds. With one step on a side, it must exceed 20 %.
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
-    there = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))
+    kinds = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))
     total = [
         _shares_of_step(times_of_side.sum(axis=0, keepdims=True))[0] for times_of_side in times
     ]
-    likely = combined_p_value(
+    p_value = combined_p_value(
         *(_shares_of_step(times_of_side) for times_of_side in times), by_step=diff.same_steps
     )
-    alone = np.isnan(likely)
-    moved = np.abs(total[1] - total[0]) > np.where(alone, _PARTS_OF_STEP_ALONE, _PARTS_OF_STEP)
-    shifted = moved & (alone | (likely * len(there) < _ALPHA))
+    untested = np.isnan(p_value)
+    moved = np.abs(total[1] - total[0]) > np.where(untested, _PARTS_OF_STEP_ALONE, _PARTS_OF_STEP)
+    shifted = moved & (untested | (p_value * len(kinds) < _ALPHA))
     return {STEP_KINDS[k] for k in np.flatnonzero(shifted).tolist()}
 
 

@@ -13,17 +13,11 @@ from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, path_times
-from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames
-from hta_widgets.diff.pairs import combined_p_value, match_ranks
-from hta_widgets.diff.trees import (
-    FRAME,
-    OPERATOR,
-    STATUSES,
-    WORK,
-    NamePool,
-    comparable_name,
-    steps_of_rows,
-)
+from hta_widgets.diff.compare import Comparison, both_have_frames
+from hta_widgets.diff.match import STATUSES, match_ranks
+from hta_widgets.diff.sides import RunSide
+from hta_widgets.diff.stats import combined_p_value
+from hta_widgets.diff.trees import FRAME, OPERATOR, WORK, NamePool, comparable_name, steps_of_rows
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
@@ -40,6 +34,7 @@ NAME_CHANGES: tuple[str, ...] = (
     "added", "removed", "replaced", "changed", "slower", "faster", "same",
 )  # fmt: skip
 _RELATIVE = 0.05  # of the longer of two times; smaller differences are not changes
+_SIDES = ("before", "after")
 _COUNTS = ("before_count", "after_count")
 _TIMES = ("before_ns", "after_ns", "diff_ns")
 _ANNOTATION = KINDS.index("annotation")
@@ -52,9 +47,9 @@ def analyse_sides(
     diff: Comparison, table: Callable[..., pd.DataFrame]
 ) -> tuple[list[pd.DataFrame], list[str]]:
     """Return an analysis of both sides, before and after, and its distinct notes."""
-    found = [table(side.traces, ranks=side.table_ranks) for side in diff.sides]
-    notes = dict.fromkeys(frame.attrs.get("note", "") for frame in found)
-    return found, [note for note in notes if note]
+    frames = [table(side.traces, ranks=side.table_ranks) for side in diff.sides]
+    notes = dict.fromkeys(frame.attrs.get("note", "") for frame in frames)
+    return frames, [note for note in notes if note]
 
 
 def join_sides(
@@ -69,33 +64,33 @@ def join_sides(
 ) -> pd.DataFrame:
     """Join two tables on their keys, with columns before, after and difference."""
     before, after = sides
-    listed = [list(zip(*(side[key].tolist() for key in keys), strict=True)) for side in sides]
-    every = list(dict.fromkeys([*listed[0], *listed[1]]))
-    place = {key: number for number, key in enumerate(every)}
+    keys_of = [list(zip(*(side[key].tolist() for key in keys), strict=True)) for side in sides]
+    distinct = list(dict.fromkeys([*keys_of[0], *keys_of[1]]))
+    place = {key: number for number, key in enumerate(distinct)}
     columns: dict[str, Any] = {
-        name: pd.Series([key[k] for key in every], dtype=_dtype(sides, name))
+        name: pd.Series([key[k] for key in distinct], dtype=_dtype(sides, name))
         for k, name in enumerate(keys)
     }
-    at = [np.array([place[key] for key in keys_of_side], dtype=np.intp) for keys_of_side in listed]
+    at = [np.array([place[key] for key in keys_of_side], dtype=np.intp) for keys_of_side in keys_of]
     for name in measures:
-        values = [np.full(len(every), np.nan) for _ in range(2)]
+        values = [np.full(len(distinct), np.nan) for _ in range(2)]
         for side, rows, value in zip(sides, at, values, strict=True):
             value[rows] = side[name].to_numpy(dtype=np.float64)
         columns[f"before_{name}"], columns[f"after_{name}"] = values
         columns[f"diff_{name}"] = values[1] - values[0]
     for name in facts:
-        for word, side, rows in zip(("before", "after"), sides, at, strict=True):
-            column_values = np.full(len(every), None, dtype=object)
+        for word, side, rows in zip(_SIDES, sides, at, strict=True):
+            column_values = np.full(len(distinct), None, dtype=object)
             column_values[rows] = side[name].to_numpy(dtype=object)
             columns[f"{word}_{name}"] = pd.Series(column_values, dtype=object)
     frame = result_frame(
         columns, matched={"before": len(before), "after": len(after)}, note=note, **attrs
     )
     if by:
-        kept = frame.attrs
+        attributes = frame.attrs
         order = np.argsort(-np.nan_to_num(np.abs(frame[f"diff_{by}"].to_numpy())), kind="stable")
         frame = frame.iloc[order].reset_index(drop=True)
-        frame.attrs = kept
+        frame.attrs = attributes
     return frame
 
 
@@ -151,56 +146,69 @@ def names(
         - ``p_value`` (float64): of the times of steps; NaN if unknown
     """
     if device == "auto":
-        every = [part for side in diff.sides for part in side.parts.values()]
-        has_work = any((part.table.stream[part.device_work_rows()] >= 0).any() for part in every)
+        parts = [part for side in diff.sides for part in side.parts.values()]
+        has_work = any((part.table.stream[part.device_work_rows()] >= 0).any() for part in parts)
         device = "gpu" if has_work else "cpu"
     pool = NamePool()
     frames = both_have_frames(diff)
     events = [
         _event_codes(side, device, pool, short=short_names, frames=frames) for side in diff.sides
     ]
-    listed, step_count = pool.names, diff.step_count
-    spent = np.zeros((len(listed), len(KINDS)), dtype=np.int64)
-    columns: dict[str, Any] = {}
-    per_rank, attrs, matched = [], dict[str, Any](steps=step_count), {}
-    for word, side, (step, code, kind, length) in zip(
-        ("before", "after"), diff.sides, events, strict=True
-    ):
-        count = np.bincount(code, minlength=len(listed))
-        time = np.zeros((step_count, len(listed)), dtype=np.int64)
-        np.add.at(time, (step, code), length)
-        np.add.at(spent, (code, kind), 2 * length + 1)
-        attrs[f"{word}_ranks"] = n = len(side.ranks)
-        columns[f"{word}_count"] = count / n
-        columns[f"{word}_ns"] = (2 * time.sum(axis=0) + n) // (2 * n)
-        per_rank.append(time / n)
-        matched[word] = len(code)
-    columns["diff_ns"] = columns["after_ns"] - columns["before_ns"]
+    texts = pool.names
+    columns, per_rank = _counts_and_times(diff, events, len(texts))
     p_value = combined_p_value(*per_rank, by_step=diff.same_steps)
-    partner = _replacements(diff, listed, short=short_names)
-    columns["change"] = _change_codes(columns, p_value, [name in partner for name in listed])
-    order = sorted(range(len(listed)), key=lambda k: (-abs(int(columns["diff_ns"][k])), listed[k]))
+    partner = _replacements(diff, texts, short=short_names)
+    columns["change"] = _change_codes(columns, p_value, [name in partner for name in texts])
+    order = sorted(range(len(texts)), key=lambda k: (-abs(int(columns["diff_ns"][k])), texts[k]))
     rows = np.array(order, dtype=np.intp)
     columns = {name: values[rows] for name, values in columns.items()}
     change = columns.pop("change")
     is_replaced = (change == NAME_CHANGES.index("replaced")).tolist()
     partners = [
-        partner[listed[k]] if flag else "" for k, flag in zip(order, is_replaced, strict=True)
+        partner[texts[k]] if flag else "" for k, flag in zip(order, is_replaced, strict=True)
     ]
     return result_frame(
         {
-            "name": pd.array([listed[k] for k in order], dtype="str"),
-            "kind": categorical(spent.argmax(axis=1)[rows], KINDS),
+            "name": pd.array([texts[k] for k in order], dtype="str"),
+            "kind": categorical(_main_kinds(events, len(texts))[rows], KINDS),
             **{name: columns[name] for name in (*_COUNTS, *_TIMES)},
-            **{f"{name}_per_step": columns[name] / step_count for name in (*_COUNTS, *_TIMES)},
+            **{f"{name}_per_step": columns[name] / diff.step_count for name in (*_COUNTS, *_TIMES)},
             "change": categorical(change, NAME_CHANGES),
             "replaced_by": pd.array(partners, dtype="str"),
             "p_value": p_value[rows],
         },
-        matched=matched,
-        note="" if listed else "no events in the steps that are compared",
-        **attrs,
+        matched={word: len(code) for word, (_, code, *_) in zip(_SIDES, events, strict=True)},
+        note="" if texts else "no events in the steps that are compared",
+        steps=diff.step_count,
+        before_ranks=len(diff.before.ranks),
+        after_ranks=len(diff.after.ranks),
     )
+
+
+def _counts_and_times(
+    diff: Comparison, events: list[tuple[Ints, Ints, Ints, Ints]], size: int
+) -> tuple[dict[str, Any], list[Floats]]:
+    """Return counts and times by name as means over ranks, and the times by step and name."""
+    columns: dict[str, Any] = {}
+    per_rank = []
+    for word, side, (step, code, _, length) in zip(_SIDES, diff.sides, events, strict=True):
+        n = len(side.ranks)
+        time = np.zeros((diff.step_count, size), dtype=np.int64)
+        np.add.at(time, (step, code), length)
+        columns[f"{word}_count"] = np.bincount(code, minlength=size) / n
+        columns[f"{word}_ns"] = (2 * time.sum(axis=0) + n) // (2 * n)
+        per_rank.append(time / n)
+    columns["diff_ns"] = columns["after_ns"] - columns["before_ns"]
+    return columns, per_rank
+
+
+def _main_kinds(events: list[tuple[Ints, Ints, Ints, Ints]], size: int) -> Ints:
+    """Return the kind of most of the time of each name; of most events if they have no length."""
+    weights = np.zeros((size, len(KINDS)), dtype=np.int64)
+    for _, code, kind, length in events:
+        np.add.at(weights, (code, kind), 2 * length + 1)
+    kinds: Ints = weights.argmax(axis=1)
+    return kinds
 
 
 @check_arguments
@@ -227,12 +235,12 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
     work = np.flatnonzero((matches.path_kind == WORK) & (parent >= 0))
 
     def by_name(values: Floats, paths: Ints, owner: Ints) -> Floats:
-        found = np.zeros(len(names))
-        np.add.at(found, code[owner], values[:, paths].mean(axis=0))
-        return found
+        sums = np.zeros(len(names))
+        np.add.at(sums, code[owner], values[:, paths].mean(axis=0))
+        return sums
 
     sides: dict[str, Floats] = {}
-    for word, times in zip(("before", "after"), path_times(diff), strict=True):
+    for word, times in zip(_SIDES, path_times(diff), strict=True):
         sides[f"{word}_count"] = by_name(times.count, operator, operator)
         sides[f"{word}_host_self_ns"] = by_name(times.host_self_ns, operator, operator)
         sides[f"{word}_device_ns"] = by_name(times.device_ns, work, parent[work])
@@ -243,8 +251,8 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
         columns |= {f"before_{measure}": before, f"after_{measure}": after}
         columns[f"diff_{measure}"] = after - before
     gaps = columns["diff_device_ns"], columns["diff_host_self_ns"]
-    there = np.flatnonzero((columns["before_count"] > 0) | (columns["after_count"] > 0))
-    order = sorted(there.tolist(), key=lambda k: (-abs(gaps[0][k]), -abs(gaps[1][k]), names[k]))
+    operators = np.flatnonzero((columns["before_count"] > 0) | (columns["after_count"] > 0))
+    order = sorted(operators.tolist(), key=lambda k: (-abs(gaps[0][k]), -abs(gaps[1][k]), names[k]))
     return result_frame(
         {name: values[order] for name, values in columns.items()},
         matched={"operators": len(order)},
@@ -256,26 +264,26 @@ def _event_codes(
     side: RunSide, device: str, pool: NamePool, *, short: bool, frames: bool
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Return step, name, kind and duration of the events of all ranks."""
-    found = []
+    blocks = []
     for part in side.parts.values():
         table, rows = part.table, part.rows
         step = steps_of_rows(side, part, rows)
-        kept = (step >= 0) & (step < len(side.steps))
+        is_counted = (step >= 0) & (step < len(side.steps))
         if device != "all":
             on_device = table.stream[rows] >= 0
             work = on_device & (table.kind[rows] != _ANNOTATION)
-            kept &= work if device == "gpu" else ~on_device
+            is_counted &= work if device == "gpu" else ~on_device
         frame = category_mask(part.trace, FRAME)[rows]
-        kept &= frames | ~frame
-        rows, step, frame = rows[kept], step[kept], frame[kept]
+        is_counted &= frames | ~frame
+        rows, step, frame = rows[is_counted], step[is_counted], frame[is_counted]
         key, at = np.unique(table.name[rows] * 2 + frame, return_inverse=True)
         codes = []
         for text, of_frame in ((table.names[k // 2], bool(k % 2)) for k in key.tolist()):
             texts = comparable_name(text, frame=of_frame), comparable_name(text, frame=False)
             codes.append(pool.code(*map(short_name, texts) if short else texts))
         code = np.array(codes, dtype=np.int64)[at]
-        found.append((step, code, table.kind[rows].astype(np.int64), part.durations(rows)))
-    step, code, kind, length = (np.concatenate(column) for column in zip(*found, strict=True))
+        blocks.append((step, code, table.kind[rows].astype(np.int64), part.durations(rows)))
+    step, code, kind, length = (np.concatenate(column) for column in zip(*blocks, strict=True))
     return step, code, kind, length
 
 
@@ -284,9 +292,9 @@ def _change_codes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]
     before, after = (columns[name] for name in _COUNTS)
     gap, longer = columns["diff_ns"], np.maximum(columns["before_ns"], columns["after_ns"])
     unknown = np.isnan(p_value)
-    least = np.where(unknown, 4 * _RELATIVE, _RELATIVE) * longer
+    min_gap = np.where(unknown, 4 * _RELATIVE, _RELATIVE) * longer
     chance = np.where(unknown, 0.0, p_value) * max(len(p_value), 1)
-    differs = (np.abs(gap) >= least) & (gap != 0) & (chance < ALPHA)
+    differs = (np.abs(gap) >= min_gap) & (gap != 0) & (chance < ALPHA)
     words = {
         "replaced": np.array(replaced, dtype=bool) & ((before == 0) | (after == 0)),
         "added": before == 0,
@@ -302,14 +310,14 @@ def _change_codes(columns: dict[str, Any], p_value: Floats, replaced: list[bool]
 def _replacements(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, str]:
     """Return the partner with most time of each replaced name."""
     # Events of one step or pair of ranks are matched as in the whole comparison, and only once.
-    whole, step = diff, None
-    while whole.part_of is not None:
-        whole, place = whole.part_of
+    whole_diff, step = diff, None
+    while whole_diff.part_of is not None:
+        whole_diff, place = whole_diff.part_of
         step = place if step is None else step
-    matches = match_ranks(whole)
+    matches = match_ranks(whole_diff)
     texts = [short_name(text) if short else text for text in matches.pool.names]
     between: Counter[tuple[str, str]] = Counter()
-    for ranks, matched in zip(whole.rank_pairs, matches.ranks, strict=True):
+    for ranks, matched in zip(whole_diff.rank_pairs, matches.ranks, strict=True):
         for k in (0, 1) if ranks in diff.rank_pairs else ():
             nodes = np.flatnonzero((matched.status[k] == _REPLACED) & (matched.partner[k] >= 0))
             nodes = nodes if step is None else nodes[matched.trees[k].slot[nodes] == step]
@@ -322,8 +330,8 @@ def _replacements(diff: Comparison, listed: list[str], *, short: bool) -> dict[s
                 between[texts[a], texts[b]] += time
     # Sorted, so that the partner with most time comes last and is taken.
     ordered = sorted(between.items(), key=lambda item: item[1])
-    known = set(listed)
-    return {name: other for (name, other), _ in ordered if name != other and name in known}
+    names_of_table = set(listed)
+    return {name: other for (name, other), _ in ordered if name != other and name in names_of_table}
 
 
 @check_arguments
@@ -346,7 +354,7 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
     if (
         name in _TABLES
         or name in _ADDED_TABLES
-        or any(name in tables_of_format for tables_of_format in _format_tables(all_formats()))
+        or any(name in tables for tables in _format_tables(all_formats()))
     ):
         raise TraceError(f"there is a table {name!r}", remedy="Give it another name.")
     _ADDED_TABLES[name] = formats, table
@@ -385,15 +393,15 @@ def table_functions(diff: Comparison) -> dict[str, Table]:
     before, after = (side.formats for side in diff.sides)
     events = all(any(len(part.trace) for part in side.parts.values()) for side in diff.sides)
     left_out = {
-        name for format_ in formats_named({*before, *after}) for name in format_.comparison.replaces
+        name for format_ in formats_named(before | after) for name in format_.comparison.replaces
     }
     of_events = {name: table for name, table in _TABLES.items() if events and name not in left_out}
-    theirs = {name for names in _format_tables(formats_named(after)) for name in names}
+    others = {name for tables in _format_tables(formats_named(after)) for name in tables}
     names_of_format = {
         k: v
         for tables_of_format in _format_tables(formats_named(before))
         for k, v in tables_of_format.items()
-        if k in theirs
+        if k in others
     }
     added = {
         name: table

@@ -10,19 +10,19 @@ import pandas as pd
 
 from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.arguments import check_arguments
-from hta_widgets.diff.changes import path_times
-from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
-from hta_widgets.diff.pairs import (
+from hta_widgets.diff.causes import (
     CAUSES,
     KIND_OF,
-    Matches,
     chains,
-    match_ranks,
-    mean_parts,
     splits_communication,
     step_times_by_cause,
     work_shares,
 )
+from hta_widgets.diff.changes import path_times
+from hta_widgets.diff.compare import Comparison
+from hta_widgets.diff.match import Matches, match_ranks
+from hta_widgets.diff.sides import RunSide, is_host_only
+from hta_widgets.diff.stats import mean_parts
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
@@ -68,12 +68,12 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     matches = match_ranks(diff)
     parent, kind, depth = matches.path_parent, matches.path_kind, matches.path_depth
     taken = kind != CALL if measure == "device" else kind == OPERATOR
-    count, total, alone = [], [], []
+    count, total, self_times = [], [], []
     for times in path_times(diff):
         count.append(times.count.mean(axis=0))
         if measure == "device":
-            alone.append(times.device_ns.mean(axis=0))
-            below = alone[-1].copy()
+            self_times.append(times.device_ns.mean(axis=0))
+            below = self_times[-1].copy()
             for level in range(int(depth.max(initial=0)), 0, -1):
                 members = np.flatnonzero(depth == level)
                 np.add.at(below, parent[members], below[members])
@@ -83,9 +83,9 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
             below = np.zeros(len(parent))
             inner = np.flatnonzero((parent >= 0) & taken)
             np.add.at(below, parent[inner], total[-1][inner])
-            alone.append(np.maximum(total[-1] - below, 0.0))
-    there = taken & ((count[0] > 0) | (count[1] > 0))
-    order = _depth_first_order(parent, there, np.maximum(*total))
+            self_times.append(np.maximum(total[-1] - below, 0.0))
+    is_present = taken & ((count[0] > 0) | (count[1] > 0))
+    order = _depth_first_order(parent, is_present, np.maximum(*total))
     names, callers = matches.pool.names, matches.callers
     before, after = (values[order] for values in count)
     status = np.select(
@@ -103,7 +103,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         "before_count": before,
         "after_count": after,
     }
-    for word, values in (("", total), ("self_", alone)):
+    for word, values in (("", total), ("self_", self_times)):
         columns[f"before_{word}ns"] = values[0][order]
         columns[f"after_{word}ns"] = values[1][order]
         columns[f"diff_{word}ns"] = values[1][order] - values[0][order]
@@ -118,20 +118,20 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     )
 
 
-def _depth_first_order(parent: Ints, there: Bools, size: Floats) -> Ints:
+def _depth_first_order(parent: Ints, is_present: Bools, size: Floats) -> Ints:
     """Return the paths depth first: each before its children, the largest child first."""
     children: dict[int, list[int]] = {}
-    for path in np.flatnonzero(there).tolist():
+    for path in np.flatnonzero(is_present).tolist():
         children.setdefault(int(parent[path]), []).append(path)
-    for mine in children.values():
-        mine.sort(key=lambda path: (size[path], path))  # the last is taken first
-    found = []
+    for siblings in children.values():
+        siblings.sort(key=lambda path: (size[path], path))  # the last is taken first
+    order = []
     waiting = list(children.get(-1, []))
     while waiting:
         path = waiting.pop()
-        found.append(path)
+        order.append(path)
         waiting += children.get(path, [])
-    return np.array(found, dtype=np.int64)
+    return np.array(order, dtype=np.int64)
 
 
 def _path_kinds(matches: Matches, paths: Ints) -> Ints:
@@ -193,13 +193,7 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         raise TraceError(
             f"no pair of steps {step}", remedy=f"They are counted from 0 to {diff.step_count - 1}."
         )
-    by_side = [_time_by_cause_and_name(diff, side, by, step) for side in diff.sides]
-    # Sorted, so that rounding does not depend on which side is first.
-    keys = sorted(by_side[0].keys() | by_side[1].keys())
-    before, after = (
-        mean_parts(np.array([one[key] for key in keys], dtype=np.int64), len(side.ranks))
-        for side, one in zip(diff.sides, by_side, strict=True)
-    )
+    keys, before, after = _mean_times(diff, by, step)
     change = after - before
     rows = np.argsort(-np.abs(change), kind="stable")
     if by != "kind":
@@ -226,6 +220,20 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         after_ranks=len(diff.after.ranks),
         communication_split=splits_communication(diff),
     )
+
+
+def _mean_times(
+    diff: Comparison, by: str, step: int | None
+) -> tuple[list[tuple[str, str]], Ints, Ints]:
+    """Return causes and names, and their times before and after as means over ranks."""
+    sums_of_sides = [_time_by_cause_and_name(diff, side, by, step) for side in diff.sides]
+    # Sorted, so that rounding does not depend on which side is first.
+    keys = sorted(sums_of_sides[0].keys() | sums_of_sides[1].keys())
+    before, after = (
+        mean_parts(np.array([sums[key] for key in keys], dtype=np.int64), len(side.ranks))
+        for side, sums in zip(diff.sides, sums_of_sides, strict=True)
+    )
+    return keys, before, after
 
 
 def _time_by_cause_and_name(
@@ -260,10 +268,10 @@ def _work_of_rank(
     """Return cause, name and time of a rank's work."""
     part = side.parts[rank]
     shares = work_shares(diff, side, rank)
-    kept = shares.time_ns > 0
+    is_counted = shares.time_ns > 0
     if step is not None:
-        kept &= shares.step == step
-    rows, kind, time = shares.rows[kept], shares.kind[kept], shares.time_ns[kept]
+        is_counted &= shares.step == step
+    rows, kind, time = shares.rows[is_counted], shares.kind[is_counted], shares.time_ns[is_counted]
     table = part.table
     owner = rows
     if by == "operator" and not is_host_only(part.trace.format):

@@ -15,9 +15,10 @@ import pandas as pd
 from hta_widgets import diff
 from hta_widgets.diff.align import Base, lanes
 from hta_widgets.diff.changes import changes
-from hta_widgets.diff.compare import Comparison, RunSide, conditions
-from hta_widgets.diff.findings import kind_labels
+from hta_widgets.diff.compare import Comparison, conditions
 from hta_widgets.diff.pairs import pairs
+from hta_widgets.diff.sentences import kind_labels
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.tables import table_functions
 from hta_widgets.facts import facts
 from hta_widgets.live import operations
@@ -404,8 +405,9 @@ class DiffAnswers:
             case "icicle":
                 return _with_short_names(_largest_nodes(self.tree))
             case "findings":
-                sentences = diff.findings(self._swapped() if rest == "swapped" else both)
-                return pd.DataFrame(sentences, columns=["kind", "text", "diff_ns"])
+                findings = diff.findings(self._swapped() if rest == "swapped" else both)
+                rows = [(finding.kind, finding.text, finding.diff_ns) for finding in findings]
+                return pd.DataFrame(rows, columns=["kind", "text", "diff_ns"])
             case "changes":
                 return _with_short_names(diff.changes(both)).head(_MAX_ROWS)
             case "overview":

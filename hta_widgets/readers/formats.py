@@ -148,6 +148,8 @@ class FormatComparison:
     replaces : tuple of str
         The shared tables that it has its own ones for.
     findings : (Comparison) -> iterator of Finding
+    finding_words : dict of topic to (Finding, Comparison) -> str
+        The sentences of findings, in the order of their importance.
     kind_words, kind_labels : dict of kind to str
         Words for kinds of time in sentences, and in charts.
     steps : (RankPart) -> (numbers, starts, ends)
@@ -164,6 +166,7 @@ class FormatComparison:
     tables: str = ""
     replaces: tuple[str, ...] = ()
     findings: str = ""
+    finding_words: str = ""
     kind_words: str = ""
     kind_labels: str = ""
     steps: str = ""

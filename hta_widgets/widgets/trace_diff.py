@@ -17,8 +17,9 @@ from hta_widgets.analysis.diff_ops import DiffSource
 from hta_widgets.arguments import check_arguments
 from hta_widgets.charts.theme import ThemeName
 from hta_widgets.diff.align import Base
-from hta_widgets.diff.compare import Comparison, Pairing, RunSide
-from hta_widgets.diff.findings import Finding
+from hta_widgets.diff.compare import Comparison, Pairing
+from hta_widgets.diff.records import Finding
+from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.tables import table_functions
 from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.export.pages.diff_page import comparison_content, save_diff

@@ -14,7 +14,8 @@ import hta_widgets as hw
 from hta_widgets.analysis import collectives
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine, TileEngine
-from hta_widgets.panels.headline import headline, run_times
+from hta_widgets.panels.headline import headline
+from hta_widgets.panels.run_times import run_times
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import duration, share
 from hta_widgets.trace.intervals import subtract, total_length, union

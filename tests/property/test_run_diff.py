@@ -17,7 +17,8 @@ from hta_widgets import diff as hd
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.training_step import CHANGES
 from hta_widgets.diff.align import TimeMap
-from hta_widgets.diff.trees import align_positions, mix_hash
+from hta_widgets.diff.sequences import align_positions
+from hta_widgets.diff.trees import mix_hash
 
 LEVELS = ("kind", "cause", "operator", "kernel")
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.diff.records import time_change
+from hta_widgets.diff.sentences import times_text
 from hta_widgets.diff.tables import join_sides
 from hta_widgets.panels.frames import Panel, take_columns
 from hta_widgets.panels.headline import HeadlineFinding
@@ -80,6 +82,19 @@ def frame(traces: Any, _selection: Selection, _top: int | None) -> pd.DataFrame:
 
 PANELS = (Panel("toy_totals", "toy_totals", ("names",), frame=frame),)
 DIFF = {"toy_totals": diff_totals}
+
+
+def findings(diff: Any) -> Any:
+    row = diff_totals(diff).iloc[0]
+    times = row["before_dur_ns"], row["after_dur_ns"]
+    yield time_change("total", *times, name=row["name"], measure="total")
+
+
+def total_text(finding: Any, _diff: Any) -> str:
+    return f"{finding.name} differs most in total: {times_text(finding)}."
+
+
+FINDING_WORDS = {"total": total_text}
 _HERE = __name__
 FORMAT = Format(
     name="toy",
@@ -90,5 +105,9 @@ FORMAT = Format(
     views=FormatViews(
         panels=f"{_HERE}:PANELS", shared_panels=("timeline",), headline=f"{_HERE}:headline"
     ),
-    comparison=FormatComparison(tables=f"{_HERE}:DIFF"),
+    comparison=FormatComparison(
+        tables=f"{_HERE}:DIFF",
+        findings=f"{_HERE}:findings",
+        finding_words=f"{_HERE}:FINDING_WORDS",
+    ),
 )

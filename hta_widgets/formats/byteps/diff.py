@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.frames import result_frame
 from hta_widgets.analysis.scope import RankPart
-from hta_widgets.diff.compare import Comparison, RunSide
-from hta_widgets.diff.findings import Finding
-from hta_widgets.diff.pairs import StepPiece, welch_p_value
+from hta_widgets.diff.causes import StepPiece
+from hta_widgets.diff.compare import Comparison
+from hta_widgets.diff.records import Finding, rank_findings, time_change
+from hta_widgets.diff.sentences import (
+    capitalize,
+    longer_or_less,
+    relative_text,
+    times_text,
+)
+from hta_widgets.diff.sides import RunSide
+from hta_widgets.diff.stats import welch_p_value
 from hta_widgets.diff.tables import analyse_sides, iter_rows, join_sides
 from hta_widgets.formats.byteps.rows import STAGES, worker_rows
 from hta_widgets.formats.byteps.servers import byteps_servers, byteps_worker_lag
@@ -21,7 +28,7 @@ from hta_widgets.formats.byteps.workers import (
     byteps_gradients,
     byteps_pull_blame,
 )
-from hta_widgets.text import duration, share, share_delta
+from hta_widgets.text import share
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.memo import memoized
 
@@ -56,9 +63,9 @@ def byteps_stages(diff: Comparison) -> pd.DataFrame:
 @memoized
 def _stage_frame(diff: Comparison) -> pd.DataFrame:
     sides = [_by_stage(side) for side in diff.sides]
-    every = dict.fromkeys([*sides[0], *sides[1]])
+    keys = dict.fromkeys([*sides[0], *sides[1]])
     place = {stage: number for number, stage in enumerate(STAGES)}
-    order = sorted(every, key=lambda key: place.get(key[0], len(place)))
+    order = sorted(keys, key=lambda key: place.get(key[0], len(place)))
     nothing = np.zeros((len(_MEASURES), diff.step_count))
     columns: dict[str, object] = {
         "stage": pd.array([stage for stage, _ in order], dtype="str"),
@@ -69,8 +76,8 @@ def _stage_frame(diff: Comparison) -> pd.DataFrame:
         for side in sides
     )
     for k, name in enumerate(_MEASURES):
-        one, other = before[:, k].mean(axis=1), after[:, k].mean(axis=1)
-        columns |= {f"before_{name}": one, f"after_{name}": other, f"diff_{name}": other - one}
+        a, b = before[:, k].mean(axis=1), after[:, k].mean(axis=1)
+        columns |= {f"before_{name}": a, f"after_{name}": b, f"diff_{name}": b - a}
     for k, name in ((1, "work"), (2, "queue")):
         columns[f"{name}_p_value"] = welch_p_value(before[:, k].T, after[:, k].T)
     return result_frame(
@@ -177,8 +184,8 @@ def byteps_server_times(diff: Comparison) -> pd.DataFrame:
 
 def _means(frame: pd.DataFrame, sums: list[str], count: str, key: str) -> pd.DataFrame:
     """Divide the columns `sums` by the column `count`; keep the first row of each key."""
-    each = frame[count].clip(lower=1)
-    return frame.assign(**{name: frame[name] / each for name in sums}).drop_duplicates(key)
+    divisor = frame[count].clip(lower=1)
+    return frame.assign(**{name: frame[name] / divisor for name in sums}).drop_duplicates(key)
 
 
 WORKER_TABLES = {
@@ -235,8 +242,8 @@ def byteps_chain(side: RunSide, rank: int) -> list[StepPiece]:
         low, high = windows[at]
         time = min(end, high) - max(start, low)
         if time > 0:
-            own = times.setdefault((cause, stage), np.zeros(len(windows), dtype=np.int64))
-            own[at] += time
+            piece_ns = times.setdefault((cause, stage), np.zeros(len(windows), dtype=np.int64))
+            piece_ns[at] += time
 
     for row in iter_rows(stages.astype({"stage": str})):
         queue = "root_wait" if row.waits_for_root else "stage_queue"
@@ -269,56 +276,66 @@ def findings(diff: Comparison) -> Iterator[Finding]:
     shared = diff.before.formats & diff.after.formats
     if "byteps" in shared:
         yield from _changed_stages(diff)
-        yield from _stragglers(byteps_workers(diff), lambda row: f"Worker {row.worker}")
+        workers = byteps_workers(diff)
+        yield from _late_workers(workers, [f"worker {n}" for n in workers["worker"]], "blame")
     elif "byteps-server" in shared:
-        yield from _stragglers(
-            byteps_lag(diff), lambda row: f"{row.label[:1].upper()}{row.label[1:]}"
-        )
+        nodes = byteps_lag(diff)
+        yield from _late_workers(nodes, nodes["label"].tolist(), "score")
 
 
 def _changed_stages(diff: Comparison) -> list[Finding]:
     frame = byteps_stages(diff)
-    windows = [np.stack(list(side.windows.values())) for side in diff.sides]
-    step_ns = max(float(np.diff(window, axis=2).mean()) for window in windows)
     results: list[Finding] = []
     for row in frame.to_dict("records"):
-        for measure in ("work", "queue"):
-            before, after = row[f"before_{measure}_ns"], row[f"after_{measure}_ns"]
-            p_value, gap = row[f"{measure}_p_value"], after - before
+        queue = "root_wait" if row["waits_for_root"] else "stage_queue"
+        for measure, cause in (("work", "work"), ("queue", queue)):
+            times = row[f"before_{measure}_ns"], row[f"after_{measure}_ns"]
+            p_value = row[f"{measure}_p_value"]
             if np.isnan(p_value):
-                least = _RELATIVE_SINGLE
+                min_share = _RELATIVE_SINGLE
             else:
-                least = _RELATIVE if p_value * 2 * len(frame) < _ALPHA else np.inf
-            if abs(gap) >= max(least * max(before, after), _OF_STEP * step_ns):
-                results.append(Finding("stage", _stage_finding(row, measure, before, after), gap))
-    return sorted(results, key=lambda finding: -abs(finding.diff_ns))[:_MAX_FINDINGS]
+                min_share = _RELATIVE if p_value * 2 * len(frame) < _ALPHA else np.inf
+            change = time_change("stage", *times, name=row["stage"], measure=cause, p_value=p_value)
+            if change.weight >= max(min_share * max(times), _OF_STEP * diff.step_ns):
+                results.append(change)
+    return rank_findings(results, ["stage"])[:_MAX_FINDINGS]
 
 
-def _stage_finding(row: dict[Any, Any], measure: str, before: float, after: float) -> str:
-    subject = row["stage"]
-    if measure == "queue":
-        root = row["waits_for_root"]
-        subject = "Waiting for the root GPU" if root else f"Queueing before {subject}"
-    change = f", {share_delta((after - before) / before)}" if before else ""
-    return (
-        f"{subject} takes {'longer' if after > before else 'less'}: {duration(before)} → "
-        f"{duration(after)} a step and GPU that has it, partitions added up{change}."
-    )
-
-
-def _stragglers(frame: pd.DataFrame, name: Callable[[Any], str]) -> list[Finding]:
-    score = "blame" if "after_blame" in frame else "score"
-    why = "shortest pull" if score == "blame" else "last push"
-    stragglers = []
-    for row in iter_rows(frame):
-        before, after = (bool(row.before_straggler), bool(row.after_straggler))
+def _late_workers(frame: pd.DataFrame, names: list[str], score: str) -> Iterator[Finding]:
+    for name, row in zip(names, iter_rows(frame), strict=True):
+        before, after = bool(row.before_straggler), bool(row.after_straggler)
         # A share that is near the limit for stragglers may cross it by chance.
         if before == after or abs(getattr(row, f"diff_{score}")) < _SHARE:
             continue
-        shares = " → ".join(share(getattr(row, f"{word}_{score}")) for word in ("before", "after"))
-        text = (
-            f"{name(row)} is {'now' if after else 'no longer'} the one that the others wait for: "
-            f"it has the {why} of {shares} of partitions."
+        yield Finding(
+            "straggler",
+            topic="late_worker",
+            name=name,
+            measure="shortest pull" if score == "blame" else "last push",
+            before=getattr(row, f"before_{score}"),
+            after=getattr(row, f"after_{score}"),
+            unit="share",
+            details={"appears": after},
         )
-        stragglers.append(Finding("straggler", text, 0.0))
-    return stragglers
+
+
+def _stage_text(finding: Finding, _diff: Comparison) -> str:
+    subject = {
+        "root_wait": "Waiting for the root GPU",
+        "stage_queue": f"Queueing before {finding.name}",
+    }.get(finding.measure, finding.name)
+    return (
+        f"{subject} takes {longer_or_less(finding)}: {times_text(finding)} a step and GPU that has "
+        f"it, partitions added up{relative_text(finding)}."
+    )
+
+
+def _late_worker_text(finding: Finding, _diff: Comparison) -> str:
+    return (
+        f"{capitalize(finding.name)} is {'now' if finding.details['appears'] else 'no longer'} the "
+        f"one that the others wait for: it has the {finding.measure} of {share(finding.before)} → "
+        f"{share(finding.after)} of partitions."
+    )
+
+
+FINDING_WORDS = {"stage": _stage_text, "late_worker": _late_worker_text}

@@ -23,7 +23,8 @@ from hta_widgets.panels.frames import (
     small_frame_to_json,
     take_columns,
 )
-from hta_widgets.panels.headline import HeadlineFinding, Piece
+from hta_widgets.panels.headline import HeadlineFinding
+from hta_widgets.panels.headline_words import Piece
 from hta_widgets.text import count, duration, share
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet

@@ -19,6 +19,7 @@ _VIEWS = FormatViews(
 _COMPARISON = FormatComparison(
     replaces=("steps", "operators"),
     findings=f"{__name__}.diff:findings",
+    finding_words=f"{__name__}.diff:FINDING_WORDS",
     kind_words=f"{__name__}.diff:KIND_WORDS",
     kind_labels=f"{__name__}.diff:KIND_LABELS",
     host_only=True,

@@ -12,14 +12,16 @@ import pandas as pd
 
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.frames import result_frame
-from hta_widgets.diff.compare import Comparison, RunSide
-from hta_widgets.diff.findings import Finding, count_text, is_profiles
-from hta_widgets.diff.pairs import mean_parts
+from hta_widgets.diff.compare import Comparison
+from hta_widgets.diff.records import Finding, time_change
+from hta_widgets.diff.sentences import count_text, longer_or_less, relative_text, times_text
+from hta_widgets.diff.sides import RunSide
+from hta_widgets.diff.stats import mean_parts
 from hta_widgets.diff.tables import analyse_sides, iter_rows, join_sides
 from hta_widgets.formats.mpi.model import mpi_rank
 from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks, mpi_stragglers
 from hta_widgets.formats.mpi.routines import mpi_compare, mpi_negotiation, mpi_scope
-from hta_widgets.text import count, duration, duration_delta, plural, share_delta, size
+from hta_widgets.text import count, duration_delta, plural, size
 
 #: Name of the time that is not spent in a routine.
 OUTSIDE = "outside of MPI"
@@ -200,6 +202,7 @@ _MIN_NS = 20_000_000  # two units of the last digit that mpitrace prints
 #: Smallest difference of waiting times: as a share of the longer, and of the run.
 _WAIT, _WAIT_OF_RUN = 0.5, 0.05
 _MAX_FINDINGS = 6
+_MIN_SHOWN_NS = 0.5e6  # smaller differences of the time of calls are not shown
 
 
 def findings(diff: Comparison) -> Iterator[Finding]:
@@ -209,43 +212,25 @@ def findings(diff: Comparison) -> Iterator[Finding]:
     the run and 20 ms; numbers of calls are exact. Waiting in time lines must differ by half of the
     longer and 5 % of the run.
     """
-    if is_profiles(diff):
-        yield from _mpi_totals(diff)
-    yield from _mpi_calls(diff)
+    if diff.has_totals:
+        yield from _changed_totals(diff)
+    yield from _changed_calls(diff)
     if "mpi-trace" in diff.before.formats & diff.after.formats:
-        yield from _mpi_waiting(diff)
-    yield from _mpi_straggler(diff)
+        yield from _changed_waits(diff)
+    yield from _late_ranks(diff)
 
 
-def _mpi_totals(diff: Comparison) -> list[Finding]:
+def _changed_totals(diff: Comparison) -> Iterator[Finding]:
     frame = mpi_times(diff)
     before, after = frame.attrs["before_ns"], frame.attrs["after_ns"]
-    results: list[Finding] = []
-    if _is_significant(before, after, max(before, after)):
-        gap = after - before
-        text = (
-            f"After takes {duration(abs(gap))} {_direction_word(gap)}: {duration(before)} → "
-            f"{duration(after)}, {share_delta(gap / before) if before else 'new'} "
-            "(mean over ranks)."
-        )
-        results.append(Finding("headline", text, float(gap)))
+    run_ns = max(before, after)
+    if _is_significant(before, after, run_ns):
+        yield time_change("headline", before, after, measure="step")
     for row in iter_rows(frame.head(_MAX_FINDINGS)):
-        if not _is_significant(row.before_ns, row.after_ns, max(before, after)):
-            continue
-        subject = "Time outside of MPI" if row.routine == OUTSIDE else row.routine
-        change = _change(row.before_ns, row.after_ns)
-        text = f"{subject} takes {_direction_word(row.diff_ns)}: {change}"
-        results.append(Finding("routine", text, float(row.diff_ns)))
-    return results
-
-
-def _direction_word(gap: float) -> str:
-    return "longer" if gap > 0 else "less"
-
-
-def _change(before: float, after: float) -> str:
-    change = f", {share_delta((after - before) / before)}" if before else ""
-    return f"{duration(before)} → {duration(after)} a rank{change}."
+        if _is_significant(row.before_ns, row.after_ns, run_ns):
+            yield time_change(
+                "routine", row.before_ns, row.after_ns, name=row.routine, measure="time"
+            )
 
 
 def _is_significant(before: int, after: int, run: int) -> bool:
@@ -253,63 +238,102 @@ def _is_significant(before: int, after: int, run: int) -> bool:
     return gap >= max(_RELATIVE_SINGLE * max(before, after), _OF_RUN * run, _MIN_NS)
 
 
-def _mpi_calls(diff: Comparison) -> list[Finding]:
+def _changed_calls(diff: Comparison) -> Iterator[Finding]:
     frame = mpi_size_times(diff)
     frame = frame[(frame["diff_calls"].abs() > 1e-9)]
     order = frame["diff_bytes"].abs().to_numpy().argsort(kind="stable")[::-1]
-    results = []
     for row in iter_rows(frame.iloc[order].head(_MAX_FINDINGS)):
-        low, high = row.size_lo, row.size_hi
-        sized = size(high) if low in {high, 0} else f"{count(low)} to {count(high)} bytes"
-        subject = f"{row.routine} of {sized}" if high >= 0 else row.routine
-        before, after = count_text(row.before_calls), count_text(row.after_calls)
-        if row.before_calls == 0:
-            text = f"{subject} is new: {_calls_noun(after)} a rank"
-        elif row.after_calls == 0:
-            text = f"{subject} is gone: {_calls_noun(before)} a rank"
-        else:
-            text = f"{subject} goes from {before} to {_calls_noun(after)} a rank"
-        time_ns = row.diff_time_s * 1e9
-        delta = f", {duration_delta(time_ns)}" if abs(time_ns) >= 0.5e6 else ""
-        results.append(Finding("calls", f"{text}{delta}.", time_ns))
-    left = len(frame) - _MAX_FINDINGS
-    if left > 0:
-        text = f"{plural(left, 'other size')} of messages are called another number of times."
-        results.append(Finding("more", text, 0.0))
-    return results
+        yield Finding(
+            "calls",
+            diff_ns=row.diff_time_s * 1e9,
+            name=row.routine,
+            measure="calls",
+            before_count=row.before_calls,
+            after_count=row.after_calls,
+            weight=abs(row.diff_bytes),
+            details={"min_size": row.size_lo, "max_size": row.size_hi},
+        )
+    if len(frame) > _MAX_FINDINGS:
+        yield Finding("more", topic="more_sizes", details={"count": len(frame) - _MAX_FINDINGS})
 
 
-def _calls_noun(calls: str) -> str:
-    return f"{calls} call{'s' * (calls != '1')}"
-
-
-def _mpi_waiting(diff: Comparison) -> list[Finding]:
+def _changed_waits(diff: Comparison) -> list[Finding]:
     frame = mpi_waits(diff)
     before, after = (float(frame[f"{side}_wait_ns"].sum()) for side in ("before", "after"))
-    gap, most = after - before, max(before, after)
-    windows = [np.stack(list(side.windows.values())) for side in diff.sides]
-    run_ns = max(float(np.diff(one, axis=2).sum(axis=1).mean()) for one in windows)
-    if most == 0 or abs(gap) < max(_WAIT * most, _WAIT_OF_RUN * run_ns):
-        return []
-    text = f"Ranks wait {_direction_word(gap)} for each other: {_change(before, after)}"
-    return [Finding("waiting", text, gap)]
+    run_ns = diff.step_ns * diff.step_count
+    change = time_change("waiting", before, after, measure="communication_wait")
+    longer_ns = max(before, after)
+    is_large = change.weight >= max(_WAIT * longer_ns, _WAIT_OF_RUN * run_ns)
+    return [change] if longer_ns > 0 and is_large else []
 
 
-def _mpi_straggler(diff: Comparison) -> list[Finding]:
+def _late_ranks(diff: Comparison) -> Iterator[Finding]:
     frame = mpi_imbalances(diff)
     if len(frame) != 1:
-        return []
+        return
     row = next(iter_rows(frame))
     # A side without a row has no stragglers.
-    was, now = (set(ranks or ()) for ranks in (row.before_late, row.after_late))
-    found = []
-    for rank in sorted(now - was):
-        why = "it comes last where it costs most time"
+    before, after = (set(ranks or ()) for ranks in (row.before_late, row.after_late))
+    for rank in [*sorted(after - before), *sorted(before - after)]:
+        details: dict[str, Any] = {"appears": rank in after}
         if rank == row.after_comm_min_rank:
-            why = (
-                f"it has the least time in MPI and {row.after_noncomm_ratio:.2f} times the mean "
-                "outside of it"
-            )
-        found.append(Finding("straggler", f"The others now wait for rank {rank}: {why}.", 0.0))
-    gone = [f"The others no longer wait for rank {rank}." for rank in sorted(was - now)]
-    return found + [Finding("straggler", text, 0.0) for text in gone]
+            details["noncomm_ratio"] = row.after_noncomm_ratio
+        yield Finding("straggler", topic="late_mpi_rank", ranks=(rank,), details=details)
+
+
+def _routine_text(finding: Finding, _diff: Comparison) -> str:
+    subject = "Time outside of MPI" if finding.name == OUTSIDE else finding.name
+    return f"{subject} takes {longer_or_less(finding)}: {_rank_times_text(finding)}"
+
+
+def _waiting_text(finding: Finding, _diff: Comparison) -> str:
+    return f"Ranks wait {longer_or_less(finding)} for each other: {_rank_times_text(finding)}"
+
+
+def _rank_times_text(finding: Finding) -> str:
+    return f"{times_text(finding)} a rank{relative_text(finding)}."
+
+
+def _calls_text(finding: Finding, _diff: Comparison) -> str:
+    low, high = finding.details["min_size"], finding.details["max_size"]
+    sized = size(high) if low in {high, 0} else f"{count(low)} to {count(high)} bytes"
+    subject = f"{finding.name} of {sized}" if high >= 0 else finding.name
+    if finding.before_count == 0:
+        change = f"is new: {_calls_noun(finding.after_count)}"
+    elif finding.after_count == 0:
+        change = f"is gone: {_calls_noun(finding.before_count)}"
+    else:
+        before = count_text(finding.before_count)
+        change = f"goes from {before} to {_calls_noun(finding.after_count)}"
+    time_ns = finding.diff_ns
+    delta = f", {duration_delta(time_ns)}" if abs(time_ns) >= _MIN_SHOWN_NS else ""
+    return f"{subject} {change} a rank{delta}."
+
+
+def _calls_noun(number: float) -> str:
+    text = count_text(number)
+    return f"{text} call{'s' * (text != '1')}"
+
+
+def _more_sizes_text(finding: Finding, _diff: Comparison) -> str:
+    sizes = plural(finding.details["count"], "other size")
+    return f"{sizes} of messages are called another number of times."
+
+
+def _late_rank_text(finding: Finding, _diff: Comparison) -> str:
+    (rank,), ratio = finding.ranks, finding.details.get("noncomm_ratio")
+    if not finding.details["appears"]:
+        return f"The others no longer wait for rank {rank}."
+    reason = "it comes last where it costs most time"
+    if ratio is not None:
+        reason = f"it has the least time in MPI and {ratio:.2f} times the mean outside of it"
+    return f"The others now wait for rank {rank}: {reason}."
+
+
+FINDING_WORDS = {
+    "routine": _routine_text,
+    "calls": _calls_text,
+    "more_sizes": _more_sizes_text,
+    "waiting": _waiting_text,
+    "late_mpi_rank": _late_rank_text,
+}

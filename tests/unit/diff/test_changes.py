@@ -11,8 +11,8 @@ import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.training_step import CHANGES
+from hta_widgets.diff.causes import step_times_by_cause
 from hta_widgets.diff.changes import how_replaced
-from hta_widgets.diff.pairs import step_times_by_cause
 
 
 def op(name, start, end):
@@ -90,7 +90,13 @@ def test_a_straggler_that_appears_or_vanishes_is_the_finding(jobs, turned):
         )
         for side in diff.sides
     ]
-    assert found[1].diff_ns == compute[1] - compute[0]
+    late = found[1]
+    assert (late.ranks, late.measure, late.unit) == ((2,), "compute", "ns")
+    assert [late.before, late.after, late.diff_ns] == [*compute, compute[1] - compute[0]]
+    others = {part.ranks: part.measure for part in late.parts if part.kind == "other_rank"}
+    assert others == dict.fromkeys([(0,), (1,), (3,)], "compute")
+    # The headline names the rank as its cause.
+    assert found[0].parts[0].ranks == (2,)
     assert "straggler" not in [one.kind for one in hd.findings(hd.compare(slow, slow))]
 
 

@@ -6,7 +6,7 @@ from support.small import call, copy, event, kernel, load, nccl
 
 import hta_widgets as hw
 from hta_widgets import diff as hd
-from hta_widgets.diff.pairs import mean_parts, welch_p_value
+from hta_widgets.diff.stats import mean_parts, welch_p_value
 
 
 def step(number, start, end):
@@ -313,6 +313,13 @@ def test_steps_and_their_kinds(tmp_path):
         "After takes 390 ns longer over 4 steps: 415 ns → 805 ns, +94 %: compute grows by 390 ns.",
         "Every step is slower; step 3 most, +105 ns.",
     ]
+    headline, spread = hd.findings(diff)[:2]
+    assert (headline.measure, headline.before, headline.after) == ("step", 415, 805)
+    assert headline.p_value == found.attrs["p_value"]
+    # Work takes 30 ns less than each of four steps.
+    cause = headline.parts[0]
+    assert (cause.measure, cause.before, cause.after) == ("compute", 295, 685)
+    assert (spread.step, spread.diff_ns) == (3, 105)
     even = hd.findings(hd.compare(side(100, 110, 105, 100), side(200, 210, 205, 200)))
     assert "Every step is slower, by 100 ns at most." in [
         one.text.replace("\u202f", " ") for one in even

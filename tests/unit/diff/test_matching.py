@@ -5,7 +5,7 @@ import pytest
 from support.small import call, event, kernel, load
 
 from hta_widgets import diff as hd
-from hta_widgets.diff.trees import align_positions
+from hta_widgets.diff.sequences import align_positions
 
 
 class Program:

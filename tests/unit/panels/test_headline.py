@@ -11,7 +11,8 @@ from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.headline import headline, run_times
+from hta_widgets.panels.headline import headline
+from hta_widgets.panels.run_times import run_times
 
 THIN = "\u202f"
 

@@ -89,6 +89,14 @@ def test_two_jobs_have_its_table(jobs):
         diff.add_table("toy_totals", diff.steps)
 
 
+def test_two_jobs_have_its_finding(jobs):
+    findings = diff.findings(diff.compare(*jobs))
+    total = next(finding for finding in findings if finding.kind == "total")
+    # 5 and 9 - 4 + 4 µs on each of two ranks.
+    assert total.text == "b differs most in total: 10.0\u202fµs → 18.0\u202fµs."
+    assert (total.before, total.after, total.diff_ns) == (10_000, 18_000, 8000)
+
+
 @pytest.mark.parametrize(
     "reference", ["no_such_package:FORMAT", "json:dumps", "hta_widgets.readers.formats:_BROKEN"]
 )

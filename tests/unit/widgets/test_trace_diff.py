@@ -16,7 +16,7 @@ from hta_widgets import cli, diff
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.align import LANES, lanes
-from hta_widgets.diff.pairs import match_ranks
+from hta_widgets.diff.match import match_ranks
 from hta_widgets.export.pages.diff_page import StepBlocks
 from hta_widgets.export.pictures.drawing import class_parts, class_styles
 from hta_widgets.live.comparison import (

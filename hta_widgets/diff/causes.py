@@ -1,0 +1,251 @@
+"""Split the time of each step by its cause, so that all causes add up to the step.
+
+Every moment of a step counts once. Compute takes precedence over communication, communication over
+copies; time without device work is idle, by what the device waited for. A step from 0 to 100 ns
+with a kernel from 10 to 60, an all-reduce from 50 to 80 and a copy from 70 to 90 is
+
+    compute 50 (10–60), communication 20 (60–80), copies 10 (80–90),
+    idle 10 before the first launch (0–10), nothing_launched 10 (90–100): together 100
+
+If the waits for other ranks are known, communication is ``communication_wait`` and
+``communication_transfer``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hta_widgets.analysis.idle import IDLE_CATEGORIES, first_launched, gap_pieces
+from hta_widgets.analysis.scope import RankPart
+from hta_widgets.diff.compare import Comparison
+from hta_widgets.diff.sides import RunSide, is_host_only
+from hta_widgets.readers.formats import formats_named, load_references
+from hta_widgets.trace.arrays import Ints, Rows, concatenate_ranges
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
+from hta_widgets.trace.memo import memoized
+
+_SHORT_NS = 30_000  # maximum gap that the switch between two launched kernels explains
+_KNOWN = 0.99  # minimum matched share of exposed communication for separating waits
+_WORK_KINDS = ("compute", "communication", "memory")
+
+#: Causes of time in a step, in order of precedence.
+CAUSES: tuple[str, ...] = (
+    "compute",
+    "communication",
+    "communication_wait",
+    "communication_transfer",
+    "copies",
+    *IDLE_CATEGORIES,
+    "nothing_launched",
+    "stage_queue",
+    "root_wait",
+    "coordination",
+    "tail",
+    "host",
+)
+#: The kind of time of each cause.
+KIND_OF: dict[str, str] = dict.fromkeys(CAUSES, "idle") | {
+    "compute": "compute",
+    "communication": "communication",
+    "communication_wait": "communication",
+    "communication_transfer": "communication",
+    "copies": "memory",
+    "host": "cpu",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Device work of one rank, and the time that each piece adds to its kind.
+
+    If several pieces of a kind run at the same time, the time belongs to the one that started
+    first, so that the times of all pieces add up to `step_times_by_cause`.
+    """
+
+    rows: Rows
+    step: Ints  # position among the compared steps
+    kind: Ints  # 0 compute, 1 communication, 2 copies
+    time_ns: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class StepPiece:
+    """One kind of piece of a rank's steps: its cause, its stage, and its time in each step."""
+
+    cause: str
+    stage: str
+    times_ns: Ints
+
+
+@memoized
+def splits_communication(diff: Comparison) -> bool:
+    """Return whether both sides have the waits within their exposed communication."""
+    return all(_is_matched(side) for side in diff.sides)
+
+
+@memoized
+def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, Ints]]:
+    """Return the time of each compared step by rank and cause.
+
+    Over all causes the times add up to the steps' lengths, to the nanosecond.
+    """
+    split, pieces = splits_communication(diff), chains(diff, side)
+    parts = [part for run in diff.sides for part in run.parts.values()]
+    # If any rank has device work, the devices of ranks without it are idle.
+    device = any(len(_work_by_kind(part, kind)) for part in parts for kind in _WORK_KINDS)
+    return {
+        rank: _pieces_of_chain(side, rank, pieces[rank])
+        if rank in pieces
+        else _pieces_of_rank(side, rank, split=split, device=device)
+        for rank in side.parts
+    }
+
+
+@memoized
+def chains(_diff: Comparison, side: RunSide) -> dict[int, list[StepPiece]]:
+    """Return the waits of the steps of ranks whose format has them (`FormatComparison.chain`)."""
+    return {
+        rank: chain_of(side, rank)
+        for rank, part in side.parts.items()
+        for chain_of in load_references(
+            format_.comparison.chain for format_ in formats_named([part.trace.format])
+        )
+    }
+
+
+def _pieces_of_chain(side: RunSide, rank: int, pieces: list[StepPiece]) -> dict[str, Ints]:
+    windows = side.windows[rank]
+    times_by_cause = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
+    for piece in pieces:
+        times_by_cause[piece.cause] += piece.times_ns
+    times_by_cause["host"] = (
+        windows[:, 1] - windows[:, 0] - np.sum(list(times_by_cause.values()), axis=0)
+    )
+    return times_by_cause
+
+
+@memoized
+def work_shares(_diff: Comparison, side: RunSide, rank: int) -> Shares:
+    """Return the time that each piece of device work of a rank adds to the steps."""
+    part = side.parts[rank]
+    windows = side.windows[rank] - part.trace.shift_ns
+    before = Intervals.empty()
+    shares: list[tuple[Rows, Ints, Ints, Ints]] = []
+    for number, kind in enumerate(_WORK_KINDS):
+        rows = _work_by_kind(part, kind)
+        start, end = part.clip_rows(rows)
+        added_from = start.copy()
+        added_from[1:] = np.maximum(start[1:], np.maximum.accumulate(end)[:-1])
+        lasting = end > added_from
+        which, step, low, high = _clip_to_windows(added_from[lasting], end[lasting], windows)
+        hidden = CumulativeCoverage(*before)
+        time = (high - low) - (hidden(high) - hidden(low))
+        shares.append((rows[lasting][which], step, np.full(len(which), number), time))
+        before = _union(before, union(start, end))
+    return Shares(*(np.concatenate(column) for column in zip(*shares, strict=True)))
+
+
+def _work_by_kind(part: RankPart, kind: str) -> Rows:
+    rows = part.rows_of_kinds(kind)
+    if is_host_only(part.trace.format):
+        # In these formats host calls are the communication.
+        return rows
+    return rows[part.table.stream[rows] >= 0]
+
+
+def _union(a: Intervals, b: Intervals) -> Intervals:
+    return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
+
+
+def _clip_to_windows(start: Ints, end: Ints, windows: Ints) -> tuple[Rows, Rows, Ints, Ints]:
+    """Intersect disjoint pieces with disjoint windows, which may be in any order.
+
+    Returns the piece, the window, the start and the end of each intersection.
+    """
+    first = np.searchsorted(end, windows[:, 0], side="right")
+    count = np.maximum(np.searchsorted(start, windows[:, 1], side="left") - first, 0)
+    piece = concatenate_ranges(first, count)
+    window = np.repeat(np.arange(len(windows)), count)
+    low, high = windows[window].T
+    return piece, window, np.maximum(start[piece], low), np.minimum(end[piece], high)
+
+
+def _is_matched(side: RunSide) -> bool:
+    exposed = unmatched = 0
+    for rank, part in side.parts.items():
+        windows = side.windows[rank] - part.trace.shift_ns
+        compute = union(*part.clip_rows(_work_by_kind(part, "compute")))
+        uncovered = subtract(union(*part.clip_rows(_work_by_kind(part, "communication"))), compute)
+        exposed += int(_time_per_step(uncovered, windows).sum())
+        rows = side.waits.of_rank(part.rank).unmatched
+        rows = rows[np.isin(rows, part.rows)]
+        unknown = subtract(union(*part.clip_rows(rows)), compute)
+        unmatched += int(_time_per_step(unknown, windows).sum())
+    return unmatched <= (1 - _KNOWN) * exposed
+
+
+def _time_per_step(pieces: Intervals, windows: Ints) -> Ints:
+    covered = CumulativeCoverage(*pieces)
+    return covered(windows[:, 1]) - covered(windows[:, 0])
+
+
+def _pieces_of_rank(side: RunSide, rank: int, *, split: bool, device: bool) -> dict[str, Ints]:
+    part = side.parts[rank]
+    windows = side.windows[rank] - part.trace.shift_ns
+    times_by_cause = {cause: np.zeros(len(windows), dtype=np.int64) for cause in CAUSES}
+    compute, communication, copies = (
+        union(*part.clip_rows(_work_by_kind(part, kind))) for kind in _WORK_KINDS
+    )
+    busy = _union(_union(compute, communication), copies)
+    if not len(busy.start):
+        on_host = is_host_only(part.trace.format) or not device
+        times_by_cause["host" if on_host else "nothing_launched"] = windows[:, 1] - windows[:, 0]
+        return times_by_cause
+    exposed = subtract(communication, compute)
+    pieces = {"compute": compute, "communication": exposed}
+    if split:
+        waiting, begin, until, _ = side.waits.of_rank(part.rank)
+        is_selected = np.isin(waiting, part.rows)
+        wait = intersect(exposed, union(begin[is_selected], until[is_selected]))
+        pieces["communication"] = Intervals.empty()
+        pieces["communication_wait"] = wait
+        pieces["communication_transfer"] = subtract(exposed, wait)
+    pieces["copies"] = subtract(copies, _union(compute, communication))
+    for cause, covered in pieces.items():
+        times_by_cause[cause] = _time_per_step(covered, windows)
+    if is_host_only(part.trace.format):
+        times_by_cause["host"] = windows[:, 1] - windows[:, 0] - _time_per_step(busy, windows)
+        return times_by_cause
+    return times_by_cause | _idle_pieces(part, busy, windows)
+
+
+def _idle_pieces(part: RankPart, busy: Intervals, windows: Ints) -> dict[str, Ints]:
+    """Split idle time by cause and step, as `device_idle_breakdown` does."""
+    # Time before the rank's first work counts as a gap before it; time after the last work is
+    # ``nothing_launched``.
+    first_ns = min(int(windows.min()), int(busy.start[0]))
+    last_ns = max(int(windows.max()), int(busy.end[-1]))
+    start, end = np.concatenate(([first_ns], busy.end[:-1])), busy.start
+    lasting = end > start
+    start, end = start[lasting], end[lasting]
+    call = _ending_call(part, end)
+    gap, step, low, high = _clip_to_windows(start, end, windows)
+    pieces = gap_pieces(part.trace, (start[gap], end[gap]), (low, high), call[gap], _SHORT_NS)
+    spent = np.zeros((len(windows), len(IDLE_CATEGORIES)), dtype=np.int64)
+    np.add.at(spent, step, pieces)
+    rest = Intervals(busy.end[-1:], np.array([last_ns]))
+    times_by_cause = dict(zip(IDLE_CATEGORIES, spent.T, strict=True))
+    return times_by_cause | {"nothing_launched": _time_per_step(rest, windows)}
+
+
+def _ending_call(part: RankPart, end: Ints) -> Ints:
+    """Return the call that launched the work at the end of each gap, -1 if unknown."""
+    rows = np.concatenate([_work_by_kind(part, kind) for kind in _WORK_KINDS])
+    start, after = part.clip_rows(rows)
+    rows, start = rows[after > start], start[after > start]
+    order = np.argsort(start, kind="stable")
+    rows, start = rows[order], start[order]
+    call: Ints = part.trace.launch_of[rows[first_launched(part.trace, rows, start, end)]]
+    return call

@@ -1,0 +1,528 @@
+"""Match the events of two runs: which call of one is which call of the other.
+
+Each pair of ranks has two call trees (`hta_widgets.diff.trees`), which are matched from the
+outermost operators down; calls below two matched operators are aligned in order by name. For
+
+    before                        after
+    forward                       forward
+      aten::linear                  aten::linear
+        gemm_a (kernel)               gemm_b (kernel)
+      aten::relu                    aten::gelu
+
+``forward`` and ``aten::linear`` have partners; ``gemm_a`` is ``replaced`` by ``gemm_b``, which runs
+below the same operator; ``aten::relu`` is ``removed`` and ``aten::gelu`` is ``added``. Operators
+that are left over on both sides with the same contents are ``moved``. Partners whose durations
+differ by more than usual on their call path are ``changed``, all others the ``same``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.analysis.frames import concat_arrays
+from hta_widgets.diff.compare import Comparison, both_have_frames
+from hta_widgets.diff.sequences import Hashes, align_positions, pair_equal_keys
+from hta_widgets.diff.trees import CALL, OPERATOR, WORK, NamePool, RankTree, mix_hash, rank_tree
+from hta_widgets.trace.arrays import Bools, Floats, Ints, concatenate_ranges
+from hta_widgets.trace.host_stack import nearest_ancestor
+from hta_widgets.trace.memo import memoized
+
+#: Categories of ``status`` in `pairs`, in order.
+STATUSES: tuple[str, ...] = ("same", "changed", "added", "removed", "moved", "replaced")
+_SAME, _CHANGED, _ADDED, _REMOVED, _MOVED, _REPLACED = range(len(STATUSES))
+
+_EDGE_TOLERANCE_NS = 2_000  # rounded times of a call may exceed its operator's by this
+_ROUNDS = 4
+_RELATIVE = 0.05  # of the longer duration; smaller differences are not changes
+_MIN_OCCURRENCES = 4  # minimum calls of a path on one rank for estimating its spread
+_SPREADS = 3 * 1.4826  # median deviations: three standard deviations of a normal distribution
+
+
+@dataclass(eq=False)
+class MatchedTrees:
+    """Two ranks' call trees, and the partner of each node."""
+
+    trees: tuple[RankTree, RankTree]
+    partner: tuple[Ints, Ints]
+    status: tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]
+    path: tuple[Ints, Ints] = field(default=(np.empty(0, np.int64), np.empty(0, np.int64)))
+
+    def shared_path(self, side: int, rank_of_path: Ints) -> Ints:
+        """Return a path per node, the same for both of a pair: the first of their two paths."""
+        path_of_node = self.path[side]
+        nodes = np.flatnonzero(self.partner[side] >= 0)
+        path_of_partner = self.path[1 - side][self.partner[side][nodes]]
+        first = rank_of_path[path_of_partner] < rank_of_path[path_of_node[nodes]]
+        if not first.any():
+            return path_of_node
+        result = path_of_node.copy()
+        result[nodes[first]] = path_of_partner[first]
+        return result
+
+
+class TreeMatcher:
+    """Matches two trees from the outermost operators down.
+
+    The result does not depend on the order of the sides.
+    """
+
+    def __init__(self, trees: tuple[RankTree, RankTree], name_hashes: Hashes) -> None:
+        self.trees = trees
+        self.hashes = tuple(tree.hashes(name_hashes) for tree in trees)
+        self.partner = tuple(np.full(len(tree), -1, dtype=np.int64) for tree in trees)
+        self.replaced = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
+        self.moved = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
+        self.known: dict[tuple[bytes, ...], Ints] = {}
+        self.roots = _root_numbers(trees)
+        self.listed = [
+            _ChildLists(tree, root) for tree, root in zip(trees, self.roots, strict=True)
+        ]
+
+    def run(self) -> MatchedTrees:
+        """Return the partner and status of all nodes."""
+        before, after = self.trees
+        count = [int(root.max(initial=-1)) + 1 for root in self.roots]
+        shared = np.arange(max(0, min(count)), dtype=np.int64)
+        self._match_below(shared + len(before), shared + len(after))
+        self._match_at_edges()
+        self._match_frames()
+        self._match_moved()
+        self._match_at_edges()
+        status = []
+        for k, alone in ((0, _REMOVED), (1, _ADDED)):
+            node_status = np.where(self.partner[k] >= 0, _SAME, alone).astype(np.int8)
+            node_status[self.moved[k]] = _MOVED
+            node_status[self.replaced[k]] = _REPLACED
+            status.append(node_status)
+        return MatchedTrees(self.trees, (self.partner[0], self.partner[1]), (status[0], status[1]))
+
+    def _match_below(self, a: Ints, b: Ints, *, moved: bool = False) -> None:
+        """Match everything below pairs of nodes, level by level."""
+        while len(a):
+            new_pairs = self._match_children(a, b)
+            if moved:
+                self.moved[0][new_pairs[:, 0]] = self.moved[1][new_pairs[:, 1]] = True
+            goes_on = self.trees[0].kind[new_pairs[:, 0]] == OPERATOR
+            a, b = new_pairs[goes_on].T
+
+    def _match_children(self, a: Ints, b: Ints) -> Ints:
+        """Match the children of pairs of nodes; return the pairs found."""
+        kinds = np.arange(3)
+        buckets = (a[:, None] * 3 + kinds).ravel(), (b[:, None] * 3 + kinds).ravel()
+        counts = [
+            children.count[bucket] for children, bucket in zip(self.listed, buckets, strict=True)
+        ]
+        is_on_both = (counts[0] > 0) & (counts[1] > 0)
+        first = [
+            children.first[bucket][is_on_both]
+            for children, bucket in zip(self.listed, buckets, strict=True)
+        ]
+        sizes = [count[is_on_both] for count in counts]
+        even = np.flatnonzero(sizes[0] == sizes[1])
+        nodes = [
+            children.nodes[concatenate_ranges(begin[even], sizes[0][even])]
+            for children, begin in zip(self.listed, first, strict=True)
+        ]
+        group = np.repeat(even, sizes[0][even])
+        differs = self.trees[0].name[nodes[0]] != self.trees[1].name[nodes[1]]
+        # Below calls that were paired by their edges, or as moved, some may have a partner already.
+        for k in (0, 1):
+            differs |= self.partner[k][nodes[k]] >= 0
+        uneven = sizes[0] != sizes[1]
+        uneven[group[differs]] = True
+        direct = ~uneven[group]
+        pairs = [np.stack([nodes[0][direct], nodes[1][direct]], axis=1)]
+        replaced: list[Ints] = []
+        for place in np.flatnonzero(uneven).tolist():
+            a_nodes, b_nodes = (
+                children.nodes[begin[place] : begin[place] + size[place]]
+                for children, begin, size in zip(self.listed, first, sizes, strict=True)
+            )
+            self._align_siblings(a_nodes, b_nodes, pairs, replaced)
+        new_pairs = np.concatenate(pairs)
+        self._pair_nodes(new_pairs)
+        if replaced:
+            self._pair_nodes(np.concatenate(replaced), replaced=True)
+        return new_pairs
+
+    def _align_siblings(
+        self, a_nodes: Ints, b_nodes: Ints, pairs: list[Ints], replaced: list[Ints]
+    ) -> None:
+        """Align two sequences of siblings; add the pairs, and pairs of replaced work."""
+        a_nodes, b_nodes = (
+            a_nodes[self.partner[0][a_nodes] < 0],
+            b_nodes[self.partner[1][b_nodes] < 0],
+        )
+        if not len(a_nodes) or not len(b_nodes):
+            return
+        places = self._aligned_nodes(a_nodes, b_nodes)
+        pairs.append(np.stack([a_nodes[places[:, 0]], b_nodes[places[:, 1]]], axis=1))
+        both = min(len(a_nodes), len(b_nodes)) - len(places)
+        if (
+            both
+            and self.trees[0].kind[a_nodes[0]] == WORK
+            and self.trees[0].parent[a_nodes[0]] >= 0
+        ):
+            left = np.delete(a_nodes, places[:, 0]), np.delete(b_nodes, places[:, 1])
+            for k in (0, 1):
+                self.replaced[k][left[k]] = True
+            replaced.append(np.stack([left[0][:both], left[1][:both]], axis=1))
+
+    def _aligned_nodes(self, a_nodes: Ints, b_nodes: Ints) -> Ints:
+        """Return the `align_positions` of two sequences of nodes."""
+        before, after = self.trees
+        hashes = self.hashes[0][a_nodes], self.hashes[1][b_nodes]
+        full = before.full_name[a_nodes], after.full_name[b_nodes]
+        # Hashes include the names.
+        key = tuple(values.tobytes() for values in (*hashes, *full))
+        if key not in self.known:
+            self.known[key] = align_positions(
+                before.name[a_nodes], after.name[b_nodes], *hashes, *full
+            )
+        return self.known[key]
+
+    def _pair_nodes(self, pairs: Ints, *, replaced: bool = False) -> None:
+        """Pair nodes; this clears the mark of work that was replaced, unless `replaced`."""
+        a, b = pairs.T
+        self.partner[0][a], self.partner[1][b] = b, a
+        self.replaced[0][a] = self.replaced[1][b] = replaced
+
+    def _pair_subtrees(self, new_pairs: Ints, *, moved: bool = False) -> None:
+        """Pair nodes, and match everything below them."""
+        self._pair_nodes(new_pairs)
+        if moved:
+            self.moved[0][new_pairs[:, 0]] = self.moved[1][new_pairs[:, 1]] = True
+        goes_on = self.trees[0].kind[new_pairs[:, 0]] == OPERATOR
+        self._match_below(*new_pairs[goes_on].T, moved=moved)
+
+    def _match_at_edges(self) -> None:
+        """Pair calls at the edges of operators that enclose them on one side only."""
+        # Times are rounded, so it is arbitrary which of two touching calls encloses the other, and
+        # which of them is the parent of a third call.
+        for _ in range(_ROUNDS):
+            both = np.concatenate([self._edge_candidates(0)[:, ::-1], self._edge_candidates(1)])
+            if not len(both):
+                return
+            # A call that is found from both sides keeps its earliest pair, by the sum of positions
+            # on both sides. Pairs that share a call differ in this sum.
+            early = sum(tree.order[both[:, k]] for k, tree in enumerate(self.trees))
+            taken: tuple[set[int], set[int]] = (set(), set())
+            pairs = []
+            for a, b in both[np.argsort(early, kind="stable")].tolist():
+                if a not in taken[0] and b not in taken[1]:
+                    taken[0].add(a)
+                    taken[1].add(b)
+                    pairs.append((a, b))
+            self._pair_subtrees(np.array(pairs, dtype=np.int64))
+
+    def _edge_candidates(self, side: int) -> Ints:
+        """Return pairs of unmatched calls: one of the other side, one below an operator here."""
+        # The operator has a partner, and the call of the other side is within the partner's times,
+        # or exceeds them by no more than rounding does.
+        tree, other = self.trees[side], self.trees[1 - side]
+        partner = self.partner[side]
+        inner = np.flatnonzero((partner < 0) & (tree.parent >= 0))
+        inner = inner[partner[tree.parent[inner]] >= 0]
+        loose = np.flatnonzero(self.partner[1 - side] < 0)
+        if not len(inner) or not len(loose):
+            return np.empty((0, 2), dtype=np.int64)
+        above = partner[tree.parent[inner]]
+        low, high = (
+            other.begin_ns[above] - _EDGE_TOLERANCE_NS,
+            other.end_ns[above] + _EDGE_TOLERANCE_NS,
+        )
+        first = min(int(low.min()), int(other.begin_ns[loose].min()))
+        width = max(int(high.max()), int(other.begin_ns[loose].max())) - first + 1
+        key = (other.name[loose] * 3 + other.kind[loose]) * width + other.begin_ns[loose] - first
+        order = np.argsort(key, kind="stable")
+        loose, key = loose[order], key[order]
+        base = (tree.name[inner] * 3 + tree.kind[inner]) * width - first
+        begin = np.searchsorted(key, base + low, side="left")
+        end = np.searchsorted(key, base + high, side="right")
+        inside = np.flatnonzero(end > begin)
+        inside = inside[np.argsort(tree.order[inner[inside]], kind="stable")]
+        taken: set[int] = set()
+        candidates = []
+        for place in inside.tolist():
+            for node in loose[begin[place] : end[place]].tolist():
+                fits = other.end_ns[node] <= high[place] and node not in taken
+                same_lane = other.kind[node] == WORK or other.lane[node] == other.lane[above[place]]
+                if fits and same_lane:
+                    taken.add(node)
+                    candidates.append((node, int(inner[place])))
+                    break
+        return np.array(candidates, dtype=np.int64).reshape(-1, 2)
+
+    def _match_frames(self) -> None:
+        """Pair callees of Python functions without a partner as if their callers called them."""
+        # Versions of a library may differ by a Python function between a caller and its callees.
+        for _ in range(_ROUNDS):
+            alone = [tree.frame & (self.partner[k] < 0) for k, tree in enumerate(self.trees)]
+            if not any(is_alone.any() for is_alone in alone):
+                return
+            lists = [self._unmatched_by_caller(k, alone[k]) for k in (0, 1)]
+            pairs = [
+                pair
+                for key in lists[0].keys() & lists[1].keys()
+                for pair in self._pair_nested(lists[0][key], lists[1][key])
+            ]
+            if not pairs:
+                return
+            self._pair_subtrees(np.array(pairs, dtype=np.int64))
+
+    def _unmatched_by_caller(self, side: int, alone: Bools) -> dict[tuple[int, int], Ints]:
+        """Return nodes without a partner by class and nearest caller with a partner, in order."""
+        # Callers are given as nodes of the first side; outermost nodes have their root instead.
+        # Between a node and its caller are only Python functions without a partner.
+        tree = self.trees[side]
+        nodes = np.flatnonzero(self.partner[side] < 0)
+        up = nearest_ancestor(tree.parent, ~alone)[tree.parent[nodes]]
+        top = nearest_ancestor(tree.parent, tree.parent < 0)[nodes]
+        closed = (up < 0) | (self.partner[side][up] >= 0)
+        nodes, up, top = nodes[closed], up[closed], top[closed]
+        caller = up if side == 0 else self.partner[1][up]
+        caller = np.where(up < 0, -1 - self.roots[side][top], caller)
+        key = caller * 3 + tree.kind[nodes]
+        order = np.lexsort((tree.order[nodes], key))
+        nodes, key = nodes[order], key[order]
+        keys, first = np.unique(key, return_index=True)
+        return {
+            divmod(k, 3): nodes_of_key
+            for k, nodes_of_key in zip(keys.tolist(), np.split(nodes, first)[1:], strict=True)
+        }
+
+    def _pair_nested(self, a_nodes: Ints, b_nodes: Ints) -> list[tuple[int, int]]:
+        """Pair two lists of nodes, callers first, so that callers of pairs are pairs as well."""
+        taken: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        for i, j in self._aligned_nodes(a_nodes, b_nodes).tolist():
+            a, b = int(a_nodes[i]), int(b_nodes[j])
+            if taken[0].get(
+                self._nearest_paired_caller(0, a, taken[0]), -1
+            ) == self._nearest_paired_caller(1, b, taken[1]):
+                taken[0][a], taken[1][b] = b, a
+        return list(taken[0].items())
+
+    def _nearest_paired_caller(self, side: int, node: int, taken: dict[int, int]) -> int:
+        """Return the nearest caller with a partner; -1 if it is not one of `taken`."""
+        above = int(self.trees[side].parent[node])
+        while above >= 0 and above not in taken and self.partner[side][above] < 0:
+            above = int(self.trees[side].parent[above])
+        return above if above in taken else -1
+
+    def _match_moved(self) -> None:
+        """Pair the operators of a step that are still unpaired on both sides."""
+        # Pair by equal subtrees first, then by names that occur equally often on both sides.
+        for by_content in (True, False):
+            keys = []
+            for k, tree in enumerate(self.trees):
+                alone = self.partner[k] < 0
+                outermost = alone & (tree.kind == OPERATOR)
+                outermost &= (tree.parent < 0) | ~alone[tree.parent]
+                # A lone call such as aten::empty is too common to identify.
+                outermost &= tree.forest.subtree_sums((tree.kind != CALL).astype(np.int64)) > 1
+                nodes = np.flatnonzero(outermost)
+                nodes = nodes[np.argsort(tree.order[nodes], kind="stable")]
+                key_of_node = (
+                    self.hashes[k][nodes] if by_content else tree.name[nodes].astype(np.uint64)
+                )
+                keys.append(
+                    (nodes, mix_hash(key_of_node + mix_hash(tree.slot[nodes].astype(np.uint64))))
+                )
+            (a, a_key), (b, b_key) = keys
+            if not len(a) or not len(b):
+                return
+            places = pair_equal_keys(a_key, b_key, as_many=not by_content)
+            new_pairs = np.stack([a[places[:, 0]], b[places[:, 1]]], axis=1)
+            self._pair_subtrees(new_pairs, moved=True)
+
+
+class _ChildLists:
+    """Children of each node, then those of each root, by class and in order."""
+
+    def __init__(self, tree: RankTree, root: Ints) -> None:
+        count = len(tree)
+        above = np.where(tree.parent >= 0, tree.parent, count + root)
+        key = above * 3 + tree.kind
+        self.nodes = np.lexsort((tree.order, key))
+        buckets = (count + int(root.max(initial=-1)) + 1) * 3
+        self.count = np.bincount(key, minlength=buckets)
+        self.first = np.cumsum(self.count) - self.count
+
+
+def _root_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
+    """Return a number per outermost node: that of its step and track, equal on both sides."""
+    lanes = _shared_track_numbers(trees)
+    size = max((int(lane.max(initial=-1)) for lane in lanes), default=-1) + 1
+    first, second = (
+        np.where(tree.parent < 0, tree.slot * size + lane[tree.lane], 0)
+        for tree, lane in zip(trees, lanes, strict=True)
+    )
+    return first, second
+
+
+def _shared_track_numbers(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
+    """Return numbers of tracks, shared by the tracks of both sides that run the same work."""
+    profiles: list[dict[int, Counter[tuple[int, int]]]] = []
+    for tree in trees:
+        outermost = np.flatnonzero(tree.parent < 0)
+        keys = np.stack([tree.lane, tree.name, tree.kind == WORK], axis=1)[outermost]
+        distinct, counts = np.unique(keys, axis=0, return_counts=True)
+        profiles.append({lane: Counter() for lane in distinct[:, 0].tolist()})
+        for (lane, name, work), count in zip(distinct.tolist(), counts.tolist(), strict=True):
+            profiles[-1][lane][name, work] = count
+    shared = [
+        ((before_work & after_work).total(), -a - b, a, b)
+        for a, before_work in profiles[0].items()
+        for b, after_work in profiles[1].items()
+    ]
+    number = [np.full(len(tree.part.table.tracks) + 1, -1, dtype=np.int64) for tree in trees]
+    following = 0
+    # Most shared work first; ties do not depend on the order of the sides.
+    for score, _, a, b in sorted(shared, reverse=True):
+        if score > 0 and number[0][a] < 0 and number[1][b] < 0:
+            number[0][a] = number[1][b] = following
+            following += 1
+    for k, profile in enumerate(profiles):
+        for lane in profile:
+            if number[k][lane] < 0:
+                number[k][lane] = following
+                following += 1
+    return number[0], number[1]
+
+
+@dataclass(eq=False)
+class Matches:
+    """All pairs of ranks, and the names and call paths that they share."""
+
+    ranks: list[MatchedTrees]
+    pool: NamePool
+    #: by path: the caller's path (-1 for none), the code of the name, and the class
+    path_parent: Ints
+    path_name: Ints
+    path_kind: Ints
+
+    @cached_property
+    def path_depth(self) -> Ints:
+        """The number of callers of each path."""
+        depth = [0] * len(self.path_parent)
+        for path, parent in enumerate(self.path_parent.tolist()):
+            depth[path] = depth[parent] + 1 if parent >= 0 else 0
+        return np.array(depth, dtype=np.int64)
+
+    @cached_property
+    def rank_of_path(self) -> Ints:
+        """The position of each path among all, ordered by depth, deepest first, then by name."""
+        # Unlike the numbers of paths, the position does not depend on which side is read first.
+        names = [self.pool.names[name] for name in self.path_name.tolist()]
+        depth = (-self.path_depth).tolist()
+        keys = list(zip(depth, self.callers, names, self.path_kind.tolist(), strict=True))
+        places = np.empty(len(keys), dtype=np.int64)
+        places[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+        return places
+
+    @cached_property
+    def shared_paths(self) -> list[tuple[Ints, Ints]]:
+        """For each pair of ranks, the path of every node, equal for both nodes of a pair."""
+        return [
+            (matched.shared_path(0, self.rank_of_path), matched.shared_path(1, self.rank_of_path))
+            for matched in self.ranks
+        ]
+
+    @cached_property
+    def callers(self) -> list[str]:
+        """The callers of each path, outermost first, joined by ``" > "``."""
+        names, texts = self.pool.names, [""] * len(self.path_name)
+        for path, parent in enumerate(self.path_parent.tolist()):
+            if parent >= 0:
+                above, name = texts[parent], names[self.path_name[parent]]
+                texts[path] = f"{above} > {name}" if above else name
+        return texts
+
+
+@memoized
+def match_ranks(diff: Comparison) -> Matches:
+    """Match the events of the paired ranks."""
+    # From the outermost operators down, the calls of two matched operators are aligned in order by
+    # name, identical subtrees first; names are those of `diff.trees.comparable_name`. The
+    # callees of a Python function without a partner match as if its caller had called them. Threads
+    # match by the work they run, device work below its operator in order of launch. An operator's
+    # unmatched work on both sides is ``replaced``. Operators left over on both sides with equal
+    # subtrees, or with equal names if both sides have as many, are ``moved`` within their step.
+    pool = NamePool()
+    stacks = both_have_frames(diff)
+    paths: dict[tuple[int, int, int], int] = {}
+    ranks = []
+    for before, after in diff.rank_pairs:
+        trees = (
+            rank_tree(diff.before, before, pool, stacks=stacks),
+            rank_tree(diff.after, after, pool, stacks=stacks),
+        )
+        matched = TreeMatcher(trees, pool.hashes()).run()
+        matched.path = (_paths(trees[0], paths), _paths(trees[1], paths))
+        ranks.append(matched)
+    matches = Matches(ranks, pool, *np.array(list(paths), dtype=np.int64).reshape(-1, 3).T)
+    _mark_changed(matches)
+    return matches
+
+
+def _paths(tree: RankTree, paths: dict[tuple[int, int, int], int]) -> Ints:
+    """Return the number of each node's path; new ones are added to `paths`."""
+    path_of_node = np.full(len(tree), -1, dtype=np.int64)
+    for members in tree.forest.levels:
+        parent = tree.parent[members]
+        above = np.where(parent >= 0, path_of_node[parent], -1)
+        keys = np.stack([above, tree.name[members], tree.kind[members].astype(np.int64)], axis=1)
+        # One number sorts faster than three.
+        packed = ((keys[:, 0] + 1) << 33) | (keys[:, 1] << 2) | keys[:, 2]
+        _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
+        codes = [
+            paths.setdefault((up, name, kind), len(paths))
+            for up, name, kind in keys[first].tolist()
+        ]
+        path_of_node[members] = np.array(codes, dtype=np.int64)[inverse]
+    return path_of_node
+
+
+def _mark_changed(matches: Matches) -> None:
+    """Mark pairs as changed if their durations differ by more than the spread of their path."""
+    chosen = [np.flatnonzero(matched.status[0] == _SAME) for matched in matches.ranks]
+    ranks = list(zip(matches.ranks, chosen, matches.shared_paths, strict=True))
+    path = concat_arrays([paths[0][rows] for _, rows, paths in ranks])
+    before = concat_arrays([matched.trees[0].durations[rows] for matched, rows, _ in ranks])
+    after = concat_arrays(
+        [matched.trees[1].durations[matched.partner[0][rows]] for matched, rows, _ in ranks]
+    )
+    diff = after - before
+    finest = max(
+        tree.part.trace.resolution_ns for matched in matches.ranks for tree in matched.trees
+    )
+    beyond = np.abs(diff) > np.maximum(_RELATIVE * np.maximum(before, after), 2.0 * finest)
+    # Most pairs are within these limits; only the paths of the others need spreads.
+    at = np.flatnonzero(np.isin(path, np.unique(path[beyond])))
+    spread = np.zeros(len(path))
+    spread[at] = _spreads(path[at], diff[at])
+    # A change on some of the ranks is not noise, so the spread on one rank counts too.
+    rank = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])[at]
+    _, group_code, calls = np.unique(
+        path[at] * len(chosen) + rank, return_inverse=True, return_counts=True
+    )
+    lower = np.minimum(spread[at], _spreads(group_code, diff[at]))
+    spread[at] = np.where(calls[group_code] >= _MIN_OCCURRENCES, lower, spread[at])
+    changed = beyond & (np.abs(diff) > _SPREADS * spread)
+    ends = np.cumsum([len(rows) for rows in chosen])[:-1]
+    for matched, rows, flags in zip(matches.ranks, chosen, np.split(changed, ends), strict=True):
+        matched.status[0][rows[flags]] = _CHANGED
+        matched.status[1][matched.partner[0][rows[flags]]] = _CHANGED
+
+
+def _spreads(group: Ints, value: Ints) -> Floats:
+    """Return for each value the median deviation from the median of its group."""
+    deviation = (value - pd.Series(value).groupby(group).transform("median")).abs()
+    spreads: Floats = deviation.groupby(group).transform("median").to_numpy(dtype=np.float64)
+    return spreads

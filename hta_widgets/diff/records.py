@@ -1,0 +1,123 @@
+"""A finding as data, and the order of findings.
+
+A finding states what changed by how much, in fields that programs can use. It has no sentence until
+all findings are known, sorted, and freed of what another one says. For a run whose second rank
+computes longer after an update:
+
+    Finding("straggler", topic="late_rank", ranks=(1,), measure="compute",
+            before=8e6, after=10e6, unit="ns", diff_ns=2e6, parts=(…))
+
+``parts`` are the quantities that its sentence compares it with, here the compute of the other ranks
+and their waits. `hta_widgets.diff.sentences` turns the fields into words. A new kind of finding is
+one function that returns the record and one that returns its sentence, under the topic that gives
+its place among the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding.
+
+    Attributes
+    ----------
+    kind : str
+        ``headline, slight, straggler, kinds, name, steps, composition, pace, more, caution``, a
+        change of `changes`, or for BytePS and MPI ``stage, routine, calls, waiting``. Parts also
+        have ``cause, other_rank, wait``.
+    text : str
+        A sentence; empty for parts.
+    diff_ns : float
+        Its difference: over all steps for the first seven kinds, in one step for changes. For a
+        straggler it is that of its own time, or if only one side has the rank, what it costs each
+        of the others on average.
+    topic : str
+        What its sentence is about, which gives its place; by default the kind.
+    ranks : tuple of int
+        The ranks that it is about; empty for all.
+    name : str
+        The operator, kernel, routine or stage.
+    step : int or None
+        The number of the step, after.
+    measure : str
+        What is measured: ``step``, a cause of `waterfall`, ``device``, ``host`` …; empty if the
+        finding only lists its parts.
+    before, after : float
+        The two values, in `unit`: ``ns``, ``share`` of partitions, or empty if there are none.
+    before_count, after_count : float
+        Numbers of calls, if they are part of it.
+    p_value : float or None
+        How likely the difference is by chance; None if it is not tested.
+    weight : float
+        Its importance among findings of its topic.
+    parts : tuple of Finding
+        The quantities that it lists or compares with.
+    details : mapping
+        Further facts of its topic.
+    """
+
+    kind: str
+    text: str = ""
+    diff_ns: float = 0.0
+    _: KW_ONLY
+    topic: str = ""
+    ranks: tuple[int, ...] = ()
+    name: str = ""
+    step: int | None = None
+    measure: str = ""
+    before: float = 0.0
+    after: float = 0.0
+    unit: str = ""
+    before_count: float = 0.0
+    after_count: float = 0.0
+    p_value: float | None = None
+    weight: float = 0.0
+    parts: tuple[Finding, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def statement(self) -> tuple[object, ...]:
+        """What it is about, without values: equal for two records of the same quantity."""
+        return self.kind, self.measure, self.ranks, self.name, self.step
+
+
+def time_change(kind: str, before: float, after: float, **fields: Any) -> Finding:
+    """Return a finding on a time; the larger its difference, the more important it is."""
+    gap = float(after - before)
+    times: dict[str, Any] = {"before": float(before), "after": float(after), "unit": "ns"}
+    return Finding(kind, diff_ns=gap, **{**times, "weight": abs(gap), **fields})
+
+
+def topic_of(finding: Finding) -> str:
+    """Return the topic of a finding."""
+    return finding.topic or finding.kind
+
+
+def rank_findings(findings: Iterable[Finding], topics: Sequence[str]) -> list[Finding]:
+    """Return findings by topic, then by weight, without those that earlier ones state.
+
+    A list of parts is left out if findings before it have each of its parts. ``conditions`` qualify
+    the first finding, so they follow it.
+    """
+    places = {topic: place for place, topic in enumerate(topics)}
+    # Formats of other packages may have findings without a topic; they come before the cautions.
+    unknown = places.get("caution", len(places))
+    ranked = sorted(
+        findings,
+        key=lambda finding: (places.get(topic_of(finding), unknown), -finding.weight),
+    )
+    stated = set[tuple[object, ...]]()
+    results: list[Finding] = []
+    for finding in ranked:
+        statements = {part.statement for part in finding.parts}
+        if finding.measure or not statements or not statements <= stated:
+            results.append(finding)
+        stated |= statements
+    qualifying = [finding for finding in results if topic_of(finding) == "conditions"]
+    others = [finding for finding in results if topic_of(finding) != "conditions"]
+    return [*others[:1], *qualifying, *others[1:]]

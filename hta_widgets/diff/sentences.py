@@ -1,0 +1,384 @@
+"""Turn findings into sentences.
+
+Each topic has one function, which gets the finding and the comparison and returns the sentence. The
+tables `WORDS` and `CAUTION_WORDS` list them in the order of importance; those of a format come
+between the two (`FormatComparison.finding_words`). No number is written before:
+
+    Finding("name", name="gemm", before_count=7, after_count=3, diff_ns=-40_000)
+    "gemm goes from 7 to 3 over 2 steps (−40.0 µs)."
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from hta_widgets.diff.changes import libraries
+from hta_widgets.diff.compare import Comparison, conditions, paired_ranks
+from hta_widgets.diff.late_ranks import lone_ranks
+from hta_widgets.diff.records import Finding, topic_of
+from hta_widgets.diff.sides import is_host_only
+from hta_widgets.readers.formats import formats_named, load_references
+from hta_widgets.text import (
+    consecutive_runs,
+    count,
+    duration,
+    duration_delta,
+    plural,
+    run_text,
+    share_delta,
+)
+from hta_widgets.trace.names import short_name
+
+#: Function that returns the sentence of a finding.
+Wording = Callable[[Finding, Comparison], str]
+
+#: Words for kinds of a rank's own time.
+_OWN_TIME_WORDS = {
+    "compute": "compute",
+    "memory": "exposed copies",
+    "idle": "idle time of the device",
+    "cpu": "time on the host",
+}
+#: Words for the kinds and causes of `waterfall`.
+_CAUSE_WORDS = {
+    "compute": "compute",
+    "communication": "exposed communication",
+    "copies": "exposed copies",
+    "idle": "idle time of the device",
+    "host": "time on the host",
+    "communication_wait": "waiting for other ranks",
+    "communication_transfer": "exposed transfer",
+    "sync_wait": "idle time while the host waits for the device",
+    "host_wait": "idle time before the host launches",
+    "host_data_loading": "idle time while the host loads data",
+    "host_operator": "idle time while the host is inside operators",
+    "host_python": "idle time while the host runs Python",
+    "host_nothing": "idle time before the host launches",
+    "launch_call": "idle time within calls that launch",
+    "launch_latency": "idle time between launch and start",
+    "kernel_wait": "idle time between kernels",
+    "stream_wait": "idle time behind other streams",
+    "blocked": "idle time while launched work does not start",
+    "unknown": "idle time of unknown cause",
+    "nothing_launched": "idle time with no more work",
+}
+#: Cautions that `compare` does not know.
+_CAUTION_SENTENCES: dict[str, str] = {
+    "on_device": "Hosts are ahead of their devices: a step ends with its last device work.",
+    "single_step": "With one step on each side, what is particular to it looks like a change.",
+    "unmatched": "Communication includes waiting for other ranks, whose events are not here.",
+}
+
+
+def add_text(finding: Finding, diff: Comparison, words: dict[str, Wording]) -> Finding:
+    """Return a finding with its sentence."""
+    if finding.text:
+        return finding
+    return replace(finding, text=words[topic_of(finding)](finding, diff))
+
+
+def kind_words(diff: Comparison) -> dict[str, str]:
+    """Return the words of the formats for kinds of time."""
+    formats = formats_named(diff.before.formats)
+    words_by_format = load_references(format_.comparison.kind_words for format_ in formats)
+    return {kind: word for words in words_by_format for kind, word in words.items()}
+
+
+def kind_labels(diff: Comparison) -> dict[str, str]:
+    """Return the short labels of the formats for kinds of time, for charts."""
+    formats = formats_named(diff.before.formats)
+    words_by_format = load_references(format_.comparison.kind_labels for format_ in formats)
+    return {kind: word for words in words_by_format for kind, word in words.items()}
+
+
+# --- pieces of sentences --------------------------------------------------------------------------
+
+
+def times_text(finding: Finding) -> str:
+    """Format the times of both sides: ``8.00 ms → 10.0 ms``."""
+    return f"{duration(finding.before)} → {duration(finding.after)}"
+
+
+def relative_text(finding: Finding) -> str:
+    """Format the relative change as the end of a clause; "" for what is new."""
+    if not finding.before:
+        return ""
+    return f", {share_delta((finding.after - finding.before) / finding.before)}"
+
+
+def longer_or_less(finding: Finding) -> str:
+    """Return the word for the direction of a difference of times."""
+    return "longer" if finding.diff_ns > 0 else "less"
+
+
+def count_text(number: float) -> str:
+    """Format a mean number of calls, without decimals if it is nearly whole."""
+    return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
+
+
+def capitalize(text: str) -> str:
+    """Return a clause as the begin of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
+def _over_steps(diff: Comparison) -> str:
+    """Describe over how many steps times are summed; "" for one step."""
+    return f" over {plural(diff.step_count, 'step')}" if diff.step_count > 1 else ""
+
+
+def _a_step(diff: Comparison) -> str:
+    return " a step" if diff.before.has_steps else ""
+
+
+def _is_mean_over_ranks(diff: Comparison) -> bool:
+    return max(len(side.ranks) for side in diff.sides) > 1
+
+
+def _join_with_and(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]][len(parts) == 1 :])
+
+
+def _cause_text(part: Finding, diff: Comparison, *, verb: bool = True) -> str:
+    words = _CAUSE_WORDS | kind_words(diff)
+    subject = words.get(part.measure, part.measure.replace("_", " "))
+    grows = f" {'grows' if part.diff_ns > 0 else 'shrinks'}" if verb else ""
+    return f"{subject}{grows} by {duration(abs(part.diff_ns))}"
+
+
+def _late_clause(finding: Finding, diff: Comparison) -> str:
+    rank, appears = finding.ranks[0], finding.details["appears"]
+    late_side, other_side = diff.sides[::-1] if appears else diff.sides
+    if rank not in other_side.traces:
+        return f"rank {rank}, which only {late_side.label} has, keeps the others waiting there"
+    return f"rank {rank} {'now keeps' if appears else 'no longer keeps'} the others waiting"
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+def step_times_text(finding: Finding, diff: Comparison) -> str:
+    """State how much longer the steps take, by what, and how certain that is."""
+    mean = " (mean over ranks)" if _is_mean_over_ranks(diff) else ""
+    text = (
+        f"After takes {duration(abs(finding.diff_ns))} {longer_or_less(finding)}"
+        f"{_over_steps(diff)}: {times_text(finding)}{relative_text(finding) or ', new'}{mean}"
+    )
+    causes = [
+        _cause_text(part, diff) if part.kind == "cause" else _late_clause(part, diff)
+        for part in finding.parts
+    ]
+    if causes:
+        text += f": {' and '.join(causes)}"
+    if finding.p_value is not None and finding.kind == "slight":
+        text += f"; that may be chance (p {finding.p_value:.2g})"
+    return f"{text}{_untested_text(finding, diff)}."
+
+
+def _untested_text(finding: Finding, diff: Comparison) -> str:
+    if not finding.details.get("is_untested"):
+        return ""
+    unit = "step" if diff.before.has_steps else "run"
+    return f"; one {unit} on each side is too few to tell a change from noise"
+
+
+def _late_rank_text(finding: Finding, diff: Comparison) -> str:
+    text = f"{capitalize(_late_clause(finding, diff))}: "
+    if "cause" in finding.details:
+        cost = duration(round(abs(finding.diff_ns)))
+        text += f"{finding.details['cause']}; the others wait {cost} on average"
+    else:
+        change = share_delta(_relative(finding)) if finding.before else "is new"
+        text += f"its {_OWN_TIME_WORDS[finding.measure]} {change}"
+        text += _other_ranks_text(finding, diff) + _waits_text(finding)
+    return f"{text}{_over_steps(diff)}."
+
+
+def _relative(finding: Finding) -> float:
+    return (finding.after - finding.before) / max(finding.before, 1)
+
+
+def _other_ranks_text(finding: Finding, diff: Comparison) -> str:
+    shares = [_relative(part) for part in finding.parts if part.kind == "other_rank"]
+    if not shares:
+        return ""
+    ends = dict.fromkeys(share_delta(end) for end in (min(shares), max(shares)))
+    where = " on both sides" if lone_ranks(diff) else ""
+    return f" (the others{where} {' to '.join(ends)})"
+
+
+def _waits_text(finding: Finding) -> str:
+    waits = [part for part in finding.parts if part.kind == "wait"]
+    if not waits:
+        return ""
+    lengths = [abs(part.diff_ns) for part in waits]
+    ends = dict.fromkeys(duration(round(end)) for end in (min(lengths), max(lengths)))
+    numbers = ", ".join(map(run_text, consecutive_runs(part.ranks[0] for part in waits)))
+    subject = f"ranks {numbers} wait" if len(waits) > 1 else f"rank {numbers} waits"
+    change = "longer" if finding.details["appears"] else "less"
+    return f"; {subject} {' to '.join(ends)} {change}{' each' * (len(waits) > 1)}"
+
+
+def _kinds_text(finding: Finding, diff: Comparison) -> str:
+    clauses = []
+    for grows in (True, False):
+        parts = [part for part in finding.parts if (part.diff_ns > 0) == grows]
+        if parts:
+            # The verb is not repeated.
+            texts = [_cause_text(part, diff, verb=part is parts[0]) for part in parts]
+            clauses.append((-abs(parts[0].diff_ns), _join_with_and(texts)))
+    return f"{capitalize('; '.join(clause for _, clause in sorted(clauses)))}."
+
+
+def _composition_text(finding: Finding, diff: Comparison) -> str:
+    subject, verb = ("steps", "take") if diff.step_count > 1 else ("step", "takes")
+    if not diff.before.has_steps:
+        subject, verb = "runs", "take"
+    lead = f"The {subject} {verb} as long"
+    if not finding.details["is_as_long"]:
+        change = share_delta(_relative(finding))
+        lead = f"That the {subject} {verb} longer or less may be chance ({change})"
+    parts = [
+        _cause_text(part, diff) + (f" ({share_delta(_relative(part))})" if part.before else "")
+        for part in finding.parts
+    ]
+    over = f",{_over_steps(diff)}" if diff.step_count > 1 else ""
+    mean = ", means over ranks" if _is_mean_over_ranks(diff) else ""
+    return f"{lead}, but {_join_with_and(parts)}{over}{mean}."
+
+
+def _functions_only_text(_finding: Finding, diff: Comparison) -> str:
+    subject = "steps" if diff.before.has_steps else "runs"
+    return f"The {subject} take as long; only Python functions came or went."
+
+
+def _name_text(finding: Finding, diff: Comparison) -> str:
+    counts = f"{count_text(finding.before_count)} to {count_text(finding.after_count)}"
+    delta = duration_delta(finding.diff_ns)
+    return f"{finding.name} goes from {counts}{_over_steps(diff)} ({delta})."
+
+
+def _longest_name_text(finding: Finding, diff: Comparison) -> str:
+    times = f"{times_text(finding)}{relative_text(finding)}"
+    return f"{finding.name} differs most: {times}{_untested_text(finding, diff)}."
+
+
+def _spread_text(finding: Finding, _diff: Comparison) -> str:
+    moved, of = finding.details["moved_steps"], finding.details["steps"]
+    word = finding.details["direction"]
+    text = f"Every step is {word}" if moved == of else f"{moved} of {of} steps are {word}"
+    if finding.step is None:
+        return f"{text}, by {duration(abs(finding.diff_ns))} at most."
+    return f"{text}; step {finding.step} most, {duration_delta(finding.diff_ns)}."
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+def _pace_text(finding: Finding, diff: Comparison) -> str:
+    word = "slower" if finding.diff_ns > 0 else "faster"
+    middle = math.expm1(median(math.log(part.after / part.before) for part in finding.parts))
+    return (
+        f"{plural(len(finding.parts), 'operator')} are {word} alike, "
+        f"{share_delta(middle)} in the median: {duration_delta(finding.diff_ns)}{_a_step(diff)} "
+        f"together{_paired_ranks_text(diff)}."
+    )
+
+
+def _paired_ranks_text(diff: Comparison) -> str:
+    """Return the ranks whose calls are matched, if other times are of all ranks."""
+    if not diff.by_rank_means:
+        return ""
+    return f" ({'mean over ' * (len(diff.rank_pairs) > 1)}{paired_ranks(diff)})"
+
+
+def _change_text(finding: Finding, diff: Comparison) -> str:
+    name = f"{short_name(finding.name)}{_caller_text(finding)}"
+    unit = _a_step(diff)
+    calls = f"{count_text(finding.after_count)}{unit}"
+    delta = f", {duration_delta(finding.diff_ns)}{unit}" if finding.diff_ns else ""
+    if finding.kind in {"slower", "faster"}:
+        how = f"is {finding.kind} on the {finding.measure}"
+        if any(map(is_host_only, diff.before.formats)):
+            how, unit = f"takes {longer_or_less(finding)}", f"{unit} a rank"
+        text = f"{name} {how}: {times_text(finding)}{unit}{relative_text(finding)}"
+    elif finding.kind == "replaced":
+        counts = f"{count_text(finding.before_count)} → {calls}"
+        how = _replacement_text(finding.details)
+        text = f"Kernels of {name} were replaced{how}: {counts}, {_work_text(finding)}{delta}"
+    elif finding.kind == "moved":
+        text = f"{name} moved to another place ({calls})"
+    elif finding.kind == "added":
+        text = f"{name} is new: {calls}{delta}"
+    else:
+        text = f"{name} is gone: {count_text(finding.before_count)}{unit}{delta}"
+    return f"{text}{_paired_ranks_text(diff)}."
+
+
+def _caller_text(finding: Finding) -> str:
+    """Describe the caller of a change whose name is not unique; "" for unique names."""
+    caller: str | None = finding.details["caller"]
+    if caller is None:
+        return ""
+    more: int = finding.details["places"] - 1
+    where = f" in {short_name(caller)}" if caller else " outside of other operators"
+    return where + f" and {plural(more, 'other place')}" * (more > 0)
+
+
+def _replacement_text(details: Mapping[str, Any]) -> str:
+    how: str = details["how"]
+    if how == "other library":
+        sides = (libraries(details[word]) for word in ("before_names", "after_names"))
+        return f" (another library: {' → '.join(' and '.join(side) for side in sides)})"
+    return {"fused": " (fused)", "split": " (split up)"}.get(how, "")
+
+
+def _work_text(finding: Finding) -> str:
+    """Return the names of replaced device work on both sides, at most two of each."""
+    sides = [
+        list(dict.fromkeys(map(short_name, finding.details[word])))
+        for word in ("before_names", "after_names")
+    ]
+    texts = [" + ".join(names[:2]) + " + …" * (len(names) > 2) for names in sides]
+    if texts[0] == texts[1]:
+        return f"other variants of {''.join(sides[0][:1])}"
+    return " → ".join(texts)
+
+
+def _more_text(finding: Finding, _diff: Comparison) -> str:
+    return f"{plural(finding.details['count'], 'more change')} in the table."
+
+
+# --- cautions -------------------------------------------------------------------------------------
+
+
+def _conditions_text(_finding: Finding, diff: Comparison) -> str:
+    return conditions(diff)
+
+
+def _caution_text(finding: Finding, _diff: Comparison) -> str:
+    clause: str = finding.details.get("clause", "")
+    return f"{capitalize(clause)}." if clause else _CAUTION_SENTENCES[finding.measure]
+
+
+#: The sentence of each topic, the most important first.
+WORDS: dict[str, Wording] = {
+    "headline": step_times_text,
+    "late_rank": _late_rank_text,
+    "kinds": _kinds_text,
+    "name": _name_text,
+    "steps": _spread_text,
+    "composition": _composition_text,
+    "slight": step_times_text,
+    "functions_only": _functions_only_text,
+    "longest_name": _longest_name_text,
+    "pace": _pace_text,
+    "change": _change_text,
+    "function": _change_text,
+    "more": _more_text,
+}
+#: Those that come after the findings of formats.
+CAUTION_WORDS: dict[str, Wording] = {"conditions": _conditions_text, "caution": _caution_text}

@@ -1,0 +1,226 @@
+"""One side of a comparison: the events of its ranks, and the steps that all of them have.
+
+A step is the host's range ``ProfilerStep#n``. Steps do not overlap: one ends where the next begins.
+For ranges from 0 to 110 and from 100 to 200 ns, the windows are
+
+    step 1: 0–100, step 2: 100–200, overlap_ns 10
+
+If the hosts leave most of their steps before the devices do the work, steps are the devices': from
+the end of one step's work to the end of the next one's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hta_widgets.analysis.cross_rank.waits import CollectiveWaits, collective_waits
+from hta_widgets.analysis.scope import RankPart
+from hta_widgets.analysis.steps import clipped_steps, device_edges, host_steps, steps_ahead
+from hta_widgets.readers.formats import formats_named, load_references
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.traceset import TraceSet
+
+PartsByRank = dict[int, RankPart]
+_OTHER = KINDS.index("other")
+
+
+@dataclass(frozen=True, eq=False)
+class RunSide:
+    """One side: the selected events of its ranks, and its steps.
+
+    Attributes
+    ----------
+    label : str
+    traces : TraceSet
+        The set of the ranks.
+    parts : dict of int to Part
+        The selected events of each rank that is compared.
+    steps : array of int
+        Numbers of the steps that all these ranks have and that the selection holds completely; a
+        single -1 if there are none and the whole selection is compared.
+    windows : dict of int to array
+        By rank, start and end of each step, (steps, 2), with the clock's shift. They do not
+        overlap: a step ends where the next one begins. See `compare` on hosts that are ahead.
+    left_out : tuple of int
+        Ranks without steps, if others have some.
+    tabled : dict of int to Part
+        Ranks that only the tables of their format compare: BytePS servers next to workers, MPI
+        profiles of one job next to time lines of another.
+    overlap_ns : int
+        Longest time by which the steps of a rank overlapped.
+    on_device : bool
+        Whether the steps are those of the devices.
+    """
+
+    label: str
+    traces: TraceSet
+    parts: PartsByRank
+    steps: Ints
+    windows: dict[int, Ints]
+    left_out: tuple[int, ...] = ()
+    tabled: PartsByRank = field(default_factory=dict)
+    overlap_ns: int = 0
+    on_device: bool = False
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that are compared."""
+        return list(self.parts)
+
+    @property
+    def table_ranks(self) -> list[int]:
+        """All ranks, including those that are compared in tables only."""
+        return [*self.parts, *self.tabled]
+
+    @property
+    def formats(self) -> set[str]:
+        """Formats of the files of all ranks."""
+        return formats_of(self.parts) | formats_of(self.tabled)
+
+    @property
+    def is_totals(self) -> bool:
+        """Whether all its files are profiles: totals of a run, without events."""
+        return all(part.trace.is_totals for part in self.parts.values())
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether steps are compared, not the whole selection."""
+        return not (len(self.steps) == 1 and self.steps[0] < 0)
+
+    @cached_property
+    def waits(self) -> CollectiveWaits:
+        """The waits of the ranks in collectives."""
+        return collective_waits(self.traces)
+
+    @property
+    def step_ns(self) -> float:
+        """The mean length of a step, over ranks."""
+        return float(np.mean([np.diff(bounds, axis=1).mean() for bounds in self.windows.values()]))
+
+    def of_steps(self, places: Ints) -> RunSide:
+        """Return the side with only some of its steps."""
+        windows = {rank: windows[places] for rank, windows in self.windows.items()}
+        return replace(self, steps=self.steps[places], windows=windows)
+
+    def envelope(self) -> tuple[Ints, Ints]:
+        """Return the first start and the last end of each step on any rank."""
+        windows = np.stack(list(self.windows.values()))
+        return windows[:, :, 0].min(axis=0), windows[:, :, 1].max(axis=0)
+
+
+def is_host_only(name: str) -> bool:
+    """Return whether files of a format have no device work, only calls on the host."""
+    return any(format_.comparison.host_only for format_ in formats_named([name]))
+
+
+def step_at(side: RunSide, rank: int, time_ns: Ints) -> Ints:
+    """Return the compared step of a rank that runs at each of the times, -1 for none."""
+    windows = side.windows[rank]
+    at = np.searchsorted(windows[:, 0], time_ns, side="right") - 1
+    return np.where((at >= 0) & (time_ns < windows[np.maximum(at, 0), 1]), at, -1)
+
+
+def formats_of(parts: PartsByRank) -> set[str]:
+    """Return the formats of the files of some ranks."""
+    return {part.trace.format for part in parts.values()}
+
+
+def _is_ahead(side: RunSide) -> bool:
+    """Return whether the hosts leave most of the steps before the devices do their work."""
+    ahead = np.isin(side.steps, steps_ahead(side.traces))
+    return 2 * int(ahead.sum()) > len(ahead)
+
+
+def make_sides(compared: list[tuple[str, TraceSet, PartsByRank]]) -> list[RunSide]:
+    """Return both sides with steps of one kind: the hosts', the devices', or none."""
+    sides = [_side(*side) for side in compared]
+    if all(side.has_steps for side in sides) and any(map(_is_ahead, sides)):
+        sides = [_side(*side, on_device=True) for side in compared]
+    if sides[0].has_steps != sides[1].has_steps:
+        sides = [_whole_side(*side) for side in compared]
+    return sides
+
+
+def _side(label: str, traces: TraceSet, parts: PartsByRank, *, on_device: bool = False) -> RunSide:
+    steps_by_rank = {rank: _steps_within(part, on_device=on_device) for rank, part in parts.items()}
+    steps_of_ranks = {
+        rank: steps_of_rank
+        for rank, steps_of_rank in steps_by_rank.items()
+        if len(steps_of_rank[0])
+    }
+    if not steps_of_ranks:
+        return _whole_side(label, traces, parts)
+    # A rank without steps, such as a server's, cannot be compared step by step.
+    left_out = tuple(rank for rank in parts if rank not in steps_of_ranks)
+    parts = {rank: part for rank, part in parts.items() if rank in steps_of_ranks}
+    common = next(iter(steps_of_ranks.values()))[0]
+    for numbers, *_ in steps_of_ranks.values():
+        common = np.intersect1d(common, numbers)
+    if not len(common):
+        return _whole_side(label, traces, parts)
+    windows = {
+        rank: bounds[np.searchsorted(numbers, common)]
+        for rank, (numbers, bounds, _) in steps_of_ranks.items()
+    }
+    order = np.argsort(next(iter(windows.values()))[:, 0], kind="stable")
+    windows = {rank: bounds[order] for rank, bounds in windows.items()}
+    overlap_ns = max(overlap_ns for *_, overlap_ns in steps_of_ranks.values())
+    about: dict[str, Any] = {"overlap_ns": overlap_ns, "on_device": on_device}
+    return RunSide(label, traces, parts, common[order], windows, left_out, **about)
+
+
+def _whole_side(label: str, traces: TraceSet, parts: PartsByRank) -> RunSide:
+    windows = {rank: _whole_window(part) for rank, part in parts.items()}
+    return RunSide(label, traces, parts, np.array([-1], dtype=np.int64), windows)
+
+
+def _steps_within(part: RankPart, *, on_device: bool) -> tuple[Ints, Ints, int]:
+    """Return numbers and bounds of the steps that the selection holds completely.
+
+    The bounds do not overlap, so that no time counts twice: a step ends where the next one begins.
+    Also returns the time by which the steps overlapped.
+    """
+    table = part.table
+    steps_of = load_references(
+        format_.comparison.steps for format_ in formats_named([part.trace.format])
+    )
+    if steps_of:
+        numbers, start, end = steps_of[0](part)
+    else:
+        numbers, start, end = host_steps(RankPart(part.trace, np.arange(len(table)), None, None))
+    worked, first, last = device_edges(part.trace)
+    if on_device and len(worked):
+        # Copies for later steps may begin early, so a step begins where the previous one is done.
+        order = np.argsort(last, kind="stable")
+        numbers, end = worked[order], last[order]
+        start = np.append(first[order][:1], end[:-1])
+    is_compared = np.isin(numbers, np.unique(table.step[part.rows]))
+    is_compared &= ~np.isin(numbers, clipped_steps(part.trace))
+    if part.low is not None:
+        is_compared &= start >= part.low
+    if part.high is not None:
+        is_compared &= end <= part.high
+    order = np.argsort(start, kind="stable")
+    last = np.maximum.accumulate(end[order])
+    until = np.minimum(last, np.append(start[order][1:], last[-1:]))
+    overlap_ns = int((end - start).sum() - (until - start[order]).sum())
+    end = until[np.argsort(order)]
+    bounds = np.stack([start, end], axis=1) + part.trace.shift_ns
+    return numbers[is_compared], bounds[is_compared], overlap_ns
+
+
+def _whole_window(part: RankPart) -> Ints:
+    """Return the window, (1, 2); open ends are at the first start and the last end of events."""
+    table = part.table
+    rows = part.rows[table.kind[part.rows] != _OTHER]
+    rows = rows if len(rows) else part.rows
+    first = int(table.start_ns[rows].min()) if len(rows) else 0
+    last = int(table.end_ns[rows].max()) if len(rows) else first
+    low = first if part.low is None else part.low
+    high = max(last if part.high is None else part.high, low)
+    return np.array([[low, high]], dtype=np.int64) + part.trace.shift_ns

@@ -1,0 +1,269 @@
+"""Turn the findings of a headline into sentences.
+
+A sentence is a list of pieces: texts, and ranks, which the page links and marks. Each kind of
+finding has one function, which gets the times of the run and the finding's facts:
+
+    WORDS["step"](times, step=7, dur_ns=12_000_000, excess=0.2)
+    ["Step 7 takes 12.0 ms, 20 % over the median step."]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport
+from hta_widgets.facts import facts
+from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, RunTimes
+from hta_widgets.text import consecutive_runs, count, duration, plural, run_text, share
+
+MAX_SENTENCES = 2
+_MIN_HIDDEN_SHARE = 0.1  # of the waits for late ranks, to be stated
+_MIN_WORK_SHARE = 0.01  # of the run; spans of device work with less are hardly any work
+_HOST_WAIT = "the host has not launched the next work yet"
+#: A text, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not shown
+#: in red, because other ranks do not wait for it.
+Piece = str | dict[str, Any]
+
+
+def rank_piece(rank: int, *, begins: bool = False) -> dict[str, Any]:
+    """Return a rank as a piece of a sentence."""
+    return {"rank": rank, "text": f"{'R' if begins else 'r'}ank {rank}"}
+
+
+def _device_noun(times: RunTimes) -> str:
+    return "GPU" if times.is_gpu else "device"
+
+
+def _device_nouns(times: RunTimes) -> str:
+    if len(times.ranks) == 1:
+        return f"The {_device_noun(times)} is"
+    return "GPUs are" if times.is_gpu else "Devices are"
+
+
+def _span_text(times: RunTimes) -> str:
+    """Return the text that names the span to which shares refer."""
+    return f"each rank's {_device_noun(times)} span" if len(times.ranks) > 1 else "its span"
+
+
+def _share_of_span(times_ns: dict[int, int], times: RunTimes) -> str:
+    """Return the share of spans, as a mean if ranks differ, and the rank that has most of it."""
+    total_ns = sum(times_ns.values())
+    text = f"{share(total_ns / times.all_ns)} of {_span_text(times)}"
+    shares = {rank: ns / max(times.span_ns[rank], 1) for rank, ns in times_ns.items()}
+    if max(shares.values()) - min(shares.values()) >= MIN_SHARE:
+        text += " on average"
+        rank = max(times_ns, key=times_ns.__getitem__)
+        if len(times_ns) >= MIN_RANKS and 2 * times_ns[rank] > total_ns:
+            text += f", most of it on rank {rank} ({share(shares[rank])} of its span)"
+    return text
+
+
+def _longer_by(excess: float, reference: str) -> str:
+    """Describe how much longer something takes: in percent, from 2 on as a factor."""
+    if excess >= 1:
+        return f"{1 + excess:.1f} times {reference}"
+    return f"{share(excess)} over {reference}"
+
+
+def _number_runs_text(numbers: Sequence[int]) -> str:
+    runs = [run_text(run) for run in consecutive_runs(numbers)]
+    return ", ".join([*runs[:3], *["…"] * (len(runs) > 3)])
+
+
+# --- ranks ----------------------------------------------------------------------------------------
+
+
+def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[Piece]:
+    first, *others = late.ranks
+    several = len(late.waiting) > 1
+    how_long = f"{'on average ' if several else ''}{duration(late.wait_ns)}"
+    waiting_ns = late.wait_ns * len(late.waiting)
+    spans_ns = sum(times.span_ns.get(rank, 0) for rank in late.waiting)
+    of_span = f"{share(waiting_ns / max(spans_ns, 1))} of {'their' if several else 'its'}"
+    subject = f"{len(late.waiting)} of {plural(rank_count, 'rank')} wait "
+    if not several:
+        subject = f"Rank {late.waiting[0]} waits "
+    late_pieces: list[Piece] = [rank_piece(first)]
+    if len(others) == 1:
+        late_pieces += [" and ", rank_piece(others[0])]
+    elif others:
+        late_pieces += [f" and {len(others)} others"]
+    is_hidden = late.hidden_share >= _MIN_HIDDEN_SHARE
+    hidden = f"; compute hides {share(late.hidden_share)} of that." if is_hidden else "."
+    span = f"{of_span} {_device_noun(times)} span"
+    return [subject, f"{how_long} on the stream, {span}, for ", *late_pieces, hidden]
+
+
+def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Piece]:
+    """State how often the first late rank is last, and its slow phase or the delay's cause."""
+    pieces: list[Piece] = [
+        rank_piece(late.ranks[0], begins=True),
+        f" arrives last at {count(late.last)} of {plural(late.collectives, 'collective')}",
+    ]
+    if late.phase:
+        excess = _longer_by(late.phase_over, "the median rank")
+        pieces += [f"; its {late.phase} takes {duration(late.phase_ns)}, {excess}"]
+    elif cause:
+        pieces += [f", after {cause}"]
+    return [*pieces, "."]
+
+
+def _last_rank_text(
+    times: RunTimes, *, last: LastRank, late: LateRanks, judged: StragglerReport, rank_count: int
+) -> list[Piece]:
+    """State that a rank is nearly always last without being judged to be the cause."""
+    loaded = f" of the {plural(judged.loaded, 'rank')} loaded (of {judged.of})"
+    spans_ns = [span for rank, span in times.span_ns.items() if rank != last.rank]
+    waiting_share = last.wait_ns * len(spans_ns) / max(sum(spans_ns), 1)
+    text = (
+        f" arrives last{loaded if judged.loaded < judged.of else ''} at {late.last} of"
+        f" {plural(late.collectives, 'collective')}"
+        f"{f', after {last.cause}' if last.cause else ''};"
+        f" {'the others wait' if rank_count > 2 else 'the other waits'}"
+        f" {duration(last.wait_ns)} on the stream, {share(waiting_share)} of their"
+        f" {_device_noun(times)} span"
+    )
+    if last.hidden_share > 0.5:
+        text += ", mostly hidden by compute"
+    return [rank_piece(last.rank, begins=True) | {"fact": True}, f"{text}."]
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+def _exposed_text(
+    times: RunTimes, *, transfer_ns: int | None = None, unmatched_ns: int = 0
+) -> list[Piece]:
+    """State the exposed communication; with `transfer_ns` another finding states the waits."""
+    if transfer_ns is None:
+        return _exposed_with_waits_text(times)
+    text = f"Data transfer that no compute hides takes {share(transfer_ns / times.all_ns)}"
+    text += f" of {_span_text(times)}"
+    if unmatched_ns >= MIN_SHARE * times.all_ns:
+        text += f", communication without partners {share(unmatched_ns / times.all_ns)}"
+    return [f"{text}."]
+
+
+def _exposed_with_waits_text(times: RunTimes) -> list[Piece]:
+    exposed_ns, wait_ns = times.exposed_ns, times.exposed_wait_ns
+    text = f"{_device_nouns(times)} communicating {_share_of_span(times.exposed_by_rank, times)}"
+    text += f" with no compute to hide it, {duration(exposed_ns / len(times.ranks))}"
+    text += " a rank" if len(times.ranks) > 1 else ""
+    if wait_ns >= MIN_SHARE * times.all_ns:
+        text += f"; {share(wait_ns / exposed_ns)} of that is waiting for other ranks"
+    return [f"{text}."]
+
+
+def _idle_text(times: RunTimes, *, cause: str, cause_ns: int, within: str) -> list[Piece]:
+    meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
+    if within:
+        meaning = f"{_HOST_WAIT}; most of the longest gap is within the range {within}"
+    text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
+    return [f"{text}; for {share(cause_ns / times.idle_ns)} of that, {meaning}."]
+
+
+def _kernel_text(times: RunTimes, *, name: str, share_of_work: float, calls: int) -> list[Piece]:
+    work = f"{share(share_of_work)} of {_device_noun(times)} work"
+    return [f"{name or 'Work without a name'} takes {work}, in {plural(calls, 'call')}."]
+
+
+def _step_text(_times: RunTimes, *, step: int, dur_ns: float, excess: float) -> list[Piece]:
+    """State how much longer the slowest step takes."""
+    return [f"Step {step} takes {duration(dur_ns)}, {_longer_by(excess, 'the median step')}."]
+
+
+def _around_work_text(times: RunTimes, *, around: float) -> list[Piece]:
+    several = len(times.ranks) > 1
+    owner, mean = ("Each rank's", " on average") if several else ("The", "")
+    span_ns = times.all_ns / len(times.ranks)
+    span = f"{owner} {_device_noun(times)} span is {duration(span_ns)}{mean}"
+    run = f"{share(around)} of the run of {duration(times.run_ns)}"
+    return [f"{span}: {run} lies before the first work or after the last."]
+
+
+def _missing_steps_text(
+    _times: RunTimes, *, step_count: int, ranks_by_steps: Mapping[tuple[int, ...], list[int]]
+) -> list[Piece]:
+    """State which ranks lack steps that others have."""
+    texts = []
+    for steps, ranks in list(ranks_by_steps.items())[:MAX_SENTENCES]:
+        several = len(ranks) > 1
+        subject = f"ranks {_number_runs_text(ranks)} have" if several else f"rank {ranks[0]} has"
+        listed = f" ({_number_runs_text(steps)})" if steps else ""
+        texts.append(f"{subject} {len(steps)} of {plural(step_count, 'step')}{listed}")
+    text = "; ".join([*texts, *["others lack other steps"] * (len(ranks_by_steps) > len(texts))])
+    return [f"{text[:1].upper()}{text[1:]}."]
+
+
+def _no_cause_text(times: RunTimes) -> list[Piece]:
+    times_ns = {
+        "compute": times.compute_ns,
+        "exposed communication": times.exposed_ns,
+        "copies": times.exposed_memory_ns,
+        "idle": times.idle_ns,
+    }
+    listed = [f"{name} {share(ns / times.all_ns)}" for name, ns in times_ns.items() if ns > 0]
+    if not listed or times.span_share < _MIN_WORK_SHARE:
+        return [f"There is hardly any {_device_noun(times)} work in these files."]
+    return [f"No single cause stands out: {', '.join(listed)}."]
+
+
+# --- hosts without devices ------------------------------------------------------------------------
+
+
+def async_only_text(
+    contents: str, rank_count: int, span_ns: int, longest: str, longest_ns: int
+) -> list[Piece]:
+    """Describe files whose only events are async intervals; a duration of -1 is unknown."""
+    text = f"{contents} of {plural(rank_count, 'rank')} over {duration(span_ns)}"
+    if longest_ns >= 0:
+        text += f"; the longest is {longest} with {duration(longest_ns)}"
+    return [f"{text}."]
+
+
+def _no_device_text(times: RunTimes, *, events: int, rank_count: int) -> list[Piece]:
+    text = f"No GPU work in these files: {count(events)} events of {plural(rank_count, 'rank')}"
+    return [f"{text} over {duration(times.run_ns)}."]
+
+
+def _host_communication_text(
+    times: RunTimes, *, time_ns: int, calls: Mapping[str, int], rank_count: int
+) -> list[Piece]:
+    name = max(calls, key=calls.__getitem__)
+    several = rank_count > 1
+    part = _share_of_run(times, time_ns, rank_count, " of the time")
+    on_all = " on all ranks" if several else ""
+    text = f"{'Hosts communicate' if several else 'The host communicates'} {part}"
+    text += f", in {name} ({plural(calls[name], 'call')}{on_all})"
+    return [f"{text}{' and others' if len(calls) > 1 else ''}."]
+
+
+def _operator_text(
+    times: RunTimes, *, time_ns: int, calls: Mapping[str, int], rank_count: int
+) -> list[Piece]:
+    part = _share_of_run(times, time_ns, rank_count, " of the time on the host")
+    return [f"{next(iter(calls))} takes {part}."]
+
+
+def _share_of_run(times: RunTimes, time_ns: int, rank_count: int, of: str) -> str:
+    part = share(time_ns / (times.run_ns * rank_count))
+    return f"{part}{of}, {duration(time_ns / rank_count)}{' a rank' if rank_count > 1 else ''}"
+
+
+#: The function of each kind of finding.
+WORDS: dict[str, Callable[..., list[Piece]]] = {
+    "waiting": _waiting_text,
+    "late_rank": _late_rank_text,
+    "last_rank": _last_rank_text,
+    "exposed_communication": _exposed_text,
+    "idle": _idle_text,
+    "kernel": _kernel_text,
+    "step": _step_text,
+    "around_work": _around_work_text,
+    "missing_steps": _missing_steps_text,
+    "no_cause": _no_cause_text,
+    "no_device": _no_device_text,
+    "host_communication": _host_communication_text,
+    "operator": _operator_text,
+}

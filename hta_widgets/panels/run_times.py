@@ -1,0 +1,189 @@
+"""Measure how the devices of a job spend the run, and how long ranks wait for late ones.
+
+Times are sums over the ranks with device work, on the fitted clock. A rank's span lasts from its
+first device work to its last. Two ranks with spans of 100 ms, of which 90 and 70 are busy, have
+``all_ns`` 200 ms, ``busy_ns`` 160 ms and ``idle_ns`` 40 ms.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hta_widgets import analysis
+from hta_widgets.analysis.cross_rank.waits import collective_waits, exposed_waits_for
+from hta_widgets.panels.frames import CLOCK
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.lateness import LatenessIndex
+from hta_widgets.trace.arrays import Bools
+from hta_widgets.trace.build import step_numbers
+from hta_widgets.trace.columns import EventTable
+from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.memo import iter_ranks
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+MIN_SHARE = 0.02  # of the run; smaller findings and waits are not reported
+MIN_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median
+_MIN_EXCESS = 0.02  # over the median rank, for a slow phase
+_NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other accelerators
+_PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """Times of the ranks with device work, added up; the run is on the fitted clock."""
+
+    start_ns: int
+    run_ns: int
+    span_ns: dict[int, int]
+    busy_ns: int
+    compute_ns: int
+    exposed_ns: int
+    exposed_memory_ns: int
+    exposed_wait_ns: int
+    #: without compute, in communication that is not matched on all ranks
+    unmatched_ns: int
+    idle_ns: int
+    idle_by_cause: dict[str, int]
+    is_gpu: bool
+    exposed_by_rank: dict[int, int]
+    idle_by_rank: dict[int, int]
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks with device work."""
+        return list(self.span_ns)
+
+    @property
+    def all_ns(self) -> int:
+        """The sum of the spans of all ranks with device work."""
+        return max(sum(self.span_ns.values()), 1)
+
+    @property
+    def span_share(self) -> float:
+        """The mean share of the spans in the run."""
+        return self.all_ns / (self.run_ns * len(self.ranks))
+
+
+def run_times(traces: TraceSet) -> RunTimes:
+    """Add up how the devices of a job spend the run."""
+    frame = analysis.temporal_breakdown(traces)
+    # The run includes the profiler's own span if the files have it, as in the timeline.
+    start_ns, end_ns = traces.with_clock(CLOCK).span_ns
+    run_ns = max(end_ns - start_ns, 1)
+    waits = analysis.exposed_waits(traces, clock=CLOCK)
+    idle = analysis.device_idle_breakdown(traces)
+    causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
+
+    def by_rank(name: str) -> dict[int, int]:
+        return dict(zip(frame["rank"].tolist(), frame[name].tolist(), strict=True))
+
+    return RunTimes(
+        start_ns,
+        run_ns,
+        by_rank("span_ns"),
+        int(frame["busy_ns"].sum()),
+        int(frame["compute_ns"].sum()),
+        int(frame["exposed_communication_ns"].sum()),
+        int(frame["exposed_memory_ns"].sum()),
+        int(waits["exposed_wait_ns"].clip(lower=0).sum()),
+        int(waits["unmatched_exposed_ns"].sum()),
+        int(frame["idle_ns"].sum()),
+        {str(cause): int(spent) for cause, spent in causes.items()},
+        all(_NO_GPU.isdisjoint(trace.table.categories.values) for trace in traces.values()),
+        by_rank("exposed_communication_ns"),
+        by_rank("idle_ns"),
+    )
+
+
+@dataclass(frozen=True)
+class LateRanks:
+    """Ranks that the others wait for, how long these wait, and the slow phase of the first."""
+
+    ranks: list[int]
+    waiting: list[int]
+    wait_ns: float
+    hidden_share: float
+    last: int
+    collectives: int
+    phase: str = ""
+    phase_ns: float = 0.0
+    phase_over: float = 0.0
+
+
+def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
+    """Return how long the other ranks wait for `ranks`; None if they do not wait for them."""
+    if not ranks:
+        return None
+    frame = analysis.collectives(traces, clock=CLOCK)
+    lateness = LatenessIndex(traces, frame, {})
+    run = lateness.sums_in_window(times.start_ns, times.start_ns + times.run_ns)
+    waits = lateness.waited_for(ranks, times.start_ns, times.start_ns + times.run_ns)
+    by_rank = {rank: wait for rank, wait in zip(traces, waits, strict=True) if rank not in ranks}
+    long = {rank: wait for rank, wait in by_rank.items() if wait >= MIN_SHARE * times.run_ns}
+    by_rank = long or by_rank
+    if not any(by_rank.values()):
+        return None
+    first = traces.ranks.index(ranks[0])
+    waited_ns = sum(by_rank.values())
+    exposed_ns = exposed_waits_for(collective_waits(traces, CLOCK), ranks, list(by_rank))
+    return LateRanks(
+        ranks,
+        list(by_rank),
+        waited_ns / len(by_rank),
+        1 - exposed_ns / waited_ns,
+        run["last"][first],
+        run["collectives"][first],
+        *_slow_phase(traces, ranks[0]),
+    )
+
+
+def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
+    if len(traces) < MIN_RANKS:
+        return "", 0.0, 0.0
+    frame = analysis.phase_times(traces)
+    frame = frame[frame["rank"] == rank]
+    if not len(frame):
+        return "", 0.0, 0.0
+    by_phase = frame.groupby("phase", sort=False)
+    lasting, apart, over = (
+        by_phase[name].median() for name in ("dur_ns", "deviation_ns", "deviation_share")
+    )
+    apart = apart[over >= _MIN_EXCESS]
+    if not len(apart):
+        return "", 0.0, 0.0
+    phase = str(apart.idxmax())
+    return _PHASES.get(phase, phase), float(lasting[phase]), float(over[phase])
+
+
+def range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
+    """Return the name of the host range (not a step) that lies mostly in a gap; "" if none does."""
+    table, low = trace.table, start_ns - trace.shift_ns
+    rows = np.flatnonzero((table.kind == KINDS.index("annotation")) & (table.stream < 0))
+    rows = rows[step_numbers(table.names.values)[table.name[rows]] < 0]
+    start, lasting = table.start_ns[rows], table.dur_ns[rows]
+    inside = np.minimum(start + lasting, low + dur_ns) - np.maximum(start, low)
+    rows = rows[2 * inside > np.maximum(lasting, dur_ns)]
+    if not len(rows):
+        return ""
+    return short_name(table.names[int(table.name[rows[table.dur_ns[rows].argmin()]])])
+
+
+def host_time_by_name(
+    filled: Sequence[Trace], is_meant: Callable[[EventTable], Bools]
+) -> tuple[int, dict[str, int]]:
+    """Return the time of the host events that `is_meant` selects, and their number by name."""
+    spent, calls = 0, Counter[str]()
+    for trace in iter_ranks(filled):
+        table = trace.table
+        rows = np.flatnonzero(is_meant(table) & (table.stream < 0))
+        spent += total_length(
+            union(table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows])
+        )
+        calls.update(table.names[code] for code in table.name[rows].tolist())
+    return spent, calls
