@@ -401,9 +401,15 @@ def _read_all(
             while pending:
                 done, pending = wait(pending, _REPORT_EVERY_S, FIRST_COMPLETED)
                 for task in done:
-                    outcomes[tasks[task]] = task.result()
+                    try:
+                        outcomes[tasks[task]] = task.result()
+                    except TraceError as error:
+                        path = files[tasks[task]].path
+                        raise TraceError(error.message, path=path, remedy=error.remedy) from error
                 while not reports.empty():
                     place, size = reports.get()
+                    # A file that is read again, as its worker was killed, reports bytes again.
+                    size = min(size, left[place])
                     left[place] -= size
                     advance(size)
                 for task in done:

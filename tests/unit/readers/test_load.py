@@ -9,9 +9,11 @@ import sys
 import textwrap
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
+from support import mortal
 from support.random_job import write_job
 from support.same_sets import assert_same
 
@@ -75,11 +77,35 @@ def test_errors_come_back_from_workers(job, write):
         hw.load([job / "rank-0.json.gz", bad], executor=pool)
 
 
-def test_a_worker_that_dies_is_an_error_and_the_next_task_gets_a_new_one():
+def test_a_worker_that_dies_twice_is_an_error_and_the_next_task_gets_a_new_one():
     with WorkerPool(1) as pool:
-        with pytest.raises(EOFError, match="ended unexpectedly"):
+        with pytest.raises(hw.TraceError, match=r"ended unexpectedly.*memory"):
             pool.submit(os._exit, 3).result()
         assert pool.submit(len, "abc").result() == 3
+
+
+def test_workers_that_are_killed_between_tasks_are_replaced():
+    with WorkerPool(1) as pool:
+        assert pool.submit(len, "abc").result() == 3
+        for process in pool._workers:
+            process.kill()
+            process.wait()
+        assert pool.submit(len, "abcd").result() == 4
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_load_survives_one_killed_worker_and_names_the_file_of_two(
+    job, pools, monkeypatch, tmp_path_factory, deaths
+):
+    monkeypatch.setattr(module, "_PARALLEL_BYTES", 1000)
+    monkeypatch.setattr(module, "read_trace", partial(mortal.read_or_die, deaths=deaths))
+    monkeypatch.setenv(mortal.FLAG, str(tmp_path_factory.mktemp("flags") / "flag"))
+    (job / "rank-2.json.gz").rename(job / "rank-3.json.gz")
+    if deaths == 1:
+        assert hw.load(job, cache=False).ranks == [0, 1, 2]
+        return
+    with pytest.raises(hw.TraceError, match=r"rank-3\.json\.gz: .*ended.*memory"):
+        hw.load(job, cache=False)
 
 
 def test_an_error_in_the_block_ends_workers_and_drops_tasks():
