@@ -11,13 +11,15 @@ import re
 import secrets
 import shutil
 import socket
+import sys
 import threading
+import traceback
 from collections import defaultdict
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
@@ -192,7 +194,11 @@ def _size(file: _FolderFile) -> int:
     """Return the bytes of a file, or of the store that it describes."""
     if file.path.name != MANIFEST:
         return file.state[1]
-    return sum(one.stat().st_size for one in file.path.parent.iterdir() if one.is_file())
+    size_bytes = 0
+    with contextlib.suppress(OSError):  # a file may be removed meanwhile
+        for part in file.path.parent.iterdir():
+            size_bytes += part.stat().st_size if part.is_file() else 0
+    return size_bytes
 
 
 class AllowedPaths:
@@ -275,6 +281,10 @@ _PAGE = (
     '<main id="view"></main><script type="module" src="/static/view.js"></script>'
 )
 _REFRESH_EVERY_S = 2.0
+#: No request has a body; messages of WebSockets have a limit of their own.
+_MAX_BODY_BYTES = 1024
+#: Time in which the headers of a request, and its body, have to arrive.
+_TIMEOUT_S = 30.0
 _BLOCK_BYTES = 1 << 20
 _GOING_AWAY, _NO_FRAME = 1001, 1007
 _LAST_PORT = 65_535
@@ -364,9 +374,12 @@ class Site:
             await asyncio.sleep(_REFRESH_EVERY_S)
             if not self.pages:
                 continue
-            if await asyncio.to_thread(folder.refresh):
-                for page in self.pages.values():
-                    page.write_message(self._folder_frame(), binary=True)
+            try:
+                if await asyncio.to_thread(folder.refresh):
+                    for page in self.pages.values():
+                        page.write_message(self._folder_frame(), binary=True)
+            except Exception:  # noqa: BLE001 - the next look may succeed
+                traceback.print_exc(file=sys.stderr)
 
     async def _serve(self, listening: socket.socket) -> None:
         arguments = {"site": self}
@@ -384,7 +397,13 @@ class Site:
             websocket_max_message_size=MAX_BYTES,
             log_function=lambda _handler: None,
         )
-        server = HTTPServer(application)
+        # Bodies are read before `prepare` checks the client.
+        server = HTTPServer(
+            application,
+            max_body_size=_MAX_BODY_BYTES,
+            body_timeout=_TIMEOUT_S,
+            idle_connection_timeout=_TIMEOUT_S,
+        )
         server.add_socket(listening)
         self._watch_idle()
         watch = None if self.folder is None else self._watch_folder(self.folder)
@@ -507,8 +526,7 @@ class SocketHandler(_AuthorizedHandler, WebSocketHandler):
 
     def check_origin(self, origin: str) -> bool:
         """Return whether the page came from the same name and port."""
-        parts = urlsplit(origin)
-        return parts.scheme == "http" and parts.netloc == self.request.host
+        return origin.lower() == f"http://{self.request.host}".lower()
 
     def open(self, *_args: str, **_kwargs: str) -> None:
         """Connect."""

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -233,23 +234,19 @@ class _Search:
         yield from self._new_files(sorted(names, key=natural_key))
 
     def folders(self, directory: str) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Walk the folders below a directory as `os.walk` does, without the hidden ones."""
+        """Walk the folders below a directory as `os.walk` does, without the hidden ones.
 
-        def fail(cause: OSError) -> None:
-            raise TraceError(
-                f"cannot be listed: {cause.strerror or cause}",
-                path=cause.filename or directory,
-                remedy="Check its permissions.",
-            )
-
-        for folder, below, files in os.walk(directory, onerror=fail, followlinks=True):
-            if self._is_new(folder):
-                # Links come last, so that a folder is listed under its own name.
-                shown = [name for name in below if not name.startswith(".")]
-                below[:] = sorted(shown, key=lambda name: Path(folder, name).is_symlink())
-                yield folder, below, files
-            else:
-                below.clear()
+        The caller may remove names from the list of folders below, which are then left out.
+        """
+        # Not by `os.walk`, which is recursive in Python 3.11, and fails at 1,000 nested folders.
+        waiting = [directory]
+        while waiting:
+            folder = waiting.pop()
+            if not self._is_new(folder):
+                continue
+            below, files = _list_folder(folder)
+            yield folder, below, files
+            waiting += [str(Path(folder, name)) for name in reversed(below)]
 
     def _new_files(self, paths: list[str], *, named: bool = False) -> Iterator[FoundFile]:
         links_last = sorted(paths, key=lambda path: Path(path).is_symlink())
@@ -265,6 +262,33 @@ class _Search:
         known = key in self._seen and bool(state.st_ino)
         self._seen.add(key)
         return not known
+
+
+def _list_folder(folder: str) -> tuple[list[str], list[str]]:
+    """Return the names of the folders and files in a folder; hidden folders are left out."""
+    below, files = [], []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not _is_folder(entry):
+                    files.append(entry.name)
+                elif not entry.name.startswith("."):
+                    below.append((entry.is_symlink(), entry.name))
+    except OSError as cause:
+        raise TraceError(
+            f"cannot be listed: {cause.strerror or cause}",
+            path=folder,
+            remedy="Check its permissions.",
+        ) from None
+    # Links come last, so that a folder is listed under its own name.
+    return [name for _, name in sorted(below, key=itemgetter(0))], files
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in a circle
+        return False
 
 
 def _text(path: Any) -> str:

@@ -338,7 +338,7 @@ def _read_all(
     progress: bool | Progress,
     cache: bool,
 ) -> list[Outcome]:
-    sizes = [decompressed_size(file.path) for file in files]
+    sizes = [_decompressed_size(file.path) for file in files]
     elsewhere = executor is not None and runs_in_other_processes(executor)
     kept = _files_to_cache(files, sizes, all_of=elsewhere) if cache else [False] * len(files)
     outcomes: dict[int, Outcome] = {}
@@ -444,6 +444,7 @@ def _assemble_set(
     stored: list[Trace] = []
     kept: list[FoundFile] = []
     foreign: list[tuple[str, str]] = []
+    removed: TraceError | None = None
     for file, outcome in zip(files, outcomes, strict=True):
         if outcome.error is None and file.format == "store":
             stored.extend(outcome.traces)
@@ -455,10 +456,15 @@ def _assemble_set(
             problems.merge(outcome.problems)
         elif file.named:
             raise outcome.error
+        elif not Path(file.path).exists():
+            removed = outcome.error
+            problems.add("skipped", 1, "the file was removed before it was read", file=file.path)
         else:
             foreign.append((file.path, outcome.error.message))
     report_foreign(foreign, problems)
     if not traces and not stored:
+        if removed is not None and not foreign:
+            raise removed
         example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
         count = sum(one.count for one in problems if one.kind in {"foreign", "empty"})
         raise TraceError(
@@ -543,6 +549,13 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _decompressed_size(path: str) -> int:
+    try:
+        return decompressed_size(path)
+    except TraceError:
+        return 0  # reading it reports the reason
 
 
 def _size(path: str) -> int:
