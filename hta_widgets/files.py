@@ -44,7 +44,7 @@ _caller_cache_folder: ContextVar[str | None] = ContextVar(
 def cache_folder() -> Path:
     """Return the cache folder: ``HTA_WIDGETS_CACHE``, or one in the user's cache."""
     if named := _caller_cache_folder.get() or os.environ.get("HTA_WIDGETS_CACHE"):
-        return Path(named).expanduser()
+        return expand_home(named)
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
     elif sys.platform == "darwin":
@@ -52,6 +52,17 @@ def cache_folder() -> Path:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "hta_widgets"
+
+
+def expand_home(path: str) -> Path:
+    """Return a path whose first part ``~`` or ``~user`` is replaced by the user's home.
+
+    A file may be called ``~.trace.json``.
+    """
+    expanded = os.path.expanduser(path)  # noqa: PTH111 - `Path` would take ``./~`` for a home
+    if expanded == path and re.match(r"~[^/\\]*[/\\]", path):
+        raise TraceError("no user of this name has a home", path=path, remedy="Check the path.")
+    return Path(expanded)
 
 
 @contextlib.contextmanager
@@ -87,9 +98,9 @@ def code_fingerprint(package: str, *patterns: str) -> tuple[object, ...]:
 def target_path(path: str | os.PathLike[str]) -> Path:
     """Return the path of a file or folder to write."""
     try:
-        target = Path(os.fsdecode(path)).expanduser()
+        target = expand_home(os.fsdecode(path))
         os.fsencode(target)
-    except (TypeError, RuntimeError, UnicodeError) as cause:
+    except (TypeError, UnicodeError) as cause:
         raise TraceError(f"{path!r} cannot be a path: {cause}") from None
     if "\0" in str(target):
         raise TraceError("a path has no zero bytes", path=repr(path))

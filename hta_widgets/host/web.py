@@ -25,13 +25,14 @@ from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from hta_widgets.errors import TraceError
+from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.export.page_format import read_asset
-from hta_widgets.files import temporary_folder
+from hta_widgets.files import expand_home, temporary_folder
 from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import MAX_BYTES, Session, WireError, pack, unpack
-from hta_widgets.readers.discovery import files_below, is_remote, natural_key
+from hta_widgets.readers.discovery import files_below, natural_key
 from hta_widgets.readers.formats import format_named, sniff
+from hta_widgets.readers.remote import is_remote
 from hta_widgets.readers.streams import open_stream
 from hta_widgets.store.files import MANIFEST
 
@@ -209,6 +210,8 @@ class AllowedPaths:
         self.named = [*paths, *([compare] if compare is not None else [])]
         for path in self.named:
             require_exists(path)
+        #: the names of paths for pages: URLs without their secrets
+        self._names = _unique_names(self.named)
         is_folder = len(paths) == 1 and compare is None and Path(paths[0]).is_dir()
         self.folder = Folder(paths[0]) if is_folder else None
         if self.folder is not None:
@@ -216,17 +219,18 @@ class AllowedPaths:
 
     def source(self, path: str) -> Any:
         """Return what to load for a path that a page names, or None."""
-        if path in self.named:
-            return path
+        for source, name in self._names.items():
+            if name == path:
+                return source
         return None if self.folder is None else self.folder.source(path)
 
     @property
     def request(self) -> dict[str, Any] | None:
         """The first view of a page; None for the start page."""
         if self.compare is not None:
-            return {"view": "diff", "paths": [self.paths[0], self.compare]}
+            return {"view": "diff", "paths": [self._names[path] for path in self.named]}
         if self.folder is None:
-            return {"view": "dashboard", "paths": self.paths}
+            return {"view": "dashboard", "paths": [self._names[path] for path in self.paths]}
         if len(self.folder.entries) == 1:
             return {"view": "dashboard", "paths": [self.folder.entries[0].path]}
         return None
@@ -234,14 +238,25 @@ class AllowedPaths:
     @property
     def title(self) -> str:
         """The names of the paths on the command line."""
-        return ", ".join(Path(path).resolve().name or path for path in self.named)
+        names = [self._names[path] for path in self.named]
+        return ", ".join(Path(name).resolve().name or name for name in names)
+
+
+def _unique_names(paths: list[str]) -> dict[str, str]:
+    """Return a name for each path: the path, without the secrets of a URL."""
+    names: dict[str, str] = {}
+    for path in dict.fromkeys(paths):
+        name = redact_urls(path)
+        count = sum(redact_urls(other) == name for other in names)
+        names[path] = f"{name} ({count + 1})" if count else name
+    return names
 
 
 def require_exists(path: str) -> None:
     """Raise a `TraceError` if a path of the command line does not exist."""
     if is_remote(path) or glob.has_magic(path):
         return
-    if not Path(path).expanduser().exists():
+    if not expand_home(path).exists():
         raise TraceError("does not exist", path=path, remedy="Check the path.")
 
 

@@ -22,13 +22,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache as columnar
-from hta_widgets.readers.discovery import (
-    FoundFile,
-    LocalCopies,
-    find_files,
-    is_remote,
-    report_foreign,
-)
+from hta_widgets.readers.discovery import FoundFile, find_files, report_foreign
 from hta_widgets.readers.formats import (
     SUPPORTED_FORMATS_TEXT,
     Outcome,
@@ -41,6 +35,7 @@ from hta_widgets.readers.formats import (
 )
 from hta_widgets.readers.parallel import as_bytes, plan_workers, read_on_executor, trim_memory
 from hta_widgets.readers.ranks import assign_ranks
+from hta_widgets.readers.remote import LocalCopies, is_remote
 from hta_widgets.readers.streams import decompressed_size, time_stage
 from hta_widgets.store.rank_file import limit_columns
 from hta_widgets.store.ranks import open_store

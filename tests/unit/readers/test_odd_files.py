@@ -295,3 +295,13 @@ def test_a_file_that_is_removed_after_the_listing_costs_no_other(write, tmp_path
     removed.write_text(TRACE)
     with pytest.raises(hw.TraceError, match="does not exist"):
         load(removed)
+
+
+@pytest.mark.parametrize("name", ["~.trace.json", "~nobody-at-all.json", "~"])
+def test_names_that_begin_with_a_tilde_are_no_homes(write, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(TRACE, name)
+    path = f"./{name}" if name == "~" else name
+    traces = load(path)
+    assert len(traces[0]) == 2
+    assert hw.export_trace(traces, f"out-{name}.json" if name == "~" else f"~out{name}").events == 2
