@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -338,10 +338,25 @@ class Target:
                 written = list(part.iterdir())
                 self.written_bytes = sum(file.stat().st_size for file in written)
                 if existed:
-                    for file in written:
-                        file.replace(self.path / file.name)
+                    _exchange_folder(self.path, part, kept)
                 else:
                     part.rename(self.path)
+
+
+def _exchange_folder(folder: Path, part: Path, replaced: Collection[str]) -> None:
+    """Replace a folder by another, which gets its other files; a kill never mixes both."""
+    old = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.old")
+    shutil.copymode(folder, part)
+    folder.rename(old)
+    try:
+        part.rename(folder)
+    except OSError:
+        old.rename(folder)
+        raise
+    for entry in old.iterdir():
+        if entry.name not in replaced:
+            entry.rename(folder / entry.name)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _output(raw: Any, name: str) -> Iterator[Output]:
