@@ -376,8 +376,8 @@ def temporary_folder() -> Path:
     return Path(folder)
 
 
-#: Spreadsheets take a cell that begins with one of these for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: Cells that spreadsheets take for a formula, also behind blanks and in full width.
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 
 def table_bytes(frame: pd.DataFrame, format: str) -> bytes:  # noqa: A002 - name in the protocol
@@ -423,4 +423,4 @@ def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
 
 def _escape_formula(value: object) -> object:
     """Return the value of a cell; text that would be read as a formula gets an apostrophe."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
