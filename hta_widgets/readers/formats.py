@@ -296,7 +296,8 @@ def module_getattr(module: str, what: str) -> Callable[[str], Any]:
 
 #: Remedy for files of other formats.
 SUPPORTED_FORMATS_TEXT = (
-    "Load Kineto or other Chrome trace-event JSON, plain or gzip, or files of BytePS or mpitrace."
+    "Load Kineto or other Chrome trace-event JSON, plain, gzip or zstd, or files of BytePS or"
+    " mpitrace."
 )
 
 _SNIFFED_BYTES = 1 << 14
@@ -313,7 +314,6 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"SQLite format 3\0", "an SQLite database (an Nsight Systems export?)"),
     (b"NVTX", "an Nsight Systems report"),
     (b"\x7fELF", "an executable"),
-    (b"\x28\xb5\x2f\xfd", "compressed with zstd"),
     (b"\xfd7zXZ\0", "compressed with xz"),
     (b"BZh", "compressed with bzip2"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
@@ -332,7 +332,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 _UTF16 = (b"\xff\xfe", b"\xfe\xff", b"{\0", b"[\0", b"\0{", b"\0[")
 _REMEDIES = {
-    "compressed": "Decompress it first; of compressed files, only gzip is read.",
+    "compressed": "Decompress it first; of compressed files, gzip and zstd are read.",
     "a zip": "Unpack it first.",
     "a 7z": "Unpack it first.",
     "UTF-16": "Convert it to UTF-8.",
@@ -363,7 +363,7 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
             text += stream.read(_SNIFFED_BYTES)
         fault = stream.fault
     if not text:
-        return Sniffed(foreign="damaged gzip data") if fault else Sniffed()
+        return Sniffed(foreign="damaged compressed data") if fault else Sniffed()
     start = FileStart(str(path), text, decompressed_size(path))
     if not start.without_bom and len(text) < _SNIFFED_BYTES:
         return Sniffed()

@@ -46,7 +46,7 @@ _DRIVERS = {
     "smb": "smbprotocol",
     "hdfs": "pyarrow with libhdfs",
 }
-_FILES = (".json", ".gz", ".trc")
+_FILES = (".json", ".gz", ".zst", ".trc")
 _TIMEOUT_S = 60
 #: A server that sends less than this is given up after `_TIMEOUT_S`.
 _MIN_BYTES_PER_S = 1000
