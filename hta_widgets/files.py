@@ -371,7 +371,13 @@ def _output(raw: Any, name: str) -> Iterator[Output]:
 @functools.cache
 def temporary_folder() -> Path:
     """Return a temporary folder of this process, removed at exit."""
-    folder = tempfile.mkdtemp(prefix="hta_widgets-")
+    try:
+        folder = tempfile.mkdtemp(prefix="hta_widgets-")
+    except OSError as cause:
+        raise TraceError(
+            f"no temporary folder can be created ({cause.strerror or cause})",
+            remedy="Free some space, or name a folder in TMPDIR.",
+        ) from None
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 

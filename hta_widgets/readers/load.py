@@ -59,7 +59,7 @@ class _Directory:
     """A temporary directory that is removed together with this object."""
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="hta_widgets-"))
+        self.path = Path(tempfile.mkdtemp(dir=temporary_folder()))
         self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
@@ -277,15 +277,12 @@ def read_trace(
         if cache and format != "store" and not taxonomy.version():
             with time_stage("cache"):
                 kept = columnar.store_entry(path, outcome, format)
-        if kept is None and aside is not None and format != "store":
-            kept = columnar.spill_to_disk(outcome, aside, path, format)
     except TraceError as error:
         return Outcome((), Problems(), error)
     except MemoryError:
         remedy = "Load fewer ranks, or use a machine with more memory."
-        return Outcome(
-            (), Problems(), TraceError("does not fit into memory", path=path, remedy=remedy)
-        )
+        too_large = TraceError("does not fit into memory", path=path, remedy=remedy)
+        return Outcome((), Problems(), too_large, is_of_contents=False)
     except Exception as cause:  # noqa: BLE001 - the other files are still read
         unexpected = TraceError(
             f"cannot be read ({type(cause).__name__}: {cause})",
@@ -293,10 +290,15 @@ def read_trace(
             remedy="This is an error of hta_widgets: please report it.",
         )
         unexpected.__cause__ = cause
-        return Outcome((), Problems(), unexpected)
+        return Outcome((), Problems(), unexpected, is_of_contents=False)
     finally:
         if size_bytes >= _TRIM_FROM_BYTES:
             trim_memory()
+    if kept is None and aside is not None and format != "store":
+        try:
+            return columnar.spill_to_disk(outcome, aside, path, format)
+        except TraceError as error:
+            return Outcome((), Problems(), error, is_of_contents=False)
     return outcome if kept is None else kept
 
 
@@ -439,7 +441,7 @@ def _assemble_set(
     stored: list[Trace] = []
     kept: list[FoundFile] = []
     foreign: list[tuple[str, str]] = []
-    removed: TraceError | None = None
+    unread: TraceError | None = None
     for file, outcome in zip(files, outcomes, strict=True):
         if outcome.error is None and file.format == "store":
             stored.extend(outcome.traces)
@@ -451,15 +453,15 @@ def _assemble_set(
             problems.merge(outcome.problems)
         elif file.named:
             raise outcome.error
-        elif not Path(file.path).exists():
-            removed = outcome.error
-            problems.add("skipped", 1, "the file was removed before it was read", file=file.path)
+        elif not outcome.is_of_contents or not Path(file.path).exists():
+            unread = unread or outcome.error
+            problems.add("skipped", 1, f"the file {outcome.error.message}", file=file.path)
         else:
             foreign.append((file.path, outcome.error.message))
     report_foreign(foreign, problems)
     if not traces and not stored:
-        if removed is not None and not foreign:
-            raise removed
+        if unread is not None:
+            raise unread
         example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
         count = sum(one.count for one in problems if one.kind in {"foreign", "empty"})
         raise TraceError(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, cast
 
 import pyarrow as pa
 
@@ -342,7 +342,7 @@ class _ZstdStream(_PackedStream):
         self._skip_to(offset)
 
     def _decompressor(self) -> Any:
-        return pa.CompressedInputStream(pa.PythonFile(self._file, mode="r"), "zstd")
+        return pa.CompressedInputStream(pa.PythonFile(cast("Any", self._file), mode="r"), "zstd")
 
     def read(self, size: int) -> bytes:
         if self.fault is not None:

@@ -1,5 +1,6 @@
 """Executors, progress, what is kept of a file, and profilers that are still in memory."""
 
+import errno
 import importlib
 import json
 import os
@@ -18,8 +19,9 @@ from support.random_job import write_job
 from support.same_sets import assert_same
 
 import hta_widgets as hw
+from hta_widgets import files
 from hta_widgets.formats.kineto import reader as kineto
-from hta_widgets.readers import parallel as memory, streams as stages
+from hta_widgets.readers import cache, parallel as memory, streams as stages
 from hta_widgets.store.ranks import StoredTrace
 from hta_widgets.workers import WorkerPool
 
@@ -301,6 +303,35 @@ def test_ranks_wait_on_disk(tmp_path):
     found = hw.load(write_job(tmp_path, 2, 2, 40, 4), cache=False, memory_limit="2 GB")
     assert all(isinstance(trace, StoredTrace) for trace in found.values())
     assert_same(hw.load(tmp_path, cache=False), found)
+
+
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_temporary_folder_is_named(tmp_path, monkeypatch):
+    job = write_job(tmp_path, 2, 2, 40, 4)
+    monkeypatch.setattr(cache, "write_files", full_disk)
+    with pytest.raises(hw.TraceError, match=r"rank-0\S+: cannot be kept in .*No space.*TMPDIR"):
+        hw.load(job, cache=False, memory_limit="2 GB")
+    monkeypatch.setattr(files.tempfile, "mkdtemp", full_disk)
+    files.temporary_folder.cache_clear()
+    with pytest.raises(hw.TraceError, match=r"no temporary folder .*No space.*TMPDIR"):
+        hw.load(job, cache=False, memory_limit="2 GB")
+
+
+def test_a_file_that_does_not_fit_into_memory_is_skipped_not_foreign(job, monkeypatch):
+    def read(path, **options):
+        if "rank-2" in path:
+            raise MemoryError
+        return kineto.read_kineto(path, **options)
+
+    monkeypatch.setattr(module, "resolve_reference", lambda _reference: read)
+    traces = hw.load(job, cache=False)
+    assert len(traces) == 2
+    assert [problem.detail for problem in traces.found if problem.kind == "skipped"] == [
+        "the file does not fit into memory"
+    ]
 
 
 @pytest.mark.parametrize(
