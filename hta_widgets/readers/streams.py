@@ -23,6 +23,8 @@ _BLANK = b" \t\r\n"
 _COMMA, _CLOSE = ord(","), ord("}")
 _KEYS = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
 _MAX_SEPARATORS = 8
+#: Maximum number of braces that are tried; a cut file may end in millions.
+_MAX_BRACES = 4096
 _LOOK_BACK = 1 << 20
 
 
@@ -35,7 +37,10 @@ def separators_before(text: bytes, low: int, high: int) -> Iterator[int]:
     likely = 0
     brace = high
     floor = max(low, high - _LOOK_BACK)
-    while likely < _MAX_SEPARATORS and (brace := text.rfind(b"{", floor, brace)) >= 0:
+    for _ in range(_MAX_BRACES):
+        brace = text.rfind(b"{", floor, brace)
+        if brace < 0 or likely == _MAX_SEPARATORS:
+            break
         comma = _last_of(text, low, brace, _COMMA)
         if comma < 0 or _last_of(text, low, comma, _CLOSE) < 0:
             continue

@@ -3,6 +3,7 @@
 import gzip
 import json
 import struct
+import time
 import zlib
 from pathlib import Path
 
@@ -491,3 +492,50 @@ def test_cut_anywhere_all_whole_records_stay(tmp_path, size):
     trace = next(iter(traces.values()))
     assert len(trace) == expected
     assert "truncated" in set(traces.problems["kind"])
+
+
+TAIL = '"distributedInfo": {"rank": 5}'
+
+
+@pytest.mark.parametrize(
+    ("contents", "events", "found"),
+    [
+        (f'{{"traceEvents": [{ONE}], "x": 1, "traceEvents": [{TWO}], {TAIL}}}', 2, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}], "traceEvents": [{TWO}, {THREE}]}}', 3, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}],"traceEvents":[],"traceEvents":[{TWO}]}}', 2, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}], "traceEvents": "text", {TAIL}}}', 1, ["skipped"]),
+        (f'{{"traceEvents": null, "traceEvents": [{ONE}], {TAIL}}}', 1, []),
+        (f'{{"trace\\u0045vents": [{ONE}, {TWO}], {TAIL}}}', 2, []),
+        (f'{{"a": 1, "\\u0074race\\u0045ve\\u006Ets" : [{ONE}], {TAIL}}}', 1, []),
+        (f'{{"traceEvents": [{ONE}], "traceEvent\\u0073": [{TWO}]}}', 2, ["repaired"]),
+        (f'{{"a": 1,, "traceEvents": [{ONE}], {TAIL}}}', 1, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}], "x": 1,, {TAIL}}}', 1, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}], {TAIL},}}', 1, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}], {TAIL} "x": 1}}', 1, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}], "x": NaN, {TAIL}}}', 1, ["repaired"]),
+        (f'{{"a": {{"traceEvents": [{TWO}]}}, "traceEvents": [{ONE}], {TAIL}}}', 1, []),
+        (f'{{"traceEvents": [{ONE}], "a": {{"traceEvents": [{TWO}]}}, {TAIL}}}', 1, []),
+    ],
+)
+def test_odd_keys_of_the_outermost_object(write, contents, events, found):
+    traces = hw.load(write(contents))
+    [trace] = traces.values()
+    assert [trace.args(row) for row in range(events)] == [{}] * events
+    assert trace.rank == (5 if TAIL in contents else 0)
+    assert [problem.kind for problem in traces.found if problem.kind != "guessed_rank"] == found
+
+
+def test_many_lists_of_events_take_no_quadratic_time(write):
+    contents = '{"traceEvents": [' + ONE + "]" + ', "traceEvents": []' * 30_000 + "}"
+    kinds_found = kinds(hw.load(write(contents)).problems)
+    assert kinds_found["skipped"] == 1
+
+
+@pytest.mark.parametrize("tail", ["{", '{"', "{ ", "[{", "{}{"])
+def test_a_file_that_ends_in_braces_is_read_quickly(write, tail):
+    contents = '{"traceEvents": [' + f"{ONE},{TWO}," + tail * (3_000_000 // len(tail))
+    start = time.process_time()
+    traces = hw.load(write(contents), cache=False)
+    assert len(next(iter(traces.values()))) == 2
+    assert time.process_time() - start < 3
+    assert "truncated" in kinds(traces.problems) or "skipped" in kinds(traces.problems)
