@@ -8,7 +8,7 @@ import pytest
 from .inputs import STRUCTURAL_FROM
 from .journey import run
 
-INPUTS, STRUCTURAL, AT_ONCE = 500, 100, 20
+INPUTS, STRUCTURAL, AT_ONCE = 500, 60, 20
 #: Share of the steps after loading that an input takes; all of them would take minutes.
 SHARE = 0.1
 

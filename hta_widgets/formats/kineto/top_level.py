@@ -28,8 +28,8 @@ _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 #: The key of the list, each letter of which JSON may escape.
 _KEY = b"".join(b"(?:%c|\\\\u00(?i:%02x))" % (letter, letter) for letter in b"traceEvents")
 _EVENTS = re.compile(rb'"' + _KEY + rb'"\s*:\s*\[')
-#: Maximum number of places that are tried for another list.
-_MAX_TRIED = 100
+#: Maximum number of places that are tried for a list, since each decodes the text before it.
+_MAX_TRIED = 10
 _INVALID_KEYS = "top-level keys that are not valid JSON"
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 _LONGEST_HEAD = 1 << 28
@@ -64,9 +64,10 @@ def find_events(
             place=f"byte {start:,}",
             remedy="A trace begins with { or [.",
         )
-    searched = start
-    while True:
-        for match in _EVENTS.finditer(text, searched):
+    searched, tried = start, 0
+    while tried < _MAX_TRIED:
+        for match in islice(_EVENTS.finditer(text, searched), _MAX_TRIED - tried):
+            tried += 1
             values = _values_before(text[start : match.start()], notes, start)
             if values is not None:
                 return EventsStart(match.end(), enclosed=True, values=values), text
