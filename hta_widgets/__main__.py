@@ -1,7 +1,13 @@
 """Run the command line: ``python -m hta_widgets``."""
 
+import os
 import sys
 
-from hta_widgets.cli import main
+# `python -m` imports from the working directory first: a `pandas.py` next to a trace would run.
+_PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+if sys.path[:1] == [os.getcwd()] and sys.path[0] != _PACKAGE_FOLDER:  # noqa: PTH109
+    del sys.path[0]
+
+from hta_widgets.cli import main  # noqa: E402
 
 sys.exit(main())

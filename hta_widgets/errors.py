@@ -2,7 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#'\"<>]*@)?(?P<path>[^\s?#'\"<>]*)"
+    r"(?P<more>[?#][^\s'\"<>]*)?"
+)
+
+
+def redact_urls(text: str) -> str:
+    """Return a text without the user info, queries and fragments of its URLs.
+
+    They may hold passwords, tokens and signatures.
+
+    Examples
+    --------
+    >>> redact_urls("https://me:secret@host/rank-0.json?X-Amz-Signature=4f2a")
+    'https://host/rank-0.json'
+    >>> redact_urls("s3://bucket/rank-?.json")
+    's3://bucket/rank-?.json'
+    """
+    return _URL.sub(_without_secrets, text) if "://" in text else text
+
+
+def _without_secrets(url: re.Match[str]) -> str:
+    more = url["more"] or ""
+    # Other protocols than HTTP have names and patterns with these characters.
+    is_name = not url["scheme"].lower().startswith("http") and "=" not in more
+    return url["scheme"] + url["path"] + (more if is_name else "")
 
 
 class TraceError(ValueError):
@@ -35,12 +63,12 @@ class TraceError(ValueError):
         place: str | None = None,
         remedy: str | None = None,
     ) -> None:
-        self.message = message
-        self.path = None if path is None else str(path)
+        self.message = redact_urls(message)
+        self.path = None if path is None else redact_urls(str(path))
         self.place = place
         self.remedy = remedy
         where = ": ".join(part for part in (self.path, place) if part)
-        text = f"{where}: {message}" if where else message
+        text = f"{where}: {self.message}" if where else self.message
         if remedy:
             text = f"{text.rstrip('.')}. {remedy}"
         super().__init__(text)

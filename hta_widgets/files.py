@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ _caller_cache_folder: ContextVar[str | None] = ContextVar(
 def cache_folder() -> Path:
     """Return the cache folder: ``HTA_WIDGETS_CACHE``, or one in the user's cache."""
     if named := _caller_cache_folder.get() or os.environ.get("HTA_WIDGETS_CACHE"):
-        return Path(named).expanduser()
+        return expand_home(named)
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
     elif sys.platform == "darwin":
@@ -52,6 +52,17 @@ def cache_folder() -> Path:
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "hta_widgets"
+
+
+def expand_home(path: str) -> Path:
+    """Return a path whose first part ``~`` or ``~user`` is replaced by the user's home.
+
+    A file may be called ``~.trace.json``.
+    """
+    expanded = os.path.expanduser(path)  # noqa: PTH111 - `Path` would take ``./~`` for a home
+    if expanded == path and re.match(r"~[^/\\]*[/\\]", path):
+        raise TraceError("no user of this name has a home", path=path, remedy="Check the path.")
+    return Path(expanded)
 
 
 @contextlib.contextmanager
@@ -87,9 +98,9 @@ def code_fingerprint(package: str, *patterns: str) -> tuple[object, ...]:
 def target_path(path: str | os.PathLike[str]) -> Path:
     """Return the path of a file or folder to write."""
     try:
-        target = Path(os.fsdecode(path)).expanduser()
+        target = expand_home(os.fsdecode(path))
         os.fsencode(target)
-    except (TypeError, RuntimeError, UnicodeError) as cause:
+    except (TypeError, UnicodeError) as cause:
         raise TraceError(f"{path!r} cannot be a path: {cause}") from None
     if "\0" in str(target):
         raise TraceError("a path has no zero bytes", path=repr(path))
@@ -327,10 +338,25 @@ class Target:
                 written = list(part.iterdir())
                 self.written_bytes = sum(file.stat().st_size for file in written)
                 if existed:
-                    for file in written:
-                        file.replace(self.path / file.name)
+                    _exchange_folder(self.path, part, kept)
                 else:
                     part.rename(self.path)
+
+
+def _exchange_folder(folder: Path, part: Path, replaced: Collection[str]) -> None:
+    """Replace a folder by another, which gets its other files; a kill never mixes both."""
+    old = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.old")
+    shutil.copymode(folder, part)
+    folder.rename(old)
+    try:
+        part.rename(folder)
+    except OSError:
+        old.rename(folder)
+        raise
+    for entry in old.iterdir():
+        if entry.name not in replaced:
+            entry.rename(folder / entry.name)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _output(raw: Any, name: str) -> Iterator[Output]:
@@ -345,13 +371,19 @@ def _output(raw: Any, name: str) -> Iterator[Output]:
 @functools.cache
 def temporary_folder() -> Path:
     """Return a temporary folder of this process, removed at exit."""
-    folder = tempfile.mkdtemp(prefix="hta_widgets-")
+    try:
+        folder = tempfile.mkdtemp(prefix="hta_widgets-")
+    except OSError as cause:
+        raise TraceError(
+            f"no temporary folder can be created ({cause.strerror or cause})",
+            remedy="Free some space, or name a folder in TMPDIR.",
+        ) from None
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
-#: Spreadsheets take a cell that begins with one of these for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: Cells that spreadsheets take for a formula, also behind blanks and in full width.
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 
 def table_bytes(frame: pd.DataFrame, format: str) -> bytes:  # noqa: A002 - name in the protocol
@@ -397,4 +429,4 @@ def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
 
 def _escape_formula(value: object) -> object:
     """Return the value of a cell; text that would be read as a formula gets an apostrophe."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value

@@ -213,7 +213,7 @@ def add(
     kind : str
         One of ``compute, communication, memory, sync, cpu, annotation, other``.
     pattern : str
-        Regular expression, searched for in the event's name.
+        Regular expression, searched for in the first 10,000 characters of the event's name.
     category : str, optional
         Regular expression that the whole category must match, case ignored. By default the
         rule holds for device work (kernels and similar events), and for every category if `kind`
@@ -311,6 +311,8 @@ def _kind_by_name(_rules_version: int, category: str, name: str) -> str:
 #: Kinds by rules and category, then name: the ranks of a job share their names.
 _code_cache: dict[tuple[tuple[Rule, ...], str, bool], dict[str, int]] = {}
 _MAX_CACHED_CODES = 1 << 18
+#: Length of the beginning of a name that rules are searched in; names of kernels have up to 5,000.
+_MAX_SEARCHED = 10_000
 
 
 def _codes_of_names(
@@ -335,7 +337,7 @@ def _decide_codes(category: str, names: Sequence[str], *, host_only: bool) -> np
         if pattern is None:
             codes[open_rows] = code
             break
-        hits = {row for row in open_rows if pattern.search(names[row])}
+        hits = {row for row in open_rows if pattern.search(names[row], 0, _MAX_SEARCHED)}
         codes[list(hits)] = code
         open_rows = [row for row in open_rows if row not in hits]
     return codes

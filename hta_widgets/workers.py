@@ -133,29 +133,52 @@ class WorkerPool(Executor):
             future, message, report = task
             if not future.set_running_or_notify_cancel():
                 continue
-            try:
-                if worker is None:
-                    worker = self._start()
-                assert worker.stdin is not None  # noqa: S101
-                assert worker.stdout is not None  # noqa: S101
-                _send(worker.stdin, [message])
-                failed, result = _receive(worker.stdout)
-                while report is not None and failed is None:
-                    report(result)
-                    failed, result = _receive(worker.stdout)
-            except BaseException as error:  # noqa: BLE001 - the future carries it
-                if worker is not None:
-                    worker.kill()
-                    self._end(worker)
-                    worker = None
-                future.set_exception(error)
-                continue
-            if failed:
-                future.set_exception(result)
-            else:
-                future.set_result(result)
+            # A task whose worker is killed is given to a new worker, once.
+            for is_last in (False, True):
+                try:
+                    worker = worker or self._start()
+                    failed, result = _run_in_worker(worker, message, report)
+                except BaseException as error:  # noqa: BLE001 - the future carries it
+                    if worker is not None:
+                        worker.kill()
+                        self._end(worker)
+                        worker = None
+                    is_lost = isinstance(error, (EOFError, OSError)) and not self._killed
+                    if is_lost and not is_last:
+                        continue
+                    future.set_exception(_killed_worker_error(error) if is_lost else error)
+                    break
+                if failed:
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
+                break
         if worker is not None:
             self._end(worker)
+
+
+def _run_in_worker(
+    worker: subprocess.Popen[bytes], message: bytes, report: Report | None
+) -> tuple[bool, Any]:
+    """Return whether a task failed, and its result or error."""
+    assert worker.stdin is not None  # noqa: S101
+    assert worker.stdout is not None  # noqa: S101
+    _send(worker.stdin, [message])
+    failed, result = _receive(worker.stdout)
+    while report is not None and failed is None:
+        report(result)
+        failed, result = _receive(worker.stdout)
+    return failed, result
+
+
+def _killed_worker_error(cause: BaseException) -> TraceError:
+    error = TraceError(
+        f"a worker process ended unexpectedly, and so did a second one ({cause})",
+        remedy="The usual reason is too little memory: give a memory_limit, load fewer ranks,"
+        " or close other programs.",
+    )
+    error.__cause__ = cause
+    return error
 
 
 def serve() -> None:
@@ -198,7 +221,7 @@ def _receive(pipe: IO[bytes]) -> Any:
         while view and (got := pipe.readinto(view)):  # type: ignore[attr-defined]
             view = view[got:]
         if view:
-            raise EOFError("a worker process ended unexpectedly; was it out of memory?")
+            raise EOFError("its answer is not complete")
         parts.append(part)
     return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301 - from our own process
 
@@ -206,7 +229,7 @@ def _receive(pipe: IO[bytes]) -> Any:
 def _number(pipe: IO[bytes]) -> int:
     data = pipe.read(_LENGTH.size)
     if len(data) < _LENGTH.size:
-        raise EOFError("a worker process ended unexpectedly; was it out of memory?")
+        raise EOFError("its answer is not complete")
     return int(_LENGTH.unpack(data)[0])
 
 

@@ -24,7 +24,7 @@ export default defineConfig({
           alias: { vscode: `${root}js/vscode/test/vscode.ts` },
           isolate: false, // a new jsdom per file would take ten times as long as all tests
           setupFiles: [`${root}js/test/boxes.ts`],
-          include: ["js/{src,test,vscode}/**/*.test.ts"],
+          include: ["js/{src,test,lab,vscode}/**/*.test.ts"],
           exclude: ["js/{src,test,vscode}/**/*.browser.test.ts"],
         },
       },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -21,6 +22,9 @@ _RANKS = re.compile(r"(\d+)(?:-(\d+))?")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, or 2 after a line on standard error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # The encoding of the output may lack characters of names and units.
+        sys.stdout.reconfigure(errors="replace")
     options = parser().parse_args(arguments)
     try:
         # Imported here, since `--help` needs no pandas.

@@ -10,7 +10,7 @@ import webbrowser
 
 from hta_widgets import options as settings
 from hta_widgets.cli import say
-from hta_widgets.errors import TraceError
+from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import Session
 from hta_widgets.host.web import AllowedPaths, Site, listen, redirect_file
@@ -61,4 +61,4 @@ def reopen_command(options: argparse.Namespace) -> str:
     words = ["hta-widgets", "view", *options.paths]
     if options.compare is not None:
         words += ["--compare", options.compare]
-    return shlex.join(words)
+    return shlex.join(map(redact_urls, words))

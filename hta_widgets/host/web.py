@@ -11,26 +11,29 @@ import re
 import secrets
 import shutil
 import socket
+import sys
 import threading
+import traceback
 from collections import defaultdict
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from hta_widgets.errors import TraceError
+from hta_widgets.errors import TraceError, redact_urls
 from hta_widgets.export.pages.format import read_asset
-from hta_widgets.files import temporary_folder
+from hta_widgets.files import expand_home, temporary_folder
 from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import MAX_BYTES, Session, WireError, pack, unpack
 from hta_widgets.readers.detection import sniff
-from hta_widgets.readers.discovery import files_below, is_remote, natural_key
+from hta_widgets.readers.discovery import files_below, natural_key
 from hta_widgets.readers.formats import format_named
+from hta_widgets.readers.remote import is_remote
 from hta_widgets.readers.streams import open_stream
 from hta_widgets.store.files import MANIFEST
 
@@ -193,7 +196,11 @@ def _size(file: _FolderFile) -> int:
     """Return the bytes of a file, or of the store that it describes."""
     if file.path.name != MANIFEST:
         return file.state[1]
-    return sum(one.stat().st_size for one in file.path.parent.iterdir() if one.is_file())
+    size_bytes = 0
+    with contextlib.suppress(OSError):  # a file may be removed meanwhile
+        for part in file.path.parent.iterdir():
+            size_bytes += part.stat().st_size if part.is_file() else 0
+    return size_bytes
 
 
 class AllowedPaths:
@@ -204,6 +211,8 @@ class AllowedPaths:
         self.named = [*paths, *([compare] if compare is not None else [])]
         for path in self.named:
             require_exists(path)
+        #: the names of paths for pages: URLs without their secrets
+        self._names = _unique_names(self.named)
         is_folder = len(paths) == 1 and compare is None and Path(paths[0]).is_dir()
         self.folder = Folder(paths[0]) if is_folder else None
         if self.folder is not None:
@@ -211,17 +220,18 @@ class AllowedPaths:
 
     def source(self, path: str) -> Any:
         """Return what to load for a path that a page names, or None."""
-        if path in self.named:
-            return path
+        for source, name in self._names.items():
+            if name == path:
+                return source
         return None if self.folder is None else self.folder.source(path)
 
     @property
     def request(self) -> dict[str, Any] | None:
         """The first view of a page; None for the start page."""
         if self.compare is not None:
-            return {"view": "diff", "paths": [self.paths[0], self.compare]}
+            return {"view": "diff", "paths": [self._names[path] for path in self.named]}
         if self.folder is None:
-            return {"view": "dashboard", "paths": self.paths}
+            return {"view": "dashboard", "paths": [self._names[path] for path in self.paths]}
         if len(self.folder.entries) == 1:
             return {"view": "dashboard", "paths": [self.folder.entries[0].path]}
         return None
@@ -229,14 +239,25 @@ class AllowedPaths:
     @property
     def title(self) -> str:
         """The names of the paths on the command line."""
-        return ", ".join(Path(path).resolve().name or path for path in self.named)
+        names = [self._names[path] for path in self.named]
+        return ", ".join(Path(name).resolve().name or name for name in names)
+
+
+def _unique_names(paths: list[str]) -> dict[str, str]:
+    """Return a name for each path: the path, without the secrets of a URL."""
+    names: dict[str, str] = {}
+    for path in dict.fromkeys(paths):
+        name = redact_urls(path)
+        count = sum(redact_urls(other) == name for other in names)
+        names[path] = f"{name} ({count + 1})" if count else name
+    return names
 
 
 def require_exists(path: str) -> None:
     """Raise a `TraceError` if a path of the command line does not exist."""
     if is_remote(path) or glob.has_magic(path):
         return
-    if not Path(path).expanduser().exists():
+    if not expand_home(path).exists():
         raise TraceError("does not exist", path=path, remedy="Check the path.")
 
 
@@ -276,6 +297,10 @@ _PAGE = (
     '<main id="view"></main><script type="module" src="/static/view.js"></script>'
 )
 _REFRESH_EVERY_S = 2.0
+#: No request has a body; messages of WebSockets have a limit of their own.
+_MAX_BODY_BYTES = 1024
+#: Time in which the headers of a request, and its body, have to arrive.
+_TIMEOUT_S = 30.0
 _BLOCK_BYTES = 1 << 20
 _GOING_AWAY, _NO_FRAME = 1001, 1007
 _LAST_PORT = 65_535
@@ -365,9 +390,12 @@ class Site:
             await asyncio.sleep(_REFRESH_EVERY_S)
             if not self.pages:
                 continue
-            if await asyncio.to_thread(folder.refresh):
-                for page in self.pages.values():
-                    page.write_message(self._folder_frame(), binary=True)
+            try:
+                if await asyncio.to_thread(folder.refresh):
+                    for page in self.pages.values():
+                        page.write_message(self._folder_frame(), binary=True)
+            except Exception:  # noqa: BLE001 - the next look may succeed
+                traceback.print_exc(file=sys.stderr)
 
     async def _serve(self, listening: socket.socket) -> None:
         arguments = {"site": self}
@@ -385,7 +413,13 @@ class Site:
             websocket_max_message_size=MAX_BYTES,
             log_function=lambda _handler: None,
         )
-        server = HTTPServer(application)
+        # Bodies are read before `prepare` checks the client.
+        server = HTTPServer(
+            application,
+            max_body_size=_MAX_BODY_BYTES,
+            body_timeout=_TIMEOUT_S,
+            idle_connection_timeout=_TIMEOUT_S,
+        )
         server.add_socket(listening)
         self._watch_idle()
         watch = None if self.folder is None else self._watch_folder(self.folder)
@@ -508,8 +542,7 @@ class SocketHandler(_AuthorizedHandler, WebSocketHandler):
 
     def check_origin(self, origin: str) -> bool:
         """Return whether the page came from the same name and port."""
-        parts = urlsplit(origin)
-        return parts.scheme == "http" and parts.netloc == self.request.host
+        return origin.lower() == f"http://{self.request.host}".lower()
 
     def open(self, *_args: str, **_kwargs: str) -> None:
         """Connect."""

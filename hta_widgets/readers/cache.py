@@ -196,7 +196,7 @@ def spill_to_disk(outcome: Outcome, into: Path, path: str, format: str) -> Outco
         write_files(folder, outcome.traces, outcome.problems, None, source_to_store)
     except OSError as cause:
         raise TraceError(
-            f"its columns cannot be written to {into} ({cause.strerror or cause})",
+            f"cannot be kept in {into} ({cause.strerror or cause})",
             path=path,
             remedy="Free some space there, name another folder in TMPDIR, or load without a"
             " memory_limit.",

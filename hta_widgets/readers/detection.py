@@ -15,7 +15,8 @@ from hta_widgets.readers.streams import decompressed_size, open_stream
 
 #: Remedy for files of other formats.
 SUPPORTED_FORMATS_TEXT = (
-    "Load Kineto or other Chrome trace-event JSON, plain or gzip, or files of BytePS or mpitrace."
+    "Load Kineto or other Chrome trace-event JSON, plain, gzip or zstd, or files of BytePS or"
+    " mpitrace."
 )
 
 _SNIFFED_BYTES = 1 << 14
@@ -30,7 +31,6 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"PAR1", "a Parquet file"),
     (b"ARROW1", "an Arrow file"),
     (b"\x7fELF", "an executable"),
-    (b"\x28\xb5\x2f\xfd", "compressed with zstd"),
     (b"\xfd7zXZ\0", "compressed with xz"),
     (b"BZh", "compressed with bzip2"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
@@ -49,7 +49,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 _UTF16 = (b"\xff\xfe", b"\xfe\xff", b"{\0", b"[\0", b"\0{", b"\0[")
 _REMEDIES = {
-    "compressed": "Decompress it first; of compressed files, only gzip is read.",
+    "compressed": "Decompress it first; of compressed files, gzip and zstd are read.",
     "a zip": "Unpack it first.",
     "a 7z": "Unpack it first.",
     "UTF-16": "Convert it to UTF-8.",
@@ -80,7 +80,7 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
             text += stream.read(_SNIFFED_BYTES)
         fault = stream.fault
     if not text:
-        return Sniffed(foreign="damaged gzip data") if fault else Sniffed()
+        return Sniffed(foreign="damaged compressed data") if fault else Sniffed()
     start = FileStart(str(path), text, decompressed_size(path))
     if not start.without_bom and len(text) < _SNIFFED_BYTES:
         return Sniffed()

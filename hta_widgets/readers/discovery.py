@@ -1,24 +1,18 @@
-"""Find the files that a source names, and download remote ones."""
+"""Find the files that a source names."""
 
 from __future__ import annotations
 
 import glob
-import hashlib
-import json
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from http.client import HTTPException
-from pathlib import Path, PurePosixPath
+from operator import itemgetter
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from hta_widgets.errors import TraceError
-from hta_widgets.files import temporary_folder
-from hta_widgets.readers import cache
+from hta_widgets.files import expand_home
 from hta_widgets.readers.detection import SUPPORTED_FORMATS_TEXT, remedy_for, sniff
 from hta_widgets.readers.formats import (
     FileStart,
@@ -30,7 +24,6 @@ from hta_widgets.readers.streams import open_stream
 from hta_widgets.store.files import MANIFEST, begins_manifest
 from hta_widgets.store.ranks import open_store
 from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.traceset import TraceSet
 
 
 def manifest_in(folder: str | Path) -> str | None:
@@ -231,23 +224,19 @@ class _Search:
         yield from self._new_files(sorted(names, key=natural_key))
 
     def folders(self, directory: str) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Walk the folders below a directory as `os.walk` does, without the hidden ones."""
+        """Walk the folders below a directory as `os.walk` does, without the hidden ones.
 
-        def fail(cause: OSError) -> None:
-            raise TraceError(
-                f"cannot be listed: {cause.strerror or cause}",
-                path=cause.filename or directory,
-                remedy="Check its permissions.",
-            )
-
-        for folder, below, files in os.walk(directory, onerror=fail, followlinks=True):
-            if self._is_new(folder):
-                # Links come last, so that a folder is listed under its own name.
-                shown = [name for name in below if not name.startswith(".")]
-                below[:] = sorted(shown, key=lambda name: Path(folder, name).is_symlink())
-                yield folder, below, files
-            else:
-                below.clear()
+        The caller may remove names from the list of folders below, which are then left out.
+        """
+        # Not by `os.walk`, which is recursive in Python 3.11, and fails at 1,000 nested folders.
+        waiting = [directory]
+        while waiting:
+            folder = waiting.pop()
+            if not self._is_new(folder):
+                continue
+            below, files = _list_folder(folder)
+            yield folder, below, files
+            waiting += [str(Path(folder, name)) for name in reversed(below)]
 
     def _new_files(self, paths: list[str], *, named: bool = False) -> Iterator[FoundFile]:
         links_last = sorted(paths, key=lambda path: Path(path).is_symlink())
@@ -265,13 +254,40 @@ class _Search:
         return not known
 
 
+def _list_folder(folder: str) -> tuple[list[str], list[str]]:
+    """Return the names of the folders and files in a folder; hidden folders are left out."""
+    below, files = [], []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not _is_folder(entry):
+                    files.append(entry.name)
+                elif not entry.name.startswith("."):
+                    below.append((entry.is_symlink(), entry.name))
+    except OSError as cause:
+        raise TraceError(
+            f"cannot be listed: {cause.strerror or cause}",
+            path=folder,
+            remedy="Check its permissions.",
+        ) from None
+    # Links come last, so that a folder is listed under its own name.
+    return [name for _, name in sorted(below, key=itemgetter(0))], files
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in a circle
+        return False
+
+
 def _text(path: Any) -> str:
     """Return a path as text; raise a `TraceError` for anything else."""
     try:
         text = os.fsdecode(path)
         os.fsencode(text)
         if text and "\0" not in text:
-            text = str(Path(text).expanduser())
+            text = str(expand_home(text))
             Path(text).is_dir()  # raises if the name is too long
             return text
         raise TraceError(
@@ -284,7 +300,7 @@ def _text(path: Any) -> str:
             remedy="Give a path, a directory, a glob pattern, a list, a {rank: path} mapping, "
             "or a torch.profiler.profile.",
         ) from None
-    except (OSError, RuntimeError, UnicodeError) as cause:
+    except (OSError, UnicodeError) as cause:
         raise TraceError(
             f"cannot be opened: {getattr(cause, 'strerror', None) or cause}",
             path=os.fsdecode(path),
@@ -310,245 +326,3 @@ def _list_foreign(foreign: list[tuple[str, str]], problems: Problems) -> str:
     every = [*empty, *foreign]
     shown = "; ".join(f"{Path(path).name} {detail}" for path, detail in every[:3])
     return f"{shown}; …" if len(every) > 3 else shown
-
-
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-#: The package that fsspec needs for each protocol.
-_DRIVERS = {
-    "s3": "s3fs",
-    "s3a": "s3fs",
-    "gs": "gcsfs",
-    "gcs": "gcsfs",
-    "abfs": "adlfs",
-    "az": "adlfs",
-    "adl": "adlfs",
-    "hf": "huggingface_hub",
-    "sftp": "paramiko",
-    "ssh": "paramiko",
-    "smb": "smbprotocol",
-    "hdfs": "pyarrow with libhdfs",
-}
-_FILES = (".json", ".gz", ".trc")
-_TIMEOUT_S = 60
-_BLOCK_BYTES = 1 << 20
-
-#: Function that downloads a file, given its remote name and the local path.
-Fetch = Callable[[str, Path], None]
-
-
-def is_remote(source: Any) -> bool:
-    """Whether a source names a remote file."""
-    if isinstance(source, str):
-        return _URL.match(source) is not None
-    if isinstance(source, Mapping):
-        return any(is_remote(part) for part in source.values())
-    return isinstance(source, (list, tuple)) and any(is_remote(part) for part in source)
-
-
-@dataclass
-class LocalCopies:
-    """Local copies of remote files, and their original names."""
-
-    keep: bool
-    _names: dict[str, str] = field(default_factory=dict)
-
-    def source(self, source: Any) -> Any:
-        """Return the source with local paths; download the files that are not there yet."""
-        if isinstance(source, str) and is_remote(source):
-            return self._local(source)
-        if isinstance(source, Mapping):
-            return {rank: self.source(part) for rank, part in source.items()}
-        if isinstance(source, (list, tuple)):
-            return [self.source(part) for part in source]
-        return source
-
-    def _local(self, url: str) -> str:
-        protocol = url.partition("://")[0].lower()
-        if protocol == "file":
-            return unquote(urlsplit(url).path)
-        names, fetch, base = (_http_files if protocol in {"http", "https"} else _fsspec_files)(url)
-        folder = cache.folder() if self.keep else temporary_folder()
-        identity = repr((url, sorted(names.items())))
-        tree = folder / (hashlib.sha256(identity.encode()).hexdigest()[:40] + cache.REMOTE)
-        if not tree.is_dir():
-            _download_tree({name: base + name if name else url for name in names}, fetch, tree, url)
-        os.utime(tree)
-        for name in names:
-            there = base + name if name else url
-            self._names[str(tree / _path_of(there))] = there
-        return str(tree / _path_of(url if names.keys() == {""} else base))
-
-    def with_original_names(self, traces: TraceSet) -> TraceSet:
-        """Return the set with the original names of its files."""
-        problems = Problems()
-        for p in traces.found:
-            file = p.file and self._names.get(p.file, p.file)
-            problems.add(p.kind, p.count, p.detail, p.rank, file)
-        return TraceSet.restored(
-            [
-                t.replace(
-                    path=self._names.get(t.path, t.path),
-                    profile_path=t.profile_path and self._names.get(t.profile_path, t.profile_path),
-                )
-                for t in traces.values()
-            ],
-            problems,
-            clock=traces.clock,
-            origin_ns=traces.origin_ns,
-            lift_ns=traces.origin_offset_ns,
-        )
-
-    def with_original_name(self, error: TraceError) -> TraceError:
-        """Return the error with the original name of the file."""
-        path = None if error.path is None else self._names.get(error.path, error.path)
-        return TraceError(error.message, path=path, place=error.place, remedy=error.remedy)
-
-
-def _path_of(name: str) -> str:
-    """Return a relative path for a URL; folder and file names stay, as they may state ranks."""
-    url = urlsplit(name)
-    path = url.netloc + url.path if url.scheme in {"http", "https"} else name.partition("://")[2]
-    kept = [part for part in PurePosixPath(unquote(path)).parts if part not in {"/", "..", "."}]
-    return "/".join(kept) or "file"
-
-
-def _download_tree(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
-    """Download files into a temporary folder; rename it to `tree` when all are complete."""
-    part = target = None
-    try:
-        tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        part = Path(tempfile.mkdtemp(dir=tree.parent, suffix=cache.PART))
-        for name, there in names.items():
-            target = part / _path_of(there)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            fetch(name, target)
-        if not tree.is_dir():
-            part.rename(tree)
-    except TraceError:
-        raise
-    except Exception as cause:  # noqa: BLE001 - each driver has exceptions of its own
-        if not tree.is_dir():  # else another process has written it first
-            place = None
-            if target is not None and target.is_file():
-                place = f"{target.name}, byte {target.stat().st_size:,}"
-            raise TraceError(
-                f"cannot be copied here ({cause})",
-                path=url,
-                place=place,
-                remedy="Check disk and network.",
-            ) from None
-    finally:
-        if part is not None:
-            shutil.rmtree(part, ignore_errors=True)
-    if tree.parent == cache.folder():
-        cache.evict(tree)
-
-
-# --- web servers, with the standard library only --------------------------------------------------
-
-
-def _http_files(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the state of each file by name, a function to fetch files, and the names' base URL."""
-    base = url.rstrip("/") + "/"
-
-    def fetch(name: str, target: Path) -> None:
-        with _open_url(base + name if name else url) as reply, target.open("wb") as file:
-            shutil.copyfileobj(reply, file, _BLOCK_BYTES)
-            if reply.length:  # else all announced bytes have arrived
-                raise OSError(f"the connection ended {reply.length:,} bytes early")
-
-    if not urlsplit(url).path.endswith(_FILES):
-        try:
-            with _open_url(base + MANIFEST) as reply:
-                ranks = json.loads(reply.read())["body"]["ranks"]
-                # The manifest names each file of a store, and a store's files never change.
-                files = {str(rank["file"]): "" for rank in ranks}
-                return {MANIFEST: _state(reply), **files}, fetch, base
-        except (HTTPException, OSError, ValueError, KeyError, TypeError, RecursionError):
-            pass
-    with _open_url(url, method="HEAD") as reply:
-        return {"": _state(reply)}, fetch, base
-
-
-def _state(reply: Any) -> str:
-    headers = ("ETag", "Last-Modified", "Content-Length")
-    return repr([reply.headers.get(name) for name in headers])
-
-
-def _open_url(url: str, method: str = "GET") -> Any:
-    from urllib.error import HTTPError  # noqa: PLC0415 - imports ssl and email
-    from urllib.request import Request, urlopen  # noqa: PLC0415
-
-    request = Request(url, method=method)  # noqa: S310 - http or https
-    try:
-        return urlopen(request, timeout=_TIMEOUT_S)  # noqa: S310
-    except HTTPError as cause:
-        cause.close()
-        raise TraceError(
-            f"the server answers {cause.code} ({cause.reason})", path=url, remedy="Check the URL."
-        ) from None
-    except (HTTPException, OSError, ValueError) as cause:
-        raise TraceError(
-            f"cannot be reached ({getattr(cause, 'reason', cause)})",
-            path=url,
-            remedy="Check the URL and the network.",
-        ) from None
-
-
-# --- other protocols, with fsspec -----------------------------------------------------------------
-
-
-def _fsspec_files(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the state of each file by name, a function to fetch files, and the names' base URL."""
-    system, path = _file_system(url)
-    try:
-        if any(letter in path for letter in "*?["):
-            root = path[: re.search(r"[*?\[]", path).start()].rpartition("/")[0]  # type: ignore[union-attr]
-            file_names = system.glob(path)
-        elif system.isdir(path):
-            root, file_names = path, system.find(path)
-        elif system.exists(path):
-            return {"": str(system.ukey(path))}, lambda _, to: system.get_file(path, str(to)), ""
-        else:
-            root, file_names = "", None
-        files = [file for file in file_names or () if not system.isdir(file)]
-    except Exception as cause:  # noqa: BLE001 - each driver has exceptions of its own
-        raise TraceError(
-            f"cannot be listed ({cause})", path=url, remedy="Check the path and your credentials."
-        ) from None
-    if file_names is None:
-        raise TraceError("does not exist", path=url, remedy="Check the path.")
-    if not files:
-        raise TraceError("holds no files", path=url, remedy="Check the path.")
-    root = root.rstrip("/") + "/"
-    names = {file.removeprefix(root): str(system.ukey(file)) for file in files}
-
-    def fetch(name: str, target: Path) -> None:
-        system.get_file(root + name, str(target))
-
-    return names, fetch, url.partition("://")[0] + "://" + root.lstrip("/")
-
-
-def _file_system(url: str) -> tuple[Any, str]:
-    protocol = url.partition("://")[0].lower()
-    try:
-        from fsspec.core import url_to_fs  # noqa: PLC0415 - few need it
-    except ImportError:
-        packages = " ".join(filter(None, ("fsspec", _DRIVERS.get(protocol))))
-        raise TraceError(
-            f"reading {protocol}:// needs fsspec", path=url, remedy=f"pip install {packages}"
-        ) from None
-    try:
-        system, path = url_to_fs(url)
-    except ImportError as cause:
-        driver = _DRIVERS.get(protocol)
-        raise TraceError(
-            f"reading {protocol}:// needs {driver or 'a package that is not installed'}",
-            path=url,
-            remedy=f"pip install {driver}" if driver else str(cause),
-        ) from None
-    except Exception as cause:  # noqa: BLE001 - each driver has exceptions of its own
-        raise TraceError(
-            f"cannot be opened ({cause})", path=url, remedy="Check the path and your credentials."
-        ) from None
-    return system, path

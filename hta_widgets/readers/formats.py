@@ -45,6 +45,8 @@ class Outcome(NamedTuple):
     traces: tuple[Trace, ...]
     problems: Problems
     error: TraceError | None = None
+    #: whether an error is about the file's contents, not about memory or disks
+    is_of_contents: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache as columnar
 from hta_widgets.readers.detection import SUPPORTED_FORMATS_TEXT
-from hta_widgets.readers.discovery import (
-    FoundFile,
-    LocalCopies,
-    find_files,
-    is_remote,
-    report_foreign,
-)
+from hta_widgets.readers.discovery import FoundFile, find_files, report_foreign
 from hta_widgets.readers.formats import (
     Outcome,
     all_formats,
@@ -41,6 +35,7 @@ from hta_widgets.readers.formats import (
 )
 from hta_widgets.readers.parallel import as_bytes, plan_workers, read_on_executor, trim_memory
 from hta_widgets.readers.ranks import assign_ranks
+from hta_widgets.readers.remote import LocalCopies, is_remote
 from hta_widgets.readers.streams import decompressed_size, time_stage
 from hta_widgets.store.rank_file import limit_columns
 from hta_widgets.store.ranks import open_store
@@ -64,7 +59,7 @@ class _Directory:
     """A temporary directory that is removed together with this object."""
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="hta_widgets-"))
+        self.path = Path(tempfile.mkdtemp(dir=temporary_folder()))
         self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
@@ -282,15 +277,12 @@ def read_trace(
         if cache and format != "store" and not taxonomy.version():
             with time_stage("cache"):
                 kept = columnar.store_entry(path, outcome, format)
-        if kept is None and aside is not None and format != "store":
-            kept = columnar.spill_to_disk(outcome, aside, path, format)
     except TraceError as error:
         return Outcome((), Problems(), error)
     except MemoryError:
         remedy = "Load fewer ranks, or use a machine with more memory."
-        return Outcome(
-            (), Problems(), TraceError("does not fit into memory", path=path, remedy=remedy)
-        )
+        too_large = TraceError("does not fit into memory", path=path, remedy=remedy)
+        return Outcome((), Problems(), too_large, is_of_contents=False)
     except Exception as cause:  # noqa: BLE001 - the other files are still read
         unexpected = TraceError(
             f"cannot be read ({type(cause).__name__}: {cause})",
@@ -298,10 +290,15 @@ def read_trace(
             remedy="This is an error of hta_widgets: please report it.",
         )
         unexpected.__cause__ = cause
-        return Outcome((), Problems(), unexpected)
+        return Outcome((), Problems(), unexpected, is_of_contents=False)
     finally:
         if size_bytes >= _TRIM_FROM_BYTES:
             trim_memory()
+    if kept is None and aside is not None and format != "store":
+        try:
+            return columnar.spill_to_disk(outcome, aside, path, format)
+        except TraceError as error:
+            return Outcome((), Problems(), error, is_of_contents=False)
     return outcome if kept is None else kept
 
 
@@ -338,7 +335,7 @@ def _read_all(
     progress: bool | Progress,
     cache: bool,
 ) -> list[Outcome]:
-    sizes = [decompressed_size(file.path) for file in files]
+    sizes = [_decompressed_size(file.path) for file in files]
     elsewhere = executor is not None and runs_in_other_processes(executor)
     kept = _files_to_cache(files, sizes, all_of=elsewhere) if cache else [False] * len(files)
     outcomes: dict[int, Outcome] = {}
@@ -401,9 +398,15 @@ def _read_all(
             while pending:
                 done, pending = wait(pending, _REPORT_EVERY_S, FIRST_COMPLETED)
                 for task in done:
-                    outcomes[tasks[task]] = task.result()
+                    try:
+                        outcomes[tasks[task]] = task.result()
+                    except TraceError as error:
+                        path = files[tasks[task]].path
+                        raise TraceError(error.message, path=path, remedy=error.remedy) from error
                 while not reports.empty():
                     place, size = reports.get()
+                    # A file that is read again, as its worker was killed, reports bytes again.
+                    size = min(size, left[place])
                     left[place] -= size
                     advance(size)
                 for task in done:
@@ -438,6 +441,7 @@ def _assemble_set(
     stored: list[Trace] = []
     kept: list[FoundFile] = []
     foreign: list[tuple[str, str]] = []
+    unread: TraceError | None = None
     for file, outcome in zip(files, outcomes, strict=True):
         if outcome.error is None and file.format == "store":
             stored.extend(outcome.traces)
@@ -449,10 +453,15 @@ def _assemble_set(
             problems.merge(outcome.problems)
         elif file.named:
             raise outcome.error
+        elif not outcome.is_of_contents or not Path(file.path).exists():
+            unread = unread or outcome.error
+            problems.add("skipped", 1, f"the file {outcome.error.message}", file=file.path)
         else:
             foreign.append((file.path, outcome.error.message))
     report_foreign(foreign, problems)
     if not traces and not stored:
+        if unread is not None:
+            raise unread
         example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
         count = sum(one.count for one in problems if one.kind in {"foreign", "empty"})
         raise TraceError(
@@ -544,6 +553,13 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _decompressed_size(path: str) -> int:
+    try:
+        return decompressed_size(path)
+    except TraceError:
+        return 0  # reading it reports the reason
 
 
 def _size(path: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -10,7 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, cast
+
+import pyarrow as pa
 
 from hta_widgets.errors import TraceError
 from hta_widgets.text import share
@@ -20,6 +23,8 @@ _BLANK = b" \t\r\n"
 _COMMA, _CLOSE = ord(","), ord("}")
 _KEYS = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
 _MAX_SEPARATORS = 8
+#: Maximum number of braces that are tried; a cut file may end in millions.
+_MAX_BRACES = 4096
 _LOOK_BACK = 1 << 20
 
 
@@ -32,7 +37,10 @@ def separators_before(text: bytes, low: int, high: int) -> Iterator[int]:
     likely = 0
     brace = high
     floor = max(low, high - _LOOK_BACK)
-    while likely < _MAX_SEPARATORS and (brace := text.rfind(b"{", floor, brace)) >= 0:
+    for _ in range(_MAX_BRACES):
+        brace = text.rfind(b"{", floor, brace)
+        if brace < 0 or likely == _MAX_SEPARATORS:
+            break
         comma = _last_of(text, low, brace, _COMMA)
         if comma < 0 or _last_of(text, low, comma, _CLOSE) < 0:
             continue
@@ -82,12 +90,15 @@ except ImportError:
 
 
 GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP = 31  # zlib's window size for a gzip header and trailer
 _INPUT_BYTES = 1 << 16
 _MOST_CHECKPOINTS = 64
 #: Maximum ratio of decompressed to compressed bytes; traces have ratios of up to 35.
 _MOST_EXPANSION = 200
 _LEAST_EXPANDED = 1 << 26
+#: Ratio that is assumed for files that do not state their size.
+_USUAL_EXPANSION = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +208,15 @@ class Stream:
         try:
             return self._file.read(size)
         except OSError as cause:
-            raise TraceError(
-                f"cannot be read: {cause.strerror or cause}",
-                path=self.path,
-                place=f"byte {self.read_bytes:,}",
-                remedy="Check the disk, or copy the file again.",
-            ) from None
+            raise self._disk_error(cause) from None
+
+    def _disk_error(self, cause: OSError) -> TraceError:
+        return TraceError(
+            f"cannot be read: {cause.strerror or cause}",
+            path=self.path,
+            place=f"byte {self.read_bytes:,}",
+            remedy="Check the disk, or copy the file again.",
+        )
 
     def read_exactly(self, size: int) -> bytes:
         """Return `size` bytes, fewer only at the end."""
@@ -223,7 +237,29 @@ class Stream:
         self.close()
 
 
-class _GzipStream(Stream):
+class _PackedStream(Stream):
+    """The decompressed bytes of a compressed file."""
+
+    @property
+    def read_bytes(self) -> int:
+        return self._file.tell()
+
+    def _skip_to(self, offset: int) -> None:
+        while self.offset < offset and self.read(min(offset - self.offset, 1 << 20)):
+            pass
+
+    def _require_sane_size(self) -> None:
+        if self.offset <= _most_bytes(self.read_bytes):
+            return
+        raise TraceError(
+            f"expands to more than {_MOST_EXPANSION} times its size; traces expand up to 35 times",
+            path=self.path,
+            place=f"byte {self.offset:,} of the decompressed text",
+            remedy="If it is a trace, decompress it and load the result.",
+        )
+
+
+class _GzipStream(_PackedStream):
     """The decompressed bytes of a gzip file of one or several members."""
 
     def __init__(
@@ -239,12 +275,7 @@ class _GzipStream(Stream):
             self.offset = start.offset
             self._file.seek(start.input_offset)
             self._inflate = start.inflate.copy()
-        while self.offset < offset and self.read(min(offset - self.offset, 1 << 20)):
-            pass
-
-    @property
-    def read_bytes(self) -> int:
-        return self._file.tell()
+        self._skip_to(offset)
 
     def read(self, size: int) -> bytes:
         while self.fault is None:
@@ -261,8 +292,7 @@ class _GzipStream(Stream):
             self._input = self._inflate.unconsumed_tail or self._inflate.unused_data
             if block:
                 self.offset += len(block)
-                if self.offset > _most_bytes(self.read_bytes):
-                    raise self._bomb()
+                self._require_sane_size()
                 if not self._inflate.eof:
                     self._checkpoints.offer(
                         self.offset, self._file.tell() - len(self._input), self._inflate
@@ -271,14 +301,6 @@ class _GzipStream(Stream):
             if self._input_ended and not self._inflate.eof:
                 self.fault = Fault(True, "the gzip data end too early")
         return b""
-
-    def _bomb(self) -> TraceError:
-        return TraceError(
-            f"expands to more than {_MOST_EXPANSION} times its size; traces expand up to 35 times",
-            path=self.path,
-            place=f"byte {self.offset:,} of the decompressed text",
-            remedy="If it is a trace, decompress it and load the result.",
-        )
 
     def _next_member(self) -> bool:
         rest = self._input.lstrip(b"\0")
@@ -316,6 +338,52 @@ class _GzipStream(Stream):
         return block
 
 
+class _ZstdStream(_PackedStream):
+    """The decompressed bytes of a zstd file; an offset is reached by reading from the start."""
+
+    def __init__(self, path: str | Path, offset: int = 0) -> None:
+        super().__init__(path)
+        self._inflate = self._decompressor()
+        self._skip_to(offset)
+
+    def _decompressor(self) -> Any:
+        return pa.CompressedInputStream(pa.PythonFile(cast("Any", self._file), mode="r"), "zstd")
+
+    def read(self, size: int) -> bytes:
+        if self.fault is not None:
+            return b""
+        try:
+            block: bytes = self._inflate.read(size)
+        except OSError as cause:
+            if cause.errno is not None:
+                raise self._disk_error(cause) from None
+            return self._salvage(str(cause))
+        self.offset += len(block)
+        self._require_sane_size()
+        return block
+
+    def _salvage(self, error: str) -> bytes:
+        """Return the bytes before the damage, which the failed call has dropped; set `fault`."""
+        self._file.close()
+        self._file = _open_file(self.path)
+        end, self.offset, self._inflate = self.offset, 0, self._decompressor()
+        self._skip_to(end)
+        blocks = []
+        with contextlib.suppress(OSError):
+            while byte := self._inflate.read(1):
+                blocks.append(byte)
+        self.offset += len(blocks)
+        if "Unknown frame" in error and self.offset:
+            self.fault = Fault(False, "bytes after the zstd data were ignored")
+        elif "checksum" in error:
+            self.fault = Fault(False, "the zstd checksum does not match its contents")
+        elif "Truncated" in error:
+            self.fault = Fault(True, "the zstd data end too early")
+        else:
+            self.fault = Fault(True, f"the zstd data are damaged ({error})")
+        return b"".join(blocks)
+
+
 def _most_bytes(packed: int) -> int:
     """Return the maximum decompressed size that is accepted for `packed` compressed bytes."""
     return _LEAST_EXPANDED + _MOST_EXPANSION * packed
@@ -324,21 +392,41 @@ def _most_bytes(packed: int) -> int:
 def decompressed_size(path: str | Path) -> int:
     """Return the approximate decompressed size of a file."""
     with Stream(path) as start:
-        size = start.size_bytes
-        if start.read(2) != GZIP_MAGIC or size < 18:
+        size, head = start.size_bytes, start.read(18)
+        if head.startswith(ZSTD_MAGIC):
+            return min(
+                max(_zstd_content_size(head) or size * _USUAL_EXPANSION, size), _most_bytes(size)
+            )
+        if not head.startswith(GZIP_MAGIC) or size < 18:
             return size
     # A gzip file ends with the size of its last member modulo 2**32; most files have one member.
     with Stream(path, size - 4) as end:
         return min(max(int.from_bytes(end.read(4), "little"), size), _most_bytes(size))
 
 
+def _zstd_content_size(head: bytes) -> int | None:
+    """Return the size that the header of a zstd frame (RFC 8878) may state."""
+    flags = head[4] if len(head) > 4 else 0
+    is_single_segment = bool(flags & 0x20)
+    width = (int(is_single_segment), 2, 4, 8)[flags >> 6]
+    at = 5 + (not is_single_segment) + (0, 1, 2, 4)[flags & 3]
+    field = head[at : at + width]
+    if not width or len(field) < width:
+        return None
+    return int.from_bytes(field, "little") + (256 if width == 2 else 0)
+
+
 def open_stream(
     path: str | Path, offset: int = 0, checkpoints: Checkpoints | None = None
 ) -> Stream:
-    """Open a plain or gzip file at an offset in its decompressed bytes."""
+    """Open a plain, gzip or zstd file at an offset in its decompressed bytes."""
     with Stream(path) as start:
-        is_gzip = start.read(2) == GZIP_MAGIC
-    return _GzipStream(path, offset, checkpoints) if is_gzip else Stream(path, offset)
+        magic = start.read(4)
+    if magic == ZSTD_MAGIC:
+        return _ZstdStream(path, offset)
+    if magic.startswith(GZIP_MAGIC):
+        return _GzipStream(path, offset, checkpoints)
+    return Stream(path, offset)
 
 
 _BLOCK = 1 << 20

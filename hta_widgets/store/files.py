@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,7 +120,7 @@ def _checksum(data: Any, before: int = 0) -> int:
 
 
 def _frame_of(path: Path) -> FileFrame:
-    whole = _map_file(path)
+    whole = _read_file(path) if is_remote(path) else _map_file(path)
     reader = pa.ipc.open_file(whole)
     buffers = [
         buffer
@@ -138,13 +139,17 @@ def _frame_checksum(whole: pa.Buffer, start: int, end: int) -> int:
     return _checksum(view[end:], _checksum(view[:start]))
 
 
+def _read_file(path: Path) -> pa.Buffer:
+    """Read a file that is on a network disk.
+
+    It may be truncated or unreachable, and reading a mapping would end the process.
+    """
+    with pa.OSFile(str(path), "rb") as copied:
+        return copied.read_buffer()
+
+
 def _map_file(path: Path) -> pa.Buffer:
-    """Map a file; read it if it is on a network disk."""
-    # On a network disk the file may be truncated or unreachable, and reading a mapping would end
-    # the process.
-    if is_remote(path):
-        with pa.OSFile(str(path), "rb") as copied:
-            return copied.read_buffer()
+    """Map a file of a local disk."""
     # The mapping outlives the file's handle: open ranks do not use up file handles.
     with pa.memory_map(str(path)) as file:
         # Reading the whole file would fetch all of it from the disk, records included.
@@ -156,11 +161,15 @@ class ArrowFile:
     """The columns of a file, checked when they are read."""
 
     def __init__(self, path: Path, frame: FileFrame) -> None:
+        self._path = path
         try:
-            size = path.stat().st_size
+            state = path.stat()
+            size = state.st_size
             if size != frame.size_bytes:
                 raise DamagedFileError(f"has {size:,} bytes instead of {frame.size_bytes:,}")
-            whole = _map_file(path)
+            is_copied = is_remote(path)
+            whole = _read_file(path) if is_copied else _map_file(path)
+            self._mapped_state = None if is_copied else state
         except OSError as cause:
             raise DamagedFileError(f"cannot be read ({cause.strerror or cause})") from None
         intact = 0 <= frame.start <= frame.end <= size
@@ -177,6 +186,16 @@ class ArrowFile:
 
     def __contains__(self, name: str) -> bool:
         return name in self._specs
+
+    def require_whole(self) -> None:
+        """Raise an error if the mapped file was cut off; reading its end would end the process."""
+        before = self._mapped_state
+        try:
+            state = self._path.stat()
+        except OSError:
+            return  # a file that was removed or replaced stays mapped
+        if before and os.path.samestat(state, before) and state.st_size < before.st_size:
+            raise DamagedFileError("was cut off after it was loaded")
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
         """Return a column of numbers."""
@@ -218,6 +237,7 @@ class ArrowFile:
         return self._specs[name]
 
     def _cell_of(self, name: str, count: int) -> Any:
+        self.require_whole()
         try:
             cell = self._batch.column(name).values
         except (pa.ArrowException, KeyError) as cause:

@@ -146,6 +146,8 @@ class StoredRank:
 
     def _get(self, name: str, make: Callable[[], Any], item_bytes: int | None) -> Any:
         value = self._values.get(name)
+        if self._file is not None:
+            self.read_checked(self._file.require_whole)
         if value is None:
             value = self.read_checked(make)
             self._values[name] = value

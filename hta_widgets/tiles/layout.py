@@ -42,7 +42,7 @@ _INHERITED = re.compile(r"(pt_)?main_?thread|python[\d.]*|", re.IGNORECASE)
 #: Units of HTA's series.
 _UNITS = {"Memcpy BW": "GB/s"}
 _UNIT = re.compile(r"\(([^()]{1,8})\)$")
-_SUFFIXES = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$", re.IGNORECASE)
+_SUFFIXES = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz|\.zst)?$", re.IGNORECASE)
 
 
 @dataclass(slots=True, frozen=True)

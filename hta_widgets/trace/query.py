@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,10 +136,19 @@ _TEXT_PREDICATES = frozenset(
     }
 )
 _CHANGES_OF_TEXT = frozenset({"lower", "upper", "strip", "lstrip", "rstrip", "slice"})
+#: Methods that return numbers or booleans for texts as well.
+_PREDICATES = frozenset({"between", "isin", "isna", "isnull", "notna", "notnull", "count"})
+#: Methods that return one of the values.
+_CHOICES = frozenset({"max", "min"})
+_COMPUTATIONS = _METHODS - _PREDICATES - _CHOICES
 _LARGEST = 1 << 64
+#: The time of pandas grows with the square of the operators.
+_MAX_OPERATORS = 200
+_MAX_VALUES = 20_000
+_OPERATORS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
 
 
-def validate_query(query: str) -> str:
+def validate_query(query: str, text_columns: Collection[str] = ()) -> str:
     """Return a query that is safe to evaluate; raise `ValueError` if it contains other code."""
     # pandas evaluates any attribute and any call, and so any code, and queries also come from
     # pages, files and saved selections. The text is written from the tree that was checked: pandas
@@ -148,16 +157,21 @@ def validate_query(query: str) -> str:
         tree = ast.parse("".join(map(_python_token, _TOKEN.finditer(query.strip()))), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
+    nodes = list(ast.walk(tree))
+    _check_count("operators and calls", _MAX_OPERATORS, nodes, _OPERATORS)
+    _check_count("values", _MAX_VALUES, nodes, (ast.Constant,))
     called: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, _NODES):
             raise ValueError(f"a query cannot contain {type(node).__name__}")  # noqa: TRY004
         if isinstance(node, ast.Constant):
             _check_constant(node.value)
         elif isinstance(node, ast.BinOp):
-            _check_operands(node)
+            _require_numbers((node.left, node.right), text_columns)
         elif isinstance(node, ast.Call):
             called.update(_validate_call(node.func))
+            if isinstance(node.func, ast.Attribute) and node.func.attr in _COMPUTATIONS:
+                _require_numbers((node.func.value,), text_columns)
         elif isinstance(node, ast.Attribute) and node not in called:
             raise ValueError(f"a query must call attribute {node.attr!r}")
     try:
@@ -281,14 +295,29 @@ def _check_constant(value: object) -> None:
         raise ValueError("the constants of a query are texts and numbers below 2 ** 64")
 
 
-def _check_operands(node: ast.BinOp) -> None:
-    """Refuse arithmetic with texts and lists, which could fill the memory."""
-    for operand in (node.left, node.right):
-        is_text = isinstance(operand, ast.Constant) and isinstance(operand.value, str)
-        is_changed = (
-            isinstance(operand, ast.Call)
-            and isinstance(operand.func, ast.Attribute)
-            and operand.func.attr in _CHANGES_OF_TEXT
-        )
-        if is_text or is_changed or isinstance(operand, ast.List | ast.Tuple):
-            raise ValueError("a query computes with numbers only")
+def _check_count(
+    what: str, limit: int, nodes: list[ast.AST], kinds: tuple[type[ast.AST], ...]
+) -> None:
+    count = sum(isinstance(node, kinds) for node in nodes)
+    if count > limit:
+        raise ValueError(f"a query has at most {limit:,} {what}, not {count:,}")
+
+
+def _require_numbers(operands: Iterable[ast.expr], text_columns: Collection[str]) -> None:
+    """Refuse to compute with texts and lists, which could fill the memory."""
+    if not all(_is_numeric(operand, text_columns) for operand in operands):
+        raise ValueError("a query computes with numbers only")
+
+
+def _is_numeric(node: ast.expr, text_columns: Collection[str]) -> bool:
+    """Return whether the values of an expression are numbers or booleans."""
+    if isinstance(node, ast.Constant):
+        return not isinstance(node.value, str)
+    if isinstance(node, ast.Name):
+        return node.id not in text_columns
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        method, receiver = node.func.attr, node.func.value
+        if isinstance(receiver, ast.Attribute):  # a method of `.str`
+            return method in _TEXT_PREDICATES
+        return method not in _CHOICES or _is_numeric(receiver, text_columns)
+    return isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp)

@@ -226,7 +226,7 @@ def columns_in(query: str) -> list[str]:
 def query_mask(frame: pd.DataFrame, query: str) -> Bools:
     """Return which rows of `frame` satisfy the pandas `query`."""
     try:
-        checked = validate_query(query)
+        checked = validate_query(query, frame.select_dtypes(exclude=["number", "bool"]).columns)
         result = frame.eval(checked, engine="python", local_dict=REGEXES, global_dict={})
     except Exception as cause:  # noqa: BLE001 - a query is code of the user's
         kind = "" if type(cause) is ValueError else f"{type(cause).__name__}: "
@@ -234,7 +234,11 @@ def query_mask(frame: pd.DataFrame, query: str) -> Bools:
     if isinstance(result, bool | np.bool_):
         return np.full(len(frame), bool(result))
     answers = result if isinstance(result, pd.Series) else None
-    if answers is None or not (answers.dtype == object or is_bool_dtype(answers.dtype)):
+    if (
+        answers is None
+        or not answers.index.equals(frame.index)
+        or not (answers.dtype == object or is_bool_dtype(answers.dtype))
+    ):
         raise _query_error(query, "it is not a condition")
     try:
         # Missing results, such as comparisons with missing values, count as False.

@@ -8,16 +8,12 @@ import { detectTheme, watchTheme } from "../src/ui/host";
 import { applyTheme } from "../src/ui/theme";
 import type { JupyterApp, KernelConnection, Lab, SessionConnection, Widget } from "./jupyterlab";
 import { KernelTransport } from "./kernel";
+import { openingCode } from "./opening";
 
 /** MIME type of the messages that `hta_widgets/host/kernel.py` publishes. */
 const MIME = "application/vnd.hta-widgets+json";
 /** Only one connection of a page to a kernel handles comms: the console's. */
 const CONNECT = { kernelConnectionOptions: { handleComms: false } };
-const VARIABLES = {
-  dashboard: "traces, dash",
-  timeline: "traces, dash",
-  diff: "before, after, diff",
-};
 const WORDS = { free: "it is done", again: "Press “Start again”." };
 
 export class TraceView {
@@ -125,13 +121,10 @@ export class TraceView {
     kernel: KernelConnection,
   ): Promise<Omit<WireMessage, "type"> & { type?: string }> {
     const { view, paths } = this.request;
-    const given = paths.map((path) => JSON.stringify(this.nameOf(path))).join(", ");
-    const shown = view === "diff" ? `${given}, view="diff"` : given;
-    const code = [
-      "import hta_widgets as hw",
-      "from hta_widgets.host import kernel as _host",
-      `${VARIABLES[view]} = _host.show(${shown})`,
-    ].join("\n");
+    const code = openingCode(
+      view,
+      paths.map((path) => this.nameOf(path)),
+    );
     this.busy = kernel;
     this.runs = false;
     const future = kernel.requestExecute({ code, store_history: false, allow_stdin: false });

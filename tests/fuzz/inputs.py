@@ -7,6 +7,7 @@ import gzip
 import json
 import random
 import re
+from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,8 @@ from hta_widgets.trace.merged_format import ExportPart
 
 #: Files by their path in the folder that is loaded.
 Sample = dict[str, bytes]
+#: A change of a file's text.
+Change = Callable[[random.Random, bytes], bytes]
 
 #: JSON that is valid but unlikely, or nearly valid, to stand in for any value.
 NASTY = (
@@ -48,6 +51,10 @@ SHAPES = (
 WORDS = (b'"ph": "B"', b'"ph": "E"', b'"ph": "b"', b'"ph": "e"', b'"ph": "s"', b'"ph": "f"',
          b'"ph": "i"', b'"ph": "C"', b'"ph": "M"', b"MPI_Allreduce", b"Data for MPI rank 0 of 2:",
          b"]", b"}", b'"', b"\\", b"\0", b"\xff\xfe", b"\x1f\x8b", b"\n", b",")  # fmt: skip
+
+
+#: Inputs of seeds from here on also have structural changes; earlier seeds keep their inputs.
+STRUCTURAL_FROM = 1_795_700_000_000
 
 
 @cache
@@ -149,8 +156,11 @@ def damaged(seed: int) -> tuple[str, Sample]:
     packed = path.endswith(".gz") and draw.random() < 0.5
     if packed:
         text = gzip.decompress(text)
+    changes: tuple[Change, ...] = (_bytes, _fields, _fields, _top)
+    if seed >= STRUCTURAL_FROM:
+        changes = (*changes, *STRUCTURAL, *STRUCTURAL)
     for _ in range(draw.choice((1, 1, 1, 2, 4, 16))):
-        change = draw.choice((_bytes, _fields, _fields, _top))
+        change = draw.choice(changes)
         with contextlib.suppress(ValueError, IndexError):  # nothing there to change
             text = change(draw, text)
     files[path] = gzip.compress(text, mtime=0) if packed else text
@@ -204,3 +214,68 @@ def _top(draw: random.Random, text: bytes) -> bytes:
         return text[:at] + key + b", " + text[at:]
     at = text.rindex(b"}")
     return text[:at] + b", " + key + text[at:]
+
+
+_PAIR = re.compile(rb'"([A-Za-z_][^"\\]*)"\s*:\s*("[^"\\]*"|-?[0-9][0-9.eE+-]*|true|false|null)')
+_KEY = re.compile(rb'"([A-Za-z_][^"\\]*)"(?=\s*:)')
+_LIST = re.compile(rb'"traceEvents"\s*:\s*\[(.*)\]', re.DOTALL)
+
+
+def _duplicate_key(draw: random.Random, text: bytes) -> bytes:
+    """Give an object a key again, with another value."""
+    match = draw.choice(list(_PAIR.finditer(text)))
+    other = draw.choice((match[2], draw.choice(NASTY).encode()))
+    pair = b'"%s": %s, ' % (match[1], other)
+    return text[: match.start()] + pair + text[match.start() :]
+
+
+def _escape_key(draw: random.Random, text: bytes) -> bytes:
+    """Escape a letter of a key, maybe everywhere."""
+    match = draw.choice(list(_KEY.finditer(text)))
+    name, at = match[1].decode(), draw.randrange(len(match[1]))
+    digits = draw.choice(("%04x", "%04X")) % ord(name[at])
+    escaped = f'"{name[:at]}\\u{digits}{name[at + 1 :]}"'.encode()
+    if draw.random() < 0.3:
+        return text.replace(match[0], escaped)
+    return text[: match.start()] + escaped + text[match.end() :]
+
+
+def _nest(draw: random.Random, text: bytes) -> bytes:
+    """Put a document into another, or into a list."""
+    key = json.dumps(draw.choice((*TOP, "args", "x"))).encode()
+    match draw.randrange(5):
+        case 0:
+            return b"[" + text + b"]"
+        case 1:
+            return b"{" + key + b": " + text + b"}"
+        case 2:
+            return b"{" + key + b": " + text + b", " + text.lstrip()[1:]
+        case 3:
+            return text.rstrip()[:-1] + b", " + key + b": " + text + b"}"
+        case _:
+            match = draw.choice(list(_PAIR.finditer(text)))
+            return text[: match.start(2)] + text + text[match.end(2) :]
+
+
+def _concatenate(draw: random.Random, text: bytes) -> bytes:
+    """Append the document, or a part of it, to itself."""
+    between = draw.choice(
+        (b"", b"\n", b",", b"\0", b"\xef\xbb\xbf", b"]", b"}", b"garbage", b"{" * 500)
+    )
+    again = text[: draw.randrange(len(text) + 1)] if draw.random() < 0.3 else text
+    return between.join((text, *(again,) * draw.choice((1, 1, 2, 5))))
+
+
+def _repeat_list(draw: random.Random, text: bytes) -> bytes:
+    """Give the list of events again, whole, empty, or as another value."""
+    match = draw.choice(list(_LIST.finditer(text)))
+    values = (b"[" + match[1] + b"]", b"[]", b"null", b"{}", b'"x"', b"[1, 2]", b"[[")
+    for _ in range(draw.choice((1, 1, 2, 150))):
+        pair = b'"traceEvents": ' + draw.choice(values if len(text) < 1 << 20 else values[1:])
+        at = draw.choice((match.start(), match.end()))
+        text = text[:at] + (pair + b", " if at == match.start() else b", " + pair) + text[at:]
+        match = draw.choice(list(_LIST.finditer(text)))
+    return text
+
+
+STRUCTURAL: tuple[Change, ...] = (_duplicate_key, _escape_key, _nest, _concatenate, _repeat_list)

@@ -187,6 +187,14 @@ def _is_time(value: object) -> bool:
     return type(value) in (int, float) and abs(value) < 1e12  # type: ignore[operator]
 
 
+class _Object(dict[str, Any]):
+    """A JSON object, with all values of keys that occur several times."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+
 def _states_losses(traces: TraceSet) -> None:
     """Raise if complete events that Python's decoder finds in a Kineto file were lost silently."""
     lossy = {problem.file for problem in traces.found if not problem.is_harmless}
@@ -198,14 +206,16 @@ def _states_losses(traces: TraceSet) -> None:
             continue
         text = file.read_bytes()
         try:
-            document = json.loads(gzip.decompress(text) if text[:2] == b"\x1f\x8b" else text)
-            records = document["traceEvents"]
-        except (ValueError, OSError, EOFError, LookupError, TypeError, RecursionError, zlib.error):
+            plain = gzip.decompress(text) if text[:2] == b"\x1f\x8b" else text
+            pairs = json.loads(plain, object_pairs_hook=_Object).pairs
+            lists = [value for key, value in pairs if key == "traceEvents"]
+        except (ValueError, OSError, EOFError, AttributeError, RecursionError, zlib.error):
             continue
         stated = sum(
             isinstance(one, dict)
             and one.get("ph") == "X"
             and all(_is_time(one.get(field)) for field in ("ts", "dur"))
+            for records in lists
             for one in (records if isinstance(records, list) else ())
         )
         found = int((trace.events["phase"] == "X").sum())

@@ -5,9 +5,10 @@
 
 import pytest
 
+from .inputs import STRUCTURAL_FROM
 from .journey import run
 
-INPUTS, AT_ONCE = 500, 20
+INPUTS, STRUCTURAL, AT_ONCE = 500, 60, 20
 #: Share of the steps after loading that an input takes; all of them would take minutes.
 SHARE = 0.1
 
@@ -33,7 +34,10 @@ def test_inputs_that_failed_once_do_not(seed):
     assert run(seed) == []
 
 
-@pytest.mark.parametrize("first", range(0, INPUTS, AT_ONCE))
+@pytest.mark.parametrize(
+    "first",
+    [*range(0, INPUTS, AT_ONCE), *range(STRUCTURAL_FROM, STRUCTURAL_FROM + STRUCTURAL, AT_ONCE)],
+)
 def test_damaged_files_fail_properly(first):
     found = [finding for seed in range(first, first + AT_ONCE) for finding in run(seed, SHARE)]
     assert found == []

@@ -10,18 +10,18 @@ from hta_widgets.readers.load import read_trace
 FLAG = "HTA_WIDGETS_TEST_FLAG"
 
 
-def read_or_die(path, kind, **options):
-    """Read a trace file; the first process that comes to rank 3 is killed behind it."""
+def read_or_die(path, kind, *, deaths=1, **options):
+    """Read a trace file; the first processes that come to rank 3 are killed behind it."""
     outcome = read_trace(path, kind, **options)
     if Path(path).name.startswith("rank-3."):
-        die_once()
+        die(deaths)
     return outcome
 
 
 def events_or_die(part, note):
     """Return how many events of a rank are selected; the first process that asks is killed."""
     if part.rank == 3:
-        die_once()
+        die(1)
     return part.rank, len(part.rows), note
 
 
@@ -30,11 +30,11 @@ def die_always(trace):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def die_once():
-    """Be killed, unless it was done before."""
-    flag = Path(os.environ[FLAG])
-    try:
-        flag.open("x").close()
-    except FileExistsError:
-        return
-    os.kill(os.getpid(), signal.SIGKILL)
+def die(deaths):
+    """Be killed, unless `deaths` processes were killed before."""
+    for number in range(deaths):
+        try:
+            Path(os.environ[FLAG] + "+" * number).open("x").close()
+        except FileExistsError:
+            continue
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,10 +1,13 @@
 """The command line: what it prints, what it writes, and one line for what goes wrong."""
 
 import argparse
+import io
 import json
+import os
 import subprocess
 import sys
 import webbrowser
+from pathlib import Path
 
 import pytest
 from support import small
@@ -362,3 +365,21 @@ def test_it_runs_as_a_program_and_into_a_closed_pipe(job):
     shell = f"{' '.join(program)} summary {job} | true"
     closed = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
     assert closed.stderr == ""
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_characters_that_the_output_lacks_are_replaced(job, monkeypatch, encoding):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+    assert cli.main(["summary", str(job)]) == 0
+    printed = sys.stdout.buffer.getvalue().decode(encoding)
+    assert "rank" in printed
+    assert "?" in printed
+
+
+def test_python_m_imports_nothing_from_the_working_directory(tmp_path):
+    for name in ("pandas", "numpy", "json", "pathlib"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('planted')")
+    program = [sys.executable, "-m", "hta_widgets", "summary", "none.json"]
+    env = {**os.environ, "PYTHONPATH": str(Path(hw.__file__).parents[1])}
+    done = subprocess.run(program, capture_output=True, cwd=tmp_path, env=env, check=False)
+    assert b"none.json: does not exist" in done.stderr

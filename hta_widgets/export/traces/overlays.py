@@ -302,7 +302,7 @@ def export_patterns(
             f"rank {trace.rank} has no file to mark patterns in",
             remedy="Choose a rank that was read from a trace file.",
         )
-    path = _overlay_target(trace, Path(folder).expanduser(), beside_input=beside_input)
+    path = _overlay_target(trace, target_path(folder), beside_input=beside_input)
     part = rank_parts(traces, ranks=[trace.rank])[0]
     patterns = find_patterns(
         part, operator_name, min_pattern_len, top_k=top_k, every_depth=every_depth

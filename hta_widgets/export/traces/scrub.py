@@ -49,6 +49,7 @@ _WORD = r"""[^"'\s/\\:;,()<>|*?\[\]{}]+"""
 _HOME = re.compile(rf"(?<!\w)(?:home|Users|usr{_SEPARATOR}people){_SEPARATOR}({_WORD})[/\\]?")
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _SECRET = r"(?:token|passw(?:or)?d|passphrase|secret|(?:api|access|private)[_-]?key)"  # noqa: S105
+_OWNER = r"host|node|machine|server|user|login|account|owner"
 #: Patterns of private text and their replacements, in order of application.
 PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
     # URLs except of files
@@ -84,8 +85,20 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         _REPLACEMENT,
     ),
+    # hosts and users after a word that says so: on host NAME, hostname=NAME, as user NAME
+    (
+        re.compile(
+            rf"(\b(?:on|at|from|by|as|for)\s{{1,4}}(?:the\s{{1,4}})?(?:{_OWNER})\s{{1,4}}"
+            rf"|(?:{_OWNER})(?:[_-]?name)?[\"']?\s{{0,4}}(?:=|:(?!:))\s{{0,4}}[\"']?)"
+            r"(?!(?:to|and|or|is|in|of|for|with|side|memory|buffer|device|thread)\b)"
+            r"(?=[\w.-]{0,64}[A-Za-z])[\w.-]+",
+            re.IGNORECASE,
+        ),
+        rf"\1{_REPLACEMENT}",
+    ),
     # homes with their users, then all folders of absolute paths; names of files stay
     (_HOME, "./"),
+    (re.compile(r"(?<![\w./\\~)\]>-])~[A-Za-z_][\w.-]*[/\\]+"), ""),
     (
         re.compile(
             rf"(?:file:{_SEPARATOR}|(?<![\w./\\>)\]-])"
@@ -98,6 +111,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
 #: Signs of private data in a record; records without any are not decoded.
 _SUSPECT = re.compile(
     rb"[/\\@]|(?<=\d)\.\d{1,3}\.|ip-\d|[0-9a-f]:[0-9a-f]{0,4}:|[0-9a-f]-[0-9a-f]{2}-"
+    rb"|(?:node|server)(?:_?name)?\"? ?[=: ]"
     rb"|hf_|gh[a-z]_|github_pat_|glpat-|sk-|xox|akia|asia|eyj|bearer|basic|token|home|process_name"
     rb"|" + re.sub(r"[$^]", '"', PRIVATE_KEYS.pattern).encode(),
     re.IGNORECASE,

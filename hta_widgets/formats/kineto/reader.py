@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -44,8 +42,13 @@ from hta_widgets.formats.kineto.tolerant import (
     ReadResult,
     is_utf8,
     read_records,
-    read_top_level,
     starts_record,
+)
+from hta_widgets.formats.kineto.top_level import (
+    decode_values,
+    find_events,
+    find_further_events,
+    read_tail,
 )
 from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.ranks import NoteCounts, stated_rank
@@ -61,127 +64,6 @@ from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import RankColumns, RecordSource
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
-
-_decode = msgspec.json.Decoder(dict[str, Raw]).decode
-_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-_BLANKS = re.compile(rb"[ \t\r\n]*")
-_LONGEST_HEAD = 1 << 28
-_BOM = b"\xef\xbb\xbf"
-
-
-@dataclass(slots=True)
-class EventsStart:
-    """Position of the first event, and the top-level values before it."""
-
-    #: position after the list's opening bracket
-    start: int
-    #: whether the list is in an object
-    enclosed: bool
-    values: dict[str, bytes]
-
-
-def find_events(
-    text: bytes, more: Callable[[int], bytes], path: str, notes: NoteCounts
-) -> tuple[EventsStart, bytes]:
-    """Find the list of events at the top level of a JSON text."""
-    text = text or more(0)
-    start = len(_BOM) if text.startswith(_BOM) else 0
-    start = _BLANKS.match(text, start).end()  # type: ignore[union-attr]
-    opener = text[start : start + 1]
-    if opener == b"[":
-        return EventsStart(start + 1, enclosed=False, values={}), text
-    if opener != b"{":
-        raise TraceError(
-            "is not a JSON trace",
-            path=path,
-            place=f"byte {start:,}",
-            remedy="A trace begins with { or [.",
-        )
-    searched = start
-    while True:
-        for match in _EVENTS.finditer(text, searched):
-            values = _values_before(text[start : match.start()])
-            if values is not None:
-                return EventsStart(match.end(), enclosed=True, values=values), text
-        searched = max(start, len(text) - 256)
-        block = more(len(text)) if len(text) < _LONGEST_HEAD else b""
-        if not block:
-            break
-        text += block
-    unproven = _EVENTS.search(text, start)
-    if unproven is not None:
-        notes.add("skipped", "top-level keys before traceEvents that cannot be read", start)
-        return EventsStart(unproven.end(), enclosed=True, values={}), text
-    raise TraceError(
-        "holds no trace events",
-        path=path,
-        remedy='A trace is a JSON object with "traceEvents", or a list of events.',
-    )
-
-
-def _values_before(text: bytes) -> dict[str, bytes] | None:
-    """Return the values of ``{"key": value, …,``; None for any other text."""
-    strict = _decode_strictly(text + b'"":0}')
-    if strict is not None:
-        strict.pop("", None)
-        return strict
-    loose = read_top_level(text + b"}", 1)
-    return loose.values if loose.complete and loose.end == len(text) + 1 else None
-
-
-def _decode_strictly(text: bytes) -> dict[str, bytes] | None:
-    if not is_utf8(text):
-        return None
-    try:
-        return {key: bytes(raw) for key, raw in _decode(text).items()}
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
-def read_tail(
-    text: bytes, more: Callable[[int], bytes]
-) -> tuple[dict[str, bytes], bytes, int | None]:
-    """Read the keys after the list of events."""
-    while True:
-        trimmed = text.lstrip(b" \t\r\n,")
-        trimmed_size = len(text) - len(trimmed)
-        values, end = _strict_object(b"{" + trimmed)
-        if values is not None:
-            return values, text, trimmed_size + end - 1
-        block = more(len(text)) if len(text) < _LONGEST_HEAD else b""
-        if not block:
-            loose = read_top_level(text, trimmed_size)
-            return loose.values, text, loose.end if loose.complete else None
-        text += block
-
-
-def _strict_object(text: bytes) -> tuple[dict[str, bytes] | None, int]:
-    """Read the object at the start of `text`; return its values and length."""
-    try:
-        _decode(text)
-    except msgspec.DecodeError as error:
-        end = end_of_value(error)
-        if end is None:
-            return None, 0
-        text = text[:end]
-    except (RecursionError, UnicodeDecodeError):
-        return None, 0
-    return _decode_strictly(text), len(text)
-
-
-def decode_values(values: dict[str, bytes]) -> dict[str, Any]:
-    """Decode top-level values for users to read."""
-    decoded: dict[str, Any] = {}
-    for key, text in values.items():
-        try:
-            decoded[key] = json.loads(text)
-        except (ValueError, RecursionError):
-            try:
-                decoded[key] = json.loads(text.decode("utf-8", "replace"), strict=False)
-            except (ValueError, RecursionError):
-                decoded[key] = text.decode("utf-8", "replace")
-    return decoded
-
 
 #: Around damage, pieces of this size are tried before single records.
 _PIECE_BYTES = 1 << 16
@@ -509,6 +391,8 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: NoteC
 
 #: Maximum number of traces in one file; text after them is skipped, since each takes a search.
 _MAX_DOCUMENTS = 1000
+#: Maximum number of lists in one object.
+_MAX_LISTS = 100
 
 
 class _Documents:
@@ -545,15 +429,26 @@ class _Documents:
         self.enclosed = head.enclosed
         closed = self.list.read(enclosed=head.enclosed)
         values = head.values
-        if not closed:
-            if not notes.count("truncated"):
-                notes.add("truncated", "the list of events does not end", None)
-        elif head.enclosed:
-            tail, text, end = read_tail(window.unread(), window.read_block)
+        lists = 1
+        while closed and head.enclosed:
+            tail, text, end = read_tail(window.unread(), window.read_block, notes, window.offset)
+            has_further = tail.pop("traceEvents", None) is not None
             values = {**values, **tail}
+            if has_further:
+                further = find_further_events(text) if lists < _MAX_LISTS else None
+                if further is not None:
+                    notes.add("repaired", "several lists traceEvents in one object", window.offset)
+                    window.replace_unread(text, further)
+                    closed = self.list.read(enclosed=True)
+                    lists += 1
+                    continue
+                notes.add("skipped", "a further traceEvents that is not read", window.offset)
             if end is None:
                 notes.add("truncated", "what follows the list of events is cut off", None)
             window.replace_unread(text, len(text) if end is None else end)
+            break
+        if not closed and not notes.count("truncated"):
+            notes.add("truncated", "the list of events does not end", None)
         self.list.columns.add_base(self._base_ns(values))
         return values
 

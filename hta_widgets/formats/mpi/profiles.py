@@ -459,7 +459,7 @@ def is_profile(start: FileStart) -> bool:
 
 def _job_of(path: str) -> str:
     """Return the job in a profile's name; a file with another form of name is a separate job."""
-    name = Path(path).name.removesuffix(".gz")
+    name = Path(path).name.removesuffix(".gz").removesuffix(".zst")
     if match := _NAME.fullmatch(name):
         return match["job"]
     # Before 2018 names had only the rank.

@@ -460,7 +460,7 @@ def _trace(
 ) -> Trace:
     notes, own_records = Problems(), records[numbers]
     has_io = bool((own_records["routine"] >= IO_FROM).any())
-    name = Path(path).name.removesuffix(".gz")
+    name = Path(path).name.removesuffix(".gz").removesuffix(".zst")
     trace = build_trace(
         _columns(own_records, rank, has_io=has_io),
         rank=rank,

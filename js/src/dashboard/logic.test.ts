@@ -221,3 +221,11 @@ test("a table as CSV keeps what its cells hold", () => {
     'name,count\r\n"a ""b"", c",1\r\n"d\ne",\r\n\'=1+1,-1\r\n\'-a,0\r\n',
   );
 });
+
+test.each(["\n=1", "\n", " \r\n+1", "\uff1d1", "\u2003\uff20a", "\uff0b1", "\uff0d1"])(
+  "a cell that spreadsheets take for a formula is text: %j",
+  (cell) => {
+    const table = toCsv({ rows: 1, columns: { name: [cell] }, attrs: {} });
+    expect(table.slice("name\r\n".length)).toMatch(/^"?'/);
+  },
+);

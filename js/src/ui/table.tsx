@@ -264,9 +264,12 @@ export function toCsv(frame: PanelFrame): string {
   return `${lines.join("\r\n")}\r\n`;
 }
 
+/** Cells that spreadsheets take for a formula, also behind blanks and in full width. */
+const FORMULA = /^(?:\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])/;
+
 function quoteCsv(value: CellValue): string {
-  // Spreadsheets would read such a cell as a formula; an apostrophe marks text.
-  const isFormula = typeof value === "string" && /^[=+\-@\t\r]/.test(value);
+  // An apostrophe marks text.
+  const isFormula = typeof value === "string" && FORMULA.test(value);
   const text = isFormula ? `'${value}` : String(value);
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

@@ -103,8 +103,9 @@ export class HostProcess {
     callbacks: HostCallbacks,
   ) {
     this.callbacks = callbacks;
-    // The folder of the trace cannot be the working directory: Python would import its json.py.
-    const args = ["-m", "hta_widgets.host", "--view", view, "--", ...paths];
+    // Python imports modules from the working directory unless -P is given. The folder of the
+    // trace is not the working directory in any case.
+    const args = ["-P", "-m", "hta_widgets.host", "--view", view, "--", ...paths];
     this.child = spawn(python, args, { cwd });
     this.child.stdout?.on("data", (chunk: Buffer) => this.read(chunk));
     this.child.stderr?.on("data", (chunk: Buffer) => {

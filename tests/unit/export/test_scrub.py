@@ -99,6 +99,16 @@ CANARIES = {
     "home at the end": ("started in /home/carol", "carol"),
     "home elsewhere": ("/mnt/nfs/home/carol/x.py", "carol"),
     "home of an old system": ("/usr/people/carol/x.py", "carol"),
+    "home of a user": ("~carol/runs/x.py", "carol"),
+    "home of a user, one name": ("python ~carol/x.py", "carol"),
+    "home of a user in quotes": ("open('~carol.b/x')", "carol"),
+    "home of a user after a sign": ("--out=~carol/x", "carol"),
+    "host after a word": ("rank 3 on host carol-7", "carol"),
+    "host as a label": ("on host carol", "carol"),
+    "node after a word": ("GPU 0 at the node carol.cluster", "carol"),
+    "host after a colon": ("Hostname: carol7, pid 3", "carol"),
+    "user after a word": ("started by user Carol_B", "carol"),
+    "machine with a sign": ("machine_name='carol'", "carol"),
     "escaped home": (r"\/home\/carol\/x.py", "carol"),
     "twice escaped home": (r"\\/home\\/carol\\/x.py", "carol"),
     "home in Windows": (r"C:\Users\carol", "carol"),
@@ -172,7 +182,9 @@ def test_private_keys_go_at_any_depth(key, trace_file, load, tmp_path):
 @pytest.mark.parametrize(
     "text",
     ["void k<a::b/c>(int)", "c10::add<at::Half, 128>", "aten::to", "3/4", "cutlass_80_x::f(float*)",
-     "token_embedding::forward", "ProfilerStep#3", "num_tokens=128", "a / b", "12:34:56", "v1.2.3"],
+     "token_embedding::forward", "ProfilerStep#3", "num_tokens=128", "a / b", "12:34:56", "v1.2.3",
+     "copy from host to device", "Memcpy HtoD (Pageable -> Device)", "~BatchNorm::forward",
+     "cudaLaunchHostFunc", "user_annotation", "GraphNode::run", "node: 3", "host=0"],
 )  # fmt: skip
 def test_names_of_kernels_stay(text):
     record = json.dumps({"ph": "X", "name": text, "args": {"num_tokens": 5, "note": text}}).encode()
@@ -188,3 +200,11 @@ def test_long_texts_do_not_hang(unit):
     # Time that grows with the square of the length would be minutes.
     text = json.dumps({"name": unit * (250_000 // len(unit)) + "/x/", "args": {}}).encode()
     assert json.loads(Scrubber({"hostname": "node"}).record(text))["args"] == {}
+
+
+def test_a_host_in_the_label_of_a_process_goes(trace_file, load, tmp_path):
+    label = {"ph": "M", "name": "process_labels", "pid": 1, "tid": 0,
+             "args": {"labels": "GPU 0 on host carol-node"}}  # fmt: skip
+    out = export_trace(load(trace_file([label, x()])), tmp_path / "out.json", scrub=True).path
+    assert "carol" not in out.read_text()
+    assert "GPU 0 on host scrubbed" in out.read_text()

@@ -148,3 +148,13 @@ def test_what_a_page_opens_first(write, tmp_path):
 def test_paths_that_are_not_there(tmp_path):
     with pytest.raises(hw.TraceError, match="does not exist"):
         AllowedPaths([str(tmp_path / "no")], None)
+
+
+def test_pages_see_urls_without_their_secrets():
+    urls = [f"https://me:s3cret@host/a/t.json?id={number}" for number in (1, 2)]
+    offered = AllowedPaths(urls, None)
+    names = offered.request["paths"]
+    assert names == ["https://host/a/t.json", "https://host/a/t.json (2)"]
+    assert [offered.source(name) for name in names] == urls
+    assert offered.title == "t.json, t.json (2)"
+    assert offered.source(urls[0]) is None

@@ -134,6 +134,28 @@ def test_other_methods_are_refused(site):
         assert get(site, "/", method=method).status in {403, 405}
 
 
+@pytest.mark.parametrize("headers", ["Content-Length: 90000000", "Transfer-Encoding: chunked"])
+def test_bodies_are_refused_before_they_are_read(site, headers):
+    with socket.create_connection(("127.0.0.1", site.port), timeout=10) as client:
+        client.sendall(f"POST / HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n\r\n".encode())
+        client.sendall(b"100000\r\n")
+        assert client.recv(1000).split(b"\r\n")[0] == b"HTTP/1.1 400 Bad Request"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET / HTTP/1.1\r\nHost:",
+     b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n12"],
+)  # fmt: skip
+def test_a_client_that_sends_nothing_more_is_dropped(downloads, built, monkeypatch, sent):
+    monkeypatch.setattr(web, "_TIMEOUT_S", 0.05)
+    site = Site(Session(lambda _path: None), downloads, listen(0), title="x")
+    with socket.create_connection(("127.0.0.1", site.port), timeout=10) as client:
+        client.sendall(sent)
+        assert client.recv(1000) == b""
+    site.end()
+
+
 async def closed(one):
     one.close()
     while await one.read_message() is not None:
@@ -182,6 +204,8 @@ def test_a_socket_is_for_the_page_of_this_host_only(site):
         "file://",
         "null",
         "",
+        "http://[::1",
+        "http://\xff]",
     ):
         assert connect(site, **{**page, "Origin": origin}) == 403, origin
     for name, value in page.items():
@@ -286,6 +310,31 @@ def test_pages_of_a_folder_get_its_entries(downloads, built, tmp_path, monkeypat
     assert (first["type"], first["title"]) == ("folder", "x")
     assert [entry["path"] for entry in first["entries"]] == ["a.json"]
     assert {entry["path"] for entry in second["entries"]} == {"a.json", "sub/b.json"}
+
+
+def test_the_watch_of_a_folder_outlives_any_error(downloads, built, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(web, "_REFRESH_EVERY_S", 0.02)
+    folder = web.Folder(tmp_path)
+    answers = iter([RecursionError("too deep"), OSError("gone"), False, True])
+    site = Site(Session(lambda _path: None), downloads, listen(0), title="x", folder=folder)
+
+    def refresh():
+        answer = next(answers, False)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(folder, "refresh", refresh)
+
+    async def read():
+        page = await dial(site, own(site))
+        frames = [unpack(await page.read_message())[0] for _ in range(2)]
+        await closed(page)
+        return [frame["type"] for frame in frames]
+
+    assert asyncio.run(read()) == ["folder", "folder"]
+    site.end()
+    assert "RecursionError: too deep" in capfd.readouterr().err
 
 
 def test_the_command_prints_addresses_and_ends_with_ctrl_c(tmp_path, built, repo):

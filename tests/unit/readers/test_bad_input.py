@@ -3,10 +3,12 @@
 import gzip
 import json
 import struct
+import time
 import zlib
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
@@ -32,7 +34,9 @@ def kinds(problems):
         (b"PK\x03\x04" + b"\0" * 64, "zip"),
         (b"PAR1" + b"\0" * 64, "Parquet"),
         (b"SQLite format 3\0" + b"\0" * 64, "SQLite"),
-        (b"\x28\xb5\x2f\xfd" + b"\0" * 64, "zstd"),
+        (b"\x28\xb5\x2f\xfd" + b"\0" * 64, "compressed data"),
+        (pa.Codec("zstd").compress(GOOD.encode(), asbytes=True)[:-1], "compressed data"),
+        (b"BZh9" + b"\0" * 64, "bzip2"),
         (b"\x0a\x05hello\x0a\x03abc\x0a\x02zz", "Perfetto"),
         (GOOD.encode("utf-16"), "UTF-16"),
         (GOOD.encode("utf-16-le"), "UTF-16"),
@@ -164,6 +168,45 @@ def test_odd_gzip_files(tmp_path, name, data, kind, words):
     assert len(traces[3]) == 2
     assert kinds(traces.problems) == ({kind: 1} if kind else {})
     assert all(words in detail for detail in traces.problems["detail"])
+
+
+def zstd(text):
+    return pa.Codec("zstd").compress(text.encode(), asbytes=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (zstd(GOOD), None),
+        (zstd(GOOD[:50]) + zstd(GOOD[50:]), None),
+        (zstd(GOOD) + b"garbage", "repaired"),
+    ],
+    ids=["whole", "frames", "garbage"],
+)
+@pytest.mark.parametrize("name", ["t.json.zst", "t.json"])
+def test_zstd_files(tmp_path, name, data, kind):
+    (tmp_path / name).write_bytes(data)
+    traces = hw.load(tmp_path / name)
+    assert len(traces[3]) == 2
+    assert traces[3].args(1) == hw.load(write_plain(tmp_path))[3].args(1)
+    assert kinds(traces.problems) == ({kind: 1} if kind else {})
+
+
+def write_plain(folder):
+    (folder / "plain.json").write_text(GOOD)
+    return folder / "plain.json"
+
+
+def test_zstd_cut_in_half_and_expanding_without_end(write):
+    records = [event(f"kernel_{i % 7}_{i * 7919 % 1009}", i * 3.25) for i in range(9000)]
+    data = zstd(json.dumps({"traceEvents": records}))
+    traces = hw.load(write(data[: len(data) // 2], "rank-0.json.zst"))
+    assert 2000 < len(traces[0]) < 9000
+    assert kinds(traces.problems)["truncated"] >= 1
+    names = [record["name"] for record in records[: len(traces[0])]]
+    assert traces[0].events["name"].astype(str).tolist() == names
+    with pytest.raises(hw.TraceError, match="expands to more than 200 times"):
+        hw.load(write(zstd("[" + " " * 90_000_000), "bomb.json.zst"))
 
 
 @pytest.mark.parametrize("size", range(len(GOOD) - 90, len(GOOD)))
@@ -449,3 +492,55 @@ def test_cut_anywhere_all_whole_records_stay(tmp_path, size):
     trace = next(iter(traces.values()))
     assert len(trace) == expected
     assert "truncated" in set(traces.problems["kind"])
+
+
+TAIL = '"distributedInfo": {"rank": 5}'
+
+
+@pytest.mark.parametrize(
+    ("contents", "events", "found"),
+    [
+        (f'{{"traceEvents": [{ONE}], "x": 1, "traceEvents": [{TWO}], {TAIL}}}', 2, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}], "traceEvents": [{TWO}, {THREE}]}}', 3, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}],"traceEvents":[],"traceEvents":[{TWO}]}}', 2, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}], "traceEvents": "text", {TAIL}}}', 1, ["skipped"]),
+        (f'{{"traceEvents": null, "traceEvents": [{ONE}], {TAIL}}}', 1, []),
+        (f'{{"trace\\u0045vents": [{ONE}, {TWO}], {TAIL}}}', 2, []),
+        (f'{{"a": 1, "\\u0074race\\u0045ve\\u006Ets" : [{ONE}], {TAIL}}}', 1, []),
+        (f'{{"traceEvents": [{ONE}], "traceEvent\\u0073": [{TWO}]}}', 2, ["repaired"]),
+        (f'{{"a": 1,, "traceEvents": [{ONE}], {TAIL}}}', 1, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}], "x": 1,, {TAIL}}}', 1, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}], {TAIL},}}', 1, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}], {TAIL} "x": 1}}', 1, ["repaired"]),
+        (f'{{"traceEvents": [{ONE}], "x": NaN, {TAIL}}}', 1, ["repaired"]),
+        (f'{{"a": {{"traceEvents": [{TWO}]}}, "traceEvents": [{ONE}], {TAIL}}}', 1, []),
+        (f'{{"traceEvents": [{ONE}], "a": {{"traceEvents": [{TWO}]}}, {TAIL}}}', 1, []),
+    ],
+)
+def test_odd_keys_of_the_outermost_object(write, contents, events, found):
+    traces = hw.load(write(contents))
+    [trace] = traces.values()
+    assert [trace.args(row) for row in range(events)] == [{}] * events
+    assert trace.rank == (5 if TAIL in contents else 0)
+    assert [problem.kind for problem in traces.found if problem.kind != "guessed_rank"] == found
+
+
+@pytest.mark.parametrize("head", ["", '"a" x, ', '"a": {"b": [1, }, '])
+def test_many_lists_of_events_take_no_quadratic_time(write, head):
+    lists = ", ".join(['"traceEvents": []'] * 20_000)
+    contents = f'{{{head}"traceEvents": [{ONE}], {lists}}}'
+    start = time.process_time()
+    traces = hw.load(write(contents))
+    assert time.process_time() - start < 5
+    assert len(next(iter(traces.values()))) == 1
+    assert kinds(traces.problems)["skipped"] >= 1
+
+
+@pytest.mark.parametrize("tail", ["{", '{"', "{ ", "[{", "{}{"])
+def test_a_file_that_ends_in_braces_is_read_quickly(write, tail):
+    contents = '{"traceEvents": [' + f"{ONE},{TWO}," + tail * (3_000_000 // len(tail))
+    start = time.process_time()
+    traces = hw.load(write(contents), cache=False)
+    assert len(next(iter(traces.values()))) == 2
+    assert time.process_time() - start < 3
+    assert "truncated" in kinds(traces.problems) or "skipped" in kinds(traces.problems)

@@ -1,5 +1,6 @@
 """Executors, progress, what is kept of a file, and profilers that are still in memory."""
 
+import errno
 import importlib
 import json
 import os
@@ -9,15 +10,18 @@ import sys
 import textwrap
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
+from support import mortal
 from support.random_job import write_job
 from support.same_sets import assert_same
 
 import hta_widgets as hw
+from hta_widgets import files
 from hta_widgets.formats.kineto import reader as kineto
-from hta_widgets.readers import parallel as memory, streams as stages
+from hta_widgets.readers import cache, parallel as memory, streams as stages
 from hta_widgets.store.ranks import StoredTrace
 from hta_widgets.workers import WorkerPool
 
@@ -75,11 +79,35 @@ def test_errors_come_back_from_workers(job, write):
         hw.load([job / "rank-0.json.gz", bad], executor=pool)
 
 
-def test_a_worker_that_dies_is_an_error_and_the_next_task_gets_a_new_one():
+def test_a_worker_that_dies_twice_is_an_error_and_the_next_task_gets_a_new_one():
     with WorkerPool(1) as pool:
-        with pytest.raises(EOFError, match="ended unexpectedly"):
+        with pytest.raises(hw.TraceError, match=r"ended unexpectedly.*memory"):
             pool.submit(os._exit, 3).result()
         assert pool.submit(len, "abc").result() == 3
+
+
+def test_workers_that_are_killed_between_tasks_are_replaced():
+    with WorkerPool(1) as pool:
+        assert pool.submit(len, "abc").result() == 3
+        for process in pool._workers:
+            process.kill()
+            process.wait()
+        assert pool.submit(len, "abcd").result() == 4
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_load_survives_one_killed_worker_and_names_the_file_of_two(
+    job, pools, monkeypatch, tmp_path_factory, deaths
+):
+    monkeypatch.setattr(module, "_PARALLEL_BYTES", 1000)
+    monkeypatch.setattr(module, "read_trace", partial(mortal.read_or_die, deaths=deaths))
+    monkeypatch.setenv(mortal.FLAG, str(tmp_path_factory.mktemp("flags") / "flag"))
+    (job / "rank-2.json.gz").rename(job / "rank-3.json.gz")
+    if deaths == 1:
+        assert hw.load(job, cache=False).ranks == [0, 1, 2]
+        return
+    with pytest.raises(hw.TraceError, match=r"rank-3\.json\.gz: .*ended.*memory"):
+        hw.load(job, cache=False)
 
 
 def test_an_error_in_the_block_ends_workers_and_drops_tasks():
@@ -275,6 +303,35 @@ def test_ranks_wait_on_disk(tmp_path):
     found = hw.load(write_job(tmp_path, 2, 2, 40, 4), cache=False, memory_limit="2 GB")
     assert all(isinstance(trace, StoredTrace) for trace in found.values())
     assert_same(hw.load(tmp_path, cache=False), found)
+
+
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_temporary_folder_is_named(tmp_path, monkeypatch):
+    job = write_job(tmp_path, 2, 2, 40, 4)
+    monkeypatch.setattr(cache, "write_files", full_disk)
+    with pytest.raises(hw.TraceError, match=r"rank-0\S+: cannot be kept in .*No space.*TMPDIR"):
+        hw.load(job, cache=False, memory_limit="2 GB")
+    monkeypatch.setattr(files.tempfile, "mkdtemp", full_disk)
+    files.temporary_folder.cache_clear()
+    with pytest.raises(hw.TraceError, match=r"no temporary folder .*No space.*TMPDIR"):
+        hw.load(job, cache=False, memory_limit="2 GB")
+
+
+def test_a_file_that_does_not_fit_into_memory_is_skipped_not_foreign(job, monkeypatch):
+    def read(path, **options):
+        if "rank-2" in path:
+            raise MemoryError
+        return kineto.read_kineto(path, **options)
+
+    monkeypatch.setattr(module, "resolve_reference", lambda _reference: read)
+    traces = hw.load(job, cache=False)
+    assert len(traces) == 2
+    assert [problem.detail for problem in traces.found if problem.kind == "skipped"] == [
+        "the file does not fit into memory"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Odd files and links: each loads once or is refused at once, and costs no other file."""
 
 import errno
+import importlib
 import io
 import json
 import os
@@ -14,11 +15,13 @@ from fuzz.inputs import samples
 
 import hta_widgets as hw
 from hta_widgets.formats.kineto import reader
+from hta_widgets.readers.discovery import find_files
 from hta_widgets.readers.load import read_trace
 from hta_widgets.store.files import MANIFEST
 
 from .conftest import event
 
+loading = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
 TRACE = json.dumps({"traceEvents": [event(), event("b", 5)]})
 
 
@@ -259,3 +262,46 @@ def test_a_disk_that_fails_while_it_is_read(job, monkeypatch):
     stated = "cannot be read: Input/output error"
     with pytest.raises(hw.TraceError, match=rf"{file}: byte [\d,]+: {stated}"):
         load(job)
+
+
+def test_a_file_in_a_thousand_nested_folders_is_found(tmp_path, request):
+    folder = tmp_path
+    for _ in range(1200):
+        folder = folder / "d"
+        folder.mkdir()
+    # Removing the tree by recursion would fail, as listing it did.
+    request.addfinalizer(lambda: os.removedirs(folder))
+    file = folder / "rank-0.json"
+    file.write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1}]}')
+    request.addfinalizer(file.unlink)
+    assert hw.load(tmp_path)[0].path == str(file)
+    assert len(hw.load(tmp_path / "**/rank-*.json")) == 1
+
+
+def test_a_file_that_is_removed_after_the_listing_costs_no_other(write, tmp_path, monkeypatch):
+    removed = write(TRACE, "job/rank-0.json")
+    write(TRACE, "job/rank-1.json")
+
+    def find_and_remove(*args):
+        files = find_files(*args)
+        removed.unlink(missing_ok=True)
+        return files
+
+    monkeypatch.setattr(loading, "find_files", find_and_remove)
+    traces = load(tmp_path / "job")
+    assert traces.ranks == [1]
+    [skipped] = [problem for problem in traces.found if problem.kind == "skipped"]
+    assert skipped.file == str(removed)
+    removed.write_text(TRACE)
+    with pytest.raises(hw.TraceError, match="does not exist"):
+        load(removed)
+
+
+@pytest.mark.parametrize("name", ["~.trace.json", "~nobody-at-all.json", "~"])
+def test_names_that_begin_with_a_tilde_are_no_homes(write, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(TRACE, name)
+    path = f"./{name}" if name == "~" else name
+    traces = load(path)
+    assert len(traces[0]) == 2
+    assert hw.export_trace(traces, f"out-{name}.json" if name == "~" else f"~out{name}").events == 2

@@ -1,12 +1,14 @@
 """Traces that lie elsewhere: behind fsspec, and on a web server on loopback."""
 
 import builtins
+import contextlib
 import errno
 import functools
 import http.client
 import http.server
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from support.random_job import write_job
 from support.same_sets import assert_same
 
 import hta_widgets as hw
-from hta_widgets.readers import cache, discovery
+from hta_widgets.readers import cache, remote
 
 from .conftest import event
 
@@ -148,17 +150,17 @@ def test_a_download_that_ends_early_is_refused(web, write, monkeypatch):
 def test_a_download_that_fails_in_the_middle(web, write):
     url, _ = web
     write([event("over the net")] * 3000, "rank-3.json")
-    read, sizes = http.client.HTTPResponse.read, []
+    read, sizes = http.client.HTTPResponse.read1, []
 
-    def failing(reply, size=None):
+    def failing(reply, size=-1):
         sizes.append(size)
         if len(sizes) == 2:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return read(reply, size)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(discovery, "_BLOCK_BYTES", 1000)
-        patch.setattr(http.client.HTTPResponse, "read", failing)
+        patch.setattr(remote, "_BLOCK_BYTES", 1000)
+        patch.setattr(http.client.HTTPResponse, "read1", failing)
         at = rf"{url}/rank-3\.json: rank-3\.json, byte 1,000: .*Input/output error"
         with pytest.raises(hw.TraceError, match=at):
             hw.load(f"{url}/rank-3.json")
@@ -170,6 +172,17 @@ def test_urls_that_the_library_refuses_are_refused(web):
     for path in ("/a b.json", "/a\nb.json", "/\x7f.json"):
         with pytest.raises(hw.TraceError):
             hw.load(url + path)
+    bad = (
+        "http://[x",
+        "http://h:port/a.json",
+        "https://h:99999/a",
+        "s3://[x",
+        "http://",
+        "file://[x",
+    )
+    for url in bad:
+        with pytest.raises(hw.TraceError):
+            hw.load(url)
 
 
 def test_stores_elsewhere(web, memory, job, tmp_path):
@@ -187,3 +200,119 @@ def test_copies_from_elsewhere_go_with_the_others(memory):
     assert cache.info().size_bytes > 0
     cache.clear()
     assert cache.info().size_bytes == 0
+
+
+SECRETS = ("s3cret", "4f2a9c1d77e0")
+
+
+def has_secret(text):
+    return any(secret in str(text) for secret in SECRETS)
+
+
+def test_secrets_of_a_url_are_nowhere(web, write, tmp_path):
+    url, asked = web
+    write([event("gemm", cat="kernel", pid=0, tid=7)], "job/rank-3.json")
+    signed = (
+        url.replace("://", "://me:s3cret@")
+        + "/job/rank-3.json?X-Amz-Signature=4f2a9c1d77e0#4f2a9c1d77e0"
+    )
+    traces = hw.load(signed)
+    assert ("GET", "/job/rank-3.json?X-Amz-Signature=4f2a9c1d77e0") in asked
+    assert traces[3].path == f"{url}/job/rank-3.json"
+    assert not has_secret(traces.summary().to_csv() + traces.problems.to_csv() + repr(traces))
+    view = hw.Timeline(traces)
+    outputs = [view.save_html(tmp_path / "page.html"), view.to_svg(tmp_path / "picture.svg")]
+    outputs.append(f"{traces.save(tmp_path / 'job.store')}/store.json")
+    outputs.append(hw.export_trace(traces, tmp_path / "part.json").path)
+    assert not any(has_secret(Path(path).read_text("utf-8")) for path in outputs)
+    found = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")]
+    assert not has_secret(found)
+
+
+@pytest.mark.parametrize("scheme", ["http", "memory", "sftp", "nosuch", "s3", "HTTPS"])
+def test_errors_do_not_repeat_secrets(scheme):
+    with pytest.raises(hw.TraceError) as error:
+        hw.load(f"{scheme}://me:s3cret@127.0.0.1:9/job/t.json?sig=4f2a9c1d77e0")
+    assert not has_secret([str(error.value), repr(error.value), error.value.path])
+
+
+def test_errors_of_libraries_do_not_repeat_secrets():
+    error = hw.TraceError(
+        "failed for url: https://me:s3cret@host/a/t.json?sig=4f2a9c1d77e0 at 'http://h/y?z'"
+    )
+    assert error.message == "failed for url: https://host/a/t.json at 'http://h/y'"
+
+
+@pytest.fixture
+def serve():
+    """Return a function that starts a server with a handler of GET, and returns its URL."""
+    servers = []
+
+    def start(answer):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+        Handler.do_GET = Handler.do_HEAD = answer
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def endless(block, pause_s=0.0):
+    """Return a handler that sends a block again and again, until the client is gone."""
+
+    def answer(handler):
+        handler.send_response(200)
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                handler.wfile.write(block)
+                time.sleep(pause_s)
+
+    return answer
+
+
+def test_a_manifest_without_end_is_refused(serve, monkeypatch):
+    monkeypatch.setattr(remote, "_MAX_MANIFEST_BYTES", 1 << 20)
+    with pytest.raises(hw.TraceError, match=r"/job/store\.json: is larger than 1 MB"):
+        hw.load(serve(endless(b" " * 65_536)) + "/job")
+
+
+@pytest.mark.parametrize("name", ["job", "rank-0.json"])
+def test_a_server_that_hardly_sends_is_given_up(serve, monkeypatch, name):
+    monkeypatch.setattr(remote, "_TIMEOUT_S", 0.1)
+    with pytest.raises(hw.TraceError, match=rf"/{name}.*: the server has sent [\d,]+ bytes in"):
+        hw.load(f"{serve(endless(b' ', 0.02))}/{name}")
+
+
+@pytest.mark.parametrize("target", ["ftp://127.0.0.1:9/t.json", "file:///etc/hostname"])
+def test_redirects_to_other_protocols_are_refused(serve, target):
+    def answer(handler):
+        handler.send_response(302)
+        handler.send_header("Location", target)
+        handler.end_headers()
+
+    with pytest.raises(hw.TraceError, match="answers 302"):
+        hw.load(serve(answer) + "/t.json")
+
+
+def test_a_password_is_not_sent_to_the_target_of_a_redirect(serve):
+    headers = []
+
+    def answer(handler):
+        headers.append(handler.headers["Authorization"])
+        handler.send_response(302 if handler.path == "/t.json" else 404)
+        handler.send_header("Location", "/other.json")
+        handler.end_headers()
+
+    with pytest.raises(hw.TraceError, match="answers 404"):
+        hw.load(serve(answer).replace("://", "://me:pass%20word@") + "/t.json")
+    assert headers == ["Basic bWU6cGFzcyB3b3Jk", None]

@@ -14,6 +14,7 @@ from support.random_job import write_job
 from support.same_sets import assert_same
 
 import hta_widgets as hw
+from hta_widgets import analysis
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.store import files as manifest_module, saving
@@ -240,3 +241,28 @@ def test_files_on_other_disks_are_mapped(kind, store, tmp_path, monkeypatch):
     opened = hw.load(store)
     assert len(opened[0].events)
     assert str(store) in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize("size", [0, 100, 4096])
+@pytest.mark.parametrize("is_read_before", [False, True])
+def test_a_store_that_is_cut_off_after_loading_is_an_error(store, size, is_read_before):
+    opened = hw.load(store)
+    if is_read_before:
+        assert opened[0].start_ns < opened[0].end_ns
+        assert len(opened[0].args(3)) >= 0
+    for file in store.glob("*.arrow"):
+        os.truncate(file, size)
+    for read in (
+        opened.events,
+        lambda: opened[0].args(7),
+        lambda: analysis.temporal_breakdown(opened),
+    ):
+        with pytest.raises(hw.TraceError, match=r"cut off after|bytes instead of"):
+            read()
+
+
+def test_a_store_that_is_replaced_stays_readable(store, traces):
+    opened = hw.load(store)
+    assert len(opened[0].args(3)) >= 0
+    traces.save(store)
+    assert opened[0].args(7) == traces[0].args(7)

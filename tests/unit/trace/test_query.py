@@ -160,3 +160,44 @@ def test_no_regular_expression_takes_exponential_time(method):
 def test_other_code_is_refused(query):
     with pytest.raises(ValueError, match=r"query|Syntax|MemoryError|RecursionError"):
         validate_query(query)
+
+
+@pytest.mark.parametrize(
+    "computed",
+    ["name.str.slice(0, 1).max() * 2000000000", "name.max() * 3", "name + name", "name * 3",
+     "name.str.lower().sum()", "name.sum()", "(name.min() if True else 1) * 2",
+     "3 * name.str.upper().max()", "dur_ns * name.str.strip().min()", "kind.str.lower() + 'a'",
+     "name.str.slice(0, 1).mean()", "(dur_ns + 1) * [1]"],
+)  # fmt: skip
+def test_nothing_is_computed_from_texts(computed):
+    frame = pd.DataFrame({"name": ["a", "b"], "dur_ns": [1, 2]})
+    frame["kind"] = pd.Categorical(["x", "y"])
+    with pytest.raises(TraceError, match=r"computes with numbers only|cannot contain"):
+        query_mask(frame, f"{computed} == 'a'")
+
+
+def test_numbers_about_texts_are_computed_with():
+    frame = pd.DataFrame({"name": ["a", "bcd"], "dur_ns": [1, 2]})
+    query = "name.str.len() * 2 > name.str.count('a') + dur_ns.max() and name.count() + 1 == 3"
+    assert query_mask(frame, query).tolist() == [False, True]
+    assert query_mask(frame, "name.max() == name").tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["dur_ns" + " * 2" * 300 + " > 1", " or ".join(["dur_ns == 1"] * 300),
+     f"dur_ns.isin({list(range(30_000))})", f"dur_ns in {['a'] * 30_000}",
+     "-" * 300 + "1 > dur_ns"],
+)  # fmt: skip
+def test_costly_queries_are_refused(query):
+    with pytest.raises(TraceError, match="a query has at most"):
+        query_mask(pd.DataFrame({"dur_ns": [1]}), query)
+
+
+@pytest.mark.parametrize(
+    "query", ["dur_ns.quantile([0.5]) > 1", "dur_ns.quantile([0.2, 0.5]) > 1",
+              "dur_ns + dur_ns.quantile([0.5]) > 1"]
+)  # fmt: skip
+def test_a_condition_of_other_rows_is_refused(query):
+    with pytest.raises(TraceError, match="not a condition"):
+        query_mask(pd.DataFrame({"dur_ns": [1, 2]}, index=[7, 8]), query)
