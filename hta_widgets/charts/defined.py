@@ -19,10 +19,16 @@ from hta_widgets.charts.data import (
     color_ramp,
     rank_list,
     require_columns_of,
-    require_columns_of_source,
 )
 from hta_widgets.charts.definition import Definition, definition, style_of
-from hta_widgets.charts.figure import blend, empty_figure, join_sentences, text_on, unmatched_note
+from hta_widgets.charts.figure import (
+    FigureStyle,
+    blend,
+    empty_figure,
+    join_sentences,
+    text_on,
+    unmatched_note,
+)
 from hta_widgets.charts.language import (
     CELLS,
     Scope,
@@ -36,6 +42,8 @@ from hta_widgets.charts.rows import (
     Bars,
     Column,
     Dots,
+    RowsContent,
+    Scale,
     Tooltip,
     Whiskers,
     round_ticks,
@@ -168,11 +176,11 @@ def with_folded_groups(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd
     """Return the frame with the clusters of `analysis.rank_clusters` as attribute ``folded``."""
     if clusters is None:
         return frame
-    require_columns_of_source("analysis.rank_clusters", clusters, "cluster", "rank")
-    found = frame.copy(deep=False)
+    require_columns_of(clusters, "analysis.rank_clusters", "cluster", "rank")
+    folded = frame.copy(deep=False)
     groups = clusters.groupby("cluster")["rank"].agg(list).tolist()
-    found.attrs = {**frame.attrs, "folded": [ranks for ranks in groups if len(ranks) > 1]}
-    return found
+    folded.attrs = {**frame.attrs, "folded": [ranks for ranks in groups if len(ranks) > 1]}
+    return folded
 
 
 # --- charts ---------------------------------------------------------------------------------------
@@ -187,30 +195,29 @@ def draw_definition(
     *,
     width: int | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "",
+    title: str | None = None,
+    clusters: pd.DataFrame | None = None,
 ) -> Any:
-    """Draw a frame by the definition of this name."""
+    """Draw a frame by the definition of this name; `clusters` of ranks are drawn together."""
     look, colors = definition(name), theme_of(theme)
-    if len(frame) and "analysis" in look:
-        require_columns_of(frame, look["analysis"], *look["needs"])
-    elif len(frame):
-        require_columns_of_source(f"panel.{name}", frame, *look["needs"])
-    plain = title or look["title"]
+    style = FigureStyle(title or look["title"], colors, width)
     if frame.empty:
-        return empty_figure(frame, plain, colors, width)
+        return empty_figure(frame, style)
+    require_columns_of(frame, _source(name, look), *look["needs"])
+    frame = with_folded_groups(frame, clusters)
     given = frame
     # Texts and scale are those of all ranks, folded or not.
     whole, frame = chart_scope(look, frame)
     if frame.empty:
-        return empty_figure(frame, plain, colors, width)
-    for each in _visible_texts([look["empty"]] if "empty" in look else [], whole):
-        note = str(frame.attrs.get("note", "")) or each["text"]
-        return empty_figure(frame, plain, colors, width, note=note)
+        return empty_figure(frame, style)
+    for condition in _visible_texts([look["empty"]] if "empty" in look else [], whole):
+        note = str(frame.attrs.get("note", "")) or condition["text"]
+        return empty_figure(frame, style, note=note)
     groups = folded_groups(frame) if "fold" in look else {}
     scope = fold_scope(look, given, whole, groups) if groups else whole
     if groups:
         _add_stack(look, whole, {}, colors)
-    said = title_and_subtitle(look, frame, whole) if groups else None
+    subtitle = subtitle_of(look, frame, whole) if groups else ""
     if groups:
         frame = _folded_frame(scope, frame)
     if "parts" in look.get("stack", {}):
@@ -224,10 +231,11 @@ def draw_definition(
         # Over bars, below dots.
         at = len(marks) if _has_rank_rows(look) else 0
         marks.insert(at, _add_spread(look, scope, data, colors))
-    said = said or title_and_subtitle(look, frame, scope)
     if groups:
-        said["subtitle"] = join_sentences(said["subtitle"], folded_text(look["fold"]))
-    scale, rows = look["scale"], look["rows"]
+        style = style.with_subtitle(subtitle, folded_text(look["fold"]))
+    else:
+        style = style.with_subtitle(subtitle_of(look, frame, scope))
+    rows = look["rows"]
     columns = [
         Column(each.get("head", ""), _fill_texts(each["text"], scope), each.get("from", 0))
         for each in (
@@ -243,23 +251,21 @@ def draw_definition(
     source = frame.reset_index(drop=True).assign(**data)
     if "order" in look:
         source = source.iloc[np.argsort(evaluate(look["order"], scope), kind="stable")]
-    return rows_chart(
-        source.reset_index(drop=True),
-        list(scope["names"]),
-        marks,
-        x_start=float(evaluate(scale.get("from", 0), whole)),
-        x_end=float(evaluate(scale["to"], whole)) or 1.0,
-        title=title or said["title"],
-        subtitle=said["subtitle"],
-        theme=colors,
-        width=width,
-        head=rows.get("head", ""),
-        ticks=_scale_ticks(scale, whole),
-        zero_line=bool(evaluate(scale.get("zero_line", 0), whole)),
-        pitch=evaluate(rows["pitch"], scope) if "pitch" in rows else None,
+    content = RowsContent(
+        data=source.reset_index(drop=True),
+        names=list(scope["names"]),
+        marks=marks,
+        scale=_evaluate_scale(look["scale"], whole),
         columns=columns,
         tooltip=tooltip,
+        head=rows.get("head", ""),
+        pitch=evaluate(rows["pitch"], scope) if "pitch" in rows else None,
     )
+    return rows_chart(content, style)
+
+
+def _source(name: str, definition: Definition) -> str:
+    return f"analysis.{definition['analysis']}" if "analysis" in definition else f"panel.{name}"
 
 
 def _has_rank_rows(definition: Definition) -> bool:
@@ -363,13 +369,12 @@ def _fill_sentences(texts: Sequence[Any], scope: Scope) -> list[str]:
     return [str(fill_template(each, scope)) for each in shown]
 
 
-def title_and_subtitle(definition: Definition, frame: pd.DataFrame, scope: Scope) -> dict[str, str]:
-    """Return the title and the subtitle; set ``finding`` in the scope, which subtitles may name."""
+def subtitle_of(definition: Definition, frame: pd.DataFrame, scope: Scope) -> str:
+    """Return the subtitle; set ``finding`` in the scope, which subtitles may name."""
     scope["finding"] = join_sentences(*_fill_sentences(definition["finding"], scope))
     kinds = definition.get("unmatched", KINDS)
     notes = "" if kinds is None else unmatched_note(frame, kinds)
-    subtitle = join_sentences(*_fill_sentences(definition["subtitle"], scope), notes)
-    return {"title": definition["title"], "subtitle": subtitle}
+    return join_sentences(*_fill_sentences(definition["subtitle"], scope), notes)
 
 
 def _fill_texts(template: str, scope: Scope) -> list[str]:
@@ -536,6 +541,15 @@ def _add_mark(
     place(mark["hatch"])
     hatch, of_hatch = f"@{mark['hatch']}", color(mark["hatch_ink"])
     return replace(bars, hatch=hatch, hatch_color=of_hatch, hatch_weight=3, hatch_scale=12)
+
+
+def _evaluate_scale(scale: Mapping[str, Any], scope: Scope) -> Scale:
+    return Scale(
+        float(evaluate(scale["to"], scope)) or 1.0,
+        float(evaluate(scale.get("from", 0), scope)),
+        _scale_ticks(scale, scope),
+        zero_line=bool(evaluate(scale.get("zero_line", 0), scope)),
+    )
 
 
 def _scale_ticks(scale: Mapping[str, Any], scope: Scope) -> list[tuple[float, str]]:

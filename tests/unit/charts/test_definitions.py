@@ -1,12 +1,15 @@
 """The language of chart definitions, and the names that definitions use."""
 
 import ast
+import inspect
 import json
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
+from support.chart_frames import ALL
 
 from hta_widgets.charts import defined, definition, language
 from hta_widgets.charts.theme import LIGHT
@@ -154,6 +157,15 @@ def test_inks_name_colours_of_both_themes():
     for style in definition.bar_styles().values():
         for key in ("fill", "line", "hatch_ink", "on"):
             assert defined.color_of(style.get(key, "bg"), LIGHT).startswith("#")
+
+
+@pytest.mark.parametrize("chart", sorted(ALL))
+def test_the_default_title_of_a_chart_is_that_of_its_definition(chart):
+    draw, make = ALL[chart]
+    with mock.patch.object(defined, "definition", wraps=definition.definition) as read:
+        draw(make().iloc[:0])
+    titles = {definition.definition(*call.args)["title"] for call in read.call_args_list}
+    assert titles <= {inspect.signature(draw).parameters["title"].default}
 
 
 def test_every_panel_of_a_definition_has_its_file():
