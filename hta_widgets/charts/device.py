@@ -379,10 +379,10 @@ def kernel_duration_by_rank(
     --------
     >>> charts.kernel_duration_by_rank(analysis.kernel_duration_by_rank(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("kernel_duration_by_rank", frame, options, *_DURATIONS["needs"])
+    frame = analysis_frame("kernel_duration_by_rank", frame, options, *_DURATIONS.needs)
     theme = theme_of(theme)
     if not title:
-        title = _DURATIONS["title"] if name is None else short_name(name)
+        title = _DURATIONS.title if name is None else short_name(name)
     style = FigureStyle(title, theme, width)
     if frame.empty:
         return empty_figure(frame, style)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import structs
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.chart import draw_rows, row_texts
@@ -393,7 +394,8 @@ def rank_time_heatmap(
         "cell_ns": (end_ns - start_ns) / bins,
     }
     scope, _ = chart_scope(_HEATMAP, rows)
-    subtitle = subtitle_of({**_HEATMAP, "unmatched": facts_of_metric["kinds"]}, frame, scope)
+    heatmap = structs.replace(_HEATMAP, unmatched=facts_of_metric["kinds"])
+    subtitle = subtitle_of(heatmap, frame, scope)
     mean = part.mean(axis=0)
     groups = folded_groups(rows)
     if groups:

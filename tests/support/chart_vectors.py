@@ -101,7 +101,7 @@ def cases() -> list[tuple[str, str, pd.DataFrame]]:
     added = panel_frames.added()
     found += [(f"{panel}, added", panel, frame) for panel, frame in added.items()]
     for panel, frame in {**panel_frames.made(5, bins=6), **added}.items():
-        if "fold" in definition(panel):
+        if definition(panel).fold is not None:
             folded = frame.copy(deep=False)
             attrs = {"folded": [[0, 1]]} if panel in added else {"folded": [[0, 2, 3, 4]]}
             folded.attrs = {**frame.attrs, **attrs, "late_ranks": [2]}
