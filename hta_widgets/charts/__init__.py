@@ -15,7 +15,6 @@ from hta_widgets.charts.device import (
 )
 from hta_widgets.charts.diffs import (
     diff_changes,
-    diff_icicle,
     diff_names,
     diff_ops,
     diff_steps,
@@ -27,6 +26,7 @@ from hta_widgets.charts.groups import (
     communication_by_stream,
     parallel_groups,
 )
+from hta_widgets.charts.icicle import diff_icicle
 from hta_widgets.charts.launches import launch_stats
 from hta_widgets.charts.operators import (
     frequent_kernel_sequences,

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.arguments import Positive, check_arguments
@@ -44,7 +43,7 @@ from hta_widgets.text import (
 from hta_widgets.trace.names import disambiguate, short_name
 
 _SAME_RATIO = 0.02  # of before; smaller differences are grey
-_COLOURS = "green: less, magenta: more"
+COLOURS = "green: less, magenta: more"
 _TIMES = "{before_ns:duration} → {after_ns:duration}"
 
 
@@ -53,12 +52,14 @@ def _calls_text(number: float) -> str:
     return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
 
 
-def _counts_text(data: pd.DataFrame) -> list[str]:
+def counts_text(data: pd.DataFrame) -> list[str]:
+    """Return the numbers of calls before and after as text."""
     pairs = zip(data["before_count"], data["after_count"], strict=True)
     return [f"{_calls_text(was)} → {_calls_text(now)}" for was, now in pairs]
 
 
-def _relative_text(data: pd.DataFrame) -> pd.Series:
+def relative_change(data: pd.DataFrame) -> pd.Series:
+    """Return the difference as a share of the time before, nan if there is none."""
     return data["diff_ns"] / data["before_ns"].where(data["before_ns"] > 0)
 
 
@@ -85,142 +86,6 @@ def _signed_bars(
     labels = [(at, ("+" if at > 0 else "") + axis_time(at, step)) for at in ticks]
     bars = Bars(*ends, "@fill", line="@line")
     return [bars], Scale(high + span, low - span, labels, zero_line=True)
-
-
-_MIN_SHARE = 0.001  # of the whole: narrower tiles could not be seen
-#: Minimum difference for each of a tile's three darker colours, as a share of the time before.
-_STEPS = (0.05, 0.25, 1.0)
-#: Prefix of the ranges that call the operators of a backward pass.
-_AUTOGRAD = "autograd::engine::evaluate_function: "
-_MAX_LETTERS = 120  # that fit into the whole chart; the page leaves out texts wider than their tile
-
-
-@check_arguments
-def diff_icicle(
-    frame: ChartFrame,
-    *,
-    depth: Positive = 14,
-    width: Positive | None = None,
-    theme: ThemeName | Theme = "light",
-    title: str = "Operators of both runs",
-) -> Any:
-    """Draw the operator tree of both runs: callers above callees.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Result of `hta_widgets.diff.icicle`.
-    depth : int, default 14
-        Number of levels.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
-
-    Returns
-    -------
-    bokeh.plotting.figure
-        One tile per path, coloured by the change. Its width is its time in a step, the mean of
-        before and after, so that widths add up. Tiles narrower than 0.1 % of the whole are left
-        out. Its source has the frame's columns.
-
-    Examples
-    --------
-    >>> charts.diff_icicle(diff.icicle(both))  # doctest: +SKIP
-    """
-    frame = diff_frame(
-        "diff_icicle",
-        frame,
-        *("node", "parent", "depth", "name", "before_ns", "after_ns", "diff_ns"),
-        *("diff_self_ns", "before_count", "after_count", "path"),
-    )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
-    if frame.empty:
-        return empty_figure(frame, style)
-    size = ((frame["before_ns"] + frame["after_ns"]) / 2).to_numpy(dtype=np.float64)
-    level = frame["depth"].to_numpy()
-    whole = float(size[level == 0].sum())
-    if whole <= 0:
-        return empty_figure(frame, style, note="nothing below these operators takes time")
-    left = _left_edges(frame["parent"].to_numpy(), size)
-    wide = size >= _MIN_SHARE * whole
-    kept = wide & (level < depth)
-    data = frame[kept].reset_index(drop=True)
-    data["row"] = data["depth"]
-    data["low"] = left[kept]
-    data["high"] = (left + size)[kept]
-    data["name"] = data["name"].astype(str)
-    data["label"] = [
-        _cut_name(short_name(name).removeprefix(_AUTOGRAD), int(_MAX_LETTERS * wide / whole))
-        for name, wide in zip(data["name"], size[kept].tolist(), strict=True)
-    ]
-    shade = _shade_index(data)
-    data["fill"] = [theme.delta[k] for k in shade.tolist()]
-    # Text has the ground's colour on the ramp's strong ends, and is ink on its pale middle.
-    data["ink"] = [theme.bg if k in {0, 1, 5, 6} else theme.ink for k in shade.tolist()]
-    relative = zip(_relative_text(data), data["before_ns"], strict=True)
-    data["share_text"] = [share_delta(each) if was else "new" for each, was in relative]
-    data["counts_text"] = _counts_text(data)
-    for name in ("before", "after", "diff", "diff_self"):
-        data[f"{name}_whole"] = data[f"{name}_ns"].round()
-    deeper = int((wide & (level >= depth)).sum())
-    narrow = int((~wide).sum())
-    measure = str(frame.attrs.get("measure", ""))
-    of = f" on the {measure}" if measure else ""
-    bars = Bars("low", "high", "@fill", line=theme.bg, text="label", text_color="@ink", height=0.96)
-    return draw_rows(
-        RowsContent(
-            data=data,
-            names=[""] * (int(data["depth"].max()) + 1),
-            marks=[bars],
-            scale=Scale(whole),
-            pitch=20.0,
-            tooltip=Tooltip(
-                "@{name}",
-                [
-                    ("time in a step", "{before_whole:duration} → {after_whole:duration}"),
-                    ("difference", "{diff_whole:duration_delta} {share_text}"),
-                    ("of itself", "{diff_self_whole:duration_delta}"),
-                    ("calls in a step", "@{counts_text}"),
-                    ("in", "@{path}"),
-                ],
-            ),
-        ),
-        style.with_subtitle(
-            f"as wide as its time{of} in a step, mean of both runs",
-            _COLOURS,
-            f"{plural(narrow, 'narrow tile')} not drawn" if narrow else "",
-            f"{plural(deeper, 'tile')} of deeper levels not drawn" if deeper else "",
-            unmatched_note(frame, ()),
-        ),
-    )
-
-
-def _cut_name(name: str, letters: int) -> str:
-    return name if len(name) <= letters or letters < 6 else f"{name[: letters - 1]}…"
-
-
-def _left_edges(parent: npt.NDArray[Any], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the left edges of tiles: siblings are adjacent, the first where its parent begins."""
-    left = np.zeros(len(size))
-    taken = np.zeros(len(size) + 1)
-    for node, above in enumerate(parent.tolist()):  # paths, which are few; parents come first
-        begin = left[above] if above >= 0 else 0.0
-        left[node] = begin + taken[above]
-        taken[above] += size[node]
-    return left
-
-
-def _shade_index(data: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Return each tile's index in the ramp of seven colours."""
-    before = data["before_ns"].to_numpy(dtype=np.float64)
-    change = data["diff_ns"].to_numpy(dtype=np.float64)
-    share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)
-    share = np.where(change == 0, 0.0, share)
-    steps = np.searchsorted(np.array(_STEPS), np.abs(share), side="right")
-    shades: npt.NDArray[np.int64] = 3 + steps * np.sign(change).astype(np.int64)
-    return shades
 
 
 _OPS_TITLES = {
@@ -340,7 +205,7 @@ def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -
         style.with_subtitle(
             "total of a name after, less before",
             f"all names but ranges {total}",
-            f"{_COLOURS}, grey: within ±2 %",
+            f"{COLOURS}, grey: within ±2 %",
             f"{plural(left, 'other name')} with smaller differences not drawn" if left else "",
             unmatched_note(frame),
         ),
@@ -397,7 +262,7 @@ def diff_changes(
         return empty_figure(frame, style)
     data = frame.head(top).reset_index(drop=True)
     data = data.assign(**{name: data[name].astype(str) for name in ("change", "measure", "name")})
-    relative = _relative_text(data)
+    relative = relative_change(data)
     timed = data["change"].isin(["slower", "faster"])
     data["share_text"] = [
         share_delta(each) if flag else "" for each, flag in zip(relative, timed, strict=True)
@@ -405,7 +270,7 @@ def diff_changes(
     data["what"] = data["change"].where(~timed, data["change"] + " · " + data["measure"])
     data["diff_text"] = [duration_delta(each) for each in data["diff_ns"].round()]
     data["was"], data["now"] = data["before_ns"].round(), data["after_ns"].round()
-    data["counts_text"] = _counts_text(data)
+    data["counts_text"] = counts_text(data)
     left = len(frame) - len(data)
     marks, scale = _signed_bars(data, (0.0, "diff_ns"), relative, data["diff_ns"] > 0, theme)
     return draw_rows(
@@ -436,7 +301,7 @@ def diff_changes(
         ),
         style.with_subtitle(
             "time in a step after, less before; mean over steps and ranks",
-            _COLOURS,
+            COLOURS,
             f"{plural(left, 'smaller change')} not drawn" if left else "",
             unmatched_note(frame, ()),
         ),
@@ -556,7 +421,7 @@ def diff_waterfall(
     data["low"], data["high"] = np.minimum(starts, ends), np.maximum(starts, ends)
     data["share"] = data["diff_ns"] / before if before else np.nan
     more = data["diff_ns"] > 0
-    marks, scale = _signed_bars(data, ("low", "high"), _relative_text(data), more, theme)
+    marks, scale = _signed_bars(data, ("low", "high"), relative_change(data), more, theme)
     return draw_rows(
         RowsContent(
             data=data,
@@ -579,7 +444,7 @@ def diff_waterfall(
         ),
         style.with_subtitle(
             f"{duration(before)} → {duration(after)}{_scope_text(frame)}",
-            f"each bar begins where the one above it ends; {_COLOURS}",
+            f"each bar begins where the one above it ends; {COLOURS}",
             unmatched_note(frame, ()),
         ),
     )
@@ -630,7 +495,7 @@ def diff_steps(
     data["low"] = data[["before_ns", "after_ns"]].min(axis=1)
     data["high"] = data[["before_ns", "after_ns"]].max(axis=1)
     data["diff_text"] = [duration_delta(each) for each in data["diff_ns"]]
-    data["share_text"] = [share_delta(each) for each in _relative_text(data)]
+    data["share_text"] = [share_delta(each) for each in relative_change(data)]
     sides = zip(data["before_ns"].round(), data["after_ns"].round(), strict=True)
     data["times_text"] = [f"{duration(was)} → {duration(now)}" for was, now in sides]
     pairs = zip(frame["before_step"], frame["after_step"], strict=True)
