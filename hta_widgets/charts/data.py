@@ -36,8 +36,8 @@ def median_of(values: Any, groups: Any) -> npt.NDArray[np.float64]:
     sizes = np.bincount(group)
     first = np.cumsum(sizes) - sizes
     middle = (ordered[first + (sizes - 1) // 2] + ordered[first + sizes // 2]) / 2
-    found: npt.NDArray[np.float64] = middle[group]
-    return found
+    medians: npt.NDArray[np.float64] = middle[group]
+    return medians
 
 
 def complete_rows(frame: pd.DataFrame) -> Flags:
@@ -45,10 +45,9 @@ def complete_rows(frame: pd.DataFrame) -> Flags:
 
     If the event of a rank is missing, that rank may have been the last one.
     """
-    found = np.ones(len(frame), dtype=bool)
     if {"ranks", "group_size"} <= set(frame.columns):
-        found = (frame["ranks"] >= frame["group_size"]).to_numpy()
-    return found
+        return (frame["ranks"] >= frame["group_size"]).to_numpy()
+    return np.ones(len(frame), dtype=bool)
 
 
 def late_ranks(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
@@ -110,8 +109,8 @@ def thin_points(
 
 def _cell_numbers(values: npt.NDArray[np.float64], cells: int) -> Ints:
     low, high = float(values.min()), float(values.max())
-    found = (values - low) / max(high - low, 1e-300) * cells
-    return np.minimum(found, cells - 1).astype(np.int64)
+    position = (values - low) / max(high - low, 1e-300) * cells
+    return np.minimum(position, cells - 1).astype(np.int64)
 
 
 def rank_list(ranks: Sequence[int] | Ints, most: int = 3) -> str:
@@ -126,9 +125,9 @@ def rank_list(ranks: Sequence[int] | Ints, most: int = 3) -> str:
 
 def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
     """Return `steps` colours from the first to the last stop, evenly spaced."""
-    known = np.array([[int(each[at : at + 2], 16) for at in (1, 3, 5)] for each in stops])
-    wanted = np.linspace(0, len(stops) - 1, steps)
-    mixed = [np.interp(wanted, np.arange(len(stops)), known[:, channel]) for channel in range(3)]
+    channels = np.array([[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in stops])
+    places = np.linspace(0, len(stops) - 1, steps)
+    mixed = [np.interp(places, np.arange(len(stops)), channels[:, channel]) for channel in range(3)]
     return [
         "#{:02x}{:02x}{:02x}".format(*(round(float(part)) for part in parts))
         for parts in zip(*mixed, strict=True)
@@ -291,7 +290,7 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
     described = data["description"] if "description" in data else pd.Series("", index=data.index)
     data["described"] = described.astype(str)
     data["code"] = pd.factorize(data["group"].astype(str))[0]
-    known = {kind: at for at, kind in enumerate(KIND_ORDER)}
+    order_of = {kind: at for at, kind in enumerate(KIND_ORDER)}
     groups = (
         data.groupby("code")
         .agg(
@@ -301,7 +300,7 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
             size=("rank", "size"),
             members=("rank", frozenset),
         )
-        .assign(order=lambda each: each["kind"].map(known).fillna(len(known)))
+        .assign(order=lambda group: group["kind"].map(order_of).fillna(len(order_of)))
         .sort_values(["order", "kind", "described", "first", "size"], kind="stable")
     )
     columns: list[dict[str, Any]] = []
