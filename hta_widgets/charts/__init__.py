@@ -2,13 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from hta_widgets.charts.collectives import (
-    arrivals,
-    clock_offsets,
-    collectives,
-    stragglers,
-    stragglers_by_step,
-)
+from hta_widgets.charts.collectives import arrivals, clock_offsets, collectives
 from hta_widgets.charts.device import (
     comm_comp_overlap,
     device_idle_breakdown,
@@ -16,37 +10,34 @@ from hta_widgets.charts.device import (
     kernel_breakdown,
     kernel_duration_by_rank,
     kernel_type_breakdown,
-    launch_stats,
     queue_length_summary,
     temporal_breakdown,
 )
 from hta_widgets.charts.diffs import (
     diff_changes,
-    diff_icicle,
     diff_names,
     diff_ops,
     diff_steps,
     diff_waterfall,
 )
 from hta_widgets.charts.figure import column, row, to_html
-from hta_widgets.charts.paths import critical_path, job_critical_path, job_path_summary
-from hta_widgets.charts.ranks import (
+from hta_widgets.charts.groups import (
     communication_by_group,
     communication_by_stream,
     parallel_groups,
-    rank_clusters,
-    rank_time_heatmap,
 )
-from hta_widgets.charts.steps import (
+from hta_widgets.charts.icicle import diff_icicle
+from hta_widgets.charts.launches import launch_stats
+from hta_widgets.charts.operators import (
     frequent_kernel_sequences,
-    memory_bandwidth,
-    memory_timeline,
     operators,
-    queue_length,
-    step_phases,
-    step_times,
     user_annotation_breakdown,
 )
+from hta_widgets.charts.paths import critical_path, job_critical_path, job_path_summary
+from hta_widgets.charts.ranks import rank_clusters, rank_time_heatmap
+from hta_widgets.charts.series import memory_bandwidth, memory_timeline, queue_length
+from hta_widgets.charts.steps import step_phases, step_times
+from hta_widgets.charts.stragglers import stragglers, stragglers_by_step
 from hta_widgets.charts.theme import DARK, LIGHT, Theme
 from hta_widgets.readers.formats import module_getattr
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets import analysis
+from hta_widgets import analysis as analyses
 from hta_widgets.analysis.frames import require_columns
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.frames import LATE_MARKED_PANELS, panel_task
@@ -37,8 +36,8 @@ def median_of(values: Any, groups: Any) -> npt.NDArray[np.float64]:
     sizes = np.bincount(group)
     first = np.cumsum(sizes) - sizes
     middle = (ordered[first + (sizes - 1) // 2] + ordered[first + sizes // 2]) / 2
-    found: npt.NDArray[np.float64] = middle[group]
-    return found
+    medians: npt.NDArray[np.float64] = middle[group]
+    return medians
 
 
 def complete_rows(frame: pd.DataFrame) -> Flags:
@@ -46,10 +45,9 @@ def complete_rows(frame: pd.DataFrame) -> Flags:
 
     If the event of a rank is missing, that rank may have been the last one.
     """
-    found = np.ones(len(frame), dtype=bool)
     if {"ranks", "group_size"} <= set(frame.columns):
-        found = (frame["ranks"] >= frame["group_size"]).to_numpy()
-    return found
+        return (frame["ranks"] >= frame["group_size"]).to_numpy()
+    return np.ones(len(frame), dtype=bool)
 
 
 def late_ranks(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
@@ -111,8 +109,8 @@ def thin_points(
 
 def _cell_numbers(values: npt.NDArray[np.float64], cells: int) -> Ints:
     low, high = float(values.min()), float(values.max())
-    found = (values - low) / max(high - low, 1e-300) * cells
-    return np.minimum(found, cells - 1).astype(np.int64)
+    position = (values - low) / max(high - low, 1e-300) * cells
+    return np.minimum(position, cells - 1).astype(np.int64)
 
 
 def rank_list(ranks: Sequence[int] | Ints, most: int = 3) -> str:
@@ -127,9 +125,9 @@ def rank_list(ranks: Sequence[int] | Ints, most: int = 3) -> str:
 
 def color_ramp(stops: Sequence[str], steps: int) -> list[str]:
     """Return `steps` colours from the first to the last stop, evenly spaced."""
-    known = np.array([[int(each[at : at + 2], 16) for at in (1, 3, 5)] for each in stops])
-    wanted = np.linspace(0, len(stops) - 1, steps)
-    mixed = [np.interp(wanted, np.arange(len(stops)), known[:, channel]) for channel in range(3)]
+    channels = np.array([[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in stops])
+    places = np.linspace(0, len(stops) - 1, steps)
+    mixed = [np.interp(places, np.arange(len(stops)), channels[:, channel]) for channel in range(3)]
     return [
         "#{:02x}{:02x}{:02x}".format(*(round(float(part)) for part in parts))
         for parts in zip(*mixed, strict=True)
@@ -144,41 +142,77 @@ def columns_of(data: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-Draw = Callable[..., Any]
+if TYPE_CHECKING:
+    #: What charts take: a frame, or traces, of which their analysis makes the frame.
+    ChartSource = pd.DataFrame | TraceSet | Trace | Selection
+    ChartFrame = pd.DataFrame
+else:
+    # `check_arguments` accepts anything here: the errors of `analysis_frame` name the analysis.
+    ChartSource = ChartFrame = Any
 
 
-def takes_analysis(name: str, *, of: str = "") -> Callable[[Draw], Draw]:
-    """Let a chart take traces as well as the analysis's frame; the analysis is then run on them.
+def analysis_frame(
+    chart: str,
+    source: ChartSource,
+    options: Mapping[str, Any],
+    *columns: str,
+    analysis: str = "",
+    path: str = "",
+) -> pd.DataFrame:
+    """Return the frame of a chart: `source`, or for traces the result of the chart's analysis.
 
-    Arguments that the chart does not have, such as ``window=``, are passed to the analysis. If the
-    analysis takes the frame of another one, `of` is the name of that one.
+    Parameters
+    ----------
+    chart : str
+        Name of the chart, for errors.
+    source : DataFrame, TraceSet, Trace or Selection
+    options : mapping
+        Further arguments of the analysis, such as ``window``; none if `source` is a frame.
+    *columns : str
+        Columns that the frame must have unless it is empty.
+    analysis : str, optional
+        Name of the analysis. Default: that of the chart.
+    path : str, optional
+        Name of another analysis that is run first, if `analysis` takes the frame of that one.
     """
-    run = getattr(analysis, of or name)
-    known = inspect.signature(run).parameters
-
-    def frame_of(source: Any, options: dict[str, Any]) -> pd.DataFrame:
-        traces = source
-        if isinstance(source, Selection):
-            traces = source.owner
-            if "selection" in known:
-                options.setdefault("selection", source)
-            else:
-                traces = traces.subset(source.ranks, source.start_ns, source.end_ns)
-        if "rank" in known and len(traces) == 1:
-            options.setdefault("rank", traces.ranks[0])
-        try:
-            inspect.signature(run).bind(traces, **options)
-        except TypeError as error:
-            raise TypeError(f"{error} of analysis.{of or name}, which this chart runs") from None
-        frame: pd.DataFrame = run(traces, **options)
-        if of:
-            frame = getattr(analysis, name)(frame)
+    name = analysis or chart
+    if isinstance(source, (TraceSet, Trace, Selection)):
+        options = dict(options)
+        frame = _run_analysis(path or name, source, options)
+        if path:
+            frame = getattr(analyses, name)(frame)
         if _leaves_out_events(options.get("selection")):
             frame = frame.copy(deep=False)
             frame.attrs["filtered"] = 1
-        return frame
+    else:
+        frame = require_frame(chart, source, f"hta_widgets.analysis.{name}", takes_traces=True)
+        if options:
+            unexpected = next(iter(options))
+            raise TypeError(f"{chart}() got an unexpected keyword argument {unexpected!r}")
+    if len(frame):
+        require_columns_of(frame, f"analysis.{name}", *columns)
+    return frame
 
-    return _accepting(f"hta_widgets.analysis.{name}", frame_of)
+
+def _run_analysis(name: str, source: Any, options: dict[str, Any]) -> pd.DataFrame:
+    """Run an analysis on traces; add the selection and the rank that they imply to `options`."""
+    run = getattr(analyses, name)
+    parameters = inspect.signature(run).parameters
+    traces = TraceSet([source]) if isinstance(source, Trace) else source
+    if isinstance(source, Selection):
+        traces = source.owner
+        if "selection" in parameters:
+            options.setdefault("selection", source)
+        else:
+            traces = traces.subset(source.ranks, source.start_ns, source.end_ns)
+    if "rank" in parameters and len(traces) == 1:
+        options.setdefault("rank", traces.ranks[0])
+    try:
+        inspect.signature(run).bind(traces, **options)
+    except TypeError as error:
+        raise TypeError(f"{error} of analysis.{name}, which this chart runs") from None
+    frame: pd.DataFrame = run(traces, **options)
+    return frame
 
 
 def _leaves_out_events(selection: Any) -> bool:
@@ -188,64 +222,54 @@ def _leaves_out_events(selection: Any) -> bool:
     return any(part is not None for part in (selection.tracks, selection.query, selection.ids))
 
 
-def takes_panel(panel: str) -> Callable[[Draw], Draw]:
-    """Let a chart take traces as well as the frame of a panel, which is then computed from them."""
-
-    def frame_of(source: Any, options: dict[str, Any]) -> pd.DataFrame:
-        selection = source if isinstance(source, Selection) else None
-        traces = source if selection is None else selection.owner
-        traces = traces.on(None)
-        make, chosen = panel_task(panel, selection)
-        frame = make(traces, chosen, options.get("top"))
-        if panel in LATE_MARKED_PANELS:
-            frame.attrs |= headline(traces).marked_ranks
-        return frame
-
-    return _accepting(f'a Dashboard\'s panel_frame("{panel}")', frame_of)
-
-
-def takes_frame_only(what: str) -> Callable[[Draw], Draw]:
-    """Let a chart take only the frame that `what` returns; traces alone do not give that frame."""
-    return _accepting(what, None)
+def panel_frame(chart: str, source: ChartSource, panel: str) -> pd.DataFrame:
+    """Return the frame of a chart: `source`, or for traces that of a dashboard's panel."""
+    if not isinstance(source, (TraceSet, Trace, Selection)):
+        origin = f'a Dashboard\'s panel_frame("{panel}")'
+        return require_frame(chart, source, origin, takes_traces=True)
+    selection = source if isinstance(source, Selection) else None
+    traces: Any = source if selection is None else selection.owner
+    traces = (TraceSet([traces]) if isinstance(traces, Trace) else traces).on(None)
+    make, chosen = panel_task(panel, selection)
+    frame = make(traces, chosen, None)
+    if panel in LATE_MARKED_PANELS:
+        frame.attrs |= headline(traces).marked_ranks
+    return frame
 
 
-def _accepting(
-    what: str, frame_of: Callable[[Any, dict[str, Any]], pd.DataFrame] | None
-) -> Callable[[Draw], Draw]:
-    def decorate(draw: Draw) -> Draw:
-        own = inspect.signature(draw).parameters
-
-        @wraps(draw)
-        def drawn(frame: Any, *places: Any, **options: Any) -> Any:
-            if frame_of is not None and isinstance(frame, (TraceSet, Trace, Selection)):
-                theirs = {name: options.pop(name) for name in [*options] if name not in own}
-                source = TraceSet([frame]) if isinstance(frame, Trace) else frame
-                frame = frame_of(source, theirs)
-            if not isinstance(frame, pd.DataFrame):
-                others = ", or runs it on a TraceSet, a Trace or a Selection" if frame_of else ""
-                load = " Load files first: traces = hw.load(path)." if frame_of else ""
-                raise TraceError(
-                    f"charts.{draw.__name__} draws the DataFrame of {what}{others}; it was given"
-                    f" a {type(frame).__name__}.{load}"
-                )
-            return draw(frame, *places, **options)
-
-        return drawn
-
-    return decorate
+def diff_frame(chart: str, source: ChartFrame, *columns: str) -> pd.DataFrame:
+    """Return the frame of a chart of two runs, which must have the columns unless it is empty."""
+    name = chart.removeprefix("diff_")
+    origin = f"hta_widgets.diff.{name}(diff.compare(before, after))"
+    frame = require_frame(chart, source, origin)
+    if len(frame):
+        require_columns_of(frame, f"diff.{name}", *columns)
+    return frame
 
 
-def require_columns_of(frame: pd.DataFrame, analysis: str, *columns: str) -> None:
-    """Raise a `TraceError` if columns are missing; it names them and the frame's analysis."""
-    require_columns(frame, f"Give the frame of hta_widgets.analysis.{analysis}.", columns)
+def require_frame(
+    chart: str, source: Any, origin: str, *, takes_traces: bool = False
+) -> pd.DataFrame:
+    """Return the source if it is a frame; else raise a `TraceError` that names its origin."""
+    if isinstance(source, pd.DataFrame):
+        return source
+    others = ", or runs it on a TraceSet, a Trace or a Selection" if takes_traces else ""
+    raise TraceError(
+        f"charts.{chart} draws the DataFrame of {origin}{others}; it was given a"
+        f" {type(source).__name__}",
+        remedy="Load files first: traces = hw.load(path)." if takes_traces else None,
+    )
 
 
-def require_columns_of_source(source: str, frame: pd.DataFrame, *columns: str) -> None:
-    """As `require_columns_of`, for ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``."""
-    room, _, name = source.partition(".")
-    shown = f'Give what a Dashboard\'s panel_frame("{name}") returns.'
+def require_columns_of(frame: pd.DataFrame, source: str, *columns: str) -> None:
+    """Raise a `TraceError` if columns are missing; it names them and the frame's source.
+
+    The source is ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``.
+    """
+    package, _, name = source.partition(".")
+    remedy = f'Give what a Dashboard\'s panel_frame("{name}") returns.'
     require_columns(
-        frame, shown if room == "panel" else f"Give the frame of hta_widgets.{source}.", columns
+        frame, remedy if package == "panel" else f"Give the frame of hta_widgets.{source}.", columns
     )
 
 
@@ -264,7 +288,7 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
     described = data["description"] if "description" in data else pd.Series("", index=data.index)
     data["described"] = described.astype(str)
     data["code"] = pd.factorize(data["group"].astype(str))[0]
-    known = {kind: at for at, kind in enumerate(KIND_ORDER)}
+    order_of = {kind: at for at, kind in enumerate(KIND_ORDER)}
     groups = (
         data.groupby("code")
         .agg(
@@ -274,7 +298,7 @@ def group_positions(frame: pd.DataFrame) -> pd.DataFrame:
             size=("rank", "size"),
             members=("rank", frozenset),
         )
-        .assign(order=lambda each: each["kind"].map(known).fillna(len(known)))
+        .assign(order=lambda group: group["kind"].map(order_of).fillna(len(order_of)))
         .sort_values(["order", "kind", "described", "first", "size"], kind="stable")
     )
     columns: list[dict[str, Any]] = []

@@ -7,7 +7,7 @@ measure (``folding.ts`` in the page).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -19,10 +19,35 @@ from hta_widgets.charts.data import (
     color_ramp,
     rank_list,
     require_columns_of,
-    require_columns_of_source,
 )
-from hta_widgets.charts.definition import Definition, definition, style_of
-from hta_widgets.charts.figure import blend, empty_figure, join_sentences, text_on, unmatched_note
+from hta_widgets.charts.definition import (
+    Code,
+    ColumnColor,
+    ConditionalLine,
+    ConditionalText,
+    Definition,
+    DotMark,
+    FoldSpec,
+    ItemColor,
+    ItemStack,
+    LineMark,
+    Mark,
+    PartStack,
+    PlacedTicks,
+    RampColor,
+    RowsDefinition,
+    ScaleSpec,
+    rows_definition,
+    style_of,
+)
+from hta_widgets.charts.figure import (
+    FigureStyle,
+    blend,
+    empty_figure,
+    join_sentences,
+    text_on,
+    unmatched_note,
+)
 from hta_widgets.charts.language import (
     CELLS,
     Scope,
@@ -36,6 +61,8 @@ from hta_widgets.charts.rows import (
     Bars,
     Column,
     Dots,
+    RowsContent,
+    Scale,
     Tooltip,
     Whiskers,
     round_ticks,
@@ -64,9 +91,11 @@ def folded_groups(frame: pd.DataFrame) -> Groups:
     Ranks that the headline names are not in a group.
     """
     marked = {*frame.attrs.get("late_ranks", ()), *frame.attrs.get("fact_ranks", ())}
-    there = set(frame["rank"].tolist()) - marked if "rank" in frame else set()
-    given = [sorted(there.intersection(ranks)) for ranks in frame.attrs.get("folded", ())]
-    groups = sorted((ranks for ranks in given if len(ranks) > 1), key=lambda one: (-len(one), one))
+    foldable = set(frame["rank"].tolist()) - marked if "rank" in frame else set()
+    members = [sorted(foldable.intersection(ranks)) for ranks in frame.attrs.get("folded", ())]
+    groups = sorted(
+        (ranks for ranks in members if len(ranks) > 1), key=lambda ranks: (-len(ranks), ranks)
+    )
     return {rank: ranks for ranks in groups for rank in ranks}
 
 
@@ -82,9 +111,9 @@ def row_name(ranks: Sequence[int]) -> str:
 TOGETHER = "similar ranks together: mean"
 
 
-def folded_text(fold: Mapping[str, Any]) -> str:
-    """Return `TOGETHER`, extended by what the line means in charts with a spread."""
-    return f"{TOGETHER}, line: least to most {fold['spread']['name']}"
+def folded_text(definition: Definition) -> str:
+    """Return `TOGETHER` and what the line means."""
+    return f"{TOGETHER}, line: least to most {_fold_of(definition).spread.name}"
 
 
 def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:
@@ -99,35 +128,31 @@ def _lists(values: Sequence[Any]) -> Any:
     return lists
 
 
-def fold_items(
-    scope: Scope, fold: Mapping[str, Any], groups: Groups, apart: Sequence[Any] = ()
-) -> None:
+def fold_items(scope: Scope, fold: FoldSpec, groups: Groups, apart: Sequence[Any] = ()) -> None:
     """Fold the items of a scope: each of `groups` becomes one item per value of `apart`.
 
     Without `apart`, single ranks come first. Adds ``members``, ``who``, ``mean_of``, ``fold_low``,
     ``fold_high`` and ``spread_text``.
     """
-    items, rules, spread = len(scope["rank"]), fold.get("by", {}), fold["spread"]
+    items, spread = len(scope["rank"]), fold.spread
     place_of: dict[int, int] = {}
     for ranks in groups.values():
         if ranks[0] not in place_of:
             place_of |= dict.fromkeys(ranks, max(place_of.values(), default=0) + 1)
     place = np.array([place_of.get(int(rank), 0) for rank in scope["rank"]], int)
-    if "keep" in fold:
-        place = np.where(np.asarray(evaluate(fold["keep"], scope), bool), 0, place)
+    if fold.keep is not None:
+        place = np.where(np.asarray(evaluate(fold.keep, scope), bool), 0, place)
     columns = [name for name, value in scope.items() if is_rows(value) and len(value) == items]
     if not apart:
         order = np.argsort(place, kind="stable")
         scope |= {name: scope[name][order] for name in columns}
         place = place[order]
     rank = scope["rank"]
-    of = np.broadcast_to(evaluate(spread["of"], scope), items)
-    at = np.broadcast_to(evaluate(spread.get("at", spread["of"]), scope), items)
+    of = np.broadcast_to(evaluate(spread.of, scope), items)
+    at = np.broadcast_to(evaluate(spread.of if spread.at is None else spread.at, scope), items)
     group_of_item = np.where(place > 0, -place, rank)
     inner = {
-        "fold": combination_codes(
-            [*apart, group_of_item, *(scope[name] for name in fold.get("each", ()))]
-        )
+        "fold": combination_codes([*apart, group_of_item, *(scope[name] for name in fold.each)])
     }
     inner |= {"measure": of, "position": at, "rank": rank}
 
@@ -138,7 +163,7 @@ def fold_items(
     alone = np.array([len(ranks) == 1 for ranks in members])
     for name in columns:
         value = scope[name]
-        rule = "min" if name == "rank" else rules.get(name, "mean")
+        rule = "min" if name == "rank" else fold.by.get(name, "mean")
         if rule == "same":
             first = evaluate_folded("first(value", value)
             none: Any = "" if first.dtype.kind in "OU" else np.nan
@@ -154,11 +179,9 @@ def fold_items(
         "of_low": evaluate_folded("pick(rank, -measure"),
         "of_high": evaluate_folded("pick(rank, measure"),
     }
-    how = spread["as"]
-    said = fill_template(
-        f"{{low:{how}}} (rank {{of_low}}) – {{high:{how}}} (rank {{of_high}})", ends
-    )
-    scope["spread_text"] = np.where(alone, "", said)
+    low, high = (f"{{{end}:{spread.format}}} (rank {{of_{end}}})" for end in ("low", "high"))
+    text = fill_template(f"{low} – {high}", ends)
+    scope["spread_text"] = np.where(alone, "", text)
     scope["mean_of"] = np.array(
         ["" if len(ranks) == 1 else rank_list(ranks, 8) for ranks in members], object
     )
@@ -168,17 +191,14 @@ def with_folded_groups(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd
     """Return the frame with the clusters of `analysis.rank_clusters` as attribute ``folded``."""
     if clusters is None:
         return frame
-    require_columns_of_source("analysis.rank_clusters", clusters, "cluster", "rank")
-    found = frame.copy(deep=False)
+    require_columns_of(clusters, "analysis.rank_clusters", "cluster", "rank")
+    folded = frame.copy(deep=False)
     groups = clusters.groupby("cluster")["rank"].agg(list).tolist()
-    found.attrs = {**frame.attrs, "folded": [ranks for ranks in groups if len(ranks) > 1]}
-    return found
+    folded.attrs = {**frame.attrs, "folded": [ranks for ranks in groups if len(ranks) > 1]}
+    return folded
 
 
 # --- charts ---------------------------------------------------------------------------------------
-
-
-KINDS = ("compute", "communication", "memory")
 
 
 def draw_definition(
@@ -187,83 +207,85 @@ def draw_definition(
     *,
     width: int | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "",
+    title: str | None = None,
+    clusters: pd.DataFrame | None = None,
 ) -> Any:
-    """Draw a frame by the definition of this name."""
-    look, colors = definition(name), theme_of(theme)
-    if len(frame) and "analysis" in look:
-        require_columns_of(frame, look["analysis"], *look["needs"])
-    elif len(frame):
-        require_columns_of_source(f"panel.{name}", frame, *look["needs"])
-    plain = title or look["title"]
+    """Draw a frame by the definition of this name; `clusters` of ranks are drawn together."""
+    definition, colors = rows_definition(name), theme_of(theme)
+    style = FigureStyle(title or definition.title, colors, width)
     if frame.empty:
-        return empty_figure(frame, plain, colors, width)
-    given = frame
+        return empty_figure(frame, style)
+    source = f"analysis.{definition.analysis}" if definition.analysis else f"panel.{name}"
+    require_columns_of(frame, source, *definition.needs)
+    frame = with_folded_groups(frame, clusters)
     # Texts and scale are those of all ranks, folded or not.
-    whole, frame = chart_scope(look, frame)
-    if frame.empty:
-        return empty_figure(frame, plain, colors, width)
-    for each in _visible_texts([look["empty"]] if "empty" in look else [], whole):
-        note = str(frame.attrs.get("note", "")) or each["text"]
-        return empty_figure(frame, plain, colors, width, note=note)
-    groups = folded_groups(frame) if "fold" in look else {}
-    scope = fold_scope(look, given, whole, groups) if groups else whole
+    scope_of_all, drawn_frame = chart_scope(definition, frame)
+    if drawn_frame.empty:
+        return empty_figure(drawn_frame, style)
+    if definition.empty is not None and evaluate(definition.empty.when, scope_of_all):
+        note = str(frame.attrs.get("note", "")) or definition.empty.text
+        return empty_figure(drawn_frame, style, note=note)
+    groups = folded_groups(frame) if definition.fold else {}
     if groups:
-        _add_stack(look, whole, {}, colors)
-    said = title_and_subtitle(look, frame, whole) if groups else None
-    if groups:
-        frame = _folded_frame(scope, frame)
-    if "parts" in look.get("stack", {}):
+        scope = fold_scope(definition, frame, scope_of_all, groups)
+        _add_stack(definition, scope_of_all, {}, colors)
+        subtitle = subtitle_of(definition, drawn_frame, scope_of_all)
+        style = style.with_subtitle(subtitle, folded_text(definition))
+        drawn_frame = _folded_frame(scope, drawn_frame)
+    else:
+        scope = scope_of_all
+    if isinstance(definition.stack, PartStack):
         # Bars are drawn per row; a row has several items if the definition groups them.
-        frame = frame[~pd.Series(scope["row"]).duplicated().to_numpy()]
-        scope["row"] = np.arange(len(frame))
+        drawn_frame = drawn_frame[~pd.Series(scope["row"]).duplicated().to_numpy()]
+        scope["row"] = np.arange(len(drawn_frame))
     data: dict[str, Any] = {"row": scope["row"]}
-    marks, parts = _add_stack(look, scope, data, colors)
-    marks += [_add_mark(mark, scope, data, colors) for mark in look.get("marks", [])]
+    marks, parts = _add_stack(definition, scope, data, colors)
+    marks += [_add_mark(mark, scope, data, colors) for mark in definition.marks]
     if groups:
         # Over bars, below dots.
-        at = len(marks) if _has_rank_rows(look) else 0
-        marks.insert(at, _add_spread(look, scope, data, colors))
-    said = said or title_and_subtitle(look, frame, scope)
-    if groups:
-        said["subtitle"] = join_sentences(said["subtitle"], folded_text(look["fold"]))
-    scale, rows = look["scale"], look["rows"]
-    columns = [
-        Column(each.get("head", ""), _fill_texts(each["text"], scope), each.get("from", 0))
-        for each in (
-            *_visible_texts(look.get("columns", []), scope),
-            rows.get("ends"),
-            rows.get("second"),
-        )
-        if each is not None
-    ]
-    tooltip = _add_tooltip(look, scope, data, parts, is_folded=bool(groups))
-    if "place" in look:
-        data["row"] = evaluate(look["place"], scope)
-    source = frame.reset_index(drop=True).assign(**data)
-    if "order" in look:
-        source = source.iloc[np.argsort(evaluate(look["order"], scope), kind="stable")]
-    return rows_chart(
-        source.reset_index(drop=True),
-        list(scope["names"]),
-        marks,
-        x_start=float(evaluate(scale.get("from", 0), whole)),
-        x_end=float(evaluate(scale["to"], whole)) or 1.0,
-        title=title or said["title"],
-        subtitle=said["subtitle"],
-        theme=colors,
-        width=width,
-        head=rows.get("head", ""),
-        ticks=_scale_ticks(scale, whole),
-        zero_line=bool(evaluate(scale.get("zero_line", 0), whole)),
-        pitch=evaluate(rows["pitch"], scope) if "pitch" in rows else None,
-        columns=columns,
+        at = len(marks) if _has_rank_rows(definition) else 0
+        marks.insert(at, _add_spread(definition, scope, data, colors))
+    else:
+        style = style.with_subtitle(subtitle_of(definition, drawn_frame, scope))
+    tooltip = _add_tooltip(definition, scope, data, parts, is_folded=bool(groups))
+    if definition.place is not None:
+        data["row"] = evaluate(definition.place, scope)
+    source_data = drawn_frame.reset_index(drop=True).assign(**data)
+    if definition.order is not None:
+        order = np.argsort(evaluate(definition.order, scope), kind="stable")
+        source_data = source_data.iloc[order]
+    pitch = definition.rows.pitch
+    content = RowsContent(
+        data=source_data.reset_index(drop=True),
+        names=list(scope["names"]),
+        marks=marks,
+        scale=_evaluate_scale(definition.scale, scope_of_all),
+        columns=_fill_columns(definition, scope),
         tooltip=tooltip,
+        head=definition.rows.head,
+        pitch=None if pitch is None else evaluate(pitch, scope),
     )
+    return rows_chart(content, style)
+
+
+def _fill_columns(definition: Definition, scope: Scope) -> list[Column]:
+    rows = definition.rows
+    columns = [column for column in definition.columns if evaluate(column.when, scope)]
+    return [
+        Column(column.head, _fill_texts(column.text, scope), column.min_width)
+        for column in (*columns, rows.ends, rows.second)
+        if column is not None
+    ]
 
 
 def _has_rank_rows(definition: Definition) -> bool:
-    return "rank" in definition["rows"] and definition["rows"]["selects"] == "ranks"
+    return definition.rows.rank is not None and definition.rows.selects == "ranks"
+
+
+def _fold_of(definition: Definition) -> FoldSpec:
+    if definition.fold is None:
+        raise TypeError("this chart does not draw ranks together")
+    return definition.fold
 
 
 def fold_scope(definition: Definition, frame: pd.DataFrame, whole: Scope, groups: Groups) -> Scope:
@@ -271,7 +293,7 @@ def fold_scope(definition: Definition, frame: pd.DataFrame, whole: Scope, groups
     if _has_rank_rows(definition):
         return chart_scope(definition, frame, groups)[0]
     scope = dict(whole)
-    fold_items(scope, definition["fold"], groups, [whole["row"]])
+    fold_items(scope, _fold_of(definition), groups, [whole["row"]])
     return scope
 
 
@@ -279,9 +301,9 @@ def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the folded items as a frame: the columns that the definition names, and ``ranks``."""
     items = len(scope["who"])
     columns = {name: scope[name] for name in frame if name in scope}
-    found = pd.DataFrame({**columns, "ranks": scope["who"]}, index=range(items))
-    found.attrs = frame.attrs
-    return found
+    folded = pd.DataFrame({**columns, "ranks": scope["who"]}, index=range(items))
+    folded.attrs = frame.attrs
+    return folded
 
 
 def _add_spread(
@@ -305,38 +327,38 @@ def chart_scope(
     Each of the `groups` of ranks is folded into one item.
     """
     scope: Scope = {"nan": np.nan}
-    for name, least in definition.get("attrs", {}).items():
-        scope[name] = frame.attrs.get(name, least)
+    for name, default in definition.attrs.items():
+        scope[name] = frame.attrs.get(name, default)
     for name in ("late_ranks", "fact_ranks"):
         scope[name] = list(frame.attrs.get(name, ()))
-    for name in (*definition["needs"], *definition.get("uses", ())):
+    for name in (*definition.needs, *definition.uses):
         scope[name] = column(frame[name]) if name in frame else np.full(len(frame), np.nan)
-    if "from" in definition:
-        before = definition["from"]
-        for name, code in before.get("let", {}).items():
+    if definition.from_ is not None:
+        preparation = definition.from_
+        for name, code in preparation.let.items():
             scope[name] = evaluate(code, scope)
-        if "sort" in before:
-            keys = [evaluate(code, scope) for code in before["sort"]]
+        if preparation.sort:
+            keys = [evaluate(code, scope) for code in preparation.sort]
             order = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
         else:
             order = np.arange(len(frame))
-        if "keep" in before:
-            order = order[np.asarray(evaluate(before["keep"], scope), bool)[order]]
+        if preparation.keep is not None:
+            order = order[np.asarray(evaluate(preparation.keep, scope), bool)[order]]
         attrs, frame = frame.attrs, frame.iloc[order]
         frame.attrs = attrs
         scope = {name: value[order] if is_rows(value) else value for name, value in scope.items()}
     if frame.empty:
         return scope, frame
     if groups:
-        fold_items(scope, definition["fold"], groups)
-    elif "fold" in definition:
+        fold_items(scope, _fold_of(definition), groups)
+    elif definition.fold is not None:
         set_members(scope, [[int(rank)] for rank in scope["rank"]])
-    items = len(scope[definition["needs"][0]])
-    group = [np.broadcast_to(scope[name], items) for name in definition.get("group", ())]
+    items = len(scope[definition.needs[0]])
+    group = [np.broadcast_to(scope[name], items) for name in definition.group]
     scope["row"] = combination_codes(group) if group else np.arange(items)
-    for name, code in definition.get("let", {}).items():
+    for name, code in definition.let.items():
         scope[name] = evaluate(code, scope)
-    scope["names"] = fill_template(definition["rows"]["name"], scope)
+    scope["names"] = fill_template(definition.rows.name, scope)
     return scope, frame
 
 
@@ -346,30 +368,21 @@ def idle_cause_text(cause: str) -> str:
     return label
 
 
-def _condition_mask(item: Any, scope: Scope) -> bool:
-    return not isinstance(item, dict) or bool(evaluate(item.get("when", 1), scope))
-
-
-def _visible_texts(texts: Sequence[Any], scope: Scope) -> Iterator[Any]:
-    for each in texts:
-        if _condition_mask(each, scope):
-            yield each
-
-
-def _fill_sentences(texts: Sequence[Any], scope: Scope) -> list[str]:
-    shown = (
-        each["text"] if isinstance(each, dict) else each for each in _visible_texts(texts, scope)
+def _fill_sentences(texts: Sequence[str | ConditionalText], scope: Scope) -> list[str]:
+    templates = (
+        text.text if isinstance(text, ConditionalText) else text
+        for text in texts
+        if not isinstance(text, ConditionalText) or evaluate(text.when, scope)
     )
-    return [str(fill_template(each, scope)) for each in shown]
+    return [str(fill_template(template, scope)) for template in templates]
 
 
-def title_and_subtitle(definition: Definition, frame: pd.DataFrame, scope: Scope) -> dict[str, str]:
-    """Return the title and the subtitle; set ``finding`` in the scope, which subtitles may name."""
-    scope["finding"] = join_sentences(*_fill_sentences(definition["finding"], scope))
-    kinds = definition.get("unmatched", KINDS)
+def subtitle_of(definition: Definition, frame: pd.DataFrame, scope: Scope) -> str:
+    """Return the subtitle; set ``finding`` in the scope, which subtitles may name."""
+    scope["finding"] = join_sentences(*_fill_sentences(definition.finding, scope))
+    kinds = definition.unmatched
     notes = "" if kinds is None else unmatched_note(frame, kinds)
-    subtitle = join_sentences(*_fill_sentences(definition["subtitle"], scope), notes)
-    return {"title": definition["title"], "subtitle": subtitle}
+    return join_sentences(*_fill_sentences(definition.subtitle, scope), notes)
 
 
 def _fill_texts(template: str, scope: Scope) -> list[str]:
@@ -383,17 +396,8 @@ def _shade_colors(stops: tuple[str, ...]) -> list[str]:
 
 
 def color_of(token: str, colors: Theme) -> str:
-    """Return a colour by its token.
-
-    A token is the name of a colour, such as ``late`` or ``kind.compute``. ``busy 0.3`` is the
-    colour at 30 % of a ramp, and ``lane>late 0.3`` the one at 30 % of the way between two colours.
-    """
-    name, _, part = token.partition(" ")
-    if part:
-        names = name.split(">")
-        stops = [color_of(each, colors) for each in names] if names[1:] else getattr(colors, name)
-        return _shade_colors(tuple(stops))[round(float(part) * 255)]
-    name, _, kind = name.partition(".")
+    """Return a colour by its name, such as ``late`` or ``kind.compute``."""
+    name, _, kind = token.partition(".")
     color = getattr(colors, name, None)
     if color is None:
         raise TraceError(
@@ -403,163 +407,195 @@ def color_of(token: str, colors: Theme) -> str:
     return str(color.get(kind, color["other"]) if kind else color)
 
 
-def _stack_bars(style_name: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
+def item_colors(color: ItemColor, scope: Scope, colors: Theme) -> list[str]:
+    """Return the colour of each item."""
+
+    def evaluate_items(code: Code) -> Any:
+        return np.broadcast_to(evaluate(code, scope), len(scope["row"]))
+
+    if isinstance(color, ColumnColor):
+        return [color_of(token, colors) for token in evaluate_items(color.tokens)]
+    places = evaluate_items(color.at)
+    if isinstance(color, RampColor):
+        stops = getattr(colors, color.ramp)
+        missing = color_of(color.missing, colors)
+        return [missing if np.isnan(at) else _ramp_color(stops, at) for at in places]
+    ends = zip(evaluate_items(color.start), evaluate_items(color.end), places, strict=True)
+    return [
+        _ramp_color((color_of(start, colors), color_of(end, colors)), at) for start, end, at in ends
+    ]
+
+
+def _ramp_color(stops: tuple[str, ...], at: float) -> str:
+    return _shade_colors(stops)[round(float(at) * 255)]
+
+
+def _styled_bars(style_name: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
     style = style_of(style_name)
-    fill = color_of(style["fill"], colors)
-    line = color_of(style["line"], colors) if "line" in style else None
+    fill = color_of(style.fill, colors)
+    line = color_of(style.line, colors) if style.line else None
     return Bars(
         left,
         right,
         fill,
         name,
-        line=blend(fill, colors.bg, style["alpha"]) if "outlined" in style else line,
-        hatch=style.get("hatch"),
-        hatch_color=color_of(style["hatch_ink"], colors) if "hatch" in style else None,
-        alpha=style.get("alpha", 1.0),
-        text_color=color_of(style.get("on", "ink"), colors),
+        line=blend(fill, colors.bg, style.alpha) if style.outlined else line,
+        hatch=style.hatch,
+        hatch_color=color_of(style.hatch_color, colors) if style.hatch_color else None,
+        alpha=style.alpha,
+        text_color=color_of(style.on or "ink", colors),
     )
 
 
-def _stack_parts(definition: Definition, colors: Theme) -> list[tuple[Any, Bars]]:
-    """Return the bars of a stack, each with its part or category."""
-    stack = definition.get("stack", {})
-    if "by" in stack:
-        inks = {name: name for name in facts(stack["labels"])} | stack.get("also", {})
-        return [
-            (
-                name,
-                replace(
-                    _stack_bars(ink, "left", "right", idle_cause_text(name), colors),
-                    only=(stack["by"], name),
-                ),
-            )
-            for name, ink in inks.items()
-        ]
-    return [
-        (part, _stack_bars(part["ink"], f"left_{at}", f"right_{at}", part["name"], colors))
-        for at, part in enumerate(stack.get("parts", ()))
-    ]
+StackMarks = tuple[list[Bars | Dots | Whiskers], list[tuple[str, str]]]
 
 
 def _add_stack(
-    definition: Definition, scope: Scope, data: dict[str, Any], colors: Theme
-) -> tuple[list[Any], list[tuple[str, str]]]:
+    definition: RowsDefinition, scope: Scope, data: dict[str, Any], colors: Theme
+) -> StackMarks:
     """Add the columns of stacked bars; return their marks, and lines of the tooltip."""
-    stack, lines, said, kept = definition.get("stack"), [], [], []
-    if stack is None:
+    if definition.stack is None:
         return [], []
+    if isinstance(definition.stack, ItemStack):
+        return _add_item_stack(definition.stack, scope, data, colors)
+    return _add_part_stack(definition.stack, scope, data, colors)
+
+
+def _add_item_stack(
+    stack: ItemStack, scope: Scope, data: dict[str, Any], colors: Theme
+) -> StackMarks:
+    size = np.maximum(np.nan_to_num(evaluate(stack.value, scope)), 0)
+    right = pd.Series(size).groupby(scope["row"]).cumsum().to_numpy(float)
+    data["left"] = np.where(size > 0, right - size, np.nan)
+    data["right"] = np.where(size > 0, right, np.nan)
+    data["part"] = [idle_cause_text(part) for part in scope[stack.by]]
+    data["part_text"] = _fill_texts(stack.text, scope)
+    data["inside"] = [share(part) if part > 0 else "" for part in scope[stack.share]]
+    marks: list[Bars | Dots | Whiskers] = []
+    shares = []
+    for part, style_name in ({name: name for name in facts(stack.labels)} | stack.also).items():
+        part_size = size[scope[stack.by] == part].sum()
+        if part_size > 0:
+            bars = _styled_bars(style_name, "left", "right", idle_cause_text(part), colors)
+            text = "inside" if style_of(style_name).on else ""
+            marks.append(replace(bars, only=(stack.by, part), text=text))
+            shares.append(f"{bars.name} {share(part_size / max(size.sum(), 1))}")
+    scope["parts"] = ", ".join(shares)
+    return marks, [("@{part}", "@{part_text}")]
+
+
+def _add_part_stack(
+    stack: PartStack, scope: Scope, data: dict[str, Any], colors: Theme
+) -> StackMarks:
     rows = len(scope["names"])
-    if "by" in stack:
-        size = np.maximum(np.nan_to_num(evaluate(stack["value"], scope)), 0)
-        right = pd.Series(size).groupby(scope["row"]).cumsum().to_numpy(float)
-        data["left"] = np.where(size > 0, right - size, np.nan)
-        data["right"] = np.where(size > 0, right, np.nan)
-        data["part"] = [idle_cause_text(each) for each in scope[stack["by"]]]
-        data["part_text"] = _fill_texts(stack["text"], scope)
-        shares = scope[stack["share"]]
-        data["inside"] = [share(each) if each > 0 else "" for each in shares]
-        for name, bars in _stack_parts(definition, colors):
-            of = size[scope[stack["by"]] == name].sum()
-            if of > 0:
-                said.append(f"{bars.name} {share(of / max(size.sum(), 1))}")
-            if of > 0:
-                writes = "on" in style_of(stack.get("also", {}).get(name, name))
-                kept.append(replace(bars, text="inside" if writes else ""))
-        lines = [("@{part}", "@{part_text}")]
-    else:
-        whole = evaluate(stack["of"], scope) if "of" in stack else None
-        left = np.zeros(rows)
-        for at, (part, bars) in enumerate(_stack_parts(definition, colors)):
-            ns = np.nan_to_num(np.broadcast_to(evaluate(part["ns"], scope), rows).astype(float))
-            of = ns if whole is None else np.divide(ns, whole, out=np.zeros(rows), where=whole > 0)
-            # A zero-width bar would still draw its outline.
-            shown = (of > 0) | (bars.line is None)
-            data[f"left_{at}"] = np.where(shown, left, np.nan)
-            data[f"right_{at}"] = np.where(shown, left + of, np.nan)
-            left = left + of
-            name = str(fill_template(part["name"], scope))
-            if (ns > 0).any():
-                text = f"text_{at}" if whole is not None and bars.hatch is None else ""
-                kept.append(replace(bars, name=name, text=text))
-            if whole is not None and (ns > 0).any():
-                said.append(f"{name} {share(ns.sum() / max(whole.sum(), 1))}")
-                data[f"text_{at}"] = [share(each) for each in of]
-                data[f"time_{at}"] = [duration(each) for each in ns]
-                lines.append((name, f"@{{time_{at}}} · @{{text_{at}}}"))
-        scope["ends"] = left
-    scope["parts"] = ", ".join(said)
-    return kept, lines
+    whole = None if stack.of is None else evaluate(stack.of, scope)
+    left = np.zeros(rows)
+    marks: list[Bars | Dots | Whiskers] = []
+    lines, shares = [], []
+    for at, part in enumerate(stack.parts):
+        ns = np.nan_to_num(np.broadcast_to(evaluate(part.ns, scope), rows).astype(float))
+        size = ns if whole is None else np.divide(ns, whole, out=np.zeros(rows), where=whole > 0)
+        name = str(fill_template(part.name, scope))
+        bars = _styled_bars(part.color, f"left_{at}", f"right_{at}", name, colors)
+        # A zero-width bar would still draw its outline.
+        is_drawn = (size > 0) | (bars.line is None)
+        data[f"left_{at}"] = np.where(is_drawn, left, np.nan)
+        data[f"right_{at}"] = np.where(is_drawn, left + size, np.nan)
+        left = left + size
+        if not (ns > 0).any():
+            continue
+        has_text = whole is not None and bars.hatch is None
+        marks.append(replace(bars, text=f"text_{at}" if has_text else ""))
+        if whole is not None:
+            shares.append(f"{name} {share(ns.sum() / max(whole.sum(), 1))}")
+            data[f"text_{at}"] = [share(part_share) for part_share in size]
+            data[f"time_{at}"] = [duration(time_ns) for time_ns in ns]
+            lines.append((name, f"@{{time_{at}}} · @{{text_{at}}}"))
+    scope["ends"] = left
+    scope["parts"] = ", ".join(shares)
+    return marks, lines
 
 
 def _add_mark(
-    mark: Mapping[str, Any], scope: Scope, data: dict[str, Any], colors: Theme
+    mark: Mark, scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Bars | Dots | Whiskers:
     """Return a mark, and add its columns."""
 
-    def place(code: Any, *, ink: bool = False) -> Any:
+    def place(code: Any) -> Any:
         if not isinstance(code, str):
             return code
-        values = np.broadcast_to(evaluate(code, scope), len(scope["row"]))
-        data[code] = [color_of(each, colors) for each in values] if ink else values
+        data[code] = np.broadcast_to(evaluate(code, scope), len(scope["row"]))
         return code
 
-    def color(ink: str) -> str:
-        if not ink.startswith("@"):
-            return color_of(ink, colors)
-        place(ink[1:], ink=True)
-        return ink
+    def add_colors(color: str | ItemColor) -> str:
+        if isinstance(color, str):
+            return color_of(color, colors)
+        column = color_column(color)
+        data[column] = item_colors(color, scope, colors)
+        return f"@{column}"
 
-    if "dot" in mark:
-        places = [place(mark.get(key, "")) if key in mark else "" for key in ("marker", "angle")]
+    if isinstance(mark, DotMark):
         return Dots(
-            place(mark["dot"]),
-            color(mark["ink"]),
-            place(mark["size"]),
-            marker=places[0],
-            angle=places[1],
+            place(mark.at),
+            add_colors(mark.color),
+            place(mark.size),
+            marker=place(mark.marker) or "",
+            angle=place(mark.angle) or "",
         )
-    left, right = (place(end) for end in mark.get("bar", mark.get("line")))
-    if "line" in mark:
-        return Whiskers(left, right, color(mark["ink"]))
-    name = mark.get("name", "")
-    if not mark["ink"].startswith("@"):
-        return _stack_bars(
-            mark["ink"], float(left) if not isinstance(left, str) else left, right, name, colors
-        )
-    bars = Bars(float(left) if not isinstance(left, str) else left, right, color(mark["ink"]), name)
-    if "inside" in mark:
-        data["inside"] = fill_template(mark["inside"], scope)
-        data["on"] = [text_on(each) for each in data[mark["ink"][1:]]]
+    left, right = place(mark.left), place(mark.right)
+    if isinstance(mark, LineMark):
+        return Whiskers(left, right, add_colors(mark.color))
+    left = left if isinstance(left, str) else float(left)
+    if isinstance(mark.color, str):
+        return _styled_bars(mark.color, left, right, mark.name, colors)
+    bars = Bars(left, right, add_colors(mark.color), mark.name)
+    if mark.bar_text:
+        data["inside"] = fill_template(mark.bar_text, scope)
+        data["on"] = [text_on(fill) for fill in data[color_column(mark.color)]]
         return replace(bars, text="inside", text_color="@on")
-    if "hatch" not in mark:
+    if mark.hatch is None:
         return bars
-    place(mark["hatch"])
-    hatch, of_hatch = f"@{mark['hatch']}", color(mark["hatch_ink"])
-    return replace(bars, hatch=hatch, hatch_color=of_hatch, hatch_weight=3, hatch_scale=12)
+    return replace(
+        bars,
+        hatch=f"@{place(mark.hatch.pattern)}",
+        hatch_color=add_colors(mark.hatch.color),
+        hatch_weight=3,
+        hatch_scale=12,
+    )
 
 
-def _scale_ticks(scale: Mapping[str, Any], scope: Scope) -> list[tuple[float, str]]:
-    for each in _visible_texts(scale.get("ticks", []), scope):
-        if "at" in each:
-            where = np.asarray(evaluate(each["where"], scope), bool)
-            texts = fill_template(each["text"], scope)[where]
-            return list(zip(evaluate(each["at"], scope)[where].tolist(), texts, strict=True))
-        end, start, most = (
-            float(evaluate(each.get(key, 0), scope)) for key in ("to", "from", "most")
-        )
-        at = round_ticks(end, int(most), start)
-        step = at[1] - at[0] if len(at) > 1 else max(end, 1.0)
-        return [
-            (
-                here,
-                each["zero"]
-                if here == 0 and "zero" in each
-                else _format_tick(each["as"], here, step),
-            )
-            for here in at
-            if each["as"] != "count" or here == int(here)
-        ]
-    return []
+def color_column(color: ItemColor) -> str:
+    """Return the name of the source's column with the colours of items."""
+    return str(color.tokens) if isinstance(color, ColumnColor) else "fill"
+
+
+def _evaluate_scale(scale: ScaleSpec, scope: Scope) -> Scale:
+    return Scale(
+        float(evaluate(scale.to, scope)) or 1.0,
+        float(evaluate(scale.from_, scope)),
+        _scale_ticks(scale, scope),
+        zero_line=bool(evaluate(scale.zero_line, scope)),
+    )
+
+
+def _scale_ticks(scale: ScaleSpec, scope: Scope) -> list[tuple[float, str]]:
+    ticks = next((ticks for ticks in scale.ticks if evaluate(ticks.when, scope)), None)
+    if ticks is None:
+        return []
+    if isinstance(ticks, PlacedTicks):
+        is_drawn = np.asarray(evaluate(ticks.where, scope), bool)
+        texts = fill_template(ticks.text, scope)[is_drawn]
+        return list(zip(evaluate(ticks.at, scope)[is_drawn].tolist(), texts, strict=True))
+    end, start, max_ticks = (
+        float(evaluate(code, scope)) for code in (ticks.to, ticks.from_, ticks.max_ticks)
+    )
+    places = round_ticks(end, int(max_ticks), start)
+    step = places[1] - places[0] if len(places) > 1 else max(end, 1.0)
+    return [
+        (at, ticks.zero if at == 0 and ticks.zero else _format_tick(ticks.format, at, step))
+        for at in places
+        if ticks.format != "count" or at == int(at)
+    ]
 
 
 def _format_tick(spec: str, at: float, step: float) -> str:
@@ -569,7 +605,7 @@ def _format_tick(spec: str, at: float, step: float) -> str:
 
 
 def _add_tooltip(
-    definition: Definition,
+    definition: RowsDefinition,
     scope: Scope,
     data: dict[str, Any],
     parts: list[tuple[str, str]],
@@ -577,8 +613,8 @@ def _add_tooltip(
     is_folded: bool,
 ) -> Tooltip:
     """Return the tooltip, and add the columns with its texts."""
-    of_item = next((mark["tip"] for mark in definition.get("marks", []) if "tip" in mark), None)
-    tip = of_item or definition["tip"]
+    tooltips = [mark.tooltip for mark in definition.marks if not isinstance(mark, LineMark)]
+    tooltip = next(filter(None, tooltips), definition.tooltip)
 
     def place(template: str, name: str) -> str:
         texts = fill_template(template, scope)
@@ -589,13 +625,17 @@ def _add_tooltip(
         return f"@{{{name}}}"
 
     lines: list[tuple[str, str]] = []
-    for at, line in enumerate(_visible_texts(tip["lines"], scope)):
-        what, template = line["of"] if isinstance(line, dict) else line
-        if what == "{parts}":
+    templates = (
+        line.of if isinstance(line, ConditionalLine) else line
+        for line in tooltip.lines
+        if not isinstance(line, ConditionalLine) or evaluate(line.when, scope)
+    )
+    for at, (label, template) in enumerate(templates):
+        if label == "{parts}":
             lines += parts
         else:
-            lines.append((place(what, f"tip_name_{at}"), place(template, f"tip_{at}")))
+            lines.append((place(label, f"tip_name_{at}"), place(template, f"tip_{at}")))
     if is_folded:
         data["tip_of"], data["tip_spread"] = scope["mean_of"], scope["spread_text"]
-        lines += [("mean of", "@{tip_of}"), (definition["fold"]["spread"]["name"], "@{tip_spread}")]
-    return Tooltip(place(tip["heading"], "tip_heading"), lines)
+        lines += [("mean of", "@{tip_of}"), (_fold_of(definition).spread.name, "@{tip_spread}")]
+    return Tooltip(place(tooltip.heading, "tip_heading"), lines)

@@ -18,173 +18,267 @@ from hta_widgets.facts import facts
 
 FOLDER = Path(__file__).with_name("definitions")
 
-Definition = Mapping[str, Any]
 #: An expression, a text with ``{holes}``, and a line of a tooltip: its name and its text.
 Code = str | float
 Template = str
 Line = tuple[Template, Template]
 
 
-class _Spec(msgspec.Struct, forbid_unknown_fields=True):
+class _Spec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     pass
 
 
-class _ConditionalText(_Spec):
+class ConditionalText(_Spec):
     """A text that is shown if a condition holds."""
 
     when: Code
     text: Template
 
 
-class _ConditionalLines(_Spec):
+class ConditionalLine(_Spec):
+    """A line of a tooltip that is shown if a condition holds."""
+
     when: Code
     of: Line
 
 
-class _TooltipSpec(_Spec):
+class TooltipSpec(_Spec):
+    """A tooltip: its heading and its lines."""
+
     heading: Template
-    lines: list[Line | _ConditionalLines]
+    lines: list[Line | ConditionalLine]
 
 
-class _Preparation(_Spec):
+class Preparation(_Spec):
+    """What comes before anything else: names for expressions, the order of items, their choice."""
+
     let: dict[str, Code]
     sort: list[Code] = []
-    keep: Code = 1
+    keep: Code | None = None
 
 
-class _ColumnSpec(_Spec):
+class ColumnSpec(_Spec):
+    """A column of texts at the right, one per row."""
+
     text: Template
     head: str = ""
     #: Minimum width in px of a chart that shows the column.
-    from_: int = msgspec.field(default=0, name="from")
-    late: Code = ""
-    strong: Code = ""
+    min_width: int = 0
+    late_rows: Code | None = None
+    bold_rows: Code | None = None
     when: Code = 1
 
 
-class _EndTextsSpec(_ColumnSpec):
-    at: Code = ""
+class EndTextsSpec(ColumnSpec, kw_only=True):
+    """Texts at the ends of bars."""
+
+    at: Code
 
 
-class _RowsSpec(_Spec):
+class RowsSpec(_Spec):
+    """The rows: their names, and what a click on one selects."""
+
     name: Template
     keys: list[Code]
     selects: Literal["ranks", "names", "kinds", "window", ""]
-    rank: Code = ""
-    late: Code = ""
+    rank: Code | None = None
+    late_rows: Code | None = None
     head: str = ""
-    pitch: Code = 0
-    ends: _EndTextsSpec | None = None
-    second: _ColumnSpec | None = None
-    ruled: bool = False
+    pitch: Code | None = None
+    ends: EndTextsSpec | None = None
+    second: ColumnSpec | None = None
+    rules: bool = False
 
 
-class _TicksSpec(_Spec):
-    as_: Literal["duration", "duration_delta", "share_delta", "count", ""] = msgspec.field(
-        default="", name="as"
-    )
-    to: Code = 0
+class RoundTicks(_Spec, tag_field="type", tag="round"):
+    """Ticks at round numbers."""
+
+    format: Literal["duration", "duration_delta", "share_delta", "count"]
+    to: Code
+    max_ticks: Code
     from_: Code = msgspec.field(default=0, name="from")
-    most: Code = 0
     zero: str = ""
-    at: Code = ""
-    text: Template = ""
-    where: Code = 1
     when: Code = 1
 
 
-class _ScaleSpec(_Spec):
+class PlacedTicks(_Spec, tag_field="type", tag="places"):
+    """Ticks at places of items."""
+
+    at: Code
+    text: Template
+    where: Code
+    when: Code = 1
+
+
+class ScaleSpec(_Spec):
+    """The horizontal axis; the first ticks whose condition holds are drawn."""
+
     to: Code
     from_: Code = msgspec.field(default=0, name="from")
     zero_line: Code = 0
-    ticks: list[_TicksSpec] = []
+    ticks: list[RoundTicks | PlacedTicks] = []
 
 
-class _StackPartSpec(_Spec):
+class StackPart(_Spec):
+    """A part of each bar: its time and the name of its style."""
+
     name: Template
     ns: Code
-    ink: str
-    at_end: bool = False
+    color: str
+    align_end: bool = False
 
 
-class _StackSpec(_Spec):
-    of: Code = ""
-    parts: list[_StackPartSpec] = []
-    by: str = ""
-    value: Code = ""
-    share: str = ""
-    text: Template = ""
-    labels: str = ""
+class PartStack(_Spec, tag_field="type", tag="parts"):
+    """Bars whose parts are the same in each row: shares `of` a whole, or times."""
+
+    parts: list[StackPart]
+    of: Code | None = None
+
+
+class ItemStack(_Spec, tag_field="type", tag="items"):
+    """Bars whose parts are items; the column `by` names the part that an item is."""
+
+    by: str
+    value: Code
+    share: str
+    text: Template
+    labels: str
     also: dict[str, str] = {}
 
 
-class _SelectionSpec(_Spec):
+class ColumnColor(_Spec, tag_field="type", tag="column"):
+    """A color for each item: an expression of names of colors."""
+
+    tokens: Code
+
+
+class RampColor(_Spec, tag_field="type", tag="ramp"):
+    """The color at a place from 0 to 1 on a ramp, and that of items whose place is nan."""
+
+    ramp: Literal["busy", "waiting"]
+    at: Code
+    missing: str = "bg"
+
+
+class MixColor(_Spec, tag_field="type", tag="mix"):
+    """The color at a place from 0 to 1 between two expressions of names of colors."""
+
+    start: Code
+    end: Code
+    at: Code
+
+
+ItemColor = ColumnColor | RampColor | MixColor
+
+
+class HatchSpec(_Spec):
+    """A hatch for each item, over its color."""
+
+    pattern: Code
+    color: ColumnColor
+
+
+class SelectionSpec(_Spec):
+    """What a click on a mark selects."""
+
     window: tuple[Code, Code] | None = None
-    #: Expression of the keys to select; the row's keys if it is empty.
-    keys: Code = ""
+    #: Expression of the keys to select; the row's keys without it.
+    keys: Code | None = None
 
 
-class _MarkSpec(_Spec):
-    ink: str
-    bar: tuple[Code, Code] | None = None
-    line: tuple[Code, Code] | None = None
-    dot: Code = ""
-    size: Code = 0
-    marker: Code = ""
-    angle: Code = 0
+class BarMark(_Spec, tag_field="shape", tag="bar"):
+    """A bar; `color` is the name of a style in ``bar_styles.json``, or a color for each item."""
+
+    left: Code
+    right: Code
+    color: str | ItemColor
     name: str = ""
-    hatch: Code = ""
-    hatch_ink: str = ""
-    inside: Template = ""
-    tip: _TooltipSpec | None = None
-    selects: _SelectionSpec | None = None
+    hatch: HatchSpec | None = None
+    #: A text in the bar, if it fits.
+    bar_text: Template = ""
+    tooltip: TooltipSpec | None = None
+    selects: SelectionSpec | None = None
 
 
-class _SpreadSpec(_Spec):
+class LineMark(_Spec, tag_field="shape", tag="line"):
+    """A thin line; `color` is the name of a color, as of dots."""
+
+    left: Code
+    right: Code
+    color: str | ItemColor
+
+
+class DotMark(_Spec, tag_field="shape", tag="dot"):
+    """A dot, or the shape that `marker` names, turned by `angle`."""
+
+    at: Code
+    color: str | ItemColor
+    size: Code
+    marker: Code | None = None
+    angle: Code | None = None
+    tooltip: TooltipSpec | None = None
+    selects: SelectionSpec | None = None
+
+
+Mark = BarMark | LineMark | DotMark
+
+
+class SpreadSpec(_Spec):
+    """The measure whose minimum and maximum are drawn as a line, at its place on the axis."""
+
     name: str
     of: Code
-    as_: Literal["duration", "duration_delta", "share", "delta", "size", "length"] = msgspec.field(
-        name="as"
-    )
-    at: Code = ""
+    format: Literal["duration", "duration_delta", "share", "delta", "size", "length"]
+    at: Code | None = None
 
 
-class _FoldSpec(_Spec):
-    spread: _SpreadSpec
+class FoldSpec(_Spec):
+    """How ranks that are drawn together become one item."""
+
+    spread: SpreadSpec
     each: list[str] = []
     by: dict[str, Literal["min", "max", "sum", "same"]] = {}
-    keep: Code = 0
+    keep: Code | None = None
 
 
-class _CommonSpec(_Spec):
-    subtitle: list[Template | _ConditionalText]
-    finding: list[Template | _ConditionalText]
-    tip: _TooltipSpec
+KINDS = ("compute", "communication", "memory")
+
+
+class Definition(_Spec):
+    """What the definitions of all charts have."""
+
+    subtitle: list[Template | ConditionalText]
+    finding: list[Template | ConditionalText]
+    tooltip: TooltipSpec
     needs: list[str]
-    rows: _RowsSpec
-    title: Template = ""
+    rows: RowsSpec
+    title: str = ""
     analysis: str = ""
     extends: str = ""
     uses: list[str] = []
     attrs: dict[str, Any] = {}
-    from_: _Preparation | None = msgspec.field(default=None, name="from")
+    from_: Preparation | None = msgspec.field(default=None, name="from")
     group: list[str] = []
     let: dict[str, Code] = {}
-    fold: _FoldSpec | None = None
-    empty: _ConditionalText | None = None
-    unmatched: list[str] | None = None
-    columns: list[_ColumnSpec] = []
+    fold: FoldSpec | None = None
+    empty: ConditionalText | None = None
+    unmatched: tuple[str, ...] | None = KINDS
+    columns: list[ColumnSpec] = []
 
 
-class _ChartSpec(_CommonSpec, kw_only=True):
-    scale: _ScaleSpec
-    stack: _StackSpec | None = None
-    marks: list[_MarkSpec] = []
-    order: Code = ""
-    place: Code = ""
+class RowsDefinition(Definition, kw_only=True):
+    """A chart of rows with marks."""
+
+    scale: ScaleSpec
+    stack: PartStack | ItemStack | None = None
+    marks: list[Mark] = []
+    order: Code | None = None
+    place: Code | None = None
 
 
-class _CellsSpec(_CommonSpec, kw_only=True):
+class HeatmapDefinition(Definition, kw_only=True):
+    """A heatmap: `cells` are the columns that its cells have in addition to those of rows."""
+
     cells: list[str]
 
 
@@ -192,34 +286,60 @@ class _CellsSpec(_CommonSpec, kw_only=True):
 def definition(name: str) -> Definition:
     """Load a definition from `FOLDER`, merged with the one that it extends."""
     try:
-        content: dict[str, Any] = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes())
-        base = definition(content["extends"]) if "extends" in content else {}
-        # A panel's chart has the panel's title.
-        panel = facts("panels").get(name, {"title": name})
-        content = {**base, "title": panel["title"], **content}
-        convert(content, _CellsSpec if "cells" in content else _ChartSpec)
+        content = _read(name)
+        kind: Any = HeatmapDefinition if "cells" in content else RowsDefinition
+        spec: Definition = convert(content, kind)
     except msgspec.MsgspecError as error:
         raise TraceError(
             f"the chart definition {name}.json is not understood: {error}",
             remedy="docs/architecture.md lists the keys of definitions.",
         ) from None
-    return content
+    return spec
+
+
+def _read(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes())
+    base = _read(content["extends"]) if "extends" in content else {}
+    # A panel's chart has the panel's title.
+    panel = facts("panels").get(name, {"title": name})
+    return {**base, "title": panel["title"], **content}
+
+
+def rows_definition(name: str) -> RowsDefinition:
+    """Return the definition of a chart of rows."""
+    spec = definition(name)
+    if not isinstance(spec, RowsDefinition):
+        raise TraceError(f"the chart definition {name}.json has no rows with marks, but cells")
+    return spec
+
+
+class BarStyle(_Spec):
+    """The look of a bar, by names of colors; `on` is the color of texts on it, if it has any."""
+
+    fill: str
+    line: str | None = None
+    hatch: str | None = None
+    hatch_color: str | None = None
+    alpha: float = 1.0
+    #: Whether it has an outline in the color of its fill.
+    outlined: bool = False
+    on: str | None = None
 
 
 @cache
-def bar_styles() -> Mapping[str, Any]:
+def bar_styles() -> Mapping[str, BarStyle]:
     """Return the styles of bars by name."""
-    found: dict[str, Any] = msgspec.json.decode((FOLDER / "inks.json").read_bytes())
-    return found
+    content = (FOLDER / "bar_styles.json").read_bytes()
+    styles: dict[str, BarStyle] = msgspec.json.decode(content, type=dict[str, BarStyle])
+    return styles
 
 
-def style_of(name: str) -> Mapping[str, Any]:
+def style_of(name: str) -> BarStyle:
     """Return the style of a bar."""
-    known = bar_styles()
-    if name not in known:
+    styles = bar_styles()
+    if name not in styles:
         raise TraceError(
-            f"no ink {name!r} for a bar of a chart",
-            remedy=f"The inks of inks.json are {', '.join(known)}.",
+            f"no style {name!r} for a bar of a chart",
+            remedy=f"The styles of bar_styles.json are {', '.join(styles)}.",
         )
-    style: Mapping[str, Any] = known[name]
-    return style
+    return styles[name]

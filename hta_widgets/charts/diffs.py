@@ -1,20 +1,35 @@
-"""Charts of two runs."""
+"""Charts of two runs: operators, names, changes, steps, and where their difference comes from."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.arguments import Positive
-from hta_widgets.charts.chart import chart
-from hta_widgets.charts.data import require_columns_of_source
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.charts.chart import draw_rows
+from hta_widgets.charts.data import (
+    ChartFrame,
+    ChartSource,
+    analysis_frame,
+    diff_frame,
+    require_columns_of,
+)
 from hta_widgets.charts.defined import idle_cause_text
-from hta_widgets.charts.figure import unmatched_note
-from hta_widgets.charts.rows import Bars, Column, Dots, Tooltip, Whiskers, round_ticks
-from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.rows import (
+    Bars,
+    Column,
+    Dots,
+    RowsContent,
+    Scale,
+    Tooltip,
+    Whiskers,
+    round_ticks,
+)
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import (
     MINUS,
     axis_time,
@@ -28,7 +43,7 @@ from hta_widgets.text import (
 from hta_widgets.trace.names import disambiguate, short_name
 
 _SAME_RATIO = 0.02  # of before; smaller differences are grey
-_COLOURS = "green: less, magenta: more"
+COLOURS = "green: less, magenta: more"
 _TIMES = "{before_ns:duration} → {after_ns:duration}"
 
 
@@ -37,12 +52,14 @@ def _calls_text(number: float) -> str:
     return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
 
 
-def _counts_text(data: pd.DataFrame) -> list[str]:
+def counts_text(data: pd.DataFrame) -> list[str]:
+    """Return the numbers of calls before and after as text."""
     pairs = zip(data["before_count"], data["after_count"], strict=True)
     return [f"{_calls_text(was)} → {_calls_text(now)}" for was, now in pairs]
 
 
-def _relative_text(data: pd.DataFrame) -> pd.Series:
+def relative_change(data: pd.DataFrame) -> pd.Series:
+    """Return the difference as a share of the time before, nan if there is none."""
     return data["diff_ns"] / data["before_ns"].where(data["before_ns"] > 0)
 
 
@@ -54,8 +71,8 @@ def _signed_bars(
     theme: Theme,
     *,
     margin: float = 0.02,
-) -> dict[str, Any]:
-    """Return the content for bars left and right of zero, coloured by less, more or same."""
+) -> tuple[list[Bars], Scale]:
+    """Return bars left and right of zero, coloured by less, more or same, and their scale."""
     same = (relative.abs() <= _SAME_RATIO).to_numpy(dtype=bool)
     change = np.where(more.to_numpy(dtype=bool), theme.delta[5], theme.delta[1])
     data["fill"] = np.where(same, theme.delta[3], change)
@@ -66,151 +83,43 @@ def _signed_bars(
     span = (high - low or 1.0) * margin
     ticks = round_ticks(high, 2, low)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, -low, 1.0)
-    return {
-        "data": data,
-        "marks": [Bars(*ends, "@fill", line="@line")],
-        "x_start": low - span,
-        "x_end": high + span,
-        "zero_line": True,
-        "ticks": [(at, ("+" if at > 0 else "") + axis_time(at, step)) for at in ticks],
-    }
+    labels = [(at, ("+" if at > 0 else "") + axis_time(at, step)) for at in ticks]
+    bars = Bars(*ends, "@fill", line="@line")
+    return [bars], Scale(high + span, low - span, labels, zero_line=True)
 
 
-_MIN_SHARE = 0.001  # of the whole: narrower tiles could not be seen
-#: Minimum difference for each of a tile's three darker colours, as a share of the time before.
-_STEPS = (0.05, 0.25, 1.0)
-#: Prefix of the ranges that call the operators of a backward pass.
-_AUTOGRAD = "autograd::engine::evaluate_function: "
-_MAX_LETTERS = 120  # that fit into the whole chart; the page leaves out texts wider than their tile
+_OPS_TITLES = {
+    "duration": "Time, after against before",
+    "count": "Calls, after against before",
+}
 
 
-@chart(
-    "Operators of both runs",
-    *("node", "parent", "depth", "name", "before_ns", "after_ns", "diff_ns"),
-    *("diff_self_ns", "before_count", "after_count", "path"),
-    of="diff.icicle",
-)
-def diff_icicle(frame: pd.DataFrame, theme: Theme, *, depth: Positive = 14) -> dict[str, Any] | str:
-    """Draw the operator tree of both runs: callers above callees.
-
-    Parameters
-    ----------
-    depth : int, default 14
-        Number of levels.
-
-    Returns
-    -------
-    bokeh.plotting.figure
-        One tile per path, coloured by the change. Its width is its time in a step, the mean of
-        before and after, so that widths add up. Tiles narrower than 0.1 % of the whole are left
-        out. Its source has the frame's columns.
-
-    Examples
-    --------
-    >>> charts.diff_icicle(diff.icicle(both))  # doctest: +SKIP
-    """
-    size = ((frame["before_ns"] + frame["after_ns"]) / 2).to_numpy(dtype=np.float64)
-    level = frame["depth"].to_numpy()
-    whole = float(size[level == 0].sum())
-    if whole <= 0:
-        return "nothing below these operators takes time"
-    left = _left_edges(frame["parent"].to_numpy(), size)
-    wide = size >= _MIN_SHARE * whole
-    kept = wide & (level < depth)
-    data = frame[kept].reset_index(drop=True)
-    data["row"] = data["depth"]
-    data["low"] = left[kept]
-    data["high"] = (left + size)[kept]
-    data["name"] = data["name"].astype(str)
-    data["label"] = [
-        _cut_name(short_name(name).removeprefix(_AUTOGRAD), int(_MAX_LETTERS * wide / whole))
-        for name, wide in zip(data["name"], size[kept].tolist(), strict=True)
-    ]
-    shade = _shade_index(data)
-    data["fill"] = [theme.delta[k] for k in shade.tolist()]
-    # Text has the ground's colour on the ramp's strong ends, and is ink on its pale middle.
-    data["ink"] = [theme.bg if k in {0, 1, 5, 6} else theme.ink for k in shade.tolist()]
-    relative = zip(_relative_text(data), data["before_ns"], strict=True)
-    data["share_text"] = [share_delta(each) if was else "new" for each, was in relative]
-    data["counts_text"] = _counts_text(data)
-    for name in ("before", "after", "diff", "diff_self"):
-        data[f"{name}_whole"] = data[f"{name}_ns"].round()
-    deeper = int((wide & (level >= depth)).sum())
-    narrow = int((~wide).sum())
-    measure = str(frame.attrs.get("measure", ""))
-    of = f" on the {measure}" if measure else ""
-    bars = Bars("low", "high", "@fill", line=theme.bg, text="label", text_color="@ink", height=0.96)
-    return {
-        "data": data,
-        "names": [""] * (int(data["depth"].max()) + 1),
-        "marks": [bars],
-        "x_end": whole,
-        "subtitle": [
-            f"as wide as its time{of} in a step, mean of both runs",
-            _COLOURS,
-            f"{plural(narrow, 'narrow tile')} not drawn" if narrow else "",
-            f"{plural(deeper, 'tile')} of deeper levels not drawn" if deeper else "",
-        ],
-        "note": unmatched_note(frame, ()),
-        "pitch": 20.0,
-        "tooltip": Tooltip(
-            "@{name}",
-            [
-                ("time in a step", "{before_whole:duration} → {after_whole:duration}"),
-                ("difference", "{diff_whole:duration_delta} {share_text}"),
-                ("of itself", "{diff_self_whole:duration_delta}"),
-                ("calls in a step", "@{counts_text}"),
-                ("in", "@{path}"),
-            ],
-        ),
-    }
-
-
-def _cut_name(name: str, letters: int) -> str:
-    return name if len(name) <= letters or letters < 6 else f"{name[: letters - 1]}…"
-
-
-def _left_edges(parent: npt.NDArray[Any], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the left edges of tiles: siblings are adjacent, the first where its parent begins."""
-    left = np.zeros(len(size))
-    taken = np.zeros(len(size) + 1)
-    for node, above in enumerate(parent.tolist()):  # paths, which are few; parents come first
-        begin = left[above] if above >= 0 else 0.0
-        left[node] = begin + taken[above]
-        taken[above] += size[node]
-    return left
-
-
-def _shade_index(data: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Return each tile's index in the ramp of seven colours."""
-    before = data["before_ns"].to_numpy(dtype=np.float64)
-    change = data["diff_ns"].to_numpy(dtype=np.float64)
-    share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)
-    share = np.where(change == 0, 0.0, share)
-    steps = np.searchsorted(np.array(_STEPS), np.abs(share), side="right")
-    shades: npt.NDArray[np.int64] = 3 + steps * np.sign(change).astype(np.int64)
-    return shades
-
-
-def _ops_title(measure: str, **_: Any) -> str:
-    return "Time, after against before" if measure == "duration" else "Calls, after against before"
-
-
-@chart(_ops_title, "name", "kind", "before_count", "after_count", "before_ns", "after_ns")
+@check_arguments
 def diff_ops(
-    frame: pd.DataFrame,
-    theme: Theme,
+    frame: ChartSource,
     *,
     measure: Literal["duration", "count"] = "duration",
     top: int = 15,
-) -> dict[str, Any] | str:
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str | None = None,
+    **options: Any,
+) -> Any:
     """Draw the names whose time, or count, differs most between two runs.
 
     Parameters
     ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.diff_ops`.
     measure : {"duration", "count"}, default "duration"
     top : int, default 15
         Number of names; the subtitle reports how many others differ.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
 
     Returns
     -------
@@ -221,65 +130,86 @@ def diff_ops(
     --------
     >>> charts.diff_ops(analysis.diff_ops(before, after))  # doctest: +SKIP
     """
-    return _ops_content(frame, theme, measure, top)
+    frame = analysis_frame(
+        "diff_ops",
+        frame,
+        options,
+        "name",
+        "kind",
+        "before_count",
+        "after_count",
+        "before_ns",
+        "after_ns",
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title or _OPS_TITLES[measure], theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    return _draw_ops(frame, style, measure, top)
 
 
-def _ops_content(frame: pd.DataFrame, theme: Theme, measure: str, top: int) -> dict[str, Any] | str:
-    timed = measure == "duration"
-    column, of, words = (
+def _draw_ops(frame: pd.DataFrame, style: FigureStyle, measure: str, top: int) -> Any:
+    is_timed = measure == "duration"
+    column, before, words = (
         ("diff_ns", "before_ns", duration_delta)
-        if timed
+        if is_timed
         else ("diff_count", "before_count", _count_delta)
     )
-    require_columns_of_source("analysis.diff_ops", frame, column)
+    require_columns_of(frame, "analysis.diff_ops", column)
     changed = frame[frame[column] != 0]
     if changed.empty:
-        return f"all {len(frame)} names have the same {'time' if timed else 'count'}"
+        note = f"all {len(frame)} names have the same {'time' if is_timed else 'count'}"
+        return empty_figure(frame, style, note=note)
     order = changed[column].abs().sort_values(ascending=False, kind="stable").index[:top]
     data = changed.loc[order].reset_index(drop=True)
     data["name"] = data["name"].astype(str)
-    relative = data[column] / data[of].where(data[of] > 0)
+    relative = data[column] / data[before].where(data[before] > 0)
     data["change_text"] = [
-        "new" if was == 0 else "gone" if now == 0 else share_delta(each)
-        for was, now, each in zip(data["before_count"], data["after_count"], relative, strict=True)
+        "new" if was == 0 else "gone" if now == 0 else share_delta(part)
+        for was, now, part in zip(data["before_count"], data["after_count"], relative, strict=True)
     ]
     data["diff_text"] = [words(number) for number in data[column]]
-    bars = _signed_bars(data, (0.0, column), relative, data[column] > 0, theme)
-    if not timed:
-        bars["ticks"] = [(at, _count_delta(at)) for at, _ in bars["ticks"]]
+    marks, scale = _signed_bars(data, (0.0, column), relative, data[column] > 0, style.theme)
+    if not is_timed:
+        scale = replace(scale, ticks=[(at, _count_delta(at)) for at, _ in scale.ticks])
     # Ranges include the events inside of them: adding both would count these twice.
-    whole = words(float(frame.loc[frame["kind"] != "annotation", column].sum()))
+    total = words(float(frame.loc[frame["kind"] != "annotation", column].sum()))
     left = len(changed) - len(data)
     counts = "{before_count:count} → {after_count:count}"
-    return {
-        **bars,
-        "names": disambiguate(
-            [short_name(name) for name in data["name"]],
-            list(data["name"]),
-            [str(kind) for kind in data["kind"]],
-        ),
-        "subtitle": [
-            "total of a name after, less before",
-            f"all names but ranges {whole}",
-            f"{_COLOURS}, grey: within ±2 %",
-            f"{plural(left, 'other name')} with smaller differences not drawn" if left else "",
-        ],
-        "head": "name",
-        "columns": [
-            Column("difference", "{diff_text}"),
-            Column("", "{change_text}", 480),
-            Column("count", counts, 620),
-        ],
-        "tooltip": Tooltip(
-            "@{name}",
-            [
-                ("kind", "@{kind}"),
-                ("time", _TIMES),
-                ("count", counts),
-                ("difference", "@{diff_text} @{change_text}"),
+    return draw_rows(
+        RowsContent(
+            data=data,
+            names=disambiguate(
+                [short_name(name) for name in data["name"]],
+                list(data["name"]),
+                [str(kind) for kind in data["kind"]],
+            ),
+            marks=marks,
+            scale=scale,
+            head="name",
+            columns=[
+                Column("difference", "{diff_text}"),
+                Column("", "{change_text}", 480),
+                Column("count", counts, 620),
             ],
+            tooltip=Tooltip(
+                "@{name}",
+                [
+                    ("kind", "@{kind}"),
+                    ("time", _TIMES),
+                    ("count", counts),
+                    ("difference", "@{diff_text} @{change_text}"),
+                ],
+            ),
         ),
-    }
+        style.with_subtitle(
+            "total of a name after, less before",
+            f"all names but ranges {total}",
+            f"{COLOURS}, grey: within ±2 %",
+            f"{plural(left, 'other name')} with smaller differences not drawn" if left else "",
+            unmatched_note(frame),
+        ),
+    )
 
 
 def _count_delta(number: float) -> str:
@@ -288,19 +218,27 @@ def _count_delta(number: float) -> str:
     return ("+" if number > 0 else MINUS) + count(abs(number))
 
 
-@chart(
-    "What changed, beyond noise",
-    *("change", "measure", "name", "path", "before_count", "after_count"),
-    *("before_ns", "after_ns", "diff_ns"),
-    of="diff.changes",
-)
-def diff_changes(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[str, Any]:
+@check_arguments
+def diff_changes(
+    frame: ChartFrame,
+    *,
+    top: int = 15,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "What changed, beyond noise",
+) -> Any:
     """Draw the changes with most time: regressions to the right of zero, improvements to the left.
 
     Parameters
     ----------
+    frame : DataFrame
+        Result of `hta_widgets.diff.changes`.
     top : int, default 15
         Number of changes; the subtitle reports how many others there are.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
 
     Returns
     -------
@@ -312,9 +250,19 @@ def diff_changes(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[st
     --------
     >>> charts.diff_changes(diff.changes(both))  # doctest: +SKIP
     """
+    frame = diff_frame(
+        "diff_changes",
+        frame,
+        *("change", "measure", "name", "path", "before_count", "after_count"),
+        *("before_ns", "after_ns", "diff_ns"),
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
     data = frame.head(top).reset_index(drop=True)
     data = data.assign(**{name: data[name].astype(str) for name in ("change", "measure", "name")})
-    relative = _relative_text(data)
+    relative = relative_change(data)
     timed = data["change"].isin(["slower", "faster"])
     data["share_text"] = [
         share_delta(each) if flag else "" for each, flag in zip(relative, timed, strict=True)
@@ -322,51 +270,64 @@ def diff_changes(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[st
     data["what"] = data["change"].where(~timed, data["change"] + " · " + data["measure"])
     data["diff_text"] = [duration_delta(each) for each in data["diff_ns"].round()]
     data["was"], data["now"] = data["before_ns"].round(), data["after_ns"].round()
-    data["counts_text"] = _counts_text(data)
+    data["counts_text"] = counts_text(data)
     left = len(frame) - len(data)
-    return {
-        **_signed_bars(data, (0.0, "diff_ns"), relative, data["diff_ns"] > 0, theme),
-        "names": disambiguate(
-            [short_name(name) for name in data["name"]], list(data["name"]), list(data["what"])
-        ),
-        "subtitle": [
-            "time in a step after, less before; mean over steps and ranks",
-            _COLOURS,
-            f"{plural(left, 'smaller change')} not drawn" if left else "",
-        ],
-        "note": unmatched_note(frame, ()),
-        "head": "name",
-        "columns": [
-            Column("change", "{what}", 460),
-            Column("difference", "{diff_text}"),
-            Column("", "{share_text}", 520),
-            Column("a step", "{was:duration} → {now:duration}", 680),
-        ],
-        "tooltip": Tooltip(
-            "@{name}",
-            [
-                ("change", "@{what}"),
-                ("time in a step", "{was:duration} → {now:duration}"),
-                ("difference", "@{diff_text} @{share_text}"),
-                ("calls in a step", "@{counts_text}"),
-                ("in", "@{path}"),
+    marks, scale = _signed_bars(data, (0.0, "diff_ns"), relative, data["diff_ns"] > 0, theme)
+    return draw_rows(
+        RowsContent(
+            data=data,
+            marks=marks,
+            scale=scale,
+            names=disambiguate(
+                [short_name(name) for name in data["name"]], list(data["name"]), list(data["what"])
+            ),
+            head="name",
+            columns=[
+                Column("change", "{what}", 460),
+                Column("difference", "{diff_text}"),
+                Column("", "{share_text}", 520),
+                Column("a step", "{was:duration} → {now:duration}", 680),
             ],
+            tooltip=Tooltip(
+                "@{name}",
+                [
+                    ("change", "@{what}"),
+                    ("time in a step", "{was:duration} → {now:duration}"),
+                    ("difference", "@{diff_text} @{share_text}"),
+                    ("calls in a step", "@{counts_text}"),
+                    ("in", "@{path}"),
+                ],
+            ),
         ),
-    }
+        style.with_subtitle(
+            "time in a step after, less before; mean over steps and ranks",
+            COLOURS,
+            f"{plural(left, 'smaller change')} not drawn" if left else "",
+            unmatched_note(frame, ()),
+        ),
+    )
 
 
-@chart(
-    "Names, after against before, in a step",
-    *("name", "kind", "diff_ns_per_step", "before_ns_per_step", "after_ns_per_step"),
-    *("before_count_per_step", "after_count_per_step"),
-    of="diff.names",
-)
-def diff_names(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[str, Any] | str:
+@check_arguments
+def diff_names(
+    frame: ChartFrame,
+    *,
+    top: int = 15,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Names, after against before, in a step",
+) -> Any:
     """Draw the names whose time in a step differs most.
 
     Parameters
     ----------
+    frame : DataFrame
+        Result of `hta_widgets.diff.names`.
     top : int, default 15
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
 
     Returns
     -------
@@ -377,9 +338,19 @@ def diff_names(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[str,
     --------
     >>> charts.diff_names(diff.names(both))  # doctest: +SKIP
     """
+    frame = diff_frame(
+        "diff_names",
+        frame,
+        *("name", "kind", "diff_ns_per_step", "before_ns_per_step", "after_ns_per_step"),
+        *("before_count_per_step", "after_count_per_step"),
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
     names = ("before_ns", "after_ns", "diff_ns", "before_count", "after_count")
     data = frame.assign(**{name: frame[f"{name}_per_step"] for name in names})
-    return _ops_content(data, theme, "duration", top)
+    return _draw_ops(data, style, "duration", top)
 
 
 _WORDS = {
@@ -392,12 +363,15 @@ _WORDS = {
 }
 
 
-@chart(
-    "Where the difference of the step times comes from",
-    *("before_ns", "after_ns", "diff_ns"),
-    of="diff.waterfall",
-)
-def diff_waterfall(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[str, Any] | str:
+@check_arguments
+def diff_waterfall(
+    frame: ChartFrame,
+    *,
+    top: int = 15,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Where the difference of the step times comes from",
+) -> Any:
     """Draw what each part adds to the step times or takes from them, and the sum of all parts.
 
     Parameters
@@ -406,6 +380,10 @@ def diff_waterfall(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[
         Result of `hta_widgets.diff.waterfall`, or ``tables(diff)["mpi_times"]``.
     top : int, default 15
         Number of parts; the others are drawn as one, so that the bars still add up.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
 
     Returns
     -------
@@ -417,12 +395,17 @@ def diff_waterfall(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[
     --------
     >>> charts.diff_waterfall(diff.waterfall(both, "cause"))  # doctest: +SKIP
     """
+    frame = diff_frame("diff_waterfall", frame, *("before_ns", "after_ns", "diff_ns"))
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
     if "routine" not in frame:
-        require_columns_of_source("diff.waterfall", frame, "cause")
+        require_columns_of(frame, "diff.waterfall", "cause")
     changed = frame[frame["diff_ns"] != 0]
     before, after = int(frame["before_ns"].sum()), int(frame["after_ns"].sum())
     if changed.empty:
-        return "every part takes as long in both runs"
+        return empty_figure(frame, style, note="every part takes as long in both runs")
     shown, left = changed.head(top), changed.iloc[top:]
     sums = ["before_ns", "after_ns", "diff_ns"]
     data = shown[sums].astype("int64").reset_index(drop=True)
@@ -438,37 +421,53 @@ def diff_waterfall(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[
     data["low"], data["high"] = np.minimum(starts, ends), np.maximum(starts, ends)
     data["share"] = data["diff_ns"] / before if before else np.nan
     more = data["diff_ns"] > 0
-    return {
-        **_signed_bars(data, ("low", "high"), _relative_text(data), more, theme),
-        "names": "{label}",
-        "subtitle": [
-            f"{duration(before)} → {duration(after)}{_scope_text(frame)}",
-            f"each bar begins where the one above it ends; {_COLOURS}",
-        ],
-        "note": unmatched_note(frame, ()),
-        "head": "part",
-        "columns": [
-            Column("difference", "{diff_ns:duration_delta}"),
-            Column("of before", "{share:delta}", 480),
-            Column("", _TIMES, 620),
-        ],
-        "tooltip": Tooltip(
-            "{label}",
-            [
-                ("difference", "{diff_ns:duration_delta} · {share:delta} of before"),
-                ("time", _TIMES),
+    marks, scale = _signed_bars(data, ("low", "high"), relative_change(data), more, theme)
+    return draw_rows(
+        RowsContent(
+            data=data,
+            marks=marks,
+            scale=scale,
+            names="{label}",
+            head="part",
+            columns=[
+                Column("difference", "{diff_ns:duration_delta}"),
+                Column("of before", "{share:delta}", 480),
+                Column("", _TIMES, 620),
             ],
+            tooltip=Tooltip(
+                "{label}",
+                [
+                    ("difference", "{diff_ns:duration_delta} · {share:delta} of before"),
+                    ("time", _TIMES),
+                ],
+            ),
         ),
-    }
+        style.with_subtitle(
+            f"{duration(before)} → {duration(after)}{_scope_text(frame)}",
+            f"each bar begins where the one above it ends; {COLOURS}",
+            unmatched_note(frame, ()),
+        ),
+    )
 
 
-@chart(
-    "Steps, before and after",
-    *("before_step", "after_step", "before_ns", "after_ns", "diff_ns"),
-    of="diff.steps",
-)
-def diff_steps(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
+@check_arguments
+def diff_steps(
+    frame: ChartFrame,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Steps, before and after",
+) -> Any:
     """Draw the lengths of each pair of steps before and after, and the spread of the steps.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Result of `hta_widgets.diff.steps`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
 
     Returns
     -------
@@ -481,13 +480,22 @@ def diff_steps(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     --------
     >>> charts.diff_steps(diff.steps(both))  # doctest: +SKIP
     """
+    frame = diff_frame(
+        "diff_steps",
+        frame,
+        *("before_step", "after_step", "before_ns", "after_ns", "diff_ns"),
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
     data = frame[["before_step", "after_step", "before_ns", "after_ns", "diff_ns"]].astype(
         "float64"
     )
     data["low"] = data[["before_ns", "after_ns"]].min(axis=1)
     data["high"] = data[["before_ns", "after_ns"]].max(axis=1)
     data["diff_text"] = [duration_delta(each) for each in data["diff_ns"]]
-    data["share_text"] = [share_delta(each) for each in _relative_text(data)]
+    data["share_text"] = [share_delta(each) for each in relative_change(data)]
     sides = zip(data["before_ns"].round(), data["after_ns"].round(), strict=True)
     data["times_text"] = [f"{duration(was)} → {duration(now)}" for was, now in sides]
     pairs = zip(frame["before_step"], frame["after_step"], strict=True)
@@ -504,30 +512,34 @@ def diff_steps(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     most, least = float(data["high"].max()), float(data["low"].min())
     # On a scale from zero, differences that are small against the steps could not be seen.
     start = 0.0 if most - least > 0.25 * most else least - 0.25 * (most - least or most)
-    return {
-        "data": data,
-        "names": "{label}",
-        "marks": [
-            Whiskers("low", "high", theme.rule_strong),
-            Dots("before_ns", theme.ink3, 9, "before"),
-            Dots("after_ns", theme.delta[5], 9, "after"),
-        ],
-        "x_start": max(start, 0.0),
-        "x_end": most + 0.03 * (most - start),
-        "subtitle": [
+    return draw_rows(
+        RowsContent(
+            data=data,
+            names="{label}",
+            marks=[
+                Whiskers("low", "high", theme.rule_strong),
+                Dots("before_ns", theme.ink3, 9, "before"),
+                Dots("after_ns", theme.delta[5], 9, "after"),
+            ],
+            scale=Scale(
+                most + 0.03 * (most - start),
+                start=max(start, 0.0),
+                ticks=_ticks(max(start, 0.0), most),
+            ),
+            head="step",
+            columns=[
+                Column("difference", "{diff_text}"),
+                Column("", "{share_text}", 480),
+                Column("before → after", "{times_text}", 620),
+            ],
+            tooltip=Tooltip("{label}", [("time", "{times_text}"), ("difference", "{diff_text}")]),
+        ),
+        style.with_subtitle(
             "a row is a pair of steps; length on the host",
             _p_value_text(frame.attrs.get("p_value")),
-        ],
-        "note": unmatched_note(frame, ()),
-        "head": "step",
-        "ticks": _ticks(max(start, 0.0), most),
-        "columns": [
-            Column("difference", "{diff_text}"),
-            Column("", "{share_text}", 480),
-            Column("before → after", "{times_text}", 620),
-        ],
-        "tooltip": Tooltip("{label}", [("time", "{times_text}"), ("difference", "{diff_text}")]),
-    }
+            unmatched_note(frame, ()),
+        ),
+    )
 
 
 def _part_labels(frame: pd.DataFrame) -> list[str]:

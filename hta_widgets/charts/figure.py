@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from importlib import import_module
 from os import PathLike
@@ -418,11 +419,22 @@ def unmatched_note(
     return join_sentences(*(said if none else []), nothing, str(frame.attrs.get("note", "")))
 
 
+@dataclass(frozen=True)
+class FigureStyle:
+    """What every figure has: texts, colours, and a width in CSS px, or None for the page's."""
+
+    title: str
+    theme: Theme
+    width: int | None
+    subtitle: str = ""
+
+    def with_subtitle(self, *sentences: str) -> FigureStyle:
+        """Return the style with the non-empty sentences as its subtitle."""
+        return replace(self, subtitle=join_sentences(*sentences))
+
+
 def new_figure(
-    title: str,
-    subtitle: str,
-    theme: Theme,
-    width: int | None,
+    style: FigureStyle,
     *,
     frame_height: int,
     x_range: Any,
@@ -431,6 +443,7 @@ def new_figure(
     toolbar: bool = False,
 ) -> Any:
     """Return an empty figure with its title and subtitle."""
+    theme, width = style.theme, style.width
     sizing = {"width": int(width)} if width else {"sizing_mode": "stretch_width", "min_width": 240}
     figure = plotting.figure(
         height=None,
@@ -452,7 +465,7 @@ def new_figure(
     figure.toolbar.logo = None
     figure.toolbar.autohide = True
     figure.title = models.Title(
-        text=escape_text(title),
+        text=escape_text(style.title),
         text_font=FONT,
         text_font_size="13px",
         text_font_style="bold",
@@ -460,8 +473,8 @@ def new_figure(
         text_line_height=1.3,
         standoff=4,
     )
-    if subtitle:
-        figure.add_layout(_small_title(subtitle, theme), "above")
+    if style.subtitle:
+        figure.add_layout(_small_title(style.subtitle, theme), "above")
     for axis in figure.axis:
         plain_axis(axis, theme)
     figure.grid.grid_line_color = None
@@ -529,18 +542,13 @@ def add_tooltip(
     )
 
 
-def empty_figure(
-    frame: pd.DataFrame, title: str, theme: Theme, width: int | None, *, note: str = ""
-) -> Any:
+def empty_figure(frame: pd.DataFrame, style: FigureStyle, *, note: str = "") -> Any:
     """Return a figure with the reason why it is empty."""
     said = note or str(frame.attrs.get("note", "")) or note_text("nothing")
     matched = frame.attrs.get("matched", {})
     counts = ", ".join(f"{count(found)} {key.replace('_', ' ')}" for key, found in matched.items())
     figure = new_figure(
-        title,
-        join_sentences(said[:1].upper() + said[1:], f"matched: {counts}" if counts else ""),
-        theme,
-        width,
+        style.with_subtitle(said[:1].upper() + said[1:], f"matched: {counts}" if counts else ""),
         frame_height=8,
         x_range=models.Range1d(0, 1),
         y_range=models.Range1d(0, 1),
@@ -549,7 +557,7 @@ def empty_figure(
     columns: dict[str, list[Any]] = {str(column): [] for column in frame.columns}
     source = models.ColumnDataSource({"x": [], **columns})
     figure.text(x="x", y=0, text="x", source=source)
-    keep_fitting(figure, width=width)
+    keep_fitting(figure, width=style.width)
     return figure
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.charts.figure import (
+    FigureStyle,
     add_tooltip,
     blend,
     escape_text,
@@ -72,19 +74,42 @@ def time_axis(figure: Any) -> None:
     figure.xgrid.ticker = axis.ticker
 
 
+def time_figure(
+    style: FigureStyle,
+    *,
+    frame_height: int,
+    x_range: tuple[float, float],
+    y_range: tuple[float, float],
+    dimensions: str = "width",
+) -> Any:
+    """Return a figure with a time axis that zooms; a drag selects along the `dimensions`."""
+    select = models.BoxSelectTool(dimensions=dimensions, overlay=selection_box(style.theme))
+    tools = [select, models.TapTool()]
+    if "modifiers" in models.WheelZoomTool.properties():
+        # Zoom with Ctrl, as in the timeline; the wheel without Ctrl scrolls the page.
+        tools.append(models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True}))
+    figure = new_figure(
+        style,
+        frame_height=frame_height,
+        x_range=models.Range1d(*x_range, bounds="auto"),
+        y_range=models.Range1d(*y_range),
+        tools=tools,
+    )
+    if len(tools) > 2:
+        figure.toolbar.active_scroll = tools[2]
+    time_axis(figure)
+    figure.xgrid.grid_line_color = style.theme.rule
+    return figure
+
+
 def lanes_figure(
     lanes: Sequence[Lane],
+    style: FigureStyle,
     *,
     start_ns: float,
     end_ns: float,
     pitch: float,
-    title: str,
-    subtitle: str,
-    theme: Theme,
-    width: int | None,
-    shown: Sequence[int] | None = None,
     heads: tuple[str, str] = ("", ""),
-    dimensions: str = "width",
 ) -> tuple[Any, Callable[..., None]]:
     """Return a figure of empty lanes from the top down, and a function to call after adding marks.
 
@@ -92,51 +117,38 @@ def lanes_figure(
     chart's legend, or None, and optionally labels to show instead of the lanes' names.
     """
     rows = len(lanes)
-    headed = bool(heads[0] or heads[1])
-    select = models.BoxSelectTool(dimensions=dimensions, overlay=selection_box(theme))
-    tools = [select, models.TapTool()]
-    if "modifiers" in models.WheelZoomTool.properties():
-        # Zoom with Ctrl, as in the timeline; the wheel without Ctrl scrolls the page.
-        zoom = models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True})
-        tools.append(zoom)
-    figure = new_figure(
-        title,
-        subtitle,
-        theme,
-        width,
-        frame_height=int(np.ceil(rows * pitch + headed * 18)),
-        x_range=models.Range1d(start_ns, max(end_ns, start_ns + 1), bounds="auto"),
-        y_range=models.Range1d(rows - 0.5, -0.5 - headed * 18 / pitch),
-        tools=tools,
+    has_heads = bool(heads[0] or heads[1])
+    figure = time_figure(
+        style,
+        frame_height=int(np.ceil(rows * pitch + has_heads * 18)),
+        x_range=(start_ns, max(end_ns, start_ns + 1)),
+        y_range=(rows - 0.5, -0.5 - has_heads * 18 / pitch),
     )
-    if len(tools) > 2:
-        figure.toolbar.active_scroll = tools[2]
-    time_axis(figure)
-    figure.xgrid.grid_line_color = theme.rule
-    visible = list(range(rows)) if shown is None else list(shown)
     head_at = -0.5 - 9 / pitch
-    ticks = [*([head_at] if headed else []), *visible]
+    ticks = [*([head_at] if has_heads else []), *range(rows)]
     figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
-    numbers: dict[float, str] = {row: escape_text(lanes[row].number) or "\u200b" for row in visible}
-    if headed:
+    numbers: dict[float, str] = {
+        row: escape_text(lane.number) or "\u200b" for row, lane in enumerate(lanes)
+    }
+    if has_heads:
         numbers[head_at] = escape_text(heads[1]) or "\u200b"
     columns = []
     if any(lane.number for lane in lanes):
         axis = models.LinearAxis(
             ticker=models.FixedTicker(ticks=ticks), major_label_overrides=numbers
         )
-        plain_axis(axis, theme)
+        plain_axis(axis, style.theme)
         figure.add_layout(axis, "right")
         columns.append((axis, 0))
 
     def finish(legend: Any, names: Sequence[tuple[float, str]] | None = None) -> None:
         keep_fitting(
             figure,
-            width=width,
+            width=style.width,
             names=names
             or [
-                *([(head_at, heads[0] or "\u200b")] if headed else []),
-                *((row, lanes[row].name) for row in visible),
+                *([(head_at, heads[0] or "\u200b")] if has_heads else []),
+                *((row, lane.name) for row, lane in enumerate(lanes)),
             ],
             columns=columns,
             legend=legend,
@@ -166,127 +178,141 @@ def lane_steps(time_ns: Any, value: Any, end_ns: float, most: int) -> LaneSteps:
     return LaneSteps(edges[:-1], edges[1:], least, highest, exact=False)
 
 
-def step_lanes(
-    series: Sequence[tuple[Lane, Mapping[str, Any], Any, Any]],
-    *,
-    value_name: str,
-    until_ns: float,
-    color: str,
-    words: Callable[[float], str],
-    title: str,
-    subtitle: str,
-    theme: Theme,
-    width: int | None,
-    heads: tuple[str, str],
-    tooltip: Tooltip,
-    pitch: float = 40,
-) -> Any:
+@dataclass(frozen=True)
+class StepSeries:
+    """The changes of one lane's value, and what the tooltip shows of the lane by name of column."""
+
+    lane: Lane
+    columns: Mapping[str, Any]
+    time_ns: Floats
+    value: Floats
+
+
+@dataclass(frozen=True)
+class StepLanes:
+    """What a chart of step series draws: the series, their value's name and format, and texts."""
+
+    series: Sequence[StepSeries]
+    value_name: str
+    format_value: Callable[[float], str]
+    until_ns: float
+    color: str
+    heads: tuple[str, str]
+    tooltip: Tooltip
+    pitch: float = 40
+
+
+def step_lanes(content: StepLanes, style: FigureStyle) -> Any:
     """Return a figure with one lane per step series, each scaled to its own peak."""
-    share_of = max(256, MAX_POINTS // max(1, len(series)))
-    total = sum(len(times) for _, _, times, _ in series)
-    budget = max(total, 1) if total <= MAX_POINTS else share_of
-    names = ("time_ns", "until_ns", value_name, "most", "top", "bottom")
-    columns: dict[str, list[Any]] = {key: [] for key in names}
-    keys = list(series[0][1]) if series else []
-    columns |= {key: [] for key in keys}
-    drawings = []
-    exact = True
-    for row, (_, fixed, times, values) in enumerate(series):
-        steps = lane_steps(times, values, until_ns, budget)
-        exact &= steps.exact
-        peak = float(steps.most.max()) if len(steps.most) and steps.most.max() > 0 else 1.0
-        base = row + 0.46
-        low, high = (base - each / peak * 0.86 for each in (steps.value, steps.most))
-        drawings.append(
-            {
-                "x": np.append(steps.time_ns, steps.until_ns[-1:]),
-                "low": np.append(low, low[-1:]),
-                "high": np.append(high, high[-1:]),
-                "base": np.full(len(low) + 1, base),
-            }
+    series, theme = content.series, style.theme
+    total = sum(len(lane.time_ns) for lane in series)
+    max_steps = max(256, MAX_POINTS // max(1, len(series)))
+    budget = max(total, 1) if total <= MAX_POINTS else max_steps
+    steps = [lane_steps(lane.time_ns, lane.value, content.until_ns, budget) for lane in series]
+    is_exact = all(lane.exact for lane in steps)
+    start_ns = min((float(lane.time_ns[0]) for lane in series if len(lane.time_ns)), default=0.0)
+    if not is_exact:
+        thinning = (
+            f"{count(total)} changes, drawn as least and most of {count(budget)} slices of time"
         )
-        columns["time_ns"].append(steps.time_ns)
-        columns["until_ns"].append(steps.until_ns)
-        columns[value_name].append(steps.value)
-        columns["most"].append(steps.most)
-        columns["top"].append(np.minimum(high, base - 0.04))
-        columns["bottom"].append(np.full(len(low), base))
-        for key in keys:
-            columns[key] += [fixed[key]] * len(low)
-    data: dict[str, Any] = {
-        key: values if key in keys else np.concatenate(values or [np.empty(0)])
-        for key, values in columns.items()
-    }
-    texts = _range_texts(data[value_name], data["most"], words)
-    start = min((float(times[0]) for _, _, times, _ in series if len(times)), default=0.0)
-    said = ""
-    if not exact:
-        said = (
-            f" · {count(total)} changes, drawn as least and most of {count(budget)} slices of time"
-        )
+        style = style.with_subtitle(style.subtitle, thinning)
     figure, finish = lanes_figure(
-        [lane for lane, *_ in series],
-        start_ns=start,
-        end_ns=until_ns,
-        pitch=pitch,
-        title=title,
-        subtitle=subtitle + said,
-        theme=theme,
-        width=width,
-        heads=heads,
+        [lane.lane for lane in series],
+        style,
+        start_ns=start_ns,
+        end_ns=content.until_ns,
+        pitch=content.pitch,
+        heads=content.heads,
     )
-    pale = blend(color, theme.bg, 0.25)
-    for drawing in drawings:
-        # An area, because adjacent bars would show seams.
-        shape = models.ColumnDataSource(drawing)
-        figure.varea_step(
-            x="x", y1="base", y2="low", source=shape, step_mode="after", fill_color=pale
-        )
-        if not exact:
-            figure.varea_step(
-                x="x", y1="low", y2="high", source=shape, step_mode="after", fill_color=color
-            )
-        figure.step(x="x", y="high", source=shape, mode="after", line_color=color, line_width=1.25)
-    source = models.ColumnDataSource({**data, "value_text": texts})
-    marks = [
-        figure.quad(
-            left="time_ns",
-            right="until_ns",
-            top="top",
-            bottom="bottom",
-            source=source,
-            fill_color=theme.brush_line,
-            fill_alpha=0,
-            line_color=None,
-            selection_fill_alpha=0.35,
-            nonselection_fill_alpha=0,
-        )
-    ]
+    boxes = [_draw_steps(figure, row, lane, content.color, theme) for row, lane in enumerate(steps)]
+    source = models.ColumnDataSource(_step_columns(content, steps, boxes))
+    # Invisible rectangles, which tooltips and selections refer to.
+    mark = figure.quad(
+        left="time_ns",
+        right="until_ns",
+        top="top",
+        bottom="bottom",
+        source=source,
+        fill_color=theme.brush_line,
+        fill_alpha=0,
+        line_color=None,
+        selection_fill_alpha=0.35,
+        nonselection_fill_alpha=0,
+    )
+    base_lines = [row + _BASE for row in range(len(series))]
     figure.segment(
-        x0=[start] * len(series),
-        x1=[max(until_ns, start + 1)] * len(series),
-        y0=[row + 0.46 for row in range(len(series))],
-        y1=[row + 0.46 for row in range(len(series))],
+        x0=[start_ns] * len(series),
+        x1=[max(content.until_ns, start_ns + 1)] * len(series),
+        y0=base_lines,
+        y1=base_lines,
         line_color=theme.rule,
         line_width=1,
     )
-    add_tooltip(figure, marks, theme, tooltip.heading, tooltip.rows)
+    add_tooltip(figure, [mark], theme, content.tooltip.heading, content.tooltip.rows)
     finish(None)
     return figure
+
+
+#: Distance of a lane's base line from its middle, and height of its peak.
+_BASE, _PEAK = 0.46, 0.86
+
+
+def _draw_steps(
+    figure: Any, row: int, steps: LaneSteps, color: str, theme: Theme
+) -> tuple[Floats, Floats]:
+    """Draw one lane; return the upper and the lower edge of each step."""
+    peak = float(steps.most.max()) if len(steps.most) and steps.most.max() > 0 else 1.0
+    base = row + _BASE
+    low, high = (base - values / peak * _PEAK for values in (steps.value, steps.most))
+    shape = models.ColumnDataSource(
+        {
+            "x": np.append(steps.time_ns, steps.until_ns[-1:]),
+            "low": np.append(low, low[-1:]),
+            "high": np.append(high, high[-1:]),
+            "base": np.full(len(low) + 1, base),
+        }
+    )
+    # An area, because adjacent bars would show seams.
+    area = {"x": "x", "source": shape, "step_mode": "after"}
+    figure.varea_step(y1="base", y2="low", fill_color=blend(color, theme.bg, 0.25), **area)
+    if not steps.exact:
+        figure.varea_step(y1="low", y2="high", fill_color=color, **area)
+    figure.step(x="x", y="high", source=shape, mode="after", line_color=color, line_width=1.25)
+    return np.minimum(high, base - 0.04), np.full(len(low), base)
+
+
+def _step_columns(
+    content: StepLanes, steps: Sequence[LaneSteps], boxes: Sequence[tuple[Floats, Floats]]
+) -> dict[str, Any]:
+    """Return the source of all lanes: a row for each step."""
+    arrays = {
+        "time_ns": [lane.time_ns for lane in steps],
+        "until_ns": [lane.until_ns for lane in steps],
+        content.value_name: [lane.value for lane in steps],
+        "most": [lane.most for lane in steps],
+        "top": [top for top, _ in boxes],
+        "bottom": [bottom for _, bottom in boxes],
+    }
+    columns: dict[str, Any] = {
+        name: np.concatenate(values or [np.empty(0)]) for name, values in arrays.items()
+    }
+    for name in content.series[0].columns if content.series else ():
+        columns[name] = [
+            lane.columns[name]
+            for lane, lane_steps in zip(content.series, steps, strict=True)
+            for _ in lane_steps.time_ns
+        ]
+    values = columns[content.value_name], columns["most"]
+    columns["value_text"] = _range_texts(*values, content.format_value)
+    return columns
 
 
 def _range_texts(
     lows: Sequence[float], highs: Sequence[float], words: Callable[[float], str]
 ) -> list[str]:
     """Return the text of each range; each distinct value is formatted once."""
-    known: dict[float, str] = {}
-
-    def word(number: float) -> str:
-        if number not in known:
-            known[number] = words(number)
-        return known[number]
-
+    text = cache(words)
     return [
-        word(low) if low == high else f"{word(low)} to {word(high)}"
+        text(low) if low == high else f"{text(low)} to {text(high)}"
         for low, high in zip(lows, highs, strict=True)
     ]

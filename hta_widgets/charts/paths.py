@@ -10,12 +10,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.chart import chart
-from hta_widgets.charts.data import columns_of, rank_list, takes_analysis
-from hta_widgets.charts.figure import add_tooltip, keep_dominant, models
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.charts.chart import draw_rows, with_tooltip_columns
+from hta_widgets.charts.data import ChartSource, analysis_frame, columns_of, rank_list
+from hta_widgets.charts.figure import (
+    FigureStyle,
+    add_tooltip,
+    empty_figure,
+    keep_dominant,
+    models,
+)
 from hta_widgets.charts.lanes import Lane, lanes_figure
-from hta_widgets.charts.rows import Bars, Column, Tooltip, legend_for
-from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.rows import Bars, Column, RowsContent, Tooltip, legend_for, time_scale
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.text import count, duration, plural, share
 
 _MAX_SEGMENTS = 20_000
@@ -26,9 +33,27 @@ def _path_note(frame: pd.DataFrame) -> str:
     return str(frame.attrs.get("note", ""))
 
 
-@chart("Critical path", "rank", "start_ns", "dur_ns", "id", "name", "bound_by")
-def critical_path(frame: pd.DataFrame) -> dict[str, Any]:
+@check_arguments
+def critical_path(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Critical path",
+    **options: Any,
+) -> Any:
     """Draw the critical path over time, and a lane for each cause.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.critical_path`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
 
     Returns
     -------
@@ -42,37 +67,38 @@ def critical_path(frame: pd.DataFrame) -> dict[str, Any]:
     --------
     >>> charts.critical_path(analysis.critical_path(traces, rank=0))  # doctest: +SKIP
     """
+    frame = analysis_frame(
+        "critical_path", frame, options, "rank", "start_ns", "dur_ns", "id", "name", "bound_by"
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     data["end_ns"] = data["start_ns"] + data["dur_ns"]
     start, end = float(data["start_ns"].min()), float(data["end_ns"].max())
     total = data.groupby("bound_by")["dur_ns"].sum()
     total = total[total > 0].sort_values(ascending=False, kind="stable")
-    said = ""
+    joining = ""
     segments = len(data)
     if segments > _MAX_SEGMENTS:
         near = (end - start) / (_MAX_SEGMENTS / max(1, len(total)))
         data = pd.concat(_join_segments(data, near), ignore_index=True)
-        said = f"{count(segments)} segments, of one cause closer than {duration(near)} drawn as one"
+        joining = (
+            f"{count(segments)} segments, of one cause closer than {duration(near)} drawn as one"
+        )
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
     row_of = {str(name): row + 1 for row, name in enumerate(total.index)}
     data["row"] = data["bound_by"].map(row_of)
     data["name"] = data["name"].astype(str)
     data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
     ranks = frame["rank"].unique()
-    return {
-        "by": _segments,
-        "data": data,
-        "causes": total,
-        "window": (start, end),
-        "title_by": f" of rank {ranks[0]}" if len(ranks) == 1 else "",
-        "subtitle": [
-            _DEFINED,
-            "the path shows what takes most of a pixel; the rows below show a pixel at least",
-            said,
-        ],
-        "note": _path_note(frame),
-        "tooltip": Tooltip(
+    if len(ranks) == 1:
+        style = replace(style, title=f"{title} of rank {ranks[0]}")
+    tooltip = with_tooltip_columns(
+        data,
+        Tooltip(
             "@{name}",
             [
                 ("bound by", "@{bound_text}"),
@@ -80,29 +106,36 @@ def critical_path(frame: pd.DataFrame) -> dict[str, Any]:
                 ("from", "@{start_ns}{0,0} ns"),
             ],
         ),
-    }
+    )
+    style = style.with_subtitle(
+        _DEFINED,
+        "the path shows what takes most of a pixel; the rows below show a pixel at least",
+        joining,
+        _path_note(frame),
+    )
+    return _draw_segments(data, total, (start, end), tooltip, style)
 
 
-def _segments(
+def _draw_segments(
     data: pd.DataFrame,
     causes: pd.Series,
     window: tuple[float, float],
     tooltip: Tooltip,
-    *,
-    theme: Theme,
-    **said: Any,
+    style: FigureStyle,
 ) -> Any:
     """Draw the path in the first lane and the segments of each cause in separate lanes."""
-    whole = float(causes.sum()) or 1.0
-    lanes = [Lane(cause_text(str(name)), _share_text(part, whole)) for name, part in causes.items()]
+    total_ns = float(causes.sum()) or 1.0
+    lanes = [
+        Lane(cause_text(str(name)), _share_text(time_ns, total_ns))
+        for name, time_ns in causes.items()
+    ]
     figure, finish = lanes_figure(
-        [Lane("path", duration(whole)), *lanes],
+        [Lane("path", duration(total_ns)), *lanes],
+        style,
         start_ns=window[0],
         end_ns=window[1],
         pitch=22,
-        theme=theme,
         heads=("bound by", "of the path"),
-        **said,
     )
     source = models.ColumnDataSource(columns_of(data))
     pixels = keep_dominant(
@@ -120,11 +153,11 @@ def _segments(
         nonselection_fill_alpha=1,
     )
     for name in map(str, causes.index):
-        style = cause_style(name, theme)
-        bars(view=_cause_view("bound_by", name), fill_color=style["fill"], **_hatch(style, 1))
-        if style["hatch"] or style["line"] != style["fill"]:
+        colors = cause_style(name, style.theme)
+        bars(view=_cause_view("bound_by", name), fill_color=colors["fill"], **_hatch(colors, 1))
+        if colors["hatch"] or colors["line"] != colors["fill"]:
             # Bars too narrow for a hatch have the line's colour, as pale ones could not be seen.
-            bars(view=_cause_view("thin", name), fill_color=style["line"])
+            bars(view=_cause_view("thin", name), fill_color=colors["line"])
     marks = [
         figure.hbar(
             y=place,
@@ -132,7 +165,7 @@ def _segments(
             right="end_ns",
             height=0.72,
             source=source,
-            fill_color=theme.brush_line,
+            fill_color=style.theme.brush_line,
             fill_alpha=0,
             line_color=None,
             selection_fill_alpha=0.35,
@@ -140,7 +173,7 @@ def _segments(
         )
         for place in (0, "row")
     ]
-    add_tooltip(figure, marks, theme, tooltip.heading, tooltip.rows)
+    add_tooltip(figure, marks, style.theme, tooltip.heading, tooltip.rows)
     finish(None)
     return figure
 
@@ -161,14 +194,14 @@ def _hatch(style: Mapping[str, Any], unselected: float) -> dict[str, Any]:
     }
 
 
-def _legend_entry(cause: str, theme: Theme, said: str = "") -> Bars:
+def _legend_entry(cause: str, theme: Theme, suffix: str = "") -> Bars:
     """Return a cause's entry in a legend."""
     style = cause_style(cause, theme)
     return Bars(
         0.0,
         "",
         style["fill"],
-        cause_text(cause) + said,
+        cause_text(cause) + suffix,
         line=style["line"],
         hatch=style["hatch"],
         hatch_color=style["hatch_color"],
@@ -242,9 +275,27 @@ _MAX_LANES = 24
 _FEW_LINES = 100
 
 
-@chart("Critical path across ranks", "rank", "start_ns", "dur_ns", "name", "bound_by")
-def job_critical_path(frame: pd.DataFrame) -> dict[str, Any]:
+@check_arguments
+def job_critical_path(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Critical path across ranks",
+    **options: Any,
+) -> Any:
     """Draw which rank the critical path is on at each moment, and what bounds it.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.job_critical_path`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
 
     Returns
     -------
@@ -252,48 +303,47 @@ def job_critical_path(frame: pd.DataFrame) -> dict[str, Any]:
         One lane per rank on the path, and thin lines where the path changes ranks; its source has
         the frame's rows. Ranks beyond the 24 with most of the path share a lane. Above 20 000
         segments, neighbours of one rank and cause are joined, and the subtitle reports that.
+
+    Examples
+    --------
+    >>> charts.job_critical_path(analysis.job_critical_path(traces))  # doctest: +SKIP
     """
+    frame = analysis_frame(
+        "job_critical_path", frame, options, "rank", "start_ns", "dur_ns", "name", "bound_by"
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     data["end_ns"] = data["start_ns"] + data["dur_ns"]
     data["is_jump"] = data["rank"].ne(data["rank"].shift()) & (data.index > 0)
     by_rank = data.groupby("rank")["dur_ns"].sum()
     by_rank = by_rank.sort_values(ascending=False, kind="stable")
-    whole = float(by_rank.sum()) or 1.0
+    total_ns = float(by_rank.sum()) or 1.0
     ranks = sorted(int(rank) for rank in by_rank.index[:_MAX_LANES])
     lane_of = {rank: lane for lane, rank in enumerate(ranks)}
     data["row"] = [lane_of.get(int(rank), len(ranks)) for rank in data["rank"]]
     jumps = int(data["is_jump"].sum())
     lines = _jump_lines(data)
-    segments, said = len(data), ""
+    segments, joining = len(data), ""
     if segments > _MAX_SEGMENTS:
         data = _join_neighbours(data)
-        said = f"{count(segments)} segments, those of one rank and cause that touch drawn as one"
+        joining = f"{count(segments)} segments, those of one rank and cause that touch drawn as one"
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
-    total = data.groupby("bound_by")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
-    lanes = [Lane(f"rank {rank}", _share_text(by_rank[rank], whole)) for rank in ranks]
+    causes = data.groupby("bound_by")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
+    lanes = [Lane(f"rank {rank}", _share_text(by_rank[rank], total_ns)) for rank in ranks]
     if len(by_rank) > len(ranks):
         left = float(by_rank.iloc[_MAX_LANES:].sum())
         lanes.append(
-            Lane(plural(len(by_rank) - len(ranks), "other rank"), _share_text(left, whole))
+            Lane(plural(len(by_rank) - len(ranks), "other rank"), _share_text(left, total_ns))
         )
     data["after_ns"] = data["start_ns"] - float(frame["start_ns"].min())
     data["bound_text"] = [cause_text(name) for name in data["bound_by"]]
-    return {
-        "by": _rank_lanes,
-        "data": data,
-        "lanes": lanes,
-        "lines": lines,
-        "parts": total / whole,
-        "start_ns": float(frame["start_ns"].min()),
-        "subtitle": [
-            _DEFINED,
-            _path_finding(by_rank, total, whole),
-            f"it changes ranks {plural(jumps, 'time')}" if jumps else "",
-            said,
-        ],
-        "note": _path_note(frame),
-        "tooltip": Tooltip(
+    tooltip = with_tooltip_columns(
+        data,
+        Tooltip(
             "@{name}",
             [
                 ("rank", "@{rank}"),
@@ -303,7 +353,16 @@ def job_critical_path(frame: pd.DataFrame) -> dict[str, Any]:
                 *[("reached by", "@{via}")] * ("via" in data),
             ],
         ),
-    }
+    )
+    style = style.with_subtitle(
+        _DEFINED,
+        _path_finding(by_rank, causes, total_ns),
+        f"it changes ranks {plural(jumps, 'time')}" if jumps else "",
+        joining,
+        _path_note(frame),
+    )
+    start_ns = float(frame["start_ns"].min())
+    return _rank_lanes(data, lanes, lines, causes / total_ns, start_ns, tooltip, style)
 
 
 def _rank_lanes(
@@ -313,19 +372,17 @@ def _rank_lanes(
     parts: pd.Series,
     start_ns: float,
     tooltip: Tooltip,
-    *,
-    theme: Theme,
-    **said: Any,
+    style: FigureStyle,
 ) -> Any:
     """Draw segments in the lanes of their ranks, by cause, and lines from lane to lane."""
+    theme = style.theme
     figure, finish = lanes_figure(
         lanes,
+        style,
         start_ns=start_ns,
         end_ns=float(data["end_ns"].max()),
         pitch=24,
-        theme=theme,
         heads=(" ", "of the path"),
-        **said,
     )
     figure.segment(
         x0="x",
@@ -340,7 +397,7 @@ def _rank_lanes(
     source = models.ColumnDataSource(columns_of(data))
     marks = []
     for cause in map(str, parts.index):
-        style = cause_style(cause, theme)
+        colors = cause_style(cause, theme)
         marks.append(
             figure.hbar(
                 y="row",
@@ -349,21 +406,21 @@ def _rank_lanes(
                 height=0.72,
                 source=source,
                 view=_cause_view("bound_by", cause),
-                fill_color=style["fill"],
+                fill_color=colors["fill"],
                 # An outline would widen very short segments.
                 line_color=None,
                 nonselection_fill_alpha=0.3,
-                **_hatch(style, 0.3),
+                **_hatch(colors, 0.3),
             )
         )
-    keys = [_legend_entry(str(cause), theme, f" {share(part)}") for cause, part in parts.items()]
+    entries = [_legend_entry(str(cause), theme, f" {share(part)}") for cause, part in parts.items()]
     add_tooltip(figure, marks, theme, tooltip.heading, tooltip.rows)
-    finish(legend_for(figure, keys, theme))
+    finish(legend_for(figure, entries, theme))
     return figure
 
 
-def _share_text(time_ns: float, whole: float) -> str:
-    return f"{share(time_ns / whole)} · {duration(time_ns)}"
+def _share_text(time_ns: float, total_ns: float) -> str:
+    return f"{share(time_ns / total_ns)} · {duration(time_ns)}"
 
 
 def _jump_lines(data: pd.DataFrame) -> dict[str, Any]:
@@ -397,23 +454,37 @@ def _join_neighbours(data: pd.DataFrame) -> pd.DataFrame:
     return first.reset_index(drop=True)
 
 
-def _path_finding(by_rank: pd.Series, total: pd.Series, whole: float) -> str:
-    if total.empty:
+def _path_finding(by_rank: pd.Series, causes: pd.Series, total_ns: float) -> str:
+    if causes.empty:
         return ""
     first = int(by_rank.index[0])
-    most = f"{cause_text(str(total.index[0]))} is {share(float(total.iloc[0]) / whole)} of it"
+    most = f"{cause_text(str(causes.index[0]))} is {share(float(causes.iloc[0]) / total_ns)} of it"
     if len(by_rank) == 1:
         return f"all of it is on rank {first}, {most}"
-    return f"{share(float(by_rank.iloc[0]) / whole)} of it is on rank {first}, {most}"
+    return f"{share(float(by_rank.iloc[0]) / total_ns)} of it is on rank {first}, {most}"
 
 
-@chart(
-    "Whose time the critical path is",
-    *("rank", "bound_by", "count", "dur_ns"),
-    takes=takes_analysis("job_path_summary", of="job_critical_path"),
-)
-def job_path_summary(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
+@check_arguments
+def job_path_summary(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Whose time the critical path is",
+    **options: Any,
+) -> Any:
     """Draw each rank's share of the job's critical path, by cause.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.job_path_summary`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
 
     Returns
     -------
@@ -426,6 +497,17 @@ def job_path_summary(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     >>> path = analysis.job_critical_path(traces)  # doctest: +SKIP
     >>> charts.job_path_summary(analysis.job_path_summary(path))  # doctest: +SKIP
     """
+    frame = analysis_frame(
+        "job_path_summary",
+        frame,
+        options,
+        *("rank", "bound_by", "count", "dur_ns"),
+        path="job_critical_path",
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     by_rank = data.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
@@ -451,32 +533,36 @@ def job_path_summary(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     data["who"] = [names[row] for row in data["row"]]
     per_row = data.groupby("row")["dur_ns"].sum()
     on_most = by_rank.index[by_rank > whole / 2].tolist()
-    return {
-        "data": data,
-        "names": names,
-        "marks": [
-            replace(_legend_entry(cause, theme), left="from", right="to", only=("bound_by", cause))
-            for cause in map(str, causes.index[causes > 0])
-        ],
-        "end_ns": float(per_row.max()),
-        "subtitle": [
+    return draw_rows(
+        RowsContent(
+            data=data,
+            names=names,
+            marks=[
+                replace(
+                    _legend_entry(cause, theme), left="from", right="to", only=("bound_by", cause)
+                )
+                for cause in map(str, causes.index[causes > 0])
+            ],
+            scale=time_scale(float(per_row.max())),
+            head=" ",
+            columns=[
+                Column("of the path", [share(float(each) / whole) for each in per_row]),
+                Column("time", [duration(float(each)) for each in per_row], 420),
+            ],
+            tooltip=Tooltip(
+                "@{who} · @{bound_text}",
+                [
+                    ("time", "{dur_ns:duration}"),
+                    ("of the path", "{share:share}"),
+                    ("segments", "@{count}"),
+                ],
+            ),
+        ),
+        style.with_subtitle(
             "time on the path, by rank and by what bounds it; all bars together are the span",
             f"more than half of it is on {rank_list(on_most)}"
             if on_most
             else f"no rank has more than half of it; {names[0]} has most",
-        ],
-        "note": _path_note(frame),
-        "head": " ",
-        "columns": [
-            Column("of the path", [share(float(each) / whole) for each in per_row]),
-            Column("time", [duration(float(each)) for each in per_row], 420),
-        ],
-        "tooltip": Tooltip(
-            "@{who} · @{bound_text}",
-            [
-                ("time", "{dur_ns:duration}"),
-                ("of the path", "{share:share}"),
-                ("segments", "@{count}"),
-            ],
+            _path_note(frame),
         ),
-    }
+    )

@@ -1,33 +1,33 @@
-"""Charts of ranks and groups."""
+"""Charts of ranks: clusters of ranks that behave alike, and their activity over time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec import structs
 
-from hta_widgets.charts.chart import chart
-from hta_widgets.charts.data import (
-    KIND_ORDER,
-    color_ramp,
-    group_positions,
-    rank_list,
-    require_columns_of,
-)
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.charts.chart import draw_rows, row_texts
+from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp, rank_list
 from hta_widgets.charts.defined import (
     TOGETHER,
     chart_scope,
     fold_scope,
     folded_groups,
-    title_and_subtitle,
+    subtitle_of,
+    with_folded_groups,
 )
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
+    FigureStyle,
     add_tooltip,
     blend,
+    empty_figure,
     escape_text,
     keep_fitting,
     models,
@@ -36,279 +36,18 @@ from hta_widgets.charts.figure import (
 )
 from hta_widgets.charts.lanes import time_axis
 from hta_widgets.charts.rows import (
-    NAMED_ROWS,
     Bars,
     Column,
+    RowsContent,
+    Scale,
     Tooltip,
-    Whiskers,
-    round_ticks,
-    rows_chart,
+    add_row_outlines,
     selection_box,
     time_ticks,
 )
-from hta_widgets.charts.theme import FONT, Theme
+from hta_widgets.charts.theme import FONT, Theme, ThemeName, theme_of
 from hta_widgets.facts import facts
-from hta_widgets.text import UNKNOWN, count, duration, plural, share, size
-
-_MAX_COLUMNS = 8
-#: Order of the category colours in which neighbouring groups differ most.
-_GROUP_COLORS = (0, 5, 4, 3, 1, 6)
-#: Maximum number of groups with a row each; of more, only those with most time per column have one.
-_MAX_ROWS = 40
-_IN_CELLS = (
-    "in a cell the group's number and the rank's position in it; times are of a rank and"
-    " include waits"
-)
-_MEANS = "times and bytes are means of a group's ranks, waits included"
-
-
-@chart(
-    "Which ranks form which groups",
-    *("group", "rank", "ranks", "position", "size", "kind", "guessed", "time_ns", "bytes"),
-)
-def parallel_groups(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw each rank's group of each kind, and the rank's time and bytes in it.
-
-    Returns
-    -------
-    bokeh.plotting.figure
-        One row per rank and one column per kind, two if a rank is in two groups of it. A cell has
-        the colour of its group, and shows the group's number, from 0 in the order of ranks, and the
-        rank's position. Guessed kinds have a question mark. At the right are a rank's time and
-        bytes in each group. Its source has the frame's rows. With more than 64 ranks, a row is a
-        group and ranks go from left to right; above 40 groups, the less used ones of a kind share a
-        row.
-    """
-    data = group_positions(frame)
-    # An unknown kind is not a guess, and has no question mark.
-    data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
-    data["fill"], data["line"] = _group_tints(data["number"], theme)
-    data["name"] = [
-        "all ranks" if kind == "all" else f"{kind} group {number}"
-        for kind, number in zip(data["kind"], data["number"], strict=True)
-    ]
-    data["position_text"] = [
-        "–" if at < 0 else f"{at} of {of}" if of > 0 else str(at)
-        for at, of in zip(data["position"], data["size"], strict=True)
-    ]
-    data["time_text"] = [duration(each) for each in data["time_ns"]]
-    data["bytes_text"] = [_size_text(each) for each in data["bytes"]]
-    data["members"] = [each or "–" for each in data["ranks"].astype(str)]
-    data["purpose"] = data["kind"].where(~data["guessed"], data["kind"] + ", guessed")
-    in_rows = data["rank"].nunique() <= NAMED_ROWS
-    content = _rank_rows(data, theme) if in_rows else _group_rows(data)
-    guesses = "? is a guess from what the group runs and which ranks it has"
-    content["subtitle"] += [_group_finding(data), guesses if data["guessed"].any() else ""]
-    return {"head": " ", **content}
-
-
-def _rank_rows(data: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    ranks = np.unique(data["rank"])
-    spent = data.groupby("column")["time_ns"].sum().sort_values(ascending=False, kind="stable")
-    # Charts that are too narrow for the numbers of all columns show those with most time.
-    kept = sorted(spent.index[:_MAX_COLUMNS])
-    more = len(spent) - len(kept)
-    cells = data[data["column"].isin(kept)].reset_index(drop=True)
-    cells["row"] = np.searchsorted(ranks, cells["rank"])
-    cells["x"] = np.searchsorted(kept, cells["column"])
-    cells["left"], cells["right"] = cells["x"] + 0.03, cells["x"] + 0.97
-    cells["text"] = [
-        f"{number}{f' · {at}' if at >= 0 else ''}{' ?' if guess else ''}"
-        for number, at, guess in zip(
-            cells["number"], cells["position"], cells["guessed"], strict=True
-        )
-    ]
-    heads = _column_heads(cells, kept)
-    columns = []
-    for column, head in zip(kept, heads, strict=True):
-        mine = cells[cells["column"] == column].set_index("rank")
-        texts = [
-            f"{mine['time_text'][rank]} · {mine['bytes_text'][rank]}" if rank in mine.index else ""
-            for rank in ranks
-        ]
-        place = spent.index.tolist().index(column)
-        columns.append(Column(head, texts, 380 + 140 * place))
-    return {
-        "data": cells,
-        "names": [f"rank {rank}" for rank in ranks],
-        "marks": [Bars("left", "right", "@fill", line="@line", text="text", text_color=theme.ink)],
-        "x_end": float(len(kept)),
-        "subtitle": [
-            _IN_CELLS,
-            f"{plural(more, 'column')} of the least used left out" if more else "",
-        ],
-        "ticks": [(at + 0.5, head) for at, head in enumerate(heads)],
-        "columns": columns,
-        "tooltip": _group_tooltip("rank @{rank} · @{name}"),
-    }
-
-
-def _group_rows(data: pd.DataFrame) -> dict[str, Any]:
-    ranks = np.unique(data["rank"])
-    places = np.searchsorted(ranks, data["rank"])
-    data = data.assign(left=places, right=places + 1)
-    groups = data.groupby("code", sort=True).agg(
-        column=("column", "first"),
-        number=("number", "first"),
-        name=("name", "first"),
-        guessed=("guessed", "first"),
-        size=("rank", "size"),
-        time_ns=("time_ns", "mean"),
-    )
-    groups["bytes"] = data[data["bytes"] >= 0].groupby("code")["bytes"].mean()
-    groups["is_shown"] = _visible_groups(groups)
-    groups = groups.sort_values(["column", "is_shown", "number"], ascending=[True, False, True])
-    rows: list[dict[str, Any]] = []
-    row_of: dict[int, int] = {}
-    for column, groups_of_column in groups.groupby("column", sort=True):
-        shown, left = (
-            groups_of_column[groups_of_column["is_shown"]],
-            groups_of_column[~groups_of_column["is_shown"]],
-        )
-        for code, record in zip(shown.index.tolist(), shown.to_dict("records"), strict=True):
-            row_of[code] = len(rows)
-            mark = " ?" if record["guessed"] else ""
-            rows.append(
-                {
-                    **{str(key): each for key, each in record.items()},
-                    "name": f"{record['name']}{mark}",
-                }
-            )
-        if len(left):
-            row_of |= dict.fromkeys(left.index.tolist(), len(rows))
-            mark = " ?" if left["guessed"].any() else ""
-            kind = str(data.loc[data["column"] == column, "kind"].iloc[0])
-            rows.append(
-                {
-                    "name": f"{kind}: {count(len(left))} more{mark}",
-                    "size": left["size"].max(),
-                    "time_ns": left["time_ns"].mean(),
-                    "bytes": left["bytes"].mean(),
-                }
-            )
-    data["row"] = data["code"].map(row_of)
-    cells = _adjacent_runs(data)
-    cells["alone"] = np.where(cells["code"].map(groups["is_shown"]), "yes", "no")
-    return {
-        "data": cells,
-        "names": [str(record["name"]) for record in rows],
-        "marks": [
-            # A rank is hardly a pixel wide, so bars have no tint, and an outline only in rows of
-            # one group, where it covers no other group.
-            Bars("left", "right", "@line", only=("alone", "no")),
-            Bars("left", "right", "@line", line="@line", only=("alone", "yes")),
-        ],
-        "x_end": float(len(ranks)),
-        "subtitle": [
-            f"a row is a group, {count(len(ranks))} ranks go from left to right; {_MEANS}",
-            f"those of {count(len(groups))} groups in which most is spent have a row"
-            if len(rows) < len(groups)
-            else "",
-        ],
-        "ticks": [(at, f"rank {ranks[int(at)]}") for at in round_ticks(len(ranks) - 1, 4)],
-        "background": True,
-        "columns": [
-            Column("time", [duration(record["time_ns"]) for record in rows]),
-            Column("bytes", [_size_text(record["bytes"]) for record in rows], 480),
-            Column("ranks", [count(record["size"]) for record in rows], 640),
-        ],
-        "tooltip": _group_tooltip("@{run} · @{name}"),
-    }
-
-
-def _group_tooltip(heading: str) -> Tooltip:
-    return Tooltip(
-        heading,
-        [
-            ("group", "@{group}"),
-            ("for", "@{purpose}"),
-            ("its ranks", "@{members}"),
-            ("position", "@{position_text}"),
-            ("runs there", "@{time_text}"),
-            ("messages", "@{bytes_text}"),
-        ],
-    )
-
-
-def _column_heads(cells: pd.DataFrame, kept: Sequence[int]) -> list[str]:
-    """Return the columns' kinds as heads; further columns of a kind are numbered from 2."""
-    first = cells.drop_duplicates("column").set_index("column")
-    guessed = cells.groupby("column")["guessed"].any()
-    met: dict[str, int] = {}
-    heads = []
-    for column in kept:
-        kind = str(first["kind"][column])
-        met[kind] = met.get(kind, 0) + 1
-        number = f" {met[kind]}" if met[kind] > 1 else ""
-        heads.append(f"{kind}{number}{' ?' if guessed[column] else ''}")
-    return heads
-
-
-def _group_tints(numbers: pd.Series, theme: Theme) -> tuple[list[str], list[str]]:
-    lines = [theme.category[_GROUP_COLORS[number % len(_GROUP_COLORS)]] for number in numbers]
-    part = 0.3 if theme.name == "light" else 0.45
-    tint = {line: blend(line, theme.bg, part) for line in set(lines)}
-    return [tint[line] for line in lines], lines
-
-
-def _visible_groups(groups: pd.DataFrame) -> pd.Series:
-    """Return flags of the groups with a row: in each column equally many, those with most time."""
-    columns = groups["column"].nunique()
-    if len(groups) <= _MAX_ROWS:
-        return pd.Series(True, index=groups.index)
-    most = max(1, _MAX_ROWS // columns - 1)
-    order = groups.sort_values("time_ns", ascending=False, kind="stable")
-    place = order.groupby("column").cumcount().reindex(groups.index)
-    alone = groups.groupby("column")["time_ns"].transform("size") <= most + 1
-    return (place < most) | alone
-
-
-def _adjacent_runs(data: pd.DataFrame) -> pd.DataFrame:
-    """Return one bar per run of adjacent ranks of a group, with their mean times and bytes."""
-    data = data.sort_values(["row", "left"], kind="stable").reset_index(drop=True)
-    code, left = data["code"].to_numpy(), data["left"].to_numpy()
-    begins = np.append(True, (np.diff(code) != 0) | (np.diff(left) != 1))
-    run = np.cumsum(begins) - 1
-    runs = data[begins].reset_index(drop=True)
-    grouped = data.groupby(run)
-    runs["right"] = grouped["right"].max().to_numpy()
-    sizes = grouped.size().to_numpy()
-    last = grouped["rank"].max().to_numpy()
-    runs["run"] = [
-        f"rank {first}" if many == 1 else f"ranks {first}–{end}"
-        for first, end, many in zip(runs["rank"], last, sizes, strict=True)
-    ]
-    runs["position_text"] = [
-        text if many == 1 else f"from {text}"
-        for text, many in zip(runs["position_text"], sizes, strict=True)
-    ]
-    runs["time_text"] = [duration(each) for each in grouped["time_ns"].mean()]
-    runs["bytes_text"] = [_size_text(each) for each in grouped["bytes"].mean()]
-    return runs
-
-
-def _size_text(number: float) -> str:
-    return UNKNOWN if not number >= 0 else size(number)
-
-
-def _group_finding(data: pd.DataFrame) -> str:
-    groups = data.drop_duplicates("code")
-    phrases = []
-    for kind in dict.fromkeys([*KIND_ORDER, *groups["kind"]]):
-        groups_of_kind = groups[groups["kind"] == kind]
-        if groups_of_kind.empty:
-            continue
-        sizes = sorted({int(each) for each in groups_of_kind["size"] if each > 0})
-        of = f" of {sizes[0]}" if len(sizes) == 1 else ""
-        of = f" of {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else of
-        if kind == "all":
-            phrases.append(
-                f"{'one' if len(groups_of_kind) == 1 else count(len(groups_of_kind))} of all ranks"
-            )
-        else:
-            phrases.append(plural(len(groups_of_kind), f"{kind} group") + of)
-    return f"{plural(len(groups), 'group')}: {', '.join(phrases)}"
-
+from hta_widgets.text import count, duration, plural, share
 
 _MAX_CLUSTERS = 60
 #: Maximum length of a list of ranks, in characters; narrow charts would truncate longer ones.
@@ -330,13 +69,27 @@ if (text.some((each, k) => each !== source.data.text[k])) source.data = { ...sou
 """
 
 
-@chart(
-    "Which ranks behave alike",
-    *("rank", "cluster", "representative", "is_outlier", "why", "step_ns", "compute_ns"),
-    *("idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
-)
-def rank_clusters(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
+@check_arguments
+def rank_clusters(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Which ranks behave alike",
+    **options: Any,
+) -> Any:
     """Draw one row per cluster of ranks: the parts of its steps, and how outliers differ.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.rank_clusters`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
 
     Returns
     -------
@@ -344,69 +97,94 @@ def rank_clusters(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         Outliers on top, then the largest clusters first. Bars are means of a cluster's ranks, per
         step; texts below them are the differences from the most typical ranks. Its source has one
         row per cluster with the frame's columns.
+
+    Examples
+    --------
+    >>> charts.rank_clusters(analysis.rank_clusters(traces))  # doctest: +SKIP
     """
-    data = _cluster_rows(frame)
-    shown, said = len(data), ""
-    while len(data) > 1 and _figure_height(data[:shown]) > _MAX_CLUSTERS:
-        shown -= 1
-    if shown < len(data):
-        said = f"the first {count(shown)} of {count(len(data))} clusters"
-        data = data[:shown]
-    texts: dict[str, list[Any]] = {"row": [], "full": []}
-    names: list[str] = []
-    grounds = []
-    rows = []
-    for cluster in data.to_dict("records"):
-        first = len(names)
-        rows.append(first)
-        reasons = [each for each in str(cluster["why"]).split("; ") if each]
-        names += [str(cluster["name"]), *[""] * len(reasons)]
-        texts["row"] += range(first + 1, first + 1 + len(reasons))
-        texts["full"] += [escape_text(reason) for reason in reasons]
-        if cluster["is_outlier"]:
-            grounds.append((first - 0.5, first + len(reasons) + 0.5))
-    data = data.assign(row=rows)
+    frame = analysis_frame(
+        "rank_clusters",
+        frame,
+        options,
+        *("rank", "cluster", "representative", "is_outlier", "why", "step_ns", "compute_ns"),
+        *("idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    clusters = _cluster_rows(frame)
+    count_drawn = len(clusters)
+    while count_drawn > 1 and _figure_height(clusters[:count_drawn]) > _MAX_CLUSTERS:
+        count_drawn -= 1
+    data = clusters[:count_drawn]
+    omitted = ""
+    if count_drawn < len(clusters):
+        omitted = f"the first {count(count_drawn)} of {count(len(clusters))} clusters"
+    # A cluster has a row for its bars, and one below it for each of its reasons.
+    reasons = [str(why).split("; ") if why else [] for why in data["why"]]
+    heights = np.array([1 + len(texts) for texts in reasons])
+    data = data.assign(row=np.cumsum(heights) - heights)
     parts = _add_parts(data, theme)
     end = max(float(data["step_ns"].max()) or 1.0, float(data[parts[-1].right].max())) * 1.02
-    by_row = dict(zip(rows, data.to_dict("records"), strict=True))
-
-    def column(word: Any) -> list[str]:
-        return [word(by_row[row]) if row in by_row else "" for row in range(len(names))]
-
     tolerance = frame.attrs.get("tolerance")
-    return {
-        "by": _draw_with_reasons,
-        "grounds": grounds,
-        "texts": texts,
-        "data": data,
-        "names": names,
-        "marks": parts,
-        "x_end": end,
-        "ticks": time_ticks(end),
-        "subtitle": [
+    figure = draw_rows(
+        RowsContent(
+            data=data,
+            names=_spread_texts(data, heights, "{name}"),
+            marks=parts,
+            scale=Scale(end, ticks=time_ticks(end)),
+            head=" ",
+            columns=[
+                Column("ranks", _spread_texts(data, heights, "{ranks:count}")),
+                Column("step", _spread_texts(data, heights, "{step_ns:duration}"), 420),
+                Column(
+                    "stands for them", _spread_texts(data, heights, "rank {representative}"), 620
+                ),
+            ],
+            tooltip=Tooltip(
+                "@{members}",
+                [
+                    ("ranks", "@{ranks}"),
+                    ("stands for them", "rank @{representative}"),
+                    ("against the typical ranks", "@{why}"),
+                    *((mark.name, f"@{{{mark.right}_text}}") for mark in parts),
+                    ("step", "{step_ns:duration}"),
+                ],
+            ),
+        ),
+        style.with_subtitle(
             "how a step passes on the device, mean of the cluster's ranks",
             _cluster_finding(frame, data),
-            said,
+            omitted,
             "" if tolerance is None else f"alike: within {share(float(tolerance))} of a step",
-        ],
-        "note": str(frame.attrs.get("note", "")),
-        "head": " ",
-        "columns": [
-            Column("ranks", column(lambda each: count(each["ranks"]))),
-            Column("step", column(lambda each: duration(each["step_ns"])), 420),
-            Column("stands for them", column(lambda each: f"rank {each['representative']}"), 620),
-        ],
-        "tooltip": Tooltip(
-            "@{members}",
-            [
-                ("ranks", "@{ranks}"),
-                ("stands for them", "rank @{representative}"),
-                ("against the typical ranks", "@{why}"),
-                *((mark.name, f"@{{{mark.right}_text}}") for mark in parts),
-                ("step", "{step_ns:duration}"),
-            ],
+            str(frame.attrs.get("note", "")),
         ),
-    }
+    )
+    for row, height in zip(
+        data["row"][data["is_outlier"]], heights[data["is_outlier"]], strict=True
+    ):
+        _draw_background(figure, row - 0.5, row + height - 0.5, theme)
+    _draw_reasons(
+        figure,
+        {
+            "row": [
+                row + 1 + at
+                for row, texts in zip(data["row"].tolist(), reasons, strict=True)
+                for at in range(len(texts))
+            ],
+            "full": [escape_text(text) for texts in reasons for text in texts],
+        },
+        style,
+    )
+    return figure
+
+
+def _spread_texts(data: pd.DataFrame, heights: Any, template: str) -> list[str]:
+    """Return a template's text for the first row of each cluster, and "" for its other rows."""
+    texts = np.full(int(heights.sum()), "", dtype=object)
+    texts[data["row"]] = row_texts(data, template)
+    return list(texts)
 
 
 def _figure_height(data: pd.DataFrame) -> int:
@@ -447,15 +225,15 @@ def _cluster_rows(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cluster_name(ranks: list[int], standing_for: int) -> str:
-    whole = rank_list(ranks, len(ranks))
-    return whole if len(whole) <= _LETTERS else f"{count(len(ranks))} like rank {standing_for}"
+    text = rank_list(ranks, len(ranks))
+    return text if len(text) <= _LETTERS else f"{count(len(ranks))} like rank {standing_for}"
 
 
 def _add_parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
     """Add start and end of each part of a step to the data; return the bars."""
     rest = (data["exposed_communication_ns"] - data["exposed_wait_ns"]).clip(lower=0)
     unmatched = rest.clip(upper=data.get("unmatched_exposed_ns", 0))
-    known = data["compute_ns"] + rest + data["exposed_wait_ns"] + data["idle_ns"]
+    explained_ns = data["compute_ns"] + rest + data["exposed_wait_ns"] + data["idle_ns"]
     left = np.zeros(len(data))
     marks = []
     pieces: list[tuple[str, pd.Series, str, dict[str, Any]]] = [
@@ -476,7 +254,7 @@ def _add_parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
         ("idle", data["idle_ns"], theme.idle, {}),
         (
             "rest of the step",
-            (data["step_ns"] - known).clip(lower=0),
+            (data["step_ns"] - explained_ns).clip(lower=0),
             blend(theme.lane, theme.bg, 0.6),
             {},
         ),
@@ -486,7 +264,7 @@ def _add_parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
         if name != "compute" and not (sizes > 0).any():
             continue
         data[f"{name} from"], data[name] = left, left + sizes
-        data[f"{name}_text"] = [duration(each) for each in sizes]
+        data[f"{name}_text"] = [duration(size_ns) for size_ns in sizes]
         # A zero-length bar would still draw its outline.
         data[f"{name} from"] = data[f"{name} from"].where(sizes > 0)
         marks.append(Bars(f"{name} from", name, fill, name, **style))
@@ -505,30 +283,24 @@ def _cluster_finding(frame: pd.DataFrame, data: pd.DataFrame) -> str:
     return f"{all_of}, {count(len(outliers))} of them are outliers: {rank_list(outliers)}"
 
 
-def _draw_with_reasons(
-    grounds: list[tuple[float, float]],
-    texts: dict[str, list[Any]],
-    *,
-    theme: Theme,
-    width: int | None,
-    **content: Any,
-) -> Any:
-    """Return a chart of rows with a background behind outliers, and texts below the bars."""
-    figure = rows_chart(**content, theme=theme, width=width)
-    for low, high in grounds:
-        figure.add_layout(
-            models.BoxAnnotation(
-                top=low,
-                bottom=high,
-                fill_color=theme.lane,
-                fill_alpha=1,
-                line_color=None,
-                level="underlay",
-            )
+def _draw_background(figure: Any, top: float, bottom: float, theme: Theme) -> None:
+    figure.add_layout(
+        models.BoxAnnotation(
+            top=top,
+            bottom=bottom,
+            fill_color=theme.lane,
+            fill_alpha=1,
+            line_color=None,
+            level="underlay",
         )
+    )
+
+
+def _draw_reasons(figure: Any, texts: dict[str, list[Any]], style: FigureStyle) -> None:
+    """Write texts below the bars, cut to the figure's width: now by an estimate, later exactly."""
     if not texts["full"]:
-        return figure
-    letters = int(((width or 720) * 0.6) / 6.4)
+        return
+    letters = int(((style.width or 720) * 0.6) / 6.4)
     cut = [text if len(text) <= letters else f"{text[: letters - 1]}…" for text in texts["full"]]
     source = models.ColumnDataSource({**texts, "text": cut})
     figure.text(
@@ -537,7 +309,7 @@ def _draw_with_reasons(
         text="text",
         source=source,
         x_offset=4,
-        text_color=theme.ink,
+        text_color=style.theme.ink,
         text_baseline="middle",
         text_font={"value": FONT},
         text_font_size="11px",
@@ -546,7 +318,6 @@ def _draw_with_reasons(
         "inner_width",
         models.CustomJS(args={"fig": figure, "source": source, "family": FONT}, code=_CUT),
     )
-    return figure
 
 
 Floats = npt.NDArray[np.float64]
@@ -556,9 +327,31 @@ _SHADES = 128
 _HEATMAP = definition("heatmap")
 
 
-@chart(_HEATMAP["title"], "rank", "bin", "start_ns", "end_ns", "value_ns", folds=True)
-def rank_time_heatmap(frame: pd.DataFrame) -> dict[str, Any] | str:
+@check_arguments
+def rank_time_heatmap(
+    frame: ChartSource,
+    *,
+    clusters: pd.DataFrame | None = None,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Rank × time",
+    **options: Any,
+) -> Any:
     """Draw the activity of each rank's device over time.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.rank_time_heatmap`.
+    clusters : DataFrame, optional
+        Result of `hta_widgets.analysis.rank_clusters`. The ranks of a cluster are drawn together,
+        as their mean with a line from minimum to maximum. By default each rank is drawn.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
 
     Returns
     -------
@@ -573,233 +366,143 @@ def rank_time_heatmap(frame: pd.DataFrame) -> dict[str, Any] | str:
     >>> frame = analysis.rank_time_heatmap(traces, metric="waiting")  # doctest: +SKIP
     >>> charts.rank_time_heatmap(frame)  # doctest: +SKIP
     """
+    frame = analysis_frame(
+        "rank_time_heatmap", frame, options, "rank", "bin", "start_ns", "end_ns", "value_ns"
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
     if not (frame["end_ns"] > frame["start_ns"]).any():
-        return ""
+        return empty_figure(frame, style)
+    frame = with_folded_groups(frame, clusters)
     metric = str(frame.attrs.get("metric", "busy"))
-    unknown = {"label": metric.replace("_", " "), "note": "", "ramp": "busy", "kinds": []}
-    known = facts("metrics").get(metric, unknown)
+    unlisted = {"label": metric.replace("_", " "), "note": "", "ramp": "busy", "kinds": []}
+    facts_of_metric = facts("metrics").get(metric, unlisted)
     ranks = frame["rank"].drop_duplicates().to_numpy()
     bins = len(frame) // len(ranks)
-    value = frame["value_ns"].to_numpy(float).reshape(len(ranks), bins)
+    value_ns = frame["value_ns"].to_numpy(float).reshape(len(ranks), bins)
     edges = frame[["start_ns", "end_ns"]].to_numpy(float)[:bins]
-    size = edges[:, 1] - edges[:, 0]
-    part = np.divide(value, size, out=np.zeros_like(value), where=size > 0)
-    start, end = float(edges[0, 0]), float(edges[-1, 1])
-    rows = pd.DataFrame({"rank": ranks, "total_ns": value.sum(axis=1)})
+    size_ns = edges[:, 1] - edges[:, 0]
+    part = np.divide(value_ns, size_ns, out=np.zeros_like(value_ns), where=size_ns > 0)
+    start_ns, end_ns = float(edges[0, 0]), float(edges[-1, 1])
+    rows = pd.DataFrame({"rank": ranks, "total_ns": value_ns.sum(axis=1)})
     rows.attrs = {
         **frame.attrs,
-        "label": known["label"],
-        "about": known["note"],
-        "cell_ns": (end - start) / bins,
+        "label": facts_of_metric["label"],
+        "about": facts_of_metric["note"],
+        "cell_ns": (end_ns - start_ns) / bins,
     }
     scope, _ = chart_scope(_HEATMAP, rows)
-    said = [title_and_subtitle({**_HEATMAP, "unmatched": known["kinds"]}, frame, scope)["subtitle"]]
+    heatmap = structs.replace(_HEATMAP, unmatched=facts_of_metric["kinds"])
+    subtitle = subtitle_of(heatmap, frame, scope)
     mean = part.mean(axis=0)
-    if groups := folded_groups(rows):
+    groups = folded_groups(rows)
+    if groups:
         scope = fold_scope(_HEATMAP, rows, scope, groups)
         masks = [np.isin(ranks, members) for members in scope["members"]]
-        part, value = (
-            np.stack([all_of[mask].mean(axis=0) for mask in masks]) for all_of in (part, value)
+        part, value_ns = (
+            np.stack([values[mask].mean(axis=0) for mask in masks]) for values in (part, value_ns)
         )
-        said.append(TOGETHER)
-    return {
-        "by": _heatmap_figure,
-        "names": list(scope["names"]),
-        "ranks": scope["rank"],
-        "part": part,
-        "value": value,
-        "mean": mean,
-        "window": (start, end),
-        "shades": known["ramp"],
-        "subtitle": said,
-        "note": "",
-    }
+    return _heatmap_figure(
+        HeatmapContent(
+            names=list(scope["names"]),
+            ranks=scope["rank"],
+            share=part,
+            value_ns=value_ns,
+            mean_share=mean,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            ramp=theme.busy if facts_of_metric["ramp"] == "busy" else theme.waiting,
+        ),
+        style.with_subtitle(subtitle, TOGETHER if groups else ""),
+    )
 
 
-def _heatmap_figure(
-    names: list[str],
-    ranks: Any,
-    part: Floats,
-    value: Floats,
-    mean: Floats,
-    window: tuple[float, float],
-    shades: str,
-    *,
-    title: str,
-    subtitle: str,
-    theme: Theme,
-    width: int | None,
-) -> Any:
-    total = value.sum(axis=1)
-    palette = color_ramp(theme.busy if shades == "busy" else theme.waiting, _SHADES)
-    rows, (start, end) = len(names), window
+@dataclass(frozen=True)
+class HeatmapContent:
+    """What a heatmap draws: rows by cells of time, each with a share of its cell."""
+
+    names: list[str]
+    ranks: Any
+    share: Floats
+    value_ns: Floats
+    mean_share: Floats
+    start_ns: float
+    end_ns: float
+    ramp: Sequence[str]
+
+
+def _heatmap_figure(content: HeatmapContent, style: FigureStyle) -> Any:
+    rows, (start_ns, end_ns) = len(content.names), (content.start_ns, content.end_ns)
     pitch = 16 if rows <= 32 else max(1, 512 // rows)
     strip = _STRIP / pitch
     figure = new_figure(
-        title,
-        subtitle,
-        theme,
-        width,
+        style,
         frame_height=int(rows * pitch + _STRIP + 6),
-        x_range=models.Range1d(start, end),
+        x_range=models.Range1d(start_ns, end_ns),
         y_range=models.Range1d(rows - 0.5, -0.5 - strip - 6 / pitch),
         tools=[
-            models.BoxSelectTool(dimensions="height", overlay=selection_box(theme)),
+            models.BoxSelectTool(dimensions="height", overlay=selection_box(style.theme)),
             models.TapTool(),
         ],
     )
     time_axis(figure)
+    palette = color_ramp(content.ramp, _SHADES)
+    bins = content.share.shape[1]
     picture = figure.image(
         image="share",
-        x=start,
+        x=start_ns,
         y=-0.5,
-        dw=end - start,
+        dw=end_ns - start_ns,
         dh=rows,
         source=models.ColumnDataSource(
             {
-                "share": [part],
-                "value_ns": [value],
-                "of_rank": [np.repeat(np.array(names)[:, None], part.shape[1], axis=1)],
+                "share": [content.share],
+                "value_ns": [content.value_ns],
+                "of_rank": [np.repeat(np.array(content.names)[:, None], bins, axis=1)],
             }
         ),
         color_mapper=models.LinearColorMapper(palette=palette, low=0, high=1),
     )
-    edges = np.linspace(start, end, part.shape[1] + 1)
+    edges = np.linspace(start_ns, end_ns, bins + 1)
     base = -0.5 - 4 / pitch
     figure.quad(
         left=edges[:-1],
         right=edges[1:],
-        top=base - mean * (strip - 4 / pitch),
-        bottom=np.full(part.shape[1], base),
+        top=base - content.mean_share * (strip - 4 / pitch),
+        bottom=np.full(bins, base),
         fill_color=palette[_SHADES * 2 // 3],
         line_color=None,
     )
-    figure.hbar(
-        y="row",
-        left=start,
-        right=end,
-        height=0.9,
-        source=models.ColumnDataSource(
-            {"row": np.arange(rows), "rank": ranks, "ranks": names, "total_ns": total}
-        ),
-        fill_alpha=0,
-        line_alpha=0,
-        selection_line_alpha=1,
-        selection_line_color=theme.brush_line,
-        nonselection_fill_alpha=0,
-        nonselection_line_alpha=0,
+    total_ns = content.value_ns.sum(axis=1)
+    add_row_outlines(
+        figure,
+        {
+            "row": np.arange(rows),
+            "rank": content.ranks,
+            "ranks": content.names,
+            "total_ns": total_ns,
+        },
+        (start_ns, end_ns),
+        style.theme,
     )
-    add_tooltip(figure, [picture], theme, "@{of_rank}", [("share", "@{share}{0 %}")])
-    every = next(each for each in (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024) if each * pitch >= 14)
-    shown = list(range(0, rows, every))
+    add_tooltip(figure, [picture], style.theme, "@{of_rank}", [("share", "@{share}{0 %}")])
+    step = next(step for step in (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024) if step * pitch >= 14)
+    labelled = list(range(0, rows, step))
     middle = -0.5 - strip / 2
-    ticks = [middle, *shown]
+    numbers: dict[float, str] = {row: duration(float(total_ns[row])) for row in labelled}
+    numbers[middle] = f"mean {share(float(content.mean_share.mean()))}"
+    ticks = [middle, *labelled]
     figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
-    numbers: dict[float, str] = {row: duration(float(total[row])) for row in shown}
-    numbers[middle] = f"mean {share(float(mean.mean()))}"
     side = models.LinearAxis(ticker=models.FixedTicker(ticks=ticks), major_label_overrides=numbers)
-    plain_axis(side, theme)
+    plain_axis(side, style.theme)
     figure.add_layout(side, "right")
     keep_fitting(
         figure,
-        width=width,
-        names=[(middle, "mean of ranks"), *((row, names[row]) for row in shown)],
+        width=style.width,
+        names=[(middle, "mean of ranks"), *((row, content.names[row]) for row in labelled)],
         columns=[(side, 0)],
         timed=True,
     )
     return figure
-
-
-@chart(
-    "Communication by process group",
-    *("rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
-)
-def communication_by_group(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw each process group's communication: time hidden behind compute, and exposed time.
-
-    Returns
-    -------
-    bokeh.plotting.figure
-        One bar per group; its source has the frame's times as means of the ranks in the group.
-    """
-    keys = [key for key in ("group", "description", "collective") if key in frame]
-    require_columns_of(frame, "communication_by_group", *(keys or ["group"]))
-    return _communication_bars(frame, keys, "process group", theme)
-
-
-@chart(
-    "Communication by stream",
-    *("stream", "rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
-)
-def communication_by_stream(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw each stream's communication: time hidden behind compute, and exposed time.
-
-    Returns
-    -------
-    bokeh.plotting.figure
-        As from `communication_by_group`, with one bar per stream.
-    """
-    return _communication_bars(frame, ["stream"], "stream", theme)
-
-
-def _communication_bars(
-    frame: pd.DataFrame, keys: list[str], noun: str, theme: Theme
-) -> dict[str, Any]:
-    text = frame.assign(**{key: frame[key].astype(str) for key in keys})
-    grouped = text.groupby(keys, sort=False)
-    data = grouped[["communication_ns", "overlapped_ns", "exposed_ns"]].mean()
-    data["count"] = grouped["count"].sum()
-    data["ranks"] = grouped["rank"].nunique()
-    data["least_ns"] = grouped["communication_ns"].min()
-    data["most_ns"] = grouped["communication_ns"].max()
-    with_sizes = {"in_bytes", "out_bytes"} <= set(frame.columns)
-    for key in ("in_bytes", "out_bytes") if with_sizes else ():
-        known = grouped[key].agg(lambda each: each[each >= 0].sum() if (each >= 0).any() else -1)
-        data[f"{key}_text"] = ["–" if each < 0 else size(each) for each in known]
-        data[key] = known
-    data = data.sort_values("communication_ns", ascending=False, kind="stable").reset_index()
-    data["overlap_share"] = data["overlapped_ns"] / data["communication_ns"].where(
-        data["communication_ns"] > 0
-    )
-    data["name"] = [_row_label(record, noun) for record in data[keys].to_dict("records")]
-    orange = theme.kind["communication"]
-    several = len(frame["rank"].unique()) > 1
-    return {
-        "data": data,
-        "names": list(data["name"]),
-        "marks": [
-            Bars(0.0, "overlapped_ns", orange, "behind compute", line=orange, alpha=0.25),
-            Bars("overlapped_ns", "communication_ns", orange, "exposed"),
-            *[Whiskers("least_ns", "most_ns", theme.ink2)] * several,
-        ],
-        "end_ns": float(data["most_ns"].max()),
-        "subtitle": [
-            "time in which any communication kernel runs, waiting included",
-            "mean of ranks, line: least to most of a rank" if several else "",
-        ],
-        "head": noun,
-        "columns": [
-            Column("hidden", "{overlap_share:share}"),
-            Column("total", "{communication_ns:duration}", 420),
-            Column("ranks", "{ranks:count}", 560),
-            Column("kernels", "{count:count}", 680),
-        ],
-        "tooltip": Tooltip(
-            "@{name}",
-            [
-                ("communication", "{communication_ns:duration}"),
-                ("behind compute", "{overlapped_ns:duration} · {overlap_share:share}"),
-                ("exposed", "{exposed_ns:duration}"),
-                ("least and most of a rank", "{least_ns:duration} – {most_ns:duration}"),
-                ("kernels on ranks", "{count:count} on {ranks}"),
-                *[("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")] * with_sizes,
-            ],
-        ),
-    }
-
-
-def _row_label(record: dict[Any, Any], noun: str) -> str:
-    words = [record.get("description") or "", record.get("group") or "", record.get("stream") or ""]
-    named = " · ".join(word for word in words if word)
-    named = f"stream {named}" if "stream" in record else named or f"{noun} not stated"
-    return f"{named} · {record['collective']}" if record.get("collective") else named

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from hta_widgets.charts.data import columns_of
 from hta_widgets.charts.figure import (
+    FigureStyle,
     add_tooltip,
     blend,
     escape_text,
@@ -85,6 +87,43 @@ class Tooltip:
     rows: Sequence[tuple[str, str]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Scale:
+    """The horizontal axis: its range, ticks with their labels, and whether 0 has a line."""
+
+    end: float
+    start: float = 0.0
+    ticks: Sequence[tuple[float, str]] = ()
+    zero_line: bool = False
+
+
+def time_scale(end_ns: float) -> Scale:
+    """Return the scale of bars from 0 to `end_ns` at most."""
+    end_ns = end_ns or 1.0
+    return Scale(end_ns * 1.02, ticks=time_ticks(end_ns))
+
+
+@dataclass(frozen=True)
+class RowsContent:
+    """What a chart of rows draws: a name per row, marks from the columns of `data`, and texts.
+
+    `data` has the row of each item in its column ``row``. Texts of `names`, `columns` and `tooltip`
+    are templates over the columns of `data` until `draw_rows` fills them. `legend` has the entries
+    of the legend, by default the named marks; `pitch` is the height of a row in px.
+    """
+
+    data: pd.DataFrame
+    names: Sequence[str] | str
+    marks: Sequence[Bars | Whiskers | Dots]
+    scale: Scale
+    columns: Sequence[Column] = ()
+    tooltip: Tooltip | None = None
+    legend: Sequence[Bars | Dots] | None = None
+    head: str = ""
+    background: bool = False
+    pitch: float | None = None
+
+
 def column_name(value: Any) -> Any:
     """Return the name of the column for ``@column``, and any other value as it is."""
     return value[1:] if isinstance(value, str) and value.startswith("@") else value
@@ -94,18 +133,6 @@ def fill_color(mark: Bars, theme: Theme) -> Any:
     """Return the fill of bars, blended with the background if `alpha` is below 1."""
     fill = column_name(mark.fill)
     return fill if mark.alpha == 1 else blend(fill, theme.bg, mark.alpha)
-
-
-def plain_columns(data: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns for a Bokeh source: numbers as arrays, and other columns as texts."""
-    plain = {}
-    for name, values in data.items():
-        if isinstance(values, pd.Series):
-            numeric = pd.api.types.is_numeric_dtype(values.dtype)
-            plain[str(name)] = values.to_numpy() if numeric else [str(v) for v in values]
-        else:
-            plain[str(name)] = values
-    return plain
 
 
 def draw_mark(
@@ -227,27 +254,10 @@ def _row_pitch(rows: int) -> float:
     return max(1.0, 640 // rows) if rows <= 2048 else 0.5
 
 
-def rows_chart(
-    data: pd.DataFrame | Mapping[str, Any],
-    names: Sequence[str],
-    marks: Sequence[Bars | Whiskers | Dots],
-    *,
-    x_end: float,
-    title: str,
-    subtitle: str,
-    theme: Theme,
-    width: int | None,
-    tooltip: Tooltip | None = None,
-    columns: Sequence[Column] = (),
-    ticks: Sequence[tuple[float, str]] = (),
-    head: str = "",
-    x_start: float = 0.0,
-    background: bool = False,
-    legend: Sequence[Bars | Dots] | None = None,
-    zero_line: bool = False,
-    pitch: float | None = None,
-) -> Any:
+def rows_chart(content: RowsContent, style: FigureStyle) -> Any:
     """Return a figure of rows from the top down."""
+    names, marks, columns, scale = content.names, content.marks, content.columns, content.scale
+    theme, width, head, pitch = style.theme, style.width, content.head, content.pitch
     rows = len(names)
     profile = rows > NAMED_ROWS
     pitch = _row_pitch(rows) if profile or pitch is None else pitch
@@ -259,30 +269,27 @@ def rows_chart(
     top = crisp - 0.5 - above / pitch
     selector = models.BoxSelectTool(dimensions="height", overlay=selection_box(theme))
     figure = new_figure(
-        title,
-        subtitle,
-        theme,
-        width,
+        style,
         frame_height=int(np.ceil(rows * pitch + above)),
-        x_range=models.Range1d(x_start, x_end),
+        x_range=models.Range1d(scale.start, scale.end),
         y_range=models.Range1d(rows - 0.5 + crisp, top),
         tools=[selector, models.TapTool()],
     )
     height = 1.0 if profile else 0.8
-    source = models.ColumnDataSource(plain_columns(data))
-    if background:
+    source = models.ColumnDataSource(columns_of(content.data))
+    if content.background:
         ground = models.ColumnDataSource({"row": list(range(rows))})
         figure.hbar(
             y="row",
-            left=x_start,
-            right=x_end,
+            left=scale.start,
+            right=scale.end,
             height=height,
             source=ground,
             fill_color=theme.lane,
             line_color=None,
             nonselection_fill_alpha=1,
         )
-    _draw_scale(figure, ticks, theme, zero_line=zero_line, profile=profile, rows=rows)
+    _draw_scale(figure, scale, theme, profile=profile, rows=rows)
     drawn_marks = [draw_mark(figure, mark, source, theme, profile=profile) for mark in marks]
     labels = _draw_texts(figure, marks, source, profile=profile)
     shown = _labelled_rows(rows, pitch, profile=profile)
@@ -293,8 +300,9 @@ def rows_chart(
         for column in columns
         if not profile
     ]
-    box = legend_for(figure, marks if legend is None else legend, theme)
-    if tooltip is not None:
+    box = legend_for(figure, marks if content.legend is None else content.legend, theme)
+    if content.tooltip is not None:
+        tooltip = content.tooltip
         add_tooltip(figure, drawn_marks, theme, tooltip.heading, tooltip.rows)
     keep_fitting(
         figure,
@@ -326,24 +334,36 @@ def selection_box(theme: Theme) -> Any:
     )
 
 
-def _draw_scale(
-    figure: Any,
-    ticks: Sequence[tuple[float, str]],
-    theme: Theme,
-    *,
-    zero_line: bool,
-    profile: bool,
-    rows: int,
+def add_row_outlines(
+    figure: Any, columns: dict[str, Any], span: tuple[float, float], theme: Theme
 ) -> None:
+    """Add an invisible bar per row of an image; it is outlined when its row is selected."""
+    figure.hbar(
+        y="row",
+        left=span[0],
+        right=span[1],
+        # Less than a row, so that a tap selects only one of them.
+        height=0.9,
+        source=models.ColumnDataSource(columns),
+        fill_alpha=0,
+        line_alpha=0,
+        selection_line_alpha=1,
+        selection_line_color=theme.brush_line,
+        nonselection_fill_alpha=0,
+        nonselection_line_alpha=0,
+    )
+
+
+def _draw_scale(figure: Any, scale: Scale, theme: Theme, *, profile: bool, rows: int) -> None:
     axis = figure.xaxis[0]
-    axis.visible = bool(ticks)
-    axis.ticker = models.FixedTicker(ticks=[at for at, _ in ticks])
-    axis.major_label_overrides = {at: escape_text(text) for at, text in ticks}
+    axis.visible = bool(scale.ticks)
+    axis.ticker = models.FixedTicker(ticks=[at for at, _ in scale.ticks])
+    axis.major_label_overrides = {at: escape_text(text) for at, text in scale.ticks}
     figure.xgrid.ticker = axis.ticker
     figure.xgrid.grid_line_color = theme.rule
     if not profile:
         figure.xgrid.bounds = "auto"
-    if zero_line:
+    if scale.zero_line:
         figure.segment(
             x0=[0], x1=[0], y0=[-0.5], y1=[rows - 0.5], line_color=theme.rule_strong, line_width=1
         )

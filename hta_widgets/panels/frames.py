@@ -68,7 +68,7 @@ class Panel:
 def catalogue_panel(name: str, **more: Any) -> Panel:
     """Return a panel of the catalogue `facts/panels.json`; `more` are further fields."""
     entry = facts("panels")[name]
-    is_chart = entry["look"] in {"chart", "heatmap"}
+    is_chart = entry["shape"] in {"chart", "heatmap"}
     return Panel(name, entry.get("analysis", ""), tuple(entry["own"]), is_chart=is_chart, **more)
 
 

@@ -21,8 +21,9 @@ from support import panel_frames  # noqa: E402
 
 from hta_widgets import charts  # noqa: E402
 from hta_widgets.charts import defined, ranks as of_ranks  # noqa: E402
+from hta_widgets.charts.data import columns_of  # noqa: E402
 from hta_widgets.charts.definition import definition  # noqa: E402
-from hta_widgets.charts.rows import Bars, Whiskers, plain_columns  # noqa: E402
+from hta_widgets.charts.rows import Bars, Whiskers  # noqa: E402
 from hta_widgets.text import duration  # noqa: E402
 
 PATH = ROOT / "tests/vectors/charts.json"
@@ -31,30 +32,33 @@ PATH = ROOT / "tests/vectors/charts.json"
 def content_of(panel: str, frame: pd.DataFrame) -> dict[str, Any]:
     """Return what a chart hands to its layout: rows, columns, scale and words."""
     if panel == "heatmap":
-        with mock.patch.object(of_ranks, "_heatmap_figure") as laid_out:
+        with mock.patch.object(of_ranks, "_heatmap_figure") as figure:
             charts.rank_time_heatmap(frame)
-        more = laid_out.call_args.kwargs
-        share, (start, end) = more["part"], more["window"]
+        content, style = figure.call_args.args
         return {
-            "title": more["title"],
-            "subtitle": more["subtitle"],
-            "names": more["names"],
-            "x_start": start,
-            "x_end": end,
-            "share": share,
-            "mean": more["mean"],
-            "totals": [duration(each) for each in more["value"].sum(axis=1)],
+            "title": style.title,
+            "subtitle": style.subtitle,
+            "names": content.names,
+            "x_start": content.start_ns,
+            "x_end": content.end_ns,
+            "share": content.share,
+            "mean": content.mean_share,
+            "totals": [duration(total_ns) for total_ns in content.value_ns.sum(axis=1)],
         }
-    with mock.patch.object(defined, "rows_chart") as laid_out:
+    with mock.patch.object(defined, "rows_chart") as figure:
         defined.draw_definition(panel, frame)
-    (data, names, marks), more = laid_out.call_args.args, laid_out.call_args.kwargs
-    whole = plain_columns(data)
+    content, style = figure.call_args.args
+    columns = columns_of(content.data)
     return {
-        **{name: more[name] for name in ("title", "subtitle", "x_start", "x_end", "head")},
-        "names": list(names),
-        "ticks": [list(tick) for tick in more["ticks"]],
-        "columns": [{"head": each.head, "texts": list(each.texts)} for each in more["columns"]],
-        "data": {name: list(whole[name]) for name in whole if name in _used(marks)},
+        "title": style.title,
+        "subtitle": style.subtitle,
+        "x_start": content.scale.start,
+        "x_end": content.scale.end,
+        "head": content.head,
+        "names": list(content.names),
+        "ticks": [list(tick) for tick in content.scale.ticks],
+        "columns": [{"head": text.head, "texts": list(text.texts)} for text in content.columns],
+        "data": {name: list(columns[name]) for name in columns if name in _used(content.marks)},
     }
 
 
@@ -97,7 +101,7 @@ def cases() -> list[tuple[str, str, pd.DataFrame]]:
     added = panel_frames.added()
     found += [(f"{panel}, added", panel, frame) for panel, frame in added.items()]
     for panel, frame in {**panel_frames.made(5, bins=6), **added}.items():
-        if "fold" in definition(panel):
+        if definition(panel).fold is not None:
             folded = frame.copy(deep=False)
             attrs = {"folded": [[0, 1]]} if panel in added else {"folded": [[0, 2, 3, 4]]}
             folded.attrs = {**frame.attrs, **attrs, "late_ranks": [2]}

@@ -81,10 +81,10 @@ def test_panels_have_a_title_a_line_and_an_analysis():
     titles = [one["title"] for one in known.values()]
     assert len(set(titles)) == len(titles)
     for name, one in known.items():
-        assert one["look"] in {"timeline", "heatmap", "chart", "table", "words"}, name
+        assert one["shape"] in {"timeline", "heatmap", "chart", "table", "words"}, name
         assert one["about"], name
         assert set(one["own"]) <= {"ranks", "names", "kinds", "window"}, name
-        shows_rows = one["look"] in {"heatmap", "chart", "table"}
+        shows_rows = one["shape"] in {"heatmap", "chart", "table"}
         assert ("analysis" in one) == (shows_rows and name not in WITHOUT_ANALYSIS), name
         assert hasattr(analysis, one.get("analysis", "operators")), name
 

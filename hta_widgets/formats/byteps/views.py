@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import Any
 
-from hta_widgets.charts.chart import defines
-from hta_widgets.charts.data import require_columns_of
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.charts.data import ChartSource, analysis_frame, require_columns_of
+from hta_widgets.charts.defined import draw_definition
+from hta_widgets.charts.theme import Theme, ThemeName
 from hta_widgets.formats.byteps.frames import by_iteration, by_tensor
 
 
-@defines("byteps_stragglers", "job", "key", "start_ns")
-def byteps_arrivals(frame: pd.DataFrame) -> pd.DataFrame:
+@check_arguments
+def byteps_arrivals(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Who is late",
+    **options: Any,
+) -> Any:
     """Draw each worker's delay behind the first in each iteration, and the last workers.
 
     Parameters
@@ -19,43 +28,126 @@ def byteps_arrivals(frame: pd.DataFrame) -> pd.DataFrame:
         Result of `hta_widgets.analysis.byteps_arrivals`, by the servers' clocks; or of
         `hta_widgets.analysis.byteps_pulls`: then a lag is the difference between the longest PULL
         and the worker's, which needs no common clock.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
 
     Returns
     -------
     bokeh.plotting.figure
         One row per worker and one cell per iteration. Later cells are darker; cells in which the
         worker is the only last one for more than half of the keys have the colour for late.
+
+    Examples
+    --------
+    >>> charts.byteps_arrivals(analysis.byteps_arrivals(traces))  # doctest: +SKIP
     """
-    pulls = "step" in frame
-    analysis = "byteps_pulls" if pulls else "byteps_arrivals"
-    own = ("worker", "dur_ns", "shortest") if pulls else ("iteration", "node", "lag_ns", "last")
-    require_columns_of(frame, analysis, *own)
-    return by_iteration(frame)
+    frame = analysis_frame("byteps_arrivals", frame, options, "job", "key", "start_ns")
+    if len(frame):
+        if "step" in frame:
+            require_columns_of(frame, "analysis.byteps_pulls", "worker", "dur_ns", "shortest")
+        else:
+            columns = ("iteration", "node", "lag_ns", "last")
+            require_columns_of(frame, "analysis.byteps_arrivals", *columns)
+        frame = by_iteration(frame)
+    return draw_definition("byteps_stragglers", frame, width=width, theme=theme, title=title)
 
 
-@defines("byteps_servers")
-def byteps_servers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw the time of each server's requests: pushes, pulls served, and pulls that waited."""
-    return frame
+@check_arguments
+def byteps_servers(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Load of the servers",
+    **options: Any,
+) -> Any:
+    """Draw the time of each server's requests: pushes, pulls served, and pulls that waited.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.byteps_servers`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+
+    Examples
+    --------
+    >>> charts.byteps_servers(analysis.byteps_servers(traces))  # doctest: +SKIP
+    """
+    frame = analysis_frame("byteps_servers", frame, options)
+    return draw_definition("byteps_servers", frame, width=width, theme=theme, title=title)
 
 
-@defines("byteps_clock")
-def byteps_clock(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw how far servers' clocks are ahead of workers', with the interval of possible offsets."""
-    return frame
+@check_arguments
+def byteps_clock(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Clocks",
+    **options: Any,
+) -> Any:
+    """Draw how far servers' clocks are ahead of workers', with the interval of possible offsets.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.byteps_clock`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+
+    Examples
+    --------
+    >>> charts.byteps_clock(analysis.byteps_clock(traces))  # doctest: +SKIP
+    """
+    frame = analysis_frame("byteps_clock", frame, options)
+    return draw_definition("byteps_clock", frame, width=width, theme=theme, title=title)
 
 
-@defines(
-    "byteps_gradients",
-    *("tensor", "job", "worker", "total_ns", "busy_ns", "queue_ns", "tail_ns", "critical", "root"),
-)
-def byteps_gradients(frame: pd.DataFrame, *, top: int | None = None) -> pd.DataFrame:
+@check_arguments
+def byteps_gradients(
+    frame: ChartSource,
+    *,
+    top: int | None = None,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Slowest gradients",
+    **options: Any,
+) -> Any:
     """Draw the queue, work and tail of the synchronisations of the slowest tensors, by worker.
 
     Parameters
     ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.byteps_gradients`.
     top : int, optional
         Number of tensors. Default: as many as have room, ten at most.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
 
     Returns
     -------
@@ -63,25 +155,101 @@ def byteps_gradients(frame: pd.DataFrame, *, top: int | None = None) -> pd.DataF
         One bar per tensor and worker: queue, work and tail of the partition that ends last, which
         add up to the whole. They are means over the steps of the worker's root GPU, or of its
         other GPUs if the root is not recorded.
+
+    Examples
+    --------
+    >>> charts.byteps_gradients(analysis.byteps_gradients(traces))  # doctest: +SKIP
     """
-    data = by_tensor(frame)
-    data.attrs["top"] = top or 0
-    if data.empty:
-        data.attrs["note"] = "no stage of these gradients was recorded"
-    return data
+    frame = analysis_frame(
+        "byteps_gradients",
+        frame,
+        options,
+        *(
+            "tensor",
+            "job",
+            "worker",
+            "total_ns",
+            "busy_ns",
+            "queue_ns",
+            "tail_ns",
+            "critical",
+            "root",
+        ),
+    )
+    if len(frame):
+        frame = by_tensor(frame)
+        frame.attrs["top"] = top or 0
+        if frame.empty:
+            frame.attrs["note"] = "no stage of these gradients was recorded"
+    return draw_definition("byteps_gradients", frame, width=width, theme=theme, title=title)
 
 
-@defines("byteps_stages")
-def byteps_stages(frame: pd.DataFrame) -> pd.DataFrame:
+@check_arguments
+def byteps_stages(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Pipeline stages",
+    **options: Any,
+) -> Any:
     """Draw the time of a task in each stage, and of its queue before it, for each GPU.
 
     The queue before COPYH2D of GPUs that are not the root is hatched: it is waiting for the root,
     and includes the whole way to the servers and back.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.byteps_stages`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+
+    Examples
+    --------
+    >>> charts.byteps_stages(analysis.byteps_stages(traces))  # doctest: +SKIP
     """
-    return frame
+    frame = analysis_frame("byteps_stages", frame, options)
+    return draw_definition("byteps_stages", frame, width=width, theme=theme, title=title)
 
 
-@defines("byteps_blame")
-def byteps_pull_blame(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw the time that each worker's PULLs waited for others, and how often it was the last."""
-    return frame
+@check_arguments
+def byteps_pull_blame(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Whom PULLs wait for",
+    **options: Any,
+) -> Any:
+    """Draw the time that each worker's PULLs waited for others, and how often it was the last.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.byteps_pull_blame`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+
+    Examples
+    --------
+    >>> charts.byteps_pull_blame(analysis.byteps_pull_blame(traces))  # doctest: +SKIP
+    """
+    frame = analysis_frame("byteps_pull_blame", frame, options)
+    return draw_definition("byteps_blame", frame, width=width, theme=theme, title=title)

@@ -7,12 +7,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.frames import require_columns
-from hta_widgets.arguments import Positive
-from hta_widgets.charts.chart import chart, defines
-from hta_widgets.charts.data import takes_panel
-from hta_widgets.charts.rows import Bars, Column, Tooltip, time_ticks
-from hta_widgets.charts.theme import Theme
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.charts.chart import draw_rows
+from hta_widgets.charts.data import ChartSource, analysis_frame, panel_frame, require_columns_of
+from hta_widgets.charts.defined import draw_definition
+from hta_widgets.charts.figure import FigureStyle, empty_figure
+from hta_widgets.charts.rows import Bars, Column, RowsContent, Scale, Tooltip, time_ticks
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.formats.mpi.frames import by_routine, by_size
 from hta_widgets.text import duration, size_range
 
@@ -21,72 +22,152 @@ Measure = Literal["calls", "time", "bytes"]
 _TOP = 16
 
 
-@defines(
-    "mpi_sizes",
-    *("job", "routine", "size_lo", "size_hi", "calls", "time_s", "bytes"),
-)
+@check_arguments
 def mpi_message_sizes(
-    frame: pd.DataFrame, *, measure: Measure = "calls", routines: pd.DataFrame | None = None
-) -> pd.DataFrame:
+    frame: ChartSource,
+    *,
+    measure: Measure = "calls",
+    routines: pd.DataFrame | None = None,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Message sizes",
+    **options: Any,
+) -> Any:
     """Draw the message sizes of each routine, by calls, by time or by bytes.
 
     Parameters
     ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.mpi_message_sizes`.
     measure : {"calls", "time", "bytes"}, default "calls"
         Look at all three: small messages are most of the calls and few of the bytes.
     routines : DataFrame, optional
         Result of `hta_widgets.analysis.mpi_routines`; adds routines whose messages have no size.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
 
     Returns
     -------
     bokeh.plotting.figure
         One row per routine and one column per size, shaded by the share of all. Raises a
         ``ValueError`` for an unknown measure.
+
+    Examples
+    --------
+    >>> charts.mpi_message_sizes(analysis.mpi_message_sizes(traces))  # doctest: +SKIP
     """
-    plain = frame[["job", "routine"]].iloc[:0].assign(calls=0, time_s=0.0, bytes=0.0)
+    frame = analysis_frame(
+        "mpi_message_sizes",
+        frame,
+        options,
+        *("job", "routine", "size_lo", "size_hi", "calls", "time_s", "bytes"),
+    )
     if routines is not None:
-        needs = ("job", "routine", "calls", "time_s", "bytes")
-        require_columns(routines, "Give the frame of hta_widgets.analysis.mpi_routines.", needs)
-    data = by_size(frame, plain if routines is None else routines)
-    data.attrs = {**frame.attrs, "measure": measure}
-    return data
+        columns = ("job", "routine", "calls", "time_s", "bytes")
+        require_columns_of(routines, "analysis.mpi_routines", *columns)
+    if len(frame):
+        attrs = {**frame.attrs, "measure": measure}
+        if routines is None:
+            routines = frame[["job", "routine"]].iloc[:0].assign(calls=0, time_s=0.0, bytes=0.0)
+        frame = by_size(frame, routines)
+        frame.attrs = attrs
+    return draw_definition("mpi_sizes", frame, width=width, theme=theme, title=title)
 
 
-@defines(
-    "mpi_routines",
-    *("job", "routine", "rank", "calls", "time_s", "bytes", "is_io"),
-)
-def mpi_routines(frame: pd.DataFrame, *, top: Positive = _TOP) -> pd.DataFrame:
+@check_arguments
+def mpi_routines(
+    frame: ChartSource,
+    *,
+    top: Positive = _TOP,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Routines by rank",
+    **options: Any,
+) -> Any:
     """Draw the mean time of each routine over the ranks, with the minimum and the maximum.
 
     Parameters
     ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.mpi_routines`.
     top : int, default 16
-        Number of routines.
+        Number of routines.width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+
+    Examples
+    --------
+    >>> charts.mpi_routines(analysis.mpi_routines(traces))  # doctest: +SKIP
     """
-    data = by_routine(frame)
-    data.attrs = {**frame.attrs, "top": top}
-    return data
+    frame = analysis_frame(
+        "mpi_routines",
+        frame,
+        options,
+        *("job", "routine", "rank", "calls", "time_s", "bytes", "is_io"),
+    )
+    if len(frame):
+        attrs = {**frame.attrs, "top": top}
+        frame = by_routine(frame)
+        frame.attrs = attrs
+    return draw_definition("mpi_routines", frame, width=width, theme=theme, title=title)
 
 
-@chart(
-    "Two runs: time in MPI per rank",
-    *("routine", "before_time_s", "after_time_s", "diff_time_s", "before_calls", "after_calls"),
-)
-def mpi_compare(frame: pd.DataFrame, theme: Theme, *, top: Positive = _TOP) -> dict[str, Any]:
+@check_arguments
+def mpi_compare(
+    frame: ChartSource,
+    *,
+    top: Positive = _TOP,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Two runs: time in MPI per rank",
+    **options: Any,
+) -> Any:
     """Draw the difference in time of each routine and size between two runs.
 
     Parameters
     ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.mpi_compare`.
     top : int, default 16
         Number of rows, those that differ most.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
 
     Returns
     -------
     bokeh.plotting.figure
         One bar per routine and size: to the left if the second run takes less time, to the right
         if it takes more.
+
+    Examples
+    --------
+    >>> charts.mpi_compare(analysis.mpi_compare(traces))  # doctest: +SKIP
     """
+    frame = analysis_frame(
+        "mpi_compare",
+        frame,
+        options,
+        *("routine", "before_time_s", "after_time_s", "diff_time_s", "before_calls", "after_calls"),
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
     data = frame[:top].reset_index(drop=True)
     diff = data["diff_time_s"].to_numpy(float) * 1e9
     data["left"], data["right"] = np.minimum(diff, 0), np.maximum(diff, 0)
@@ -102,42 +183,53 @@ def mpi_compare(frame: pd.DataFrame, theme: Theme, *, top: Positive = _TOP) -> d
         ]
     total = float(frame["diff_time_s"].sum()) * 1e9
     calls = "{before_calls:count} → {after_calls:count}"
-    return {
-        "data": data,
-        "names": "{name}",
-        "marks": [Bars("left", "right", "@fill")],
-        "x_start": -most * 1.02,
-        "x_end": most * 1.02,
-        "subtitle": [
+    return draw_rows(
+        RowsContent(
+            data=data,
+            names="{name}",
+            marks=[Bars("left", "right", "@fill")],
+            scale=Scale(
+                most * 1.02, start=-most * 1.02, ticks=time_ticks(most, 2, -most), zero_line=True
+            ),
+            head="routine · size",
+            columns=[Column("calls", calls, 420), Column("time", "{diff}")],
+            legend=[],
+            tooltip=Tooltip(
+                "{name}",
+                [
+                    ("before", "{before_ns:duration}"),
+                    ("after", "{after_ns:duration}"),
+                    ("difference", "{diff}"),
+                    ("calls", calls),
+                ],
+            ),
+        ),
+        style.with_subtitle(
             "after less before, means over the ranks with tables of routines",
             f"in all {'+' if total > 0 else ''}{duration(total)}",
-        ],
-        "note": str(frame.attrs.get("note", "")),
-        "head": "routine · size",
-        "ticks": time_ticks(most, 2, -most),
-        "columns": [Column("calls", calls, 420), Column("time", "{diff}")],
-        "legend": [],
-        "zero_line": True,
-        "tooltip": Tooltip(
-            "{name}",
-            [
-                ("before", "{before_ns:duration}"),
-                ("after", "{after_ns:duration}"),
-                ("difference", "{diff}"),
-                ("calls", calls),
-            ],
+            str(frame.attrs.get("note", "")),
         ),
-    }
+    )
 
 
-@defines("mpi_ranks", takes=takes_panel("mpi_ranks"))
-def mpi_ranks(frame: pd.DataFrame) -> pd.DataFrame:
+@check_arguments
+def mpi_ranks(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Time in MPI",
+) -> Any:
     """Draw each rank's elapsed time as compute and communication, the least communication last.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.mpi_ranks`, or a dashboard's panel of that name.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
 
     Returns
     -------
@@ -145,5 +237,10 @@ def mpi_ranks(frame: pd.DataFrame) -> pd.DataFrame:
         One bar per rank, sorted by the share of communication; several hosts are sorted by their
         mean share, and their ranks are together. Ranks that the others wait for are marked: for
         traces, those that a dashboard names; for a frame, those in its column ``is_straggler``.
+
+    Examples
+    --------
+    >>> charts.mpi_ranks(analysis.mpi_ranks(traces))  # doctest: +SKIP
     """
-    return frame
+    frame = panel_frame("mpi_ranks", frame, "mpi_ranks")
+    return draw_definition("mpi_ranks", frame, width=width, theme=theme, title=title)

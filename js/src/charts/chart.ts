@@ -19,7 +19,7 @@ import { capitalizeSentence } from "../ui/text";
 import { type Theme, THEMES } from "../ui/theme";
 import { placeTooltip } from "../ui/tooltip";
 import type { ChartBox, Drawing, ChartPoint, HoverTarget } from "./content";
-import { causeLabel } from "./defined";
+import { causeLabel } from "./stack";
 import { kindLabel } from "./language";
 import { type GestureTarget, watchGestures } from "./gestures";
 import type { DrawContext } from "./paint";

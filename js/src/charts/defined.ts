@@ -3,21 +3,13 @@
  * figures.
  */
 
-import causes from "../../../hta_widgets/facts/causes.json";
-import { sum } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
-import { type Cause, CAUSES } from "../facts/panels";
 import { getOrMake } from "../protocol/maps";
 import type { ChartSelection, PanelFrame } from "../protocol/source";
-import {
-  formatAxis,
-  formatCount,
-  formatDuration,
-  formatShare,
-  formatShareDelta,
-} from "../ui/formats";
+import { formatAxis, formatCount, formatShareDelta } from "../ui/formats";
 import { niceTicks, frameNote, joinSentences, unmatchedText } from "../ui/text";
-import { interpolateStops, textOn, type Theme } from "../ui/theme";
+import { textOn, type Theme } from "../ui/theme";
+import { barStyle, colorColumn, itemColors, resolveColor } from "./colors";
 import {
   factRanks,
   type MarkHit,
@@ -52,13 +44,12 @@ import {
   type Definition,
   type TooltipLineTemplate,
   type MarkDefinition,
-  type TickPlaces,
+  type PlacedTicks,
   type ConditionalText,
-  type StackDefinition,
-  type TickDefinition,
+  type ItemColor,
+  type RoundTicks,
   type TooltipTemplate,
   type Conditional,
-  BAR_STYLES,
 } from "./definition";
 import {
   foldedFrame,
@@ -70,11 +61,7 @@ import {
   addMemberColumns,
 } from "./folding";
 import type { MarkStyle } from "./paint";
-
-/** Display name of a cause: `host: data loading`. */
-export function causeLabel(name: string): string {
-  return name in causes ? causes[name as Cause].label : name.replaceAll("_", " ");
-}
+import { buildStack } from "./stack";
 
 /** Content of a frame by its definition, or the reason that there is nothing to show. */
 export function buildRowsContent(
@@ -98,7 +85,9 @@ export function buildRowsContent(
   const stack = buildStack(definition, scope, data, theme);
   scope.set("ends", stack.endTimes).set("parts", stack.summary);
   const legend = marks.flatMap((mark): [MarkStyle, string][] =>
-    mark.name === undefined ? [] : [[barStyle(mark.ink, theme), mark.name]],
+    mark.shape === "bar" && mark.name !== undefined && typeof mark.color === "string"
+      ? [[barStyle(mark.color, theme), mark.name]]
+      : [],
   );
   const inMarks = marks.map((mark) => addMarkColumns(mark, scope, data, theme));
   const isFolded = scope !== whole && fold !== undefined;
@@ -120,7 +109,7 @@ export function buildRowsContent(
   const rowsWhereTrue = (code: string | undefined): Set<number> | undefined =>
     code === undefined ? undefined : new Set(indicesOfTrue(each(code)));
   const flaggedRows = ranks === null ? undefined : markedRows(frame, ranks);
-  const tooltip = tooltipFiller(definition.tip, scope, stack.lines);
+  const tooltip = tooltipFiller(definition.tooltip, scope, stack.lines);
   const drawnMarks = [...stack.marks, ...marks.map((mark) => buildMark(mark, data, theme))];
   const spreadMarks = isFolded ? [buildMark(SPREAD_MARK, data, theme)] : [];
   const firstOfGroup = isFolded && hasRankRows(definition) ? firstRowOfItems(rowOf) : null;
@@ -134,7 +123,7 @@ export function buildRowsContent(
     keys: names.map((_, row) =>
       keys.flatMap((column) => column[row] as SelectionKey | SelectionKey[]),
     ),
-    lateRows: rowsWhereTrue(rows.late) ?? flaggedRows?.lateRows,
+    lateRows: rowsWhereTrue(rows.late_rows) ?? flaggedRows?.lateRows,
     factRows: flaggedRows?.factRows,
     data,
     // The spread is drawn over bars and below dots.
@@ -145,16 +134,16 @@ export function buildRowsContent(
     xEnd: one(scale.to) || 1,
     ticks: buildTicks(scale.ticks ?? [], whole),
     zeroLine: Boolean(evaluate(scale.zero_line ?? 0, whole)),
-    hasRules: rows.ruled,
+    hasRules: rows.rules,
     head: rows.head ?? "",
     rowPitchPx: rows.pitch === undefined ? undefined : one(rows.pitch),
     columns: filterByCondition(definition.columns ?? [], scope).map(
-      ({ head = "", text, from, late, strong }) => ({
+      ({ head = "", text, min_width, late_rows, bold_rows }) => ({
         head,
         texts: texts(text),
-        minWidthPx: from,
-        lateRows: rowsWhereTrue(late),
-        boldRows: rowsWhereTrue(strong),
+        minWidthPx: min_width,
+        lateRows: rowsWhereTrue(late_rows),
+        boldRows: rowsWhereTrue(bold_rows),
       }),
     ),
     secondLines: rows.second && texts(rows.second.text),
@@ -172,7 +161,12 @@ export function buildRowsContent(
 }
 
 /** The line from the smallest to the largest value of ranks that share a row or mark. */
-const SPREAD_MARK: MarkDefinition = { line: ["fold_low", "fold_high"], ink: "ink" };
+const SPREAD_MARK: MarkDefinition = {
+  shape: "line",
+  left: "fold_low",
+  right: "fold_high",
+  color: "ink",
+};
 
 /** The first item of each row. */
 function firstRowOfItems(row: Float64Array): number[] {
@@ -318,204 +312,49 @@ export function buildScope(
   return scope.set("names", fillTemplate(definition.rows.name, scope));
 }
 
-/** A colour: `late`, `kind.compute`; `busy 0.3` and `lane>late 0.3` are mixtures. */
-function resolveColor(token: string, theme: Theme): string {
-  const [names, alpha] = token.split(" ") as [string, string | undefined];
-  const mixed = names.split(">");
-  if (mixed.length > 1)
-    return interpolateStops(
-      mixed.map((name) => resolveColor(name, theme)),
-      Number(alpha),
-    );
-  const [name, kind] = names.split(".") as [string, string | undefined];
-  const themeColor =
-    theme[name.replaceAll(/_(.)/g, (_, letter: string) => letter.toUpperCase()) as "kind" | "ink"];
-  if (alpha !== undefined)
-    return interpolateStops(themeColor as unknown as string[], Number(alpha));
-  if (typeof themeColor === "string") return themeColor;
-  return themeColor[kind as keyof Theme["kind"]] ?? themeColor.other;
-}
-
-/** Style of bars by its name in the definitions. */
-function barStyle(name: string, theme: Theme): MarkStyle {
-  const barDefinition = BAR_STYLES[name]!;
-  const [plainColor, background] = [resolveColor(barDefinition.fill, theme), theme.bg];
-  const fill =
-    barDefinition.alpha === undefined
-      ? plainColor
-      : interpolateStops([background, plainColor], barDefinition.alpha);
-  return {
-    fill,
-    outline:
-      barDefinition.outlined === true
-        ? fill
-        : barDefinition.line && resolveColor(barDefinition.line, theme),
-    hatch: barDefinition.hatch,
-    hatchColor: barDefinition.hatch_ink && resolveColor(barDefinition.hatch_ink, theme),
-  };
-}
-
-interface StackContent {
-  marks: ChartMark[];
-  barTexts(): BarText[];
-  legend: [style: MarkStyle, text: string][];
-  summary: string;
-  endTimes: Float64Array;
-  lines(row: number): TooltipLineTemplate[];
-}
-
-/** Adds the columns of stacked bars. */
-function buildStack(
-  definition: Definition,
-  scope: EvaluationScope,
-  data: Record<string, ColumnData>,
-  theme: Theme,
-): StackContent {
-  const { stack } = definition;
-  const rows = (scope.get("names") as string[]).length;
-  let left = new Float64Array(rows);
-  if (stack === undefined)
-    return {
-      marks: [],
-      barTexts: () => [],
-      legend: [],
-      summary: "",
-      endTimes: left,
-      lines: () => [],
-    };
-  if (stack.by !== undefined) return buildStackBy(stack, scope, data, theme);
-  const whole = stack.of === undefined ? null : toNumbers(evaluate(stack.of, scope));
-  data.row = Float64Array.from(left.keys());
-  const parts = stack.parts!.map((part, at) => {
-    const ink = BAR_STYLES[part.ink]!;
-    const ns = toNumbers(evaluate(part.ns, scope), rows).map((each) => each || 0);
-    const size =
-      whole === null ? ns : ns.map((each, row) => (whole[row]! > 0 ? each / whole[row]! : 0));
-    const [start, end] = [left, left.map((each, row) => each + size[row]!)];
-    // A zero-width bar would still draw its outline.
-    const visibleEdges = (edges: Float64Array): Float64Array =>
-      ink.line === undefined ? edges : edges.map((each, row) => (size[row]! > 0 ? each : NaN));
-    data[`left_${at}`] = visibleEdges(start);
-    data[`right_${at}`] = visibleEdges(end);
-    const inside = (): BarText[] => {
-      if (whole === null || ink.on === undefined) return [];
-      const color = resolveColor(ink.on, theme);
-      const plate = ink.hatch === undefined ? undefined : resolveColor(ink.fill, theme);
-      return Array.from(indicesOfTrue(size), (row) => ({
-        ...{ row, left: start[row]!, right: end[row]!, color, plate },
-        ...{ text: formatShare(size[row]!), isAtEnd: part.at_end === true },
-      }));
-    };
-    left = end;
-    const style = barStyle(part.ink, theme);
-    const mark: ChartMark = {
-      shape: "bar",
-      left: `left_${at}`,
-      right: `right_${at}`,
-      style: () => style,
-    };
-    return { mark, style, name: String(fillTemplate(part.name, scope)), ns, size, inside };
-  });
-  const shownParts = parts.filter(({ ns }) => ns.some((each) => each > 0));
-  const all = Math.max(sum(whole ?? []), 1);
-  return {
-    marks: shownParts.map(({ mark }) => mark),
-    barTexts: () => parts.flatMap(({ inside }) => inside()),
-    legend: shownParts.map(({ style, name }) => [style, name]),
-    summary: shownParts.map(({ name, ns }) => `${name} ${formatShare(sum(ns) / all)}`).join(", "),
-    endTimes: left,
-    lines: (row) =>
-      shownParts.map(({ name, ns, size }) => [
-        name,
-        `${formatDuration(ns[row]!)} · ${formatShare(size[row]!)}`,
-      ]),
-  };
-}
-
-/** Adds the columns of bars whose parts are items of the frame. */
-function buildStackBy(
-  stack: StackDefinition,
-  scope: EvaluationScope,
-  data: Record<string, ColumnData>,
-  theme: Theme,
-): StackContent {
-  const by = scope.get(stack.by!) as string[];
-  const row = scope.get("row") as Float64Array;
-  const size = toNumbers(evaluate(stack.value!, scope)).map((each) => Math.max(each, 0) || 0);
-  const share = scope.get(stack.share!) as Float64Array;
-  const endTimes = new Float64Array((scope.get("names") as string[]).length);
-  const [left, right] = [size.slice(), size.slice()];
-  size.forEach((each, at) => {
-    const from = endTimes[row[at]!]!;
-    const to = (endTimes[row[at]!] = from + each);
-    // A zero-width bar would still draw its outline.
-    [left[at], right[at]] = each > 0 ? [from, to] : [NaN, NaN];
-  });
-  const barTexts = (): BarText[] =>
-    Array.from(indicesOfTrue(share)).flatMap((at) => {
-      const on = BAR_STYLES[by[at]!]?.on;
-      if (on === undefined || !(share[at]! > 0)) return [];
-      const edges = { row: row[at]!, left: left[at]!, right: right[at]! };
-      return [{ ...edges, text: formatShare(share[at]!), color: resolveColor(on, theme) }];
-    });
-  Object.assign(data, { left, right, [stack.by!]: by });
-  const sums = new Map<string, number>();
-  size.forEach((each, at) => sums.set(by[at]!, (sums.get(by[at]!) ?? 0) + each));
-  const shownParts = CAUSES.flatMap((name) => {
-    const of = sums.get(name) ?? 0;
-    return of > 0 ? [{ name, style: barStyle(name, theme), words: causeLabel(name), of }] : [];
-  });
-  const styles = new Map<string, MarkStyle>(shownParts.map(({ name, style }) => [name, style]));
-  const text = makeFiller(stack.text!, scope);
-  return {
-    marks: [{ shape: "bar", left: "left", right: "right", style: (at) => styles.get(by[at]!) }],
-    barTexts,
-    legend: shownParts.map(({ style, words }) => [style, words]),
-    summary: shownParts
-      .map(({ words, of }) => `${words} ${formatShare(of / sum(size))}`)
-      .join(", "),
-    endTimes,
-    lines: (at) =>
-      by.flatMap((name, each): TooltipLineTemplate[] =>
-        row[each] === at && size[each]! > 0 ? [[causeLabel(name), text.at(each)]] : [],
-      ),
-  };
-}
-
 /** The mark to paint from the columns that a definition names. */
 function buildMark(
   mark: MarkDefinition,
   data: Record<string, ColumnData>,
   theme: Theme,
 ): ChartMark {
-  const shape = mark.bar !== undefined ? "bar" : mark.line !== undefined ? "line" : "dot";
-  const [left, right] = mark.bar ?? mark.line ?? [mark.dot!, mark.dot!];
-  const { ink: token, hatch, hatch_ink, size, marker, angle } = mark;
-  const column = (name: string): readonly string[] => data[name] as string[];
-  const isComputed = token.startsWith("@");
-  const plain = isComputed
-    ? undefined
-    : token in BAR_STYLES
-      ? barStyle(token, theme)
-      : { fill: resolveColor(token, theme) };
-  return {
-    shape,
-    left,
-    right: String(right),
-    size,
-    marker,
-    angle,
-    style: (at) => {
-      if (plain !== undefined) return plain;
-      const fill = column(token.slice(1))[at]!;
-      if (hatch === undefined) return { fill };
-      const hatchColor = column(hatch_ink!.slice(1))[at]!;
-      return { fill, hatch: column(hatch)[at]!, hatchColor, lineWidth: 3, scale: 8 };
-    },
-  };
+  const shared = { shape: mark.shape, style: markStyle(mark, data, theme) };
+  if (mark.shape !== "dot") return { ...shared, left: mark.left, right: String(mark.right) };
+  const { at, size, marker, angle } = mark;
+  return { ...shared, left: at, right: at, size, marker, angle };
 }
 
-/** Adds the columns that a mark names, colours by their tokens; returns the texts in its bars. */
+/** Return a function that gives the style of a mark's items. */
+function markStyle(
+  mark: MarkDefinition,
+  data: Record<string, ColumnData>,
+  theme: Theme,
+): (at: number) => MarkStyle {
+  const { color } = mark;
+  if (typeof color === "string") {
+    const style =
+      mark.shape === "bar" ? barStyle(color, theme) : { fill: resolveColor(color, theme) };
+    return () => style;
+  }
+  const column = (name: string): readonly string[] => data[name] as string[];
+  const fills = colorColumn(color);
+  const hatch = mark.shape === "bar" ? mark.hatch : undefined;
+  if (hatch === undefined) return (at) => ({ fill: column(fills)[at]! });
+  return (at) => ({
+    fill: column(fills)[at]!,
+    hatch: column(hatch.pattern)[at]!,
+    hatchColor: column(colorColumn(hatch.color))[at]!,
+    lineWidth: 3,
+    scale: 8,
+  });
+}
+
+/** The expressions of a mark's left and right end. */
+function markEnds(mark: MarkDefinition): readonly [Code, Code] {
+  return mark.shape === "dot" ? [mark.at, mark.at] : [mark.left, mark.right];
+}
+
+/** Adds the columns that a mark names; returns the texts in its bars. */
 function addMarkColumns(
   mark: MarkDefinition,
   scope: EvaluationScope,
@@ -523,24 +362,27 @@ function addMarkColumns(
   theme: Theme,
 ): () => BarText[] {
   const row = scope.get("row") as Float64Array;
-  const edges = mark.bar ?? mark.line ?? [mark.dot!];
-  for (const code of [...edges, mark.size, mark.marker, mark.angle, mark.hatch]) {
+  const addColumn = (code: Code | undefined): void => {
     if (typeof code === "string") data[code] = toColumn(evaluate(code, scope), row.length);
+  };
+  const addColors = (color: string | ItemColor): void => {
+    if (typeof color !== "string")
+      data[colorColumn(color)] = itemColors(color, scope, row.length, theme);
+  };
+  markEnds(mark).forEach(addColumn);
+  addColors(mark.color);
+  if (mark.shape === "dot") [mark.size, mark.marker, mark.angle].forEach(addColumn);
+  if (mark.shape !== "bar") return () => [];
+  if (mark.hatch !== undefined) {
+    addColumn(mark.hatch.pattern);
+    addColors(mark.hatch.color);
   }
-  const colors = new Map<string, string>();
-  const color = (token: string): string =>
-    getOrMake(colors, token, () => resolveColor(token, theme));
-  for (const token of [mark.ink, mark.hatch_ink]) {
-    if (token?.startsWith("@") !== true) continue;
-    const tokens = toColumn(evaluate(token.slice(1), scope), row.length) as string[];
-    data[token.slice(1)] = tokens.map(color);
-  }
-  const { inside: barTexts } = mark;
-  if (barTexts === undefined) return () => [];
-  const [left, right] = edges.map((code) => toNumbers(evaluate(code, scope), row.length));
-  const fills = data[mark.ink.slice(1)] as string[];
+  const { bar_text: barText, color } = mark;
+  if (barText === undefined || typeof color === "string") return () => [];
+  const [left, right] = markEnds(mark).map((code) => toNumbers(evaluate(code, scope), row.length));
+  const fills = data[colorColumn(color)] as string[];
   return () =>
-    (fillTemplate(barTexts, scope) as string[]).flatMap((text, at) => {
+    (fillTemplate(barText, scope) as string[]).flatMap((text, at) => {
       const edges = { row: row[at]!, left: left![at]!, right: right![at]! };
       return text === ""
         ? []
@@ -549,29 +391,29 @@ function addMarkColumns(
 }
 
 function buildTicks(
-  definitions: readonly (TickDefinition | TickPlaces)[],
+  definitions: readonly (RoundTicks | PlacedTicks)[],
   scope: EvaluationScope,
 ): [at: number, text: string][] {
   const ticks = filterByCondition(definitions, scope)[0];
   if (ticks === undefined) return [];
-  if ("at" in ticks) {
+  if (ticks.type === "places") {
     const [at, where] = [ticks.at, ticks.where].map((code) => toNumbers(evaluate(code, scope)));
     const { at: text } = makeFiller(ticks.text, scope);
     return Array.from(indicesOfTrue(where!)).map((each) => [at![each]!, text(each)]);
   }
-  const [to, from, max] = [ticks.to, ticks.from ?? 0, ticks.most].map((code) =>
+  const [to, from, max] = [ticks.to, ticks.from ?? 0, ticks.max_ticks].map((code) =>
     toNumber(evaluate(code, scope)),
   ) as [number, number, number];
   const all = niceTicks(to, max, from);
   const step = all.length > 1 ? all[1]! - all[0]! : Math.max(to, 1);
   const labels = (at: number): string => {
     if (at === 0 && ticks.zero !== undefined) return ticks.zero;
-    if (ticks.as === "share_delta") return formatShareDelta(at);
-    if (ticks.as === "count") return formatCount(at);
-    return `${ticks.as === "duration_delta" && at > 0 ? "+" : ""}${formatAxis(at, step)}`;
+    if (ticks.format === "share_delta") return formatShareDelta(at);
+    if (ticks.format === "count") return formatCount(at);
+    return `${ticks.format === "duration_delta" && at > 0 ? "+" : ""}${formatAxis(at, step)}`;
   };
   return all
-    .filter((at) => ticks.as !== "count" || Number.isInteger(at))
+    .filter((at) => ticks.format !== "count" || Number.isInteger(at))
     .map((at) => [at, labels(at)]);
 }
 
@@ -593,23 +435,22 @@ function markInteraction(
   data: Record<string, ColumnData>,
   order: Int32Array | null,
 ): Pick<RowsContent, "hitTest" | "keysWithin" | "windows" | "selectedMarks"> {
-  const mark = definition.marks?.find(({ tip }) => tip !== undefined);
-  if (mark?.tip === undefined) return {};
+  const mark = definition.marks?.find(
+    (mark) => mark.shape !== "line" && mark.tooltip !== undefined,
+  );
+  if (mark === undefined || mark.shape === "line" || mark.tooltip === undefined) return {};
   const { selects } = definition.rows;
   const row = data.row as Float64Array;
   const items = order ?? Int32Array.from(row.keys());
-  const [from, to] = (mark.bar ?? [mark.dot!, mark.dot!]).map((end) => data[end]) as [
-    Float64Array,
-    Float64Array,
-  ];
-  const tooltipOf = tooltipFiller(mark.tip, scope);
+  const [from, to] = markEnds(mark).map((end) => data[end]) as [Float64Array, Float64Array];
+  const tooltipOf = tooltipFiller(mark.tooltip, scope);
   const { keys, window } = mark.selects ?? {};
   const key =
     keys === undefined
       ? null
       : Array.from(
           toColumn(evaluate(keys, scope), row.length),
-          (own) => [own].flat() as SelectionKey[],
+          (itemKeys) => [itemKeys].flat() as SelectionKey[],
         );
   const [start, end] = (window ?? []).map((code) => toNumbers(evaluate(code, scope)));
   const hitOf = (at: number): MarkHit | null => {
@@ -630,7 +471,7 @@ function markInteraction(
         const above = Math.abs(row[at]! - y);
         // A bar is hit over the whole height of its row.
         const inRow = above <= 0.5 ? aside : Infinity;
-        const distanceShare = mark.bar === undefined ? Math.hypot(aside, above / reachY) : inRow;
+        const distanceShare = mark.shape === "dot" ? Math.hypot(aside, above / reachY) : inRow;
         if (distanceShare <= distance) [best, distance] = [at, distanceShare];
       });
       return hitOf(best);
@@ -643,7 +484,7 @@ function markInteraction(
       (_, at) => from[at]! >= x0 && from[at]! <= x1 && row[at]! >= y0 && row[at]! <= y1,
     );
     const keys = [...new Set(Array.from(met).flatMap((item) => key![item]!))];
-    return keys.every((one) => typeof one === "number") ? keys.sort((a, b) => a - b) : keys;
+    return keys.every((key) => typeof key === "number") ? keys.sort((a, b) => a - b) : keys;
   }
 
   function chosenOf(selected: ChartSelection): number[] | null {

@@ -27,51 +27,87 @@ export interface TooltipTemplate {
 export interface StackPart {
   name: string;
   ns: string;
-  ink: string;
-  at_end?: boolean;
+  /** Name of a bar style. */
+  color: string;
+  align_end?: boolean;
 }
 
-export interface StackDefinition {
+/** Bars whose parts are the same in each row. */
+export interface PartStackDefinition {
+  type: "parts";
   /** Column of the total of the parts. */
   of?: string;
-  parts?: readonly StackPart[];
-  /** Instead of `parts`: a column that names each item's part, and columns of its time and share. */
-  by?: string;
-  value?: string;
-  share?: string;
-  text?: string;
-  /** The facts that label the parts. */
-  labels?: "causes";
+  parts: readonly StackPart[];
 }
 
-export interface MarkDefinition {
-  bar?: readonly [Code, Code];
-  line?: readonly [Code, Code];
-  dot?: string;
-  ink: string;
-  name?: string;
-  size?: Code;
-  marker?: string;
-  angle?: string;
-  hatch?: string;
-  hatch_ink?: string;
-  /** A text in a bar, if it fits. */
-  inside?: string;
-  tip?: TooltipTemplate;
+/** Bars whose parts are items: `by` names each item's part; columns of its time and share. */
+export interface ItemStackDefinition {
+  type: "items";
+  by: string;
+  value: string;
+  share: string;
+  text: string;
+  /** The facts that label the parts. */
+  labels: "causes";
+}
+
+/** A color for each item: an expression of names of colors, or a place from 0 to 1 between colors. */
+export type ItemColor =
+  | { type: "column"; tokens: string }
+  | { type: "ramp"; ramp: "busy" | "waiting"; at: string; missing?: string }
+  | { type: "mix"; start: string; end: string; at: string };
+
+/** What a mark shows and selects if that differs from its row. */
+interface MarkInteraction {
+  tooltip?: TooltipTemplate;
   /** The window that the mark selects, and the keys it selects instead of those of its row. */
   selects?: { keys?: string; window?: readonly [string, string] };
 }
 
-export interface TickDefinition extends Conditional {
-  as: "duration" | "duration_delta" | "share_delta" | "count";
+export interface BarMark extends MarkInteraction {
+  shape: "bar";
+  left: Code;
+  right: Code;
+  /** Name of a bar style, or a color for each item. */
+  color: string | ItemColor;
+  name?: string;
+  hatch?: { pattern: string; color: ItemColor };
+  /** A text in a bar, if it fits. */
+  bar_text?: string;
+}
+
+export interface LineMark {
+  shape: "line";
+  left: Code;
+  right: Code;
+  color: string | ItemColor;
+}
+
+export interface DotMark extends MarkInteraction {
+  shape: "dot";
+  at: string;
+  /** Name of a color, or a color for each item. */
+  color: string | ItemColor;
+  size: Code;
+  marker?: string;
+  angle?: string;
+}
+
+export type MarkDefinition = BarMark | LineMark | DotMark;
+
+/** Ticks at round numbers. */
+export interface RoundTicks extends Conditional {
+  type: "round";
+  format: "duration" | "duration_delta" | "share_delta" | "count";
   to: Code;
   from?: Code;
-  most: Code;
+  max_ticks: Code;
   zero?: string;
 }
 
-/** Places of items, each with a text. */
-export interface TickPlaces extends Conditional {
+/** Ticks at places of items. */
+export interface PlacedTicks extends Conditional {
+  type: "places";
   at: string;
   text: string;
   where: string;
@@ -80,9 +116,9 @@ export interface TickPlaces extends Conditional {
 export interface TextColumn extends Conditional {
   head?: string;
   text: string;
-  from?: number;
-  late?: string;
-  strong?: string;
+  min_width?: number;
+  late_rows?: string;
+  bold_rows?: string;
 }
 
 export interface Definition {
@@ -106,10 +142,10 @@ export interface Definition {
     keys: readonly string[];
     selects: "ranks" | "names" | "kinds" | "window";
     rank?: string;
-    late?: string;
+    late_rows?: string;
     head?: string;
     pitch?: Code;
-    ruled?: boolean;
+    rules?: boolean;
     second?: TextColumn;
     ends?: TextColumn & { at: string };
   };
@@ -117,21 +153,21 @@ export interface Definition {
     from?: Code;
     to: Code;
     zero_line?: Code;
-    ticks?: readonly (TickDefinition | TickPlaces)[];
+    ticks?: readonly (RoundTicks | PlacedTicks)[];
   };
-  stack?: StackDefinition;
+  stack?: PartStackDefinition | ItemStackDefinition;
   marks?: readonly MarkDefinition[];
   order?: string;
   place?: string;
   columns?: readonly TextColumn[];
-  tip: TooltipTemplate;
+  tooltip: TooltipTemplate;
 }
 
 export interface BarStyleDefinition {
   fill: string;
   line?: string;
   hatch?: string;
-  hatch_ink?: string;
+  hatch_color?: string;
   alpha?: number;
   /** Whether bars have an outline in the colour of their fill. */
   outlined?: boolean;
@@ -144,10 +180,10 @@ const FILES = import.meta.glob<object>("../../../hta_widgets/charts/definitions/
   import: "default",
 });
 const RAW_DEFINITIONS = new Map(
-  Object.entries(FILES).map(([path, look]) => [/(\w+)\.json$/.exec(path)![1]!, look]),
+  Object.entries(FILES).map(([path, file]) => [/(\w+)\.json$/.exec(path)![1]!, file]),
 );
 
-export const BAR_STYLES = RAW_DEFINITIONS.get("inks") as Readonly<
+export const BAR_STYLES = RAW_DEFINITIONS.get("bar_styles") as Readonly<
   Record<string, BarStyleDefinition>
 >;
 
@@ -160,7 +196,7 @@ function resolveExtends(id: string): object {
 
 function definitionsForShape(shape: string): Readonly<Record<string, Definition>> {
   const definitions = PANELS.filter(
-    ({ id, look: definition }) => definition === shape && RAW_DEFINITIONS.has(id),
+    (panel) => panel.shape === shape && RAW_DEFINITIONS.has(panel.id),
   );
   return Object.fromEntries(
     definitions.map(({ id, title }) => [id, { ...resolveExtends(id), title } as Definition]),

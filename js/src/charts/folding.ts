@@ -27,7 +27,7 @@ export interface FoldRule {
   /** Expression that is true for items that are never folded. */
   keep?: string;
   /** The measure whose min and max are drawn, its format, and its position on the scale. */
-  spread: { name: string; of: string; as: string; at?: string };
+  spread: { name: string; of: string; format: string; at?: string };
 }
 
 /** For each rank of a group: all ranks of the group, ascending. They share a row. */
@@ -99,7 +99,7 @@ export function foldItems(
     place = takeRows(place, order) as Float64Array;
   }
   const rank = scope.get("rank") as Float64Array;
-  const { of, as, at = of } = fold.spread;
+  const { of, format, at = of } = fold.spread;
   const [measure, position] = [of, at].map((code) => toNumbers(evaluate(code, scope), items));
   const placeKeys = rank.map((one, item) => (place[item]! > 0 ? -place[item]! : one));
   const columns = each.map((name) => toColumn(scope.get(name)!, items));
@@ -144,7 +144,7 @@ export function foldItems(
     ["of_high", aggregate("pick(rank, measure")],
   ]);
   const note = fillTemplate(
-    `{low:${as}} (rank {of_low}) – {high:${as}} (rank {of_high})`,
+    `{low:${format}} (rank {of_low}) – {high:${format}} (rank {of_high})`,
     spreadScope,
   ) as string[];
   scope.set(

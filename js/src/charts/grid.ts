@@ -5,7 +5,7 @@ import { noteFor } from "../facts/notes";
 import { type Metric, METRICS } from "../facts/panels";
 import type { Brush, ChartSelection, PanelFrame } from "../protocol/source";
 import { formatAxis, formatDuration, formatShare } from "../ui/formats";
-import { fitNames, labelledRows, frameNote, joinSentences, textWidth } from "../ui/text";
+import { fitNames, labelledRows, frameNote, joinSentences, niceStep, textWidth } from "../ui/text";
 import { interpolateStops, SIZE, type Theme } from "../ui/theme";
 import {
   type ChartBox,
@@ -130,7 +130,7 @@ export function buildHeatmapContent(frame: PanelFrame): HeatmapContent | string 
         .set("end_ns", edges[bin + 1]!)
         .set("share", drawnShare[row * bins + bin]!)
         .set("value_ns", drawnValue[row * bins + bin]!);
-      const { heading, lines } = tooltipFiller(HEATMAP.tip, cell)(row);
+      const { heading, lines } = tooltipFiller(HEATMAP.tooltip, cell)(row);
       if (!isFolded || of[row]!.length === 1) return { heading, lines };
       const shares = of[row]!.map((one) => share[one * bins + bin]!);
       const [low, high] = [Math.min(...shares), Math.max(...shares)].map(formatShare);
@@ -504,7 +504,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   });
   const bottom = top + rows * rowPitch;
   const span_ns = content.end - content.start;
-  const step = niceStep(span_ns, Math.max(2, Math.min(7, Math.floor(plotWidth / 110))));
+  const step = niceStep(span_ns / Math.max(2, Math.min(7, Math.floor(plotWidth / 110))));
   let free = -Infinity;
   for (let at = Math.ceil(content.start / step) * step; at <= content.end; at += step) {
     const x = Math.round(left + ((at - content.start) / span_ns) * plotWidth);
@@ -534,10 +534,4 @@ function drawColorKey(
     textLayer.plate(start + at * SWATCH_PX, 4, start + (at + 1) * SWATCH_PX, 14, color);
   });
   textLayer.text(start - 5, 9, "0", theme.ink3, { align: "right" });
-}
-
-function niceStep(span: number, maxTicks: number): number {
-  const rough = span / maxTicks;
-  const scale = 10 ** Math.floor(Math.log10(rough));
-  return [1, 2, 5, 10].map((each) => each * scale).find((each) => each >= rough)!;
 }

@@ -1,7 +1,7 @@
 /** The waterfall of the step time's difference, by kind and by cause. */
 
 import { batch, signal } from "@preact/signals";
-import { causeLabel } from "../charts/defined";
+import { causeLabel } from "../charts/stack";
 import { sum } from "../expressions/numbers";
 import { asError, type PanelFrame, isAbort } from "../protocol/source";
 import { ChoiceButtons, FailureNote } from "../ui/controls";

@@ -80,9 +80,9 @@ export class PaneSet {
     if (known !== undefined) return known;
     const { ctx } = this;
     const own = this.ownPanels[id];
-    const { look, title } = findPanelKind(id);
+    const { shape, title } = findPanelKind(id);
     const el = h("section", {
-      class: `hta-pane hta-pane-${look}`,
+      class: `hta-pane hta-pane-${shape}`,
       "data-panel": id,
       "aria-label": title,
     });

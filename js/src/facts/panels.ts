@@ -13,7 +13,7 @@ interface PanelKind {
   about: string;
   /** Dimensions that do not filter it: ranks, names, kinds, window. */
   own: readonly SelectionDimension[];
-  look: string;
+  shape: string;
   /** Only for panels that users add: whether frames are of the selection or of the whole job. */
   added?: string;
 }
@@ -44,14 +44,14 @@ export function withoutOwnDimensions(id: string, selection: SelectionJson): Sele
 
 /** Whether a panel is drawn on its own canvas. */
 export function isChart(id: string): boolean {
-  const { look } = findPanelKind(id);
-  return look === "chart" || look === "heatmap";
+  const { shape } = findPanelKind(id);
+  return shape === "chart" || shape === "heatmap";
 }
 
 /** Whether a panel has numbers to request. */
 export function hasNumbers(id: string): boolean {
-  const { look } = findPanelKind(id);
-  return look === "chart" || look === "table";
+  const { shape } = findPanelKind(id);
+  return shape === "chart" || shape === "table";
 }
 
 /** Metrics of the heatmap, in the order of the list. */

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { niceStep, timeTicks } from "./head";
+import { niceStep } from "../ui/text";
+import { timeTicks } from "./head";
 
 const narrowLabels = () => 40;
 

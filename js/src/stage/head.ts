@@ -4,6 +4,7 @@ import type { Minimap } from "../protocol/decode";
 import { timeOfBin } from "../protocol/ribbon";
 import type { SceneStep, Span } from "../protocol/source";
 import { formatAxis, formatDuration, wholeRunName } from "../ui/formats";
+import { niceStep } from "../ui/text";
 import { FONT, interpolateStops, SIZE, type Theme } from "../ui/theme";
 import { xAtTime } from "./camera";
 import { MARK_PX, delayStrength } from "./lanes";
@@ -286,15 +287,6 @@ function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
 
 function maxAbs(start: number, end: number): number {
   return Math.max(Math.abs(start), Math.abs(end));
-}
-
-/** The smallest step of 1, 2 or 5 times a power of ten that is at least `minStep`. */
-export function niceStep(minStep: number): number {
-  const power = 10 ** Math.floor(Math.log10(minStep) + 1e-12);
-  for (const factor of [1, 2, 5]) {
-    if (factor * power >= minStep * (1 - 1e-9)) return factor * power;
-  }
-  return 10 * power;
 }
 
 /**

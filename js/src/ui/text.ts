@@ -321,18 +321,26 @@ export function withPrefix(word: string, text: string): string {
   return text === "" ? "" : word + text;
 }
 
+/** The smallest step of 1, 2 or 5 times a power of ten that is at least `minStep`. */
+export function niceStep(minStep: number): number {
+  const power = 10 ** Math.floor(Math.log10(minStep) + 1e-12);
+  for (const factor of [1, 2, 5]) {
+    if (factor * power >= minStep * (1 - 1e-9)) return factor * power;
+  }
+  return 10 * power;
+}
+
 /** Up to `maxTicks` + 1 round positions from `start` to `end`, 0 among them. */
 export function niceTicks(end: number, maxTicks = 3, start = 0): number[] {
   const span = Math.max(Math.abs(end), Math.abs(start));
   if (!(span > 0)) return [0];
-  const rough = span / maxTicks;
-  const scale = 10 ** Math.floor(Math.log10(rough));
-  const steps = [1, 2, 5, 10].map((each) => each * scale).filter((each) => each <= span);
-  const step = steps.find((each) => each >= rough * 0.85) ?? steps.at(-1)!;
-  const found: number[] = [];
+  let step = niceStep((span / maxTicks) * 0.85);
+  // The next smaller step, as steps grow by 2.5 at most.
+  if (step > span) step = niceStep(step / 2.6);
+  const ticks: number[] = [];
   const last = Math.floor(end / step + 1e-9);
-  for (let at = Math.ceil(start / step - 1e-9); at <= last; at += 1) found.push(at * step + 0);
-  return found;
+  for (let at = Math.ceil(start / step - 1e-9); at <= last; at += 1) ticks.push(at * step + 0);
+  return ticks;
 }
 
 /** A piece of a sentence: plain, strong, or a key. */

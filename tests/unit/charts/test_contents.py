@@ -95,12 +95,12 @@ def test_kernels_that_wait_do_not_set_the_scale():
     beyond = data[data["marker"] == "triangle"]
     assert beyond[["row", "at"]].to_numpy().tolist() == [[0, pytest.approx(-0.2)]]
     assert beyond["angle"].iloc[0] == pytest.approx(np.pi / 2), "its head points to the left"
-    assert (data["ink"] == charts.LIGHT.ink).tolist().count(True) == 1
+    assert (data["color"] == charts.LIGHT.ink).tolist().count(True) == 1
     frame.attrs["late_ranks"] = [2]
-    marked = list(chart_vectors.content_of("kernel_durations", frame)["data"]["ink"])
+    marked = list(chart_vectors.content_of("kernel_durations", frame)["data"]["color"])
     assert marked.count(charts.LIGHT.late) == 3
     frame.attrs |= {"late_ranks": [], "fact_ranks": [2]}
-    marked = list(chart_vectors.content_of("kernel_durations", frame)["data"]["ink"])
+    marked = list(chart_vectors.content_of("kernel_durations", frame)["data"]["color"])
     assert marked.count(charts.LIGHT.late) == 0
     assert marked.count(charts.LIGHT.ink) >= 3
 
@@ -119,6 +119,6 @@ def test_the_dashboard_draws_kernels_as_the_chart_of_the_analysis_does():
     sheet = chart_vectors.content_of("kernel_durations", frame)
     alone = charts.kernel_duration_by_rank(frame.drop(columns="short"))
     assert sheet["title"] == alone.title.text
-    columns = ["row", "at", "ink", "marker"]
+    columns = ["row", "at", "color", "marker"]
     drawn = (pd.DataFrame(sheet["data"]), data_of(alone, *columns))
     assert_frame_equal(*(each[columns].sort_values(columns, ignore_index=True) for each in drawn))

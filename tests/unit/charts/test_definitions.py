@@ -1,12 +1,16 @@
 """The language of chart definitions, and the names that definitions use."""
 
 import ast
+import inspect
 import json
 from pathlib import Path
+from unittest import mock
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+from support.chart_frames import ALL
 
 from hta_widgets.charts import defined, definition, language
 from hta_widgets.charts.theme import LIGHT
@@ -15,7 +19,7 @@ from hta_widgets.panels.frames import chart_panels
 
 VECTORS = Path(__file__).parents[2] / "vectors/definitions.json"
 CASES = json.loads(VECTORS.read_text("utf-8"))["cases"]
-NAMES = sorted(path.stem for path in definition.FOLDER.glob("*.json") if path.stem != "inks")
+NAMES = sorted(path.stem for path in definition.FOLDER.glob("*.json") if path.stem != "bar_styles")
 GIVEN = {"nan", "late_ranks", "fact_ranks"}
 
 
@@ -51,21 +55,21 @@ def test_a_faulty_expression_is_quoted(code, message):
     [
         ({"colums": []}, "unknown field `colums`"),
         ({"subtitle": "all"}, r"got `str` - at `\$.subtitle`"),
-        ({"tip": None}, r"`\$.tip`"),
+        ({"tooltip": None}, r"`\$.tooltip`"),
         ({"rows": {"name": "a", "keys": []}}, "required field `selects`"),
         ({"rows": {"name": "a", "keys": [], "selects": "rank"}}, "'rank' - at `\\$.rows.selects`"),
     ],
 )
 def test_a_faulty_definition_names_file_and_key(change, message, tmp_path, monkeypatch):
-    look = definition.definition("queue")
+    look = msgspec.to_builtins(definition.definition("queue"))
     (tmp_path / "mine.json").write_text(json.dumps({**look, **change}))
     monkeypatch.setattr(definition, "FOLDER", tmp_path)
     with pytest.raises(TraceError, match=rf"mine\.json is not understood: .*{message}"):
         definition.definition("mine")
 
 
-def test_an_unknown_ink_is_named_with_those_that_there_are():
-    with pytest.raises(TraceError, match=r"no ink 'memori' .*memory"):
+def test_an_unknown_color_is_named_with_those_that_there_are():
+    with pytest.raises(TraceError, match=r"no style 'memori' .*memory"):
         definition.style_of("memori")
     with pytest.raises(TraceError, match=r"no colour 'memory' .*tokens\.json"):
         defined.color_of("memory", LIGHT)
@@ -95,7 +99,7 @@ def names_in_text(template, known):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
-    look = definition.definition(name)
+    look = msgspec.to_builtins(definition.definition(name))
     known = {*GIVEN, *look["needs"], *look.get("uses", ()), *look.get("attrs", ())}
     known |= {*look.get("cells", ())}
     # What the interpreters set themselves.
@@ -133,27 +137,34 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
             for each in value:
                 check(each, "lines" if key in {"lines", "of"} and isinstance(each, str) else key)
         elif isinstance(value, str) and key in {
-            "subtitle", "finding", "text", "name", "heading", "lines", "inside",
+            "subtitle", "finding", "text", "name", "heading", "lines", "bar_text",
         }:  # fmt: skip
             assert names_in_text(value, known) == [], value
-        elif isinstance(value, str) and key in {"ink", "hatch_ink"}:
-            token = value.removeprefix("@")
-            inks = {*definition.bar_styles(), "ink"}
-            assert token in (known if value[0] == "@" else inks)
+        elif isinstance(value, str) and key == "color":
+            assert value in {*definition.bar_styles(), "ink"}
         elif isinstance(value, str) and key in {
-            "when", "ns", "value", "share", "by", "to", "most", "zero_line", "place", "order",
-            "rank", "late", "strong", "bar", "line", "dot", "size", "marker", "angle", "hatch",
-            "keys", "at", "window", "where", "pitch",
+            "when", "ns", "value", "share", "by", "to", "max_ticks", "zero_line", "place", "order",
+            "rank", "late_rows", "bold_rows", "left", "right", "size", "marker", "angle", "pattern",
+            "keys", "at", "window", "where", "pitch", "tokens", "start", "end",
         }:  # fmt: skip
             assert names_in(value, known) == [], value
 
     check(look)
 
 
-def test_inks_name_colours_of_both_themes():
+def test_bar_styles_name_colours_of_both_themes():
     for style in definition.bar_styles().values():
-        for key in ("fill", "line", "hatch_ink", "on"):
-            assert defined.color_of(style.get(key, "bg"), LIGHT).startswith("#")
+        for token in (style.fill, style.line, style.hatch_color, style.on):
+            assert defined.color_of(token or "bg", LIGHT).startswith("#")
+
+
+@pytest.mark.parametrize("chart", sorted(ALL))
+def test_the_default_title_of_a_chart_is_that_of_its_definition(chart):
+    draw, make = ALL[chart]
+    with mock.patch.object(defined, "rows_definition", wraps=definition.rows_definition) as read:
+        draw(make().iloc[:0])
+    titles = {definition.definition(*call.args).title for call in read.call_args_list}
+    assert titles <= {inspect.signature(draw).parameters["title"].default}
 
 
 def test_every_panel_of_a_definition_has_its_file():

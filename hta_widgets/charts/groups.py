@@ -1,0 +1,494 @@
+"""Charts of process groups: which ranks form them, and their communication."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.charts.chart import draw_rows
+from hta_widgets.charts.data import (
+    KIND_ORDER,
+    ChartSource,
+    analysis_frame,
+    group_positions,
+    require_columns_of,
+)
+from hta_widgets.charts.figure import FigureStyle, blend, empty_figure, unmatched_note
+from hta_widgets.charts.rows import (
+    NAMED_ROWS,
+    Bars,
+    Column,
+    RowsContent,
+    Scale,
+    Tooltip,
+    Whiskers,
+    round_ticks,
+    time_scale,
+)
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.text import UNKNOWN, count, duration, plural, size
+
+_MAX_COLUMNS = 8
+#: Order of the category colours in which neighbouring groups differ most.
+_GROUP_COLORS = (0, 5, 4, 3, 1, 6)
+#: Maximum number of groups with a row each; of more, only those with most time per column have one.
+_MAX_ROWS = 40
+_IN_CELLS = (
+    "in a cell the group's number and the rank's position in it; times are of a rank and"
+    " include waits"
+)
+_MEANS = "times and bytes are means of a group's ranks, waits included"
+
+
+@check_arguments
+def parallel_groups(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Which ranks form which groups",
+    **options: Any,
+) -> Any:
+    """Draw each rank's group of each kind, and the rank's time and bytes in it.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.parallel_groups`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One row per rank and one column per kind, two if a rank is in two groups of it. A cell has
+        the colour of its group, and shows the group's number, from 0 in the order of ranks, and the
+        rank's position. Guessed kinds have a question mark. At the right are a rank's time and
+        bytes in each group. Its source has the frame's rows. With more than 64 ranks, a row is a
+        group and ranks go from left to right; above 40 groups, the less used ones of a kind share a
+        row.
+
+    Examples
+    --------
+    >>> charts.parallel_groups(analysis.parallel_groups(traces))  # doctest: +SKIP
+    """
+    frame = analysis_frame(
+        "parallel_groups",
+        frame,
+        options,
+        *("group", "rank", "ranks", "position", "size", "kind", "guessed", "time_ns", "bytes"),
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    data = group_positions(frame)
+    # An unknown kind is not a guess, and has no question mark.
+    data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
+    data["fill"], data["line"] = _group_tints(data["number"], theme)
+    data["name"] = [
+        "all ranks" if kind == "all" else f"{kind} group {number}"
+        for kind, number in zip(data["kind"], data["number"], strict=True)
+    ]
+    data["position_text"] = [
+        "–" if at < 0 else f"{at} of {of}" if of > 0 else str(at)
+        for at, of in zip(data["position"], data["size"], strict=True)
+    ]
+    data["time_text"] = [duration(time_ns) for time_ns in data["time_ns"]]
+    data["bytes_text"] = [_size_text(size_bytes) for size_bytes in data["bytes"]]
+    data["members"] = [ranks or "–" for ranks in data["ranks"].astype(str)]
+    data["purpose"] = data["kind"].where(~data["guessed"], data["kind"] + ", guessed")
+    in_rows = data["rank"].nunique() <= NAMED_ROWS
+    content, explanation = _rank_rows(data, theme) if in_rows else _group_rows(data)
+    guesses = "? is a guess from what the group runs and which ranks it has"
+    style = style.with_subtitle(
+        *explanation,
+        _group_finding(data),
+        guesses if data["guessed"].any() else "",
+        unmatched_note(frame),
+    )
+    return draw_rows(content, style)
+
+
+def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[str]]:
+    """Return a row per rank, and sentences that explain it."""
+    ranks = np.unique(data["rank"])
+    spent = data.groupby("column")["time_ns"].sum().sort_values(ascending=False, kind="stable")
+    # Charts that are too narrow for the numbers of all columns show those with most time.
+    drawn = sorted(spent.index[:_MAX_COLUMNS])
+    more = len(spent) - len(drawn)
+    cells = data[data["column"].isin(drawn)].reset_index(drop=True)
+    cells["row"] = np.searchsorted(ranks, cells["rank"])
+    cells["x"] = np.searchsorted(drawn, cells["column"])
+    cells["left"], cells["right"] = cells["x"] + 0.03, cells["x"] + 0.97
+    cells["text"] = [
+        f"{number}{f' · {at}' if at >= 0 else ''}{' ?' if guess else ''}"
+        for number, at, guess in zip(
+            cells["number"], cells["position"], cells["guessed"], strict=True
+        )
+    ]
+    heads = _column_heads(cells, drawn)
+    columns = []
+    for column, head in zip(drawn, heads, strict=True):
+        groups_of_rank = cells[cells["column"] == column].set_index("rank")
+        texts = [
+            f"{groups_of_rank['time_text'][rank]} · {groups_of_rank['bytes_text'][rank]}"
+            if rank in groups_of_rank.index
+            else ""
+            for rank in ranks
+        ]
+        place = spent.index.tolist().index(column)
+        columns.append(Column(head, texts, 380 + 140 * place))
+    content = RowsContent(
+        data=cells,
+        names=[f"rank {rank}" for rank in ranks],
+        marks=[Bars("left", "right", "@fill", line="@line", text="text", text_color=theme.ink)],
+        scale=Scale(float(len(drawn)), ticks=[(at + 0.5, head) for at, head in enumerate(heads)]),
+        head=" ",
+        columns=columns,
+        tooltip=_group_tooltip("rank @{rank} · @{name}"),
+    )
+    omitted = f"{plural(more, 'column')} of the least used left out" if more else ""
+    return content, (_IN_CELLS, omitted)
+
+
+def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
+    """Return a row per group, with ranks from left to right, and sentences that explain it."""
+    ranks = np.unique(data["rank"])
+    places = np.searchsorted(ranks, data["rank"])
+    data = data.assign(left=places, right=places + 1)
+    groups = data.groupby("code", sort=True).agg(
+        column=("column", "first"),
+        number=("number", "first"),
+        name=("name", "first"),
+        guessed=("guessed", "first"),
+        size=("rank", "size"),
+        time_ns=("time_ns", "mean"),
+    )
+    groups["bytes"] = data[data["bytes"] >= 0].groupby("code")["bytes"].mean()
+    groups["is_drawn"] = _drawn_groups(groups)
+    rows, row_of = _rows_of_groups(data, groups)
+    data["row"] = data["code"].map(row_of)
+    cells = _adjacent_runs(data)
+    cells["alone"] = np.where(cells["code"].map(groups["is_drawn"]), "yes", "no")
+    content = RowsContent(
+        data=cells,
+        names=[str(row["name"]) for row in rows],
+        marks=[
+            # A rank is hardly a pixel wide, so bars have no tint, and an outline only in rows of
+            # one group, where it covers no other group.
+            Bars("left", "right", "@line", only=("alone", "no")),
+            Bars("left", "right", "@line", line="@line", only=("alone", "yes")),
+        ],
+        scale=Scale(
+            float(len(ranks)),
+            ticks=[(at, f"rank {ranks[int(at)]}") for at in round_ticks(len(ranks) - 1, 4)],
+        ),
+        head=" ",
+        background=True,
+        columns=[
+            Column("time", [duration(row["time_ns"]) for row in rows]),
+            Column("bytes", [_size_text(row["bytes"]) for row in rows], 480),
+            Column("ranks", [count(row["size"]) for row in rows], 640),
+        ],
+        tooltip=_group_tooltip("@{run} · @{name}"),
+    )
+    return content, (
+        f"a row is a group, {count(len(ranks))} ranks go from left to right; {_MEANS}",
+        f"those of {count(len(groups))} groups in which most is spent have a row"
+        if len(rows) < len(groups)
+        else "",
+    )
+
+
+def _rows_of_groups(
+    data: pd.DataFrame, groups: pd.DataFrame
+) -> tuple[list[dict[Any, Any]], dict[int, int]]:
+    """Return the rows of groups, in each column one more for those without a row of their own.
+
+    The second value is the row of each group's code.
+    """
+    order = groups.sort_values(["column", "is_drawn", "number"], ascending=[True, False, True])
+    rows: list[dict[Any, Any]] = []
+    row_of: dict[int, int] = {}
+    for column, groups_of_column in order.groupby("column", sort=True):
+        is_drawn = groups_of_column["is_drawn"].to_numpy(bool)
+        drawn, others = groups_of_column[is_drawn], groups_of_column[~is_drawn]
+        for code, group in zip(drawn.index.tolist(), drawn.to_dict("records"), strict=True):
+            row_of[code] = len(rows)
+            mark = " ?" if group["guessed"] else ""
+            rows.append({**group, "name": f"{group['name']}{mark}"})
+        if len(others):
+            row_of |= dict.fromkeys(others.index.tolist(), len(rows))
+            mark = " ?" if others["guessed"].any() else ""
+            kind = str(data.loc[data["column"] == column, "kind"].iloc[0])
+            rows.append(
+                {
+                    "name": f"{kind}: {count(len(others))} more{mark}",
+                    "size": others["size"].max(),
+                    "time_ns": others["time_ns"].mean(),
+                    "bytes": others["bytes"].mean(),
+                }
+            )
+    return rows, row_of
+
+
+def _group_tooltip(heading: str) -> Tooltip:
+    return Tooltip(
+        heading,
+        [
+            ("group", "@{group}"),
+            ("for", "@{purpose}"),
+            ("its ranks", "@{members}"),
+            ("position", "@{position_text}"),
+            ("runs there", "@{time_text}"),
+            ("messages", "@{bytes_text}"),
+        ],
+    )
+
+
+def _column_heads(cells: pd.DataFrame, columns: Sequence[int]) -> list[str]:
+    """Return the columns' kinds as heads; further columns of a kind are numbered from 2."""
+    first = cells.drop_duplicates("column").set_index("column")
+    guessed = cells.groupby("column")["guessed"].any()
+    met: dict[str, int] = {}
+    heads = []
+    for column in columns:
+        kind = str(first["kind"][column])
+        met[kind] = met.get(kind, 0) + 1
+        number = f" {met[kind]}" if met[kind] > 1 else ""
+        heads.append(f"{kind}{number}{' ?' if guessed[column] else ''}")
+    return heads
+
+
+def _group_tints(numbers: pd.Series, theme: Theme) -> tuple[list[str], list[str]]:
+    lines = [theme.category[_GROUP_COLORS[number % len(_GROUP_COLORS)]] for number in numbers]
+    part = 0.3 if theme.name == "light" else 0.45
+    tint = {line: blend(line, theme.bg, part) for line in set(lines)}
+    return [tint[line] for line in lines], lines
+
+
+def _drawn_groups(groups: pd.DataFrame) -> pd.Series:
+    """Return flags of the groups with a row: in each column equally many, those with most time."""
+    columns = groups["column"].nunique()
+    if len(groups) <= _MAX_ROWS:
+        return pd.Series(True, index=groups.index)
+    max_rows = max(1, _MAX_ROWS // columns - 1)
+    order = groups.sort_values("time_ns", ascending=False, kind="stable")
+    place = order.groupby("column").cumcount().reindex(groups.index)
+    alone = groups.groupby("column")["time_ns"].transform("size") <= max_rows + 1
+    return (place < max_rows) | alone
+
+
+def _adjacent_runs(data: pd.DataFrame) -> pd.DataFrame:
+    """Return one bar per run of adjacent ranks of a group, with their mean times and bytes."""
+    data = data.sort_values(["row", "left"], kind="stable").reset_index(drop=True)
+    code, left = data["code"].to_numpy(), data["left"].to_numpy()
+    begins = np.append(True, (np.diff(code) != 0) | (np.diff(left) != 1))
+    run = np.cumsum(begins) - 1
+    runs = data[begins].reset_index(drop=True)
+    grouped = data.groupby(run)
+    runs["right"] = grouped["right"].max().to_numpy()
+    sizes = grouped.size().to_numpy()
+    last = grouped["rank"].max().to_numpy()
+    runs["run"] = [
+        f"rank {first}" if many == 1 else f"ranks {first}–{end}"
+        for first, end, many in zip(runs["rank"], last, sizes, strict=True)
+    ]
+    runs["position_text"] = [
+        text if many == 1 else f"from {text}"
+        for text, many in zip(runs["position_text"], sizes, strict=True)
+    ]
+    runs["time_text"] = [duration(each) for each in grouped["time_ns"].mean()]
+    runs["bytes_text"] = [_size_text(each) for each in grouped["bytes"].mean()]
+    return runs
+
+
+def _size_text(number: float) -> str:
+    return UNKNOWN if not number >= 0 else size(number)
+
+
+def _group_finding(data: pd.DataFrame) -> str:
+    groups = data.drop_duplicates("code")
+    phrases = []
+    for kind in dict.fromkeys([*KIND_ORDER, *groups["kind"]]):
+        groups_of_kind = groups[groups["kind"] == kind]
+        if groups_of_kind.empty:
+            continue
+        sizes = sorted({int(each) for each in groups_of_kind["size"] if each > 0})
+        of = f" of {sizes[0]}" if len(sizes) == 1 else ""
+        of = f" of {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else of
+        if kind == "all":
+            phrases.append(
+                f"{'one' if len(groups_of_kind) == 1 else count(len(groups_of_kind))} of all ranks"
+            )
+        else:
+            phrases.append(plural(len(groups_of_kind), f"{kind} group") + of)
+    return f"{plural(len(groups), 'group')}: {', '.join(phrases)}"
+
+
+@check_arguments
+def communication_by_group(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Communication by process group",
+    **options: Any,
+) -> Any:
+    """Draw each process group's communication: time hidden behind compute, and exposed time.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.communication_by_group`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One bar per group; its source has the frame's times as means of the ranks in the group.
+
+    Examples
+    --------
+    >>> charts.communication_by_group(analysis.communication_by_group(traces))  # doctest: +SKIP
+    """
+    frame = analysis_frame(
+        "communication_by_group",
+        frame,
+        options,
+        *("rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    keys = [key for key in ("group", "description", "collective") if key in frame]
+    require_columns_of(frame, "analysis.communication_by_group", *(keys or ["group"]))
+    return _draw_communication(frame, keys, "process group", style)
+
+
+@check_arguments
+def communication_by_stream(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Communication by stream",
+    **options: Any,
+) -> Any:
+    """Draw each stream's communication: time hidden behind compute, and exposed time.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.communication_by_stream`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        As from `communication_by_group`, with one bar per stream.
+
+    Examples
+    --------
+    >>> charts.communication_by_stream(analysis.communication_by_stream(traces))  # doctest: +SKIP
+    """
+    frame = analysis_frame(
+        "communication_by_stream",
+        frame,
+        options,
+        *("stream", "rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    return _draw_communication(frame, ["stream"], "stream", style)
+
+
+def _draw_communication(frame: pd.DataFrame, keys: list[str], noun: str, style: FigureStyle) -> Any:
+    text = frame.assign(**{key: frame[key].astype(str) for key in keys})
+    grouped = text.groupby(keys, sort=False)
+    data = grouped[["communication_ns", "overlapped_ns", "exposed_ns"]].mean()
+    data["count"] = grouped["count"].sum()
+    data["ranks"] = grouped["rank"].nunique()
+    data["least_ns"] = grouped["communication_ns"].min()
+    data["most_ns"] = grouped["communication_ns"].max()
+    with_sizes = {"in_bytes", "out_bytes"} <= set(frame.columns)
+    for key in ("in_bytes", "out_bytes") if with_sizes else ():
+        data[key] = grouped[key].agg(_sum_stated)
+        data[f"{key}_text"] = [_size_text(size_bytes) for size_bytes in data[key]]
+    data = data.sort_values("communication_ns", ascending=False, kind="stable").reset_index()
+    data["overlap_share"] = data["overlapped_ns"] / data["communication_ns"].where(
+        data["communication_ns"] > 0
+    )
+    data["name"] = [_row_label(record, noun) for record in data[keys].to_dict("records")]
+    theme, orange = style.theme, style.theme.kind["communication"]
+    has_ranks = len(frame["rank"].unique()) > 1
+    return draw_rows(
+        RowsContent(
+            data=data,
+            names=list(data["name"]),
+            marks=[
+                Bars(0.0, "overlapped_ns", orange, "behind compute", line=orange, alpha=0.25),
+                Bars("overlapped_ns", "communication_ns", orange, "exposed"),
+                *[Whiskers("least_ns", "most_ns", theme.ink2)] * has_ranks,
+            ],
+            scale=time_scale(float(data["most_ns"].max())),
+            head=noun,
+            columns=[
+                Column("hidden", "{overlap_share:share}"),
+                Column("total", "{communication_ns:duration}", 420),
+                Column("ranks", "{ranks:count}", 560),
+                Column("kernels", "{count:count}", 680),
+            ],
+            tooltip=Tooltip(
+                "@{name}",
+                [
+                    ("communication", "{communication_ns:duration}"),
+                    ("behind compute", "{overlapped_ns:duration} · {overlap_share:share}"),
+                    ("exposed", "{exposed_ns:duration}"),
+                    ("least and most of a rank", "{least_ns:duration} – {most_ns:duration}"),
+                    ("kernels on ranks", "{count:count} on {ranks}"),
+                    *[("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")] * with_sizes,
+                ],
+            ),
+        ),
+        style.with_subtitle(
+            "time in which any communication kernel runs, waiting included",
+            "mean of ranks, line: least to most of a rank" if has_ranks else "",
+            unmatched_note(frame),
+        ),
+    )
+
+
+def _sum_stated(sizes: pd.Series) -> int:
+    """Return the sum of the sizes that are stated, -1 if none is."""
+    stated = sizes[sizes >= 0]
+    return int(stated.sum()) if len(stated) else -1
+
+
+def _row_label(record: dict[Any, Any], noun: str) -> str:
+    words = [record.get("description") or "", record.get("group") or "", record.get("stream") or ""]
+    named = " · ".join(word for word in words if word)
+    named = f"stream {named}" if "stream" in record else named or f"{noun} not stated"
+    return f"{named} · {record['collective']}" if record.get("collective") else named

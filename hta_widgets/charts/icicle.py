@@ -1,0 +1,154 @@
+"""The operator tree of two runs as tiles, callers above callees, colored by their change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.charts.chart import draw_rows
+from hta_widgets.charts.data import ChartFrame, diff_frame
+from hta_widgets.charts.diffs import COLOURS, counts_text, relative_change
+from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.rows import Bars, RowsContent, Scale, Tooltip
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.text import plural, share_delta
+from hta_widgets.trace.names import short_name
+
+_MIN_SHARE = 0.001  # of the whole: narrower tiles could not be seen
+#: Minimum difference for each of a tile's three darker colours, as a share of the time before.
+_STEPS = (0.05, 0.25, 1.0)
+#: Prefix of the ranges that call the operators of a backward pass.
+_AUTOGRAD = "autograd::engine::evaluate_function: "
+_MAX_LETTERS = 120  # that fit into the whole chart; the page leaves out texts wider than their tile
+
+
+@check_arguments
+def diff_icicle(
+    frame: ChartFrame,
+    *,
+    depth: Positive = 14,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Operators of both runs",
+) -> Any:
+    """Draw the operator tree of both runs: callers above callees.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Result of `hta_widgets.diff.icicle`.
+    depth : int, default 14
+        Number of levels.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One tile per path, coloured by the change. Its width is its time in a step, the mean of
+        before and after, so that widths add up. Tiles narrower than 0.1 % of the whole are left
+        out. Its source has the frame's columns.
+
+    Examples
+    --------
+    >>> charts.diff_icicle(diff.icicle(both))  # doctest: +SKIP
+    """
+    frame = diff_frame(
+        "diff_icicle",
+        frame,
+        *("node", "parent", "depth", "name", "before_ns", "after_ns", "diff_ns"),
+        *("diff_self_ns", "before_count", "after_count", "path"),
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    size = ((frame["before_ns"] + frame["after_ns"]) / 2).to_numpy(dtype=np.float64)
+    level = frame["depth"].to_numpy()
+    whole = float(size[level == 0].sum())
+    if whole <= 0:
+        return empty_figure(frame, style, note="nothing below these operators takes time")
+    left = _left_edges(frame["parent"].to_numpy(), size)
+    wide = size >= _MIN_SHARE * whole
+    kept = wide & (level < depth)
+    data = frame[kept].reset_index(drop=True)
+    data["row"] = data["depth"]
+    data["low"] = left[kept]
+    data["high"] = (left + size)[kept]
+    data["name"] = data["name"].astype(str)
+    data["label"] = [
+        _cut_name(short_name(name).removeprefix(_AUTOGRAD), int(_MAX_LETTERS * wide / whole))
+        for name, wide in zip(data["name"], size[kept].tolist(), strict=True)
+    ]
+    shade = _shade_index(data)
+    data["fill"] = [theme.delta[k] for k in shade.tolist()]
+    # Text has the ground's colour on the ramp's strong ends, and is ink on its pale middle.
+    data["ink"] = [theme.bg if k in {0, 1, 5, 6} else theme.ink for k in shade.tolist()]
+    relative = zip(relative_change(data), data["before_ns"], strict=True)
+    data["share_text"] = [share_delta(each) if was else "new" for each, was in relative]
+    data["counts_text"] = counts_text(data)
+    for name in ("before", "after", "diff", "diff_self"):
+        data[f"{name}_whole"] = data[f"{name}_ns"].round()
+    deeper = int((wide & (level >= depth)).sum())
+    narrow = int((~wide).sum())
+    measure = str(frame.attrs.get("measure", ""))
+    of = f" on the {measure}" if measure else ""
+    bars = Bars("low", "high", "@fill", line=theme.bg, text="label", text_color="@ink", height=0.96)
+    return draw_rows(
+        RowsContent(
+            data=data,
+            names=[""] * (int(data["depth"].max()) + 1),
+            marks=[bars],
+            scale=Scale(whole),
+            pitch=20.0,
+            tooltip=Tooltip(
+                "@{name}",
+                [
+                    ("time in a step", "{before_whole:duration} → {after_whole:duration}"),
+                    ("difference", "{diff_whole:duration_delta} {share_text}"),
+                    ("of itself", "{diff_self_whole:duration_delta}"),
+                    ("calls in a step", "@{counts_text}"),
+                    ("in", "@{path}"),
+                ],
+            ),
+        ),
+        style.with_subtitle(
+            f"as wide as its time{of} in a step, mean of both runs",
+            COLOURS,
+            f"{plural(narrow, 'narrow tile')} not drawn" if narrow else "",
+            f"{plural(deeper, 'tile')} of deeper levels not drawn" if deeper else "",
+            unmatched_note(frame, ()),
+        ),
+    )
+
+
+def _cut_name(name: str, letters: int) -> str:
+    return name if len(name) <= letters or letters < 6 else f"{name[: letters - 1]}…"
+
+
+def _left_edges(parent: npt.NDArray[Any], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the left edges of tiles: siblings are adjacent, the first where its parent begins."""
+    left = np.zeros(len(size))
+    taken = np.zeros(len(size) + 1)
+    for node, above in enumerate(parent.tolist()):  # paths, which are few; parents come first
+        begin = left[above] if above >= 0 else 0.0
+        left[node] = begin + taken[above]
+        taken[above] += size[node]
+    return left
+
+
+def _shade_index(data: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Return each tile's index in the ramp of seven colours."""
+    before = data["before_ns"].to_numpy(dtype=np.float64)
+    change = data["diff_ns"].to_numpy(dtype=np.float64)
+    share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)
+    share = np.where(change == 0, 0.0, share)
+    steps = np.searchsorted(np.array(_STEPS), np.abs(share), side="right")
+    shades: npt.NDArray[np.int64] = 3 + steps * np.sign(change).astype(np.int64)
+    return shades

@@ -1,0 +1,271 @@
+"""Charts of launches: histograms over decades of their delays and durations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.charts.data import ChartSource, analysis_frame
+from hta_widgets.charts.figure import (
+    FigureStyle,
+    add_tooltip,
+    display_in_notebooks,
+    empty_figure,
+    join_sentences,
+    keep_fitting,
+    models,
+    new_figure,
+    unmatched_note,
+)
+from hta_widgets.charts.rows import selection_box
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.text import count, duration, share
+
+Floats = npt.NDArray[np.float64]
+
+#: Number of bars per decade of durations.
+_BINS_PER_DECADE = 8
+
+
+@check_arguments
+def launch_stats(
+    frame: ChartSource,
+    *,
+    runtime_cutoff_ns: int = 50_000,
+    launch_delay_cutoff_ns: int = 100_000,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Launches",
+    **options: Any,
+) -> Any:
+    """Draw histograms of launch delays, durations of launch calls and durations of kernels.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.launch_stats`.
+    runtime_cutoff_ns : int, default 50 000
+        Longer launch calls are drawn solid.
+    launch_delay_cutoff_ns : int, default 100 000
+        Longer launch delays are drawn solid.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.models.Column
+        Three histograms: launch delays, durations of launch calls, and durations of device events,
+        solid for those shorter than their launch call. Sources have columns ``from_ns, to_ns,
+        count, solid``.
+
+    Examples
+    --------
+    >>> charts.launch_stats(analysis.launch_stats(traces))  # doctest: +SKIP
+    """
+    frame = analysis_frame(
+        "launch_stats", frame, options, "launch_delay_ns", "cpu_dur_ns", "gpu_dur_ns"
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    delay, call = frame["launch_delay_ns"].to_numpy(), frame["cpu_dur_ns"].to_numpy()
+    kernel = frame["gpu_dur_ns"].to_numpy()
+    late, long = duration(launch_delay_cutoff_ns), duration(runtime_cutoff_ns)
+    blue, grey = theme.kind["compute"], theme.kind["cpu"]
+    delays = _Histogram(
+        "delay of kernels",
+        "from the launch call's end to the kernel's start, 0 where it starts before",
+        delay,
+        delay > launch_delay_cutoff_ns,
+        f"later than {late}",
+        blue,
+    )
+    calls = _Histogram(
+        "duration of calls",
+        "how long the thread is busy with the call",
+        call,
+        call > runtime_cutoff_ns,
+        f"longer than {long}",
+        grey,
+    )
+    kernels = _Histogram(
+        "duration of kernels",
+        "device time of what is launched, copies included",
+        kernel,
+        kernel < call,
+        "shorter than their launch call",
+        blue,
+    )
+    notes = {kernels.name: unmatched_note(frame)}
+    figures = [
+        _draw_histogram(
+            histogram,
+            replace(
+                style, title=f"{title}: {histogram.name}", subtitle=notes.get(histogram.name, "")
+            ),
+        )
+        for histogram in (delays, calls, kernels)
+    ]
+    sizing = {"width": int(width)} if width else {"sizing_mode": "stretch_width"}
+    return display_in_notebooks(models.Column(children=figures, spacing=8, **sizing))
+
+
+@dataclass(frozen=True)
+class _Histogram:
+    """Durations in ns, and which of them are drawn solid and why."""
+
+    name: str
+    explanation: str
+    values: npt.NDArray[np.int64]
+    solid: npt.NDArray[np.bool_]
+    solid_name: str
+    color: str
+
+    def subtitle(self) -> str:
+        solid = self.solid
+        return join_sentences(
+            self.explanation,
+            f"solid: {self.solid_name}, {count(int(solid.sum()))} of {count(len(solid))} "
+            f"({share(float(solid.mean()))}), {duration(float(self.values[solid].sum()))} together",
+            "both scales logarithmic",
+        )
+
+
+@dataclass(frozen=True)
+class _DecadeBins:
+    """Counts of values by their decimal logarithm; zeros have a separate bin at the left."""
+
+    low: float
+    high: float
+    left: Floats
+    right: Floats
+    start_ns: Floats
+    end_ns: Floats
+    counts: npt.NDArray[np.int64]
+    solid_counts: npt.NDArray[np.int64]
+    #: place of the bin of zeros on the logarithmic axis, if there are any
+    zero_at: float | None
+
+
+def _decade_bins(histogram: _Histogram) -> _DecadeBins:
+    values, solid = histogram.values, histogram.solid
+    zero = values <= 0
+    logs = np.log10(np.maximum(values[~zero], 1).astype(float))
+    low = float(np.floor(logs.min())) if len(logs) else 2.0
+    high = max(low + 1, float(np.ceil(logs.max() + 1e-9))) if len(logs) else 3.0
+    bins = round((high - low) * _BINS_PER_DECADE)
+    edges = low + np.arange(bins + 1) / _BINS_PER_DECADE
+    place = np.clip(((logs - low) * _BINS_PER_DECADE).astype(int), 0, bins - 1)
+    counts = np.bincount(place, minlength=bins)
+    solid_counts = np.bincount(place[solid[~zero]], minlength=bins)
+    left, right = edges[:-1], edges[1:]
+    start_ns, end_ns = 10.0**left, 10.0**right
+    zero_at = None
+    if zero.any():
+        zero_right = low - 4 / _BINS_PER_DECADE
+        zero_left = zero_right - 1.0 / _BINS_PER_DECADE
+        zero_at = (zero_left + zero_right) / 2
+        left, right = np.r_[zero_left, left], np.r_[zero_right, right]
+        start_ns, end_ns = np.r_[0.0, start_ns], np.r_[0.0, end_ns]
+        counts = np.r_[zero.sum(), counts]
+        solid_counts = np.r_[solid[zero].sum(), solid_counts]
+    return _DecadeBins(low, high, left, right, start_ns, end_ns, counts, solid_counts, zero_at)
+
+
+def _draw_histogram(histogram: _Histogram, style: FigureStyle) -> Any:
+    bins = _decade_bins(histogram)
+    # A logarithmic scale, since counts differ by orders of magnitude and the small ones matter.
+    top = max(1.0, float(np.log10(1 + bins.counts.max())))
+    figure = new_figure(
+        style.with_subtitle(histogram.subtitle(), style.subtitle),
+        frame_height=96,
+        x_range=models.Range1d(float(bins.left[0]) - 0.05, bins.high + 0.05),
+        y_range=models.Range1d(0, top * 1.06),
+        tools=[
+            models.BoxSelectTool(dimensions="width", overlay=selection_box(style.theme)),
+            models.TapTool(),
+        ],
+    )
+    _label_decades(figure, bins, top)
+    figure.ygrid.grid_line_color = style.theme.rule
+    gap = 0.12 / _BINS_PER_DECADE
+    source = models.ColumnDataSource(
+        {
+            "left": bins.left + gap,
+            "right": bins.right - gap,
+            "count": bins.counts,
+            "solid": bins.solid_counts,
+            "top": np.log10(1.0 + bins.counts),
+            "solid_top": np.log10(1.0 + bins.solid_counts),
+            "from_ns": bins.start_ns,
+            "to_ns": bins.end_ns,
+            "range_text": _bin_ranges(bins.start_ns, bins.end_ns),
+            "count_text": list(map(count, bins.counts)),
+            "solid_text": list(map(count, bins.solid_counts)),
+        }
+    )
+    shared = {
+        "left": "left",
+        "right": "right",
+        "bottom": 0,
+        "source": source,
+        "fill_color": histogram.color,
+        "line_color": None,
+    }
+    bars = [
+        figure.quad(top="top", fill_alpha=0.3, nonselection_fill_alpha=0.12, **shared),
+        figure.quad(top="solid_top", nonselection_fill_alpha=0.4, **shared),
+    ]
+    rows = [("all", "@{count_text}"), (histogram.solid_name, "@{solid_text}")]
+    add_tooltip(figure, bars, style.theme, "@{range_text}", rows)
+    keep_fitting(
+        figure,
+        width=style.width,
+        names=[(0.0, "0"), *((float(np.log10(1 + n)), count(n)) for n in _count_ticks(top))],
+    )
+    return figure
+
+
+def _bin_ranges(start_ns: Any, end_ns: Any) -> list[str]:
+    return [
+        "0 ns" if until == 0 else f"{duration(since)} to {duration(until)}"
+        for since, until in zip(start_ns, end_ns, strict=True)
+    ]
+
+
+def _count_ticks(top: float) -> list[int]:
+    """Return up to three powers of ten as ticks of the axis of counts."""
+    tens = [10**power for power in range(8) if np.log10(1 + 10**power) <= top * 1.05]
+    step = max(1, -(-len(tens) // 3))
+    return tens[::-1][::step]
+
+
+def _label_decades(figure: Any, bins: _DecadeBins, top: float) -> None:
+    """Label the x axis at powers of ten and at zero, and set the ticks of the y axis."""
+    powers = np.arange(bins.low, bins.high + 1)
+    ticks = [float(power) for power in powers]
+    labels = {at: _power_of_ten(int(at)) for at in ticks}
+    if bins.zero_at is not None:
+        ticks = [bins.zero_at, *ticks]
+        labels[bins.zero_at] = "0"
+    figure.xaxis.ticker = models.FixedTicker(ticks=ticks)
+    figure.xaxis.major_label_overrides = labels
+    figure.yaxis.ticker = models.FixedTicker(
+        ticks=[0.0, *(float(np.log10(1 + n)) for n in _count_ticks(top))]
+    )
+
+
+def _power_of_ten(power: int) -> str:
+    unit, scale = next(
+        (unit for unit in (("s", 9), ("ms", 6), ("\u00b5s", 3)) if power >= unit[1]), ("ns", 0)
+    )
+    return f"{10 ** (power - scale)}\u202f{unit}"

@@ -1,0 +1,315 @@
+"""Charts of operators, annotations and the sequences of kernels that operators launch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.charts.chart import draw_rows
+from hta_widgets.charts.data import (
+    ChartSource,
+    analysis_frame,
+    require_columns_of,
+    spread_over_ranks,
+    top_rows,
+)
+from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
+from hta_widgets.charts.rows import Bars, Column, RowsContent, Tooltip, Whiskers, time_scale
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.text import plural
+from hta_widgets.trace.names import disambiguate, short_name
+
+
+def _bar_pair(
+    data: pd.DataFrame, device: tuple[str, str], host: tuple[str, str], theme: Theme
+) -> list[Bars]:
+    """Return two bars per row, `device` above `host`; both are a column and a name."""
+    data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
+    compute, cpu = theme.kind["compute"], theme.kind["cpu"]
+    return [
+        Bars(0.0, device[0], compute, device[1], row="upper", height=0.4),
+        Bars(0.0, host[0], cpu, host[1], cpu, alpha=0.3, row="lower", height=0.36),
+    ]
+
+
+@check_arguments
+def operators(
+    frame: ChartSource,
+    *,
+    top: int = 12,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Top operators",
+    **options: Any,
+) -> Any:
+    """Draw the operators with most self time, on the device and on the host.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.operators`.
+    top : int, default 12
+        Number of operators; the others share one row, which is labelled with their number.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        Two bars per operator; its source has the frame's columns, with times as means of ranks.
+
+    Examples
+    --------
+    >>> charts.operators(analysis.operators(traces))  # doctest: +SKIP
+    """
+    frame = analysis_frame(
+        "operators",
+        frame,
+        options,
+        *(
+            "rank",
+            "name",
+            "count",
+            "cpu_self_ns",
+            "device_self_ns",
+            "cpu_total_ns",
+            "device_total_ns",
+        ),
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    measures = ["cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
+    ranks = frame["rank"].nunique()
+    keys = [key for key in ("name", "input_shapes", "call_stack") if key in frame]
+    data = frame.groupby(keys, observed=True)[["count", *measures]].sum().reset_index()
+    data[measures] = data[measures] / ranks
+    on_device = bool(data["device_self_ns"].sum())
+    by = "device_self_ns" if on_device else "cpu_self_ns"
+    data, names = top_rows(data, by, top, "operator", short_name)
+    with_shapes = "input_shapes" in keys
+    if with_shapes:
+        names = [
+            f"{name} {shapes}" if shapes else name
+            for name, shapes in zip(names, data["input_shapes"].astype(str), strict=True)
+        ]
+    bars = _bar_pair(data, ("device_self_ns", "device"), ("cpu_self_ns", "host"), theme)
+    cpu = theme.kind["cpu"]
+    return draw_rows(
+        RowsContent(
+            data=data,
+            names=disambiguate(names, list(data["name"])),
+            marks=bars if on_device else [Bars(0.0, "cpu_self_ns", cpu, "host", cpu, alpha=0.3)],
+            scale=time_scale(float(data[["device_self_ns", "cpu_self_ns"]].to_numpy().max())),
+            head="operator",
+            columns=[
+                *[Column("device", "{device_self_ns:duration}")] * on_device,
+                Column("host", "{cpu_self_ns:duration}", 420 if on_device else 0),
+                Column("calls", "{count:count}", 560),
+            ],
+            tooltip=Tooltip(
+                "@{name}",
+                [
+                    *[("shapes", "@{input_shapes}")] * with_shapes,
+                    ("device, itself", "{device_self_ns:duration}"),
+                    ("device, with what it calls", "{device_total_ns:duration}"),
+                    ("host, itself", "{cpu_self_ns:duration}"),
+                    ("host, with what it calls", "{cpu_total_ns:duration}"),
+                    ("calls, all ranks", "{count:count}"),
+                ],
+            ),
+        ),
+        style.with_subtitle(
+            "time of an operator itself, without the operators that it calls",
+            "mean of ranks" if ranks > 1 else "",
+            "" if on_device else "no device work is linked to operators",
+            unmatched_note(frame),
+        ),
+    )
+
+
+@check_arguments
+def user_annotation_breakdown(
+    frame: ChartSource,
+    *,
+    top: int = 12,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Time in annotated ranges",
+    **options: Any,
+) -> Any:
+    """Draw the annotations with most time.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.user_annotation_breakdown`.
+    top : int, default 12
+        Number of annotations; the others share one bar, which is labelled with their number.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One bar per annotation; its source has the frame's columns over all ranks.
+
+    Examples
+    --------
+    >>> charts.user_annotation_breakdown(
+    ...     analysis.user_annotation_breakdown(traces)
+    ... )  # doctest: +SKIP
+    """
+    frame = analysis_frame("user_annotation_breakdown", frame, options, "sum_ns")
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    by = "annotation" if "annotation" in frame else "name"
+    require_columns_of(frame, "analysis.user_annotation_breakdown", by, "sum_ns")
+    ranks = frame["rank"].nunique() if "rank" in frame else 1
+    named = frame if "name" in frame else frame.rename(columns={"annotation": "name"})
+    columns = {"sum_ns": "sum", "min_ns": "min", "max_ns": "max", "count": "sum"}
+    rules = {name: rule for name, rule in columns.items() if name in named}
+    data = named.groupby("name", observed=True, sort=False).agg(rules).reset_index()
+    data, names = top_rows(data, "sum_ns", top, "annotation", str)
+    if ranks > 1:
+        data = spread_over_ranks(named, data, ["name"])
+    data["per_rank_ns"] = data["sum_ns"] / ranks
+    lines = [
+        ("total a rank", "{per_rank_ns:duration}", "per_rank_ns"),
+        ("count, all ranks", "@{count}", "count"),
+        ("shortest", "{min_ns:duration}", "min_ns"),
+        ("longest", "{max_ns:duration}", "max_ns"),
+    ]
+    return draw_rows(
+        RowsContent(
+            data=data,
+            names=names,
+            marks=[
+                Bars(0.0, "per_rank_ns", theme.kind["annotation"]),
+                *[Whiskers("least_ns", "most_ns", theme.ink2)] * (ranks > 1),
+            ],
+            scale=time_scale(
+                float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0))
+            ),
+            head="annotation",
+            columns=[
+                Column("total", "{per_rank_ns:duration}"),
+                *[Column("count", "{count:count}", 480)] * ("count" in data),
+            ],
+            tooltip=Tooltip(
+                "@{name}", [(label, text) for label, text, column in lines if column in data]
+            ),
+        ),
+        style.with_subtitle(
+            "summed durations by name; ranges inside of others count for both",
+            "mean of ranks, line: least to most of a rank" if ranks > 1 else "",
+            unmatched_note(frame),
+        ),
+    )
+
+
+@check_arguments
+def frequent_kernel_sequences(
+    frame: ChartSource,
+    *,
+    top: int = 10,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Frequent sequences of kernels",
+    **options: Any,
+) -> Any:
+    """Draw the sequences of kernels that occur most often.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.frequent_kernel_sequences`.
+    top : int, default 10
+        Number of sequences; the others share one row, which is labelled with their number.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        Two bars per sequence; its source has the frame's columns over all ranks.
+
+    Examples
+    --------
+    >>> frame = analysis.frequent_kernel_sequences(traces, "aten::linear")  # doctest: +SKIP
+    >>> charts.frequent_kernel_sequences(frame)  # doctest: +SKIP
+    """
+    frame = analysis_frame(
+        "frequent_kernel_sequences", frame, options, "pattern", "count", "kernel_ns", "operator_ns"
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    measures = ["count", "kernel_ns", "operator_ns"]
+    data = frame.groupby("pattern", observed=True, sort=False)[measures].sum().reset_index()
+    data = data.rename(columns={"pattern": "name"})
+    of_one = len({str(name).partition("|")[0] for name in data["name"]}) == 1
+    data, names = top_rows(
+        data, "count", top, "sequence", _kernel_names if of_one else _sequence_names
+    )
+    operator = short_name(str(data["name"].iloc[0]).partition("|")[0])
+    data["pattern"] = data["name"]
+    if of_one:
+        style = replace(style, title=f"{title}: {operator}")
+    return draw_rows(
+        RowsContent(
+            data=data,
+            names=disambiguate(names, list(data["name"])),
+            marks=_bar_pair(
+                data, ("kernel_ns", "kernels"), ("operator_ns", "operator on the host"), theme
+            ),
+            scale=time_scale(float(data[["kernel_ns", "operator_ns"]].to_numpy().max())),
+            head="kernels" if of_one else "operator: kernels",
+            columns=[
+                Column("count", "{count:count}"),
+                Column("kernels", "{kernel_ns:duration}", 480),
+            ],
+            tooltip=Tooltip(
+                "@{pattern}",
+                [
+                    ("count", "@{count}"),
+                    ("kernels", "{kernel_ns:duration}"),
+                    ("operator", "{operator_ns:duration}"),
+                ],
+            ),
+        ),
+        style.with_subtitle(
+            "the kernels that one call of the operator launches, most frequent first",
+            f"{plural(int(data['names'].sum()), 'sequence')}, time of all occurrences",
+            unmatched_note(frame),
+        ),
+    )
+
+
+def _sequence_names(pattern: str) -> str:
+    """Return the short names of the operator and of its kernels."""
+    operator, *_ = pattern.split("|")
+    return f"{short_name(operator)}: {_kernel_names(pattern)}"
+
+
+def _kernel_names(pattern: str) -> str:
+    return " → ".join(short_name(kernel) for kernel in pattern.split("|")[1:])

@@ -1,0 +1,438 @@
+"""Charts of stragglers: the ranks that the others wait for, and what that costs in each step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.arguments import Positive, check_arguments
+from hta_widgets.charts.chart import draw_rows
+from hta_widgets.charts.data import ChartSource, analysis_frame, color_ramp, rank_list
+from hta_widgets.charts.figure import FigureStyle, blend, empty_figure, unmatched_note
+from hta_widgets.charts.rows import (
+    NAMED_ROWS,
+    Bars,
+    Column,
+    RowsContent,
+    Scale,
+    Tooltip,
+    time_scale,
+)
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
+from hta_widgets.text import count, duration, plural, share
+
+_SHADES = 64
+
+#: Maximum number of ranks with a row each; of more, only the first `_TOP` and stragglers have one.
+_MAX_ROWS = 24
+_TOP = 16
+
+
+@check_arguments
+def stragglers(
+    frame: ChartSource,
+    *,
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "Who keeps the others waiting",
+    **options: Any,
+) -> Any:
+    """Draw how long the others wait for each rank, and why it is late.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.stragglers`.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One bar per rank, the longest imposed wait first; its source has the frame's rows. With more
+        than 24 ranks, the first 16 and all stragglers have a row; the others share one.
+
+    Examples
+    --------
+    >>> charts.stragglers(analysis.stragglers(traces))  # doctest: +SKIP
+    """
+    frame = analysis_frame(
+        "stragglers", frame, options, "rank", "score", "late_ns_mean", "imposed_wait_ns"
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title, theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    ranks = _sort_ranks(frame)
+    data, names = _top_ranks(ranks)
+    is_straggler = data["is_straggler"].to_numpy(bool)
+    data["fill"] = np.where(is_straggler, theme.late_fill, theme.idle)
+    data["line"] = np.where(is_straggler, theme.late, theme.idle_line)
+    # A zero-length bar would still draw its outline.
+    data["imposed_to_ns"] = data["imposed_wait_ns"].where(data["imposed_wait_ns"] > 0)
+    data["lost_to_ns"] = data["lost_ns"].where(data["lost_ns"] > 0)
+    data["late_text"] = [
+        duration(late_ns) if not late_ns < 0 else f"{duration(-late_ns)} early"
+        for late_ns in data["late_ns_mean"]
+    ]
+    data["why"] = [
+        _cause_text(*row) for row in zip(data["cause"], data["pattern"], is_straggler, strict=True)
+    ]
+    has_loss = "lost_ns" in frame
+    lost = Bars(
+        0.0,
+        "lost_to_ns",
+        theme.wait_fill,
+        line=theme.wait_line,
+        hatch="/",
+        hatch_color=theme.wait_line,
+        height=0.4,
+    )
+    return draw_rows(
+        RowsContent(
+            data=data,
+            names=names,
+            marks=[Bars(0.0, "imposed_to_ns", "@fill", line="@line"), *[lost] * has_loss],
+            scale=time_scale(float(data["imposed_wait_ns"].max())),
+            head=" ",
+            legend=[
+                *[Bars(0.0, "", theme.late_fill, "straggler", line=theme.late)]
+                * bool(is_straggler.any()),
+                Bars(0.0, "", theme.idle, "rank", line=theme.idle_line),
+                *[replace(lost, name="computing nothing")] * has_loss,
+            ],
+            columns=[
+                Column("because of", "{why}"),
+                Column("the others wait", "{imposed_wait_ns:duration}", 560),
+                Column("last in", "{score:share}", 680),
+                Column("costs the others", "{lost_share:share}", 800),
+            ],
+            tooltip=Tooltip(
+                "rank @{rank}",
+                [
+                    ("why", "@{why}"),
+                    ("the others wait", "{imposed_wait_ns:duration}"),
+                    ("and compute nothing", "{lost_ns:duration}"),
+                    ("of their time", "{lost_share:share}"),
+                    ("last in", "{score:share}"),
+                    ("mean lateness against the median", "@{late_text}"),
+                    ("host", "@{host}"),
+                ],
+            ),
+        ),
+        style.with_subtitle(
+            "how long the other ranks wait in collectives for the rank that comes last, added up",
+            _straggler_finding(ranks),
+            unmatched_note(frame),
+        ),
+    )
+
+
+def _sort_ranks(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the ranks, those first that cost the others most, with all columns."""
+    ranks = frame.reset_index(drop=True)
+    # Frames without these columns are drawn too, but without stragglers.
+    for name, missing in (
+        ("is_straggler", False),
+        ("lost_ns", 0),
+        ("lost_share", np.nan),
+        ("cause", ""),
+        ("pattern", ""),
+        ("host", ""),
+    ):
+        if name not in ranks:
+            ranks[name] = missing
+    return ranks.sort_values(
+        ["imposed_wait_ns", "lost_ns", "rank"], ascending=[False, False, True], kind="stable"
+    ).reset_index(drop=True)
+
+
+def _top_ranks(ranks: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the ranks with a row each, one row that sums up the others, and the rows' names."""
+    is_drawn = ranks["is_straggler"].to_numpy(bool) | (np.arange(len(ranks)) < _TOP)
+    if len(ranks) <= _MAX_ROWS:
+        is_drawn[:] = True
+    data, others = ranks[is_drawn].reset_index(drop=True), ranks[~is_drawn]
+    names = [f"rank {rank}" for rank in data["rank"]]
+    if len(others):
+        names.append(plural(len(others), "other rank"))
+        data = pd.concat([data, _sum_others(others)], ignore_index=True)
+    return data, names
+
+
+def _sum_others(others: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for many ranks, with sums of waits and lost time, and means of the rest."""
+    added = {"imposed_wait_ns", "lost_ns", "wait_ns"}
+    row: dict[str, Any] = {
+        str(name): (values.sum() if name in added else values.mean())
+        if values.dtype.kind in "iuf"
+        else ""
+        for name, values in others.items()
+    }
+    row |= {"rank": -1, "is_straggler": False, "host": "", "cause": "", "pattern": ""}
+    return pd.DataFrame([row])
+
+
+def _cause_text(cause: str, pattern: str, is_straggler: bool) -> str:  # noqa: FBT001
+    if cause and not is_straggler:
+        # In brackets, because this rank does not cause the delay but inherits it.
+        return f"({cause})"
+    return f"{cause}{', at times' if pattern == 'occasional' else ''}"
+
+
+def _straggler_finding(ranks: pd.DataFrame) -> str:
+    straggler_rows = ranks[ranks["is_straggler"].to_numpy(bool)]
+    if straggler_rows.empty:
+        return f"none of {plural(len(ranks), 'rank')} is a straggler"
+    first = straggler_rows.iloc[0]
+    if len(straggler_rows) > 1:
+        return f"{rank_list(straggler_rows['rank'].tolist())} are stragglers"
+    often = "at times" if first["pattern"] == "occasional" else "all along"
+    return (
+        f"rank {first['rank']} is late {often}, {first['cause'] or 'why is not known'}:"
+        f" the others wait {duration(first['imposed_wait_ns'])} together"
+        f" and lose {share(first['lost_share'])} of their time"
+    )
+
+
+#: Maximum number of ranks with a row if there are more than `NAMED_ROWS`.
+_MAX_TOP = 40
+#: Maximum number of columns; of more steps, several share a cell.
+_MAX_STEPS = 300
+#: Minimum share of lost time that is drawn as costly, as in `analysis.stragglers`.
+_COSTLY = 0.05
+#: Minimum share of lost time that is drawn in the darkest colour, whatever other steps cost.
+_STALL = 0.25
+
+_TITLES = {
+    "lost_share": "When each rank delays the others",
+    "imposed_wait": "How long each rank keeps the others waiting, and when",
+}
+_COSTS = {
+    "lost_share": (
+        *("lost_share", "lost_ns", "lost"),
+        "share of their time that the others lose, computing nothing, while they wait for the rank",
+    ),
+    "imposed_wait": (
+        *("imposed_wait_ns", "imposed_wait_ns", "in all"),
+        "how long the others wait in collectives for the rank that comes last, added up",
+    ),
+}
+
+
+@check_arguments
+def stragglers_by_step(
+    frame: ChartSource,
+    *,
+    measure: Literal["lost_share", "imposed_wait"] = "lost_share",
+    width: Positive | None = None,
+    theme: ThemeName | Theme = "light",
+    title: str = "",
+    **options: Any,
+) -> Any:
+    """Draw the cost of each rank to the others in each step.
+
+    Parameters
+    ----------
+    frame : DataFrame, TraceSet, Trace or Selection
+        Result of `hta_widgets.analysis.stragglers_by_step`.
+    measure : {"lost_share", "imposed_wait"}, default "lost_share"
+        Share of the step that the others lose, or all their waiting for the rank, including the
+        part that is hidden behind computing.
+    width : int, optional
+        In CSS px. Default: the width of the output area.
+    theme : {"light", "dark"} or Theme, default "light"
+    title : str, optional
+    **options
+        Arguments of the analysis, for traces.
+
+    Returns
+    -------
+    bokeh.plotting.figure
+        One row per rank and one cell per step: a rank that is always slow is a coloured row, and
+        one that was slow once is a single coloured cell. Costly means 5 % of a step or more. The
+        source has the frame's rows. With more than 64 ranks, those that cost most have a row, and
+        the others share one; with more than 300 steps, each cell shows the costliest of several.
+
+    Raises
+    ------
+    ValueError
+        For an unknown measure.
+
+    Examples
+    --------
+    >>> charts.stragglers_by_step(analysis.stragglers_by_step(traces))  # doctest: +SKIP
+    """
+    frame = analysis_frame(
+        "stragglers_by_step",
+        frame,
+        options,
+        *("rank", "step", "imposed_wait_ns", "lost_ns", "lost_share"),
+    )
+    theme = theme_of(theme)
+    style = FigureStyle(title or _TITLES[measure], theme, width)
+    if frame.empty:
+        return empty_figure(frame, style)
+    column, total, head, defined = _COSTS[measure]
+    every = frame.reset_index(drop=True)
+    every["shown"] = every[column].fillna(0.0).astype(float)
+    every["is_costly"] = every["lost_share"].fillna(0.0) >= _COSTLY
+    steps = np.unique(every["step"])
+    names, cells, by_row = _rows_and_sums(every)
+    fold = max(1, -(-len(steps) // _MAX_STEPS))
+    cells["left"] = np.searchsorted(steps, cells["step"]) // fold * fold
+    data = _costliest_rows(cells)
+    data["right"] = np.minimum(data["left"] + fold, len(steps))
+    kind = "step" if str(frame.attrs.get("steps", "ProfilerStep")) == "ProfilerStep" else "stretch"
+    often = [
+        f"{count(bad)} of {count(met)}" if bad else ""
+        for bad, met in zip(by_row["bad"], by_row["met"], strict=True)
+    ]
+    return draw_rows(
+        RowsContent(
+            data=data,
+            names=names,
+            marks=[Bars("left", "right", "@fill", line="@fill")],
+            scale=Scale(float(len(steps)), ticks=_ticks(steps)),
+            legend=_add_colors(data, theme, measure),
+            head=" ",
+            columns=[
+                Column(f"costly {kind}s" if kind == "step" else "costly", often),
+                Column(head, [duration(each) for each in by_row[total]], 520),
+            ],
+            tooltip=Tooltip(
+                f"rank @{{rank}} · {kind} @{{step}}",
+                [
+                    ("the others lose", "{lost_ns:duration} · {lost_share:share}"),
+                    ("the others wait", "{imposed_wait_ns:duration}"),
+                    *[("last in", "{score:share} of collectives")] * ("score" in data),
+                    *[("collectives", "@{collectives}")] * ("collectives" in data),
+                ],
+            ),
+        ),
+        style.with_subtitle(
+            f"{defined}; {_count_text(len(steps), kind)} from left to right",
+            f"each cell the costliest of {count(fold)}" if fold > 1 else "",
+            _steps_finding(every, kind),
+            unmatched_note(frame),
+        ),
+    )
+
+
+def _rows_and_sums(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
+    """Return the names of the rows, the cells with their row, and the rows' sums."""
+    ranks = np.unique(every["rank"])
+    groups = every.groupby("rank", sort=True)
+    sums = groups[["lost_ns", "imposed_wait_ns", "shown"]].sum()
+    sums["bad"] = groups["is_costly"].sum()
+    sums["met"] = groups.size()
+    shown = ranks
+    if len(ranks) > NAMED_ROWS:
+        order = sums.sort_values(["bad", "shown"], ascending=False, kind="stable").index
+        kept = max(_TOP, min(_MAX_TOP, int((sums["bad"] > 0).sum())))
+        shown = np.sort(order[:kept].to_numpy())
+    others = ~np.isin(ranks, shown)
+    cells = every.copy()
+    at = np.searchsorted(shown, cells["rank"])
+    cells["row"] = np.where(np.isin(cells["rank"], shown), at, len(shown))
+    names = [f"rank {rank}" for rank in shown]
+    by_row = sums.loc[shown].reset_index(drop=True)
+    if others.any():
+        names.append(plural(int(others.sum()), "other rank"))
+        left = sums.loc[ranks[others]].sum().to_frame().T
+        # A sum over several ranks would not be a number of steps.
+        left["bad"] = 0
+        by_row = pd.concat([by_row, left], ignore_index=True)
+    return names, cells, by_row
+
+
+def _costliest_rows(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the most expensive row of each cell."""
+    order = np.lexsort((cells["shown"], cells["left"], cells["row"]))
+    at = cells[["row", "left"]].to_numpy()[order]
+    is_max = np.append((np.diff(at, axis=0) != 0).any(axis=1), True)
+    costliest: pd.DataFrame = cells.iloc[order[is_max]].reset_index(drop=True)
+    return costliest
+
+
+def _add_colors(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
+    """Add colours to the cells; return their legend."""
+    shown = data["shown"].to_numpy(float)
+    late, pale = theme.late, blend(theme.late_fill, theme.lane, 0.7)
+    if measure == "lost_share":
+        # Costly cells start at a clearly darker colour, so they need no outline.
+        costly = blend(late, theme.late_fill, 0.4)
+        below = np.array(color_ramp((theme.lane, pale), _SHADES))
+        above = np.array(color_ramp((costly, late), _SHADES))
+        low = np.clip(shown / _COSTLY, 0, 1)
+        high = np.clip((shown - _COSTLY) / (_STALL - _COSTLY), 0, 1)
+        data["fill"] = np.where(
+            data["is_costly"],
+            above[(high * (_SHADES - 1)).astype(int)],
+            below[(low * (_SHADES - 1)).astype(int)],
+        )
+        key = [
+            Bars(0.0, "", late, f"{_percent(_STALL)} or more"),
+            Bars(0.0, "", costly, f"{_percent(_COSTLY)} or more, costly"),
+            Bars(0.0, "", pale, "less", line=theme.rule),
+        ]
+    else:
+        most = float(shown.max()) or 1.0
+        shades = np.array(color_ramp((theme.lane, pale, late), _SHADES))
+        data["fill"] = shades[np.ceil(shown / most * (_SHADES - 1)).astype(int)]
+        key = [
+            Bars(0.0, "", late, duration(most)),
+            Bars(0.0, "", blend(late, theme.late_fill, 0.4), "less"),
+            Bars(0.0, "", theme.lane, "nothing", line=theme.rule),
+        ]
+    return key
+
+
+def _percent(part: float) -> str:
+    return f"{round(part * 100)}\u202f%"
+
+
+def _ticks(steps: Any) -> list[tuple[float, str]]:
+    """Return up to ten ticks at the middle of cells, with the numbers of their steps."""
+    every = max(1, -(-len(steps) // 10))
+    return [(at + 0.5, str(steps[at])) for at in range(0, len(steps), every)]
+
+
+def _count_text(number: int, kind: str) -> str:
+    return plural(number, kind) if kind == "step" or number == 1 else f"{count(number)} stretches"
+
+
+def _steps_finding(every: pd.DataFrame, kind: str) -> str:
+    costly = every[every["is_costly"]]
+    if costly.empty:
+        return f"none costs {_percent(_COSTLY)} of a {kind} or more"
+    steps_by_rank = costly.groupby("rank").size().sort_values(ascending=False, kind="stable")
+    first = int(steps_by_rank.index[0])
+    met = int((every["rank"] == first).sum())
+    if len(steps_by_rank) == 1:
+        costly_steps = costly["step"].tolist()
+        where = f"in {kind} {costly_steps[0]} alone" if len(costly_steps) == 1 < met else ""
+        where = where or (
+            f"in each of {_count_text(met, kind)}"
+            if len(costly_steps) == met
+            else f"in {count(len(costly_steps))} of {_count_text(met, kind)}"
+        )
+        return f"rank {first} costs {_percent(_COSTLY)} or more {where}"
+    often = steps_by_rank[
+        steps_by_rank > every.groupby("rank").size().reindex(steps_by_rank.index) / 2
+    ]
+    if len(often):
+        verb = "costs" if len(often) == 1 else "cost"
+        rest = steps_by_rank.index.difference(often.index).tolist()
+        at_times = f", {rank_list(rest)} at times" if rest else ""
+        ranks = rank_list(often.index.tolist())
+        return f"{ranks} {verb} {_percent(_COSTLY)} or more in most{at_times}"
+    ranks = rank_list(steps_by_rank.index.tolist())
+    return f"{ranks} cost {_percent(_COSTLY)} or more at times, none in most"

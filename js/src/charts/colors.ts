@@ -1,0 +1,63 @@
+/** The colours and styles that chart definitions name. */
+
+import { getOrMake } from "../protocol/maps";
+import { interpolateStops, type Theme } from "../ui/theme";
+import { BAR_STYLES, type ItemColor } from "./definition";
+import { type EvaluationScope, evaluate, toColumn, toNumbers } from "./language";
+import type { MarkStyle } from "./paint";
+
+/** A colour by its name: `late`, `kind.compute`. */
+export function resolveColor(token: string, theme: Theme): string {
+  const [name, kind] = token.split(".") as [string, string | undefined];
+  const color =
+    theme[name.replaceAll(/_(.)/g, (_, letter: string) => letter.toUpperCase()) as "kind" | "ink"];
+  if (typeof color === "string") return color;
+  return color[kind as keyof Theme["kind"]] ?? color.other;
+}
+
+/** The name of the column with the colours of items. */
+export function colorColumn(color: ItemColor): string {
+  return color.type === "column" ? color.tokens : "fill";
+}
+
+/** The colour of each item. */
+export function itemColors(
+  color: ItemColor,
+  scope: EvaluationScope,
+  items: number,
+  theme: Theme,
+): string[] {
+  const known = new Map<string, string>();
+  const resolve = (token: string): string =>
+    getOrMake(known, token, () => resolveColor(token, theme));
+  const tokens = (code: string): string[] =>
+    Array.from(toColumn(evaluate(code, scope), items) as string[], resolve);
+  if (color.type === "column") return tokens(color.tokens);
+  const places = Array.from(toNumbers(evaluate(color.at, scope), items));
+  if (color.type === "ramp") {
+    const missing = resolve(color.missing ?? "bg");
+    const stops = theme[color.ramp];
+    return places.map((at) => (Number.isNaN(at) ? missing : interpolateStops(stops, at)));
+  }
+  const [starts, ends] = [tokens(color.start), tokens(color.end)];
+  return places.map((at, item) => interpolateStops([starts[item]!, ends[item]!], at));
+}
+
+/** Style of bars by its name in the definitions. */
+export function barStyle(name: string, theme: Theme): MarkStyle {
+  const barDefinition = BAR_STYLES[name]!;
+  const [plainColor, background] = [resolveColor(barDefinition.fill, theme), theme.bg];
+  const fill =
+    barDefinition.alpha === undefined
+      ? plainColor
+      : interpolateStops([background, plainColor], barDefinition.alpha);
+  return {
+    fill,
+    outline:
+      barDefinition.outlined === true
+        ? fill
+        : barDefinition.line && resolveColor(barDefinition.line, theme),
+    hatch: barDefinition.hatch,
+    hatchColor: barDefinition.hatch_color && resolveColor(barDefinition.hatch_color, theme),
+  };
+}

@@ -1,0 +1,171 @@
+/** Stacked bars of chart definitions: shares of a whole, times, or one part for each item. */
+
+import causes from "../../../hta_widgets/facts/causes.json";
+import { sum } from "../expressions/numbers";
+import { type Cause, CAUSES } from "../facts/panels";
+import { formatDuration, formatShare } from "../ui/formats";
+import type { Theme } from "../ui/theme";
+import { barStyle, resolveColor } from "./colors";
+import type { BarText, ChartMark } from "./content";
+import {
+  BAR_STYLES,
+  type Definition,
+  type ItemStackDefinition,
+  type PartStackDefinition,
+  type TooltipLineTemplate,
+} from "./definition";
+import {
+  type ColumnData,
+  type EvaluationScope,
+  evaluate,
+  fillTemplate,
+  indicesOfTrue,
+  makeFiller,
+  toNumbers,
+} from "./language";
+import type { MarkStyle } from "./paint";
+
+/** Display name of a cause: `host: data loading`. */
+export function causeLabel(name: string): string {
+  return name in causes ? causes[name as Cause].label : name.replaceAll("_", " ");
+}
+
+/** What a stack draws: its marks, texts in bars, legend, and lines of tooltips. */
+export interface StackContent {
+  marks: ChartMark[];
+  barTexts(): BarText[];
+  legend: [style: MarkStyle, text: string][];
+  summary: string;
+  endTimes: Float64Array;
+  lines(row: number): TooltipLineTemplate[];
+}
+
+/** Adds the columns of stacked bars. */
+export function buildStack(
+  definition: Definition,
+  scope: EvaluationScope,
+  data: Record<string, ColumnData>,
+  theme: Theme,
+): StackContent {
+  const { stack } = definition;
+  if (stack?.type === "items") return buildItemStack(stack, scope, data, theme);
+  if (stack?.type === "parts") return buildPartStack(stack, scope, data, theme);
+  return {
+    marks: [],
+    barTexts: () => [],
+    legend: [],
+    summary: "",
+    endTimes: new Float64Array((scope.get("names") as string[]).length),
+    lines: () => [],
+  };
+}
+
+/** Adds the columns of bars whose parts are the same in each row. */
+function buildPartStack(
+  stack: PartStackDefinition,
+  scope: EvaluationScope,
+  data: Record<string, ColumnData>,
+  theme: Theme,
+): StackContent {
+  const rows = (scope.get("names") as string[]).length;
+  let left = new Float64Array(rows);
+  const whole = stack.of === undefined ? null : toNumbers(evaluate(stack.of, scope));
+  data.row = Float64Array.from(left.keys());
+  const parts = stack.parts.map((part, at) => {
+    const barDefinition = BAR_STYLES[part.color]!;
+    const ns = toNumbers(evaluate(part.ns, scope), rows).map((each) => each || 0);
+    const size =
+      whole === null ? ns : ns.map((each, row) => (whole[row]! > 0 ? each / whole[row]! : 0));
+    const [start, end] = [left, left.map((each, row) => each + size[row]!)];
+    // A zero-width bar would still draw its outline.
+    const visibleEdges = (edges: Float64Array): Float64Array =>
+      barDefinition.line === undefined
+        ? edges
+        : edges.map((each, row) => (size[row]! > 0 ? each : NaN));
+    data[`left_${at}`] = visibleEdges(start);
+    data[`right_${at}`] = visibleEdges(end);
+    const inside = (): BarText[] => {
+      if (whole === null || barDefinition.on === undefined) return [];
+      const color = resolveColor(barDefinition.on, theme);
+      const plate =
+        barDefinition.hatch === undefined ? undefined : resolveColor(barDefinition.fill, theme);
+      return Array.from(indicesOfTrue(size), (row) => ({
+        ...{ row, left: start[row]!, right: end[row]!, color, plate },
+        ...{ text: formatShare(size[row]!), isAtEnd: part.align_end === true },
+      }));
+    };
+    left = end;
+    const style = barStyle(part.color, theme);
+    const mark: ChartMark = {
+      shape: "bar",
+      left: `left_${at}`,
+      right: `right_${at}`,
+      style: () => style,
+    };
+    return { mark, style, name: String(fillTemplate(part.name, scope)), ns, size, inside };
+  });
+  const shownParts = parts.filter(({ ns }) => ns.some((each) => each > 0));
+  const all = Math.max(sum(whole ?? []), 1);
+  return {
+    marks: shownParts.map(({ mark }) => mark),
+    barTexts: () => parts.flatMap(({ inside }) => inside()),
+    legend: shownParts.map(({ style, name }) => [style, name]),
+    summary: shownParts.map(({ name, ns }) => `${name} ${formatShare(sum(ns) / all)}`).join(", "),
+    endTimes: left,
+    lines: (row) =>
+      shownParts.map(({ name, ns, size }) => [
+        name,
+        `${formatDuration(ns[row]!)} · ${formatShare(size[row]!)}`,
+      ]),
+  };
+}
+
+/** Adds the columns of bars whose parts are items of the frame. */
+function buildItemStack(
+  stack: ItemStackDefinition,
+  scope: EvaluationScope,
+  data: Record<string, ColumnData>,
+  theme: Theme,
+): StackContent {
+  const by = scope.get(stack.by) as string[];
+  const row = scope.get("row") as Float64Array;
+  const size = toNumbers(evaluate(stack.value, scope)).map((each) => Math.max(each, 0) || 0);
+  const share = scope.get(stack.share) as Float64Array;
+  const endTimes = new Float64Array((scope.get("names") as string[]).length);
+  const [left, right] = [size.slice(), size.slice()];
+  size.forEach((each, at) => {
+    const from = endTimes[row[at]!]!;
+    const to = (endTimes[row[at]!] = from + each);
+    // A zero-width bar would still draw its outline.
+    [left[at], right[at]] = each > 0 ? [from, to] : [NaN, NaN];
+  });
+  const barTexts = (): BarText[] =>
+    Array.from(indicesOfTrue(share)).flatMap((at) => {
+      const on = BAR_STYLES[by[at]!]?.on;
+      if (on === undefined || !(share[at]! > 0)) return [];
+      const edges = { row: row[at]!, left: left[at]!, right: right[at]! };
+      return [{ ...edges, text: formatShare(share[at]!), color: resolveColor(on, theme) }];
+    });
+  Object.assign(data, { left, right, [stack.by]: by });
+  const sums = new Map<string, number>();
+  size.forEach((each, at) => sums.set(by[at]!, (sums.get(by[at]!) ?? 0) + each));
+  const shownParts = CAUSES.flatMap((name) => {
+    const of = sums.get(name) ?? 0;
+    return of > 0 ? [{ name, style: barStyle(name, theme), words: causeLabel(name), of }] : [];
+  });
+  const styles = new Map<string, MarkStyle>(shownParts.map(({ name, style }) => [name, style]));
+  const text = makeFiller(stack.text, scope);
+  return {
+    marks: [{ shape: "bar", left: "left", right: "right", style: (at) => styles.get(by[at]!) }],
+    barTexts,
+    legend: shownParts.map(({ style, words }) => [style, words]),
+    summary: shownParts
+      .map(({ words, of }) => `${words} ${formatShare(of / sum(size))}`)
+      .join(", "),
+    endTimes,
+    lines: (at) =>
+      by.flatMap((name, each): TooltipLineTemplate[] =>
+        row[each] === at && size[each]! > 0 ? [[causeLabel(name), text.at(each)]] : [],
+      ),
+  };
+}
