@@ -61,7 +61,7 @@ _HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 #: Calls in which a host thread waits for its device.
 _WAITING_CALLS = re.compile(r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE)
 #: Calls that make a stream wait for work of another one.
-STREAM_WAITS = re.compile(r"(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*", re.IGNORECASE)
+_STREAM_WAITS = re.compile(r"(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*", re.IGNORECASE)
 
 _NEVER = np.iinfo(np.int64).max
 _CATEGORIES = ("host_wait", "kernel_wait", "other")
@@ -426,7 +426,7 @@ def follows_stream_wait(trace: Trace) -> Bools:
     """Return whether each event launches the first work of its thread after a stream wait."""
     table = trace.table
     behind = np.zeros(len(table), dtype=bool)
-    waits = np.flatnonzero(name_mask(trace, lambda name: STREAM_WAITS.fullmatch(name) is not None))
+    waits = stream_wait_calls(trace)
     calls = _launch_calls(trace)
     for thread in np.unique(table.track[waits]).tolist():
         calls_of_thread = calls[table.track[calls] == thread]
@@ -435,6 +435,11 @@ def follows_stream_wait(trace: Trace) -> Bools:
         )
         behind[calls_of_thread[at[at < len(calls_of_thread)]]] = True
     return behind
+
+
+def stream_wait_calls(trace: Trace) -> Rows:
+    """Return the calls that make a stream wait for work of another one, by start."""
+    return np.flatnonzero(name_mask(trace, lambda name: _STREAM_WAITS.fullmatch(name) is not None))
 
 
 def _launch_calls(trace: Trace) -> Rows:

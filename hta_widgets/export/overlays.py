@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from hta_widgets.analysis.critical.graph import CriticalPath, critical_path_of
 from hta_widgets.analysis.critical.nodes import DEPENDENCY, EDGE_TYPES, LAUNCH, SYNC
-from hta_widgets.analysis.critical.path import CriticalPath, critical_path_of
 from hta_widgets.analysis.memory import COUNTER_KINDS, CounterKind, with_counters
 from hta_widgets.analysis.operators import SequencePatterns, find_patterns
 from hta_widgets.analysis.scope import rank_parts

@@ -8,7 +8,7 @@ from support import golden
 
 from hta_widgets import TraceError
 from hta_widgets.analysis.critical.nodes import HTA_RULES, analysis_range
-from hta_widgets.analysis.critical.path import build_graph, critical_path_of
+from hta_widgets.analysis.critical.graph import build_graph, critical_path_of
 from hta_widgets.compat.analyzers.critical_path_analysis import CPGraph, CriticalPathAnalysis
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import trace_within

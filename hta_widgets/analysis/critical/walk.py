@@ -1,0 +1,212 @@
+"""The walk along a critical path, from the end of a span back to its start.
+
+The longest chain of dependencies rarely covers the whole span: it starts at an event that depends
+on nothing in the file, and may end before the last event. There the walk continues along other
+chains, so that each instant at which something is recorded has a segment. At the end it follows the
+chain of the last event until the longest chain ends, and before the start of a chain the longest of
+the chains that end earlier:
+
+    thread    [launch][ op        ]          [ op ]
+    stream 7     [ kernel            ]
+    walk      [  ][ kernel           ][ none ][ op ]
+
+Here the kernel's chain is the longest. The last operator is on another one, so the walk goes from
+its start to the end of the kernel; the thread is not in an operator in between.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from hta_widgets.analysis.critical.graph import CriticalPath
+from hta_widgets.analysis.critical.nodes import BOUNDS, LEAD, OPERATOR
+from hta_widgets.trace.arrays import Bools, Ints
+
+OUTSIDE = BOUNDS.index("outside_path")
+
+
+class PathSegment(NamedTuple):
+    """A segment of a path; `place` is the rank's position in the set."""
+
+    start: int
+    end: int
+    place: int
+    type: int
+    edge: int  # of the rank's graph, if this determines the bound
+    event: int
+    bound: int
+    is_longest: bool = False  # on the longest chain, whose weights add up to its length
+
+
+class PathStep(NamedTuple):
+    """A step of a walk to an earlier node, along an edge or, if that is -1, along none."""
+
+    edge: int
+    node: int
+    is_longest: bool
+
+
+class RankGraph:
+    """The chains of one rank as lists, which are faster than arrays to read item by item."""
+
+    def __init__(self, path: CriticalPath, shift: int = 0) -> None:
+        self.path = path
+        nodes, edges = path.nodes, path.edges
+        self.time: list[int] = (nodes.time_ns + shift).tolist()
+        self.type: list[int] = edges.type.tolist()
+        self._source: list[int] = edges.source.tolist()
+        self.last_edge: list[int] = path.chains.last_edge.tolist()
+        relevant = _last_position(_relevant_nodes(path))
+        self._relevant: list[int] = relevant.tolist()
+        length_ns = path.chains.length_ns
+        longest = _last_position(length_ns == np.maximum.accumulate(length_ns))
+        self._longest: list[int] = longest.tolist()
+        self._event = edges.event
+
+    def event(self, edge: int) -> int:
+        """Return the event of an edge, -1 for none."""
+        return int(self._event[edge]) if edge >= 0 else -1
+
+    def first_node(self, until: int) -> int:
+        """Return the node from which to walk back from an instant, -1 for none."""
+        # It is the last node of the threads that launch work and of the device, or a later end of
+        # the longest chain.
+        count = bisect_right(self.time, until)
+        return max(self._relevant[count - 1], self._longest[count - 1]) if count else -1
+
+    def steps_from(self, node: int, *, to_longest: bool = True) -> Iterator[PathStep]:
+        """Yield the steps back from a node; with `to_longest` to the longest chain before it."""
+        goal = self._longest[node] if to_longest else node
+        is_first_chain = to_longest
+        while True:
+            edge, is_on_goal = self.last_edge[node], node == goal
+            earlier = self._relevant[node - 1] if node else -1
+            before = self._source[edge] if edge >= 0 else earlier
+            if before < 0:
+                return
+            if not is_on_goal:
+                before = max(before, goal)
+            else:
+                goal = before if edge >= 0 else self._longest[before]
+            is_first_chain &= edge >= 0 or not is_on_goal
+            yield PathStep(edge, before, is_on_goal and is_first_chain)
+            node = before
+
+    def running_after(self, node: int) -> tuple[int, int]:
+        """Return the event that runs after a node, and its bound."""
+        nodes, table = self.path.nodes, self.path.trace.table
+        row = int(nodes.row[node])
+        if not nodes.on_host[node]:
+            if not nodes.is_start[node]:
+                return -1, OUTSIDE
+            edges = self.path.edges
+            work = np.flatnonzero((edges.type == OPERATOR) & (edges.event == row))
+            return row, int(self.path.bound_by(work[:1])[0]) if len(work) else OUTSIDE
+        event = row if nodes.is_start[node] else int(table.parent[row])
+        within = event >= 0 and nodes.of_start[event] >= 0
+        return event, BOUNDS.index("cpu_bound" if within else "cpu_outside_operators")
+
+
+def _relevant_nodes(path: CriticalPath) -> Bools:
+    """Return whether each node is of the device, of the range's thread, or of one that launches."""
+    # Other threads, such as watchdogs of collectives, run whatever the step does.
+    nodes, table = path.nodes, path.trace.table
+    calls = path.trace.launch_of[nodes.device]
+    tracks = np.concatenate((table.track[calls[calls >= 0]], table.track[path.within.rows]))
+    if not len(tracks):
+        return np.ones(len(nodes), dtype=bool)
+    return ~nodes.on_host | np.isin(table.track[nodes.row], tracks)
+
+
+def _last_position(mask: Bools) -> Ints:
+    """Return for each position the last one up to it at which a mask holds, -1 for none."""
+    return np.maximum.accumulate(np.where(mask, np.arange(len(mask)), -1))
+
+
+class PathWalker:
+    """A walk back from the end of a span to its start, on one rank or over several."""
+
+    def __init__(self, low: int) -> None:
+        self.low = low
+        self.segments: list[PathSegment] = []
+
+    def walk(self, place: int, graph: RankGraph, node: int, now: int) -> None:
+        """Walk from an instant to the start of the span; `node` is the first one to reach."""
+        if node >= 0:
+            begin = max(min(graph.time[node], now), self.low)
+            event, bound = graph.running_after(node)
+            self.add(begin, now, place, LEAD, event=event, bound=bound)
+            now = begin
+            steps = graph.steps_from(node)
+        while now > self.low and node >= 0:
+            if (jump := self.leave(place, graph, node, now)) is not None:
+                place, graph, node, now = jump
+                steps = graph.steps_from(node, to_longest=False)
+                continue
+            step = next(steps, None)
+            if step is None:
+                break
+            begin = max(min(graph.time[step.node], now), self.low)
+            if step.edge >= 0:
+                self.add(
+                    begin, now, place, graph.type[step.edge],
+                    edge=step.edge, event=graph.event(step.edge), is_longest=step.is_longest,
+                )  # fmt: skip
+            elif begin < now:
+                event, bound = graph.running_after(step.node)
+                self.add(begin, now, place, LEAD, event=event, bound=bound)
+            node, now = step.node, begin
+        event, bound = self.running_before(graph, node)
+        self.add(self.low, now, place, LEAD, event=event, bound=bound)
+
+    def leave(
+        self, place: int, graph: RankGraph, node: int, now: int
+    ) -> tuple[int, RankGraph, int, int] | None:
+        """Return the rank, graph, node and instant to go to instead of a step, None for none."""
+        del place, graph, node, now
+        return None
+
+    def running_before(self, graph: RankGraph, node: int) -> tuple[int, int]:
+        """Return the event that runs before a walk's last node, and its bound."""
+        path = graph.path
+        rows, row, table = path.within.rows, path.nodes.row, path.trace.table
+        if node < 0:
+            event = int(rows[0]) if len(rows) else -1
+        elif not path.nodes.on_host[node]:
+            return -1, OUTSIDE
+        else:
+            event = int(table.parent[row[node]])
+            if len(rows) and not (table.track[rows] == table.track[row[node]]).any():
+                return event, OUTSIDE
+        return event, BOUNDS.index("cpu_outside_operators")
+
+    def add(
+        self, start: int, end: int, place: int, type_: int, *,
+        edge: int = -1, event: int = -1, bound: int = OUTSIDE, is_longest: bool = False,
+    ) -> None:  # fmt: skip
+        """Add a segment before all others, unless it has no length."""
+        if end > start:
+            self.segments.append(
+                PathSegment(start, end, place, type_, edge, event, bound, is_longest)
+            )
+
+
+def path_segments(path: CriticalPath) -> Ints:
+    """Return start, length, event, type and cause of the segments of one rank's path, by time.
+
+    The type is ``lead`` beyond the longest chain.
+    """
+    first, last = path.span_ns
+    walker = PathWalker(first)
+    graph = RankGraph(path)
+    walker.walk(0, graph, graph.first_node(last), last)
+    start, end, _, type_, edge, event, bound, is_longest = (
+        np.array(walker.segments[::-1], dtype=np.int64).reshape(-1, len(PathSegment._fields)).T
+    )
+    along = edge >= 0
+    bound[along] = path.bound_by(edge[along])
+    return np.stack((start, end - start, event, np.where(is_longest, type_, LEAD), bound))
