@@ -19,6 +19,7 @@ from hta_widgets.analysis.critical.nodes import (
     EDGE_TYPES,
     EXACT_RULES,
     AnalysisRange,
+    find_nodes,
     find_ranges,
     instance_numbers,
 )
@@ -245,14 +246,11 @@ def _rank_activity(trace: Trace) -> tuple[Rows, Rows]:
 
 
 def _whole_span(trace: Trace, shift: int, place: int) -> _JobSpan | None:
-    table = trace.table
-    rows = np.concatenate(_rank_activity(trace))
-    if not len(rows):
+    nodes = find_nodes(trace, _WHOLE_RANK, EXACT_RULES)
+    if not len(nodes):
         return None
-    end = table.start_ns[rows] + table.dur_ns[rows]
-    last = int(end.argmax())
-    low = int(table.start_ns[rows].min())
-    return _JobSpan(low + shift, int(end[last]) + shift, place, _WHOLE_RANK)
+    low, high = nodes.time_ns[[0, -1]].tolist()
+    return _JobSpan(low + shift, high + shift, place, _WHOLE_RANK)
 
 
 def _span_in_window(

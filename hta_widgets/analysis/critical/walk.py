@@ -96,17 +96,27 @@ class RankGraph:
             yield PathStep(edge, before, is_on_goal and is_first_chain)
             node = before
 
-    def running_after(self, node: int) -> tuple[int, int]:
-        """Return the event that runs after a node, and its bound."""
-        nodes, table = self.path.nodes, self.path.trace.table
-        row = int(nodes.row[node])
-        if not nodes.on_host[node]:
-            if not nodes.is_start[node]:
-                return -1, OUTSIDE
-            edges = self.path.edges
-            work = np.flatnonzero((edges.type == OPERATOR) & (edges.event == row))
-            return row, int(self.path.bound_by(work[:1])[0]) if len(work) else OUTSIDE
-        event = row if nodes.is_start[node] else int(table.parent[row])
+    def running_between(self, before: int, after: int) -> tuple[int, int]:
+        """Return the event that runs between two nodes that no edge joins, and its bound.
+
+        -1 stands for the start and the end of the span.
+        """
+        nodes, table, rows = self.path.nodes, self.path.trace.table, self.path.within.rows
+        event = -1
+        if before >= 0 and nodes.is_start[before]:
+            event = int(nodes.row[before])
+            if not nodes.on_host[before]:
+                edges = self.path.edges
+                work = np.flatnonzero((edges.type == OPERATOR) & (edges.event == event))
+                return event, int(self.path.bound_by(work[:1])[0]) if len(work) else OUTSIDE
+        elif after >= 0 and nodes.on_host[after]:
+            event = int(table.parent[nodes.row[after]])
+        elif before >= 0 and nodes.on_host[before]:
+            event = int(table.parent[nodes.row[before]])
+        elif not len(rows):
+            return -1, OUTSIDE
+        if event < 0 and len(rows):
+            event = int(rows[0])
         within = event >= 0 and nodes.of_start[event] >= 0
         return event, BOUNDS.index("cpu_bound" if within else "cpu_outside_operators")
 
@@ -138,7 +148,7 @@ class PathWalker:
         """Walk from an instant to the start of the span; `node` is the first one to reach."""
         if node >= 0:
             begin = max(min(graph.time[node], now), self.low)
-            event, bound = graph.running_after(node)
+            event, bound = graph.running_between(node, -1)
             self.add(begin, now, place, LEAD, event=event, bound=bound)
             now = begin
             steps = graph.steps_from(node)
@@ -157,11 +167,12 @@ class PathWalker:
                     edge=step.edge, event=graph.event(step.edge), is_longest=step.is_longest,
                 )  # fmt: skip
             elif begin < now:
-                event, bound = graph.running_after(step.node)
+                event, bound = graph.running_between(step.node, node)
                 self.add(begin, now, place, LEAD, event=event, bound=bound)
             node, now = step.node, begin
-        event, bound = self.running_before(graph, node)
-        self.add(self.low, now, place, LEAD, event=event, bound=bound)
+        if now > self.low:
+            event, bound = graph.running_between(-1, node)
+            self.add(self.low, now, place, LEAD, event=event, bound=bound)
 
     def leave(
         self, place: int, graph: RankGraph, node: int, now: int
@@ -169,20 +180,6 @@ class PathWalker:
         """Return the rank, graph, node and instant to go to instead of a step, None for none."""
         del place, graph, node, now
         return None
-
-    def running_before(self, graph: RankGraph, node: int) -> tuple[int, int]:
-        """Return the event that runs before a walk's last node, and its bound."""
-        path = graph.path
-        rows, row, table = path.within.rows, path.nodes.row, path.trace.table
-        if node < 0:
-            event = int(rows[0]) if len(rows) else -1
-        elif not path.nodes.on_host[node]:
-            return -1, OUTSIDE
-        else:
-            event = int(table.parent[row[node]])
-            if len(rows) and not (table.track[rows] == table.track[row[node]]).any():
-                return event, OUTSIDE
-        return event, BOUNDS.index("cpu_outside_operators")
 
     def add(
         self, start: int, end: int, place: int, type_: int, *,
