@@ -22,6 +22,8 @@ from hta_widgets.analysis.critical.nodes import (
     find_nodes,
     find_ranges,
     instance_numbers,
+    resolve_annotation,
+    without_steps_note,
 )
 from hta_widgets.analysis.critical.path import critical_path_summary
 from hta_widgets.analysis.critical.walk import PathSegment, PathWalker, RankGraph
@@ -62,9 +64,9 @@ def job_critical_path(
     the others spend waiting for it in collectives is not on the path.
 
     The path is walked back from the end of the rank that ends last. Within a rank it follows the
-    dependencies of `critical_path`: from each start or end to what it waited for, which is the
-    launching call, the kernel before on the stream, the work of another stream or the device, or
-    the event before on the thread. At the end of a collective in which the rank waited, the
+    path of `critical_path`: from each start or end to the launching call, the kernel before on the
+    stream, the work of another stream or the device, or the event before on the thread, whichever
+    has the longest chain of dependencies. At the end of a collective in which the rank waited, the
     transfer, from the last arrival on, belongs to the rank; from the last arrival the path
     continues backwards on the rank that arrived last.
 
@@ -75,7 +77,9 @@ def job_critical_path(
     ----------
     traces : TraceSet
     annotation : str, default "ProfilerStep"
-        Part of the name of a range on the host; ``""`` analyses the whole job.
+        Part of the name of a range on the host; ``""`` analyses the whole job. A job without
+        ``ProfilerStep`` has the path of a step of its inference engine or else the whole path, as
+        in `critical_path`.
     instance : int or (first, last), default 0
         Number of the range among those of that name, from 0 by their earliest start on any rank.
         The same range on different ranks is identified by its name (``ProfilerStep#4``), ranges of
@@ -103,13 +107,14 @@ def job_critical_path(
 
     Notes
     -----
-    HTA's critical path is that of one rank. This one is not a longest path: it follows the last
-    dependency of each event, so its time adds up to the span. In collectives with missing files
-    it continues on the last of the loaded ranks.
+    HTA's critical path is that of one rank; for a job of one rank this one is `critical_path`. In
+    collectives with missing files it continues on the last of the loaded ranks.
     """
     match = matching(traces)
     fit = clock_fit(traces)
     times = arrival_times(traces, match, "fitted")
+    asked = annotation
+    annotation = resolve_annotation(match.traces, asked)
     spans = _spans_of_ranks(match.traces, times.shifts_ns, annotation, instance, window)
     span = _span_of_job(spans, window)
     walk = _JobWalker(match, times, spans)
@@ -118,7 +123,7 @@ def job_critical_path(
     return result_frame(
         _path_columns(match, walk.segment_fields()),
         matched=count_selected(match, Selection())[1],
-        note=_path_note(traces, match, span, annotation),
+        note=_path_note(traces, match, span, asked if window is None else "", annotation),
         clock="fitted",
         residual_ns=int(fit.residual_ns.max(initial=-1)),
         span_ns=(0, 0) if span is None else (span.low, span.high),
@@ -150,20 +155,24 @@ def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _path_note(traces: TraceSet, match: Matching, span: _JobSpan | None, annotation: str) -> str:
+def _path_note(
+    traces: TraceSet, match: Matching, span: _JobSpan | None, asked: str, annotation: str
+) -> str:
     if not len(traces):
         return "no ranks are loaded"
     if span is None and annotation:
         return f"no event of any rank has {annotation!r} in its name"
     if span is None:
         return "no rank has events before the end of the window"
+    notes = [without_steps_note(asked, annotation)] if asked else []
     if not len(match):
-        return "no collective is found on two ranks, so the path is that of the rank that ends last"
-    if match.missing_ranks:
-        return (
-            f"files of {plural(match.missing_ranks, 'rank')} are missing, which may have come later"
+        notes.append(
+            "no collective is found on two ranks, so the path is that of the rank that ends last"
         )
-    return ""
+    elif match.missing_ranks:
+        missing = plural(match.missing_ranks, "rank")
+        notes.append(f"files of {missing} are missing, which may have come later")
+    return "; ".join(filter(None, notes))
 
 
 def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from hta_widgets.analysis.critical.nodes import (
     find_nodes,
     name_mask,
     pattern_matcher,
+    resolve_annotation,
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Codes, Ints
@@ -226,7 +227,13 @@ def critical_path_of(
     data_load_events: Iterable[str] | None = None,
     rules: GraphRules = EXACT_RULES,
 ) -> CriticalPath | None:
-    """Return the graph and critical path of one rank; None if it has no range of that name."""
+    """Return the graph and critical path of one rank; None if it has no range of that name.
+
+    Unless the rules are HTA's, a rank without ``ProfilerStep`` has the path of a step of its
+    inference engine or of the whole rank.
+    """
+    if not rules.as_hta:
+        annotation = resolve_annotation([trace], annotation)
     if data_load_events is not None:
         texts = [data_load_events] if isinstance(data_load_events, str) else data_load_events
         rules = replace(rules, data_loading=tuple(texts))

@@ -45,6 +45,10 @@ BOUNDS: Final[tuple[str, ...]] = (
     "outside_path",
 )
 
+#: Names of PyTorch's steps, and the starts of those of inference engines (SGLang, vLLM).
+PROFILER_STEP: Final = "ProfilerStep"
+_ENGINE_STEPS: Final = ("step[", "execute_")
+
 #: Patterns of the names of events that load data by default: PyTorch's own ranges.
 DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
 
@@ -163,6 +167,33 @@ def find_ranges(trace: Trace, annotation: str) -> Rows:
     """Return the host events whose name contains a text."""
     host = np.flatnonzero(trace.table.stream < 0)
     return host[name_mask(trace, host, lambda name: annotation in name)]
+
+
+def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
+    """Return the annotation to analyse: the engine's steps or ``""`` without ``ProfilerStep``."""
+    if annotation != PROFILER_STEP:
+        return annotation
+    for prefix in (PROFILER_STEP, *_ENGINE_STEPS):
+        if any(_has_host_event(trace, prefix) for trace in traces):
+            return prefix
+    return ""
+
+
+def _has_host_event(trace: Trace, prefix: str) -> bool:
+    """Return whether the name of any host event begins with a text."""
+    table = trace.table
+    codes = [code for code, name in enumerate(table.names.values) if name.startswith(prefix)]
+    return bool(codes) and bool((np.isin(table.name, codes) & (table.stream < 0)).any())
+
+
+def without_steps_note(asked: str, annotation: str) -> str:
+    """Return a sentence about what is analysed instead of an annotation, empty if it is that."""
+    if asked == annotation:
+        return ""
+    instead = (
+        f"the steps are those named {annotation}…" if annotation else "all events are analysed"
+    )
+    return f"no event has {asked!r} in its name: {instead}"
 
 
 def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:

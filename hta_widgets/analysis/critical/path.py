@@ -8,7 +8,13 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.critical.graph import CriticalPath, critical_path_of
-from hta_widgets.analysis.critical.nodes import BOUNDS, EDGE_TYPES, OPERATOR
+from hta_widgets.analysis.critical.nodes import (
+    BOUNDS,
+    EDGE_TYPES,
+    OPERATOR,
+    resolve_annotation,
+    without_steps_note,
+)
 from hta_widgets.analysis.critical.walk import path_segments
 from hta_widgets.analysis.scope import categorical, require_columns, result_frame
 from hta_widgets.arguments import check_arguments
@@ -90,13 +96,14 @@ def critical_path(
     synchronise depend on the last work that ended while they ran, and calls that copy depend on
     their copy if it had ended when they returned. In such files, a kernel that was launched after a
     call to wait for an event, and did not start although its stream was idle, depends on the work
-    of another stream that had ended within 10 µs before the kernel started. The backward pass
-    follows the forward pass on any threads. Only the last of the dependencies of a kernel counts:
-    time since then is launch overhead or delay between kernels.
+    of another stream that had ended within 30 µs before the kernel started, or within twice the
+    median of these times in the file. The backward pass follows the forward pass on any threads.
+    Only the last of the dependencies of a kernel counts: time since then is launch overhead or
+    delay between kernels.
 
     The path is the chain through this graph with the most time accounted for. Time between
     operators and in waits does not count when chains are compared; the result has rows for it, with
-    its cause.
+    its cause. Before and after that chain the result continues with the chains of other events.
 
     Parameters
     ----------
@@ -104,7 +111,9 @@ def critical_path(
     rank : int
     annotation : str, default "ProfilerStep"
         Part of the name of a range on the host; ``""`` is the whole rank. The analysis covers
-        the host events that start within the range, cut at its end, and the work they launched.
+        the host events that start within the range, cut at its end, the work they launched, and
+        earlier work that is unfinished at its start. A rank without ``ProfilerStep`` has the path
+        of a step of its inference engine (``step[…]``, ``execute_…``) or else of the whole rank.
     instance : int or (first, last), default 0
         Number of the range among those of that name, from 0 by start; or the numbers of the first
         and the last range.
@@ -122,21 +131,25 @@ def critical_path(
         ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event that the time belongs to, -1
         for none; its ``name``, ``kind``, ``stream`` (-1 on the host), ``tid`` and ``track``;
         ``type``, the edge of the graph: ``operator``, ``dependency``, ``kernel_launch_delay``,
-        ``kernel_kernel_delay``, ``sync_dependency`` or ``lead`` (before or after the path); and
+        ``kernel_kernel_delay``, ``sync_dependency`` or ``lead`` (before or after the chain); and
         ``bound_by``:
 
         - ``cpu_bound``, ``data_loading``: the host works in an operator or a call;
         - ``gpu_compute_bound``, ``gpu_communication_bound``, ``gpu_memory_bound``: the device
           computes, communicates, copies;
-        - ``gpu_kernel_launch_overhead``: from the start of a launching call to that of its kernel;
-        - ``gpu_kernel_kernel_overhead``: from a kernel's end to the start of the next;
+        - ``gpu_kernel_launch_overhead``: from the start of a launching call to that of its kernel,
+          at most 1 ms after the call;
+        - ``gpu_kernel_kernel_overhead``: from a kernel's end to the start of the next, at most
+          30 µs;
+        - ``unknown_wait``: such a time that is longer, so the kernel waited for something that is
+          not in the file; only as much of it counts;
         - ``gpu_queue_wait``: a launched kernel waits for work that is not on the path;
         - ``cpu_blocked``: a call waits for the device;
         - ``sync_overhead``: from the end of awaited work to the return of the call, or to the
           start of the kernel, that waited;
         - ``cpu_outside_operators``: the thread is not in a recorded operator, for example because
           it runs Python;
-        - ``outside_path``: before the first or after the last event of the path.
+        - ``outside_path``: nothing is recorded.
 
         ``.attrs``: ``length_ns``, the time that counts; ``span_ns``, the analysed (start, end);
         ``matched``, the number of events and dependencies of each class.
@@ -156,7 +169,9 @@ def critical_path(
         return _path_frame(
             None, traces, rank, f"no event of rank {rank} has {annotation!r} in its name"
         )
-    note = "" if len(path.nodes) else "nothing that counts starts within the range"
+    note = without_steps_note(annotation, resolve_annotation([trace], annotation))
+    if not len(path.nodes):
+        note = "nothing that counts starts within the range"
     return _path_frame(path, traces, rank, note)
 
 

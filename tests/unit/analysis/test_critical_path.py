@@ -290,10 +290,21 @@ def test_wrong_arguments_say_what_there_is(tmp_path):
         critical_path(traces, 0, data_load_events=["("])
 
 
+@pytest.mark.parametrize(
+    ("name", "span"),
+    [("step[DECODE bs=16]", (100, 200)), ("execute_32_context_0", (100, 200)), ("mine", (0, 350))],
+)
+def test_without_steps_of_the_profiler_those_of_an_engine_or_all_events_count(tmp_path, name, span):
+    engine = event("user_annotation", name, 100, 200, pid=10, tid=1)
+    found = path(tmp_path, engine, op(110, 190), op(300, 350))
+    assert found.attrs["span_ns"] == span
+    assert "no event has 'ProfilerStep' in its name" in found.attrs["note"]
+
+
 def test_without_the_range_there_is_an_empty_table_and_a_reason(tmp_path):
-    found = path(tmp_path, op(110, 190))
+    found = path(tmp_path, op(110, 190), annotation="forward")
     assert not len(found)
-    assert "ProfilerStep" in found.attrs["note"]
+    assert "'forward'" in found.attrs["note"]
     assert isinstance(critical_path_summary(found), pd.DataFrame)
     full = path(tmp_path, step(100, 200))
     assert rows(full) == [(100, 100, STEP, OUTSIDE)]
