@@ -45,6 +45,8 @@ _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
 _LATENCY_NS: Final = 30_000
 _MAX_LATENCY_NS: Final = 100_000
 _ENOUGH_WAITS: Final = 8
+#: Minimum pause of a thread that counts as polling for a kernel.
+_MIN_POLL_NS: Final = 1_000_000
 #: Maximum number of pieces of work within that latency to consider.
 _MAX_WORK: Final = 16
 
@@ -170,11 +172,11 @@ class _ThreadChains:
         self.depth: Ints = np.cumsum(np.where(self.is_start, 1, -1))
 
 
-def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools) -> None:
-    """Join successive nodes of each thread.
+def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules) -> int:
+    """Join successive nodes of each thread; return how often the host polled for a kernel.
 
     Within operators time counts for the innermost event, except before the end of a call that was
-    `blocked` (by row); between operators it does not count.
+    `blocked` (by row) and while the host polls; between operators it does not count.
     """
     chains = _ThreadChains(nodes)
     same = chains.track[1:] == chains.track[:-1]
@@ -188,6 +190,12 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools) -> None:
         np.where(nodes.is_start[target], parent[source_row], target_row),
     )
     waited = ~nodes.is_start[target] & blocked[target_row]
+    polls = np.zeros(len(source), dtype=bool)
+    if not rules.as_hta:
+        work = _polled_work(nodes, source, target)
+        polls = (work >= 0) & ~waited
+        waited |= polls
+        _add_polls(edges, nodes, work[polls], target[polls])
     edges.add(
         source,
         target,
@@ -195,6 +203,37 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools) -> None:
         np.where(within, innermost, parent[target_row]),
         counts=within & ~waited,
     )
+    return int(polls.sum())
+
+
+def _add_polls(edges: EdgeList, nodes: Nodes, work: Ints, target: Ints) -> None:
+    """Add edges from kernels to the nodes at which the host goes on."""
+    ended = nodes.trace.table.end_ns[work] <= nodes.time_ns[target]
+    edges.add(nodes.of_end[work[ended]], target[ended], SYNC, counts=False)
+    # The host goes on as soon as the kernel has written, before the kernel ends.
+    running = work[~ended]
+    edges.add(nodes.of_start[running], target[~ended], OPERATOR, running, counts=True)
+
+
+def _polled_work(nodes: Nodes, source: Ints, target: Ints) -> Ints:
+    """Return the kernel for which a thread polled between each two successive nodes, -1 for none.
+
+    A kernel can write to memory that the host reads in a loop, without any recorded call. Such a
+    pause of the host is long, and ends when the work that was launched last before it ends.
+    """
+    trace, table, time = nodes.trace, nodes.trace.table, nodes.time_ns
+    pauses = np.flatnonzero(time[target] - time[source] >= _MIN_POLL_NS)
+    work = nodes.device[trace.launch_of[nodes.device] >= 0].astype(np.int64)
+    returned = table.end_ns[trace.launch_of[work]]
+    order = np.argsort(returned, kind="stable")
+    work, returned = np.append(work[order], -1), returned[order]
+    begin, end = time[source[pauses]], time[target[pauses]]
+    last = work[np.searchsorted(returned, begin, side="right") - 1]
+    tolerance = np.minimum((end - begin) // 20, _MAX_LATENCY_NS)
+    ends_together = np.abs(table.end_ns[last] - end) <= tolerance
+    result = np.full(len(source), -1, dtype=np.int64)
+    result[pauses] = np.where((last >= 0) & ends_together & (table.start_ns[last] < end), last, -1)
+    return result
 
 
 def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:

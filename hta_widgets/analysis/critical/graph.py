@@ -190,7 +190,7 @@ def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Criti
         kept = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])
         kept &= nodes.of_end[waits.work] >= 0
         blocked[waits.call[kept]] = True
-    add_threads(edges, nodes, blocked)
+    polls = add_threads(edges, nodes, blocked, rules)
     hand_overs = 0 if rules.as_hta else add_thread_handoffs(edges, nodes)
     launches = add_device_work(edges, nodes, (waits.awaited, waits.waiting), rules)
     calls = edges.add(
@@ -211,7 +211,7 @@ def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Criti
             "launches": launches,
             "waits_of_calls": calls,
             "recorded_waits": waits.recorded,
-            "inferred_waits": waits.inferred,
+            "inferred_waits": waits.inferred + polls,
             "waits_of_kernels": len(waits.awaited),
             "hand_overs": hand_overs,
             "backward_in_time": edges.backward,

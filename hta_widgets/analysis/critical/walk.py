@@ -86,11 +86,11 @@ class RankGraph:
             edge, is_on_goal = self.last_edge[node], node == goal
             earlier = self._relevant[node - 1] if node else -1
             before = self._source[edge] if edge >= 0 else earlier
-            if before < 0:
-                return
             if not is_on_goal:
                 before = max(before, goal)
-            else:
+            if before < 0:
+                return
+            if is_on_goal:
                 goal = before if edge >= 0 else self._longest[before]
             is_first_chain &= edge >= 0 or not is_on_goal
             yield PathStep(edge, before, is_on_goal and is_first_chain)

@@ -126,6 +126,25 @@ def test_a_call_that_waits_hands_the_path_to_what_it_waits_for(tmp_path, name, r
     assert (matched["recorded_waits"], matched["inferred_waits"]) == ((1, 0) if row else (0, 1))
 
 
+@pytest.mark.parametrize(
+    ("end", "waits", "compute"),
+    [(2_000_070, 1, 1_999_870), (1_999_990, 1, 1_999_860), (2_200_000, 0, 0)],
+)
+def test_a_host_that_polls_for_a_kernel_waits_for_it(tmp_path, end, waits, compute):
+    found = path(
+        tmp_path, step(90, 2_500_000), op(95, 2_000_000, "dispatch"), call(100, 110, 1),
+        kernel(130, end, launch=1, name="notify"), op(2_000_010, 2_400_000, "after"),
+    )  # fmt: skip
+    assert found.attrs["matched"]["inferred_waits"] == waits
+    assert by_cause(found).get(COMPUTE, 0) == compute
+
+
+def test_a_launch_does_not_poll_for_its_own_kernel(tmp_path):
+    first = call(100, 2_000_000, 1)
+    found = path(tmp_path, step(90, 2_500_000), first, kernel(130, 1_999_990, launch=1))
+    assert found.attrs["matched"]["inferred_waits"] == 0
+
+
 def test_a_copy_that_did_not_wait_is_work_of_the_host(tmp_path):
     found = path(
         tmp_path, step(90, 210), call(100, 200, 1, name="cudaMemcpyAsync"), copy(300, 310, launch=1)
