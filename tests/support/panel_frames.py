@@ -36,10 +36,11 @@ def made(ranks: int, bins: int = 120) -> dict[str, pd.DataFrame]:
         "overlap_share": (total - exposed) / total, "exposed_ns": exposed, "compute_ns": compute,
     })  # fmt: skip
     causes = (
-        "sync_wait", "host_data_loading", "host_operator", "host_python", "host_nothing",
-        "launch_call", "launch_latency", "kernel_wait", "stream_wait", "blocked", "unknown",
+        "sync_wait", "host_allocation", "host_data_loading", "host_operator", "host_python",
+        "host_nothing", "launch_call", "launch_latency", "kernel_wait", "stream_wait", "blocked",
+        "unrecorded", "unknown",
     )  # fmt: skip
-    parts = draw.dirichlet((1, 8, 8, 3, 1, 3, 2, 2, 1, 0.5, 0.5), ranks)
+    parts = draw.dirichlet((1, 2, 8, 8, 3, 1, 3, 2, 2, 1, 0.5, 0.5, 0.5), ranks)
     idle_ns = breakdown["idle_ns"].to_numpy()
     idle = pd.DataFrame({
         "rank": np.repeat(rank, len(causes)), "idle_category": np.tile(causes, ranks),
