@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple, Unpack
@@ -11,7 +10,11 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.busy import missing_ranks_note
-from hta_widgets.analysis.collectives import is_data_loading_name
+from hta_widgets.analysis.host_activity import (
+    ACTIVITIES,
+    activity_before_calls,
+    follows_stream_wait,
+)
 from hta_widgets.analysis.launches import describe
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
@@ -21,6 +24,7 @@ from hta_widgets.analysis.scope import (
     codes_of,
     concat_arrays,
     count_by_kind,
+    device_work_rows,
     drop_unused_texts,
     map_ranks,
     rank_part,
@@ -30,7 +34,6 @@ from hta_widgets.analysis.scope import (
     with_scope,
 )
 from hta_widgets.facts import facts
-from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import (
     Array,
     Bools,
@@ -40,8 +43,7 @@ from hta_widgets.trace.arrays import (
     group_order,
     sum_by_group,
 )
-from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
-from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
+from hta_widgets.trace.intervals import union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -53,36 +55,13 @@ _Measures = Callable[[Ints, int, Ints], Columns]
 
 #: Categories in the order in which they occur within a gap.
 IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
-#: Activities of a thread before it launches; of several at the same time, the first listed counts.
-_ACTIVITIES = IDLE_CATEGORIES[:5]
-_ALLOCATION, _PYTHON = 1, 4
-#: The order in which activities count: those of the thread itself (False), then those of all
-#: threads that launch work (True). Memory calls of any thread hold up the device, so they precede
-#: Python.
-_LEVELS: tuple[tuple[int, bool], ...] = (
-    *((activity, False) for activity in range(_PYTHON)),
-    (_ALLOCATION, True),
-    (_PYTHON, False),
-    *((activity, True) for activity in range(len(_ACTIVITIES))),
-)
 (
     _HOST_NOTHING, _LAUNCH_CALL, _LAUNCH_LATENCY, _KERNEL_WAIT,
     _STREAM_WAIT, _BLOCKED, _UNRECORDED, _UNKNOWN,
-) = range(len(_ACTIVITIES), len(IDLE_CATEGORIES))  # fmt: skip
+) = range(len(ACTIVITIES), len(IDLE_CATEGORIES))  # fmt: skip
 #: Whether each category counts as ``host_wait``.
 _HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 
-#: Calls in which a host thread waits for its device.
-_WAITING_CALLS = re.compile(r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE)
-#: Calls that make a stream wait for work of another one.
-_STREAM_WAITS = re.compile(r"(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*", re.IGNORECASE)
-
-#: Calls that allocate or free memory of a device, or memory of the host that a device can reach.
-_ALLOCATOR_CALLS = re.compile(
-    r"(cuda|cu|hip|musa|mu|aclrt)(Host|Ext|Mem|MemHost)?"
-    r"(Malloc|Alloc|Free|Register|Unregister|Create|Release|Map|Unmap|Address|SetAccess)\w*",
-    re.IGNORECASE,
-)
 #: A wait that is longer while the host is blocked is one for work that is not in the file.
 _LONG_NS = 1_000_000
 
@@ -377,7 +356,7 @@ def gap_pieces(
     began = np.where(known, np.clip(table.start_ns[call], start, end), start)
     returned = table.end_ns[call]
     left = np.where(known, np.clip(returned, began, end), start)
-    activities = _activity_before_calls(trace, start, began, call)
+    activities = activity_before_calls(trace, start, began, call)
     for place, spent in enumerate(activities):
         pieces[:, place] = spent
     pieces[:, _HOST_NOTHING] = began - start - pieces.sum(axis=1)
@@ -405,7 +384,7 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     begin = np.maximum(trace.table.end_ns[call], gap[0])
     long = np.flatnonzero((call >= 0) & (gap[1] - begin > _LONG_NS))
     begin, end = begin[long], gap[1][long]
-    waited = _activity_before_calls(trace, begin, end, call[long])[0]
+    waited = activity_before_calls(trace, begin, end, call[long])[0]
     blocked[long] = 2 * waited > end - begin
     return blocked
 
@@ -420,108 +399,17 @@ def _first_start_of_launches(trace: Trace) -> Ints:
     return first
 
 
-def _activity_before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints]:
-    """Return the time of each of `_ACTIVITIES` on the thread of each call between two instants."""
-    spent = [np.zeros(len(start), dtype=np.int64) for _ in _ACTIVITIES]
-    threads = trace.table.track[call]
-    for thread, levels in _activity_by_thread(trace).items():
-        of_gap = np.flatnonzero((threads == thread) & (call >= 0))
-        below = np.zeros(len(of_gap), dtype=np.int64)
-        for (activity, _), pieces in zip(_LEVELS, levels, strict=True):
-            covered = CumulativeCoverage(*pieces)
-            reached = covered(end[of_gap]) - covered(start[of_gap])
-            spent[activity][of_gap] += reached - below
-            below = reached
-    return spent
+def wait_for_first_work_ns(trace: Trace) -> int:
+    """Return the time from the launch of a rank's first work to its start, 0 unless it is long.
 
-
-@memoized
-def _activity_by_thread(trace: Trace) -> dict[int, list[Intervals]]:
-    """Return the times of activities of each thread that launches work, as cumulative levels."""
-    # Each level adds one activity to the level before.
-    table = trace.table
-    threads = np.unique(table.track[_launch_calls(trace)])
-    launching = np.isin(table.track, threads)
-    rows = [np.flatnonzero(mask & launching) for mask in host_activities(trace)]
-    end = table.start_ns + table.dur_ns
-    shared = [union(table.start_ns[event_rows], end[event_rows]) for event_rows in rows]
-    coverage_by_track = {}
-    for thread in threads.tolist():
-        rows_of_thread = [event_rows[table.track[event_rows] == thread] for event_rows in rows]
-        of_thread = [union(table.start_ns[each], end[each]) for each in rows_of_thread]
-        level, levels = Intervals.empty(), []
-        for activity, is_shared in _LEVELS:
-            pieces = (shared if is_shared else of_thread)[activity]
-            level = union(*(np.concatenate(sides) for sides in zip(level, pieces, strict=True)))
-            levels.append(level)
-        coverage_by_track[thread] = levels
-    return coverage_by_track
-
-
-def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
-    """Return, by track of each thread that launches work, starts of activities and their codes.
-
-    Codes count from 1 in the order of `_ACTIVITIES`; 0 stands for none.
+    A device that starts late is probably busy with work from before the recording.
     """
-    activities = {}
-    for thread, levels in _activity_by_thread(trace).items():
-        edges = np.unique(np.concatenate([side for level in levels for side in level]))
-        does = np.zeros(len(edges), dtype=np.int64)
-        for at in range(len(levels) - 1, -1, -1):
-            start, end = levels[at]
-            piece = np.searchsorted(start, edges, "right") - 1
-            within = (piece >= 0) & (edges < np.append(end, edges[:1])[piece])
-            does[within] = _LEVELS[at][0] + 1
-        changes = np.flatnonzero(np.diff(does, prepend=0))
-        activities[thread] = edges[changes], does[changes]
-    return activities
-
-
-def host_activities(trace: Trace) -> tuple[Bools, ...]:
-    """Return a mask of the host events for each of `_ACTIVITIES`."""
+    rows = device_work_rows(trace)
+    if not len(rows) or trace.launch_of[rows[0]] < 0:
+        return 0
     table = trace.table
-    called = (table.stream < 0) & (table.kind == KINDS.index("cpu"))
-    python = category_mask(trace, "python_function")
-    loads = name_mask(trace, is_data_loading_name)
-    allocates = category_mask(trace, CALLS) & name_mask(
-        trace, lambda name: _ALLOCATOR_CALLS.fullmatch(name) is not None
-    )
-    return waiting_calls(trace), allocates, loads, called & ~python, called & python
-
-
-@memoized
-def follows_stream_wait(trace: Trace) -> Bools:
-    """Return whether each event launches the first work of its thread after a stream wait."""
-    table = trace.table
-    behind = np.zeros(len(table), dtype=bool)
-    waits = stream_wait_calls(trace)
-    calls = _launch_calls(trace)
-    for thread in np.unique(table.track[waits]).tolist():
-        calls_of_thread = calls[table.track[calls] == thread]
-        at = np.searchsorted(
-            table.start_ns[calls_of_thread], table.start_ns[waits[table.track[waits] == thread]]
-        )
-        behind[calls_of_thread[at[at < len(calls_of_thread)]]] = True
-    return behind
-
-
-def stream_wait_calls(trace: Trace) -> Rows:
-    """Return the calls that make a stream wait for work of another one, by start."""
-    return np.flatnonzero(name_mask(trace, lambda name: _STREAM_WAITS.fullmatch(name) is not None))
-
-
-def _launch_calls(trace: Trace) -> Rows:
-    """Return the calls that launched device work, by start."""
-    call = trace.launch_of[np.isin(trace.table.kind, codes_of(DEVICE_WORK_KINDS))]
-    return np.unique(call[call >= 0])
-
-
-@memoized
-def waiting_calls(trace: Trace) -> Bools:
-    """Return whether each event is a call in which a host thread waits for its device."""
-    return category_mask(trace, CALLS) & name_mask(
-        trace, lambda name: _WAITING_CALLS.search(name) is not None
-    )
+    wait_ns = int(table.start_ns[rows[0]] - table.end_ns[trace.launch_of[rows[0]]])
+    return wait_ns if wait_ns > _LONG_NS else 0
 
 
 @with_scope

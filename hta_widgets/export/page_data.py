@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.idle import activities_by_thread, follows_stream_wait
+from hta_widgets.analysis.host_activity import activities_by_thread, follows_stream_wait
 from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.scope import concat_arrays
 from hta_widgets.analysis.steps import clipped_steps

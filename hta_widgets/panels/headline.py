@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.host_activity import free_calls
+from hta_widgets.analysis.idle import wait_for_first_work_ns
 from hta_widgets.analysis.stragglers import (
     StragglerReport,
     collective_waits,
@@ -48,6 +50,7 @@ LITTLE_WORK = 0.01  # of the run; spans of device work with a smaller share are 
 _NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other accelerators
 _COMMUNICATION = KINDS.index("communication")
 _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
+_EARLIER_WORK = "work that is not in the files"
 _HOST_WAIT = "the host has not launched the next work yet"
 #: A text, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not shown
 #: in red, because other ranks do not wait for it.
@@ -145,6 +148,10 @@ class RunTimes:
     is_gpu: bool
     exposed_by_rank: dict[int, int]
     idle_by_rank: dict[int, int]
+    #: without recorded work, but probably busy
+    unrecorded_ns: int
+    #: from the launch of the first work to its start, mean of the ranks
+    first_wait_ns: int
 
     @property
     def ranks(self) -> list[int]:
@@ -165,6 +172,8 @@ def run_times(traces: TraceSet) -> RunTimes:
     run_ns = max(end_ns - start_ns, 1)
     waits = analysis.exposed_waits(traces, clock=CLOCK)
     idle = analysis.device_idle_breakdown(traces)
+    # A device that is busy with work outside of the files does not idle.
+    idle["idle_ns"] -= idle["unrecorded_ns"]
     causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
 
     def by_rank(name: str) -> dict[int, int]:
@@ -180,11 +189,13 @@ def run_times(traces: TraceSet) -> RunTimes:
         int(frame["exposed_memory_ns"].sum()),
         int(waits["exposed_wait_ns"].clip(lower=0).sum()),
         int(waits["unmatched_exposed_ns"].sum()),
-        int(frame["idle_ns"].sum()),
+        int(idle["idle_ns"].sum()),
         {str(cause): int(spent) for cause, spent in causes.items()},
         all(_NO_GPU.isdisjoint(trace.table.categories.values) for trace in traces.values()),
         by_rank("exposed_communication_ns"),
-        by_rank("idle_ns"),
+        idle.groupby("rank")["idle_ns"].sum().to_dict(),
+        int(idle["unrecorded_ns"].sum()),
+        sum(map(wait_for_first_work_ns, traces.values())) // max(len(frame), 1),
     )
 
 
@@ -300,7 +311,8 @@ def headline(traces: TraceSet) -> Headline:
     if step is not None:
         ordered.append(step)
         sentences += [step.parts] if step.share >= MIN_EXCESS_SHARE else []
-    sentences = [*sentences[:MAX_SENTENCES], *_time_around_work(times)]
+    sentences = [*sentences[:MAX_SENTENCES], *_unrecorded_sentence(times)]
+    sentences += _time_around_work(times)
     if traces.window_ns is None:  # an export's window cuts steps anyway
         sentences += _missing_steps_sentence(steps, times)
     return Headline(first.parts if first else _empty_job_text(times), sentences, ordered)
@@ -480,6 +492,8 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> HeadlineFinding | None:
     if cause == "host_wait" and 2 * on_host[most] >= spent:
         cause, spent = most, on_host[most]
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
+    if cause == "host_allocation":
+        meaning += _uncached_text(traces, times.ranks)
     gaps = analysis.device_idle_gaps(traces, top=1)
     selection = Selection(ranks=tuple(times.ranks))
     if len(gaps):
@@ -493,6 +507,18 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> HeadlineFinding | None:
     return HeadlineFinding(
         "idle", times.idle_ns / times.all_ns, [f"{text}."], "Longest gap", selection
     )
+
+
+def _uncached_text(traces: TraceSet, ranks: Sequence[int]) -> str:
+    """Return that memory is freed as without a cache, with the number of calls; else ""."""
+    calls = Counter[str]()
+    for rank in ranks:
+        table = traces[rank].table
+        calls.update(table.names[code] for code in table.name[free_calls(traces[rank])].tolist())
+    if not calls:
+        return ""
+    name, _ = calls.most_common(1)[0]
+    return f" ({count(calls[name])} calls of {name}): the caching allocator is off or emptied"
 
 
 def _range_around(trace: Trace, start_ns: int, dur_ns: int) -> str:
@@ -570,7 +596,20 @@ def _time_around_work(times: RunTimes) -> list[list[Piece]]:
         f"{whose} {_device_noun(times)} span is {duration(times.all_ns / len(times.ranks))}{mean}"
     )
     run = f"{share(around)} of the run of {duration(times.run_ns)}"
-    return [[f"{whole}: {run} lies before the first work or after the last."]]
+    earlier = times.first_wait_ns
+    text = f"{whole}: {run} lies before the first work or after the last"
+    if earlier:
+        text += f"; for {duration(earlier)} of that, {_EARLIER_WORK} probably runs"
+    return [[f"{text}."]]
+
+
+def _unrecorded_sentence(times: RunTimes) -> list[list[Piece]]:
+    """Return how long devices are probably busy with work that is not recorded, if it is long."""
+    part = times.unrecorded_ns / times.all_ns
+    if part < MIN_SHARE:
+        return []
+    text = f"{_device_nouns(times)} probably busy with {_EARLIER_WORK}"
+    return [[f"{text} for {share(part)} of {_span_text(times)}."]]
 
 
 def _missing_steps_sentence(frame: pd.DataFrame, times: RunTimes) -> list[list[Piece]]:

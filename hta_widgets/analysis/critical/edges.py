@@ -26,7 +26,7 @@ from hta_widgets.analysis.critical.nodes import (
     Nodes,
     name_mask,
 )
-from hta_widgets.analysis.idle import stream_wait_calls
+from hta_widgets.analysis.host_activity import stream_wait_calls
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows, stable_order
