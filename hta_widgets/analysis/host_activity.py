@@ -165,5 +165,5 @@ def free_calls(trace: Trace) -> Rows:
     table = trace.table
     rows = np.flatnonzero(memory_calls(trace))
     frees = np.array(["free" in name.lower() for name in table.names.values], dtype=bool)
-    freed = rows[frees[table.name[rows]]]
+    freed: Rows = rows[frees[table.name[rows]]]
     return freed if len(freed) >= _MANY_FREES and 3 * len(freed) > len(rows) else freed[:0]

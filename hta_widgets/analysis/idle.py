@@ -231,7 +231,7 @@ def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints, Ints] | 
     total = pieces.sum(axis=0)
     unrecorded = np.zeros(len(IDLE_CATEGORIES), dtype=np.int64)
     unrecorded[_UNRECORDED] = total[_UNRECORDED]
-    unrecorded[_STREAM_WAIT] = gaps.pieces[gaps.is_host_blocked, _STREAM_WAIT].sum()
+    unrecorded[_STREAM_WAIT] = gaps.unrecorded_wait.sum()
     return total, (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0), unrecorded
 
 
@@ -269,7 +269,7 @@ class _RankGaps(NamedTuple):
     next: Rows
     call: Ints
     pieces: Ints
-    is_host_blocked: Bools
+    unrecorded_wait: Ints  # of the column `stream_wait`, while the host waits for the device
 
 
 class IdleGap(NamedTuple):
@@ -297,7 +297,8 @@ def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
     call = part.trace.launch_of[ends_gap]
     blocked = _is_host_blocked(part.trace, (start, end), call)
     pieces = gap_pieces(part.trace, (start, end), (low, high), call, short_ns)
-    return _RankGaps(low, high, ends_gap, call, pieces, blocked)
+    unrecorded = np.where(blocked, pieces[:, _STREAM_WAIT], 0)
+    return _RankGaps(low, high, ends_gap, call, pieces, unrecorded)
 
 
 def gap_at(trace: Trace, time: int, short_ns: int = 30_000) -> IdleGap | None:

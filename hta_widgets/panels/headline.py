@@ -175,14 +175,15 @@ def run_times(traces: TraceSet) -> RunTimes:
     # A device that is busy with work outside of the files does not idle.
     idle["idle_ns"] -= idle["unrecorded_ns"]
     causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
+    idle_of_ranks = idle.groupby("rank", as_index=False).agg({"idle_ns": "sum"})
 
-    def by_rank(name: str) -> dict[int, int]:
-        return dict(zip(frame["rank"].tolist(), frame[name].tolist(), strict=True))
+    def by_rank(table: pd.DataFrame, name: str) -> dict[int, int]:
+        return dict(zip(table["rank"].tolist(), table[name].tolist(), strict=True))
 
     return RunTimes(
         start_ns,
         run_ns,
-        by_rank("span_ns"),
+        by_rank(frame, "span_ns"),
         int(frame["busy_ns"].sum()),
         int(frame["compute_ns"].sum()),
         int(frame["exposed_communication_ns"].sum()),
@@ -192,8 +193,8 @@ def run_times(traces: TraceSet) -> RunTimes:
         int(idle["idle_ns"].sum()),
         {str(cause): int(spent) for cause, spent in causes.items()},
         all(_NO_GPU.isdisjoint(trace.table.categories.values) for trace in traces.values()),
-        by_rank("exposed_communication_ns"),
-        idle.groupby("rank")["idle_ns"].sum().to_dict(),
+        by_rank(frame, "exposed_communication_ns"),
+        by_rank(idle_of_ranks, "idle_ns"),
         int(idle["unrecorded_ns"].sum()),
         sum(map(wait_for_first_work_ns, traces.values())) // max(len(frame), 1),
     )
