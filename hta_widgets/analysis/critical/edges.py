@@ -50,12 +50,13 @@ _MIN_POLL_NS: Final = 1_000_000
 #: Maximum number of pieces of work within that latency to consider.
 _MAX_WORK: Final = 16
 
-#: The launching calls that HTA counts.
+#: The launching calls that HTA counts; ``cuLaunchKernelEx`` since 0.6.
 _COUNTED = frozenset(
     {
         "cudaLaunchKernel",
         "cudaLaunchKernelExC",
         "cuLaunchKernel",
+        "cuLaunchKernelEx",
         "cudaMemcpyAsync",
         "cudaMemsetAsync",
         "hipLaunchKernel",

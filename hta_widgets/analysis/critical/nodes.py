@@ -111,7 +111,7 @@ def pattern_matcher(texts: Sequence[str]) -> Callable[[str], object]:
 Tracks = npt.NDArray[np.int32] | Ints
 
 _CALLS = re.compile(r"cpu_op|operator|(.+_)?(runtime|driver)", re.IGNORECASE)
-_CALLS_IN_HTA = re.compile(r"cpu_op|cuda_runtime|cuda_driver")
+_CALLS_IN_HTA = re.compile(r"cpu_op|cuda_runtime|cuda_driver|mtia_runtime")
 _NO_WORK = codes_of(("sync", "annotation"))
 
 
