@@ -1,7 +1,7 @@
 """HTA's critical path: `CPGraph`, its nodes and edges, and the overlaid trace.
 
 Ids of events are HTA's: positions in ``traceEvents``. Times and weights are µs. The graph follows
-HTA 0.5.0, with launches that later versions know (`HTA_RULES`); docs/differences-from-hta.md lists what
+HTA 0.5.0, with the launches of later versions; docs/differences-from-hta.md lists what
 differs. `CPGraph` is a ``networkx.DiGraph`` if networkx, which is optional, is installed.
 """
 
