@@ -15,7 +15,7 @@ from playwright.sync_api import sync_playwright
 from support import browser as hands
 
 import hta_widgets as hw
-from hta_widgets.export.page import save_html
+from hta_widgets.export.pages.page import save_html
 from hta_widgets.live.job import TileEngine
 
 __all__ = ["in_page", "page_table"]

@@ -27,7 +27,7 @@ from _harness import describe, machine, save
 import hta_widgets as hw
 from hta_widgets import diff
 from hta_widgets.demo.job import write_demo
-from hta_widgets.demo.program import CHANGES, ChangeName
+from hta_widgets.demo.training_step import CHANGES, ChangeName
 
 #: Ranks, steps and records per step of the jobs, in turns.
 SHAPES = list(itertools.product((2, 4), range(3, 9), (700, 1600)))

@@ -20,7 +20,7 @@ import numpy as np
 from _harness import describe, machine, save
 
 import hta_widgets as hw
-from hta_widgets.analysis.stragglers import straggler_report
+from hta_widgets.analysis.cross_rank.stragglers import straggler_report
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import TileEngine
 from hta_widgets.panels.headline import headline

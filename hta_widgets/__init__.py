@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from hta_widgets import analysis, charts, compat, diff, options, taxonomy
     from hta_widgets.compat import TraceAnalysis
     from hta_widgets.errors import TraceError
-    from hta_widgets.export.trace import ExportReport, export_trace
+    from hta_widgets.export.traces.files import ExportReport, export_trace
     from hta_widgets.readers import cache
     from hta_widgets.readers.load import load
     from hta_widgets.trace.selection import Selection
@@ -46,7 +46,7 @@ _MODULES = {name: name for name in ("analysis", "charts", "compat", "diff", "opt
 _MODULES["cache"] = "readers.cache"
 _MODULE_OF = {
     "Dashboard": "widgets.dashboard",
-    "ExportReport": "export.trace",
+    "ExportReport": "export.traces.files",
     "Selection": "trace.selection",
     "Timeline": "widgets.timeline",
     "Trace": "trace.trace",
@@ -54,7 +54,7 @@ _MODULE_OF = {
     "TraceDiff": "widgets.trace_diff",
     "TraceError": "errors",
     "TraceSet": "trace.traceset",
-    "export_trace": "export.trace",
+    "export_trace": "export.traces.files",
     "load": "readers.load",
 }
 

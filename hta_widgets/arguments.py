@@ -92,9 +92,9 @@ def check_arguments(function: Function) -> Function:
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         kinds = _types_of(function)
-        given = [_fit_argument(*one, kinds) for one in zip(places, args, strict=False)]
+        positional = [_fit_argument(*pair, kinds) for pair in zip(places, args, strict=False)]
         named = {name: _fit_argument(name, value, kinds) for name, value in options.items()}
-        return function(*given, *args[len(places) :], **named)
+        return function(*positional, *args[len(places) :], **named)
 
     return call  # type: ignore[return-value]
 

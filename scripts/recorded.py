@@ -11,8 +11,8 @@ from pathlib import Path
 
 import hta_widgets as hw
 from hta_widgets.demo import write_demo
-from hta_widgets.export.page import embed
-from hta_widgets.export.page_format import ascii_json, pack_block
+from hta_widgets.export.pages.format import ascii_json, pack_block
+from hta_widgets.export.pages.page import embed
 from hta_widgets.live.job import TileEngine
 
 RECORDED = Path(__file__).resolve().parents[1] / "js/test/recorded.json"

@@ -29,20 +29,10 @@ check() {
   table+=("$(printf '%-7s %-24s %4d s' "$mark" "$name" $((SECONDS - begin)))")
 }
 
-# A machine that is busy may be late once, and a second try is made alone; what fails twice is
-# broken. What failed once is named at the end of the output, also when it passed then. Tests of a
-# file run in one process, since what they share takes longer to make than most of them do.
-tested() {
-  $bin/pytest --dist=loadfile --durations=15 "$@" && return
-  printf '\n== once more, what failed\n'
-  $bin/pytest --last-failed --last-failed-no-failures=none "${@:2}"
-}
-
-# As above: a page of a busy machine may come late.
-tested_front_end() {
-  NO_COLOR=1 $node_bin/vitest run --config js/vitest.config.ts && return
-  printf '\n== once more, all of it\n'
-  NO_COLOR=1 $node_bin/vitest run --config js/vitest.config.ts
+# Tests of a file run in one process, since what they share takes longer to make than most of them
+# do.
+run_pytest() {
+  $bin/pytest --dist=loadfile --durations=15 "$@"
 }
 
 # mypy uses one core: the front end's checks run beside it.
@@ -61,12 +51,12 @@ check "Python format" $bin/ruff format --check .
 check "types, front-end style" types
 
 if [ "$only" = check ]; then
-  check "unit tests" tested --numprocesses=auto -m "not slow" tests/unit
+  check "unit tests" run_pytest --numprocesses=auto -m "not slow" tests/unit
 elif [ "$only" != lint ]; then
   check "front end" make build
-  check "front end tests" tested_front_end
+  check "front end tests" env NO_COLOR=1 $node_bin/vitest run --config js/vitest.config.ts
   # More processes than cores, as tests wait for browsers and kernels; those tests come first.
-  check "tests" tested --numprocesses=$(($(nproc) + 1)) --no-loadscope-reorder
+  check "tests" run_pytest --numprocesses=$(($(nproc) + 1)) --no-loadscope-reorder
 fi
 
 echo

@@ -1,25 +1,33 @@
-"""Functions that take traces and return DataFrames, one module per topic."""
+"""Functions that take traces and return DataFrames, one module per topic.
+
+Most take `selection`, `window` and `ranks`, whose intersection is analysed. Times are on the clock
+of the selection's traces, which a view may have fitted, else on that of the traces.
+"""
 
 from typing import TYPE_CHECKING
 
-from hta_widgets.analysis.busy import (
-    comm_comp_overlap,
-    communication_by_group,
-    communication_by_stream,
-    kernel_type_breakdown,
-    temporal_breakdown,
-)
-from hta_widgets.analysis.clocks import clock_offsets
+from hta_widgets.analysis.bandwidth import memory_bandwidth, memory_bandwidth_summary
 from hta_widgets.analysis.clusters import rank_clusters, rank_time_heatmap
-from hta_widgets.analysis.collectives import collectives
+from hta_widgets.analysis.counters import with_counters
 from hta_widgets.analysis.critical.path import (
     critical_path,
     critical_path_summary,
     path_selection,
     with_critical_path,
 )
+from hta_widgets.analysis.cross_rank.clock_fit import clock_offsets
+from hta_widgets.analysis.cross_rank.collectives import collectives
+from hta_widgets.analysis.cross_rank.parallel_groups import parallel_groups
+from hta_widgets.analysis.cross_rank.stragglers import stragglers, stragglers_by_step
+from hta_widgets.analysis.cross_rank.waits import exposed_waits
+from hta_widgets.analysis.device_time import (
+    comm_comp_overlap,
+    communication_by_group,
+    communication_by_stream,
+    kernel_type_breakdown,
+    temporal_breakdown,
+)
 from hta_widgets.analysis.diff_ops import diff_ops
-from hta_widgets.analysis.groups import parallel_groups
 from hta_widgets.analysis.idle import (
     device_idle_breakdown,
     device_idle_gaps,
@@ -34,28 +42,20 @@ from hta_widgets.analysis.kernels import (
     kernels_by_annotation,
     user_annotation_breakdown,
 )
-from hta_widgets.analysis.launches import (
-    launch_outliers,
-    launch_stats,
+from hta_widgets.analysis.launches import launch_outliers, launch_stats
+from hta_widgets.analysis.memory import memory_events, memory_timeline
+from hta_widgets.analysis.operator_kernels import (
+    frequent_kernel_sequences,
+    operator_kernels,
+    operator_launch_delays,
+)
+from hta_widgets.analysis.operators import operators
+from hta_widgets.analysis.queues import (
     queue_length,
     queue_length_summary,
     time_blocked_on_full_queue,
 )
-from hta_widgets.analysis.memory import (
-    memory_bandwidth,
-    memory_bandwidth_summary,
-    memory_events,
-    memory_timeline,
-    with_counters,
-)
-from hta_widgets.analysis.operators import (
-    frequent_kernel_sequences,
-    operator_kernels,
-    operator_launch_delays,
-    operators,
-)
 from hta_widgets.analysis.steps import phase_times, step_times
-from hta_widgets.analysis.stragglers import exposed_waits, stragglers, stragglers_by_step
 from hta_widgets.readers.formats import module_getattr
 
 __all__ = [
@@ -153,7 +153,7 @@ if TYPE_CHECKING:
     )
 
 if not TYPE_CHECKING:
-    __getattr__ = module_getattr(__name__, "analyses")
+    __getattr__ = module_getattr(__name__, lambda format_: format_.analyses.functions)
 
 
 def __dir__() -> list[str]:

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.collectives import Clock
-from hta_widgets.analysis.groups import pipeline_stages
+from hta_widgets.analysis.cross_rank.arrivals import Clock
+from hta_widgets.analysis.cross_rank.imposed_waits import imposed_waits, mean_lost_shares
+from hta_widgets.analysis.cross_rank.parallel_groups import pipeline_stages
+from hta_widgets.analysis.cross_rank.waits import (
+    CollectiveWaits,
+    RankWaits,
+    collective_waits,
+    wait_intervals,
+)
+from hta_widgets.analysis.frames import concat_arrays, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
     RankParts,
-    Scope,
-    concat_arrays,
+    Window,
     count_by_kind,
-    map_ranks,
     narrow_selection,
     rank_parts,
-    result_frame,
-    with_scope,
 )
 from hta_widgets.analysis.steps import device_times, host_steps, step_length, steps_ahead
-from hta_widgets.analysis.stragglers import (
-    CollectiveWaits,
-    RankWaits,
-    collective_waits,
-    imposed_waits,
-    mean_share,
-    step_shares,
-    wait_intervals,
-)
+from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.taxonomy import KINDS
@@ -102,12 +99,11 @@ class RankFeatures:
     shared: bool  # whether all ranks' means are over the same steps
 
 
-def rank_features(
-    traces: TraceSet, chosen: RankParts, waits: CollectiveWaits, narrowed: Selection
-) -> RankFeatures:
+def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
     """Return the features of the ranks, over the steps that all of them have."""
     # If ranks have no step in common, each rank's own steps count. Without steps, the whole time of
     # a rank counts as one.
+    traces = chosen.owner
     ahead = steps_ahead(traces)
     samples = list(
         map_ranks(
@@ -131,10 +127,10 @@ def rank_features(
         for place, sample in zip(places, others, strict=True):
             samples[place] = sample
     share, kernel_names = _kernel_shares([sample.kernel_ns for sample in samples])
-    work = imposed_waits(traces, narrowed, waits.clock)
+    work = imposed_waits(traces, chosen.selection, waits.clock)
     lost = np.zeros(len(traces))
     if len(work.match):
-        lost = np.nan_to_num(mean_share(step_shares(work)[0], work.step_ns()))
+        lost = mean_lost_shares(work)
     return RankFeatures(
         np.array([sample.times for sample in samples]).reshape(-1, len(TIMES)),
         np.array([sample.error for sample in samples]).reshape(-1, len(TIMES)),
@@ -183,8 +179,8 @@ def _steps_of_events(
     part: RankPart, steps: tuple[Ints, Ints, Ints], common: Ints
 ) -> tuple[Ints, Ints, int]:
     """Return each event's step (a position, -1 for none), the steps' durations and their number."""
-    kept = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
-    numbers, start, end = (one[kept] for one in steps)
+    is_common = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
+    numbers, start, end = (column[is_common] for column in steps)
     if len(numbers):
         step = part.table.step
         at = np.minimum(np.searchsorted(numbers, step), len(numbers) - 1)
@@ -204,21 +200,23 @@ def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[st
     # A kernel counts if it takes much of any rank's time, even if few ranks run it.
     order = np.argsort(-share.max(axis=0, initial=0.0), kind="stable")
     first, rest = order[:_MAX_KERNELS], order[_MAX_KERNELS:]
-    kept = [names[k] for k in first.tolist()]
+    shown_names = [names[k] for k in first.tolist()]
     if not len(rest):
-        return share[:, first], kept
+        return share[:, first], shown_names
     other = share[:, rest].sum(axis=1, keepdims=True)
-    return np.concatenate((share[:, first], other), axis=1), [*kept, "others"]
+    return np.concatenate((share[:, first], other), axis=1), [*shown_names, "others"]
 
 
-@with_scope
+@check_arguments
 def rank_time_heatmap(
     traces: TraceSet,
     *,
     metric: str = "busy",
     bins: int = 100,
     clock: Clock | None = None,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the device time of each rank in bins of time, exact in every bin.
 
@@ -233,11 +231,18 @@ def rank_time_heatmap(
 
     Parameters
     ----------
+    traces : TraceSet
     metric : {"busy", "compute", "communication", "exposed_communication", "waiting", "idle"}
     bins : int, default 100
         The number of bins of the window; edges are rounded down to nanoseconds.
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+    selection : Selection, optional
+        The events to work on; all by default.
     window : (start_ns, end_ns), optional
         The time range to divide. Default: the window of the selection, else the whole job.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -258,7 +263,8 @@ def rank_time_heatmap(
         )
     if not 1 <= bins <= _MAX_BINS:
         raise TraceError(f"invalid number of bins: {bins}", remedy=f"Ask for 1 to {_MAX_BINS}.")
-    chosen = narrow_selection(traces, **scope)
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
     low = traces.start_ns if chosen.start_ns is None else chosen.start_ns
     high = max(traces.end_ns if chosen.end_ns is None else chosen.end_ns, low)
     # Quotient and remainder are scaled separately: duration times bins may exceed int64.
@@ -327,14 +333,16 @@ def _heatmap_note(work: Sequence[bool], metric: str, values: Ints) -> str:
     return ""
 
 
-@with_scope
+@check_arguments
 def rank_clusters(
     traces: TraceSet,
     *,
     tolerance: float = 0.05,
     max_clusters: int = 16,
     clock: Clock | None = None,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return clusters of similar ranks, the representative of each, and outliers.
 
@@ -361,11 +369,16 @@ def rank_clusters(
 
     Parameters
     ----------
+    traces : TraceSet
     tolerance : float, default 0.05
         The allowed difference as a share of a step. Healthy ranks of a job differ by a few percent.
     max_clusters : int, default 16
         While there are more clusters, the tolerance grows by half, unless there are no more
         clusters than pipeline stages. Outliers are still judged by the given tolerance.
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+    selection, window : Selection, (start_ns, end_ns), optional
+        The events to work on, narrowed in time; all by default.
     ranks : iterable of int, optional
         Narrows the selection to these ranks, which are then compared among themselves.
 
@@ -391,10 +404,10 @@ def rank_clusters(
             f"ranks cannot be put into {max_clusters} clusters with a tolerance of {tolerance}",
             remedy="Both must be positive.",
         )
-    chosen = rank_parts(traces, **scope)
-    waits = collective_waits(traces, clock)
-    features = rank_features(traces, chosen, waits, narrow_selection(traces, **scope))
-    stages = pipeline_stages(traces)
+    chosen = rank_parts(traces, selection, window, ranks)
+    waits = collective_waits(chosen.owner, clock)
+    features = rank_features(chosen, waits)
+    stages = pipeline_stages(chosen.owner)
     stage = np.array([stages[rank] for rank in chosen.ranks], dtype=np.int64)
     clustering = cluster_ranks(features, stage, tolerance, max_clusters)
     rank = np.array(chosen.ranks, dtype=np.int64)
@@ -483,20 +496,20 @@ def _representatives(apart: Floats, limit: float) -> Ints:
     similar = apart <= limit
     close = np.where(similar, apart, 0.0)
     representatives = np.arange(len(apart))
-    left = np.ones(len(apart), dtype=bool)
+    remaining = np.ones(len(apart), dtype=bool)
     count = similar.sum(axis=1)
     near = close.sum(axis=1)
-    while left.any():
-        most = int(count[left].max())
-        if most <= 1:
+    while remaining.any():
+        max_count = int(count[remaining].max())
+        if max_count <= 1:
             break
-        best = np.flatnonzero(left & (count == most))
+        best = np.flatnonzero(remaining & (count == max_count))
         closest = int(best[np.argmin(near[best])])
-        mine = np.flatnonzero(similar[closest] & left)
-        representatives[mine] = closest
-        left[mine] = False
-        count -= similar[mine].sum(axis=0)
-        near -= close[mine].sum(axis=0)
+        members = np.flatnonzero(similar[closest] & remaining)
+        representatives[members] = closest
+        remaining[members] = False
+        count -= similar[members].sum(axis=0)
+        near -= close[members].sum(axis=0)
     return representatives
 
 
@@ -506,8 +519,8 @@ def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
     typical = np.zeros(len(stage), dtype=np.int64)
     sizes = np.bincount(similar, minlength=len(stage))
     size = sizes[similar]
-    for one in np.unique(stage).tolist():
-        members = stage == one
+    for number in np.unique(stage).tolist():
+        members = stage == number
         largest = int(np.where(members, sizes, -1).argmax())
         typical[members] = largest
         outlier |= members & (size <= _FEW * members.sum()) & (2 * size <= sizes[largest])
@@ -570,11 +583,11 @@ class _FeatureComparison:
             for share in kernels:
                 block += np.abs(share[rows, None] - share)
             block /= 2 * limit
-            for least, most, allowed in zip(
+            for low_values, high_values, allowed in zip(
                 self.low.T, self.high.T, self.limits.tolist(), strict=True
             ):
-                np.maximum(block, (least[rows, None] - most) / allowed, out=block)
-                np.maximum(block, (least - most[rows, None]) / allowed, out=block)
+                np.maximum(block, (low_values[rows, None] - high_values) / allowed, out=block)
+                np.maximum(block, (low_values - high_values[rows, None]) / allowed, out=block)
         return distances
 
     def reasons(self, rank: int, representative: int) -> str:

@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import RankPart, Window, categorical, narrow_selection, result_frame
+from hta_widgets.analysis.frames import categorical, result_frame
+from hta_widgets.analysis.scope import RankPart, Window, narrow_selection
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
@@ -173,11 +174,11 @@ def _filter_ranks(chosen: list[RankPart], ranks: Iterable[int] | int | None) -> 
     if ranks is None:
         return chosen
     wanted = normalize_ranks(ranks)
-    there = sorted(part.rank for part in chosen)
-    if missing := [rank for rank in wanted if rank not in there]:
+    loaded = sorted(part.rank for part in chosen)
+    if missing := [rank for rank in wanted if rank not in loaded]:
         raise TraceError(
             f"no rank {', '.join(map(str, missing))}",
-            remedy=f"The ranks are {format_ranks(there)}.",
+            remedy=f"The ranks are {format_ranks(loaded)}.",
         )
     return [part for part in chosen if part.rank in wanted]
 
@@ -187,13 +188,13 @@ def _filter_steps(chosen: list[RankPart], steps: Iterable[int] | int | None) -> 
     if steps is None:
         return chosen
     wanted = [int(steps)] if isinstance(steps, (int, np.integer)) else sorted(map(int, steps))
-    there = {step for part in chosen for step in np.unique(part.table.step).tolist()} - {-1}
-    missing = [step for step in wanted if step not in there]
+    recorded = {step for part in chosen for step in np.unique(part.table.step).tolist()} - {-1}
+    missing = [step for step in wanted if step not in recorded]
     if missing:
-        known = ", ".join(map(str, sorted(there)))
+        listed = ", ".join(map(str, sorted(recorded)))
         raise TraceError(
             f"no step {', '.join(map(str, missing))}",
-            remedy=f"The steps are {known}." if known else "No event lies in a ProfilerStep.",
+            remedy=f"The steps are {listed}." if listed else "No event lies in a ProfilerStep.",
         )
     inside = [np.isin(part.table.step[part.rows], wanted) for part in chosen]
     return [

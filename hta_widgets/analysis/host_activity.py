@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from hta_widgets.analysis.collectives import is_data_loading_name
+from hta_widgets.analysis.cross_rank.lateness import is_data_loading_name
 from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, codes_of
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS

@@ -4,35 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.busy import missing_ranks_note
+from hta_widgets.analysis.frames import (
+    Schema,
+    categorical,
+    concat_arrays,
+    drop_unused_texts,
+    int64,
+    result_frame,
+    stack_blocks,
+)
 from hta_widgets.analysis.host_activity import (
     ACTIVITIES,
     activity_before_calls,
     follows_stream_wait,
 )
-from hta_widgets.analysis.launches import describe
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import missing_ranks_note
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
-    Scope,
-    categorical,
+    RankParts,
+    Window,
     codes_of,
-    concat_arrays,
     count_by_kind,
     device_work_rows,
-    drop_unused_texts,
-    map_ranks,
     rank_part,
     rank_parts,
-    result_frame,
-    stack_blocks,
-    with_scope,
 )
+from hta_widgets.analysis.step_series import describe
+from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import facts
 from hta_widgets.trace.arrays import (
     Array,
@@ -70,9 +75,14 @@ _CATEGORIES = ("host_wait", "kernel_wait", "other")
 _STATS = ("mean_ns", "std_ns", "min_ns", "p25_ns", "p50_ns", "p75_ns", "max_ns")
 
 
-@with_scope
+@check_arguments
 def device_idle_breakdown(
-    traces: TraceSet, *, consecutive_kernel_delay_ns: int = 30_000, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    consecutive_kernel_delay_ns: int = 30_000,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the idle time of each rank's device as a whole, by cause.
 
@@ -112,10 +122,13 @@ def device_idle_breakdown(
 
     Parameters
     ----------
+    traces : TraceSet
     consecutive_kernel_delay_ns : int, default 30_000
         Shorter waits of launched work are ``kernel_wait`` or ``launch_latency``.
     selection : Selection, optional
         The events to work on; all by default. Launch calls need not be selected.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks.
 
     Returns
     -------
@@ -131,7 +144,7 @@ def device_idle_breakdown(
           with work that is not in the file: all of ``unrecorded``, and of ``stream_wait`` the
           waits longer than 1 ms during which the host waited for the device
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     of_rank = map_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
     sums_by_rank = dict(zip(chosen.ranks, of_rank, strict=True))
     working = {
@@ -159,22 +172,27 @@ def device_idle_breakdown(
     )
 
 
-@with_scope
+@check_arguments
 def device_idle_gaps(
     traces: TraceSet,
     *,
     consecutive_kernel_delay_ns: int = 30_000,
     top: int | None = None,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the gaps in which each rank's device idles as a whole, and the events that end them.
 
     Parameters
     ----------
+    traces : TraceSet
     consecutive_kernel_delay_ns
         As in `device_idle_breakdown`.
     top : int, optional
         Return only this many gaps, longest first; by default all, by rank and time.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -191,7 +209,7 @@ def device_idle_gaps(
           to ``dur_ns``
         - ``host_wait_ns`` (int64): sum of the parts ``host_…``
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     of_rank = map_ranks(chosen, _longest_gaps, consecutive_kernel_delay_ns, top)
     gaps_by_rank = dict(zip(chosen.ranks, of_rank, strict=True))
     working = {
@@ -199,10 +217,13 @@ def device_idle_gaps(
         for rank, gaps_of_rank in gaps_by_rank.items()
         if gaps_of_rank is not None
     }
-    pieces = " ".join(f"{name}_ns" for name in IDLE_CATEGORIES)
-    column = stack_blocks(
-        list(working.values()), f"rank start_ns dur_ns next_id next_name:c launch_id {pieces}"
-    )
+    schema = {
+        **int64("rank start_ns dur_ns next_id"),
+        "next_name": "category",
+        "launch_id": "int64",
+    }
+    schema |= dict.fromkeys((f"{name}_ns" for name in IDLE_CATEGORIES), "int64")
+    column = stack_blocks(list(working.values()), schema)
     if top is not None:
         order = np.argsort(-column["dur_ns"], kind="stable")[:top]
         column = {name: values[order] for name, values in column.items()}
@@ -413,13 +434,15 @@ def wait_for_first_work_ns(trace: Trace) -> int:
     return wait_ns if wait_ns > _LONG_NS else 0
 
 
-@with_scope
+@check_arguments
 def idle_time_breakdown(
     traces: TraceSet,
     *,
     consecutive_kernel_delay_ns: int = 30_000,
     streams: Iterable[int] | None = None,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the idle time of each stream between its kernels, by cause.
 
@@ -439,10 +462,13 @@ def idle_time_breakdown(
 
     Parameters
     ----------
+    traces : TraceSet
     consecutive_kernel_delay_ns : int, default 30_000
         Gaps shorter than this are ``kernel_wait`` unless the host was late.
     streams : iterable of int, optional
         Only these streams; all by default.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -461,21 +487,30 @@ def idle_time_breakdown(
     The definition is HTA's. HTA measures gaps from the end of the previous kernel only, so they
     are negative if kernels of a stream overlap, and counts the start of a stream as ``other``.
     """
-    columns, delay_ns = "idle_ns idle_share:f gaps", consecutive_kernel_delay_ns
-    return _stream_frame(traces, scope, _stream_sums, columns, delay_ns, streams)
+    chosen = rank_parts(traces, selection, window, ranks)
+    schema = {"idle_ns": "int64", "idle_share": "float64", "gaps": "int64"}
+    return _stream_frame(chosen, _stream_sums, schema, consecutive_kernel_delay_ns, streams)
 
 
-@with_scope
+@check_arguments
 def idle_interval_stats(
     traces: TraceSet,
     *,
     consecutive_kernel_delay_ns: int = 30_000,
     streams: Iterable[int] | None = None,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return statistics of the lengths of the gaps on each stream, by category.
 
     Gaps, categories and parameters are defined by `idle_time_breakdown`.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -489,24 +524,22 @@ def idle_interval_stats(
 
         Floats are NaN if there are too few gaps.
     """
-    columns = "count " + " ".join(f"{name}:f" for name in _STATS)
-    delay_ns = consecutive_kernel_delay_ns
-    return _stream_frame(traces, scope, _stream_statistics, columns, delay_ns, streams)
+    chosen = rank_parts(traces, selection, window, ranks)
+    schema = {"count": "int64", **dict.fromkeys(_STATS, "float64")}
+    return _stream_frame(chosen, _stream_statistics, schema, consecutive_kernel_delay_ns, streams)
 
 
 def _stream_frame(
-    traces: TraceSet,
-    scope: Scope,
+    chosen: RankParts,
     function: _Measures,
-    columns: str,
+    schema: Schema,
     short_ns: int,
     streams: Iterable[int] | None,
 ) -> pd.DataFrame:
     """Return a function's columns by rank, stream and category."""
-    chosen = rank_parts(traces, **scope)
     wanted = None if streams is None else sorted({int(stream) for stream in streams})
     found = list(map_ranks(chosen, _stream_columns, function, short_ns, wanted))
-    column = stack_blocks(found, f"rank stream idle_category {columns}")
+    column = stack_blocks(found, {**int64("rank stream idle_category"), **schema})
     column["idle_category"] = categorical(column["idle_category"], _CATEGORIES)
     note = "no device work is selected: no stream has kernels or copies"
     return result_frame(

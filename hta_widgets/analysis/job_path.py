@@ -10,9 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.collectives import Arrivals, arrival_times
-from hta_widgets.analysis.comm_events import SYNCHRONIZING_OPERATIONS
 from hta_widgets.analysis.critical.graph import build_graph
 from hta_widgets.analysis.critical.nodes import (
     BOUNDS,
@@ -27,8 +24,12 @@ from hta_widgets.analysis.critical.nodes import (
 )
 from hta_widgets.analysis.critical.path import critical_path_summary
 from hta_widgets.analysis.critical.walk import PathSegment, PathWalker, RankGraph
-from hta_widgets.analysis.matching import Matching, count_selected, matching
-from hta_widgets.analysis.scope import Window, categorical, device_work_rows, result_frame
+from hta_widgets.analysis.cross_rank.arrivals import Arrivals, arrival_times
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.comm_events import SYNCHRONIZING_OPERATIONS
+from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
+from hta_widgets.analysis.frames import categorical, result_frame
+from hta_widgets.analysis.scope import Window, device_work_rows
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS

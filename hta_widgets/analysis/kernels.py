@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.frames import (
+    categorical,
+    drop_unused_texts,
+    int64,
+    result_frame,
+    stack_blocks,
+)
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import prelaunched_note
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
     RankParts,
-    Scope,
-    categorical,
+    Window,
     count_by_kind,
-    drop_unused_texts,
-    map_ranks,
-    prelaunched_note,
     rank_parts,
-    result_frame,
-    stack_blocks,
-    statistics_by_name,
-    with_scope,
 )
+from hta_widgets.analysis.totals import statistics_by_name
+from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
@@ -36,6 +39,7 @@ from hta_widgets.trace.host_stack import (
     nested_parents,
     operator_tree,
 )
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -51,8 +55,14 @@ CUDA_SASS_INSTRUCTION_COUNTER_FLOPS: dict[str, float] = {
 }
 
 
-@with_scope
-def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def cupti_counters(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the hardware counters of each kernel, and the operators that launched it.
 
     With ``experimental_config=_ExperimentalConfig(profiler_metrics=[...])`` PyTorch's profiler
@@ -62,8 +72,11 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters
     ----------
+    traces : TraceSet
     selection : Selection, optional
         The kernels; all by default. They are paired with launches before they are selected.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks.
 
     Returns
     -------
@@ -102,39 +115,22 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     stacks: list[list[str]] = []
     args: list[Mapping[str, Any]] = []
     notes = []
-    for part in rank_parts(traces, **scope):
-        trace, table = part.trace, part.table
-        kernels, launches = _kernels_and_calls(trace)
-        launch_of = np.full(len(kernels), -1, dtype=np.int64)
-        pairs = min(len(kernels), len(launches))
-        launch_of[:pairs] = launches[:pairs]
-        if len(kernels) and len(kernels) != len(launches):
-            notes.append(
-                f"rank {trace.rank}: {len(kernels)} kernels but {len(launches)} launches; they are"
-                " paired from the first on, so pairs behind a missing event are wrong"
-            )
-        chosen = np.isin(kernels, part.rows)
-        rows, launch_of = kernels[chosen], launch_of[chosen]
-        block = {
-            "rank": trace.rank,
-            "id": rows,
-            "name": [table.names[code] for code in table.name[rows].tolist()],
-            "start_ns": table.start_ns[rows] + trace.shift_ns,
-            "dur_ns": table.dur_ns[rows],
-            "launch_id": launch_of,
-        }
+    for part in rank_parts(traces, selection, window, ranks):
+        block, note = _kernels_with_launches(part)
         blocks.append(block)
-        if len(rows):
-            stacks += _stacks(trace, launch_of)
-            args += _args(trace, rows)
+        notes.append(note)
+        if len(block["id"]):
+            stacks += _stacks(part.trace, block["launch_id"])
+            args += _args(part.trace, block["id"])
     if not stacks:
         notes.append(
             f"no events of category {_RANGE}: counters are recorded where profiler_metrics are"
             " asked for"
         )
     counters = _counters(args)
+    schema = {**int64("rank id"), "name": "object", **int64("start_ns dur_ns launch_id")}
     columns: dict[str, Any] = {
-        **stack_blocks(blocks, "rank id name:s start_ns dur_ns launch_id"),
+        **stack_blocks(blocks, schema),
         "op_stack": pd.Series(stacks, dtype=object),
         "top_level_op": pd.Series(["".join(stack[:1]) for stack in stacks], dtype=object),
         "bottom_level_op": pd.Series(["".join(stack[-1:]) for stack in stacks], dtype=object),
@@ -146,6 +142,31 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     launched = int((columns["launch_id"] >= 0).sum())
     matched = {"kernels": len(stacks), "launches": launched}
     return result_frame(columns, matched=matched, note=notes)
+
+
+def _kernels_with_launches(part: RankPart) -> tuple[dict[str, Any], str]:
+    """Return the columns of a rank's kernels, and a note if it has more or fewer launches."""
+    trace, table = part.trace, part.table
+    kernels, launches = _kernels_and_calls(trace)
+    launch_of = np.full(len(kernels), -1, dtype=np.int64)
+    pairs = min(len(kernels), len(launches))
+    launch_of[:pairs] = launches[:pairs]
+    is_selected = np.isin(kernels, part.rows)
+    rows = kernels[is_selected]
+    block = {
+        "rank": trace.rank,
+        "id": rows,
+        "name": [table.names[code] for code in table.name[rows].tolist()],
+        "start_ns": table.start_ns[rows] + trace.shift_ns,
+        "dur_ns": table.dur_ns[rows],
+        "launch_id": launch_of[is_selected],
+    }
+    if not len(kernels) or len(kernels) == len(launches):
+        return block, ""
+    return block, (
+        f"rank {trace.rank}: {len(kernels)} kernels but {len(launches)} launches; they are"
+        " paired from the first on, so pairs behind a missing event are wrong"
+    )
 
 
 def _kernels_and_calls(trace: Trace) -> tuple[Rows, Rows]:
@@ -186,7 +207,7 @@ def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
 
 def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
     """Return all args of some events."""
-    known: dict[int, Mapping[str, Any]] = {}
+    args_by_record: dict[int, Mapping[str, Any]] = {}
     records = trace.table.record[rows]
     if trace.source is not None:
         for record, body in trace.source.records(records):
@@ -195,8 +216,8 @@ def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
             except ValueError:
                 continue
             args = event.get("args") if isinstance(event, dict) else None
-            known[record] = args if isinstance(args, dict) else {}
-    return [known.get(record, {}) for record in records.tolist()]
+            args_by_record[record] = args if isinstance(args, dict) else {}
+    return [args_by_record.get(record, {}) for record in records.tolist()]
 
 
 def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
@@ -205,14 +226,14 @@ def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
     columns = {}
     for key in keys:
         values = [_finite_number(arg.get(key)) for arg in args]
-        there = [value for value in values if value is not None]
-        if not there:
+        measured = [value for value in values if value is not None]
+        if not measured:
             continue
-        whole = all(isinstance(value, int) and abs(value) < _INT64_END for value in there)
-        missing = -1 if whole else np.nan
+        is_integer = all(isinstance(value, int) and abs(value) < _INT64_END for value in measured)
+        missing = -1 if is_integer else np.nan
         columns[key] = np.array(
             [missing if value is None else value for value in values],
-            dtype=np.int64 if whole else np.float64,
+            dtype=np.int64 if is_integer else np.float64,
         )
     return columns
 
@@ -228,24 +249,37 @@ def _finite_number(value: Any) -> int | float | None:
 
 def _flops(counters: Mapping[str, Array]) -> Ints | None:
     """Return the floating point operations of each kernel; None without such counters."""
-    known = [key for key in CUDA_SASS_INSTRUCTION_COUNTER_FLOPS if key in counters]
-    if not known:
+    counted = [key for key in CUDA_SASS_INSTRUCTION_COUNTER_FLOPS if key in counters]
+    if not counted:
         return None
-    total = np.zeros(len(counters[known[0]]), dtype=np.int64)
-    for key in known:
+    total = np.zeros(len(counters[counted[0]]), dtype=np.int64)
+    for key in counted:
         executed = np.maximum(np.nan_to_num(counters[key]), 0).astype(np.int64)
         total += executed * int(CUDA_SASS_INSTRUCTION_COUNTER_FLOPS[key])
     return total
 
 
-@with_scope
+@check_arguments
 def kernel_breakdown(
-    traces: TraceSet, *, include_memory: bool = True, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    include_memory: bool = True,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return count and durations of every kernel, by rank.
 
     Durations of concurrent kernels add up. They are clipped to the window; a kernel counts if it
     overlaps the window.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    include_memory : bool, default True
+        Whether copies and fills count.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -259,7 +293,7 @@ def kernel_breakdown(
         - ``mean_ns`` (float); ``min_ns, max_ns`` (int64)
         - ``std_ns`` (float): standard deviation of a sample (ddof 1), 0 for one kernel
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     order = {"rank": True, "sum_ns": False, "count": False, "kind": True}
     frame = _statistics(chosen, kinds)
@@ -268,16 +302,27 @@ def kernel_breakdown(
     return _kernel_frame(chosen, kinds, frame, columns)
 
 
-@with_scope
+@check_arguments
 def kernel_duration_by_rank(
-    traces: TraceSet, *, include_memory: bool = True, top: int | None = None, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    include_memory: bool = True,
+    top: int | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the durations of each kernel on each rank, to compare ranks.
 
     Parameters
     ----------
+    traces : TraceSet
     top : int, optional
         Return only this many kernels, those with most time over all ranks.
+    include_memory : bool, default True
+        Whether copies and fills count.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -288,7 +333,7 @@ def kernel_duration_by_rank(
         - ``count`` (int64)
         - ``mean_ns`` (float); ``min_ns, max_ns, sum_ns`` (int64)
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     frame = _statistics(chosen, kinds)
     kernels = frame.groupby(["kind", "name"], sort=False)
@@ -316,8 +361,12 @@ def _kernel_frame(
 
 def _statistics(chosen: RankParts, kinds: Sequence[str]) -> pd.DataFrame:
     """Return statistics of each rank's kernels by kind and name."""
-    found = list(map_ranks(chosen, _statistics_of_rank, kinds))
-    return pd.DataFrame(stack_blocks(found, "rank kind name:t count sum_ns min_ns max_ns std_ns:f"))
+    blocks = list(map_ranks(chosen, _statistics_of_rank, kinds))
+    schema = {
+        **int64("rank kind"), "name": "str", **int64("count sum_ns min_ns max_ns"),
+        "std_ns": "float64",
+    }  # fmt: skip
+    return pd.DataFrame(stack_blocks(blocks, schema))
 
 
 def _statistics_of_rank(part: RankPart, kinds: Sequence[str]) -> dict[str, Any]:
@@ -328,9 +377,14 @@ Source = Literal["auto", "device", "host"]
 _ANNOTATION = KINDS.index("annotation")
 
 
-@with_scope
+@check_arguments
 def user_annotation_breakdown(
-    traces: TraceSet, *, use_device: bool = True, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    use_device: bool = True,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the durations of the ranges that the program names, by rank and name.
 
@@ -340,12 +394,17 @@ def user_annotation_breakdown(
 
     Parameters
     ----------
+    traces : TraceSet
     use_device : bool, default True
         The ranges on the device (``gpu_user_annotation``), else those on the host
         (``user_annotation``).
+    selection : Selection, optional
+        The events to work on; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time. Durations are clipped to it, counts are of the ranges that
         overlap it.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -354,10 +413,13 @@ def user_annotation_breakdown(
         ``count, sum_ns`` (int64), ``mean_ns`` (float64), ``min_ns, max_ns`` (int64), ``std_ns``
         (float64; standard deviation of a sample, 0 for one range).
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _range_statistics, use_device))
-    names = "rank name:t count sum_ns mean_ns:f min_ns max_ns std_ns:f"
-    column = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
+    schema = {
+        "rank": "int64", "name": "str", **int64("count sum_ns"), "mean_ns": "float64",
+        **int64("min_ns max_ns"), "std_ns": "float64",
+    }  # fmt: skip
+    column = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
     device, host = sum(count for _, count, _ in results), sum(count for _, _, count in results)
     note = ""
     if not len(column["rank"]):
@@ -388,14 +450,21 @@ def _ranges(trace: Trace, side: str) -> Bools:
     return is_range
 
 
-@with_scope
+@check_arguments
 def kernels_by_annotation(
-    traces: TraceSet, *, source: Source = "auto", by_name: bool = False, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    source: Source = "auto",
+    by_name: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the device's events with the named range that contains each.
 
     Parameters
     ----------
+    traces : TraceSet
     source : {"auto", "device", "host"}
         ``"device"``: the shortest device range (``gpu_user_annotation``) that overlaps the event
         on its stream. ``"host"``: the innermost host range that encloses the event's launching
@@ -408,6 +477,8 @@ def kernels_by_annotation(
         The device's events; all by default. Ranges need not be selected.
     window : (start_ns, end_ns), optional
         Narrows the selection in time. Times are clipped to it.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
 
     Returns
     -------
@@ -417,10 +488,13 @@ def kernels_by_annotation(
         empty for none). With `by_name` one row per rank, range and name, most time of a rank first:
         ``rank, annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source by rank.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _annotated_kernels, source))
-    names = "rank id start_ns dur_ns name:c stream:i annotation:c"
-    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
+    schema = {
+        **int64("rank id start_ns dur_ns"), "name": "category", "stream": "int32",
+        "annotation": "category",
+    }  # fmt: skip
+    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
     sources = dict(zip(chosen.ranks, (side for _, side, _ in results), strict=True))
     annotations = sum(ranges for _, _, ranges in results)
     inside = int((columns["annotation"].codes > 0).sum())
@@ -481,16 +555,16 @@ def _device_ranges(trace: Trace, rows: Rows) -> Ints:
         [places.setdefault((track.pid, track.tid), len(places)) for track in table.tracks] + [-1],
         dtype=np.int64,
     )
-    found = np.full(len(rows), -1, dtype=np.int64)
+    shortest = np.full(len(rows), -1, dtype=np.int64)
     of_range, of_row = place[table.track[ranges]], place[table.track[rows]]
     for stream in np.unique(of_range).tolist():
-        here, there = ranges[of_range == stream], np.flatnonzero(of_row == stream)
-        events = rows[there]
-        start, low = table.start_ns[events], table.start_ns[here]
-        end, high = start + table.dur_ns[events], low + table.dur_ns[here]
+        stream_ranges, stream_places = ranges[of_range == stream], np.flatnonzero(of_row == stream)
+        events = rows[stream_places]
+        start, low = table.start_ns[events], table.start_ns[stream_ranges]
+        end, high = start + table.dur_ns[events], low + table.dur_ns[stream_ranges]
         which = shortest_overlapping(start, end, low, high)
-        found[there] = np.append(here, -1)[which]
-    return found
+        shortest[stream_places] = np.append(stream_ranges, -1)[which]
+    return shortest
 
 
 def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
@@ -502,11 +576,11 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
     by_length = np.lexsort((-np.arange(len(low)), high - low))
     low, high = low[by_length], high[by_length]
     shortest = np.full(len(start), len(low), dtype=np.int64)
-    left = np.arange(len(start))
-    while len(left):
+    remaining = np.arange(len(start))
+    while len(remaining):
         # If events end in the order of their starts, those that overlap a range are contiguous.
-        ordered = end[left] >= np.maximum.accumulate(end[left])
-        chain, left = left[ordered], left[~ordered]
+        ordered = end[remaining] >= np.maximum.accumulate(end[remaining])
+        chain, remaining = remaining[ordered], remaining[~ordered]
         first = np.searchsorted(end[chain], low, side="right")
         after = np.searchsorted(start[chain], high, side="left")
         shortest[chain] = _first_covering_run(len(chain), first, after)
@@ -522,20 +596,20 @@ def _first_covering_run(size: int, first: Ints, after: Ints) -> Ints:
     # Each run is split into two overlapping runs whose length is a power of two. Runs of the same
     # length are then halved together until they are single positions.
     nothing = len(first)
-    least = np.full(size, nothing, dtype=np.int64)
+    lowest = np.full(size, nothing, dtype=np.int64)
     run = np.flatnonzero(after > first)
     if not len(run):
-        return least
+        return lowest
     length = after[run] - first[run]
     power = np.frexp(length.astype(np.float64))[1] - 1
     for exponent in range(int(power.max()), -1, -1):
         half = 1 << exponent
         if exponent < int(power.max()):
             # The number of a run of twice this length applies to both of its halves.
-            wider = least.copy()
-            wider[half:] = np.minimum(wider[half:], least[:-half])
-            least = wider
-        here = run[power == exponent]
-        np.minimum.at(least, first[here], here)
-        np.minimum.at(least, after[here] - half, here)
-    return least
+            wider = lowest.copy()
+            wider[half:] = np.minimum(wider[half:], lowest[:-half])
+            lowest = wider
+        runs = run[power == exponent]
+        np.minimum.at(lowest, first[runs], runs)
+        np.minimum.at(lowest, after[runs] - half, runs)
+    return lowest

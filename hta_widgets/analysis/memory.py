@@ -1,381 +1,28 @@
-"""Bandwidth of copies, counters derived from events, and memory in use over time."""
+"""Memory in use over time: from ``[memory]`` events of traces, and from PyTorch's timelines."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
-import re
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Unpack, get_args
+from typing import Any
 
 import msgspec
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.launches import (
-    STATISTICS_COLUMNS,
-    describe,
-    hold_times_ns,
-    is_last_at_instant,
-    order_by_group_and_time,
-    queue_steps,
-    running_total,
-    time_weighted_sums,
-)
-from hta_widgets.analysis.scope import (
-    RankPart,
-    Scope,
-    Window,
-    count_by_kind,
-    map_ranks,
-    rank_parts,
-    result_frame,
-    stack_blocks,
-    with_scope,
-)
+from hta_widgets.analysis.frames import int64, result_frame, stack_blocks
+from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments, convert
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
-from hta_widgets.trace.columns import CounterTable, StringPool, event_args, record_args, to_int64
+from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.columns import record_args, to_int64
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet, replace_ranks
-
-_FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
-#: Directions in names: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice".
-_LETTERS = re.compile(r"([HDAP])to([HDAP])")
-_WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", re.IGNORECASE)
-#: MTIA's copies have direction and size in their args.
-_DMA = re.compile(r"^dma", re.IGNORECASE)
-_DMA_ARGS = ("direction", "size")
-_UNKNOWN_DIRECTION = "Memcpy Unknown"
-
-_NO_COPIES = "no copies or fills are selected"
-CounterKind = Literal["queue_length", "memory_bandwidth"]
-COUNTER_KINDS: tuple[CounterKind, ...] = get_args(CounterKind)
-
-#: Names of the series, as HTA writes them.
-_QUEUE = "Queue Length"
-_BANDWIDTH = "Memcpy BW"
-
-
-def copy_kind(name: str) -> str:
-    """Return the vendor-independent name of a copy or fill."""
-    if _FILL.search(name):
-        return "Memset"
-    match = _LETTERS.search(name) or _WORDS.search(name)
-    return f"Memcpy {match[1][0].upper()}to{match[2][0].upper()}" if match else _UNKNOWN_DIRECTION
-
-
-@dataclass(frozen=True, slots=True)
-class _RankCopies:
-    """The selected copies and fills of one rank."""
-
-    rows: Rows
-    kinds: list[str]  # those that occur, in order of their names
-    code: Rows  # into `kinds`
-    start_ns: Ints  # within the window
-    end_ns: Ints
-    gb_per_s: Floats  # NaN if unknown
-    size_bytes: Ints  # -1 if unknown
-    computed: int  # number of rates computed from size and duration
-
-
-def _copies_of_rank(part: RankPart) -> _RankCopies:
-    trace, table = part.trace, part.table
-    rows = part.rows_of_kinds("memory")
-    rate, size = trace.copy_table.lookup(table.record[rows])
-    names, by_name = np.unique(table.name[rows], return_inverse=True)
-    texts = [table.names[code] for code in names.tolist()]
-    pool = StringPool()
-    code = np.array([pool.add(copy_kind(text)) for text in texts], dtype=np.intp)[by_name]
-    is_dma = np.array([bool(_DMA.match(text)) for text in texts], dtype=bool)[by_name]
-    if is_dma.any():
-        at = np.flatnonzero(is_dma)
-        args = event_args(trace, rows[at], _DMA_ARGS)
-        code[at] = [pool.add(copy_kind(str(way or ""))) for way in args["direction"]]
-        size[at] = np.where(size[at] < 0, to_int64(args["size"]), size[at])
-    size = np.maximum(size, -1)
-    dur = table.dur_ns[rows]
-    # Durations below the resolution of the file's times count as one unit.
-    dur = np.where(dur > 0, dur, max(trace.resolution_ns, 1))
-    derived = np.isnan(rate) & (size >= 0)
-    rate[derived] = size[derived] / dur[derived]
-    start, end = part.clip_edges(table.start_ns[rows], table.start_ns[rows] + dur)
-    kinds = sorted(pool.values[at] for at in np.unique(code).tolist())
-    place = np.array([kinds.index(k) if k in kinds else -1 for k in pool.values], dtype=np.intp)
-    return _RankCopies(
-        rows,
-        kinds,
-        place[code] if len(place) else code,
-        start,
-        np.maximum(end, start),
-        rate,
-        size,
-        int(derived.sum()),
-    )
-
-
-_ColumnsOf = Callable[[RankPart, _RankCopies], dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class BandwidthSteps:
-    """All changes of a rank's memory bandwidth, by kind and time.
-
-    At equal times, ends of copies come first.
-    """
-
-    kinds: list[str]
-    code: Rows
-    time_ns: Ints
-    gb_per_s: Floats
-    row: Rows
-
-
-def bandwidth_steps(part: RankPart) -> BandwidthSteps:
-    """Return all changes of the memory bandwidth of one rank's selected copies and fills."""
-    return _steps(_copies_of_rank(part))
-
-
-def _steps(copies: _RankCopies) -> BandwidthSteps:
-    known = np.flatnonzero(~np.isnan(copies.gb_per_s))
-    size = len(known)
-    code = np.tile(copies.code[known], 2)
-    time_ns = np.concatenate((copies.end_ns[known], copies.start_ns[known]))
-    copy = np.tile(np.arange(size), 2)
-    sign = np.repeat(np.array([-1, 1]), size)
-    lasting = np.tile(copies.end_ns[known] > copies.start_ns[known], 2)
-    order = order_by_group_and_time(code, len(copies.kinds), time_ns)
-    order = order[lasting[order]]
-    code, copy, sign = code[order], copy[order], sign[order]
-    rate = copies.gb_per_s[known]
-    running = running_total(code, sign)
-    # If only one copy runs, the sum of the running copies' numbers is the number of that copy.
-    alone = running_total(code, sign * copy)
-    value = np.zeros(len(order))
-    one = running == 1
-    value[one] = rate[alone[one]]
-    several = running > 1
-    if several.any():
-        total = running_total(code, sign * rate[copy].astype(np.longdouble))
-        value[several] = total[several]
-    return BandwidthSteps(copies.kinds, code, time_ns[order], value, copies.rows[known][copy])
-
-
-@with_scope
-def memory_bandwidth(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return the rate at which memory is copied and filled, at each instant of change.
-
-    Rates of concurrent copies add up. The rate is the one in the file, or else bytes divided by
-    duration; copies without either are left out and counted. A copy of 0 µs lasts one unit of the
-    file's times.
-
-    Parameters
-    ----------
-    selection : Selection, optional
-        The copies; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; copies are cut at its edges and keep their rate.
-
-    Returns
-    -------
-    DataFrame
-        One row per rank, kind of copy and instant of change, in that order: ``rank`` (int64),
-        ``copy_kind`` (categorical: ``Memcpy HtoD``, ``Memset``, …), ``time_ns`` (int64),
-        ``gb_per_s`` (float64, 10⁹ bytes a second): the rate after all changes at that instant,
-        exactly 0 without copies. ``.attrs["unknown"]`` counts copies without a known rate, by
-        kind; ``.attrs["computed"]`` counts rates computed from size and duration.
-
-    Notes
-    -----
-    The definition is that of HTA's memory bandwidth time series. In HTA rounding may leave a rate
-    other than 0 without copies, unknown rates count as 0, and a copy of 0 µs lasts 1 µs.
-    """
-    return _bandwidth_frame(traces, scope, _rate_columns, "rank copy_kind:c time_ns gb_per_s:f")
-
-
-def _rate_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
-    steps = _steps(copies)
-    kept = is_last_at_instant(steps.code, steps.time_ns)
-    return {
-        "rank": part.rank,
-        "copy_kind": (steps.code[kept], steps.kinds),
-        "time_ns": steps.time_ns[kept] + part.trace.shift_ns,
-        "gb_per_s": steps.gb_per_s[kept],
-    }
-
-
-@with_scope
-def memory_bandwidth_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return statistics of the memory bandwidth of each kind of copy.
-
-    Returns
-    -------
-    DataFrame
-        One row per rank and kind of copy:
-
-        - ``rank`` (int64), ``copy_kind`` (categorical)
-        - ``count, mean, std, min, 25%, 50%, 75%, max``: of the rates above 0 in the rows of
-          `memory_bandwidth`, GB/s, however long they hold
-        - ``time_weighted_mean``: the mean over the time in which anything of the kind runs;
-          ``busy_ns`` (int64): that time
-        - ``copies`` (int64): the number of copies, including those of unknown rate;
-          ``size_bytes`` (int64): the sum of known sizes, which the window does not cut
-    """
-    columns = f"{STATISTICS_COLUMNS} time_weighted_mean:f busy_ns copies size_bytes"
-    return _bandwidth_frame(traces, scope, _summary_columns, f"rank copy_kind:c {columns}")
-
-
-def _summary_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
-    groups = len(copies.kinds)
-    steps = _steps(copies)
-    shown = is_last_at_instant(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
-    held = np.where(steps.gb_per_s > 0, hold_times_ns(steps.code, steps.time_ns), 0)
-    area, busy = time_weighted_sums(steps.code, groups, steps.gb_per_s, held)
-    return {
-        "rank": part.rank,
-        "copy_kind": (np.arange(groups), copies.kinds),
-        **describe(steps.code[shown], groups, steps.gb_per_s[shown]),
-        "time_weighted_mean": area / np.where(busy > 0, busy, np.nan),
-        "busy_ns": busy,
-        "copies": np.bincount(copies.code, minlength=groups),
-        "size_bytes": sum_by_group(copies.code, np.maximum(copies.size_bytes, 0), groups),
-    }
-
-
-def _bandwidth_frame(
-    traces: TraceSet, scope: Scope, columns_of: _ColumnsOf, names: str
-) -> pd.DataFrame:
-    chosen = rank_parts(traces, **scope)
-    results = list(map_ranks(chosen, _columns_and_counts, columns_of))
-    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], names)
-    kind = columns["copy_kind"]
-    columns["copy_kind"] = kind.reorder_categories(sorted(kind.categories))
-    unknown = sum((count for _, count, _ in results), Counter[str]())
-    note = _NO_COPIES
-    if unknown:
-        note = f"the files tell neither rate nor size of the {unknown.total():,} copies and fills"
-    return result_frame(
-        columns,
-        matched=count_by_kind(chosen, ("memory",)),
-        note="" if len(kind) else note,
-        unknown=dict(unknown),
-        computed=sum(count for _, _, count in results),
-    )
-
-
-def _columns_and_counts(
-    part: RankPart, columns_of: _ColumnsOf
-) -> tuple[dict[str, Any], Counter[str], int]:
-    """Return a rank's columns, its copies without a known rate by kind, and its computed rates."""
-    copies = _copies_of_rank(part)
-    missing = np.sort(copies.code[np.isnan(copies.gb_per_s)])
-    unknown = Counter(copies.kinds[code] for code in missing.tolist())
-    return columns_of(part, copies), unknown, copies.computed
-
-
-#: Pid, name and series of a counter, as in `CounterTable.series`; its times and values.
-_Series = tuple[tuple[str, str, str], Ints, Floats]
-
-
-@check_arguments
-def with_counters(
-    traces: TraceSet,
-    kinds: Iterable[CounterKind] = COUNTER_KINDS,
-    *,
-    ranks: Iterable[int] | None = None,
-) -> TraceSet:
-    """Return the set with additional counters that are derived from its events.
-
-    Timelines draw them as tracks, and exports with counters contain them. `Trace.counters` lists
-    them after those of the file, and their ``Trace.counter_table.record`` is -1. Counters that a
-    file already has, because it is such an export, are not added again.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    kinds : iterable of str
-        ``"queue_length"``: one counter ``Queue Length[7]`` for each stream, see `queue_length`.
-        ``"memory_bandwidth"``: one counter ``Memcpy HtoD``, ``Memset``, … for each kind of copy,
-        in GB/s, see `memory_bandwidth`.
-    ranks : iterable of int, optional
-        Add counters to these ranks only.
-
-    Returns
-    -------
-    TraceSet
-        The same ranks and events, with counters.
-    """
-    counted = {
-        part.rank: _with_derived_counters(part, kinds) for part in rank_parts(traces, ranks=ranks)
-    }
-    changed = {rank: traces[rank].replace(counter_table=one) for rank, one in counted.items()}
-    return replace_ranks(traces, changed)
-
-
-def _with_derived_counters(part: RankPart, kinds: Iterable[CounterKind]) -> CounterTable:
-    """Return the rank's counters, followed by the derived ones."""
-    recorded_counters = part.trace.counter_table
-    known = set(recorded_counters.series)
-    series = [
-        derived for kind in kinds for derived in _SERIES[kind](part) if derived[0] not in known
-    ]
-    if not series:
-        return recorded_counters
-    keys, times, values = zip(*series, strict=True)
-    sizes = list(map(len, times))
-    first = len(recorded_counters.series)
-    numbers = np.arange(first, first + len(series), dtype=np.int32)
-    return CounterTable(
-        time_ns=np.concatenate([recorded_counters.time_ns, *times]),
-        series_id=np.concatenate([recorded_counters.series_id, np.repeat(numbers, sizes)]),
-        value=np.concatenate([recorded_counters.value, *values]),
-        series=[*recorded_counters.series, *keys],
-        record=np.concatenate([recorded_counters.record, np.full(sum(sizes), -1, dtype=np.int64)]),
-    )
-
-
-def _queues(part: RankPart) -> Iterator[_Series]:
-    steps = queue_steps(part)
-    kept = is_last_at_instant(steps.code, steps.time_ns)
-    first = np.searchsorted(steps.code, np.arange(len(steps.streams)))
-    for code, stream in enumerate(steps.streams.tolist()):
-        rows = kept & (steps.code == code)
-        pid = _pid(part, steps.device_row[first[code]])
-        length = steps.queue_length[rows].astype(np.float64)
-        yield (pid, f"{_QUEUE}[{stream}]", _QUEUE), steps.time_ns[rows], length
-
-
-def _bandwidths(part: RankPart) -> Iterator[_Series]:
-    steps = bandwidth_steps(part)
-    kept = is_last_at_instant(steps.code, steps.time_ns)
-    for code, kind in enumerate(steps.kinds):
-        rows = np.flatnonzero(kept & (steps.code == code))
-        if len(rows):
-            pid = _pid(part, steps.row[rows[0]])
-            yield (pid, kind, _BANDWIDTH), steps.time_ns[rows], steps.gb_per_s[rows]
-
-
-_SERIES: dict[str, Callable[[RankPart], Iterator[_Series]]] = {
-    "queue_length": _queues,
-    "memory_bandwidth": _bandwidths,
-}
-
-
-def _pid(part: RankPart, row: int) -> str:
-    """Return the process of an event, which is its device."""
-    pid: str = part.table.tracks[part.table.track[row]].pid
-    return pid
-
-
-# --- memory in use --------------------------------------------------------------------------------
-
+from hta_widgets.trace.traceset import TraceSet
 
 #: PyTorch's devices, by the numbers of ``c10::DeviceType``.
 _DEVICES = (
@@ -458,10 +105,14 @@ def memory_events(
             category: the thread, as in the file
     """
     blocks = [_events_of(part) for part in rank_parts(traces, None, window, ranks)]
+    schema = {
+        **int64("rank time_ns"), "device": "category",
+        **int64("bytes total_allocated_bytes total_reserved_bytes running_bytes address"),
+        **int64("operator_id"), "operator": "object", "pid": "object", "tid": "object",
+    }  # fmt: skip
     column = stack_blocks(
         blocks,
-        "rank time_ns device:c bytes total_allocated_bytes total_reserved_bytes running_bytes"
-        " address operator_id operator:s pid:s tid:s",
+        schema,
     )
     for name in ("operator", "pid", "tid"):
         column[name] = pd.Categorical(pd.Series(column[name], dtype=str))
@@ -510,12 +161,12 @@ def _events_of(part: RankPart) -> dict[str, Any]:
 
 
 def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
-    found: dict[int, list[Any]] = {}
+    args_by_record: dict[int, list[Any]] = {}
     if trace.source is not None:
         values_of = record_args(list(_ARGS))
-        found = {record: values_of(body) for record, body in trace.source.records(records)}
+        args_by_record = {record: values_of(body) for record, body in trace.source.records(records)}
     nothing = [None] * len(_ARGS)
-    args = zip(*(found.get(record, nothing) for record in records.tolist()), strict=True)
+    args = zip(*(args_by_record.get(record, nothing) for record in records.tolist()), strict=True)
     columns = list(args) or [()] * len(_ARGS)
     return {
         key: to_int64(values, missing)
@@ -541,20 +192,20 @@ def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
         [on_track.get((instants.pid[row], instants.tid[row]), -1) for row in rows.tolist()],
         dtype=np.int64,
     )
-    found = np.full(len(rows), -1, dtype=np.int64)
+    innermost = np.full(len(rows), -1, dtype=np.int64)
     start, end = table.start_ns[tree.rows], table.end_ns[tree.rows]
     for number in np.unique(track[track >= 0]).tolist():
-        here = np.flatnonzero(track == number)
+        on_thread = np.flatnonzero(track == number)
         operators = np.flatnonzero(table.track[tree.rows] == number)
         if not len(operators):
             continue
         # The last operator to start may have ended; then an enclosing one may still run.
-        last = np.searchsorted(start[operators], time[here], side="right") - 1
+        last = np.searchsorted(start[operators], time[on_thread], side="right") - 1
         at = np.where(last >= 0, operators[last], -1)
-        while (over := (at >= 0) & (end[at] <= time[here])).any():
+        while (over := (at >= 0) & (end[at] <= time[on_thread])).any():
             at[over] = tree.forest.parent[at[over]]
-        found[here] = np.where(at >= 0, tree.rows[at], -1)
-    return found
+        innermost[on_thread] = np.where(at >= 0, tree.rows[at], -1)
+    return innermost
 
 
 @check_arguments
@@ -681,8 +332,8 @@ def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
                 remedy=_REMEDY,
             )
     time = _numbers([times], len(times), path)[0]
-    known = time[time >= 0]
-    origin = int(known.min()) if len(known) else None
+    recorded = time[time >= 0]
+    origin = int(recorded.min()) if len(recorded) else None
     time = np.where(time < 0, origin or 0, time)
     table = _numbers(sizes, columns + 1, path)[:, 1:]
     order = np.argsort(time, kind="stable")

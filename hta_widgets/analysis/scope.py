@@ -1,37 +1,30 @@
-"""Select the events of each rank that an analysis works on, and build its result frame."""
+"""The events of each rank that an analysis works on.
+
+An analysis takes a set of traces, and `selection`, `window` and `ranks`, which narrow it.
+`narrow_selection` returns their intersection, bound to the traces on the clock of the selection.
+`rank_parts` returns the selected events of each rank.
+
+For example, a rank computes from 10 to 30 and from 40 to 60, and the window is (20, 50). Both
+kernels are selected. ``clip_rows`` cuts them to (20, 30) and (40, 50), ``span`` is (20, 50), and
+``union_of_kinds("compute")`` covers 20 ns of it.
+"""
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, wraps
-from itertools import pairwise
-from typing import Any, TypedDict, TypeVar, cast
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 
 from hta_widgets import taxonomy
-from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
-from hta_widgets.trace.arrays import (
-    Array,
-    Bools,
-    Codes,
-    Ints,
-    Rows,
-    compact_codes,
-    group_statistics,
-    mask_of_rows,
-)
-from hta_widgets.trace.columns import EventTable, StringPool
+from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, mask_of_rows
+from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import Intervals, clip, union
 from hta_widgets.trace.memo import LRU, iter_ranks, memo, memoized
 from hta_widgets.trace.selection import (
@@ -41,13 +34,11 @@ from hta_widgets.trace.selection import (
     resolve_ranks,
     window_in_table_time,
 )
-from hta_widgets.trace.trace import Trace, categorical_dtype
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.workers import ExecutorClosedError, result_of, submit, workers_of
 
 Window = tuple[Time, Time]
 T = TypeVar("T")
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 _COMMUNICATION = KINDS.index("communication")
 #: Limits per rank: the number of cached selections, and their events as a multiple of the rank's.
@@ -71,80 +62,6 @@ def device_work_rows(trace: Trace) -> Rows:
     )
 
 
-class Scope(TypedDict, total=False):
-    """Keywords that narrow the events an analysis works on."""
-
-    selection: Selection | None
-    window: Window | None
-    ranks: Iterable[int] | None
-
-
-#: Docstrings of the parameters that analyses share.
-_SHARED = {
-    "traces": "traces : TraceSet\n",
-    "clock": """clock : {"host", "fitted"}, optional
-    The clock of the arrivals at collectives. Default: the fitted one, or that of the set if no
-    collective is on two ranks.
-""",
-    "include_memory": """include_memory : bool, default True
-    Whether copies and fills count.
-""",
-    "selection": """selection : Selection, optional
-    The events to work on; all by default. Times are on the clock of its set, which a view may have
-    fitted.
-""",
-    "window": """window : (start_ns, end_ns), optional
-    Narrows the selection in time.
-""",
-    "ranks": """ranks : iterable of int, optional
-    Narrows the selection to these ranks.
-""",
-}
-
-
-def with_scope(function: Function) -> Function:
-    """Show the keywords of `Scope` in the signature of an analysis, and describe shared parameters.
-
-    Use with ``**scope: Unpack[Scope]``. Arguments are `check_arguments`, and traces are put on the
-    clock of the selection. A docstring that describes a parameter itself keeps its own text.
-    """
-    signature = inspect.signature(function)
-    own_parameters = [
-        parameter
-        for parameter in signature.parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
-    ]
-    shared = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__
-        )
-        for name, kind in Scope.__annotations__.items()
-    ]
-    vars(function)["__signature__"] = signature.replace(parameters=[*own_parameters, *shared])
-    doc = inspect.cleandoc(function.__doc__ or "")
-    before, returns, after = doc.partition("\nReturns\n-------\n")
-    head, title, described = before.partition("\nParameters\n----------\n")
-    missing = {
-        name: text
-        for name, text in _SHARED.items()
-        if name in {*signature.parameters, *Scope.__annotations__}
-        and not re.search(rf"^(\w+, )*{name}\b.*( :|$)", described, re.MULTILINE)
-    }
-    described = missing.pop("traces", "") + described + "".join(missing.values())
-    title = title or "\nParameters\n----------\n"
-    function.__doc__ = head.rstrip() + "\n" + title + described + returns + after
-
-    @wraps(function)
-    def on_its_clock(traces: Any, *arguments: Any, **named: Any) -> Any:
-        given = named.get("selection")
-        on = given.traces if isinstance(given, Selection) else None
-        if on is not None and isinstance(traces, TraceSet):
-            traces = traces.with_clock(on.clock)
-        return function(traces, *arguments, **named)
-
-    return cast("Function", check_arguments(on_its_clock))
-
-
 @dataclass(frozen=True, eq=False)
 class RankPart:
     """The selected events of one rank.
@@ -164,8 +81,8 @@ class RankPart:
         """Return the result kept under `key`, computed on first use. Callers must not change it."""
         if key not in self._found:
             self._found[key] = find()
-        found: T = self._found[key]
-        return found
+        value: T = self._found[key]
+        return value
 
     @property
     def rank(self) -> int:
@@ -314,6 +231,11 @@ class RankParts:
         self.kind_counts: dict[int, Ints] = {}
 
     @property
+    def owner(self) -> TraceSet:
+        """The set that the ranks belong to, on the clock of the selection."""
+        return self.selection.owner
+
+    @property
     def ranks(self) -> list[int]:
         """The ranks, ascending."""
         return [trace.rank for trace in self.traces]
@@ -347,7 +269,10 @@ def narrow_selection(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> Selection:
-    """Return the intersection of all three; `selection` may be a query over event columns."""
+    """Return the intersection of all three, bound to the traces on the selection's clock.
+
+    `selection` may be a query over event columns.
+    """
     if isinstance(selection, str):
         selection = traces.select(selection)
     chosen = Selection() if selection is None else selection
@@ -356,6 +281,9 @@ def narrow_selection(
             f"{selection!r} is not a selection",
             remedy="Give traces.select(...), or a query such as \"kind == 'compute'\".",
         )
+    if chosen.traces is not None:
+        # Its times are on the clock of its own set, for example that of a view.
+        traces = traces.with_clock(chosen.traces.clock)
     start, end = chosen.start_ns, chosen.end_ns
     # An export lacks events outside of its window, so this window always applies.
     windows = None if window is None else as_window(window), traces.window_ns
@@ -369,26 +297,17 @@ def narrow_selection(
     return traces.select(chosen, start_ns=start, end_ns=end, ranks=ranks)
 
 
-def require_columns(frame: pd.DataFrame, remedy: str, columns: Iterable[str]) -> None:
-    """Raise a `TraceError` that names the missing columns, if there are any."""
-    missing = [name for name in columns if name not in frame]
-    if missing:
-        named = ", ".join(f"'{name}'" for name in missing)
-        raise TraceError(
-            f"the frame has no column{'s' if len(missing) > 1 else ''} {named}", remedy=remedy
-        )
-
-
 def rank_parts(
     traces: TraceSet,
     selection: Selection | str | None = None,
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> RankParts:
-    """Return the selected events of each selected rank."""
+    """Return the selected events of each selected rank; parameters as in `narrow_selection`."""
     chosen = narrow_selection(traces, selection, window, ranks)
+    members = chosen.owner.values()
     return RankParts(
-        [trace for trace in traces.values() if chosen.ranks is None or trace.rank in chosen.ranks],
+        [trace for trace in members if chosen.ranks is None or trace.rank in chosen.ranks],
         chosen,
         traces.executor,
     )
@@ -399,12 +318,12 @@ def rank_part(trace: Trace, selection: Selection) -> RankPart:
     # The result does not depend on other selected ranks, nor on the set that holds the trace.
     selection = replace(selection, ranks=None, traces=None)
     limit = _MAX_ROWS * len(trace)
-    kept: LRU[Selection, RankPart] = memo(
+    recent: LRU[Selection, RankPart] = memo(
         trace,
         ("parts", trace.shift_ns),
         lambda: LRU(limit, lambda part: max(len(part.rows), limit // _MAX_PARTS)),
     )
-    return kept.get_or_compute(
+    return recent.get_or_compute(
         selection,
         lambda: RankPart(
             trace,
@@ -433,258 +352,7 @@ def host_collectives(trace: Trace) -> Rows:
     return rows
 
 
-def host_names(trace: Trace) -> Counter[str]:
-    """Count a rank's collectives on the host by name."""
-    table = trace.table
-    return Counter(table.names[code] for code in table.name[host_collectives(trace)].tolist())
-
-
-def on_hosts_note(
-    counts: Iterable[Counter[str]],
-    meaning: str = "which are not device work and not counted here",
-) -> str:
-    """Describe communication that libraries run on the hosts, counted by `host_names`."""
-    totals = sum(counts, Counter[str]())
-    if not totals:
-        return ""
-    most = max(totals, key=totals.__getitem__)
-    return f"the hosts have {totals.total()} events of communication, such as {most}, {meaning}"
-
-
-def prelaunched_note(chosen: RankParts) -> str:
-    """Describe the share of the selected device work that was launched before recording began."""
-    counts = np.array(list(map_ranks(chosen, _prelaunched_time)), dtype=np.int64).reshape(-1, 3)
-    count, early_ns, all_ns = counts.sum(axis=0).tolist()
-    if not count:
-        return ""
-    share = int(100 * early_ns / max(all_ns, 1) + 0.5)
-    exported = any(trace.stated_work_ns is not None for trace in chosen.traces)
-    what = "the exported window" if exported else "recording"
-    return (
-        f"{count} of the device events, {share} % of their time, were launched before {what}"
-        ' began; the query "prelaunched == False" leaves them out'
-    )
-
-
-def _prelaunched_time(part: RankPart) -> tuple[int, int, int]:
-    """Return the number and duration of prelaunched device events, and the duration of all."""
-    rows = part.device_work_rows()
-    dur_ns, mine = part.durations(rows), part.trace.prelaunched[rows]
-    return int(mine.sum()), int(dur_ns[mine].sum()), int(dur_ns.sum())
-
-
 def count_by_kind(chosen: RankParts, kinds: Sequence[str] = DEVICE_WORK_KINDS) -> dict[str, int]:
     """Return the number of selected events by kind; 0 for kinds without events."""
     counts = chosen.counts()
     return {kind: int(counts[KINDS.index(kind)]) for kind in kinds}
-
-
-def statistics_by_name(
-    part: RankPart, rows: Rows
-) -> tuple[dict[str, Array], npt.NDArray[np.int32]]:
-    """Return columns of statistics of durations by name and kind, and the row of each event."""
-    table = part.table
-    key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
-    code, occurring = compact_codes(key, len(table.names) * len(KINDS))
-    lasts = group_statistics(code, len(occurring), part.durations(rows))
-    names = [table.names[name] for name in (occurring // len(KINDS)).tolist()]
-    columns = {
-        "rank": np.full(len(occurring), part.rank, dtype=np.int64),
-        "kind": occurring % len(KINDS),
-        "name": np.array(names, dtype=object),
-        "count": lasts.count,
-        "sum_ns": lasts.sum,
-        "min_ns": lasts.min,
-        "max_ns": lasts.max,
-        "std_ns": lasts.std,
-    }
-    return columns, code
-
-
-_BATCHES_PER_WORKER = 4  # per worker, so that one that finishes early takes another
-_BATCHES_IN_FLIGHT = 2  # batches per worker
-
-_Each = Sequence[tuple[Any, ...]]
-_RankResult = tuple[Any, Ints | None]  # a rank's result, and its number of events by kind
-
-
-def map_ranks(
-    over: TraceSet | RankParts | Sequence[Trace],
-    function: Callable[..., T],
-    *args: Any,
-    each: _Each | None = None,
-    executor: Executor | None = None,
-) -> Iterator[T]:
-    """Yield the result of ``function(rank, *args, *each[i])`` for each rank, in order.
-
-    Data of a stored rank is released before the next, unless all fit into the memory limit
-    (`hta_widgets.trace.memo`). An executor receives batches of ranks, a few at a time, if all ranks
-    are in files.
-    """
-    parts = over if isinstance(over, RankParts) else None
-    if isinstance(over, TraceSet):
-        traces: Sequence[Trace] = list(over.values())
-    else:
-        traces = over.traces if isinstance(over, RankParts) else over
-    selection = None if parts is None else parts.selection
-    if executor is None:
-        executor = getattr(over, "executor", None)
-    arguments = [args] * len(traces) if each is None else [(*args, *more) for more in each]
-    if executor is not None and traces and all(trace.in_file for trace in traces):
-        found = _map_elsewhere(executor, traces, selection, function, arguments)
-    else:
-        found = _map_here(traces, selection, function, arguments)
-    for trace, (value, counts) in zip(traces, found, strict=True):
-        if counts is not None and parts is not None:
-            parts.kind_counts[trace.rank] = counts
-        yield value
-
-
-def _map_here(
-    traces: Sequence[Trace],
-    selection: Selection | None,
-    function: Callable[..., Any],
-    arguments: _Each,
-) -> Iterator[_RankResult]:
-    for trace, args in zip(iter_ranks(traces), arguments, strict=True):
-        if selection is None:
-            yield function(trace, *args), None
-        else:
-            part = rank_part(trace, selection)
-            yield function(part, *args), part.kind_counts
-
-
-def _map_elsewhere(
-    executor: Executor,
-    traces: Sequence[Trace],
-    selection: Selection | None,
-    function: Callable[..., Any],
-    arguments: _Each,
-) -> Iterator[_RankResult]:
-    workers = workers_of(executor)
-    edges = np.linspace(0, len(traces), min(len(traces), workers * _BATCHES_PER_WORKER) + 1).astype(
-        int
-    )
-    batches = deque(pairwise(edges.tolist()))
-    sent: deque[Future[Any]] = deque()
-    while batches or sent:
-        while batches and len(sent) < workers * _BATCHES_IN_FLIGHT:
-            low, high = batches[0]
-            work = traces[low:high], selection, function, arguments[low:high]
-            try:
-                sent.append(submit(executor, _run_batch, *work))
-            except ExecutorClosedError:
-                break
-            batches.popleft()
-        if not sent:
-            # The executor is closed: the remaining ranks run in this process.
-            low = batches[0][0]
-            yield from _map_here(traces[low:], selection, function, arguments[low:])
-            return
-        yield from result_of(sent.popleft())
-
-
-def _run_batch(*work: Any) -> list[_RankResult]:
-    return list(_map_here(*work))
-
-
-def result_frame(
-    columns: Mapping[str, Any],
-    *,
-    matched: Mapping[str, int],
-    note: str | Iterable[str] = "",
-    copy: bool = True,
-    **attrs: Any,
-) -> pd.DataFrame:
-    """Return a frame of `columns`, in their order and with their dtypes, and its attributes."""
-    frame = pd.DataFrame(dict(columns), copy=copy)
-    note = note if isinstance(note, str) else "; ".join(filter(None, note))
-    frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}
-    if note or not len(frame):
-        frame.attrs["note"] = note or "no events match"
-    frame.attrs.update(attrs)
-    return frame
-
-
-def concat_arrays(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
-    """Concatenate one array per rank; the result is of `dtype` even without arrays."""
-    if not len(arrays):
-        return np.empty(0, dtype=dtype)
-    return np.concatenate(arrays).astype(dtype, copy=False)
-
-
-#: Dtypes of columns by the letter after their names.
-_DTYPES: dict[str, Any] = {
-    "": np.int64,
-    "i": np.int32,
-    "u": np.uint64,
-    "f": np.float64,
-    "b": np.bool_,
-    "s": object,
-    "t": str,
-    "c": "category",
-}
-
-
-def dtypes_of(columns: str) -> dict[str, Any]:
-    """Return the dtypes of columns such as ``"rank mean_ns:f"``; int64 without a letter."""
-    pairs = (column.partition(":") for column in columns.split())
-    return {name: _DTYPES[letter] for name, _, letter in pairs}
-
-
-def stack_blocks(blocks: Sequence[Mapping[str, Any]], columns: str) -> dict[str, Any]:
-    """Concatenate the columns of one block per rank, see `dtypes_of`.
-
-    A single value fills its block. Blocks hold categories as codes and strings.
-    """
-    sizes = [
-        next(len(array) for array in block.values() if isinstance(array, np.ndarray))
-        for block in blocks
-    ]
-    whole: dict[str, Any] = {}
-    for name, dtype in dtypes_of(columns).items():
-        values = [block[name] for block in blocks]
-        if dtype == "category":
-            pool = StringPool()
-            numbers = [
-                np.array([pool.add(text) for text in texts], np.int32) for _, texts in values
-            ]
-            codes = [
-                codes_of_pool[code]
-                for codes_of_pool, (code, _) in zip(numbers, values, strict=True)
-            ]
-            whole[name] = categorical(concat_arrays(codes, np.int32), pool.values)
-            continue
-        if dtype is str:
-            whole[name] = pd.array([text for texts in values for text in texts], dtype="str")
-            continue
-        arrays = [
-            np.broadcast_to(np.asarray(array, dtype), size)
-            for array, size in zip(values, sizes, strict=True)
-        ]
-        column = concat_arrays(arrays, dtype)
-        whole[name] = pd.Series(column, dtype=object) if dtype is object else column
-    return whole
-
-
-def columns_of_rows(rows: Iterable[Iterable[Any]], columns: str) -> dict[str, Any]:
-    """Return rows as columns, see `dtypes_of`."""
-    dtypes = dtypes_of(columns)
-    values = list(zip(*rows, strict=True)) or [()] * len(dtypes)
-    return {
-        name: pd.Series(column, dtype=object) if dtype is object else np.array(column, dtype)
-        for (name, dtype), column in zip(dtypes.items(), values, strict=True)
-    }
-
-
-def categorical(codes: Array, values: Sequence[str]) -> pd.Categorical:
-    """Return a categorical of strings, given as codes into distinct `values`."""
-    return pd.Categorical.from_codes(codes, dtype=categorical_dtype(values))
-
-
-def drop_unused_texts(
-    codes: Array, texts: Sequence[str] | StringPool
-) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Return codes into the strings that occur, and these strings."""
-    used, code = np.unique(codes, return_inverse=True)
-    return code.astype(np.int32), [texts[one] for one in used.tolist()]

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.collectives import Clock
+from hta_widgets.analysis.cross_rank.arrivals import Clock
+from hta_widgets.analysis.cross_rank.waits import RankWaits, collective_waits
+from hta_widgets.analysis.frames import concat_arrays, int64, result_frame, stack_blocks
+from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import (
     RankPart,
     RankParts,
-    Scope,
-    concat_arrays,
+    Window,
     count_by_kind,
-    map_ranks,
     rank_part,
     rank_parts,
-    result_frame,
-    stack_blocks,
-    with_scope,
 )
-from hta_widgets.analysis.stragglers import RankWaits, collective_waits
+from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, mask_of_rows, sum_by_group
@@ -38,7 +36,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: The argument of events that an export cut at its window; see `hta_widgets.export.members`.
+#: The argument of events that an export cut at its window; see `hta_widgets.export.traces.members`.
 CLIPPED = "hta_clipped"
 
 #: Columns of `device_times`, in this order.
@@ -56,9 +54,14 @@ DEVICE_TIMES: tuple[str, ...] = (
 )
 
 
-@with_scope
+@check_arguments
 def step_times(
-    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the duration of each rank's steps, and the activities of its device in each.
 
@@ -74,6 +77,11 @@ def step_times(
 
     Parameters
     ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+    selection : Selection, optional
+        The events to work on; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time; steps and device work are clipped to it.
     ranks : iterable of int, optional
@@ -105,21 +113,21 @@ def step_times(
         ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps of whose device
         span, summed over all ranks, less than half is within the hosts' ranges, which are shorter.
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
+    traces = chosen.owner
     waits = collective_waits(traces, clock)
     columns_of_ranks = list(
         map_ranks(chosen, _steps_of_rank, each=waits.arguments_by_rank(chosen.ranks))
     )
-    column = stack_blocks(
-        columns_of_ranks, f"rank step start_ns dur_ns {' '.join(DEVICE_TIMES)} whole:b"
-    )
-    whole = column.pop("whole")
+    schema = {**int64("rank step start_ns dur_ns"), **dict.fromkeys(DEVICE_TIMES, "int64")}
+    column = stack_blocks(columns_of_ranks, {**schema, "whole": "bool"})
+    is_whole = column.pop("whole")
     ahead = steps_ahead(traces)
     length = step_length(ahead, column["step"], column["dur_ns"], column["device_span_ns"])
     column["own_ns"] = length - column["exposed_wait_ns"]
     deviations = {}
     for name in ("dur", "own"):
-        apart, share = deviation_from_median(column["step"], column[f"{name}_ns"], whole)
+        apart, share = deviation_from_median(column["step"], column[f"{name}_ns"], is_whole)
         deviations[f"{name}_deviation_ns"] = apart
         deviations[f"{name}_deviation_share"] = share
     without = [
@@ -130,7 +138,7 @@ def step_times(
     return result_frame(
         {**column, **deviations},
         matched={"steps": len(column["step"]), **count_by_kind(chosen)},
-        note=(_missing_steps_note(without, len(chosen)), _clipped_note(whole)),
+        note=(_missing_steps_note(without, len(chosen)), _clipped_note(is_whole)),
         clock=waits.clock,
         ahead=ahead.tolist(),
     )
@@ -139,19 +147,19 @@ def step_times(
 def _missing_steps_note(without: list[Trace], ranks: int) -> str:
     if not ranks:
         return note_text("no_ranks")
-    known = sum(len(_all_steps(trace)[0]) for trace in iter_ranks(without))
+    recorded = sum(len(_all_steps(trace)[0]) for trace in iter_ranks(without))
     if len(without) == ranks:
-        if known:
-            return note_text("no_steps_selected", steps=known)
+        if recorded:
+            return note_text("no_steps_selected", steps=recorded)
         return note_text("no_steps")
     if not without:
         return ""
     listed = ", ".join(str(trace.rank) for trace in without)
-    return note_text("no_steps_selected_on" if known else "no_steps_on", ranks=listed)
+    return note_text("no_steps_selected_on" if recorded else "no_steps_on", ranks=listed)
 
 
-def _clipped_note(whole: Bools) -> str:
-    return "" if whole.all() else "steps that the window cuts are not compared between ranks"
+def _clipped_note(is_whole: Bools) -> str:
+    return "" if is_whole.all() else "steps that the window cuts are not compared between ranks"
 
 
 def _all_steps(trace: Trace) -> tuple[Ints, Ints, Ints]:
@@ -164,12 +172,12 @@ def whole_steps(part: RankPart, steps: Ints) -> Bools:
     """Return whether each step is within the window and not clipped by an export."""
     numbers, start, end = _all_steps(part.trace)
     at = np.searchsorted(numbers, steps)
-    whole = ~np.isin(steps, clipped_steps(part.trace))
+    is_whole = ~np.isin(steps, clipped_steps(part.trace))
     if part.low is not None:
-        whole &= start[at] >= part.low
+        is_whole &= start[at] >= part.low
     if part.high is not None:
-        whole &= end[at] <= part.high
-    return whole
+        is_whole &= end[at] <= part.high
+    return is_whole
 
 
 @memoized
@@ -196,8 +204,8 @@ def _steps_of_rank(part: RankPart, waits: RankWaits) -> dict[str, Any]:
         at = np.minimum(np.searchsorted(numbers, trace.table.step), len(numbers) - 1)
         code = np.where(numbers[at] == trace.table.step, at, -1)
     times = device_times(part, code, len(numbers), waits)
-    known = times["device_start_ns"] >= 0
-    times["device_start_ns"] = np.where(known, times["device_start_ns"] + trace.shift_ns, -1)
+    has_work = times["device_start_ns"] >= 0
+    times["device_start_ns"] = np.where(has_work, times["device_start_ns"] + trace.shift_ns, -1)
     return {
         "rank": part.rank,
         "step": numbers,
@@ -266,10 +274,10 @@ def _step_numbers(trace: Trace) -> Ints:
     return memo(trace, ("step_numbers", len(names)), lambda: step_numbers(names.values))
 
 
-def deviation_from_median(step: Ints, values: Ints, whole: Bools) -> tuple[Floats, Floats]:
+def deviation_from_median(step: Ints, values: Ints, is_whole: Bools) -> tuple[Floats, Floats]:
     """Return the deviations of whole steps' values from the step's median, in ns and as shares."""
-    known = pd.Series(values, dtype=np.float64)[whole]
-    median = known.groupby(step[whole]).transform("median")
+    whole_values = pd.Series(values, dtype=np.float64)[is_whole]
+    median = whole_values.groupby(step[is_whole]).transform("median")
     middle = median.reindex(range(len(values))).to_numpy()
     apart = values - middle
     return apart, apart / np.where(middle != 0, middle, np.nan)
@@ -290,23 +298,28 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     rows = part.device_work_rows()
     rows = rows[code[rows] >= 0]
     start, end = part.clip_rows(rows)
-    there = last > first
-    there[code[rows]] = True
+    has_work = last > first
+    has_work[code[rows]] = True
     apart = _ConcatenatedRanges(int(start.min(initial=0)), int(end.max(initial=0)), count)
     busy = apart.pieces(code[rows], start, end)
     working = [part.rows_of_kinds(kind) for kind in ("compute", "communication")]
-    working = [mine[(code[mine] >= 0) & (part.table.stream[mine] >= 0)] for mine in working]
-    compute, communication = (apart.pieces(code[mine], *part.clip_rows(mine)) for mine in working)
+    working = [
+        rows_of_kind[(code[rows_of_kind] >= 0) & (part.table.stream[rows_of_kind] >= 0)]
+        for rows_of_kind in working
+    ]
+    compute, communication = (
+        apart.pieces(code[rows_of_kind], *part.clip_rows(rows_of_kind)) for rows_of_kind in working
+    )
     selected = mask_of_rows(rows, len(part.trace))
-    kept = selected[waits.rows]
-    edges = part.clip_edges(waits.begin[kept], waits.until[kept])
-    wait = apart.pieces(code[waits.rows[kept]], *edges)
+    is_selected = selected[waits.rows]
+    edges = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
+    wait = apart.pieces(code[waits.rows[is_selected]], *edges)
     unmatched = waits.unmatched[selected[waits.unmatched]]
     unknown = apart.pieces(code[unmatched], *part.clip_rows(unmatched))
-    span = np.where(there, last - np.where(there, first, 0), 0)
+    span = np.where(has_work, last - np.where(has_work, first, 0), 0)
     spent = apart.lengths(busy)
     return {
-        "device_start_ns": np.where(there, first, -1),
+        "device_start_ns": np.where(has_work, first, -1),
         "device_span_ns": span,
         "busy_ns": spent,
         "idle_ns": span - spent,
@@ -349,8 +362,14 @@ _LABELS = (
 _BANNER = re.compile(r"#+ *(.*?) *#+")
 
 
-@with_scope
-def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def phase_times(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the time of each rank's host in each phase of a step, compared with other ranks.
 
     Step time alone hides the slow rank, as all wait for it at the end of a step: its forward pass
@@ -364,6 +383,9 @@ def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters
     ----------
+    traces : TraceSet
+    selection : Selection, optional
+        The events to work on; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time; phases are clipped to it.
     ranks : iterable of int, optional
@@ -382,16 +404,18 @@ def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
           that phase and step, and that as a share of the median, NaN if it is 0; both are NaN in
           steps that the window cuts
     """
-    chosen = rank_parts(traces, **scope)
+    chosen = rank_parts(traces, selection, window, ranks)
+    traces = chosen.owner
     phases = _phase_names(traces)
     place = {name: number for number, name in enumerate(phases)}
     columns_of_ranks = list(map_ranks(chosen, _phases_of_rank, place))
-    column = stack_blocks(columns_of_ranks, "phase rank step start_ns dur_ns whole:b")
-    whole = column.pop("whole")
+    schema = {**int64("phase rank step start_ns dur_ns"), "whole": "bool"}
+    column = stack_blocks(columns_of_ranks, schema)
+    is_whole = column.pop("whole")
     pairs = np.stack([column["phase"], column["step"]])
     together = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
     column["deviation_ns"], column["deviation_share"] = deviation_from_median(
-        together, column["dur_ns"], whole
+        together, column["dur_ns"], is_whole
     )
     # Each rank's rows are sorted by phase and step, and ranks are in order.
     order = np.argsort(column["phase"], kind="stable")
@@ -407,7 +431,7 @@ def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             "phases": len(phases),
             "ranges": sum(columns_of_rank["ranges"] for columns_of_rank in columns_of_ranks),
         },
-        note=_clipped_note(whole) if len(order) else _phase_note(traces, phases, chosen),
+        note=_clipped_note(is_whole) if len(order) else _phase_note(traces, phases, chosen),
     )
 
 
@@ -425,20 +449,20 @@ def phase_ranges(traces: TraceSet) -> PhaseRanges:
     """Return the ranges that `step_times` and `phase_times` add up."""
     names = _phase_names(traces)
     place = {name: number for number, name in enumerate(names)}
-    found = map_ranks(traces, _ranges_of_phases, place)
-    of_rank = dict(zip(traces.ranks, found, strict=True))
+    ranges = map_ranks(traces, _ranges_of_phases, place)
+    of_rank = dict(zip(traces.ranks, ranges, strict=True))
     return PhaseRanges(names, _phase_labels(names), of_rank)
 
 
 def _ranges_of_phases(trace: Trace, place: dict[str, int]) -> tuple[Rows, Ints, Ints]:
     ranges = _ranges_in_steps(trace)
     phase = _phase_of_ranges(trace, ranges, place)
-    known = phase >= 0
+    in_phase = phase >= 0
     rows, steps = _step_rows(trace)
     return (
-        np.concatenate([rows, ranges.rows[known]]),
-        np.concatenate([steps, ranges.step[known]]),
-        np.concatenate([np.zeros(len(rows), np.int64), phase[known] + 1]),
+        np.concatenate([rows, ranges.rows[in_phase]]),
+        np.concatenate([steps, ranges.step[in_phase]]),
+        np.concatenate([np.zeros(len(rows), np.int64), phase[in_phase] + 1]),
     )
 
 
@@ -543,8 +567,8 @@ def _phases_of_rank(part: RankPart, place: dict[str, int]) -> dict[str, Any]:
     trace = part.trace
     ranges = _ranges_in_steps(trace)
     phase = _phase_of_ranges(trace, ranges, place)
-    kept = part.contains(ranges.rows) & (phase >= 0)
-    rows, step, phase = ranges.rows[kept], ranges.step[kept], phase[kept]
+    is_selected = part.contains(ranges.rows) & (phase >= 0)
+    rows, step, phase = ranges.rows[is_selected], ranges.step[is_selected], phase[is_selected]
     start, end = part.clip_rows(rows)
     pairs, first, inverse = np.unique(
         np.stack([phase, step]), axis=1, return_index=True, return_inverse=True

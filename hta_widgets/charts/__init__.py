@@ -122,7 +122,7 @@ if TYPE_CHECKING:
     )
 
 if not TYPE_CHECKING:
-    __getattr__ = module_getattr(__name__, "charts")
+    __getattr__ = module_getattr(__name__, lambda format_: format_.views.charts)
 
 
 def __dir__() -> list[str]:

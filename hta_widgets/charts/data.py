@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.scope import require_columns
+from hta_widgets.analysis.frames import require_columns
 from hta_widgets.errors import TraceError
-from hta_widgets.panels.frames import LATE_MARKED_PANELS, MAKERS, panels, without_panel_filters
+from hta_widgets.panels.frames import LATE_MARKED_PANELS, panel_task
 from hta_widgets.panels.headline import headline
 from hta_widgets.text import consecutive_runs, count, plural, run_text
 from hta_widgets.trace.selection import Selection
@@ -195,14 +195,10 @@ def takes_panel(panel: str) -> Callable[[Draw], Draw]:
         selection = source if isinstance(source, Selection) else None
         traces = source if selection is None else selection.owner
         traces = traces.on(None)
-        known = panels()[panel]
-        make = known.frame or MAKERS[panel]
-        frame = make(
-            traces, without_panel_filters(known, selection or Selection()), options.get("top")
-        )
+        make, chosen = panel_task(panel, selection)
+        frame = make(traces, chosen, options.get("top"))
         if panel in LATE_MARKED_PANELS:
-            named = headline(traces)
-            frame.attrs |= {"late_ranks": named.late_ranks, "fact_ranks": named.fact_ranks}
+            frame.attrs |= headline(traces).marked_ranks
         return frame
 
     return _accepting(f'a Dashboard\'s panel_frame("{panel}")', frame_of)

@@ -90,15 +90,42 @@ class _Command(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the command-line parser."""
-    whole = argparse.ArgumentParser(
+    main_parser = argparse.ArgumentParser(
         prog="hta-widgets", description="Look at, cut and make traces of distributed training."
     )
-    whole.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = whole.add_subparsers(
+    main_parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = main_parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=_Command
     )
+    for add_command in (_add_view, _add_summary, _add_export, _add_report, _add_diff, _add_demo):
+        add_command(commands)
+    return main_parser
 
-    _add_view(commands)
+
+def _add_view(commands: Any) -> None:
+    command = commands.add_parser("view", help="show traces in a browser")
+    command.description = (
+        "Show traces in a browser, served by this machine for itself alone, until Ctrl+C. A folder "
+        "of several jobs opens with a list of them; one job opens as a dashboard."
+    )
+    command.add_argument(
+        "paths", nargs="+", metavar="PATH", help="a folder, or files and glob patterns of one job"
+    )
+    command.add_argument("--compare", metavar="OTHER", help="show PATH and OTHER side by side")
+    command.add_argument(
+        "--port", type=int, default=0, metavar="N", help="listen here, not at a free port"
+    )
+    command.add_argument("--no-browser", action="store_true", help="only print the address")
+    command.add_argument(
+        "--idle",
+        type=float,
+        default=0,
+        metavar="MIN",
+        help="end after so many minutes without a page (0: never)",
+    )
+
+
+def _add_summary(commands: Any) -> None:
     command = commands.add_parser("summary", help="what matters most in a job, and a line a rank")
     command.description = (
         "Say what matters most in a job, how each rank's time is spent, which ranks the others "
@@ -107,6 +134,8 @@ def parser() -> argparse.ArgumentParser:
     _add_input(command)
     command.add_argument("--json", action="store_true", help="print it as JSON, times in ns")
 
+
+def _add_export(commands: Any) -> None:
     command = commands.add_parser("export", help="write a part of a job as a new trace file")
     command.description = (
         "Write selected events as Chrome trace JSON, which Perfetto, HTA and this package open. "
@@ -140,6 +169,8 @@ def parser() -> argparse.ArgumentParser:
     for flag, words in flags.items():
         command.add_argument(flag, action="store_true", help=words)
 
+
+def _add_report(commands: Any) -> None:
     command = commands.add_parser("report", help="write a dashboard as one interactive page")
     command.description = (
         "Write a dashboard as one HTML file that needs neither a kernel nor a network: headline, "
@@ -151,6 +182,8 @@ def parser() -> argparse.ArgumentParser:
         "--timeline-only", action="store_true", help="write the timeline alone: a smaller file"
     )
 
+
+def _add_diff(commands: Any) -> None:
     command = commands.add_parser("diff", help="write two runs side by side as one page")
     command.description = (
         "Write a comparison of two runs as one HTML file that needs neither a kernel nor a "
@@ -164,6 +197,8 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_page(command, "diff.html")
 
+
+def _add_demo(commands: Any) -> None:
     command = commands.add_parser("demo", help="write a made-up job whose truth is known")
     command.description = (
         "Write one trace a rank of a realistic data-parallel training job with a slow rank and "
@@ -208,30 +243,6 @@ def parser() -> argparse.ArgumentParser:
         help="byteps: traces of two workers of two GPUs and of two servers; of the other options "
         "only --steps, --seed and --healthy hold. mpi: profiles and a time line of mpitrace; "
         "--ranks, --steps, --seed, --straggler, --factor and --healthy hold (%(default)s)",
-    )
-    return whole
-
-
-def _add_view(commands: Any) -> None:
-    command = commands.add_parser("view", help="show traces in a browser")
-    command.description = (
-        "Show traces in a browser, served by this machine for itself alone, until Ctrl+C. A folder "
-        "of several jobs opens with a list of them; one job opens as a dashboard."
-    )
-    command.add_argument(
-        "paths", nargs="+", metavar="PATH", help="a folder, or files and glob patterns of one job"
-    )
-    command.add_argument("--compare", metavar="OTHER", help="show PATH and OTHER side by side")
-    command.add_argument(
-        "--port", type=int, default=0, metavar="N", help="listen here, not at a free port"
-    )
-    command.add_argument("--no-browser", action="store_true", help="only print the address")
-    command.add_argument(
-        "--idle",
-        type=float,
-        default=0,
-        metavar="MIN",
-        help="end after so many minutes without a page (0: never)",
     )
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.stragglers import straggler_report
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.stragglers import straggler_report
 from hta_widgets.cli import say
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
@@ -23,7 +23,7 @@ from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.compare import conditions
 from hta_widgets.diff.findings import caution_texts
 from hta_widgets.errors import TraceError
-from hta_widgets.export.trace import export_trace, require_fitted_clock
+from hta_widgets.export.traces.files import export_trace, require_fitted_clock
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of

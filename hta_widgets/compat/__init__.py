@@ -11,8 +11,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from hta_widgets.compat.results import MemoryAnalysis
 from hta_widgets.compat.trace import Trace
-from hta_widgets.compat.trace_analysis import MemoryAnalysis, TimeSeriesTypes, TraceAnalysis
+from hta_widgets.compat.trace_analysis import TimeSeriesTypes, TraceAnalysis
 from hta_widgets.compat.trace_diff import DeviceType, LabeledTrace, TraceDiff
 
 __all__ = [
@@ -29,29 +30,29 @@ _PACKAGES = ("analyzers", "common", "configs", "utils")
 
 #: By HTA's module: our modules, with the names that it takes from each.
 _MODULES = {
-    "memory_analysis": {"trace_analysis": "MemoryAnalysis"},
-    "analyzers.breakdown_analysis": {"trace_analysis": "BreakdownAnalysis"},
-    "analyzers.communication_analysis": {"trace_analysis": "CommunicationAnalysis"},
+    "memory_analysis": {"results": "MemoryAnalysis"},
+    "analyzers.breakdown_analysis": {"analyzer_classes": "BreakdownAnalysis"},
+    "analyzers.communication_analysis": {"analyzer_classes": "CommunicationAnalysis"},
     "analyzers.counters_analysis": {
-        "trace_analysis": "CUDA_SASS_INSTRUCTION_COUNTER_FLOPS CuptiCounterAnalysis"
+        "analyzer_classes": "CUDA_SASS_INSTRUCTION_COUNTER_FLOPS CuptiCounterAnalysis"
     },
     "analyzers.critical_path_analysis": {
         "critical_path": "BoundType CPEdge CPEdgeType CPGraph CPNode restore_cpgraph",
-        "trace_analysis": "CriticalPathAnalysis",
+        "analyzer_classes": "CriticalPathAnalysis",
     },
-    "analyzers.cuda_kernel_analysis": {"trace_analysis": "CudaKernelAnalysis"},
+    "analyzers.cuda_kernel_analysis": {"analyzer_classes": "CudaKernelAnalysis"},
     "analyzers.cupti_counter_analysis": {
-        "trace_analysis": "CUDA_SASS_INSTRUCTION_COUNTER_FLOPS CuptiCounterAnalysis"
+        "analyzer_classes": "CUDA_SASS_INSTRUCTION_COUNTER_FLOPS CuptiCounterAnalysis"
     },
     "analyzers.straggler": {
         "results": """extract_iteration_info find_stragglers_with_late_start_comm_kernels
             step_number"""
     },
-    "analyzers.straggler_analysis": {"trace_analysis": "StragglerAnalysis"},
+    "analyzers.straggler_analysis": {"analyzer_classes": "StragglerAnalysis"},
     "analyzers.timeline": {
         "results": "plot_timeline_gpu_kernels plot_timeline_gpu_kernels_from_trace"
     },
-    "analyzers.trace_counters": {"trace_analysis": "TraceCounters"},
+    "analyzers.trace_counters": {"analyzer_classes": "TraceCounters"},
     "common.constants": {"config": "CUDA_MAX_LAUNCH_QUEUE_PER_STREAM"},
     "common.timeline": {
         "results": "EventType PlotFormat Timeline TimelinePlotSetting align_module_with_kernels"

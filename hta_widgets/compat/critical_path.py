@@ -41,7 +41,7 @@ from hta_widgets.compat.frames import (
 )
 from hta_widgets.compat.trace import kept_of
 from hta_widgets.errors import TraceError
-from hta_widgets.export.overlays import write_overlay
+from hta_widgets.export.traces.overlays import write_overlay
 from hta_widgets.files import new_folder, target_path, write_atomically
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.traceset import TraceSet

@@ -8,12 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.launches import STATISTICS
+from hta_widgets import analysis
+from hta_widgets.analysis.step_series import STATISTICS
+from hta_widgets.arguments import check_arguments
 from hta_widgets.compat.config import logger
 from hta_widgets.compat.frames import (
     TraceSymbolTable,
@@ -27,6 +30,7 @@ from hta_widgets.compat.frames import (
 )
 from hta_widgets.compat.trace import Trace, owner_of
 from hta_widgets.errors import TraceError
+from hta_widgets.files import new_folder
 from hta_widgets.trace.selection import Selection
 from hta_widgets.widgets.timeline import Timeline as TraceTimeline
 
@@ -472,3 +476,25 @@ def align_module_with_kernels(
     )
     rest = events_df["stream"] >= (-1 if include_original_cpu_events else 0)
     return pd.concat([events_df[rest], ranges], ignore_index=True)
+
+
+@check_arguments
+class MemoryAnalysis:
+    """The file that PyTorch's ``export_memory_timeline`` wrote for one device."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = path
+
+    def plot_memory_timeline(self, save_graph: bool = False) -> None:
+        """Draw the memory in use by its purpose.
+
+        With `save_graph` the chart is not shown but written to ``images/memory_plot.html`` (HTA
+        writes a PNG).
+        """
+        frame = analysis.memory_timeline(self.path)
+        if not save_graph:
+            show("memory_timeline", frame)
+            return
+        from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
+
+        charts.to_html(charts.memory_timeline(frame), new_folder("images") / "memory_plot.html")

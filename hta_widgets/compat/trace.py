@@ -27,7 +27,7 @@ from hta_widgets.compat.frames import (
     symbols_of,
 )
 from hta_widgets.errors import TraceError
-from hta_widgets.export.members import base_time
+from hta_widgets.export.traces.members import base_time
 from hta_widgets.files import new_folder, target_path, write_atomically
 from hta_widgets.formats.kineto.reader import peek_rank
 from hta_widgets.readers.discovery import find_files, natural_key
@@ -38,7 +38,8 @@ from hta_widgets.trace.arrays import Array, Bools, Rows
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace as RankTrace
-from hta_widgets.trace.traceset import TraceSet, trace_within
+from hta_widgets.trace.trace_part import trace_within
+from hta_widgets.trace.traceset import TraceSet
 
 _OWNERS: weakref.WeakKeyDictionary[TraceSymbolTable, weakref.ref[Trace]]
 _OWNERS = weakref.WeakKeyDictionary()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -113,15 +113,7 @@ def write_byteps_job(
         begin = job.run_step(begin, traced=step >= first_step)
     job.requests.sort(key=lambda request: request.start)
     folder = target_path(path).resolve()
-    for worker in range(workers):
-        for gpu in range(local_ranks):
-            text = _worker_file(job, worker, gpu, clocks["worker"][worker], cat=category)
-            _write(folder / f"worker{worker}/traces/{gpu}/comm.json", text)
-    for server in range(servers):
-        text = _server_file(job, server, clocks["server"][server])
-        if killed:
-            text = text[: len(text) // _FLUSHED_BYTES * _FLUSHED_BYTES]
-        _write(folder / f"server{server}/server_profile.json", text)
+    _write_files(folder, job, clocks, category=category, killed=killed)
     truth = {
         "workers": workers,
         "local_ranks": local_ranks,
@@ -345,8 +337,21 @@ def _partitions(sizes: dict[str, int], servers: int) -> list[_Partition]:
 # --- its files ------------------------------------------------------------------------------------
 
 
-def _write(path: Path, text: str) -> None:
-    write_text(new_folder(path.parent) / path.name, text)
+def _write_files(
+    folder: Path, job: _BytepsJob, clocks: Mapping[str, list[int]], *, category: bool, killed: bool
+) -> None:
+    texts: dict[str, str] = {}
+    for worker, clock_us in enumerate(clocks["worker"]):
+        for gpu in range(job.local_ranks):
+            text = _worker_file(job, worker, gpu, clock_us, cat=category)
+            texts[f"worker{worker}/traces/{gpu}/comm.json"] = text
+    for server, clock_us in enumerate(clocks["server"]):
+        text = _server_file(job, server, clock_us)
+        kept_length = len(text) // _FLUSHED_BYTES * _FLUSHED_BYTES if killed else len(text)
+        texts[f"server{server}/server_profile.json"] = text[:kept_length]
+    for name, text in texts.items():
+        path = folder / name
+        write_text(new_folder(path.parent) / path.name, text)
 
 
 def _worker_file(job: _BytepsJob, worker: int, gpu: int, clock: int, *, cat: bool) -> str:
@@ -402,9 +407,9 @@ def _truth(job: _BytepsJob) -> dict[str, Any]:
     stages: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
     for (worker, gpu, _, stage), spans in job.stages.items():
         none = {"count": 0, "sum_us": 0, "queue_us": job.queues[worker, gpu, stage]}
-        own = stages[f"w{worker}g{gpu}"].setdefault(stage, none)
-        own["count"] += len(spans)
-        own["sum_us"] += sum(dur for _, dur in spans)
+        stage_totals = stages[f"w{worker}g{gpu}"].setdefault(stage, none)
+        stage_totals["count"] += len(spans)
+        stage_totals["sum_us"] += sum(dur for _, dur in spans)
     totals: dict[str, int] = defaultdict(int)
     for (worker, gpu, _), wholes in job.totals.items():
         totals[f"w{worker}g{gpu}"] += sum(dur for _, dur in wholes)

@@ -16,7 +16,8 @@ import numpy as np
 from hta_widgets.arguments import Count, Size, check_arguments
 from hta_widgets.demo import files as document
 from hta_widgets.demo.files import JobPlan, StepTemplate, step_template
-from hta_widgets.demo.program import TRUTH, ChangeName, Model, Program, training_step
+from hta_widgets.demo.program import Program
+from hta_widgets.demo.training_step import TRUTH, ChangeName, Model, training_step
 from hta_widgets.errors import TraceError
 from hta_widgets.files import new_folder, write_atomically, write_text
 from hta_widgets.trace.arrays import Floats, Ints
@@ -135,12 +136,12 @@ def write_demo(
     for first in range(0, len(plan.written), _FILES_AT_ONCE):
         written = plan.written[first : first + _FILES_AT_ONCE]
         _write(folder, {rank: files[rank] for rank in written}, plan, program, template, truth)
-    known = truth.as_dict(document.BASE_NS + _JOB_NS, files)
-    known["changes"] = [{"injected": name, **TRUTH[name]} for name in TRUTH if name in injected]
-    whole = folder.resolve()
-    path = Path(truth_path) if truth_path else whole.with_name(f"{whole.name}_truth.json")
-    write_text(path, json.dumps(known))
-    return known | {"truth_path": str(path)}
+    facts = truth.as_dict(document.BASE_NS + _JOB_NS, files)
+    facts["changes"] = [{"injected": name, **TRUTH[name]} for name in TRUTH if name in injected]
+    absolute = folder.resolve()
+    path = Path(truth_path) if truth_path else absolute.with_name(f"{absolute.name}_truth.json")
+    write_text(path, json.dumps(facts))
+    return facts | {"truth_path": str(path)}
 
 
 def _model(plan: JobPlan, events_per_step: int | None, changes: frozenset[ChangeName]) -> Model:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -126,49 +126,16 @@ def write_mpi_job(
     calls = _simulate(ranks, steps, slow, factor, rng, gpu=gpu)
     per_host = -(-ranks // hosts)
     host = [f"node{rank // per_host + 1:02d}" for rank in range(ranks)]
-    rss_mib = rng.uniform(1500, 1900, ranks).round(3)
-    switches = rng.integers(8_000, 12_000, ranks)
-    user_share = rng.uniform(0.9, 0.99, ranks).round(3)
-    zero_ns = rng.integers(0, 150_000, ranks)  # when each rank leaves MPI_Init: its clock's start
-    end_ns = calls.end_ns[-1].max() + rng.integers(100_000, 200_000, ranks)
-    begin_s, end_s = (
-        (_EPOCH_S + times / 1e9) - (_EPOCH_S + zero_ns / 1e9)
-        for times in (calls.begin_ns, calls.end_ns)
-    )
-    spent_s = end_s - begin_s
-    comm_s, elapsed_s = spent_s.sum(axis=0), (end_ns - zero_ns) / 1e9
-    columns = (
-        np.arange(ranks),
-        np.array(host),
-        np.arange(ranks) % per_host,
-        comm_s,
-        elapsed_s,
-        elapsed_s * user_share,  # MPI polls, so a processor is busy while it waits
-        elapsed_s * (1 - user_share),
-        rss_mib,
-        switches,
-    )
-    rows = [RankRow(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-    profiles = _profiles(calls, spent_s, rows, str(job))
-
+    times, rows = _rank_rows(calls, host, per_host, rng)
+    texts = {
+        f"mpi_profile.{job}.{profile.rank}": profile_text(profile)
+        for profile in _profiles(calls, times.spent_s, rows, str(job))
+        if files == "all" or profile.rank == 0 or profile.roles
+    }
+    records = _records(calls, times, ">" if swapped else "<").tobytes() if traces else None
     folder = new_folder(directory).resolve()
-    old = {*folder.glob(f"mpi_profile.{job}.*"), folder / f"{job}.trc"}
-    names = []
-    for profile in profiles:
-        if files == "all" or profile.rank == 0 or profile.roles:
-            names.append(f"mpi_profile.{job}.{profile.rank}")
-            write_text(folder / names[-1], profile_text(profile))
-    if traces:
-        names.append(f"{job}.trc")
-        records = _records(calls, begin_s, end_s, ">" if swapped else "<")
-        with write_atomically(folder / names[-1]) as file:
-            file.write(records.tobytes())
-    for path in old - {folder / name for name in names}:
-        path.unlink(missing_ok=True)
+    names = _write_files(folder, job, texts, records)
     truth_file = Path(truth_path) if truth_path else folder.with_name(f"{folder.name}_truth.json")
-    reduced = calls.size_bytes[calls.routine == ROUTINES.index("MPI_Allreduce")]
-    small = reduced[reduced <= _NEGOTIATION_BYTES]
-    numbers, counts = np.unique(calls.routine, return_counts=True)
     truth = {
         "job": str(job),
         "ranks": ranks,
@@ -177,9 +144,70 @@ def write_mpi_job(
         "factor": factor,
         "gpu": gpu,
         "hosts": host,
-        "comm_s": comm_s.tolist(),
-        "elapsed_s": elapsed_s.tolist(),
-        "zero_ns": (zero_ns - zero_ns[0]).tolist(),
+        "comm_s": [row.comm_s for row in rows],
+        "elapsed_s": [row.elapsed_s for row in rows],
+        "zero_ns": (times.zero_ns - times.zero_ns[0]).tolist(),
+        **_truth_of_calls(calls, ranks),
+        "files": names,
+        "truth_path": str(truth_file),
+    }
+    write_text(truth_file, json.dumps(truth, indent=1))
+    return truth
+
+
+def _rank_rows(
+    calls: _Calls, host: list[str], per_host: int, rng: np.random.Generator
+) -> tuple[_RankTimes, list[RankRow]]:
+    """Return the times that ranks record, and the rows of the summary of all ranks."""
+    ranks = len(host)
+    rss_mib = rng.uniform(1500, 1900, ranks).round(3)
+    switches = rng.integers(8_000, 12_000, ranks)
+    user_share = rng.uniform(0.9, 0.99, ranks).round(3)
+    zero_ns = rng.integers(0, 150_000, ranks)  # when each rank leaves MPI_Init: its clock's start
+    end_ns = calls.end_ns[-1].max() + rng.integers(100_000, 200_000, ranks)
+    begin_s, end_s = (
+        (_EPOCH_S + times_ns / 1e9) - (_EPOCH_S + zero_ns / 1e9)
+        for times_ns in (calls.begin_ns, calls.end_ns)
+    )
+    times = _RankTimes(begin_s, end_s, zero_ns)
+    elapsed_s = (end_ns - zero_ns) / 1e9
+    columns = (
+        np.arange(ranks),
+        np.array(host),
+        np.arange(ranks) % per_host,
+        times.spent_s.sum(axis=0),
+        elapsed_s,
+        elapsed_s * user_share,  # MPI polls, so a processor is busy while it waits
+        elapsed_s * (1 - user_share),
+        rss_mib,
+        switches,
+    )
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return times, [RankRow(*row) for row in rows]
+
+
+def _write_files(
+    folder: Path, job: int, texts: Mapping[str, str], records: bytes | None
+) -> list[str]:
+    """Write the job's files, delete its earlier ones, and return the names."""
+    earlier = {*folder.glob(f"mpi_profile.{job}.*"), folder / f"{job}.trc"}
+    names = list(texts)
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    if records is not None:
+        names.append(f"{job}.trc")
+        with write_atomically(folder / names[-1]) as file:
+            file.write(records)
+    for path in earlier - {folder / name for name in names}:
+        path.unlink(missing_ok=True)
+    return names
+
+
+def _truth_of_calls(calls: _Calls, ranks: int) -> dict[str, Any]:
+    reduced = calls.size_bytes[calls.routine == ROUTINES.index("MPI_Allreduce")]
+    small = reduced[reduced <= _NEGOTIATION_BYTES]
+    numbers, counts = np.unique(calls.routine, return_counts=True)
+    return {
         "calls": {
             ROUTINES[number]: count
             for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)
@@ -191,11 +219,7 @@ def write_mpi_job(
             "share_of_bytes": int(small.sum()) / int(reduced.sum()),
         },
         "waits": _waits(calls),
-        "files": names,
-        "truth_path": str(truth_file),
     }
-    write_text(truth_file, json.dumps(truth, indent=1))
-    return truth
 
 
 # --- the job --------------------------------------------------------------------------------------
@@ -211,6 +235,19 @@ class _Calls(NamedTuple):
     end_ns: Ints
 
 
+class _RankTimes(NamedTuple):
+    """Times of calls as ranks record them: seconds since each rank's own start, `zero_ns`."""
+
+    begin_s: Floats
+    end_s: Floats
+    zero_ns: Ints
+
+    @property
+    def spent_s(self) -> Floats:
+        """Time of each call on each rank."""
+        return self.end_s - self.begin_s
+
+
 class _MpiRun:
     """Ranks that make one MPI call after the other."""
 
@@ -219,8 +256,8 @@ class _MpiRun:
         self.now = _START_NS + rng.integers(0, 100_000, ranks)
         self._rng = rng
 
-    def _random_durations(self, least: int, most: int) -> Ints:
-        return self._rng.integers(least, most, len(self.now))
+    def _random_durations(self, min_ns: int, max_ns: int) -> Ints:
+        return self._rng.integers(min_ns, max_ns, len(self.now))
 
     def _call(self, name: str, size_bytes: int, root: int, begin: Ints, end: Ints) -> None:
         self.calls.append((ROUTINES.index(f"MPI_{name}"), size_bytes, root, begin, end))
@@ -314,15 +351,13 @@ def _waits(calls: _Calls) -> dict[str, list[int]]:
 # --- its files ------------------------------------------------------------------------------------
 
 
-def _records(
-    calls: _Calls, begin_s: Floats, end_s: Floats, byte_order: str
-) -> npt.NDArray[np.void]:
+def _records(calls: _Calls, times: _RankTimes, byte_order: str) -> npt.NDArray[np.void]:
     """Return the records of a time line, rank by rank."""
-    rank = np.arange(begin_s.shape[1])[:, None]
+    rank = np.arange(len(times.zero_ns))[:, None]
     fields = [(name, f"{byte_order}{kind}") for name, kind in _RECORD]
     records = np.zeros((len(rank), len(calls.routine)), np.dtype(fields))
     sends = np.isin(calls.routine, _numbers(ROOT_SENDS))
-    records["begin_s"], records["end_s"] = begin_s.T, end_s.T
+    records["begin_s"], records["end_s"] = times.begin_s.T, times.end_s.T
     records["rank"] = rank
     records["routine"] = calls.routine
     records["source"] = np.where(sends, calls.root, -1)

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.matching import matching
-from hta_widgets.analysis.scope import result_frame
+from hta_widgets.analysis.cross_rank.matching import matching
+from hta_widgets.analysis.frames import result_frame
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison, RunSide, step_at
 from hta_widgets.diff.pairs import KIND_OF, combined_p_value, mean_parts, step_times_by_cause

@@ -12,15 +12,15 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.clusters import rank_clusters
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.waits import CollectiveWaits, collective_waits
 from hta_widgets.analysis.diff_ops import DiffSource, side_parts
 from hta_widgets.analysis.scope import RankPart
 from hta_widgets.analysis.steps import clipped_steps, device_edges, host_steps, steps_ahead
-from hta_widgets.analysis.stragglers import CollectiveWaits, collective_waits
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
-from hta_widgets.readers.formats import all_formats, format_hooks
+from hta_widgets.readers.formats import all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, duration, plural, run_text
 from hta_widgets.trace.arrays import Ints
@@ -278,7 +278,7 @@ def compare(
 
 def is_host_only(name: str) -> bool:
     """Return whether files of a format have no device work, only calls on the host."""
-    return any(format_.host_only for format_ in all_formats() if format_.name == name)
+    return any(format_.comparison.host_only for format_ in formats_named([name]))
 
 
 def both_have_frames(diff: Comparison) -> bool:
@@ -323,7 +323,9 @@ def _ranks_by_format(
     known = {format_.name: format_ for format_ in all_formats()}
     if not shared:
         both = formats[0] | formats[1]
-        if all(both <= {name, *known[name].compared_with} for name in both if name in known):
+        if all(
+            both <= {name, *known[name].comparison.compared_with} for name in both if name in known
+        ):
             return (before, after), ({}, {})
         names = {name: known[name].plural if name in known else name for name in both}
         words = [
@@ -333,7 +335,7 @@ def _ranks_by_format(
             f"{words[0]} cannot be compared with {words[1]}",
             remedy="Compare two runs of the same format.",
         )
-    shared -= {name for name in shared if name in known and known[name].beside in shared}
+    shared -= {name for name in shared if name in known and known[name].comparison.beside in shared}
 
     def split(parts: PartsByRank) -> tuple[PartsByRank, PartsByRank]:
         lines = {rank: part for rank, part in parts.items() if part.trace.format in shared}
@@ -476,7 +478,9 @@ def _steps_within(part: RankPart, *, on_device: bool) -> tuple[Ints, Ints, int]:
     Also returns the time by which the steps overlapped.
     """
     table = part.table
-    steps_of = format_hooks("steps", {part.trace.format})
+    steps_of = load_references(
+        format_.comparison.steps for format_ in formats_named([part.trace.format])
+    )
     if steps_of:
         numbers, start, end = steps_of[0](part)
     else:

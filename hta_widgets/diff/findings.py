@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.stragglers import stragglers
+from hta_widgets.analysis.cross_rank.stragglers import stragglers
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, kinds_with_changed_share, libraries
@@ -23,7 +23,7 @@ from hta_widgets.diff.compare import (
 from hta_widgets.diff.pairs import KIND_OF, splits_communication, step_times_by_cause
 from hta_widgets.diff.tables import iter_rows, names
 from hta_widgets.diff.waterfall import waterfall
-from hta_widgets.readers.formats import all_formats, format_hooks
+from hta_widgets.readers.formats import all_formats, formats_named, load_references
 from hta_widgets.text import (
     consecutive_runs,
     count,
@@ -245,7 +245,7 @@ def findings(diff: Comparison) -> list[Finding]:
     formats = _shared_formats(diff)
     # Some formats replace `changes` with their own table.
     has_changes = not any(
-        "changes" in late_rank.replaces for late_rank in all_formats() if late_rank.name in formats
+        "changes" in format_.comparison.replaces for format_ in formats_named(formats)
     )
     if not is_profiles(diff):
         late = late_ranks(diff)
@@ -261,7 +261,9 @@ def findings(diff: Comparison) -> list[Finding]:
         ]
         if has_changes:
             results += _change_findings(diff, leads=not results)
-    for findings_of in format_hooks("findings", formats):
+    for findings_of in load_references(
+        format_.comparison.findings for format_ in formats_named(formats)
+    ):
         results += findings_of(diff)
     if not results and formats == {"kineto"} and diff.step_count == 1:
         results = _largest_untested_differences(diff)
@@ -293,7 +295,7 @@ def caution_texts(diff: Comparison, kinds: Container[str] | None = None) -> list
 
 def _shared_formats(diff: Comparison) -> set[str]:
     """Return the formats that both sides have, or that one has and the other's compare with."""
-    also = {format_.name: format_.compared_with for format_ in all_formats()}
+    also = {format_.name: format_.comparison.compared_with for format_ in all_formats()}
     sides = [side.formats for side in diff.sides]
     every = sides[0] | sides[1]
     return {
@@ -310,14 +312,16 @@ def is_profiles(diff: Comparison) -> bool:
 
 def kind_words(diff: Comparison) -> dict[str, str]:
     """Return the words of the formats for kinds of time."""
-    return {k: v for one in format_hooks("kind_words", diff.before.formats) for k, v in one.items()}
+    formats = formats_named(diff.before.formats)
+    words_by_format = load_references(format_.comparison.kind_words for format_ in formats)
+    return {kind: word for words in words_by_format for kind, word in words.items()}
 
 
 def kind_labels(diff: Comparison) -> dict[str, str]:
     """Return the short labels of the formats for kinds of time, for charts."""
-    return {
-        k: v for one in format_hooks("kind_labels", diff.before.formats) for k, v in one.items()
-    }
+    formats = formats_named(diff.before.formats)
+    words_by_format = load_references(format_.comparison.kind_labels for format_ in formats)
+    return {kind: word for words in words_by_format for kind, word in words.items()}
 
 
 def _step_findings(diff: Comparison, late: list[LateRank]) -> list[Finding]:

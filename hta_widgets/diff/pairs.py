@@ -9,14 +9,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.frames import categorical, concat_arrays, result_frame, stack_blocks
 from hta_widgets.analysis.idle import IDLE_CATEGORIES, first_launched, gap_pieces
-from hta_widgets.analysis.scope import (
-    RankPart,
-    categorical,
-    concat_arrays,
-    result_frame,
-    stack_blocks,
-)
+from hta_widgets.analysis.scope import RankPart
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames, is_host_only
 from hta_widgets.diff.trees import (
@@ -27,7 +22,7 @@ from hta_widgets.diff.trees import (
     TreeMatcher,
     rank_tree,
 )
-from hta_widgets.readers.formats import format_hooks
+from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows, concatenate_ranges
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
@@ -371,11 +366,13 @@ def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, 
 
 @memoized
 def chains(_diff: Comparison, side: RunSide) -> dict[int, list[StepPiece]]:
-    """Return the waits of the steps of ranks whose format has them (`Format.chain`)."""
+    """Return the waits of the steps of ranks whose format has them (`FormatComparison.chain`)."""
     return {
         rank: chain_of(side, rank)
         for rank, part in side.parts.items()
-        for chain_of in format_hooks("chain", {part.trace.format})
+        for chain_of in load_references(
+            format_.comparison.chain for format_ in formats_named([part.trace.format])
+        )
     }
 
 
@@ -573,7 +570,7 @@ def _pair_frame(diff: Comparison) -> pd.DataFrame:
             values = np.append(before, -1)[nodes[0]], np.append(after, -1)[nodes[1]]
             block[name] = np.where(nodes[1] >= 0, values[1], values[0])
         blocks.append(block)
-    column = stack_blocks(blocks, " ".join(blocks[0]))
+    column = stack_blocks(blocks, dict.fromkeys(blocks[0], "int64"))
     callers, distinct = pd.factorize(np.array(matches.callers, dtype=object))
     status = column["status"]
     plain = ("before_rank", "before_id", "after_rank", "after_id")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import categorical, result_frame
+from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, path_times
@@ -26,7 +26,7 @@ from hta_widgets.diff.trees import (
 )
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.errors import TraceError
-from hta_widgets.readers.formats import all_formats, format_hooks
+from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.host_stack import category_mask
@@ -343,7 +343,11 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
     TraceError
         If the name is taken.
     """
-    if name in _TABLES or name in _ADDED_TABLES or any(name in own for own in format_hooks("diff")):
+    if (
+        name in _TABLES
+        or name in _ADDED_TABLES
+        or any(name in tables_of_format for tables_of_format in _format_tables(all_formats()))
+    ):
         raise TraceError(f"there is a table {name!r}", remedy="Give it another name.")
     _ADDED_TABLES[name] = formats, table
 
@@ -372,21 +376,22 @@ def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
     return {name: table(diff) for name, table in table_functions(diff).items()}
 
 
+def _format_tables(formats: Iterable[Format]) -> list[Mapping[str, Table]]:
+    return load_references(format_.comparison.tables for format_ in formats)
+
+
 def table_functions(diff: Comparison) -> dict[str, Table]:
     """Return the functions of the `tables`, by name."""
     before, after = (side.formats for side in diff.sides)
     events = all(any(len(part.trace) for part in side.parts.values()) for side in diff.sides)
     left_out = {
-        name
-        for tables_of_format in all_formats()
-        if tables_of_format.name in before | after
-        for name in tables_of_format.replaces
+        name for format_ in formats_named({*before, *after}) for name in format_.comparison.replaces
     }
     of_events = {name: table for name, table in _TABLES.items() if events and name not in left_out}
-    theirs = {name for names_of_format in format_hooks("diff", after) for name in names_of_format}
+    theirs = {name for names in _format_tables(formats_named(after)) for name in names}
     names_of_format = {
         k: v
-        for tables_of_format in format_hooks("diff", before)
+        for tables_of_format in _format_tables(formats_named(before))
         for k, v in tables_of_format.items()
         if k in theirs
     }

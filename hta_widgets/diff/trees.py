@@ -12,7 +12,7 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.analysis.comm_events import comm_events
+from hta_widgets.analysis.cross_rank.comm_events import comm_events
 from hta_widgets.analysis.scope import RankPart, device_work_rows
 from hta_widgets.diff.compare import RunSide, step_at
 from hta_widgets.taxonomy import KINDS

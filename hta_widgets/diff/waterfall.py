@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import categorical, result_frame
+from hta_widgets.analysis.frames import categorical, result_frame
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.changes import path_times
 from hta_widgets.diff.compare import Comparison, RunSide, is_host_only

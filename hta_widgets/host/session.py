@@ -29,7 +29,7 @@ import comm
 from comm.base_comm import BaseComm
 
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page_format import version_text
+from hta_widgets.export.pages.format import version_text
 from hta_widgets.host.opening import failure_message, models_of, open_view
 
 MAX_PARTS = 1024

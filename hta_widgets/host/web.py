@@ -24,12 +24,13 @@ from tornado.web import Application, HTTPError, RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page_format import read_asset
+from hta_widgets.export.pages.format import read_asset
 from hta_widgets.files import temporary_folder
 from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import MAX_BYTES, Session, WireError, pack, unpack
+from hta_widgets.readers.detection import sniff
 from hta_widgets.readers.discovery import files_below, is_remote, natural_key
-from hta_widgets.readers.formats import format_named, sniff
+from hta_widgets.readers.formats import format_named
 from hta_widgets.readers.streams import open_stream
 from hta_widgets.store.files import MANIFEST
 

@@ -68,8 +68,8 @@ def _category_mask(column: pd.Series, holds: Callable[[str], bool]) -> Bools:
     """Return a mask of the rows for whose category `holds` is true."""
     # The last entry is for missing values, -1.
     flags = np.array([*map(holds, column.cat.categories), False], dtype=np.bool_)
-    found: Bools = flags[column.cat.codes.to_numpy()]
-    return found
+    mask: Bools = flags[column.cat.codes.to_numpy()]
+    return mask
 
 
 class EventClasses:
@@ -116,8 +116,8 @@ def classes_of_pairs(pairs: pd.DataFrame) -> Codes:
     names = {"added": "only_here", "removed": "only_here", "changed": "slower_1"}
     statuses = pairs["status"].cat.categories
     class_of = np.array([CLASSES.index(names.get(name, name)) for name in statuses])
-    found = class_of[pairs["status"].cat.codes.to_numpy()]
-    codes: Codes = np.where(pairs["status"] == "changed", changed, found).astype(np.uint8)
+    unchanged = class_of[pairs["status"].cat.codes.to_numpy()]
+    codes: Codes = np.where(pairs["status"] == "changed", changed, unchanged).astype(np.uint8)
     return codes
 
 
@@ -179,8 +179,8 @@ def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
     time = _distance_sums_before(start - first, edges - first) - _distance_sums_before(
         end - first, edges - first
     )
-    found: Ints = np.diff(time)
-    return found
+    times: Ints = np.diff(time)
+    return times
 
 
 def _distance_sums_before(marks: Ints, edges: Ints) -> Ints:
@@ -188,8 +188,8 @@ def _distance_sums_before(marks: Ints, edges: Ints) -> Ints:
     marks = np.sort(marks)
     at = marks.searchsorted(edges)
     sums = np.concatenate([[0], np.cumsum(marks)])
-    found: Ints = at * edges - sums[at]
-    return found
+    distances: Ints = at * edges - sums[at]
+    return distances
 
 
 class PairTable:
@@ -234,12 +234,14 @@ class PairTable:
     def longest_links(self, side: int, start_ns: int, end_ns: int, most: int) -> Ties:
         """Return the longest pieces of device work in a window, with their partners."""
         start, dur = self.start[side], self.dur[side]
-        there = self.is_device & (self.id[side] >= 0) & (start < end_ns) & (start + dur > start_ns)
-        rows = np.flatnonzero(there & (self.id[1 - side] >= 0))
+        is_in_window = (
+            self.is_device & (self.id[side] >= 0) & (start < end_ns) & (start + dur > start_ns)
+        )
+        rows = np.flatnonzero(is_in_window & (self.id[1 - side] >= 0))
         size = np.maximum(self.dur[0][rows], self.dur[1][rows])
         rows = rows[np.argsort(-size, kind="stable")[:most]]
         return {
-            "of": int(there.sum()),
+            "of": int(is_in_window.sum()),
             "ties": [
                 [int(values[row]) for k in (0, 1) for values in (self.start[k], self.dur[k])]
                 for row in rows.tolist()
@@ -255,14 +257,16 @@ class PairTable:
         return self._events(rows_of_change(self._frame, change), ranks)
 
     def _events(self, rows: Rows, ranks: Ranks | None) -> PairEvents:
-        found = []
+        events = []
         for k in (0, 1):
-            there = rows[self.id[k][rows] >= 0]
+            side_rows = rows[self.id[k][rows] >= 0]
             if ranks is not None:
-                there = there[self.rank[k][there] == ranks[k]]
-            there = there[:MAX_MARKED]
-            found.append(np.stack([self.rank[k][there], self.id[k][there]], axis=1).tolist())
-        return {"events": found}
+                side_rows = side_rows[self.rank[k][side_rows] == ranks[k]]
+            side_rows = side_rows[:MAX_MARKED]
+            events.append(
+                np.stack([self.rank[k][side_rows], self.id[k][side_rows]], axis=1).tolist()
+            )
+        return {"events": events}
 
     @property
     def is_device(self) -> Bools:
@@ -281,8 +285,8 @@ def _node_of_pairs(frame: pd.DataFrame, tree: pd.DataFrame) -> Ints:
     group = frame.groupby(["path", "name"], observed=True, sort=False).ngroup()
     keys = frame.loc[~group.duplicated(), ["path", "name"]].itertuples(index=False, name=None)
     nodes = np.array([node.get(key, -1) for key in keys], np.int64)
-    found: Ints = nodes[group.to_numpy()]
-    return found
+    pair_nodes: Ints = nodes[group.to_numpy()]
+    return pair_nodes
 
 
 class DiffAnswers:
@@ -313,7 +317,7 @@ class DiffAnswers:
         formats = {part.trace.format for side in both.sides for part in side.parts.values()}
         matched = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
         matched += ", on the devices" * both.before.on_device
-        whole = both.step_count + max(alone)
+        steps = both.step_count + max(alone)
         return {
             "labels": [side.label for side in both.sides],
             "facts": " · ".join(facts),
@@ -322,7 +326,7 @@ class DiffAnswers:
             "rank_pairs": [list(pair) for pair in both.rank_pairs],
             "by_rank_means": both.by_rank_means,
             "steps": both.step_count if both.before.has_steps else 0,
-            "matched": f"{both.step_count} of {plural(whole, 'step')} matched {matched}".strip()
+            "matched": f"{both.step_count} of {plural(steps, 'step')} matched {matched}".strip()
             if both.before.has_steps
             else "no steps: the whole is compared",
             "all_matched": not any(alone),
@@ -383,35 +387,40 @@ class DiffAnswers:
     def _frame(self, name: str) -> pd.DataFrame:
         kind, _, rest = name.partition(":")
         both = self.both
-        if kind == "slots":
-            return self._mean_lanes(rest).slots
-        if kind == "segments":
-            return self._mean_lanes(rest).segments()
-        if kind == "lanes":
-            return mean_lanes(both, self._mean_lanes("steps"))
-        if kind == "waterfall":
-            level, _, step = rest.partition(":")
-            frame = diff.waterfall(both, level, step=int(step) if step else None)  # type: ignore[arg-type]
-            return _with_short_names(frame).head(_MAX_NAMES)
-        if kind == "names":
-            return self._names(int(rest) if rest else None)
-        if kind == "steps":
-            return diff.steps(both)
-        if kind == "icicle":
-            return _with_short_names(_largest_nodes(self.tree))
-        if kind == "findings":
-            sentences = diff.findings(self._swapped() if rest == "swapped" else both)
-            return pd.DataFrame(sentences, columns=["kind", "text", "diff_ns"])
-        if kind == "changes":
-            return _with_short_names(diff.changes(both)).head(_MAX_ROWS)
-        if kind == "overview":
-            return self.overview
-        if kind == "table":
-            frame = table_functions(both)[rest](both)
-            shown = frame.head(_MAX_ROWS)
-            shown.attrs = {**frame.attrs, "rows": len(frame)}
-            return shown
-        raise ValueError(f"a comparison has no frame {name!r}")
+        match kind:
+            case "slots":
+                return self._mean_lanes(rest).slots
+            case "segments":
+                return self._mean_lanes(rest).segments()
+            case "lanes":
+                return mean_lanes(both, self._mean_lanes("steps"))
+            case "waterfall":
+                level, _, step = rest.partition(":")
+                return self._waterfall(level, int(step) if step else None)
+            case "names":
+                return self._names(int(rest) if rest else None)
+            case "steps":
+                return diff.steps(both)
+            case "icicle":
+                return _with_short_names(_largest_nodes(self.tree))
+            case "findings":
+                sentences = diff.findings(self._swapped() if rest == "swapped" else both)
+                return pd.DataFrame(sentences, columns=["kind", "text", "diff_ns"])
+            case "changes":
+                return _with_short_names(diff.changes(both)).head(_MAX_ROWS)
+            case "overview":
+                return self.overview
+            case "table":
+                frame = table_functions(both)[rest](both)
+                shown = frame.head(_MAX_ROWS)
+                shown.attrs = {**frame.attrs, "rows": len(frame)}
+                return shown
+            case _:
+                raise ValueError(f"a comparison has no frame {name!r}")
+
+    def _waterfall(self, level: Any, step: int | None) -> pd.DataFrame:
+        frame = diff.waterfall(self.both, level, step=step)
+        return _with_short_names(frame).head(_MAX_NAMES)
 
     def answers_of_pair(self, pair: int) -> DiffAnswers:
         """Return the answers of one pair of ranks."""
@@ -422,8 +431,8 @@ class DiffAnswers:
             swapped_pair = self.both.rank_pairs[pair][::-1]
 
             def swapped() -> Comparison:
-                whole = self._swapped()
-                return comparison_of_pair(whole, whole.rank_pairs.index(swapped_pair))
+                swapped_run = self._swapped()
+                return comparison_of_pair(swapped_run, swapped_run.rank_pairs.index(swapped_pair))
 
             self._pairs[pair] = DiffAnswers(comparison_of_pair(self.both, pair), swapped)
         return self._pairs[pair]
@@ -463,8 +472,8 @@ class DiffAnswers:
     @cached_property
     def tree(self) -> pd.DataFrame:
         """The call paths of the compared device work; those of the hosts if there is none."""
-        found = diff.icicle(self.both, "device" if self.has_device else "host")
-        return found if len(found) else diff.icicle(self.both, "host")
+        paths = diff.icicle(self.both, "device" if self.has_device else "host")
+        return paths if len(paths) else diff.icicle(self.both, "host")
 
     # --- pairs ------------------------------------------------------------------------------------
 
@@ -510,14 +519,14 @@ class DiffAnswers:
     def _on_path_events(self, request: operations.PathEvents) -> Answer:
         if request.pair is None:
             return self.pair_table.events_of(request.node), None
-        own = self.answers_of_pair(request.pair)
-        node = matching_node(own.tree, request.node, self.tree)
-        return self.pair_table.events_of(node, own.both.rank_pairs[0]), None
+        pair_answers = self.answers_of_pair(request.pair)
+        node = matching_node(pair_answers.tree, request.node, self.tree)
+        return self.pair_table.events_of(node, pair_answers.both.rank_pairs[0]), None
 
     def _on_change_events(self, request: operations.ChangeEvents) -> Answer:
-        own = self if request.pair is None else self.answers_of_pair(request.pair)
-        ranks = None if request.pair is None else own.both.rank_pairs[0]
-        changes = diff.changes(own.both)
+        pair_answers = self if request.pair is None else self.answers_of_pair(request.pair)
+        ranks = None if request.pair is None else pair_answers.both.rank_pairs[0]
+        changes = diff.changes(pair_answers.both)
         if request.row >= len(changes):
             raise ValueError(f"no change {request.row} among {len(changes)}")
         return self.pair_table.events_of_change(changes.iloc[request.row], ranks), None
@@ -562,8 +571,8 @@ def matching_node(tree: pd.DataFrame, node: int, other: pd.DataFrame) -> int:
     if not 0 <= node < len(tree):
         return -1
     path, name = tree["path"].iloc[node], tree["name"].iloc[node]
-    found = np.flatnonzero((other["path"] == path) & (other["name"] == name))
-    return int(found[0]) if len(found) else -1
+    nodes = np.flatnonzero((other["path"] == path) & (other["name"] == name))
+    return int(nodes[0]) if len(nodes) else -1
 
 
 def mean_lanes(both: Comparison, line: diff.Alignment) -> pd.DataFrame:

@@ -1,47 +1,40 @@
-"""Answer requests about one job; run long computations on one background thread per process.
+"""Answer the requests of pages about one job: panels of a dashboard, tiles of a timeline.
 
-A request waits for `within_ms`; then the reply is `PENDING` and the page requests it again.
-Meanwhile the kernel's main thread answers other requests.
+Quick answers are computed at once, others in `hta_widgets.live.background`.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from concurrent.futures import Future, wait
-from contextlib import suppress
-from contextvars import copy_context
-from functools import cached_property, partial
-from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis, taxonomy
-from hta_widgets.analysis.busy import totals
-from hta_widgets.analysis.clocks import MIN_COLLECTIVES, clock_fit
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
-from hta_widgets.analysis.collectives import collectives
+from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit
+from hta_widgets.analysis.cross_rank.collectives import collectives
+from hta_widgets.analysis.cross_rank.stragglers import straggler_report
 from hta_widgets.analysis.idle import IdleGap, gap_at
-from hta_widgets.analysis.stragglers import straggler_report
+from hta_widgets.analysis.totals import totals
 from hta_widgets.live import operations
+from hta_widgets.live.background import PENDING, BackgroundTask, T, TaskCache, deadline_after
 from hta_widgets.live.operations import Answer, Request, answer
 from hta_widgets.panels.frames import (
     ADDED,
     CLOCK,
     LATE_MARKED_PANELS,
-    MAKERS,
     frame_to_json,
     panel_of,
-    panels,
+    panel_task,
     without_panel_filters,
 )
 from hta_widgets.panels.headline import headline
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.cells import NameKeys, answer_tiles
 from hta_widgets.tiles.details import (
     cell_details,
     checked_row,
@@ -51,9 +44,9 @@ from hta_widgets.tiles.details import (
     neighbor,
     snap,
 )
-from hta_widgets.tiles.lanes import Classes, LaneBudget, RankIndex
 from hta_widgets.tiles.lateness import LatenessIndex, Ribbon, clusters_reply
 from hta_widgets.tiles.layout import JobLayout, lay_out
+from hta_widgets.tiles.rank_index import Classes, LaneBudget, RankIndex
 from hta_widgets.tiles.replies import ClockFacts, Clusters, Gap, HostTime
 from hta_widgets.tiles.scene import (
     DeviceTimes,
@@ -71,11 +64,10 @@ from hta_widgets.tiles.search import (
     SearchHits,
     marks_reply,
 )
+from hta_widgets.tiles.tile_reply import NameKeys, answer_tiles
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.memo import (
     LRU,
-    ComputationCancelled,
-    is_cancelled,
     memo,
     raise_if_cancelled,
     raise_limit_for_pages,
@@ -83,138 +75,10 @@ from hta_widgets.trace.memo import (
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-T = TypeVar("T")
-
-#: Reply to a request whose answer is not ready.
-PENDING: Mapping[str, Any] = {"pending": True}
-_SUPERSEDED_AFTER = 32  # number of later requests for other work after which work is cancelled
-_NAME = "hta-background"
-
-
-def deadline_after(within_ms: float | None) -> float:
-    """Return the deadline of a request, as a value of `time.perf_counter`."""
-    return math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
-
-
-class BackgroundTask(Generic[T]):
-    """A result that is computed on first request, and kept.
-
-    After a failure or `cancel` the next request starts again.
-    """
-
-    def __init__(self, make: Callable[[], T]) -> None:
-        self.last_request = 0
-        self._make = make
-        self._lock = threading.Lock()
-        self._future: Future[T] = Future()
-        self._is_queued = self._is_cancelled = False
-
-    def wait_until(self, deadline: float) -> bool:
-        """Wait until `due` for the result of the background thread; return whether it is ready."""
-        if deadline == math.inf:
-            self.value  # noqa: B018 - computed in this thread
-            return True
-        with self._lock:
-            future, self._is_cancelled = self._future, False
-            if not self._is_queued:
-                self._is_queued = True
-                _submit(partial(copy_context().run, self._run, future))
-        try:
-            wait((future,), max(0.0, deadline - time.perf_counter()))
-        except KeyboardInterrupt:
-            self.cancel()
-            raise
-        return future.done() and _has_result(future)
-
-    @property
-    def value(self) -> T:
-        """The result, computed in this thread unless another thread is computing it."""
-        while True:
-            future = self._future
-            self._run(future)
-            wait((future,))
-            if _has_result(future):
-                return future.result()
-
-    def cancel(self) -> None:
-        """Stop the computation at the next rank."""
-        self._is_cancelled = True
-
-    def _run(self, future: Future[T]) -> None:
-        with self._lock:
-            if future.running() or future.done():
-                return
-            future.set_running_or_notify_cancel()
-        of_caller = is_cancelled.get()
-        token = is_cancelled.set(lambda: self._is_cancelled or of_caller())
-        try:
-            raise_if_cancelled()
-            made = self._make()
-        except BaseException as error:
-            with self._lock:
-                self._future, self._is_queued, self._is_cancelled = Future(), False, False
-            future.set_exception(error)
-            raise
-        finally:
-            is_cancelled.reset(token)
-        future.set_result(made)
-
-
-def _has_result(future: Future[Any]) -> bool:
-    """Return whether a finished future has a result; raise its error unless it was stopped."""
-    error = future.exception()
-    if error is None or isinstance(error, (ComputationCancelled, KeyboardInterrupt)):
-        return error is None
-    raise error
-
-
-class TaskCache:
-    """The last answers to one engine's requests, ready or being computed."""
-
-    def __init__(self, most: int = 16) -> None:
-        self._works: LRU[Hashable, BackgroundTask[Any]] = LRU(most, on_evict=BackgroundTask.cancel)
-        self._requests = 0
-
-    def get(self, key: Hashable, make: Callable[[], T]) -> BackgroundTask[T]:
-        """Return the work under `key`, and cancel superseded work."""
-        self._requests += 1
-        work: BackgroundTask[T] = self._works.get_or_compute(key, lambda: BackgroundTask(make))
-        work.last_request = self._requests
-        for other in self._works.values():
-            if other.last_request < self._requests - _SUPERSEDED_AFTER:
-                other.cancel()
-        return work
-
-    def clear(self) -> None:
-        """Cancel and forget all."""
-        self._works.clear()
-
-
-_queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
-_starting = threading.Lock()
-
-
-def _submit(call: Callable[[], None]) -> None:
-    with _starting:
-        if all(thread.name != _NAME for thread in threading.enumerate()):
-            # A daemon thread, so that the interpreter ends without waiting for its work.
-            threading.Thread(target=_serve, name=_NAME, daemon=True).start()
-    _queue.put(call)
-
-
-def _serve() -> None:
-    while True:
-        with suppress(BaseException):  # the caller gets it from the future
-            _queue.get()()
-
-
-# --- one job --------------------------------------------------------------------------------------
-
-
 MAX_FRAMES = 100
 # Memory for indexed lanes: enough for each event once, within limits.
 BYTES_PER_EVENT = 24
-LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
+MIN_LANE_BYTES, MAX_LANE_BYTES = 64 << 20, 512 << 20
 _MAX_ANSWERS = 16  # maximum number that is kept or computed at a time
 NO_WAITS = "there is no communication between ranks on their devices"
 
@@ -234,14 +98,14 @@ def _match_task(traces: TraceSet) -> BackgroundTask[None]:
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
     """Return facts about the drawn clock; None if too few collectives compare clocks."""
     fit = clock_fit(traces)
-    known = fit.collectives >= MIN_COLLECTIVES
-    if known.sum() < 2:
+    is_compared = fit.collectives >= MIN_COLLECTIVES
+    if is_compared.sum() < 2:
         return None
-    offsets = pd.Series(fit.offset_ns[known]).groupby(fit.part[known])
+    offsets = pd.Series(fit.offset_ns[is_compared]).groupby(fit.part[is_compared])
     return {
         "is_fitted": traces.clock == "fitted",
         "apart_ns": int((offsets.max() - offsets.min()).max()),
-        "residual_ns": int(fit.residual_ns[known].max()),
+        "residual_ns": int(fit.residual_ns[is_compared].max()),
         "is_off": fit.is_needed,
     }
 
@@ -261,34 +125,33 @@ class PanelEngine:
         self, panel: str, selection: Selection | None = None, *, top: int | None = None
     ) -> pd.DataFrame:
         """Return the frame of a panel."""
-        found = self._frame(panel, selection, top).copy()
+        panel_frame = self._frame(panel, selection, top).copy()
         if panel in LATE_MARKED_PANELS:
-            named = self._headline.value
-            found.attrs |= {"late_ranks": named.late_ranks, "fact_ranks": named.fact_ranks}
-        return found
+            panel_frame.attrs |= self._headline.value.marked_ranks
+        return panel_frame
 
     def analysis(self, name: str, selection: Selection | None = None) -> pd.DataFrame:
         """Return the frame of the analysis behind a panel, in full."""
         panel = panel_of(name)
         if not panel.analysis:
             return self.frame(panel.id, selection)
+        chosen = without_panel_filters(panel, selection)
         if panel.whole is not None:
-            return panel.whole(self.traces, self._panel_and_selection(panel.id, selection))
+            return panel.whole(self.traces, chosen)
         function = getattr(analysis, panel.analysis)
-        chosen = self._panel_and_selection(panel.id, selection)
         if panel.id in ADDED:
             # These panels show the job or a window; not all of their analyses take a selection.
             chosen = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
         options = {} if panel.id in ADDED and chosen == Selection() else {"selection": chosen}
-        found: pd.DataFrame = function(self.traces, **options)
-        return found
+        analysis_frame: pd.DataFrame = function(self.traces, **options)
+        return analysis_frame
 
     def headline(self) -> dict[str, Any]:
         """Return the headline of the whole job as JSON."""
         return self._headline.value.to_json()
 
     def headline_until(self, deadline: float) -> dict[str, Any] | None:
-        """Return the headline, or None if it is not ready by `due`."""
+        """Return the headline, or None if it is not ready by `deadline`."""
         is_made = _match_task(self.traces).wait_until(deadline) and self._headline.wait_until(
             deadline
         )
@@ -299,7 +162,7 @@ class PanelEngine:
         return answer(request, self)
 
     def has_frame(self, panel: str, selection: Selection | None, deadline: float) -> bool:
-        """Return whether the frame of a panel is ready by `due`."""
+        """Return whether the frame of a panel is ready by `deadline`."""
         return self._frame_until(deadline, panel, selection, None) is not None
 
     def _frame(self, panel: str, selection: Selection | None, top: int | None) -> pd.DataFrame:
@@ -310,7 +173,7 @@ class PanelEngine:
     def _frame_until(
         self, deadline: float, panel: str, selection: Selection | None, top: int | None
     ) -> pd.DataFrame | None:
-        """Return the frame of a panel, or None if it is not ready by `due`."""
+        """Return the frame of a panel, or None if it is not ready by `deadline`."""
         key, make = self._frame_task(panel, selection, top)
         cached_frame = self._kept.get(key)
         if cached_frame is None and (made := self._result_until(deadline, key, make)) is not None:
@@ -320,16 +183,12 @@ class PanelEngine:
     def _frame_task(
         self, panel: str, selection: Selection | None, top: int | None
     ) -> tuple[Hashable, Callable[[], pd.DataFrame]]:
-        known = panels()
-        if panel not in known:
-            raise ValueError(f"no panel {panel!r}; the panels are {', '.join(known)}")
-        chosen = self._panel_and_selection(panel, selection)
+        make, chosen = panel_task(panel, selection)
         key = (panel, top, taxonomy.version(), chosen)
-        make = known[panel].frame or MAKERS[panel]
         return key, lambda: make(self.traces, chosen, top)
 
     def _result_until(self, deadline: float, key: Hashable, make: Callable[[], T]) -> T | None:
-        """Return a result, or None if it is not ready by `due`."""
+        """Return a result, or None if it is not ready by `deadline`."""
         if deadline == math.inf:
             return make()
         work = self._tasks.get(key, make)
@@ -344,11 +203,6 @@ class PanelEngine:
         self._tasks.clear()
         _match_task(self.traces).cancel()
         self._headline.cancel()
-
-    def _panel_and_selection(self, panel: str, selection: Selection | None) -> Selection:
-        return without_panel_filters(
-            panels()[panel], Selection() if selection is None else selection
-        )
 
     def _on_panels(self, request: operations.Panels) -> Answer:
         selection, panels = Selection.from_json(request.selection), request.panels
@@ -368,7 +222,7 @@ class PanelEngine:
             raise ValueError(f"no metric {metric!r}; they are {', '.join(HEATMAP_METRICS)}")
         if end <= start:
             raise ValueError(f"a window must end after it starts, not {start} to {end}")
-        selection = self._panel_and_selection("heatmap", Selection.from_json(request.selection))
+        _, selection = panel_task("heatmap", Selection.from_json(request.selection))
 
         def binned() -> pd.DataFrame:
             scope: Any = {"selection": selection, "window": (start, end)}
@@ -401,7 +255,9 @@ class TileEngine:
         self.traces = traces = traces.on(None)
         self.job: JobLayout = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
-        self._budget = LaneBudget(min(max(LEAST_BYTES, BYTES_PER_EVENT * events), MOST_BYTES))
+        self._budget = LaneBudget(
+            min(max(MIN_LANE_BYTES, BYTES_PER_EVENT * events), MAX_LANE_BYTES)
+        )
         self._indices = {
             rank.rank: RankIndex(rank, self._budget, lambda: self.lateness)
             for rank in self.job.ranks
@@ -656,8 +512,10 @@ def _host_times_in_gap(index: RankIndex, gap: IdleGap) -> tuple[Rows, Ints]:
         return rows, spent
     track = table.track[rows]
     by_track = np.bincount(track, spent, minlength=len(rank.track_lane0))
-    chosen = table.track[gap.call]
-    if gap.call < 0 or by_track[chosen] == 0:
-        chosen = min(np.unique(track), key=lambda one: (-by_track[one], rank.track_lane0[one]))
-    here = (track == chosen) & (spent > 0)
-    return rows[here], spent[here]
+    thread = table.track[gap.call]
+    if gap.call < 0 or by_track[thread] == 0:
+        thread = min(
+            np.unique(track), key=lambda number: (-by_track[number], rank.track_lane0[number])
+        )
+    is_on_thread = (track == thread) & (spent > 0)
+    return rows[is_on_thread], spent[is_on_thread]

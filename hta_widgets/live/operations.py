@@ -19,7 +19,7 @@ from hta_widgets.tiles.replies import TableName
 Answer = tuple[Mapping[str, Any], bytes | None]
 
 MAX_LEVEL = 52
-MOST_BINS = 4096
+MAX_BINS = 4096
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Time = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 Bins = Annotated[int, Meta(ge=1, le=1 << 16)]
@@ -209,7 +209,7 @@ class Heatmap(_Window, tag="heatmap", kw_only=True):
     """One metric of each rank, in bins."""
 
     metric: Name
-    bins: Annotated[int, Meta(ge=1, le=MOST_BINS)]
+    bins: Annotated[int, Meta(ge=1, le=MAX_BINS)]
     selection: SelectionJson | None = None
 
 
@@ -309,7 +309,7 @@ DASHBOARD = (Panels, Heatmap, Headline, Table, ExportTable)
 COMPARISON = (Frame, Frames, Partner, Ties, PathEvents, ChangeEvents, ClassesOf, ExportPair)
 #: Every request by the name of its operation.
 OPERATIONS: dict[str, type[Request]] = {
-    str(one.__struct_config__.tag): one for one in (*JOB, *DASHBOARD, *COMPARISON)
+    str(kind.__struct_config__.tag): kind for kind in (*JOB, *DASHBOARD, *COMPARISON)
 }
 
 
@@ -333,12 +333,12 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
             except ValueError as error:
                 raise TraceError(f"the request {op} has no answer: {error}") from None
             return reply
-    known = [
+    ops = [
         name
         for name in OPERATIONS
         if any(hasattr(answerer, f"_on_{name}") for answerer in answerers)
     ]
-    raise TraceError(f"unknown op {op!r}; the ops are {', '.join(known)}")
+    raise TraceError(f"unknown op {op!r}; the ops are {', '.join(ops)}")
 
 
 def _whole_times(request: Mapping[str, Any]) -> dict[str, int]:

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.comm_events import OPERATIONS, batched_sends
-from hta_widgets.analysis.matching import matching
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, batched_sends
+from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text

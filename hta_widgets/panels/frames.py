@@ -13,13 +13,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.matching import count_selected, matching
+from hta_widgets.analysis.cross_rank.matching import count_selected, matching
+from hta_widgets.analysis.cross_rank.waits import collective_waits, wait_intervals
 from hta_widgets.analysis.scope import narrow_selection, rank_parts
-from hta_widgets.analysis.stragglers import collective_waits, wait_intervals
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.panels import added
-from hta_widgets.readers.formats import all_formats, format_hooks
+from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows, concatenate_ranges
 from hta_widgets.trace.names import short_name
@@ -28,7 +28,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import categorical_dtype
 from hta_widgets.trace.traceset import TraceSet
 
-Frame = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
+FrameMaker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
 Whole = Callable[[TraceSet, Selection], pd.DataFrame]
 #: Panels of all formats with events and device work, in the order of the list for users.
 _OFFERED = (
@@ -58,7 +58,7 @@ class Panel:
     #: Whether it is a chart.
     is_chart: bool = False
     #: Makes its frame from traces, a selection and a maximum number of rows.
-    frame: Frame | None = None
+    frame: FrameMaker | None = None
     #: Makes the frame of the analysis on which the panel's frame is based.
     whole: Whole | None = None
     #: Whether it has data for these formats and this number of workers.
@@ -77,7 +77,11 @@ _SHARED = tuple(map(catalogue_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
 
 def format_panels() -> list[Panel]:
     """Return the panels of single formats."""
-    return list(dict.fromkeys(panel for one in format_hooks("panels") for panel in one))
+    return list(dict.fromkeys(panel for group in _panel_groups(all_formats()) for panel in group))
+
+
+def _panel_groups(formats: Iterable[Format]) -> list[tuple[Panel, ...]]:
+    return load_references(format_.views.panels for format_ in formats)
 
 
 def panels() -> dict[str, Panel]:
@@ -106,8 +110,18 @@ def panel_of(name: str) -> Panel:
     return result
 
 
-def without_panel_filters(panel: Panel, selection: Selection) -> Selection:
-    """Return a selection without the parts that the panel itself sets."""
+def panel_task(name: str, selection: Selection | None) -> tuple[FrameMaker, Selection]:
+    """Return the function that makes a panel's frame, and the selection that filters it."""
+    known = panels()
+    if name not in known:
+        raise ValueError(f"no panel {name!r}; the panels are {', '.join(known)}")
+    return known[name].frame or MAKERS[name], without_panel_filters(known[name], selection)
+
+
+def without_panel_filters(panel: Panel, selection: Selection | None) -> Selection:
+    """Return a selection, None for everything, without the parts that the panel itself sets."""
+    if selection is None:
+        return Selection()
     if "ranks" in panel.own:
         selection = replace(selection, ranks=None)
     if "window" in panel.own:
@@ -124,11 +138,11 @@ def without_panel_filters(panel: Panel, selection: Selection) -> Selection:
 def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
     """Return the ids of the panels that have data for files of these formats, in order.
 
-    A format states which shared panels fit it (`Format.shared_panels`), and adds its own.
+    A format states which shared panels fit it (`FormatViews.shared_panels`), and adds its own.
     """
     format_names = set(formats)
     known = {
-        format_.name: format_.shared_panels
+        format_.name: format_.views.shared_panels
         for format_ in all_formats()
         if format_.name in format_names
     }
@@ -139,8 +153,8 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
     shared += ADDED if _OFFERED in some else ()
     format_panels_ids = [
         panel.id
-        for panels_of_format in format_hooks("panels", format_names)
-        for panel in panels_of_format
+        for group in _panel_groups(formats_named(format_names))
+        for panel in group
         if panel.fits(format_names, workers)
     ]
     return [*shared, *dict.fromkeys(format_panels_ids), *_ALWAYS]
@@ -150,7 +164,7 @@ def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, 
     """Return the panels of Kineto traces without data, by reason; `scene` is the job's."""
     found_formats = set(formats)
     if any(
-        format_.shared_panels is not None
+        format_.views.shared_panels is not None
         for format_ in all_formats()
         if format_.name in found_formats
     ):
@@ -209,8 +223,6 @@ def _validate_panels(names: Iterable[str], of_job: Sequence[str]) -> list[str]:
 # --- frames ---------------------------------------------------------------------------------------
 
 
-Maker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
-
 #: The clock on which waits are measured, as in the timeline.
 CLOCK: Any = "fitted"
 #: Panels whose charts draw one dot per rank.
@@ -256,7 +268,9 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
     A table with more than `MAX_ROWS` rows is None.
     """
     tables: dict[str, Any] = {}
-    for tables_of in format_hooks("base_tables", traces.formats):
+    for tables_of in load_references(
+        format_.views.base_tables for format_ in formats_named(traces.formats)
+    ):
         tables |= tables_of(traces)
     return tables
 
@@ -458,7 +472,7 @@ def _idle(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFr
     return found
 
 
-def _columns_of(name: str, *columns: str) -> Maker:
+def _columns_of(name: str, *columns: str) -> FrameMaker:
     """Return a function that returns some columns of an analysis, all by default."""
 
     def make(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
@@ -474,7 +488,7 @@ _OF_QUEUES = ("rank", "stream", "count", "time_weighted_mean", "max", "span_ns")
 
 
 #: The function of each panel's frame, by id.
-MAKERS: dict[str, Maker] = {
+MAKERS: dict[str, FrameMaker] = {
     "breakdown": _breakdown,
     "overlap": _columns_of("comm_comp_overlap"),
     "idle": _idle,

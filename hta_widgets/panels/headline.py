@@ -11,17 +11,13 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
+from hta_widgets.analysis.cross_rank.waits import collective_waits, exposed_waits_for
 from hta_widgets.analysis.host_activity import free_calls
 from hta_widgets.analysis.idle import wait_for_first_work_ns
-from hta_widgets.analysis.stragglers import (
-    StragglerReport,
-    collective_waits,
-    exposed_waits_for,
-    straggler_report,
-)
 from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
-from hta_widgets.readers.formats import all_formats, format_hooks
+from hta_widgets.readers.formats import all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import consecutive_runs, count, duration, plural, run_text, share
 from hta_widgets.tiles.lateness import LatenessIndex
@@ -97,6 +93,11 @@ class Headline:
         ]
 
     @property
+    def marked_ranks(self) -> dict[str, list[int]]:
+        """The ranks that charts mark, by the name of the attribute of their frames."""
+        return {"late_ranks": self.late_ranks, "fact_ranks": self.fact_ranks}
+
+    @property
     def text(self) -> str:
         """The headline alone."""
         return text_of(self.text_parts)
@@ -109,8 +110,7 @@ class Headline:
         return {
             "headline": self.text_parts,
             "more": self.sentences,
-            "late_ranks": self.late_ranks,
-            "fact_ranks": self.fact_ranks,
+            **self.marked_ranks,
             "findings": [
                 {
                     "kind": finding.kind,
@@ -322,12 +322,14 @@ def headline(traces: TraceSet) -> Headline:
 def _headline_of_formats(traces: TraceSet) -> Headline | None:
     """Return the headline of the job's formats; None unless each of them has one."""
     names = set(traces.formats)
-    if not names or not names <= {finding.name for finding in all_formats() if finding.headline}:
+    if not names or not names <= {
+        format_.name for format_ in all_formats() if format_.views.headline
+    }:
         return None
     all_findings: list[HeadlineFinding] = []
     more: list[list[Piece]] = []
     nothing: list[Piece] = []
-    for headline_of in format_hooks("headline", names):
+    for headline_of in load_references(format_.views.headline for format_ in formats_named(names)):
         findings, sentences, without = headline_of(traces)
         all_findings += findings
         more += sentences

@@ -182,7 +182,9 @@ def source_to_store(source: RecordSource) -> StoredSource:
 
 def source_from_store(facts: dict[str, Any], column: Callable[[str], Any]) -> RecordSource:
     """Restore a source of records from its facts and columns."""
-    kinds = {kind: name for known in all_formats() for kind, name in known.sources.items()}
+    kinds = {
+        kind: name for format_ in all_formats() for kind, name in format_.reading.sources.items()
+    }
     source: RecordSource = resolve_reference(kinds[facts["kind"]]).restored(facts, column)
     return source
 
@@ -206,7 +208,7 @@ def _rebuild_entry(path: str, format: str, copy: str, place: int) -> Trace:  # n
     """Remove a damaged entry and return its trace number `place`, read from the trace file."""
     _remove(Path(copy))
     _counts["rebuilt"] += 1
-    outcome: Outcome = resolve_reference(format_named(format).read)(path)
+    outcome: Outcome = resolve_reference(format_named(format).reading.read)(path)
     return outcome.traces[place]
 
 

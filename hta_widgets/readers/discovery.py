@@ -19,13 +19,11 @@ from urllib.parse import unquote, urlsplit
 from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache
+from hta_widgets.readers.detection import SUPPORTED_FORMATS_TEXT, remedy_for, sniff
 from hta_widgets.readers.formats import (
-    SUPPORTED_FORMATS_TEXT,
     FileStart,
     Outcome,
     profile_type,
-    remedy_for,
-    sniff,
 )
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.readers.streams import open_stream

@@ -22,6 +22,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache as columnar
+from hta_widgets.readers.detection import SUPPORTED_FORMATS_TEXT
 from hta_widgets.readers.discovery import (
     FoundFile,
     LocalCopies,
@@ -30,7 +31,6 @@ from hta_widgets.readers.discovery import (
     report_foreign,
 )
 from hta_widgets.readers.formats import (
-    SUPPORTED_FORMATS_TEXT,
     Outcome,
     all_formats,
     format_faults,
@@ -275,7 +275,7 @@ def read_trace(
     size_bytes = 0
     try:
         size_bytes = decompressed_size(path)
-        outcome: Outcome = resolve_reference(format_named(format).read)(
+        outcome: Outcome = resolve_reference(format_named(format).reading.read)(
             path, advance=advance, keepalive=keepalive
         )
         kept = None
@@ -316,7 +316,7 @@ def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
 
 def _drop_unrequested(files: list[FoundFile], wanted: set[int] | None) -> list[FoundFile]:
     """Drop files whose first bytes state a rank that was not requested."""
-    peeks = [format_named(file.format).peek_rank for file in files]
+    peeks = [format_named(file.format).reading.peek_rank for file in files]
     if wanted is None or len(files) == 1 or not all(peeks):
         return files
     known = [
@@ -469,7 +469,8 @@ def _assemble_set(
         [file.rank for file in kept] + [None] * len(stored),
         [trace.stated_rank for trace in traces] + [trace.rank for trace in stored],
         problems,
-        [format_named(trace.format).keyed_by_order for trace in traces] + [False] * len(stored),
+        [format_named(trace.format).reading.keyed_by_order for trace in traces]
+        + [False] * len(stored),
         cut,
         traces + stored,
     )
@@ -516,15 +517,21 @@ def _finish_formats(
     files: list[FoundFile], traces: list[Trace], problems: Problems
 ) -> tuple[list[FoundFile], list[Trace]]:
     """Call the `finish` function of each format with its traces, and those compared with them."""
-    for known in all_formats():
+    for format_ in all_formats():
         traces_of_format = [
-            trace for trace in traces if trace.format in {known.name, *known.compared_with}
+            trace
+            for trace in traces
+            if trace.format in {format_.name, *format_.comparison.compared_with}
         ]
-        if not known.finish or all(trace.format != known.name for trace in traces_of_format):
+        if not format_.reading.finish or all(
+            trace.format != format_.name for trace in traces_of_format
+        ):
             continue
         file_of = {trace.path: file for trace, file in zip(traces, files, strict=True)}
         others = [trace for trace in traces if trace not in traces_of_format]
-        traces = others + list(resolve_reference(known.finish)(traces_of_format, problems))
+        traces = others + list(
+            resolve_reference(format_.reading.finish)(traces_of_format, problems)
+        )
         files = [file_of[trace.path] for trace in traces]
     return files, traces
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from hta_widgets.text import duration
 from hta_widgets.trace.problems import ANOTHER_RUN, POSSIBLE_DUPLICATE, ProblemKind, Problems
+from hta_widgets.trace.shared_clock import clock_groups
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import clock_groups, most_frequent_size
+from hta_widgets.trace.traceset import most_frequent_size
 
 
 class NoteCounts:

@@ -30,7 +30,7 @@ from hta_widgets.store.files import (
     write_columns,
 )
 from hta_widgets.store.rank_file import SourceRestorer, StoredRank, StoredSource, as_mapping
-from hta_widgets.tiles.lanes import FACT, stored_lane_columns
+from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
 from hta_widgets.trace.columns import (
     AsyncTable,
     CopyTable,
@@ -43,7 +43,7 @@ from hta_widgets.trace.columns import (
     TableFile,
     Track,
 )
-from hta_widgets.trace.names import ExportPart, parse_export_part
+from hta_widgets.trace.merged_format import ExportPart, parse_export_part
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import kind_times
-from hta_widgets.tiles.lanes import CounterLane, EventLane, RankIndex, Rows
+from hta_widgets.tiles.lanes import CounterLane, EventLane
 from hta_widgets.tiles.layout import LaneRef
+from hta_widgets.tiles.rank_index import RankIndex, TableRows
 from hta_widgets.tiles.replies import (
     Brief,
     Cell,
@@ -75,7 +76,7 @@ def _compact_json(value: Any) -> str:
         case _NumberText():
             return str(value)
         case _Pairs():
-            inner = ",".join(f"{_quote(key)}:{_compact_json(one)}" for key, one in value)
+            inner = ",".join(f"{_quote(key)}:{_compact_json(member)}" for key, member in value)
             return f"{{{inner}}}"
         case list():
             return f"[{','.join(map(_compact_json, value))}]"
@@ -89,7 +90,7 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def event_summary(index: RankIndex, table: Rows, row: int) -> Brief:
+def event_summary(index: RankIndex, table: TableRows, row: int) -> Brief:
     """Return the brief of a row of one of the rank's tables."""
     name = table.names[int(table.name[row])]
     return {
@@ -113,7 +114,7 @@ def lane_of_row(index: RankIndex, table: str, row: int) -> int:
     return int(index.side_lanes(table)[row])
 
 
-def checked_row(index: RankIndex, table: Rows, row: Any) -> int:
+def checked_row(index: RankIndex, table: TableRows, row: Any) -> int:
     """Return `row` as an index, or raise an error with the valid rows."""
     number = int(row)
     if not 0 <= number < len(table.start_ns):
@@ -168,7 +169,7 @@ def _histogram_edges(low: int, high: int, count: int) -> tuple[Floats, Literal["
     return edges, scale
 
 
-def details(index: RankIndex, table: Rows, row: int) -> EventDetail:
+def details(index: RankIndex, table: TableRows, row: int) -> EventDetail:
     """Answer ``event``."""
     args, error = _event_args(index, table, row)
     is_event = table.table == "events"
@@ -185,14 +186,14 @@ def details(index: RankIndex, table: Rows, row: int) -> EventDetail:
     }
 
 
-def _place_fields(index: RankIndex, table: Rows, row: int) -> DetailedEvent:
-    known = event_summary(index, table, row)
+def _place_fields(index: RankIndex, table: TableRows, row: int) -> DetailedEvent:
+    summary = event_summary(index, table, row)
     rank, category = index.rank, table.categories[int(table.category[row])]
     if table.table == "events":
         t = rank.table
         track = t.tracks[t.track[row]]
         return {
-            **known,
+            **summary,
             "category": category,
             "process": track.process,
             "track": track.key,
@@ -206,7 +207,7 @@ def _place_fields(index: RankIndex, table: Rows, row: int) -> DetailedEvent:
         track for track in rank.tracks if track.lane0 <= lane < track.lane0 + track.lanes
     )
     return {
-        **known,
+        **summary,
         "category": category,
         "process": track_row.process,
         "track": track_row.key,
@@ -217,7 +218,7 @@ def _place_fields(index: RankIndex, table: Rows, row: int) -> DetailedEvent:
     }
 
 
-def _parent_summaries(index: RankIndex, table: Rows, row: int) -> Iterator[Brief]:
+def _parent_summaries(index: RankIndex, table: TableRows, row: int) -> Iterator[Brief]:
     parent = index.rank.table.parent
     above = int(parent[row])
     while above >= 0:
@@ -225,7 +226,7 @@ def _parent_summaries(index: RankIndex, table: Rows, row: int) -> Iterator[Brief
         above = int(parent[above])
 
 
-def _launch_context(index: RankIndex, table: Rows, row: int) -> LaunchedBy | None:
+def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy | None:
     """Return the events around the launching call of a device event; each list innermost first."""
     trace = index.rank.trace
     call = int(trace.launch_of[row])
@@ -261,7 +262,7 @@ def _launch_context(index: RankIndex, table: Rows, row: int) -> LaunchedBy | Non
 
 
 #: Maximum number of events that a selection names by id; more would make each message large.
-MOST_SELECTED = 10_000
+MAX_SELECTED = 10_000
 
 
 def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
@@ -274,7 +275,7 @@ def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
         "count": len(ids),
         "dur": int(table.dur_ns[ids].sum()),
         "delay": float(np.median(table.start_ns[ids] - called)),
-        "ids": ids.tolist() if len(ids) <= MOST_SELECTED else None,
+        "ids": ids.tolist() if len(ids) <= MAX_SELECTED else None,
     }
 
 
@@ -291,7 +292,7 @@ def _launched_by_event(index: RankIndex, row: int) -> tuple[npt.NDArray[np.intp]
 
 
 #: Maximum number of arrows drawn from one event; more could not be followed by eye.
-MOST_ARROWS = 20
+MAX_ARROWS = 20
 
 
 def launches(index: RankIndex, row: int) -> Launches:
@@ -301,14 +302,14 @@ def launches(index: RankIndex, row: int) -> Launches:
     return {
         "call": event_summary(index, table, call) if call >= 0 else None,
         "kernels": [
-            event_summary(index, table, at) for at in ids.tolist() if len(ids) <= MOST_ARROWS
+            event_summary(index, table, at) for at in ids.tolist() if len(ids) <= MAX_ARROWS
         ],
         "count": len(ids),
     }
 
 
 def _event_args(
-    index: RankIndex, table: Rows, row: int
+    index: RankIndex, table: TableRows, row: int
 ) -> tuple[list[tuple[str, str]], str | None]:
     """Return the args of an event's records, and an error message if they cannot be read."""
     source = index.rank.trace.source
@@ -330,24 +331,24 @@ def _event_args(
 
 def _event_flows(index: RankIndex, row: int) -> list[Flow]:
     flows, table = index.rank.trace.flow_table, index.events
-    found: list[Flow] = []
+    event_flows: list[Flow] = []
     ways: tuple[tuple[Literal["out", "in"], Any, Any], ...] = (
         ("out", flows.source, flows.target),
         ("in", flows.target, flows.source),
     )
-    for direction, here, there in ways:
-        for at in np.flatnonzero(here == row).tolist():
+    for direction, near, far in ways:
+        for at in np.flatnonzero(near == row).tolist():
             source, target = int(flows.source[at]), int(flows.target[at])
             end = int(table.start_ns[source] + table.dur_ns[source])
-            found.append(
+            event_flows.append(
                 {
                     "kind": flows.kinds[int(flows.kind[at])],
                     "direction": direction,
-                    "brief": event_summary(index, table, int(there[at])),
+                    "brief": event_summary(index, table, int(far[at])),
                     "delay": int(table.start_ns[target]) - end,
                 }
             )
-    return sorted(found, key=lambda flow: (flow["delay"], flow["brief"]["id"]))
+    return sorted(event_flows, key=lambda flow: (flow["delay"], flow["brief"]["id"]))
 
 
 def cell_details(index: RankIndex, number: int, start: int, end: int) -> Cell:
@@ -390,7 +391,7 @@ def _longest_row(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
     return int(rows[inside[durs[inside].argmax()]])
 
 
-def neighbor(index: RankIndex, table: Rows, row: int, direction: int) -> Brief | None:
+def neighbor(index: RankIndex, table: TableRows, row: int, direction: int) -> Brief | None:
     """Answer ``neighbor``: the next or previous event of the same lane."""
     members = index.rows_of_lane(index.rank.ref(lane_of_row(index, table.table, row)))
     # Not a binary search: asyncs with the same start are not in the order of their rows.
@@ -416,8 +417,8 @@ def _neighbouring_edges(lane: EventLane | CounterLane, time: int) -> list[int]:
         sorts = [lane.times]
     else:
         sorts = [lane.spans.sorted_starts, lane.spans.sorted_ends, lane.spans.points]
-    found = []
+    neighbors = []
     for edges in sorts:
         at = int(edges.searchsorted(time))
-        found += edges[max(at - 1, 0) : at + 1].tolist()
-    return found
+        neighbors += edges[max(at - 1, 0) : at + 1].tolist()
+    return neighbors

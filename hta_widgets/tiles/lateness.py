@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.tiles import replies
-from hta_widgets.tiles.cells import pack
+from hta_widgets.tiles.packing import pack
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union
 from hta_widgets.trace.traceset import TraceSet
@@ -31,7 +31,7 @@ _NUMBERS = (
 )
 #: Columns of the frame from which a `RankLateness` is made.
 _OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "last_alone")
-MOST_BINS = 1 << 16
+MAX_BINS = 1 << 16
 
 
 def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:
@@ -373,8 +373,8 @@ class Ribbon:
         """
         if end <= start:
             raise ValueError(f"a window must end after it starts, not {start} to {end}")
-        if not 1 <= bins <= MOST_BINS:
-            raise ValueError(f"a window has 1 to {MOST_BINS} bins, not {bins}")
+        if not 1 <= bins <= MAX_BINS:
+            raise ValueError(f"a window has 1 to {MAX_BINS} bins, not {bins}")
         rows = np.arange(*np.searchsorted(self._time, (start, end)))
         if ranks is not None:
             rows = rows[np.isin(self._rank[rows], np.asarray(ranks, np.int64))]

@@ -282,8 +282,8 @@ def counter_label(name: str, series: str) -> str:
 
     The series is left out if it is "value", repeats the name, or is in `_UNITS`.
     """
-    known = {name, name.partition("[")[0], *_UNITS}
-    if not series or series in known or series.lower() == "value":
+    omitted = {name, name.partition("[")[0], *_UNITS}
+    if not series or series in omitted or series.lower() == "value":
         return name
     return f"{name} {series}"
 
@@ -293,9 +293,9 @@ def counter_unit(name: str, series: str) -> str:
     if series in _UNITS:
         return _UNITS[series]
     for text in (series, name):
-        found = _UNIT.search(text)
-        if found:
-            return found[1]
+        match = _UNIT.search(text)
+        if match:
+            return match[1]
     return ""
 
 
@@ -405,8 +405,8 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     overlays: list[LaneRef] = []
     if several:
         every: list[SummaryRow | TrackRow] = [*summary, *rows]
-        for one in every:
-            _add_overlay_lanes(one, lane, overlays)
+        for row_of_rank in every:
+            _add_overlay_lanes(row_of_rank, lane, overlays)
     # The table's own tracks come first, so their keys, which are unique, stay the same.
     ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
     for row, key in zip(ordered, number_repeated([row.key for row in ordered]), strict=True):

@@ -12,8 +12,7 @@ import numpy as np
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import THIN
-from hta_widgets.tiles.cells import pack
-from hta_widgets.tiles.lanes import CounterLane, RankIndex
+from hta_widgets.tiles.lanes import CounterLane
 from hta_widgets.tiles.layout import (
     JobLayout,
     RankLayout,
@@ -22,6 +21,8 @@ from hta_widgets.tiles.layout import (
     job_title,
     place_label,
 )
+from hta_widgets.tiles.packing import pack
+from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.tiles.replies import Stats
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.intervals import Intervals, IntervalUnion, subtract, union, union_of_sorted
@@ -77,11 +78,13 @@ def _phases(rank: RankLayout) -> Rows:
     above = _annotation_above(rank, rows)
     if len(rank.steps):
         inside = np.isin(above, rank.steps)
-        whole = table.dur_ns[above]
+        enclosing_ns = table.dur_ns[above]
     else:
         inside = above < 0
-        whole = np.full(len(rows), rank.range_ns[1] - rank.range_ns[0])
-    kept: Rows = rows[inside & (table.dur_ns[rows] >= MIN_SHARE * whole) & (table.dur_ns[rows] > 0)]
+        enclosing_ns = np.full(len(rows), rank.range_ns[1] - rank.range_ns[0])
+    kept: Rows = rows[
+        inside & (table.dur_ns[rows] >= MIN_SHARE * enclosing_ns) & (table.dur_ns[rows] > 0)
+    ]
     return kept
 
 
@@ -238,11 +241,11 @@ def describe_job(job: JobLayout, traces: TraceSet) -> dict[str, Any]:
 
 def _host_kinds(ranks: Iterable[RankLayout]) -> list[str]:
     """Return the kinds of events of ranks without device work."""
-    found = np.zeros(len(KINDS), np.bool_)
+    is_on_host = np.zeros(len(KINDS), np.bool_)
     for rank in ranks:
         if not any(row.role in {"gpu", "comm"} for row in rank.summary):
-            found |= np.bincount(rank.table.kind, minlength=len(KINDS)) > 0
-    return [kind for kind, is_there in zip(KINDS, found, strict=True) if is_there]
+            is_on_host |= np.bincount(rank.table.kind, minlength=len(KINDS)) > 0
+    return [kind for kind, is_there in zip(KINDS, is_on_host, strict=True) if is_there]
 
 
 def whole_range(job: JobLayout, traces: TraceSet) -> tuple[int, int]:
@@ -396,8 +399,8 @@ class DeviceTimes:
 
 
 def _clip_length(start: int, end: int, low: Ints, high: Ints) -> list[int]:
-    found: list[int] = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0).tolist()
-    return found
+    lengths: list[int] = np.maximum(np.minimum(high, end) - np.maximum(low, start), 0).tolist()
+    return lengths
 
 
 def device_range(index: RankIndex) -> tuple[int, int]:
@@ -454,15 +457,17 @@ def stats_reply(
     span = device.span_length_within(start, end)
     busy = zip(columns["compute"], columns["exposed"], columns["memory_alone"], strict=True)
     kinds = ("compute", "communication", "memory")
-    known = [index.rank.rank for index in indices]
+    rank_numbers = [index.rank.rank for index in indices]
     chosen = (
-        range(len(known)) if ranks is None else [known.index(one) for one in {*ranks} & {*known}]
+        range(len(rank_numbers))
+        if ranks is None
+        else [rank_numbers.index(rank) for rank in {*ranks} & {*rank_numbers}]
     )
-    whole = sum(span[at] for at in chosen)
+    total_span = sum(span[at] for at in chosen)
     return {
         "start": start,
         "end": end,
-        "ranks": known,
+        "ranks": rank_numbers,
         "compute": columns["compute"],
         "communication": columns["communication"],
         "exposed": columns["exposed"],
@@ -470,8 +475,8 @@ def stats_reply(
         "data": device.data_length_within(start, end),
         "span": span,
         "idle": [inside - sum(parts) for inside, parts in zip(span, busy, strict=True)],
-        "kinds": {name: sum(columns[name][at] for at in chosen) / whole for name in kinds}
-        if whole and device.present
+        "kinds": {name: sum(columns[name][at] for at in chosen) / total_span for name in kinds}
+        if total_span and device.present
         else {},
     }
 
@@ -484,8 +489,8 @@ def minimap_reply(
         raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
     steps = np.arange(bins + 1, dtype=np.int64)
     # In two parts, since the product of a long time and many bins could leave int64.
-    whole, rest = divmod(end - start, bins)
-    edges = start + whole * steps + rest * steps // bins
+    bin_ns, rest = divmod(end - start, bins)
+    edges = start + bin_ns * steps + rest * steps // bins
     if device.present:
         shown = {"compute": "compute", "exposed": "exposed", "memory": "memory_alone"}
         totals = {name: np.zeros(bins, np.int64) for name in shown}

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.details import event_summary
-from hta_widgets.tiles.lanes import RankIndex, RowIds, Rows
+from hta_widgets.tiles.packing import pack
+from hta_widgets.tiles.rank_index import RankIndex, TableRows
 from hta_widgets.tiles.replies import Brief, Match, MatchCount
+from hta_widgets.tiles.stored_lanes import RowIds
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.memo import LRU, raise_if_cancelled
@@ -34,7 +35,7 @@ class MarkedRows:
     """Rows to mark in one of a rank's tables, ascending."""
 
     index: RankIndex
-    table: Rows
+    table: TableRows
     rows: RowIds
 
 
@@ -59,10 +60,10 @@ class MarksView:
     @property
     def edges(self) -> Ints:
         """First instant of each bin."""
-        whole, rest = divmod(self.end - self.start, self.bins)
+        bin_ns, rest = divmod(self.end - self.start, self.bins)
         steps = np.arange(self.bins, dtype=np.int64)
         # Rounded up, in two parts: products of times and bins could leave int64.
-        return self.start + whole * steps - (-rest * steps // self.bins)
+        return self.start + bin_ns * steps - (-rest * steps // self.bins)
 
     def position_of(self, index: RankIndex) -> Positions | None:
         """Return positions in `lanes` of a rank's lanes, -1 if hidden; None if all are hidden."""
@@ -170,13 +171,13 @@ def match_names(text: str, names: Sequence[str]) -> Matches:
     if not expression[1]:
         return nothing, None
     # RE2 takes linear time; `re` could block the interpreter by backtracking.
-    whole = [name.encode("utf-8", "replace").decode() for name in names]
-    texts = pa.array(whole, pa.large_string())
+    encodable = [name.encode("utf-8", "replace").decode() for name in names]
+    texts = pa.array(encodable, pa.large_string())
     try:
-        found = pc.match_substring_regex(texts, expression[1], ignore_case=bool(expression[2]))
+        matches = pc.match_substring_regex(texts, expression[1], ignore_case=bool(expression[2]))
     except (pa.ArrowException, UnicodeEncodeError) as error:
         return nothing, f"not a regular expression: {error}"
-    return [bool(hit) for hit in found.to_pylist()], None
+    return [bool(hit) for hit in matches.to_pylist()], None
 
 
 _MAX_CACHED_TEXTS = 4
@@ -337,13 +338,13 @@ class NameSearch:
         rest = position
         for hits_of_rank in hits.ranks:
             if rest < hits_of_rank.count:
-                found = hits_of_rank.summary_at(rest)
+                summary = hits_of_rank.summary_at(rest)
                 break
             rest -= hits_of_rank.count
         else:
             raise RuntimeError("matches were counted wrongly")
         return {
-            "brief": found,
+            "brief": summary,
             "index": position + 1,
             "total": total,
             "wrapped": wrapped,

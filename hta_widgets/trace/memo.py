@@ -20,7 +20,7 @@ class ComputationCancelled(BaseException):
     """Raised in a computation whose result is no longer needed."""
 
 
-#: Whether the running work is cancelled; set by `hta_widgets.live.job`.
+#: Whether the running work is cancelled; set by `hta_widgets.live.background`.
 is_cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled", default=lambda: False)
 
 

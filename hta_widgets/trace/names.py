@@ -1,13 +1,14 @@
-"""Names of kernels and operators, short and scoped."""
+"""Short names of kernels and operators, which still tell them apart.
+
+``void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, ...>`` is
+``add``; `disambiguate` adds what distinguishes equal labels.
+"""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
 
 #: Kernels that only apply a functor, and the suffix to add to its name.
 _WRAPPERS = {
@@ -372,83 +373,3 @@ def _distinguishing_words(names: Sequence[str]) -> list[str]:
                     more = ", ".join(filter(None, (chosen[row], word)))
                     chosen[row] = more if len(more) <= _LONGEST else chosen[row]
     return chosen
-
-
-#: The top-level key of exports, the name of their metadata records, and the key of changed args.
-MARK_KEY = "hta_widgets"
-#: Key of the mark with the worker, GPU or server of a file.
-IDENTITY_KEY = "identity"
-#: Key of the mark under which an export states its window and ranks of the job.
-PART_KEY = "part"
-#: An id of rank r is written as r * ID_STRIDE + id; exact in a double up to rank 9006.
-ID_STRIDE = 10**12
-#: Processes of rank r get the numbers from r * PID_STRIDE + 1 on.
-PID_STRIDE = 100_000
-#: Fields of a record, and of its args, whose ids are made unique by rank.
-ID_FIELDS = ("id", "bind_id")
-ID_ARGS = ("correlation", "External id", "external id", "wait_on_cuda_event_record_corr_id")
-
-#: Limit of ids that are numbers; larger ones are texts, since doubles do not hold them exactly.
-LARGEST_ID = 1 << 53
-
-
-def scoped_id(raw: bytes, rank: int) -> bytes:
-    """Return an id that no other rank has, as JSON.
-
-    Numbers below `ID_STRIDE` are moved into the rank's own range. Negative numbers and null mean
-    "none" and stay. Everything else becomes the string ``"<rank>:<its JSON text>"``.
-    """
-    if raw[:1] == b"-" or raw == b"null":
-        return raw
-    if raw.isdigit() and len(raw) <= 12 and (rank + 1) * ID_STRIDE < LARGEST_ID:
-        return str(rank * ID_STRIDE + int(raw)).encode()
-    return json.dumps(f"{rank}:{raw.decode()}", ensure_ascii=False).encode()
-
-
-def original_id(raw: bytes, rank: int) -> bytes:
-    """Undo `scoped_id`; anything else is returned unchanged."""
-    if raw.isdigit() and len(raw) <= 18:
-        number = int(raw) - rank * ID_STRIDE
-        return str(number).encode() if 0 <= number < ID_STRIDE else raw
-    if raw[:1] == b'"':
-        text = json.loads(raw)
-        prefix = f"{rank}:"
-        if text.startswith(prefix):
-            return str(text[len(prefix) :]).encode()
-    return raw
-
-
-@dataclass(frozen=True, slots=True)
-class ExportPart:
-    """The part of a job that the file of an exported rank holds."""
-
-    start_ns: int
-    end_ns: int
-    work_start_ns: int
-    work_end_ns: int
-    cut_events: int
-    all_time: bool
-    all_events: bool
-    job_ranks: int
-
-    def mark(self) -> dict[str, Any]:
-        """Return the part as an entry of the file's mark."""
-        return {PART_KEY: asdict(self)}
-
-
-def stated_export_part(metadata: Mapping[str, Any]) -> ExportPart | None:
-    """Return the part stated in a file's top-level keys; None if the file is a whole rank."""
-    mark = metadata.get(MARK_KEY)
-    return parse_export_part(mark.get(PART_KEY) if isinstance(mark, Mapping) else None)
-
-
-def parse_export_part(entry: object) -> ExportPart | None:
-    """Return the part that an entry of the mark describes; None if it is invalid."""
-    try:
-        part = ExportPart(**entry) if isinstance(entry, Mapping) else None
-    except TypeError:
-        return None
-    known = part is not None and all(
-        isinstance(value, int) and abs(value) <= 1 << 62 for value in asdict(part).values()
-    )
-    return part if known else None

@@ -31,7 +31,7 @@ from hta_widgets.trace.columns import (
     Track,
 )
 from hta_widgets.trace.memo import memoized
-from hta_widgets.trace.names import ExportPart, stated_export_part
+from hta_widgets.trace.merged_format import ExportPart, stated_export_part
 from hta_widgets.trace.query import REGEXES, validate_query
 
 _RowSelector = Rows | slice

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from html import escape
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -16,31 +16,20 @@ import pandas as pd
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.text import Time, plural
-from hta_widgets.trace.arrays import Bools, Ints, Rows, positions_of_rows
-from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.problems import CompactFrame, Problems
 from hta_widgets.trace.selection import (
     Selection,
     format_ranks,
-    overlaps_window,
     resolve_ranks,
     select_events,
-    window_in_table_time,
 )
+from hta_widgets.trace.shared_clock import common_clock
 from hta_widgets.trace.trace import Trace, events_of, profile_value, totals_text
+from hta_widgets.trace.trace_part import trace_within
 from hta_widgets.workers import require_executor
 
-#: 2005-01-01 and 2100-01-01; a clock whose times are between them counts from the epoch.
-_EPOCH_FROM_NS = 1_104_537_600_000_000_000
-_EPOCH_TO_NS = 4_102_444_800_000_000_000
-#: Ranks of one job start together. Ranks whose starts are farther apart than this, and than ten
-#: times the length of the longest rank, are on different clocks or from different runs.
-_FAR_NS = 60_000_000_000
 ClockName = Literal["host", "fitted"]
-T = TypeVar("T")
-#: Columns of tables that are lists of texts, one per row.
-_TEXT_COLUMNS = {"pid", "tid", "scope", "async_id"}
 
 
 @dataclass(frozen=True)
@@ -133,7 +122,7 @@ class TraceSet(Mapping[int, Trace]):
         #: how much earlier instant 0 is than on the recorded clock
         self.origin_offset_ns: int = 0 if like is None else like.origin_offset_ns
         if like is None:
-            self._origin_ns, shifts = _common_clock(ordered, notes)
+            self._origin_ns, shifts = common_clock(ordered, notes)
             ordered = [
                 trace.replace(shift_ns=shift) for trace, shift in zip(ordered, shifts, strict=True)
             ]
@@ -236,10 +225,10 @@ class TraceSet(Mapping[int, Trace]):
     def window_ns(self) -> tuple[int, int] | None:
         """The window of the job that all files export; None if a file has no window."""
         windows = [trace.window_ns for trace in self.values() if len(trace)]
-        known = [window for window in windows if window is not None]
-        if not known or len(known) < len(windows):
+        stated = [window for window in windows if window is not None]
+        if not stated or len(stated) < len(windows):
             return None
-        return min(low for low, _ in known), max(high for _, high in known)
+        return min(low for low, _ in stated), max(high for _, high in stated)
 
     @property
     def span_ns(self) -> tuple[int, int]:
@@ -406,7 +395,7 @@ class TraceSet(Mapping[int, Trace]):
         offsets, lift = [0] * len(self), 0
         if clock == "fitted":
             # From a higher package; offered here for convenience.
-            from hta_widgets.analysis.clocks import fitted_offsets  # noqa: PLC0415
+            from hta_widgets.analysis.cross_rank.clock_fit import fitted_offsets  # noqa: PLC0415
 
             offsets, lift = fitted_offsets(self)
         moved = TraceSet(
@@ -533,47 +522,6 @@ def replace_ranks(traces: TraceSet, changed: Mapping[int, Trace]) -> TraceSet:
     return TraceSet(every, problems=traces.found, like=traces)
 
 
-def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
-    """Return the member events, renumbered, and the other records of the window."""
-    edges = window_in_table_time(window, trace)
-
-    def inside(start: Ints, end: Ints) -> Rows:
-        return np.flatnonzero(overlaps_window(start, end, *edges))
-
-    rows = np.flatnonzero(member)
-    new_row = positions_of_rows(rows, len(member))
-    table, flows = trace.table, trace.flow_table
-    counters, instants, asyncs = trace.counter_table, trace.instant_table, trace.async_table
-    # An async interval without an end counts as an instant at its start.
-    ends = asyncs.start_ns + np.maximum(asyncs.dur_ns, 0)
-    source, target = new_row[flows.source], new_row[flows.target]
-    joined = np.flatnonzero((source >= 0) & (target >= 0))
-    return trace.replace(
-        _table=_take_rows(
-            EventTable,
-            table,
-            rows,
-            parent=new_row[table.parent[rows]].astype(np.int32),
-            end_record={
-                int(new_row[row]): record
-                for row, record in table.end_record.items()
-                if new_row[row] >= 0
-            },
-        ),
-        flow_table=_take_rows(
-            FlowTable, flows, joined, source=source[joined], target=target[joined]
-        ),
-        counter_table=_take_rows(
-            CounterTable, counters, inside(counters.time_ns, counters.time_ns)
-        ),
-        instant_table=_take_rows(
-            InstantTable, instants, inside(instants.time_ns, instants.time_ns)
-        ),
-        async_table=_take_rows(AsyncTable, asyncs, inside(asyncs.start_ns, ends)),
-        part=True,
-    )
-
-
 def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
     """Return what exported files state about the job; None if a file is not an export."""
     if traces.window_ns is None:
@@ -604,55 +552,6 @@ def rank_coverage_text(traces: TraceSet) -> str:
         }
     )
     return f"{loaded} of {of} ranks" if loaded < of else ""
-
-
-def _is_epoch(time_ns: int) -> bool:
-    return _EPOCH_FROM_NS <= time_ns < _EPOCH_TO_NS
-
-
-def _common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | None, list[int]]:
-    """Return the epoch time of instant 0, if known, and the shift of each trace."""
-    # Times stay as recorded unless clocks have nothing in common: ranks far apart form groups, the
-    # largest group stays, and the others are moved to start with it (problem ``clock``).
-    filled = [trace for trace in traces if len(trace)]
-    if not filled:
-        return None, [0] * len(traces)
-    groups = clock_groups(filled)
-    main = max(groups, key=len)
-    origin = min(trace.zero_ns for trace in main)
-    shift = {id(trace): trace.zero_ns - origin for trace in main}
-    for group in groups:
-        if group is main:
-            continue
-        start = min(trace.zero_ns for trace in group)
-        for trace in group:
-            shift[id(trace)] = trace.zero_ns - start
-            problems.add("clock", 1, _is_far_apart(start, origin), trace.rank, trace.path)
-    shifts = [shift.get(id(trace), 0) for trace in traces]
-    return origin if _is_epoch(origin) else None, shifts
-
-
-def clock_groups(traces: Sequence[Trace]) -> list[list[Trace]]:
-    """Group traces with events by clock: groups are too far apart to be of one recording."""
-    far = max([_FAR_NS, *(10 * trace.table.last_ns for trace in traces)])
-    groups: list[list[Trace]] = []
-    reach = 0
-    for trace in sorted(traces, key=lambda trace: trace.zero_ns):
-        if not groups or trace.zero_ns - reach > far:
-            groups.append([])
-            reach = trace.zero_ns
-        groups[-1].append(trace)
-        reach = max(reach, trace.zero_ns + trace.table.last_ns)
-    return groups
-
-
-def _is_far_apart(start_ns: int, origin_ns: int) -> str:
-    moved = "moved to start with them"
-    if _is_epoch(start_ns) and not _is_epoch(origin_ns):
-        return f"its clock counts from the epoch, other ranks' clocks do not; {moved}"
-    if _is_epoch(origin_ns) and not _is_epoch(start_ns):
-        return f"its clock does not count from the epoch, other ranks' clocks do; {moved}"
-    return f"its clock is {(start_ns - origin_ns) / 1e9:+,.0f} s from other ranks'; {moved}"
 
 
 def _part_text(traces: TraceSet) -> str:
@@ -710,14 +609,3 @@ def _table(frame: pd.DataFrame) -> str:
 
     body = "".join(row(values, "td") for values in frame.itertuples(index=False, name=None))
     return f"<table><thead>{row(frame.columns, 'th')}</thead><tbody>{body}</tbody></table>"
-
-
-def _take_rows(kind: type[T], table: T, rows: Rows, **changes: Any) -> T:
-    """Return some rows of a table; `changes` are columns that replace its own."""
-    columns = {column.name: getattr(table, column.name) for column in fields(kind)}  # type: ignore[arg-type]
-    for name, values in columns.items():
-        if isinstance(values, np.ndarray):
-            columns[name] = values[rows]
-        elif name in _TEXT_COLUMNS:
-            columns[name] = [values[row] for row in rows.tolist()]
-    return kind(**columns | changes)

@@ -16,11 +16,12 @@ from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.arguments import check_arguments
 from hta_widgets.charts.defined import draw_definition
 from hta_widgets.errors import TraceError, UnknownNameError
-from hta_widgets.export.page import OfflineData, embed
-from hta_widgets.export.page_format import read_asset
+from hta_widgets.export.pages.format import read_asset
+from hta_widgets.export.pages.page import OfflineData, embed
 from hta_widgets.files import table_bytes, write_table
 from hta_widgets.live import operations
-from hta_widgets.live.job import PENDING, PanelEngine, TileEngine, deadline_after
+from hta_widgets.live.background import PENDING, deadline_after
+from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.live.operations import Answer, answer
 from hta_widgets.panels.added import (
     WHOLE_JOB_FRAMES,
@@ -184,7 +185,7 @@ class Dashboard(LinkedView):
         workers = {
             (trace.job, trace.worker) for trace in drawn.values() if trace.format == "byteps"
         }
-        labels = {one.name: one.label for one in all_formats()}
+        labels = {format_.name: format_.label for format_ in all_formats()}
         offered = offered_panels(drawn.formats, workers=len(workers))
         engine = TileEngine(drawn)
         scene = engine.scene()
@@ -381,6 +382,6 @@ class Dashboard(LinkedView):
             self.panel_engine.stop()
 
 
-def _unknown_name_error(what: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    remedy = f"The {what}s of this job are {', '.join(known)}."
+def _unknown_name_error(what: str, name: str, names: Iterable[str]) -> UnknownNameError:
+    remedy = f"The {what}s of this job are {', '.join(names)}."
     return UnknownNameError(f"no {what} {name!r}", remedy=remedy)

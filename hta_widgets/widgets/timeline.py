@@ -12,8 +12,8 @@ import traitlets as t
 from hta_widgets.arguments import check_arguments
 from hta_widgets.charts.theme import ThemeName
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page_format import read_asset
-from hta_widgets.export.svg.picture import timeline_svg
+from hta_widgets.export.pages.format import read_asset
+from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.files import write_text
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import Time, as_window
@@ -203,11 +203,11 @@ def _keep_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> d
                 remedy="Give a regular expression, or a list of names of tracks.",
             ) from None
         keep = wanted.__contains__
-    known = {track["key"] for rank in scene["ranks"] for track in rank["tracks"]}
-    if not any(keep(key) for key in known):
+    keys = {track["key"] for rank in scene["ranks"] for track in rank["tracks"]}
+    if not any(keep(key) for key in keys):
         raise TraceError(
             f"no track matches {tracks!r}",
-            remedy=f"Tracks are named like {', '.join(repr(key) for key in sorted(known)[:4])}.",
+            remedy=f"Tracks are named like {', '.join(repr(key) for key in sorted(keys)[:4])}.",
         )
     ranks = [
         {**rank, "tracks": [track for track in rank["tracks"] if keep(track["key"])]}

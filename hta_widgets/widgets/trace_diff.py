@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -22,11 +21,12 @@ from hta_widgets.diff.compare import Comparison, Pairing, RunSide
 from hta_widgets.diff.findings import Finding
 from hta_widgets.diff.tables import table_functions
 from hta_widgets.errors import TraceError, UnknownNameError
-from hta_widgets.export.page import OfflineData, comparison_content, save_diff
-from hta_widgets.export.page_format import read_asset
-from hta_widgets.export.svg.drawing import MIN_BESIDE_PX, class_events, side_width, stacked_svg
-from hta_widgets.export.svg.picture import timeline_svg
-from hta_widgets.export.trace import ExportReport, export_pair
+from hta_widgets.export.pages.diff_page import comparison_content, save_diff
+from hta_widgets.export.pages.format import read_asset
+from hta_widgets.export.pages.page import OfflineData
+from hta_widgets.export.pictures.drawing import MIN_BESIDE_PX, class_events, side_width, stacked_svg
+from hta_widgets.export.pictures.picture import timeline_svg
+from hta_widgets.export.traces.files import ExportReport, export_pair
 from hta_widgets.files import write_text
 from hta_widgets.live import operations
 from hta_widgets.live.comparison import DiffAnswers, compute_frames_ahead
@@ -36,6 +36,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.dashboard import SelectionCache
+from hta_widgets.widgets.pair_history import PairHistory
 from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.view import (
     Clock,
@@ -65,8 +66,8 @@ class SideTimeline(Timeline):
     def model_id(self) -> str:
         """The id of the model, which is opened on first access."""
         super().open()
-        found: str = super().model_id
-        return found
+        model_id: str = super().model_id
+        return model_id
 
 
 def whole_selections(before: Any, after: Any, clock: Clock | None) -> list[Selection]:
@@ -118,104 +119,6 @@ def aligned_window(
     middle = (window[0] + window[1]) // 2
     moved = int(maps[1 - lead].to_own(maps[lead].to_common([middle]))[0]) - middle
     return window[0] + moved, window[1] + moved
-
-
-class PairHistory:
-    """The order of the changes of several views, whose states keep the values.
-
-    It observes their histories, whether Python or a page changes them, and records which view
-    changed. `js/src/compare/history.ts` does the same for the page's buttons.
-    """
-
-    def __init__(self, views: Sequence[LinkedView]) -> None:
-        self._views = views
-        self._past: list[tuple[int, ...]] = []
-        self._future: list[tuple[int, ...]] = []
-        self._group: list[int] | None = None
-        self._together: str | None = None
-        #: the views of a history entry that the page still has to undo or redo, one by one
-        self._rest: tuple[int, ...] | None = None
-        for place, view in enumerate(views):
-            view.state.observe(
-                lambda change, place=place: self._on_change(place, change["old"], change["new"]),
-                names="_history",
-            )
-
-    @contextmanager
-    def group_changes(self) -> Iterator[None]:
-        """Group all changes in this block, on either side, into one step."""
-        self._group = []
-        try:
-            yield
-        finally:
-            group, self._group = self._group, None
-            if group:
-                self._push(tuple(dict.fromkeys(group)))
-
-    def undo(self) -> bool:
-        """Go back one step; False if there is none."""
-        return self._step(self._past, self._future, "undo")
-
-    def redo(self) -> bool:
-        """Redo one undone step; False if there is none."""
-        return self._step(self._future, self._past, "redo")
-
-    def _step(self, source: list[tuple[int, ...]], target: list[tuple[int, ...]], way: str) -> bool:
-        while source:
-            places = source.pop()
-            self._together = self._rest = None
-            self._group = []
-            try:
-                done = [place for place in places if getattr(self._views[place], way)()]
-            finally:
-                self._group = None
-            if done:
-                target.append(tuple(done))
-                return True
-        return False
-
-    def _on_change(self, place: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        past = len(new["past"]) - len(old["past"])
-        future = len(new["future"]) - len(old["future"])
-        if self._group is not None:
-            self._group.append(place)
-        elif past < 0 < future:
-            self._move(place, self._past, self._future)
-        # A change clears the future; if that had one entry, the lengths change as by a redo.
-        elif future < 0 < past and new["future"]:
-            self._move(place, self._future, self._past)
-        # A full history does not grow; its last entry changes.
-        elif not new["future"] and new["past"] and (past > 0 or new["past"] != old["past"]):
-            self._record_change(place, new.get("together"))
-
-    def _record_change(self, place: int, together: str | None) -> None:
-        """Record a change; if the page changes both sides, the two changes arrive one by one."""
-        if together and together == self._together and place not in self._past[-1]:
-            self._past[-1] = (*self._past[-1], place)
-        else:
-            self._push((place,))
-            self._together = together
-
-    def _push(self, places: tuple[int, ...]) -> None:
-        self._past.append(places)
-        self._future.clear()
-        self._together = self._rest = None
-
-    def _move(
-        self, place: int, source: list[tuple[int, ...]], target: list[tuple[int, ...]]
-    ) -> None:
-        """Record an undo or redo of one side by the page; a step of both arrives in two parts."""
-        for at in reversed(range(len(source))):
-            entry = source[at]
-            if place in entry:
-                rest = tuple(one for one in entry if one != place)
-                source[at : at + 1] = [rest] if rest else []
-                if entry is self._rest and target:
-                    target[-1] = (*target[-1], place)
-                else:
-                    target.append((place,))
-                self._rest = rest or None
-                return
 
 
 #: The frames of all pairs of runs with events.
@@ -367,8 +270,8 @@ class TraceDiff(anywidget.AnyWidget):
         """Count and time of each name: `hta_widgets.diff.names`, or the format's table."""
         if self._answers.has_events:
             return self.frames["names"]
-        own = self._answers.tables
-        return self.frames["mpi_routines" if "mpi_routines" in own else own[0]]
+        tables = self._answers.tables
+        return self.frames["mpi_routines" if "mpi_routines" in tables else tables[0]]
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -376,10 +279,10 @@ class TraceDiff(anywidget.AnyWidget):
         return diff.findings(self.comparison)
 
     def _known_frame(self, name: str) -> str:
-        known = (*_FRAME_NAMES, *self._answers.tables)
-        if name not in known:
+        names = (*_FRAME_NAMES, *self._answers.tables)
+        if name not in names:
             raise UnknownNameError(
-                f"no frame {name!r}", remedy=f"The frames are {', '.join(known)}."
+                f"no frame {name!r}", remedy=f"The frames are {', '.join(names)}."
             )
         return name
 
@@ -387,15 +290,17 @@ class TraceDiff(anywidget.AnyWidget):
         both = self.comparison
         if name in self._answers.tables:
             return table_functions(both)[name](both)
-        if name.startswith("waterfall"):
-            level: Any = name.removeprefix("waterfall").lstrip("_") or "kind"
-            return diff.waterfall(both, level)
-        if name == "slots":
-            return diff.align(both, self.align).slots
-        if name == "operators":
-            return diff.operators_diff(both)
-        found: pd.DataFrame = getattr(diff, name)(both)
-        return found
+        match name.partition("_"):
+            case "waterfall", _, level:
+                kind: Any = level or "kind"
+                return diff.waterfall(both, kind)
+            case "slots", _, _:
+                return diff.align(both, self.align).slots
+            case "operators", _, _:
+                return diff.operators_diff(both)
+            case _:
+                frame: pd.DataFrame = getattr(diff, name)(both)
+                return frame
 
     # --- selection and export ---------------------------------------------------------------------
 
@@ -420,8 +325,8 @@ class TraceDiff(anywidget.AnyWidget):
         """
         both = what if isinstance(what, tuple) else (what, what)
         with self._history.group_changes():
-            for view, one in zip(self.sides, both, strict=True):
-                view.select(one)
+            for view, query in zip(self.sides, both, strict=True):
+                view.select(query)
         return self.selection
 
     @check_arguments

@@ -14,12 +14,12 @@ import pandas as pd
 import traitlets as t
 
 from hta_widgets import options
-from hta_widgets.analysis.clocks import clock_fit
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page import save_html
-from hta_widgets.export.page_format import read_asset
-from hta_widgets.export.trace import ExportReport, export_trace
+from hta_widgets.export.pages.format import read_asset
+from hta_widgets.export.pages.page import save_html
+from hta_widgets.export.traces.files import ExportReport, export_trace
 from hta_widgets.files import target_path, write_errors
 from hta_widgets.live import operations
 from hta_widgets.live.job import TileEngine
@@ -170,11 +170,11 @@ class State(anywidget.AnyWidget):
         entries = list(self._history[source])
         if not entries:
             return False
-        there = entries.pop()
+        entry = entries.pop()
         history = {source: entries, target: [*self._history[target], self.snapshot()]}
         with self.without_history(), self.hold_sync():
             for name in SHARED:
-                setattr(self, name, there.get(name, self.trait_defaults()[name]))
+                setattr(self, name, entry.get(name, self.trait_defaults()[name]))
             self._history = {"past": history["past"], "future": history["future"]}
         return True
 
@@ -204,11 +204,11 @@ class SelectionTrait(t.Instance):  # type: ignore[type-arg] # older traitlets ta
 
 def rebind_selection(selection: Selection, traces: TraceSet) -> Selection:
     """Return a selection as one of `traces`; its window moves with the lowest rank."""
-    given = selection.traces
+    owner = selection.traces
     lift_ns = (
         0
-        if given is None or given.clock == traces.clock
-        else traces.origin_offset_ns - given.origin_offset_ns
+        if owner is None or owner.clock == traces.clock
+        else traces.origin_offset_ns - owner.origin_offset_ns
     )
     start, end = (
         None if time is None else time + lift_ns for time in (selection.start_ns, selection.end_ns)
@@ -288,8 +288,8 @@ class LinkedView(anywidget.AnyWidget):
     @property
     def scene(self) -> dict[str, Any]:
         """The data of the drawing that does not depend on the window."""
-        found: dict[str, Any] = self._scene
-        return found
+        scene: dict[str, Any] = self._scene
+        return scene
 
     @property
     def _whole_range(self) -> tuple[int, int]:

@@ -69,7 +69,7 @@ export async function shownLane(
     names,
     overlayAt: () => null,
     rankOfLane: () => 0,
-    rank: async () => rank,
+    loadRank: async () => rank,
     classes: null,
   };
   const right = levelOf((view[1] - view[0]) / width);

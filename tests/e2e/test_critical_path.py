@@ -6,7 +6,7 @@ from support import recorded
 
 import hta_widgets as hw
 from hta_widgets.analysis.critical.graph import critical_path_of
-from hta_widgets.export.overlays import export_critical_path
+from hta_widgets.export.traces.overlays import export_critical_path
 
 JOB = recorded.DATA / "gpu"
 

@@ -5,7 +5,7 @@ from support import recorded
 
 import hta_widgets as hw
 from hta_widgets.analysis import with_counters
-from hta_widgets.export.trace import export_trace
+from hta_widgets.export.traces.files import export_trace
 
 RESNET = "kineto/resnet50_num_workers_0_a"
 

@@ -13,7 +13,7 @@ import os, signal, threading, time
 from functools import partial
 import anywidget
 import hta_widgets as hw
-from hta_widgets.export.page import OfflineData, embed
+from hta_widgets.export.pages.page import OfflineData, embed
 from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.live.operations import serve
 

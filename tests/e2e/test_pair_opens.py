@@ -2,7 +2,7 @@
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.export.trace import export_pair
+from hta_widgets.export.traces.files import export_pair
 
 NAMES = """
     SELECT DISTINCT substr(process.name, 1, 6) FROM slice

@@ -12,7 +12,7 @@ from support.collective_job import US, collective
 from support.small import EPOCH_NS, read, write
 
 import hta_widgets as hw
-from hta_widgets.export.page import save_html
+from hta_widgets.export.pages.page import save_html
 from hta_widgets.live.job import TileEngine
 
 GUTTER, MARGIN = 164, 128

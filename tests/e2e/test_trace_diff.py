@@ -306,7 +306,7 @@ def test_a_page_of_many_steps_says_which_can_be_chosen(
     view = hw.TraceDiff(*sides)
     page = context.new_page()
     for most, name in ((14, "all"), (3, "some")):
-        monkeypatch.setattr("hta_widgets.export.page._MAX_STEPS", most)
+        monkeypatch.setattr("hta_widgets.export.pages.diff_page._MAX_STEPS", most)
         path = tmp_path / f"{name}.html"
         view.save_html(path)
         page.goto(f"file://{path}")
@@ -342,7 +342,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
     moves_together(seen)
     # Each timeline sends its own view, and the kernel may have one of them first.
     kernel.wait_for(
-        "view.left.view != view.left._whole and"
+        "view.left.view != view.left._whole_range and"
         " abs(np.diff(view.left.view)[0] - np.diff(view.right.view)[0]) < 5"
     )
 

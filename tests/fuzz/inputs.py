@@ -17,7 +17,7 @@ from support.small import call, copy, event, kernel, nccl
 
 import hta_widgets as hw
 from hta_widgets.demo import write_byteps_job, write_mpi_job
-from hta_widgets.trace.names import ExportPart
+from hta_widgets.trace.merged_format import ExportPart
 
 #: Files by their path in the folder that is loaded.
 Sample = dict[str, bytes]

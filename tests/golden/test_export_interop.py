@@ -8,7 +8,7 @@ from support import small
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.export.trace import export_trace
+from hta_widgets.export.traces.files import export_trace
 
 # Runs in HTA's own environment, whose pandas is older than ours.
 _SCRIPT = """

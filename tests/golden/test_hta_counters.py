@@ -15,10 +15,10 @@ from support.hta_rounding import rounded
 
 import hta_widgets as hw
 from hta_widgets import analysis
-from hta_widgets.analysis.launches import queue_steps
-from hta_widgets.analysis.memory import bandwidth_steps
+from hta_widgets.analysis.bandwidth import bandwidth_steps
+from hta_widgets.analysis.queues import queue_steps
 from hta_widgets.analysis.scope import rank_parts
-from hta_widgets.export.overlays import add_counters
+from hta_widgets.export.traces.overlays import add_counters
 
 pytestmark = pytest.mark.skipif(not golden.names(), reason=golden.MISSING)
 

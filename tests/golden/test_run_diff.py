@@ -14,8 +14,11 @@ from hta_widgets import diff as hd
 
 needs_golden = pytest.mark.skipif(not golden.GOLDEN.is_dir(), reason=golden.MISSING)
 
-#: Folders with nothing that can be read: files that were never flushed, a snapshot of memory.
-EMPTY = {"byteps/real_pslite_server_tiny", "hta_tests/memory_analysis"}
+#: Folders with nothing that can be read: files that were never flushed, other profilers' formats.
+EMPTY = {"byteps/real_pslite_server_tiny", "hta_tests/memory_analysis"} | {
+    f"profilers/{name}"
+    for name in ("flight_recorder", "memory_snapshot", "nsight", "perfetto", "rocm")
+}
 
 #: Every other folder: several ranks, AMD, MTIA, BytePS, MPI, without a device, without steps.
 TRACES = sorted(

@@ -9,7 +9,7 @@ import pytest
 from support import recorded
 
 from hta_widgets.live.job import TileEngine
-from hta_widgets.tiles.cells import unpack
+from hta_widgets.tiles.packing import unpack
 
 FILES = [
     "made/ddp_8rank/rank-5.json.gz", "kineto/resnet50_num_workers_0_a",

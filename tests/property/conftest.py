@@ -5,7 +5,7 @@ import itertools
 import pytest
 from support.page_engine import NO_STATE, PageEngine
 
-from hta_widgets.export.page import save_html
+from hta_widgets.export.pages.page import save_html
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,8 @@ from hta_widgets.analysis import (
     rank_time_heatmap,
     temporal_breakdown,
 )
-from hta_widgets.analysis.busy import totals_by
+from hta_widgets.analysis.scope import rank_parts
+from hta_widgets.analysis.totals import event_sums, totals_by
 
 MAKE = {"compute": kernel, "communication": nccl, "memory": copy}
 WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
@@ -236,7 +237,7 @@ def test_gaps_of_streams_are_those_of_walking_along(folder, work, window, delay)
 
 
 def _totals_by_name(traces, **scope):
-    return totals_by(traces, ["kind", "name"], **scope)
+    return totals_by(event_sums(rank_parts(traces, **scope)), ["kind", "name"])
 
 
 TIMES = {

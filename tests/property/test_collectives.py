@@ -11,7 +11,7 @@ from support.examples import examples
 
 import hta_widgets as hw
 from hta_widgets.analysis import clock_offsets, collectives, stragglers
-from hta_widgets.analysis.matching import MISSING, align_sequences
+from hta_widgets.analysis.cross_rank.alignment import MISSING, align_sequences
 from hta_widgets.demo.job import write_demo
 
 jobs = st.fixed_dictionaries(

@@ -16,7 +16,7 @@ import hta_widgets as hw
 from hta_widgets.analysis import device_idle_gaps
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import TileEngine
-from hta_widgets.tiles.cells import unpack
+from hta_widgets.tiles.packing import unpack
 
 JOBS = {"two ranks": 1, "many overlaps": 2, "three ranks": 3, "host only": 4, "no host": 5}
 

@@ -15,7 +15,7 @@ from support.turned import assert_mirrored
 import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.demo.job import write_demo
-from hta_widgets.demo.program import CHANGES
+from hta_widgets.demo.training_step import CHANGES
 from hta_widgets.diff.align import TimeMap
 from hta_widgets.diff.trees import align_positions, mix_hash
 

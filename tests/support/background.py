@@ -3,14 +3,14 @@
 import contextlib
 import threading
 
-from hta_widgets.live import job
+from hta_widgets.live import background
 
 
 @contextlib.contextmanager
 def held_up():
     """Keep the thread busy within the context."""
     begun, over = threading.Event(), threading.Event()
-    work = job.BackgroundTask(lambda: [begun.set(), over.wait(60)])
+    work = background.BackgroundTask(lambda: [begun.set(), over.wait(60)])
     work.wait_until(0)
     assert begun.wait(60)
     try:
@@ -23,5 +23,5 @@ def held_up():
 def settled():
     """Wait until all that was begun is done or cancelled."""
     done = threading.Event()
-    job._submit(done.set)
+    background._submit(done.set)
     assert done.wait(60)

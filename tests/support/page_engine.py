@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hta_widgets.tiles.cells import unpack
+from hta_widgets.tiles.packing import unpack
 
 #: State that views share before any change.
 NO_STATE = {"view": None, "selection": None, "selected_event": None}

@@ -24,8 +24,8 @@ from support.random_job import write_job  # noqa: E402
 import hta_widgets as hw  # noqa: E402
 from hta_widgets.analysis.clusters import HEATMAP_METRICS  # noqa: E402
 from hta_widgets.demo.job import write_demo  # noqa: E402
-from hta_widgets.export.page import embed  # noqa: E402
-from hta_widgets.export.page_format import ascii_json  # noqa: E402
+from hta_widgets.export.pages.format import ascii_json  # noqa: E402
+from hta_widgets.export.pages.page import embed  # noqa: E402
 from hta_widgets.live.job import PanelEngine, TileEngine  # noqa: E402
 
 PATH = ROOT / "tests/vectors/panels.json"

@@ -4,8 +4,8 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-from hta_widgets.tiles.lanes import device_rows, folded_lane, stored_lanes
 from hta_widgets.tiles.layout import folded_lanes
+from hta_widgets.tiles.stored_lanes import device_rows, folded_lane, stored_lanes
 
 
 def assert_same_lane(one, other, place="lane"):

@@ -12,7 +12,15 @@ import pandas as pd
 from hta_widgets.diff.tables import join_sides
 from hta_widgets.panels.frames import Panel, take_columns
 from hta_widgets.panels.headline import HeadlineFinding
-from hta_widgets.readers.formats import FileStart, Format, Outcome
+from hta_widgets.readers.formats import (
+    FileReading,
+    FileStart,
+    Format,
+    FormatAnalyses,
+    FormatComparison,
+    FormatViews,
+    Outcome,
+)
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import RankColumns, StringPool
 from hta_widgets.trace.problems import Problems
@@ -77,11 +85,10 @@ FORMAT = Format(
     name="toy",
     label="Toy",
     plural="toy traces",
-    sniff=f"{_HERE}:sniff",
-    read=f"{_HERE}:read",
-    analyses=(f"{_HERE}:toy_totals",),
-    panels=f"{_HERE}:PANELS",
-    shared_panels=("timeline",),
-    headline=f"{_HERE}:headline",
-    diff=f"{_HERE}:DIFF",
+    reading=FileReading(sniff=f"{_HERE}:sniff", read=f"{_HERE}:read"),
+    analyses=FormatAnalyses(functions=(f"{_HERE}:toy_totals",)),
+    views=FormatViews(
+        panels=f"{_HERE}:PANELS", shared_panels=("timeline",), headline=f"{_HERE}:headline"
+    ),
+    comparison=FormatComparison(tables=f"{_HERE}:DIFF"),
 )

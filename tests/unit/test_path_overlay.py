@@ -18,7 +18,7 @@ from hta_widgets.compat.analyzers.critical_path_analysis import (
 )
 from hta_widgets.compat.critical_path import _DiGraph
 from hta_widgets.errors import TraceError
-from hta_widgets.export.overlays import export_critical_path
+from hta_widgets.export.traces.overlays import export_critical_path
 from tests.support.small import call, event, kernel, load
 
 

@@ -14,7 +14,7 @@ from hta_widgets import charts, files
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.export.trace import export_pair
+from hta_widgets.export.traces.files import export_pair
 from hta_widgets.files import write_table
 
 

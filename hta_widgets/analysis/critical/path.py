@@ -16,7 +16,7 @@ from hta_widgets.analysis.critical.nodes import (
     without_steps_note,
 )
 from hta_widgets.analysis.critical.walk import path_segments
-from hta_widgets.analysis.scope import categorical, require_columns, result_frame
+from hta_widgets.analysis.frames import categorical, require_columns, result_frame
 from hta_widgets.arguments import check_arguments
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints

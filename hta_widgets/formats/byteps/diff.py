@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import RankPart, result_frame
+from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.scope import RankPart
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.findings import Finding
 from hta_widgets.diff.pairs import StepPiece, welch_p_value

@@ -30,7 +30,7 @@ from hta_widgets.readers.ranks import is_rank
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, number_in_group
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import AsyncTable, CounterTable, RankColumns, RecordSource
-from hta_widgets.trace.names import IDENTITY_KEY, MARK_KEY
+from hta_widgets.trace.merged_format import IDENTITY_KEY, MARK_KEY
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import TrackNames

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import (
-    RankPart,
-    Scope,
+from hta_widgets.analysis.frames import (
     categorical,
     columns_of_rows,
-    rank_parts,
+    int64,
     result_frame,
     stack_blocks,
-    with_scope,
 )
+from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.formats.byteps.rows import (
@@ -32,6 +30,7 @@ from hta_widgets.formats.byteps.rows import (
 from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE, NO_WORKERS, with_job_last
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -39,7 +38,10 @@ NO_SERVERS = note_text("no_byteps_servers")
 
 
 def _server_parts(
-    traces: TraceSet, **scope: Unpack[Scope]
+    traces: TraceSet,
+    selection: Selection | None,
+    window: Window | None,
+    ranks: Iterable[int] | None,
 ) -> list[tuple[RankPart, Requests, Bools]]:
     """Return the servers, their requests, and flags of the selected ones.
 
@@ -47,7 +49,7 @@ def _server_parts(
     kind or id, and if they begin in the window.
     """
     found = []
-    for part in rank_parts(traces, **scope):
+    for part in rank_parts(traces, selection, window, ranks):
         if part.trace.format != "byteps-server":
             continue
         requests = requests_of(part.trace)
@@ -58,14 +60,26 @@ def _server_parts(
     return found
 
 
-@with_scope
-def byteps_requests(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_requests(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return every answered request with its sender, its key, and its waiting and service time.
 
     A begin is paired with the first open end of its key and name. The n-th push (pull) of a node
     for a key belongs to iteration n. If a pull came before the last push of its iteration, the
     time until that push ended is waiting; the rest is service. A push has only service, which
     includes the queue of the server's thread. Requests that overlap the window count whole.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -85,7 +99,7 @@ def byteps_requests(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
         ``.attrs["open"]``: the number of requests without an end, which are left out.
     """
-    found = _server_parts(traces, **scope)
+    found = _server_parts(traces, selection, window, ranks)
     raw, names = _raw_keys(traces), _tensor_names(traces)
     blocks: list[dict[str, Any]] = []
     open_ = 0
@@ -123,11 +137,12 @@ def byteps_requests(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
                 "job": trace.job,
             }
         )
-    columns = (
-        "server key:u op node iteration start_ns dur_ns wait_ns service_ns tensor:s"
-        " declared_key partition rank id job:s"
-    )
-    data = stack_blocks(blocks, columns)
+    schema = {
+        "server": "int64", "key": "uint64",
+        **int64("op node iteration start_ns dur_ns wait_ns service_ns"), "tensor": "object",
+        **int64("declared_key partition rank id"), "job": "object",
+    }  # fmt: skip
+    data = stack_blocks(blocks, schema)
     return result_frame(
         {**data, "op": categorical(data["op"], ("push", "pull"))},
         matched={**matched, "open": open_},
@@ -169,11 +184,23 @@ def _tensor_names(traces: TraceSet) -> dict[str | None, dict[int, str]]:
     return names
 
 
-@with_scope
-def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_servers(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the load of each server, which shows an uneven distribution of keys.
 
     Each selected request counts whole.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -182,7 +209,7 @@ def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         every node pushed)``, busy_ns`` (int64, time in which any push was in work)``, push_ns,
         wait_ns, service_ns`` (int64, sums of pushes, and of the two parts of pulls) and ``job``.
     """
-    found = _server_parts(traces, **scope)
+    found = _server_parts(traces, selection, window, ranks)
     rows: list[tuple[object, ...]] = []
     matched = {"push": 0, "pull": 0}
     for part, requests, chosen in found:
@@ -208,19 +235,34 @@ def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
                 part.trace.job,
             )
         )
-    columns = "server requests open keys iterations busy_ns push_ns wait_ns service_ns job:s"
+    schema = {
+        **int64("server requests open keys iterations busy_ns push_ns wait_ns service_ns"),
+        "job": "object",
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, columns), matched=matched, note="" if found else NO_SERVERS
+        columns_of_rows(rows, schema), matched=matched, note="" if found else NO_SERVERS
     )
 
 
-@with_scope
-def byteps_worker_lag(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_worker_lag(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the delay of each node's pushes, and the time that others wait for them.
 
     For each key and iteration, a push's lag is its arrival minus the first arrival of all nodes'
     pushes. All arrivals are times of the server's own clock, so clocks need not agree. A node that
     arrives last, and is the only one, made the others' pulls wait.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -240,7 +282,7 @@ def byteps_worker_lag(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         - ``straggler`` (bool): ``score`` of 0.8 or more. Chance is one over the number of nodes
         - ``job`` (object)
     """
-    arrivals = byteps_arrivals(traces, **scope)
+    arrivals = byteps_arrivals(traces, selection=selection, window=window, ranks=ranks)
     lags = arrivals.groupby(["job", "node"], sort=True, as_index=False).agg(
         score=("last", "mean"),
         mean_lag_ns=("lag_ns", "mean"),
@@ -254,9 +296,21 @@ def byteps_worker_lag(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     return with_job_last(lags, arrivals)
 
 
-@with_scope
-def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_arrivals(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return when each node's push of each key and iteration reached the server.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -267,7 +321,7 @@ def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``imposed_wait_ns`` (int64, of the others' pulls if it is last).
         ``.attrs["dropped"]``: the number of pushes of iterations that lack one of another node.
     """
-    selected_parts = _server_parts(traces, **scope)
+    selected_parts = _server_parts(traces, selection, window, ranks)
     blocks: list[pd.DataFrame] = []
     matched = 0
     group, place = ["key", "iteration"], ["key", "iteration", "node"]
@@ -305,9 +359,12 @@ def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         waited = groups["wait_ns"].transform("sum") - pushes["wait_ns"]
         pushes["imposed_wait_ns"] = waited.where(pushes["last"], 0)
         blocks.append(pushes)
-    columns = "job:s server key:u iteration node start_ns lag_ns last:b imposed_wait_ns"
+    schema = {
+        "job": "object", "server": "int64", "key": "uint64",
+        **int64("iteration node start_ns lag_ns"), "last": "bool", "imposed_wait_ns": "int64",
+    }  # fmt: skip
     data = stack_blocks(
-        [{str(n): v.to_numpy() for n, v in block.items()} for block in blocks], columns
+        [{str(n): v.to_numpy() for n, v in block.items()} for block in blocks], schema
     )
     rows = len(data["key"])
     note = "" if rows else "no iteration was pushed by every node"
@@ -416,12 +473,12 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
     note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
     if workers and servers and not rows:
         note = "no worker's requests match those of the servers: are they of one run?"
-    columns = (
-        "worker server rank server_rank node skipped_iterations offset_ns error_ns low_ns"
-        " high_ns requests alternatives job:s"
-    )
+    schema = {
+        **int64("worker server rank server_rank node skipped_iterations offset_ns error_ns"),
+        **int64("low_ns high_ns requests alternatives"), "job": "object",
+    }  # fmt: skip
     matched = {"workers": len(workers), "servers": len(servers)}
-    return result_frame(columns_of_rows(rows, columns), matched=matched, note=note)
+    return result_frame(columns_of_rows(rows, schema), matched=matched, note=note)
 
 
 def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Unpack
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import (
-    RankPart,
-    Scope,
+from hta_widgets.analysis.frames import (
     categorical,
     columns_of_rows,
-    rank_parts,
+    int64,
     result_frame,
     stack_blocks,
-    with_scope,
 )
-from hta_widgets.arguments import PartitionKey
+from hta_widgets.analysis.scope import RankPart, Window, rank_parts
+from hta_widgets.arguments import PartitionKey, check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
 from hta_widgets.formats.byteps.rows import STAGES, TotalRows, WorkerRows, worker_rows
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 #: Who is last in this share of cases, or more, is a straggler: well above chance.
@@ -32,11 +31,14 @@ NO_WORKERS = note_text("no_byteps_workers")
 
 
 def _worker_parts(
-    traces: TraceSet, **scope: Unpack[Scope]
+    traces: TraceSet,
+    selection: Selection | None,
+    window: Window | None,
+    ranks: Iterable[int] | None,
 ) -> list[tuple[RankPart, WorkerRows, dict[str, Any]]]:
     """Return the workers' GPUs: selected events, rows, and numbers."""
     found = []
-    for part in rank_parts(traces, **scope):
+    for part in rank_parts(traces, selection, window, ranks):
         trace = part.trace
         if trace.format == "byteps":
             numbers = {
@@ -49,8 +51,14 @@ def _worker_parts(
     return found
 
 
-@with_scope
-def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_gradients(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Split the time of each tensor's synchronisations into work, queue and tail.
 
     BytePS cuts a tensor into partitions, which go through the stages of a pipeline one by one. A
@@ -61,6 +69,12 @@ def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     exactly. Stages of other partitions overlap with these and are not added. A synchronisation
     counts whole if its ``total`` event is selected and overlaps the window.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -88,7 +102,7 @@ def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     The definitions follow BytePS's source. A maintainer's remark that bars "may include queuing"
     holds only within REDUCE, BROADCAST, PUSH and PULL, whose own queues are not recorded.
     """
-    selected_parts = _worker_parts(traces, **scope)
+    selected_parts = _worker_parts(traces, selection, window, ranks)
     names: dict[str, int] = {}
     blocks: list[dict[str, Any]] = []
     matched = {"totals": 0, "stages": 0}
@@ -132,11 +146,12 @@ def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         notes.append(
             f"{incomplete} have partitions that the file cuts off: another may be the critical one"
         )
-    columns = (
-        "rank worker local_rank tensor step start_ns total_ns busy_ns queue_ns tail_ns"
-        " critical_partition critical_key critical:b root:b job:s"
-    )
-    data = stack_blocks(blocks, columns)
+    schema = {
+        **int64("rank worker local_rank tensor step start_ns total_ns busy_ns queue_ns tail_ns"),
+        **int64("critical_partition critical_key"), "critical": "bool", "root": "bool",
+        "job": "object",
+    }  # fmt: skip
+    data = stack_blocks(blocks, schema)
     return result_frame(
         {**data, "tensor": categorical(data["tensor"], list(names))},
         matched=matched,
@@ -186,13 +201,25 @@ def _last_of_step(totals: TotalRows) -> Ints:
     return np.isin(np.arange(len(order)), last).astype(np.int64)
 
 
-@with_scope
-def byteps_gradient_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_gradient_stages(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the stages of the critical partition of each synchronisation.
 
     The rows of one tensor and step, and the ``tail_ns`` of `byteps_gradients`, add up to its
     ``total_ns``: a stage's own time, and the queue before it. On GPUs other than the root the queue
     before COPYH2D is the whole way to the servers and back: waiting for the root, not copying.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -201,8 +228,8 @@ def byteps_gradient_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataF
         (category)``, step, stage`` (category, in the order of the pipeline)``, start_ns, dur_ns,
         queue_ns`` (int64) and ``waits_for_root`` (bool).
     """
-    selected_parts = _worker_parts(traces, **scope)
-    gradients = byteps_gradients(traces, **scope)
+    selected_parts = _worker_parts(traces, selection, window, ranks)
+    gradients = byteps_gradients(traces, selection=selection, window=window, ranks=ranks)
     tensors = list(dict.fromkeys(name for _, rows, _ in selected_parts for name in rows.tensors))
     stages = list(dict.fromkeys(name for _, rows, _ in selected_parts for name in rows.stages))
     blocks: list[dict[str, Any]] = []
@@ -232,8 +259,11 @@ def byteps_gradient_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataF
                 "waits_for_root": is_copy & (of.queue_ns[at] > 0) & (not rows.is_root),
             }
         )
-    columns = "rank worker local_rank tensor step stage start_ns dur_ns queue_ns waits_for_root:b"
-    data = stack_blocks(blocks, columns)
+    schema = {
+        **int64("rank worker local_rank tensor step stage start_ns dur_ns queue_ns"),
+        "waits_for_root": "bool",
+    }  # fmt: skip
+    data = stack_blocks(blocks, schema)
     return result_frame(
         {
             **data,
@@ -245,14 +275,26 @@ def byteps_gradient_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataF
     )
 
 
-@with_scope
-def byteps_pull_blame(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_pull_blame(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return per worker how often its PULL was the shortest, and how much longer its PULLs took.
 
     A server answers a pull when all workers' pushes of the same partition and iteration have
     arrived. The worker that pushes last pulls last and waits least: the worker with the *shortest*
     PULL is the one that the others waited for. Only durations are compared, so clocks need not
     agree.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -268,7 +310,7 @@ def byteps_pull_blame(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         - ``pull_ns`` (int64): sum of its PULLs among them
         - ``straggler`` (bool), ``job`` (object)
     """
-    pulls = byteps_pulls(traces, **scope)
+    pulls = byteps_pulls(traces, selection=selection, window=window, ranks=ranks)
     each = pulls.groupby(["job", "worker"], sort=True, as_index=False).agg(
         blame=("shortest", "mean"),
         slack_ns=("slack_ns", "sum"),
@@ -287,9 +329,21 @@ def with_job_last(sums: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-@with_scope
-def byteps_pulls(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_pulls(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the PULLs that all workers have for the same partition and step.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -299,7 +353,7 @@ def byteps_pulls(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``shortest`` (bool, whether only it is). ``.attrs["dropped"]``: the number of PULLs that
         another worker lacks.
     """
-    selected_parts = _worker_parts(traces, **scope)
+    selected_parts = _worker_parts(traces, selection, window, ranks)
     blocks: list[dict[str, Any]] = []
     for part, rows, numbers in selected_parts:
         of = rows.parts
@@ -315,8 +369,8 @@ def byteps_pulls(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
                 "dur_ns": of.dur_ns[at],
             }
         )
-    dtypes = "job:s key step worker rank id start_ns dur_ns"
-    every = pd.DataFrame(stack_blocks(blocks, dtypes))
+    schema = {"job": "object", **int64("key step worker rank id start_ns dur_ns")}
+    every = pd.DataFrame(stack_blocks(blocks, schema))
     every["workers"] = every.groupby("job")["worker"].transform("nunique")
     several = every[every["workers"] > 1]
     keys = ["job", "key", "step"]
@@ -339,11 +393,23 @@ def byteps_pulls(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     )
 
 
-@with_scope
-def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_stages(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the number, time, concurrency and preceding queue of each stage on each GPU.
 
     Events that overlap the window are cut at its edges; queues are whole.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -370,7 +436,7 @@ def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     and PULL include the network's and the server's queues; PULL includes the wait for the other
     workers' pushes.
     """
-    selected_parts = _worker_parts(traces, **scope)
+    selected_parts = _worker_parts(traces, selection, window, ranks)
     order = list(STAGES)
     for _, rows, _ in selected_parts:
         order = _merge_orders(order, rows.stages)
@@ -393,11 +459,11 @@ def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             lines.append(
                 (*gpu, order.index(name), *sums, int(dur.max()), queue, rows.is_root, waits, job)
             )
-    columns = (
-        "rank worker local_rank stage count sum_ns union_ns mean_ns:f max_ns queue_ns root:b"
-        " waits_for_root:b job:s"
-    )
-    data = columns_of_rows(lines, columns)
+    schema = {
+        **int64("rank worker local_rank stage count sum_ns union_ns"), "mean_ns": "float64",
+        **int64("max_ns queue_ns"), "root": "bool", "waits_for_root": "bool", "job": "object",
+    }  # fmt: skip
+    data = columns_of_rows(lines, schema)
     return result_frame(
         {**data, "stage": categorical(data["stage"], order)},
         matched={**matched, "others": others},
@@ -416,11 +482,23 @@ def _merge_orders(order: list[str], more: list[str]) -> list[str]:
     return merged
 
 
-@with_scope
-def byteps_steps(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def byteps_steps(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the time of all synchronisations of each GPU and step, and the one that ends last.
 
     Synchronisations are selected as in `byteps_gradients`.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -430,7 +508,7 @@ def byteps_steps(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         union_ns`` (int64, of the synchronisations), ``concurrency`` (float64, their ratio),
         ``tensor`` (object, the one that ends last) and ``critical_key`` (int64).
     """
-    gradients = byteps_gradients(traces, **scope)
+    gradients = byteps_gradients(traces, selection=selection, window=window, ranks=ranks)
     rows = []
     keys = ["rank", "worker", "local_rank", "step"]
     for place, group in gradients.groupby(keys, sort=True):
@@ -441,20 +519,25 @@ def byteps_steps(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         time, covered = int((end - start).sum()), total_length(union(start, end))
         span = int(start.min()), int(end.max() - start.min()), time, covered, time / covered
         rows.append((*place, *span, str(last["tensor"]), int(last["critical_key"])))
-    columns = (
-        "rank worker local_rank step start_ns span_ns sum_ns union_ns concurrency:f tensor:s"
-        " critical_key"
-    )
+    schema = {
+        **int64("rank worker local_rank step start_ns span_ns sum_ns union_ns"),
+        "concurrency": "float64", "tensor": "object", "critical_key": "int64",
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, columns),
+        columns_of_rows(rows, schema),
         matched=gradients.attrs["matched"],
         note=gradients.attrs.get("note", ""),
     )
 
 
-@with_scope
+@check_arguments
 def byteps_bandwidth(
-    traces: TraceSet, sizes: Mapping[PartitionKey, int], **scope: Unpack[Scope]
+    traces: TraceSet,
+    sizes: Mapping[PartitionKey, int],
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the rate at which root GPUs push to and pull from the servers.
 
@@ -464,8 +547,11 @@ def byteps_bandwidth(
 
     Parameters
     ----------
+    traces : TraceSet
     sizes : mapping of int to int
         Bytes of each partition by its key.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -479,7 +565,7 @@ def byteps_bandwidth(
     stages = ("PUSH", "PULL")
     lines: list[tuple[object, ...]] = []
     matched = dict.fromkeys(stages, 0)
-    found = _worker_parts(traces, **scope)
+    found = _worker_parts(traces, selection, window, ranks)
     for part, rows, numbers in found:
         of = rows.parts
         known = np.array([int(sizes.get(key, -1)) for key in of.key.tolist()], np.int64)
@@ -494,8 +580,11 @@ def byteps_bandwidth(
             rate = size / covered * 1e3 if covered else np.nan
             *gpu, _ = numbers.values()
             lines.append((*gpu, code, size, covered, rate, int((at & ~sized).sum())))
-    columns = "rank worker local_rank stage bytes union_ns mb_per_s:f without_size"
-    data = columns_of_rows(lines, columns)
+    schema = {
+        **int64("rank worker local_rank stage bytes union_ns"), "mb_per_s": "float64",
+        "without_size": "int64",
+    }  # fmt: skip
+    data = columns_of_rows(lines, schema)
     return result_frame(
         {**data, "stage": categorical(data["stage"], stages)},
         matched=matched,

@@ -1,1 +1,18 @@
 """Chrome trace-event JSON as PyTorch writes it."""
+
+from hta_widgets.readers.formats import FileReading, Format
+
+KINETO = Format(
+    name="kineto",
+    label="Kineto",
+    plural="Kineto traces",
+    reading=FileReading(
+        sniff=f"{__name__}.reader:is_json",
+        read=f"{__name__}.reader:read_kineto",
+        peek_rank=f"{__name__}.reader:peek_rank",
+        sources={
+            "file": f"{__name__}.record_source:FileRecords",
+            "merged": f"{__name__}.records:MergedRecords",
+        },
+    ),
+)

@@ -31,7 +31,7 @@ from hta_widgets.trace.columns import (
     encode_fields,
     shift_time,
 )
-from hta_widgets.trace.names import (
+from hta_widgets.trace.merged_format import (
     ID_ARGS,
     ID_FIELDS,
     ID_STRIDE,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.collectives import collectives
-from hta_widgets.analysis.scope import result_frame
+from hta_widgets.analysis.cross_rank.collectives import collectives
+from hta_widgets.analysis.frames import result_frame
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.findings import Finding, count_text, is_profiles
 from hta_widgets.diff.pairs import mean_parts

@@ -16,7 +16,7 @@ from hta_widgets.formats.byteps.frames import restrict_to_format
 from hta_widgets.formats.mpi.model import MPI_FORMATS
 from hta_widgets.formats.mpi.ranks import mpi_stragglers
 from hta_widgets.panels.frames import (
-    Frame,
+    FrameMaker,
     Panel,
     catalogue_panel,
     frame_to_json,
@@ -154,7 +154,7 @@ def _hosts_frame(traces: TraceSet, _selection: Selection, _top: int | None) -> p
     return hosts
 
 
-def _panel(name: str, frame: Frame) -> Panel:
+def _panel(name: str, frame: FrameMaker) -> Panel:
     def whole(traces: TraceSet, selection: Selection) -> pd.DataFrame:
         found: pd.DataFrame = getattr(analysis, panel.analysis)(traces, **_scope(traces, selection))
         return found

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.collectives import costly_share
-from hta_widgets.analysis.scope import Scope, columns_of_rows, dtypes_of, result_frame, with_scope
-from hta_widgets.analysis.stragglers import stragglers
+from hta_widgets.analysis.cross_rank.stragglers import costly_share, stragglers
+from hta_widgets.analysis.frames import columns_of_rows, float64, int64, result_frame
+from hta_widgets.analysis.scope import Window
+from hta_widgets.arguments import check_arguments
 from hta_widgets.formats.mpi.model import MpiJob, mpi_jobs
 from hta_widgets.formats.mpi.routines import MpiRank, by_events, mpi_scope
 from hta_widgets.text import share
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 _NAN = float("nan")
-_COLUMNS = (
-    "job:s rank host:s comm_s:f elapsed_s:f user_s:f system_s:f rss_mib:f switches cpu sync_s:f"
-    " io_s:f key stale:b source:s"
-)
+_COLUMNS = {
+    "job": "object", "rank": "int64", "host": "object",
+    **float64("comm_s elapsed_s user_s system_s rss_mib"), **int64("switches cpu"),
+    **float64("sync_s io_s"), "key": "int64", "stale": "bool", "source": "object",
+}  # fmt: skip
 #: Default of each column for values that files lack.
 _UNKNOWN: dict[str, Any] = {
-    name: {object: "", np.int64: -1, np.float64: _NAN, np.bool_: False}[dtype]
-    for name, dtype in dtypes_of(_COLUMNS).items()
+    name: {"object": "", "int64": -1, "float64": _NAN, "bool": False}[dtype]
+    for name, dtype in _COLUMNS.items()
 }
 
 
-@with_scope
-def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def mpi_ranks(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the time in MPI, the other time, the memory and the host of each MPI rank of a job.
 
     By default mpitrace writes files of four ranks only, but rank 0's file ends with a table of
@@ -40,6 +50,9 @@ def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters
     ----------
+    traces : TraceSet
+    selection, window : Selection, (start_ns, end_ns), optional
+        The events to work on, narrowed in time; all by default.
     ranks : iterable of int, optional
         Keys of the set: the files to use. The table of rank 0's file is always whole.
 
@@ -57,7 +70,7 @@ def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
         The note lists the ranks with tables of routines.
     """
-    frame, notes, matched = _rank_frame(traces, **scope)
+    frame, notes, matched = _rank_frame(traces, selection, window, ranks)
     elapsed = frame["elapsed_s"]
     columns: dict[Any, Any] = frame.loc[:, :"switches"].to_dict("series")
     columns["noncomm_s"] = elapsed - frame["comm_s"]
@@ -69,17 +82,20 @@ def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
 
 def _rank_frame(
-    traces: TraceSet, **scope: Unpack[Scope]
+    traces: TraceSet,
+    selection: Selection | None,
+    window: Window | None,
+    ranks: Iterable[int] | None,
 ) -> tuple[pd.DataFrame, list[str], dict[str, int]]:
     """Return the ranks of all jobs, notes, and the number of ranks of each source."""
-    selected_scope = mpi_scope(traces, stale=True, **scope)
+    selected_scope = mpi_scope(traces, selection, window, ranks, stale=True)
     rows: list[dict[str, Any]] = []
     notes = [selected_scope.note]
     for job in selected_scope.jobs:
         ranks_of_job = [rank for rank in selected_scope.ranks if rank.job == job.name]
-        of_job = _job_rows(job, ranks_of_job, traces, table=not by_events(scope))
+        of_job = _job_rows(job, ranks_of_job, traces, table=not by_events(selection, window))
         rows += of_job
-        if job.profiles and not by_events(scope):
+        if job.profiles and not by_events(selection, window):
             notes += _missing_files_text(job, of_job)
     frame = pd.DataFrame(columns_of_rows((row.values() for row in rows), _COLUMNS))
     sources = frame["source"].tolist()
@@ -134,12 +150,24 @@ def _missing_files_text(job: MpiJob, rows: list[dict[str, Any]]) -> list[str]:
     return notes
 
 
-@with_scope
-def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def mpi_hosts(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the time in MPI and the memory of the ranks of each host of a job.
 
     A host is slow as a whole if every one of its ranks spends less time in MPI than every rank of
     the other hosts: the others wait for all of them.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -148,7 +176,7 @@ def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``comm_mean_s, comm_min_s, comm_max_s, noncomm_mean_s`` (float64), ``rss_max_mib``,
         ``rss_sum_mib`` (float64), ``switches_mean`` (float64), ``is_slow`` (bool).
     """
-    frame, notes, matched = _rank_frame(traces, **scope)
+    frame, notes, matched = _rank_frame(traces, selection, window, ranks)
     rows: list[tuple[Any, ...]] = []
     for (job, host), ranks_of_host in frame[frame["comm_s"].notna()].groupby(
         ["job", "host"], sort=False
@@ -164,11 +192,12 @@ def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     for job, host, _, _, _, most, *_ in rows:
         others = [row[4] for row in rows if row[0] == job and row[1] != host]
         slow.append(bool(others) and all(most < least for least in others))
-    dtypes = (
-        "job:s host:s ranks comm_mean_s:f comm_min_s:f comm_max_s:f noncomm_mean_s:f"
-        " rss_max_mib:f rss_sum_mib:f switches_mean:f"
-    )
-    columns = {**columns_of_rows(rows, dtypes), "is_slow": np.array(slow, dtype=np.bool_)}
+    schema = {
+        "job": "object", "host": "object", "ranks": "int64",
+        **float64("comm_mean_s comm_min_s comm_max_s noncomm_mean_s rss_max_mib rss_sum_mib"),
+        **float64("switches_mean"),
+    }  # fmt: skip
+    columns = {**columns_of_rows(rows, schema), "is_slow": np.array(slow, dtype=np.bool_)}
     return result_frame(columns, matched=matched, note=notes)
 
 
@@ -179,14 +208,26 @@ _FAR = -1.0
 _MAD = 1.4826  # standard deviation over median distance from the median, if normal
 
 
-@with_scope
-def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+@check_arguments
+def mpi_imbalance(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
     """Return the imbalance of the ranks' time in MPI in each job, and its possible cause.
 
     Ranks that train together leave each collective together, so the rank that computes longest
     waits least: **the straggler is the rank with the least time in MPI**, and the rank with the
     most waits longest for it. mpitrace's own lines "minimum" and "maximum communication time" seem
     to state the opposite.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -214,7 +255,7 @@ def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     This reading holds for synchronous training. If ranks have different tasks, the least time in
     MPI may just mean the fewest messages.
     """
-    frame, notes, matched = _rank_frame(traces, **scope)
+    frame, notes, matched = _rank_frame(traces, selection, window, ranks)
     known = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()]
     tasks = {job.name: job.ntasks for job in mpi_jobs(traces.values())}
     records = [
@@ -226,12 +267,14 @@ def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     return result_frame(columns, matched=matched, note=[*explained, *notes])
 
 
-_IMBALANCE = (
-    "job:s ranks comm_mean_s:f comm_min_s:f comm_min_rank comm_max_s:f comm_max_rank"
-    " comm_median_s:f imbalance_pct:f imbalance_cray_pct:f noncomm_mean_s:f noncomm_max_s:f"
-    " noncomm_max_rank noncomm_ratio:f straggler_rank straggler_z:f straggler_robust_z:f"
-    " lost_share:f stands_out:b is_straggler:b explanation:s"
-)
+_IMBALANCE = {
+    "job": "object", "ranks": "int64", **float64("comm_mean_s comm_min_s"),
+    "comm_min_rank": "int64", "comm_max_s": "float64", "comm_max_rank": "int64",
+    **float64("comm_median_s imbalance_pct imbalance_cray_pct noncomm_mean_s noncomm_max_s"),
+    "noncomm_max_rank": "int64", "noncomm_ratio": "float64", "straggler_rank": "int64",
+    **float64("straggler_z straggler_robust_z lost_share"), "stands_out": "bool",
+    "is_straggler": "bool", "explanation": "object",
+}  # fmt: skip
 
 
 def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:

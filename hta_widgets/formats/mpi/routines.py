@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import (
-    RankPart,
-    Scope,
-    columns_of_rows,
-    rank_parts,
-    result_frame,
-    with_scope,
-)
+from hta_widgets.analysis.frames import Schema, columns_of_rows, float64, int64, result_frame
+from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
@@ -37,6 +31,7 @@ from hta_widgets.formats.mpi.model import (
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.columns import event_args, to_int64
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -81,25 +76,32 @@ class MpiScope:
         }
 
 
-def by_events(scope: Scope) -> bool:
+def by_events(selection: Selection | None, window: Window | None) -> bool:
     """Whether the scope selects events, which profiles do not have, as they are totals of a run."""
-    return scope.get("selection") is not None or scope.get("window") is not None
+    return selection is not None or window is not None
 
 
-def mpi_scope(traces: TraceSet, *, stale: bool = False, **scope: Unpack[Scope]) -> MpiScope:
+def mpi_scope(
+    traces: TraceSet,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+    *,
+    stale: bool = False,
+) -> MpiScope:
     """Return the MPI calls of each rank.
 
     A rank with both a profile and a time line is represented by its profile, unless events are
     selected.
     """
-    part_of = {part.rank: part for part in rank_parts(traces, **scope)}
+    part_of = {part.rank: part for part in rank_parts(traces, selection, window, ranks)}
     jobs = mpi_jobs(part.trace for part in part_of.values())
-    ranks: list[MpiRank] = []
+    calls_of_ranks: list[MpiRank] = []
     old: list[str] = []
     without_events = 0
     for job in jobs:
         profiles = job.profiles
-        if by_events(scope):
+        if by_events(selection, window):
             without_events += len(profiles)
             profiles = ()
         elif not stale:
@@ -111,7 +113,7 @@ def mpi_scope(traces: TraceSet, *, stale: bool = False, **scope: Unpack[Scope]) 
         for part in (part_of[trace.rank] for trace in lines):
             key = ("mpi calls", job.name, job.ntasks)
             ranks_of_job.append(part.cached(key, partial(_calls_of_time_line, part, job)))
-        ranks += sorted(ranks_of_job, key=lambda rank: (rank.rank, rank.key))
+        calls_of_ranks += sorted(ranks_of_job, key=lambda rank: (rank.rank, rank.key))
     notes = []
     if not jobs:
         notes.append(note_text("no_mpi"))
@@ -122,7 +124,7 @@ def mpi_scope(traces: TraceSet, *, stale: bool = False, **scope: Unpack[Scope]) 
         )
     if old:
         notes.append(f"left out as left over by another run: ranks {', '.join(old)}")
-    return MpiScope(jobs, ranks, "; ".join(notes))
+    return MpiScope(jobs, calls_of_ranks, "; ".join(notes))
 
 
 def _calls_of_profile(trace: Trace, job: MpiJob) -> MpiRank:
@@ -192,9 +194,15 @@ def safe_ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else _NAN
 
 
-@with_scope
+@check_arguments
 def mpi_routines(
-    traces: TraceSet, *, by: str | None = None, stale: bool = False, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    by: str | None = None,
+    stale: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the number and time of the calls of each rank to each MPI routine.
 
@@ -206,11 +214,14 @@ def mpi_routines(
 
     Parameters
     ----------
+    traces : TraceSet
     by : {None, "context", "communicator"}
         Also group by the contexts that the program named, or by the sizes of communicators, in
         profiles that have them. Default: the table of the whole run.
     stale : bool, default False
         Include rank files that another run of the job left over.
+    selection, window : Selection, (start_ns, end_ns), optional
+        The events to work on, narrowed in time; all by default.
     ranks : iterable of int, optional
         Keys of the set, which differ from MPI ranks if several jobs are loaded.
 
@@ -230,7 +241,7 @@ def mpi_routines(
         raise TraceError(
             f"profiles cannot be split by {by!r}", remedy='Give "context" or "communicator".'
         )
-    scoped_ranks = mpi_scope(traces, stale=stale, **scope)
+    scoped_ranks = mpi_scope(traces, selection, window, ranks, stale=stale)
     rows: list[tuple[object, ...]] = []
     tables = 0
     for rank in scoped_ranks.ranks:
@@ -256,20 +267,21 @@ def mpi_routines(
     if by is not None and not tables and not note:
         switch = {"context": "MPI_Pcontrol", "communicator": "PROFILE_BY_COMMUNICATOR"}[by]
         note = f"no profile has tables by {by}: mpitrace writes them with {switch}"
-    dtypes = (
-        f"job:s rank {_LABELS[by]} routine:s calls avg_bytes:f time_s:f share_of_time:f"
-        " share_of_comm:f share_of_elapsed:f bytes:f mean_us:f is_io:b key source:s"
-    )
+    schema = {
+        "job": "object", "rank": "int64", **_LABELS[by], "routine": "object", "calls": "int64",
+        **float64("avg_bytes time_s share_of_time share_of_comm share_of_elapsed bytes mean_us"),
+        "is_io": "bool", "key": "int64", "source": "object",
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, dtypes), matched=scoped_ranks.match_counts(), note=note
+        columns_of_rows(rows, schema), matched=scoped_ranks.match_counts(), note=note
     )
 
 
 #: Columns of the parts that profiles can be split into.
-_LABELS: dict[str | None, str] = {
-    None: "",
-    "context": "context:s context_calls",
-    "communicator": "comm_size_lo comm_size_hi comm_size_mean:f",
+_LABELS: dict[str | None, Schema] = {
+    None: {},
+    "context": {"context": "object", "context_calls": "int64"},
+    "communicator": {**int64("comm_size_lo comm_size_hi"), "comm_size_mean": "float64"},
 }
 
 
@@ -284,9 +296,15 @@ def _profile_sections(
     return [((bin_.size_lo, bin_.size_hi, bin_.mean_size), bin_.routines) for bin_ in bins]
 
 
-@with_scope
+@check_arguments
 def mpi_message_sizes(
-    traces: TraceSet, *, routine: str | None = None, stale: bool = False, **scope: Unpack[Scope]
+    traces: TraceSet,
+    *,
+    routine: str | None = None,
+    stale: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return one row per rank, routine and bin of message sizes.
 
@@ -297,10 +315,13 @@ def mpi_message_sizes(
 
     Parameters
     ----------
+    traces : TraceSet
     routine : str, optional
         Only this one, such as ``"MPI_Allreduce"``.
     stale : bool, default False
         Include rank files that another run of the job left over.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -316,7 +337,7 @@ def mpi_message_sizes(
         Routines that moved no byte have no bins. Small messages are latency and waiting for the
         last rank, not transfer: look at shares of calls, time *and* bytes together.
     """
-    scoped_ranks = mpi_scope(traces, stale=stale, **scope)
+    scoped_ranks = mpi_scope(traces, selection, window, ranks, stale=stale)
     rows: list[tuple[object, ...]] = []
     for rank in scoped_ranks.ranks:
         sums = {row.routine: _sums(rank.sizes, row.routine) for row in rank.sizes}
@@ -344,12 +365,14 @@ def mpi_message_sizes(
             )
     of_routine = f" of {routine}" if routine else ""
     note = scoped_ranks.note or ("" if rows else f"no profile has message sizes{of_routine}")
-    dtypes = (
-        "job:s rank routine:s size_lo size_hi avg_bytes:f calls time_s:f share_of_calls:f"
-        " share_of_time:f share_of_bytes:f bytes:f mean_us:f gb_per_s:f size_class:s key source:s"
-    )
+    schema = {
+        "job": "object", "rank": "int64", "routine": "object", **int64("size_lo size_hi"),
+        "avg_bytes": "float64", "calls": "int64",
+        **float64("time_s share_of_calls share_of_time share_of_bytes bytes mean_us gb_per_s"),
+        "size_class": "object", "key": "int64", "source": "object",
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, dtypes),
+        columns_of_rows(rows, schema),
         matched={**scoped_ranks.match_counts(), "bins": len(rows)},
         note=note,
     )
@@ -365,14 +388,16 @@ def _sums(bins: Iterable[CallRow], *routines: str, most: float = np.inf) -> tupl
     )
 
 
-@with_scope
+@check_arguments
 def mpi_negotiation(
     traces: TraceSet,
     *,
     limit_bytes: int = 8,
     routine: str = "MPI_Allreduce",
     stale: bool = False,
-    **scope: Unpack[Scope],
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
     """Return the share of small messages in the calls of each rank to a routine.
 
@@ -383,11 +408,14 @@ def mpi_negotiation(
 
     Parameters
     ----------
+    traces : TraceSet
     limit_bytes : int, default 8
         Messages up to this size, by the average of their bin, are negotiation.
     routine : str, default "MPI_Allreduce"
     stale : bool, default False
         Include rank files that another run of the job left over.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
 
     Returns
     -------
@@ -402,7 +430,7 @@ def mpi_negotiation(
         the ready gradients; ``key`` and ``source`` as in `mpi_routines`. Ranks that never call the
         routine have no row.
     """
-    scoped_ranks = mpi_scope(traces, stale=stale, **scope)
+    scoped_ranks = mpi_scope(traces, selection, window, ranks, stale=stale)
     rows: list[tuple[object, ...]] = []
     for rank in scoped_ranks.ranks:
         whole = next((row for row in rank.routines if row.routine == routine), None)
@@ -421,13 +449,15 @@ def mpi_negotiation(
                 *(coordination[0], coordination[2], rank.key, rank.source),
             )
         )
-    dtypes = (
-        "job:s rank calls bytes:f time_s:f mean_us:f share_of_calls:f share_of_time:f"
-        " share_of_bytes:f share_of_comm:f share_of_elapsed:f share_of_routine_time:f routine_calls"
-        " routine_time_s:f coordination_calls coordination_time_s:f key source:s"
-    )
+    schema = {
+        "job": "object", **int64("rank calls"),
+        **float64("bytes time_s mean_us share_of_calls share_of_time share_of_bytes"),
+        **float64("share_of_comm share_of_elapsed share_of_routine_time"),
+        "routine_calls": "int64", "routine_time_s": "float64", "coordination_calls": "int64",
+        "coordination_time_s": "float64", "key": "int64", "source": "object",
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, dtypes),
+        columns_of_rows(rows, schema),
         matched={**scoped_ranks.match_counts(), "ranks": len(rows)},
         note=scoped_ranks.note or ("" if rows else f"no rank calls {routine}"),
         limit_bytes=int(limit_bytes),
@@ -472,11 +502,13 @@ def mpi_call_stacks(
                 rows.append((rank.job, rank.rank, *place, *call))
     none = "no profile has call stacks: mpitrace writes them with PROFILE_BY_CALL_STACK"
     note = scoped_ranks.note or ("" if rows else none)
-    dtypes = (
-        "job:s rank stack stack_time_s:f site:s frames:s routine:s calls time_s:f share_of_time:f"
-    )
+    schema = {
+        "job": "object", **int64("rank stack"), "stack_time_s": "float64", "site": "object",
+        "frames": "object", "routine": "object", "calls": "int64",
+        **float64("time_s share_of_time"),
+    }  # fmt: skip
     return result_frame(
-        columns_of_rows(rows, dtypes),
+        columns_of_rows(rows, schema),
         matched={**scoped_ranks.match_counts(), "stacks": count},
         note=note,
     )
@@ -556,13 +588,16 @@ def mpi_compare(
         rows.append((*(key if by_size else key[:1]), *figures, *means, change))
     rows.sort(key=lambda row: -abs(row[-4]))
     measures, words = ("calls", "bytes", "time_s"), ("before", "after", "diff")
-    names = [f"{word}_{measure}:f" for measure in measures for word in words]
-    sizes = "size_lo size_hi" if by_size else ""
-    dtypes = f"routine:s {sizes} {' '.join(names)} before_mean_us:f after_mean_us:f change:s"
+    names = [f"{word}_{measure}" for measure in measures for word in words]
+    sizes = int64("size_lo size_hi") if by_size else {}
+    schema = {
+        "routine": "object", **sizes, **dict.fromkeys(names, "float64"),
+        **float64("before_mean_us after_mean_us"), "change": "object",
+    }  # fmt: skip
     changes = [row[-1] for row in rows]
     left, right = (scope.ranks for scope in scopes)
     return result_frame(
-        columns_of_rows(rows, dtypes),
+        columns_of_rows(rows, schema),
         matched={
             "before_ranks": len(left),
             "after_ranks": len(right),

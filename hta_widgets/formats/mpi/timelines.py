@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.analysis.comm_events import OPERATIONS, CommEvents, GroupName, factorize
+from hta_widgets.analysis.cross_rank.comm_events import OPERATIONS, CommEvents, GroupName, factorize
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.record_source import FileState
 from hta_widgets.formats.mpi.model import (

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import require_columns
+from hta_widgets.analysis.frames import require_columns
 from hta_widgets.arguments import Positive
 from hta_widgets.charts.chart import chart, defines
 from hta_widgets.charts.data import takes_panel

@@ -17,7 +17,7 @@ const MERGE_WITHIN_MS = 50;
 
 /**
  * The histories of the sides record all changes, from this page and from Python; this one keeps
- * their order. `hta_widgets/widgets/trace_diff.py` does the same.
+ * their order. `hta_widgets/widgets/pair_history.py` does the same.
  */
 export class PairHistory {
   private readonly past = signal<readonly HistoryEntry[]>([]);

@@ -174,7 +174,7 @@ function launchedRows(rank: RankTrace, row: number): number[] {
   return ids;
 }
 
-/** Same as `MOST_ARROWS` of the kernel. */
+/** Same as `MAX_ARROWS` of the kernel. */
 const MAX_ARROWS = 20;
 
 /** Answer `launches`. */

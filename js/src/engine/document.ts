@@ -1,4 +1,4 @@
-/** Types of a saved page's document, as `hta_widgets/export/page_format.py` writes it. */
+/** Types of a saved page's document, as `hta_widgets/export/pages/format.py` writes it. */
 
 import type { ClockFacts, Scene, SharedState, Clusters } from "../protocol/source";
 

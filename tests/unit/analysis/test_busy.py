@@ -13,7 +13,8 @@ from support.small import call, copy, event, kernel, load, nccl
 import hta_widgets as hw
 from hta_widgets import taxonomy
 from hta_widgets.analysis import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
-from hta_widgets.analysis.busy import totals, totals_by
+from hta_widgets.analysis.scope import rank_parts
+from hta_widgets.analysis.totals import event_sums, totals, totals_by
 
 
 @pytest.fixture
@@ -172,7 +173,7 @@ def by_pandas(traces, keys, window=None, ranks=None):
 @pytest.mark.parametrize("ranks", [None, [1, 3]])
 @pytest.mark.parametrize("keys", [["kind"], ["kind", "name"]])
 def test_totals_equal_pandas_sums(ddp, keys, window, ranks):
-    frame = totals_by(ddp, keys, window=window, ranks=ranks)
+    frame = totals_by(event_sums(rank_parts(ddp, None, window, ranks)), keys)
     expected = by_pandas(ddp, keys, window, ranks)
     columns = ["count", "sum_ns", "mean_ns", "min_ns", "max_ns"]
     got = {tuple(map(str, row[keys])): row[columns].tolist() for _, row in frame.iterrows()}
@@ -192,22 +193,21 @@ def test_totals_equal_pandas_sums(ddp, keys, window, ranks):
 
 
 def test_nothing_selected_is_an_empty_frame_with_a_reason(ddp):
-    frame = totals_by(ddp, ["kind", "name"], window=(10**15, 10**16))
+    frame = totals_by(event_sums(rank_parts(ddp, window=(10**15, 10**16))), ["kind", "name"])
     assert frame.empty
     assert frame.attrs == {"matched": {}, "note": "no events are selected"}
-    assert list(frame.columns) == list(totals_by(ddp, ["kind", "name"]).columns)
+    assert [*frame] == [*totals_by(event_sums(rank_parts(ddp)), ["kind", "name"])]
 
 
 def test_the_panel_gets_both_tables_as_json(ddp):
     selection = ddp.select(start_ns=WINDOW[0], end_ns=WINDOW[1])
     answer = json.loads(json.dumps(totals(ddp, selection, limit=5)))
-    by_name = totals_by(ddp, ["kind", "name"], selection=selection)
+    sums = event_sums(rank_parts(ddp, selection))
+    by_name, by_kind = totals_by(sums, ["kind", "name"]), totals_by(sums, ["kind"])
     assert answer["events"] == by_name["count"].sum()
     assert answer["names_total"] == len(by_name)
     assert [row["name"] for row in answer["names"]] == by_name["name"].head(5).tolist()
-    assert [row["sum"] for row in answer["kinds"]] == totals_by(ddp, ["kind"], selection=selection)[
-        "sum_ns"
-    ].tolist()
+    assert [row["sum"] for row in answer["kinds"]] == by_kind["sum_ns"].tolist()
     kernel = next(
         r for r in totals(ddp)["names"] if r["name"].startswith("ncclDevKernel_AllReduce")
     )

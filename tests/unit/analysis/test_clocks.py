@@ -8,7 +8,7 @@ from support.small import load
 import hta_widgets as hw
 import hta_widgets.diff
 from hta_widgets.analysis import clock_offsets, collectives
-from hta_widgets.analysis.clocks import clock_fit
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 
 
 def job(tmp_path, groups, skew_us, *, count=9, noise_us=0, seed=0, start_us=1000):

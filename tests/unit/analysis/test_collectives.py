@@ -12,10 +12,10 @@ from hta_widgets.analysis import (
     collectives,
     communication_by_group,
     communication_by_stream,
-    matching,
     parallel_groups,
 )
-from hta_widgets.analysis.groups import pipeline_stages
+from hta_widgets.analysis.cross_rank import alignment
+from hta_widgets.analysis.cross_rank.parallel_groups import pipeline_stages
 from hta_widgets.demo.job import write_demo
 
 PLAIN = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
@@ -318,9 +318,9 @@ def test_ranks_of_equally_many_collectives_match_in_order_on_any_clock(tmp_path)
 
 def test_time_without_numbers_grows_with_the_number_of_collectives(monkeypatch):
     compared = []
-    cost = matching._cost
+    cost = alignment._cost
     monkeypatch.setattr(
-        matching, "_cost", lambda apart, share: compared.append(apart.size) or cost(apart, share)
+        alignment, "_cost", lambda apart, share: compared.append(apart.size) or cost(apart, share)
     )
 
     def pairs(count):
@@ -330,7 +330,7 @@ def test_time_without_numbers_grows_with_the_number_of_collectives(monkeypatch):
         other_ns = (end_ns + rng.integers(-100_000, 100_000, count) + 3_000_000)[37:]
         same = np.zeros(count, dtype=np.int64)
         compared.clear()
-        found = matching.align_sequences(same, end_ns, same[37:], other_ns, sure=False)
+        found = alignment.align_sequences(same, end_ns, same[37:], other_ns, sure=False)
         assert found.tolist() == list(range(37, count))
         return sum(compared)
 
@@ -345,7 +345,7 @@ def test_one_content_decides_among_many_that_are_equal():
     content = np.zeros(5_000, dtype=np.int64)
     content[-3] = 1
     end_ns = np.arange(5_000) * 1_000_000
-    found = matching.align_sequences(content, end_ns, content[1:], end_ns[:-1] + 90_000, sure=True)
+    found = alignment.align_sequences(content, end_ns, content[1:], end_ns[:-1] + 90_000, sure=True)
     assert found.tolist() == list(range(1, 5_000))
 
 

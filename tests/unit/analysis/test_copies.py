@@ -5,7 +5,7 @@ import pytest
 from support.small import copy, kernel, load, read, write
 
 from hta_widgets.analysis import memory_bandwidth, memory_bandwidth_summary
-from hta_widgets.analysis.memory import bandwidth_steps, copy_kind
+from hta_widgets.analysis.bandwidth import bandwidth_steps, copy_kind
 from hta_widgets.analysis.scope import rank_parts
 
 RATE = "memory bandwidth (GB/s)"

@@ -12,7 +12,7 @@ from hta_widgets.analysis import (
     queue_length_summary,
     time_blocked_on_full_queue,
 )
-from hta_widgets.analysis.launches import queue_steps
+from hta_widgets.analysis.queues import queue_steps
 from hta_widgets.analysis.scope import rank_parts
 
 

@@ -8,7 +8,7 @@ from support.small import call, copy, event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets.analysis import frequent_kernel_sequences, operator_kernels, operator_launch_delays
-from hta_widgets.export.overlays import export_patterns
+from hta_widgets.export.traces.overlays import export_patterns
 
 
 def op(name, start, end, *, tid=1, cat="cpu_op", **args):

@@ -13,8 +13,9 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets import analysis, taxonomy
-from hta_widgets.analysis.matching import matching
-from hta_widgets.analysis.scope import map_ranks, narrow_selection, rank_part, rank_parts
+from hta_widgets.analysis.cross_rank.matching import matching
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import narrow_selection, rank_part, rank_parts
 from hta_widgets.demo.job import write_demo
 from hta_widgets.store.rank_file import StoredRank
 from hta_widgets.store.ranks import StoredTrace
@@ -86,6 +87,15 @@ def test_one_rank_at_a_time_gives_the_same(name, in_memory, stored, monkeypatch)
     # If one walk is within another, the ranks of both.
     assert max(held) <= 2
     assert [rank for rank, trace in stored.items() if trace.memo or columns_read(trace)] == []
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_times_are_on_the_clock_of_the_selection(name, in_memory):
+    fitted = in_memory.with_clock("fitted")
+    window = fitted.select(start_ns=fitted.end_ns // 4, end_ns=fitted.end_ns // 2)
+    assert any(trace.shift_ns for trace in fitted.values())
+    function = getattr(analysis, name)
+    assert_same(function(in_memory, selection=window), function(fitted, selection=window))
 
 
 def test_what_fits_stays(stored, in_memory, keep):
@@ -267,7 +277,7 @@ def test_a_text_is_a_query(traces):
         ({"selection": 5}, "5 is not a selection"),
         ({"window": "1ms"}, r"not a window.*\(start_ns, end_ns\)"),
         ({"window": ("1ms", "later")}, "'later' is not a time"),
-        ({"ranks": "01"}, "'01' names no ranks"),
+        ({"ranks": "01"}, "ranks= takes a list of whole numbers, not '01'"),
         ({"window": (5,)}, "not a window"),
         ({"window": (500, 100)}, "before it starts"),
         ({"window": ("9us", "1us")}, "ends"),

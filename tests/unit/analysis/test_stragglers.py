@@ -13,7 +13,7 @@ from support.small import call, copy, event, kernel, load, nccl
 import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.analysis import stragglers, stragglers_by_step
-from hta_widgets.analysis.stragglers import straggler_report
+from hta_widgets.analysis.cross_rank.stragglers import straggler_report
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.formats.mpi.ranks import mpi_stragglers

@@ -4,7 +4,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.demo.program import CHANGES
+from hta_widgets.demo.training_step import CHANGES
 
 SHAPE = {"ranks": 4, "steps": 5, "events_per_step": 1600}
 

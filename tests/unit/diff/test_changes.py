@@ -10,7 +10,7 @@ from support.small import call, copy, event, kernel, load
 import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.demo.job import write_demo
-from hta_widgets.demo.program import CHANGES
+from hta_widgets.demo.training_step import CHANGES
 from hta_widgets.diff.changes import how_replaced
 from hta_widgets.diff.pairs import step_times_by_cause
 

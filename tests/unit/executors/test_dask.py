@@ -13,7 +13,8 @@ from support.same_sets import assert_same
 
 import hta_widgets as hw
 from hta_widgets import analysis, taxonomy
-from hta_widgets.analysis.scope import map_ranks, rank_parts
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job

@@ -4,8 +4,8 @@ import pytest
 
 from hta_widgets.analysis import memory_bandwidth, queue_length, with_counters
 from hta_widgets.errors import TraceError
-from hta_widgets.export.overlays import add_counters
-from hta_widgets.export.trace import export_trace
+from hta_widgets.export.traces.files import export_trace
+from hta_widgets.export.traces.overlays import add_counters
 
 RATE = "memory bandwidth (GB/s)"
 OWN = {"ph": "C", "name": "memory", "pid": 10, "ts": 12, "args": {"used": 5}}

@@ -11,11 +11,12 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page import _by_importance, _fixed_bytes, _format_ranks, embed, save_html
-from hta_widgets.export.page_data import CellGrid
-from hta_widgets.export.page_format import ColumnWriter
+from hta_widgets.export.pages.budget import _by_importance, _fixed_bytes, _format_ranks
+from hta_widgets.export.pages.data import CellGrid
+from hta_widgets.export.pages.format import ColumnWriter
+from hta_widgets.export.pages.page import embed, save_html
 from hta_widgets.live.job import TileEngine
-from hta_widgets.tiles.lanes import LaneBudget, RankIndex
+from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
 
 DELTA, ZIGZAG, FLOAT = 1, 2, 4
 
@@ -171,7 +172,7 @@ def front_end(tmp_path, monkeypatch):
     folder.mkdir()
     for name in ("page.js", "timeline.js", "state.js", "timeline.css"):
         (folder / name).write_text(f"/* {name} */ '</script>'")
-    monkeypatch.setattr("hta_widgets.export.page_format._STATIC", folder)
+    monkeypatch.setattr("hta_widgets.export.pages.format._STATIC", folder)
     return folder
 
 
@@ -210,7 +211,7 @@ def test_a_page_replaces_the_one_before_or_leaves_it(engine, front_end, tmp_path
     path = tmp_path / "page.html"
     path.write_text("before")
     with monkeypatch.context() as patch:
-        patch.setattr("hta_widgets.export.page_format._page_parts", lambda *_: ["half", 1])
+        patch.setattr("hta_widgets.export.pages.format._page_parts", lambda *_: ["half", 1])
         with pytest.raises(TypeError):
             save_html(path, engine, engine.scene(), {})
     assert path.read_text() == "before"

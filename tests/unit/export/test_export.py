@@ -12,7 +12,7 @@ import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.errors import TraceError
-from hta_widgets.export.trace import export_trace
+from hta_widgets.export.traces.files import export_trace
 from hta_widgets.live.job import TileEngine
 
 HOST = {"pid": 1, "tid": 1}

@@ -13,7 +13,7 @@ from support.small import call, kernel
 from hta_widgets import cli
 from hta_widgets.analysis import clock_offsets
 from hta_widgets.errors import TraceError
-from hta_widgets.export.trace import export_trace
+from hta_widgets.export.traces.files import export_trace
 from hta_widgets.formats.kineto.times import add_ns
 
 #: Rank 1's clock is ahead by this; not a whole number of µs, so that digits have to change.

@@ -13,8 +13,8 @@ from hta_widgets.diff.compare import compare
 from hta_widgets.diff.pairs import pairs
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.errors import TraceError
-from hta_widgets.export.trace import export_pair, export_trace
-from hta_widgets.trace.names import original_id, scoped_id
+from hta_widgets.export.traces.files import export_pair, export_trace
+from hta_widgets.trace.merged_format import original_id, scoped_id
 
 PID = 100_000
 

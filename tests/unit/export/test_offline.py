@@ -12,8 +12,8 @@ import pytest
 from support.random_job import write_job
 
 import hta_widgets as hw
-from hta_widgets.export import page as live
-from hta_widgets.export.page import OfflineData, embed
+from hta_widgets.export.pages import page as live
+from hta_widgets.export.pages.page import OfflineData, embed
 from hta_widgets.live.job import PanelEngine, TileEngine
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
-from hta_widgets.export.trace import export_trace
+from hta_widgets.export.traces.files import export_trace
 
 REAL = {
     "resnet50": "traces/kineto/resnet50_num_workers_0_a",

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from hta_widgets.export.scrub import Scrubber
-from hta_widgets.export.trace import export_trace
+from hta_widgets.export.traces.files import export_trace
+from hta_widgets.export.traces.scrub import Scrubber
 
 SECRETS = ["alice", "gpu-node-7", "tok-123", "/home", "/opt/secret", "10.1.2.3", "C:\\\\Users",
            "bob"]  # fmt: skip

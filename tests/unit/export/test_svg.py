@@ -8,7 +8,7 @@ from support.collective_job import US, collective
 from support.small import call, copy, event, kernel, load
 
 import hta_widgets as hw
-from hta_widgets.export.svg.picture import timeline_svg
+from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.live.job import TileEngine
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,8 +8,8 @@ import time
 import pytest
 from support.background import held_up, settled
 
-from hta_widgets.live import job
-from hta_widgets.live.job import BackgroundTask, TaskCache, deadline_after
+from hta_widgets.live import background
+from hta_widgets.live.background import BackgroundTask, TaskCache, deadline_after
 from hta_widgets.trace.memo import raise_if_cancelled
 
 
@@ -103,7 +103,7 @@ def test_an_interrupt_while_waiting_cancels(monkeypatch):
 
     work = BackgroundTask(endless(threading.Event()))
     with monkeypatch.context() as patch:
-        patch.setattr(job, "wait", interrupted)
+        patch.setattr(background, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             work.wait_until(soon())
     settled()

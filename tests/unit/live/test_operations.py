@@ -45,7 +45,7 @@ def test_fractions_of_times_are_dropped(engine):
 def test_bins_of_a_heatmap_have_a_limit(tmp_path):
     ask = {"op": "heatmap", "metric": "busy", "start": 0, "end": 9}
     panels = PanelEngine(small.load(tmp_path, [small.kernel(0, 10)]))
-    for bins in (0, operations.MOST_BINS + 1):
+    for bins in (0, operations.MAX_BINS + 1):
         with pytest.raises(ValueError, match=r"`int` [<>]="):
             panels.answer({**ask, "bins": bins})
 

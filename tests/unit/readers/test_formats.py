@@ -43,11 +43,16 @@ def jobs(registered, tmp_path):
 
 
 def test_every_reference_of_the_table_is_there():
-    for known in formats.FORMATS:
-        for field in dataclasses.fields(known):
-            value = getattr(known, field.name)
-            found = value.values() if isinstance(value, dict) else value
-            for text in found if isinstance(value, dict | tuple) else [found]:
+    groups = [
+        getattr(format_, name)
+        for format_ in formats.all_formats()
+        for name in ("reading", "analyses", "views", "comparison")
+    ]
+    for group in groups:
+        for field in dataclasses.fields(group):
+            value = getattr(group, field.name)
+            texts = value.values() if isinstance(value, dict) else value
+            for text in texts if isinstance(value, dict | tuple) else [texts]:
                 if isinstance(text, str) and ":" in text:
                     assert formats.resolve_reference(text) is not None
 

@@ -16,7 +16,7 @@ import hta_widgets as hw
 from hta_widgets.store import files
 from hta_widgets.store.checks import RULES
 from hta_widgets.store.files import FileFrame, TextColumn
-from hta_widgets.tiles.lanes import stored_lanes
+from hta_widgets.tiles.stored_lanes import stored_lanes
 
 TOO_LOW, TOO_HIGH = -(2**31), 2**31 - 1
 #: Columns whose length others depend on, or nothing.

@@ -11,8 +11,8 @@ import pytest
 from support import small
 
 from hta_widgets.live.job import TileEngine
-from hta_widgets.tiles.cells import unpack
 from hta_widgets.tiles.lateness import LatenessIndex
+from hta_widgets.tiles.packing import unpack
 from hta_widgets.trace.intervals import union
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"

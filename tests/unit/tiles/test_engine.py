@@ -10,8 +10,9 @@ from support import small
 from support.background import held_up
 
 from hta_widgets.live.job import TileEngine
-from hta_widgets.tiles.cells import event_tiles, unpack
+from hta_widgets.tiles.cells import event_tiles
 from hta_widgets.tiles.lanes import index_lane
+from hta_widgets.tiles.packing import unpack
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"
 REDUCE = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)"

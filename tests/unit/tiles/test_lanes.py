@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hta_widgets.tiles.cells import NameKeys, event_tiles, measure_cells
+from hta_widgets.tiles.cells import event_tiles, measure_cells
 from hta_widgets.tiles.details import MAX_HISTOGRAM_BINS, args_of_record, duration_figures
-from hta_widgets.tiles.lanes import MAX_TABLES, LaneBudget, RankIndex, index_lane
+from hta_widgets.tiles.lanes import index_lane
 from hta_widgets.tiles.layout import MAX_LAYERS, async_groups
+from hta_widgets.tiles.rank_index import MAX_TABLES, LaneBudget, RankIndex
+from hta_widgets.tiles.tile_reply import NameKeys
 from hta_widgets.trace.columns import AsyncTable, StringPool
 
 

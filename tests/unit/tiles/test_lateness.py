@@ -15,8 +15,8 @@ from support.collective_job import collective
 from hta_widgets import analysis
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.cells import unpack
 from hta_widgets.tiles.lateness import LatenessIndex
+from hta_widgets.tiles.packing import unpack
 
 
 # Three ranks, two equal calls, in ns: rank 2 comes 45 after the median of the others (5), at 50.

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hta_widgets.tiles.cells import unpack
 from hta_widgets.tiles.lateness import LatenessIndex, Ribbon
+from hta_widgets.tiles.packing import unpack
 
 
 @pytest.mark.parametrize("asked", [(5, 5, 1), (0, 5, 0), (0, 5, 1 << 17)])

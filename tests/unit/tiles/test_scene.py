@@ -10,13 +10,13 @@ import hta_widgets as hw
 import hta_widgets.analysis
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
-from hta_widgets.export.trace import export_trace
+from hta_widgets.export.traces.files import export_trace
 from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.panels.headline import headline
 from hta_widgets.readers.load import load
-from hta_widgets.tiles.cells import unpack
 from hta_widgets.tiles.lateness import clusters_reply
 from hta_widgets.tiles.layout import counter_label, counter_unit, job_title
+from hta_widgets.tiles.packing import unpack
 from hta_widgets.tiles.scene import data_quality, phase_name
 from hta_widgets.trace.problems import Problem, Problems
 from hta_widgets.trace.selection import Selection

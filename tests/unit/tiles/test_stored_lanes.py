@@ -17,8 +17,8 @@ from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.live.job import TileEngine
 from hta_widgets.readers import cache
 from hta_widgets.store import ranks as stored_traces
-from hta_widgets.tiles import lanes as kept
-from hta_widgets.tiles.lanes import stored_lane_columns, stored_lanes
+from hta_widgets.tiles import stored_lanes as stored
+from hta_widgets.tiles.stored_lanes import stored_lane_columns, stored_lanes
 
 loading = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
 
@@ -100,7 +100,7 @@ def test_a_set_that_came_from_a_store_keeps_it_as_well(traces, store, tmp_path):
 
 
 def test_lanes_that_make_room_come_back(traces, store, monkeypatch):
-    monkeypatch.setattr("hta_widgets.live.job.LEAST_BYTES", 1)
+    monkeypatch.setattr("hta_widgets.live.job.MIN_LANE_BYTES", 1)
     monkeypatch.setattr("hta_widgets.live.job.BYTES_PER_EVENT", 0)
     assert every_tile(hw.load(store)) == every_tile(traces)
 
@@ -173,7 +173,7 @@ def has_none_and_needs_none(traces, path):
 
 
 def test_one_of_another_version_is_made_anew(traces, tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "VERSION", 99)
+    monkeypatch.setattr(stored, "VERSION", 99)
     store = traces.save(tmp_path / "newer.store")
     assert sum(counted(hw.load(store))) > 0
     monkeypatch.undo()

@@ -13,17 +13,9 @@ import pytest
 from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.cells import (
-    CELLS,
-    compact_columns,
-    counter_tiles,
-    event_tiles,
-    longest_event,
-    measure_cells,
-    pack,
-    unpack,
-)
+from hta_widgets.tiles.cells import CELLS, counter_tiles, event_tiles, longest_event, measure_cells
 from hta_widgets.tiles.lanes import index_counter, index_lane
+from hta_widgets.tiles.packing import compact_columns, pack, unpack
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 

@@ -17,8 +17,8 @@ from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.align import LANES, lanes
 from hta_widgets.diff.pairs import match_ranks
-from hta_widgets.export.page import StepBlocks
-from hta_widgets.export.svg.drawing import class_parts, class_styles
+from hta_widgets.export.pages.diff_page import StepBlocks
+from hta_widgets.export.pictures.drawing import class_parts, class_styles
 from hta_widgets.live.comparison import (
     BINS,
     CLASSES,
@@ -28,7 +28,7 @@ from hta_widgets.live.comparison import (
     comparison_of_step,
     rows_of_change,
 )
-from hta_widgets.tiles.cells import unpack
+from hta_widgets.tiles.packing import unpack
 
 
 def test_its_numbers_are_those_of_the_comparison(shown, sides):
@@ -72,6 +72,36 @@ def test_both_sides_have_one_history(view):
     assert view.left.undo()
     assert view.undo()
     assert view.left.selection.is_everything
+    assert not view.undo()
+
+
+def test_a_redo_by_the_page_keeps_the_other_sides_redo(view):
+    for timeline in view.sides:
+        timeline.zoom_to(10, 2_000)
+    assert view.undo()
+    assert view.undo()
+    # The side's future has one entry, so its lengths change as by a new zoom.
+    view.left.state.redo()
+    assert view.redo()
+    assert [timeline.view for timeline in view.sides] == [(10, 2_000)] * 2
+
+
+def test_a_new_zoom_after_an_undo_is_no_redo(view):
+    view.left.zoom_to(10, 2_000)
+    assert view.undo()
+    view.left.zoom_to(10, 3_000)
+    assert not view.redo()
+    assert view.undo()
+    assert view.left.view == view.left.whole
+
+
+def test_a_moved_clock_is_no_change_of_the_history(view):
+    view.left.zoom_to(10, 2_000)
+    view.right.zoom_to(10, 2_000)
+    view.left.state.move(5)
+    assert view.undo()
+    assert view.right.view == view.right.whole
+    assert view.undo()
     assert not view.undo()
 
 

@@ -1,0 +1,297 @@
+"""Bandwidth of copies and fills, by kind and over time.
+
+A copy has the rate that the file states, or its bytes divided by its duration. Rates of concurrent
+copies add up: copies at 10 GB/s from 0 to 30 and at 5 GB/s from 20 to 40 make the series 10 at
+0, 15 at 20, 5 at 30, and 0 at 40.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.frames import Schema, int64, result_frame, stack_blocks
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, RankParts, Window, count_by_kind, rank_parts
+from hta_widgets.analysis.step_series import (
+    STATISTICS_SCHEMA,
+    describe,
+    hold_times_ns,
+    is_last_at_instant,
+    order_by_group_and_time,
+    running_total,
+    time_weighted_sums,
+)
+from hta_widgets.arguments import check_arguments
+from hta_widgets.trace.arrays import Floats, Ints, Rows, sum_by_group
+from hta_widgets.trace.columns import StringPool, event_args, to_int64
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+_FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
+
+#: Directions in names: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice".
+_LETTERS = re.compile(r"([HDAP])to([HDAP])")
+_WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", re.IGNORECASE)
+
+#: MTIA's copies have direction and size in their args.
+_DMA = re.compile(r"^dma", re.IGNORECASE)
+_DMA_ARGS = ("direction", "size")
+_UNKNOWN_DIRECTION = "Memcpy Unknown"
+_NO_COPIES = "no copies or fills are selected"
+
+
+def copy_kind(name: str) -> str:
+    """Return the vendor-independent name of a copy or fill."""
+    if _FILL.search(name):
+        return "Memset"
+    match = _LETTERS.search(name) or _WORDS.search(name)
+    return f"Memcpy {match[1][0].upper()}to{match[2][0].upper()}" if match else _UNKNOWN_DIRECTION
+
+
+@dataclass(frozen=True, slots=True)
+class _RankCopies:
+    """The selected copies and fills of one rank."""
+
+    rows: Rows
+    kinds: list[str]  # those that occur, in order of their names
+    code: Rows  # into `kinds`
+    start_ns: Ints  # within the window
+    end_ns: Ints
+    gb_per_s: Floats  # NaN if unknown
+    size_bytes: Ints  # -1 if unknown
+    computed: int  # number of rates computed from size and duration
+
+
+def _copies_of_rank(part: RankPart) -> _RankCopies:
+    trace, table = part.trace, part.table
+    rows = part.rows_of_kinds("memory")
+    rate, size = trace.copy_table.lookup(table.record[rows])
+    names, by_name = np.unique(table.name[rows], return_inverse=True)
+    texts = [table.names[code] for code in names.tolist()]
+    pool = StringPool()
+    code = np.array([pool.add(copy_kind(text)) for text in texts], dtype=np.intp)[by_name]
+    is_dma = np.array([bool(_DMA.match(text)) for text in texts], dtype=bool)[by_name]
+    if is_dma.any():
+        at = np.flatnonzero(is_dma)
+        args = event_args(trace, rows[at], _DMA_ARGS)
+        code[at] = [pool.add(copy_kind(str(way or ""))) for way in args["direction"]]
+        size[at] = np.where(size[at] < 0, to_int64(args["size"]), size[at])
+    size = np.maximum(size, -1)
+    dur = table.dur_ns[rows]
+    # Durations below the resolution of the file's times count as one unit.
+    dur = np.where(dur > 0, dur, max(trace.resolution_ns, 1))
+    derived = np.isnan(rate) & (size >= 0)
+    rate[derived] = size[derived] / dur[derived]
+    start, end = part.clip_edges(table.start_ns[rows], table.start_ns[rows] + dur)
+    kinds = sorted(pool.values[at] for at in np.unique(code).tolist())
+    place = np.array([kinds.index(k) if k in kinds else -1 for k in pool.values], dtype=np.intp)
+    return _RankCopies(
+        rows,
+        kinds,
+        place[code] if len(place) else code,
+        start,
+        np.maximum(end, start),
+        rate,
+        size,
+        int(derived.sum()),
+    )
+
+
+_ColumnsOf = Callable[[RankPart, _RankCopies], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthSteps:
+    """All changes of a rank's memory bandwidth, by kind and time.
+
+    At equal times, ends of copies come first.
+    """
+
+    kinds: list[str]
+    code: Rows
+    time_ns: Ints
+    gb_per_s: Floats
+    row: Rows
+
+
+def bandwidth_steps(part: RankPart) -> BandwidthSteps:
+    """Return all changes of the memory bandwidth of one rank's selected copies and fills."""
+    return _steps(_copies_of_rank(part))
+
+
+def _steps(copies: _RankCopies) -> BandwidthSteps:
+    rated = np.flatnonzero(~np.isnan(copies.gb_per_s))
+    size = len(rated)
+    code = np.tile(copies.code[rated], 2)
+    time_ns = np.concatenate((copies.end_ns[rated], copies.start_ns[rated]))
+    copy = np.tile(np.arange(size), 2)
+    sign = np.repeat(np.array([-1, 1]), size)
+    lasting = np.tile(copies.end_ns[rated] > copies.start_ns[rated], 2)
+    order = order_by_group_and_time(code, len(copies.kinds), time_ns)
+    order = order[lasting[order]]
+    code, copy, sign = code[order], copy[order], sign[order]
+    rate = copies.gb_per_s[rated]
+    running = running_total(code, sign)
+    # If only one copy runs, the sum of the running copies' numbers is the number of that copy.
+    alone = running_total(code, sign * copy)
+    value = np.zeros(len(order))
+    single = running == 1
+    value[single] = rate[alone[single]]
+    multiple = running > 1
+    if multiple.any():
+        total = running_total(code, sign * rate[copy].astype(np.longdouble))
+        value[multiple] = total[multiple]
+    return BandwidthSteps(copies.kinds, code, time_ns[order], value, copies.rows[rated][copy])
+
+
+@check_arguments
+def memory_bandwidth(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the rate at which memory is copied and filled, at each instant of change.
+
+    Rates of concurrent copies add up. The rate is the one in the file, or else bytes divided by
+    duration; copies without either are left out and counted. A copy of 0 µs lasts one unit of the
+    file's times.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        The copies; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time; copies are cut at its edges and keep their rate.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank, kind of copy and instant of change, in that order: ``rank`` (int64),
+        ``copy_kind`` (categorical: ``Memcpy HtoD``, ``Memset``, …), ``time_ns`` (int64),
+        ``gb_per_s`` (float64, 10⁹ bytes a second): the rate after all changes at that instant,
+        exactly 0 without copies. ``.attrs["unknown"]`` counts copies without a known rate, by
+        kind; ``.attrs["computed"]`` counts rates computed from size and duration.
+
+    Notes
+    -----
+    The definition is that of HTA's memory bandwidth time series. In HTA rounding may leave a rate
+    other than 0 without copies, unknown rates count as 0, and a copy of 0 µs lasts 1 µs.
+    """
+    chosen = rank_parts(traces, selection, window, ranks)
+    schema = {
+        "rank": "int64", "copy_kind": "category", "time_ns": "int64", "gb_per_s": "float64",
+    }  # fmt: skip
+    return _bandwidth_frame(
+        chosen,
+        _rate_columns,
+        schema,
+    )
+
+
+def _rate_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
+    steps = _steps(copies)
+    is_last = is_last_at_instant(steps.code, steps.time_ns)
+    return {
+        "rank": part.rank,
+        "copy_kind": (steps.code[is_last], steps.kinds),
+        "time_ns": steps.time_ns[is_last] + part.trace.shift_ns,
+        "gb_per_s": steps.gb_per_s[is_last],
+    }
+
+
+@check_arguments
+def memory_bandwidth_summary(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return statistics of the memory bandwidth of each kind of copy.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and kind of copy:
+
+        - ``rank`` (int64), ``copy_kind`` (categorical)
+        - ``count, mean, std, min, 25%, 50%, 75%, max``: of the rates above 0 in the rows of
+          `memory_bandwidth`, GB/s, however long they hold
+        - ``time_weighted_mean``: the mean over the time in which anything of the kind runs;
+          ``busy_ns`` (int64): that time
+        - ``copies`` (int64): the number of copies, including those of unknown rate;
+          ``size_bytes`` (int64): the sum of known sizes, which the window does not cut
+    """
+    schema = {
+        "rank": "int64", "copy_kind": "category", **STATISTICS_SCHEMA,
+        "time_weighted_mean": "float64", **int64("busy_ns copies size_bytes"),
+    }  # fmt: skip
+    chosen = rank_parts(traces, selection, window, ranks)
+    return _bandwidth_frame(
+        chosen,
+        _summary_columns,
+        schema,
+    )
+
+
+def _summary_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
+    groups = len(copies.kinds)
+    steps = _steps(copies)
+    shown = is_last_at_instant(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
+    held = np.where(steps.gb_per_s > 0, hold_times_ns(steps.code, steps.time_ns), 0)
+    area, busy = time_weighted_sums(steps.code, groups, steps.gb_per_s, held)
+    return {
+        "rank": part.rank,
+        "copy_kind": (np.arange(groups), copies.kinds),
+        **describe(steps.code[shown], groups, steps.gb_per_s[shown]),
+        "time_weighted_mean": area / np.where(busy > 0, busy, np.nan),
+        "busy_ns": busy,
+        "copies": np.bincount(copies.code, minlength=groups),
+        "size_bytes": sum_by_group(copies.code, np.maximum(copies.size_bytes, 0), groups),
+    }
+
+
+def _bandwidth_frame(chosen: RankParts, columns_of: _ColumnsOf, schema: Schema) -> pd.DataFrame:
+    results = list(map_ranks(chosen, _columns_and_counts, columns_of))
+    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
+    kind = columns["copy_kind"]
+    columns["copy_kind"] = kind.reorder_categories(sorted(kind.categories))
+    unknown = sum((count for _, count, _ in results), Counter[str]())
+    note = _NO_COPIES
+    if unknown:
+        note = f"the files tell neither rate nor size of the {unknown.total():,} copies and fills"
+    return result_frame(
+        columns,
+        matched=count_by_kind(chosen, ("memory",)),
+        note="" if len(kind) else note,
+        unknown=dict(unknown),
+        computed=sum(count for _, _, count in results),
+    )
+
+
+def _columns_and_counts(
+    part: RankPart, columns_of: _ColumnsOf
+) -> tuple[dict[str, Any], Counter[str], int]:
+    """Return a rank's columns, its copies without a known rate by kind, and its computed rates."""
+    copies = _copies_of_rank(part)
+    missing = np.sort(copies.code[np.isnan(copies.gb_per_s)])
+    unknown = Counter(copies.kinds[code] for code in missing.tolist())
+    return columns_of(part, copies), unknown, copies.computed

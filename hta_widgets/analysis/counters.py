@@ -1,0 +1,121 @@
+"""Counters that are derived from events: queue lengths and memory bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, get_args
+
+import numpy as np
+
+from hta_widgets.analysis.bandwidth import bandwidth_steps
+from hta_widgets.analysis.queues import queue_steps
+from hta_widgets.analysis.scope import RankPart, rank_parts
+from hta_widgets.analysis.step_series import is_last_at_instant
+from hta_widgets.arguments import check_arguments
+from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.columns import CounterTable
+from hta_widgets.trace.traceset import TraceSet, replace_ranks
+
+CounterKind = Literal["queue_length", "memory_bandwidth"]
+
+COUNTER_KINDS: tuple[CounterKind, ...] = get_args(CounterKind)
+
+#: Names of the series, as HTA writes them.
+_QUEUE = "Queue Length"
+_BANDWIDTH = "Memcpy BW"
+
+#: Pid, name and series of a counter, as in `CounterTable.series`; its times and values.
+_Series = tuple[tuple[str, str, str], Ints, Floats]
+
+
+@check_arguments
+def with_counters(
+    traces: TraceSet,
+    kinds: Iterable[CounterKind] = COUNTER_KINDS,
+    *,
+    ranks: Iterable[int] | None = None,
+) -> TraceSet:
+    """Return the set with additional counters that are derived from its events.
+
+    Timelines draw them as tracks, and exports with counters contain them. `Trace.counters` lists
+    them after those of the file, and their ``Trace.counter_table.record`` is -1. Counters that a
+    file already has, because it is such an export, are not added again.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    kinds : iterable of str
+        ``"queue_length"``: one counter ``Queue Length[7]`` for each stream, see `queue_length`.
+        ``"memory_bandwidth"``: one counter ``Memcpy HtoD``, ``Memset``, … for each kind of copy,
+        in GB/s, see `memory_bandwidth`.
+    ranks : iterable of int, optional
+        Add counters to these ranks only.
+
+    Returns
+    -------
+    TraceSet
+        The same ranks and events, with counters.
+    """
+    counted = {
+        part.rank: _with_derived_counters(part, kinds) for part in rank_parts(traces, ranks=ranks)
+    }
+    changed = {rank: traces[rank].replace(counter_table=table) for rank, table in counted.items()}
+    return replace_ranks(traces, changed)
+
+
+def _with_derived_counters(part: RankPart, kinds: Iterable[CounterKind]) -> CounterTable:
+    """Return the rank's counters, followed by the derived ones."""
+    recorded_counters = part.trace.counter_table
+    recorded_keys = set(recorded_counters.series)
+    series = [
+        derived
+        for kind in kinds
+        for derived in _SERIES[kind](part)
+        if derived[0] not in recorded_keys
+    ]
+    if not series:
+        return recorded_counters
+    keys, times, values = zip(*series, strict=True)
+    sizes = list(map(len, times))
+    first = len(recorded_counters.series)
+    numbers = np.arange(first, first + len(series), dtype=np.int32)
+    return CounterTable(
+        time_ns=np.concatenate([recorded_counters.time_ns, *times]),
+        series_id=np.concatenate([recorded_counters.series_id, np.repeat(numbers, sizes)]),
+        value=np.concatenate([recorded_counters.value, *values]),
+        series=[*recorded_counters.series, *keys],
+        record=np.concatenate([recorded_counters.record, np.full(sum(sizes), -1, dtype=np.int64)]),
+    )
+
+
+def _queues(part: RankPart) -> Iterator[_Series]:
+    steps = queue_steps(part)
+    is_last = is_last_at_instant(steps.code, steps.time_ns)
+    first = np.searchsorted(steps.code, np.arange(len(steps.streams)))
+    for code, stream in enumerate(steps.streams.tolist()):
+        rows = is_last & (steps.code == code)
+        pid = _pid(part, steps.device_row[first[code]])
+        length = steps.queue_length[rows].astype(np.float64)
+        yield (pid, f"{_QUEUE}[{stream}]", _QUEUE), steps.time_ns[rows], length
+
+
+def _bandwidths(part: RankPart) -> Iterator[_Series]:
+    steps = bandwidth_steps(part)
+    is_last = is_last_at_instant(steps.code, steps.time_ns)
+    for code, kind in enumerate(steps.kinds):
+        rows = np.flatnonzero(is_last & (steps.code == code))
+        if len(rows):
+            pid = _pid(part, steps.row[rows[0]])
+            yield (pid, kind, _BANDWIDTH), steps.time_ns[rows], steps.gb_per_s[rows]
+
+
+_SERIES: dict[str, Callable[[RankPart], Iterator[_Series]]] = {
+    "queue_length": _queues,
+    "memory_bandwidth": _bandwidths,
+}
+
+
+def _pid(part: RankPart, row: int) -> str:
+    """Return the process of an event, which is its device."""
+    pid: str = part.table.tracks[part.table.track[row]].pid
+    return pid

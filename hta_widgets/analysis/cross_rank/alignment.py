@@ -1,0 +1,202 @@
+"""Align the sequences of collectives of two ranks, where files have no sequence numbers.
+
+All ranks of a process group run the same collectives in the same order, but a file may begin later,
+end earlier, or lack events. One sequence is shifted along the other to where contents (operation
+and size) agree. If several shifts fit, the ends decide: ranks leave a collective together, so all
+pairs differ by nearly the same time, the difference of the clocks.
+
+For example, the first rank leaves A, B, A, B and A at 10, 20, 30, 40 and 50 ms, the second one A, B
+and A at 32, 42 and 52 ms. Contents agree at the shifts 0 and 2. All ends differ by 22 ms at the
+shift 0 and by 2 ms at the shift 2. Both are possible; the smaller difference is more likely, so the
+positions are 2, 3 and 4.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hta_widgets.trace.arrays import Bools, Floats, Ints
+
+_TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
+_CLOSE_NS = 20_000  # most leave within this time; lengths of steps differ by more
+_MIN_AGREEING = 3  # agreeing ends needed to rule out chance
+_MAX_DRIFT = 1e-4  # maximum drift between clocks
+_FEW = 0.1  # maximum share of pairs of a guessed match that cannot be of one collective
+_MAX_PAIRS = 4_000_000
+_MAX_TRIED = 1 << 20  # pairs of all shifts together, above which a sample chooses the shifts
+_SAMPLE, _FEW_SHIFTS = 64, 8  # pairs of each shift in the first sample; shifts always tried
+_GOLDEN = 0.618033988749895
+_PRIME, _BASE = (1 << 31) - 1, 1_000_003  # of hashes of contents
+
+#: Position of an event without a match.
+MISSING = int(np.iinfo(np.int64).min)
+
+
+class RankSequence(NamedTuple):
+    """The events of one rank in a sequence of collectives."""
+
+    content: Ints
+    start: Ints
+    end: Ints
+    together: Bools
+
+
+def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: bool) -> Ints:
+    """Return for each of a rank's events its position in the longest sequence."""
+    place = align_sequences(longest.content, longest.end, sequence.content, sequence.end, sure=sure)
+    rows = np.flatnonzero((place >= 0) & (place < len(longest.end)))
+    if sure or not len(rows):
+        return place
+    # No event of a collective ends before another one of it begins, on clocks that drift.
+    partners = place[rows]
+    apart = sequence.end[rows] - longest.end[partners]
+    middle, at = np.median(apart), np.median(sequence.end[rows])
+    slack = _CLOSE_NS + _MAX_DRIFT * np.abs(sequence.end[rows] - at)
+    early = np.maximum(
+        longest.start[partners] - (sequence.end[rows] - middle),
+        sequence.start[rows] - middle - longest.end[partners],
+    )
+    impossible = (early > slack) & sequence.together[rows] & longest.together[partners]
+    place[rows[impossible] if impossible.mean() <= _FEW else slice(None)] = MISSING
+    return place
+
+
+def align_sequences(
+    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, *, sure: bool
+) -> Ints:
+    """Return for each of the other rank's events its position in the first rank's sequence."""
+    # Both are parts of the sequence of collectives of one process group. The second is shifted
+    # along the first to the position at which contents agree. Of several such positions, the one is
+    # used at which all ends differ by nearly the same time, which does not depend on the clocks. If
+    # events are missing in between, those events match whose ends differ by the time that most
+    # pairs share.
+    count = len(other_content)
+    if not count or not len(content):
+        return np.full(count, MISSING)
+    shift, agreeing = _best_shift(content, end_ns, other_content, other_end_ns)
+    in_order = np.full(count, MISSING) if shift is None else np.arange(count) + shift
+    together = 0
+    if shift is not None:
+        together = min(len(content), shift + count) - max(0, shift)
+    # A few agreeing ends may be chance, unless all agree.
+    proof = 1 if sure or agreeing == len(content) == count else _MIN_AGREEING
+    if agreeing >= max(0.5 * together, proof):
+        return in_order
+    by_time = _align_by_time(content, end_ns, other_content, other_end_ns)
+    timed = int((by_time != MISSING).sum())
+    # The order of a named group is better evidence than times that explain only a part of it.
+    part = 0.75 * together if sure else 0
+    if timed >= max(part, 2 if sure else _MIN_AGREEING) and timed > 1.5 * agreeing:
+        return by_time
+    # Ends of one or two events prove nothing.
+    return in_order if sure or len(content) == count <= 2 else np.full(count, MISSING)
+
+
+def _best_shift(
+    content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints
+) -> tuple[int | None, int]:
+    """Return the position of the other sequence in the first, and the number of ends that agree."""
+    first, second = len(content), len(other_content)
+    if np.array_equal(content, other_content):
+        apart = other_end_ns - end_ns
+        off = np.abs(apart - np.median(apart))
+        # If steps have equal lengths, a shift agrees as well; but ranks record the same steps.
+        if (off <= _CLOSE_NS).sum() >= 0.9 * first:
+            return 0, int((off <= _TOLERANCE_NS).sum())
+    shorter = min(first, second)
+    need = max(1, shorter // 2)
+    shifts = _shifts_of_equal_content(content, other_content, need)
+    best: tuple[float, int, int] | None = None
+    for shift in _cheapest_shifts(shifts, end_ns, other_end_ns).tolist():
+        low, high = _overlap(shift, first, second)
+        overlapping = slice(low - shift, high - shift)
+        if not np.array_equal(content[low:high], other_content[overlapping]):
+            continue
+        cost, off = _cost(other_end_ns[overlapping] - end_ns[low:high], (high - low) / shorter)
+        if best is None or cost < best[0]:
+            best = (float(cost), shift, int((off <= _TOLERANCE_NS).sum()))
+    return (None, 0) if best is None else (best[1], best[2])
+
+
+def _overlap(shift: Any, first: int, second: int) -> tuple[Any, Any]:
+    """Return the positions in the first sequence between which the shifted second one lies."""
+    return np.maximum(shift, 0), np.minimum(first, shift + second)
+
+
+def _cost(apart: Ints, share: Any) -> tuple[Any, Floats]:
+    """Return how unlikely a shift is by differences of ends (last axis), and what varies in them.
+
+    `share` is the part of the shorter sequence that has partners.
+    """
+    # The farther apart the ends are, the less likely a match; but clocks may differ by many steps.
+    middle = np.median(apart, axis=-1, keepdims=True)
+    off = np.abs(apart - middle)
+    return (np.median(off, axis=-1) + 1_000.0) / share**2 + 0.003 * np.abs(middle[..., 0]), off
+
+
+def _shifts_of_equal_content(content: Ints, other_content: Ints, need: int) -> Ints:
+    """Return the shifts at which at least `need` pairs meet, all of equal content, by hashes."""
+    first, second = len(content), len(other_content)
+    shifts = np.arange(need - second, first - need + 1)
+    # The sum of content[k] · base^k over a slice, times base^d, is that of the same contents
+    # d places on. Unequal contents with equal sums are rare, and excluded afterwards.
+    powers = accumulate(repeat(_BASE, max(first, second)), lambda a, b: a * b % _PRIME, initial=1)
+    power = np.fromiter(powers, np.int64)
+    sums, other_sums = (
+        np.append(0, np.cumsum((codes + 1) * power[: len(codes)] % _PRIME))
+        for codes in (content, other_content)
+    )
+    low, high = _overlap(shifts, first, second)
+    slice_sums = (sums[high] - sums[low]) % _PRIME * power[np.maximum(-shifts, 0)] % _PRIME
+    other_slice_sums = (other_sums[high - shifts] - other_sums[low - shifts]) % _PRIME
+    equal_shifts: Ints = shifts[
+        slice_sums == other_slice_sums * power[np.maximum(shifts, 0)] % _PRIME
+    ]
+    return equal_shifts
+
+
+def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
+    """Return the shifts with the lowest cost on a sample of pairs; all of them if there are few."""
+    # Each round keeps a quarter of the shifts and takes four times as many pairs of each, so that
+    # time grows with the length only, not with its square.
+    first, second = len(end_ns), len(other_end_ns)
+    shorter, size = min(first, second), _SAMPLE
+    while len(shifts) > _FEW_SHIFTS and len(shifts) * shorter > _MAX_TRIED:
+        # Multiples of the golden ratio spread evenly and never repeat with the steps.
+        parts = np.arange(size) * _GOLDEN % 1.0
+        costs = []
+        for block in np.array_split(shifts[:, None], len(shifts) * size // _MAX_TRIED + 1):
+            low, high = _overlap(block, first, second)
+            place = low + (parts * (high - low)).astype(np.int64)
+            share = (high - low)[:, 0] / shorter
+            costs.append(_cost(other_end_ns[place - block] - end_ns[place], share)[0])
+        cheapest = np.argsort(np.concatenate(costs), kind="stable")
+        shifts = np.sort(shifts[cheapest[: max(len(shifts) // 4, _FEW_SHIFTS)]])
+        size *= 4
+    return shifts
+
+
+def _align_by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:
+    """Match events of equal content at the difference of ends that most pairs share."""
+    matched_positions = np.full(len(other_content), MISSING)
+    if len(content) * len(other_content) > _MAX_PAIRS:
+        return matched_positions
+    apart = other_end_ns[:, None] - end_ns[None, :]
+    equal = other_content[:, None] == content[None, :]
+    sorted_apart = np.sort(apart[equal])
+    if not len(sorted_apart):
+        return matched_positions
+    reach = np.searchsorted(sorted_apart, sorted_apart + _TOLERANCE_NS, side="right")
+    votes = reach - np.arange(len(sorted_apart))
+    leaders = np.flatnonzero(votes == votes.max())
+    leader = int(leaders[np.abs(sorted_apart[leaders]).argmin()])
+    middle = int(np.median(sorted_apart[leader : reach[leader]]))
+    off = np.where(equal, np.abs(apart - middle), np.iinfo(np.int64).max)
+    nearest, back = off.argmin(axis=1), off.argmin(axis=0)
+    positions = np.arange(len(other_content))
+    good = (off[positions, nearest] <= _TOLERANCE_NS) & (back[nearest] == positions)
+    matched_positions[good] = nearest[good]
+    return matched_positions

@@ -1,0 +1,363 @@
+"""Offsets of the ranks' clocks, fitted from the ends of collectives.
+
+Ranks leave a collective together, so differences of ends are differences of clocks. For example,
+rank 0 leaves three collectives at 100, 200 and 300 ns, and rank 1 at 150, 251 and 349 ns. The
+differences are 50, 51 and 49 ns; the offset of rank 1 is their median, 50 ns. What is left are
+0, 1 and -1 ns, whose median distance from 0, 1 ns, is the residual of both ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.cross_rank.comm_events import SYNCHRONIZING_OPERATIONS, recorded_shift
+from hta_widgets.analysis.cross_rank.matching import (
+    Matching,
+    count_selected,
+    matching,
+    positions_by_code,
+    selected_ranks,
+)
+from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.scope import Window, narrow_selection
+from hta_widgets.arguments import check_arguments
+from hta_widgets.readers.formats import formats_named, load_references
+from hta_widgets.text import duration
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
+from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+_COLUMNS = (
+    "offset_ns", "residual_ns", "recorded_residual_ns", "collectives", "part", "drift_ppm",
+)  # fmt: skip
+_ROUNDS = 12
+MIN_COLLECTIVES = 3  # with fewer, a clock is not called skewed
+_FLOOR_NS = 100.0  # minimum uncertainty of a pair of clocks
+_MIN_SPAN_NS = 1_000_000_000  # minimum length of a trace for which drift is estimated
+_MIN_FOR_DRIFT = 12  # minimum number of collectives for which drift is estimated
+_MIN_DRIFT_NS = 1_000  # minimum drift over a trace that a note states
+_SIGNIFICANT_DRIFT = 6.0  # minimum drift over a trace, by what is left of the residual without it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClockFit:
+    """Offsets to subtract from each rank's recorded times; arrays have one item per rank."""
+
+    offset_ns: Ints
+    residual_ns: Ints
+    collectives: Ints
+    part: Ints
+    drift_ppm: Floats
+    recorded_residual_ns: Ints
+    origin_offset_ns: int
+    #: by how much the drift moves each clock over the trace, 0 if it is not clearly one
+    drift_ns: Ints
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a recorded clock is off by clearly more than the fit's residual."""
+        # The residual of a fit to few collectives is always small.
+        enough = self.collectives >= MIN_COLLECTIVES
+        return bool((enough & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
+
+    @property
+    def drift_note(self) -> str:
+        """A note on drift that makes waits and transfers wrong; empty without one."""
+        worst = int(self.drift_ns.argmax()) if len(self.drift_ns) else -1
+        if worst < 0 or self.drift_ns[worst] < _MIN_DRIFT_NS:
+            return ""
+        return (
+            f"clocks drift by up to {abs(self.drift_ppm[worst]):.2g} ppm,"
+            f" {duration(int(self.drift_ns[worst]))} over the collectives, which is not corrected:"
+            " waits, transfers and bandwidths are off by up to as much"
+        )
+
+
+@check_arguments
+def clock_offsets(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return each rank's clock offset, fitted from collectives.
+
+    All ranks leave a collective together, so the clocks of two ranks differ by the median
+    difference of their ends over common collectives. Ranks that share no process group are
+    compared through ranks that do: one least-squares fit uses the differences within all groups,
+    weighted by how little they scatter. Ranks that no chain of collectives connects are not
+    compared. Each connected part of the ranks keeps the recorded time of its lowest rank, has a
+    number in ``part``, and is listed in the note.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        Only collectives with a selected event count.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
+    ranks : iterable of int, optional
+        Only these ranks are returned; the fit uses all.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank. ``rank``; ``offset_ns`` (int64), to be subtracted from the rank's
+        recorded times, 0 for the lowest rank of each part; ``residual_ns`` (int64), the median
+        distance of the rank's ends from the median of the others' after that, -1 if unknown;
+        ``recorded_residual_ns`` (int64), the same on the recorded clock; ``collectives`` (int64),
+        how many were used; ``part`` (int64); ``drift_ppm`` (float64), by how much the clock runs
+        faster than the median of the others (NaN if the trace is shorter than a second or has few
+        collectives); drift is reported but not corrected.
+
+    See Also
+    --------
+    TraceSet.with_clock
+    """
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
+    match = matching(traces)
+    fit = clock_fit(traces)
+    member, matched = count_selected(match, chosen)
+    if not replace(chosen, ranks=None).is_everything:
+        # Collectives with a selected event count.
+        fit = _fit(match, match.reduce_per_entry(np.logical_or, member))
+    shown = selected_ranks(traces, chosen)
+    return result_frame(
+        {
+            "rank": np.array(traces.ranks, dtype=np.int64)[shown],
+            **{name: getattr(fit, name)[shown] for name in _COLUMNS},
+        },
+        matched=matched,
+        note=_clock_note(traces, fit, has_collectives=len(match) > 0),
+    )
+
+
+@memoized
+def clock_fit(traces: TraceSet) -> ClockFit:
+    """Return the fit from all collectives of the set; it does not depend on the set's clock."""
+    match = matching(traces)
+    return _fit(match, np.ones(len(match), dtype=bool))
+
+
+def _clock_note(traces: TraceSet, fit: ClockFit, *, has_collectives: bool) -> str:
+    if not len(traces):
+        return "no ranks are loaded"
+    if not fit.collectives.any():
+        if not has_collectives:
+            return "no collective is found on two ranks, so clocks cannot be compared"
+        return (
+            "the selection or window holds none of the collectives that are on two ranks, so"
+            " clocks are not compared"
+        )
+    parts = positions_by_code(fit.part, int(fit.part.max()) + 1)
+    if len(parts) == 1:
+        return ""
+    ranks = np.array(traces.ranks)
+    listed = "; ".join(", ".join(map(str, ranks[part].tolist())) for part in parts[:8])
+    ellipsis = "; …" if len(parts) > 8 else ""
+    return (
+        f"no collectives connect these parts, so their clocks are not compared: {listed}{ellipsis}"
+    )
+
+
+def _fit(match: Matching, used: Bools) -> ClockFit:
+    count = len(match.traces)
+    shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
+    used = used & _usable_mask(match)
+    collective, trace = match.collective[used], match.trace[used]
+    end = (match.event_field("end_ns") + shifts[match.trace])[used]
+    offset, part = _solve_offsets(count, collective, trace, end, match.group[used])
+    off = deviation_from_peers(collective, end - offset[trace])
+    raw = deviation_from_peers(collective, end)
+    residual, recorded = np.full((2, count), -1, dtype=np.int64)
+    drift, moved = np.full(count, np.nan), np.zeros(count, dtype=np.int64)
+    sums = np.bincount(trace, minlength=count)
+    entries = positions_by_code(trace, count)
+    for rank in np.flatnonzero(sums).tolist():
+        entries_of_rank = entries[rank]
+        residual[rank] = round(float(np.median(np.abs(off[entries_of_rank]))))
+        recorded[rank] = round(float(np.median(np.abs(raw[entries_of_rank]))))
+        slope, moved[rank] = _drift(end[entries_of_rank], off[entries_of_rank])
+        drift[rank] = slope * 1e6
+    lift_ns = _origin_offset_ns(match.traces, offset.tolist())
+    return ClockFit(offset, residual, sums, part, drift, recorded, lift_ns, moved)
+
+
+def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
+    """Return the smallest shift with which no event starts before 0 on the corrected clocks."""
+    starts = [
+        trace.start_ns + trace.clock_offset_ns - offset
+        for trace, offset in zip(traces, offsets, strict=True)
+        if len(trace)
+    ]
+    return max(-min(starts, default=0), 0)
+
+
+def _usable_mask(match: Matching) -> Bools:
+    """Return a mask of the entries to fit."""
+    # They belong to collectives that all ranks leave together. A group without such collectives
+    # contributes all entries except those in which a rank may leave early.
+    together = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
+    has = mask_of_rows(match.group[together], len(match.groups))
+    usable: Bools = together | (~has[match.group] & (match.event_field("early") == 0))
+    return usable
+
+
+def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
+    """Return the distance of each value from the median of the collective's other entries."""
+    order = np.lexsort((values, collective))
+    ordered, number = values[order], collective[order]
+    first, after = (np.searchsorted(number, number, side=side) for side in ("left", "right"))
+    place, last = np.arange(len(number)), after - 1
+    # The middle two of the others, between which the entry itself is skipped.
+    low, high = (first + last - 1) // 2, (first + last) // 2
+    low, high = (np.clip(position + (position >= place), first, last) for position in (low, high))
+    apart = np.empty(len(number))
+    apart[order] = (2 * ordered - ordered[low] - ordered[high]) / 2
+    return apart
+
+
+def _solve_offsets(
+    count: int, collective: Ints, trace: Ints, end: Ints, group: Ints
+) -> tuple[Ints, Ints]:
+    """Solve for each rank's offset; return the offsets and the part of each rank."""
+    left, right, apart, weight = _median_differences(collective, trace, end, group)
+    part = _connected_components(count, left, right)
+    offset = np.zeros(count)
+    for number in np.unique(part[left]).tolist() if len(left) else []:
+        members = np.flatnonzero(part == number)
+        pairs = part[left] == number
+        place = positions_of_rows(members, count)
+        solution = _least_squares(
+            len(members), place[left[pairs]], place[right[pairs]], apart[pairs], weight[pairs]
+        )
+        offset[members] = solution - solution[0]
+    return np.rint(offset).astype(np.int64), part
+
+
+def _median_differences(
+    collective: Ints, trace: Ints, end: Ints, group: Ints
+) -> tuple[Ints, Ints, Floats, Floats]:
+    """Return pairs of ranks of a group, the median differences of their ends, and weights."""
+    blocks: list[tuple[Array, ...]] = []
+    for entries in positions_by_code(group, int(group.max(initial=-1)) + 1):
+        if not len(entries):
+            continue
+        members, column = np.unique(trace[entries], return_inverse=True)
+        distinct, row = np.unique(collective[entries], return_inverse=True)
+        table = np.full((len(distinct), len(members)), np.nan)
+        table[row, column] = end[entries] - int(end[entries].min())
+        hub, other, apart, weight = _differences_to_hub(table)
+        blocks.append((members[hub], members[other], apart, weight))
+    left, right, apart, weight = (
+        np.concatenate([part[k] for part in blocks]) if blocks else np.empty(0) for k in range(4)
+    )
+    return left.astype(np.int64), right.astype(np.int64), apart, weight
+
+
+def _differences_to_hub(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
+    """Compare each column with the column with most values, directly or through other columns."""
+    has_value = ~np.isnan(table)
+    hubs = [int(has_value.sum(axis=0).argmax())]
+    open_columns = [column for column in range(table.shape[1]) if column != hubs[0]]
+    pairs: list[tuple[int, int]] = []
+    apart: list[float] = []
+    weights: list[float] = []
+    while open_columns and hubs:
+        hub = hubs.pop(0)
+        common = has_value & has_value[:, [hub]]
+        for other in [column for column in open_columns if common[:, column].any()]:
+            rows = common[:, other]
+            differences = table[rows, other] - table[rows, hub]
+            middle = float(np.median(differences))
+            scatter = 1.4826 * float(np.median(np.abs(differences - middle)))
+            # The scatter of few samples is uncertain.
+            scatter += _FLOOR_NS + 10_000.0 / len(differences)
+            pairs.append((hub, other))
+            apart.append(middle)
+            weights.append(len(differences) / scatter**2)
+            open_columns.remove(other)
+            hubs.append(other)
+    hub_of, other_of = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return hub_of, other_of, np.array(apart), np.array(weights)
+
+
+def _connected_components(count: int, left: Ints, right: Ints) -> Ints:
+    """Return the number of the connected part of each rank; parts are ordered by lowest rank."""
+    part = np.arange(count, dtype=np.int64)
+    while len(left):
+        low = np.minimum(part[left], part[right])
+        before = part.copy()
+        np.minimum.at(part, left, low)
+        np.minimum.at(part, right, low)
+        part = part[part]
+        if np.array_equal(before, part):
+            break
+    return np.unique(part, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: Floats) -> Floats:
+    """Solve ``x[right] - x[left] = apart``, giving less weight to outlying pairs."""
+    now = weight.copy()
+    solution = np.zeros(count)
+    for _ in range(_ROUNDS):
+        matrix = np.zeros((count, count))
+        np.add.at(matrix, (left, left), now)
+        np.add.at(matrix, (right, right), now)
+        np.add.at(matrix, (left, right), -now)
+        np.add.at(matrix, (right, left), -now)
+        side = np.zeros(count)
+        np.add.at(side, right, now * apart)
+        np.add.at(side, left, -now * apart)
+        solved = np.zeros(count)
+        # The first rank's clock is the reference.
+        solved[1:] = np.linalg.solve(matrix[1:, 1:], side[1:])
+        settled = np.abs(solved - solution).max(initial=0.0) < 0.5
+        solution = solved
+        if settled or len(apart) < count:
+            break
+        miss = np.abs(solution[right] - solution[left] - apart)
+        now = weight / np.maximum(1.0, miss / (3 * np.sqrt(1 / weight) + _FLOOR_NS))
+    return solution
+
+
+def _drift(end: Ints, off: Floats) -> tuple[float, int]:
+    """Return the drift rate of the residuals and the total drift; 0 if not significant."""
+    if len(end) < _MIN_FOR_DRIFT or int(end.max() - end.min()) < _MIN_SPAN_NS:
+        return float("nan"), 0
+    # The slope is that between early and late collectives.
+    order = np.argsort(end, kind="stable")
+    third = len(order) // 3
+    early, late = order[:third], order[-third:]
+    span = float(np.median(end[late]) - np.median(end[early]))
+    if span <= 0:
+        return float("nan"), 0
+    slope = float(np.median(off[late]) - np.median(off[early])) / span
+    moved = abs(slope) * int(end.max() - end.min())
+    residual = off - slope * (end - int(end.min()))
+    scatter = float(np.median(np.abs(residual - np.median(residual))))
+    return slope, round(moved) if moved > _SIGNIFICANT_DRIFT * scatter else 0
+
+
+def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
+    """Return the offset to subtract from each rank's times, and the shift that keeps times >= 0."""
+    # The clocks are fitted from matched collectives, unless the format provides offsets.
+    for offsets_of in load_references(
+        format_.analyses.clock_offsets for format_ in formats_named(traces.formats)
+    ):
+        offset_by_rank = offsets_of(traces)
+        if offset_by_rank is None:
+            continue
+        offsets = [offset_by_rank.get(rank, 0) for rank in traces]
+        lift = _origin_offset_ns(traces.values(), offsets)
+        return [offset - lift for offset in offsets], lift
+    fit = clock_fit(traces)
+    return (fit.offset_ns - fit.origin_offset_ns).tolist(), fit.origin_offset_ns

@@ -1,0 +1,221 @@
+"""The frame of all matched collectives: arrivals, waits, transfers and bandwidths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.cross_rank.arrivals import (
+    Arrivals,
+    Clock,
+    arrival_times,
+    compute_time_between,
+    entry_steps,
+)
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.comm_events import (
+    OPERATIONS,
+    count_unsized,
+    operation_codes,
+    unsized_note,
+)
+from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
+from hta_widgets.analysis.frames import categorical, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import on_hosts_note
+from hta_widgets.analysis.scope import Window, narrow_selection
+from hta_widgets.arguments import check_arguments
+from hta_widgets.trace.arrays import Bools, Floats, Ints
+from hta_widgets.trace.memo import memo
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+#: Collectives whose members state different sizes; the largest is the size of the message.
+_ROOTED = operation_codes("gather", "scatter")
+#: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n, or all of it.
+_ALL_REDUCE = operation_codes("all_reduce")
+_SHARED = operation_codes("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
+_WHOLE = operation_codes("broadcast", "reduce", "send_recv")
+
+
+@check_arguments
+def collectives(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return arrival, wait, transfer and bandwidth of each rank in each collective.
+
+    A collective moves data once the last of its ranks has arrived; until then the others wait.
+    Events of different ranks are matched by process group and sequence number, or by order, names,
+    sizes and times within the group where files have no numbers; sends are matched with their
+    receives. Collectives are matched before anything is selected, so the last arrival is the last
+    one of all loaded ranks.
+
+    Bandwidths are defined as in nccl-tests: the algorithm's is ``size / time``, the bus's
+    multiplies it by the part that each link carries: ``2(n-1)/n`` for all-reduce, ``(n-1)/n`` for
+    all-gather, reduce-scatter, all-to-all, gather and scatter, 1 for broadcast, reduce and
+    send-receive. Size is the larger of a rank's input and output; time is the transfer, without
+    the wait.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock of the times, see `TraceSet.with_clock`. Default: that of the set.
+    selection : Selection, optional
+        Only rows of the selected events are returned; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time; events are not cut at its edges.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        Sorted by collective, then rank. ``collective`` (int64), from 0 in order of time; ``name``
+        (categorical), as the file has it; ``operation`` (categorical), such as ``all_reduce``;
+        ``group`` (categorical), the process group's name, with its ranks where names repeat, or the
+        stream's, with the ranks of the listed group that it serves if times decide it;
+        ``size_bytes`` (int64, -1 unknown); ``rank``, ``id`` and ``step`` (int64) of the device
+        event; ``arrival_ns`` and ``end_ns`` (int64), its start and end; ``wait_ns`` (int64), last
+        arrival less own arrival; ``transfer_ns`` (int64), own end less last arrival, negative if
+        a rank left before the last one arrived; ``last_rank`` (int64), the last to arrive, -1 if
+        several arrived at the same time; ``exposed_ns`` (int64), the part of the event in which
+        the rank does not compute; ``algbw_gb_s`` and ``busbw_gb_s`` (float64, NaN if unknown);
+        ``ranks`` and ``group_size`` (int64), the number of ranks with events, and that of the
+        group (-1 unknown).
+
+        ``.attrs["matched"]`` counts selected ``communication`` events, the collectives that are
+        ``matched`` on all their ranks or ``partly_matched``, and the events that are ``unmatched``
+        or of a group of one rank (``alone``); the note names missing ranks, unknown types of
+        elements, and a drift of clocks, which the fitted clock does not correct.
+        ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
+        by how they were matched.
+    """
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
+    match = matching(traces)
+    name = traces.clock if clock is None else clock
+    times = arrival_times(traces, match, name)
+    drift = clock_fit(traces).drift_note if name == "fitted" else ""
+    is_selected, matched = count_selected(match, chosen)
+    rows = np.flatnonzero(is_selected)
+    size, algorithm, bus = _bandwidths(match, times)
+    trace, group = match.trace[rows], match.group[rows]
+    name_code, names = _entry_names(match)
+    return result_frame(
+        {
+            "collective": match.collective[rows],
+            "name": categorical(name_code[rows], names),
+            "operation": categorical(match.event_field("operation")[rows], OPERATIONS),
+            "group": categorical(group, [group_.label for group_ in match.groups]),
+            "size_bytes": size[rows],
+            "rank": np.array(traces.ranks, dtype=np.int64)[trace],
+            "id": match.event_field("rows")[rows],
+            "step": entry_steps(match)[rows],
+            "arrival_ns": times.arrival_ns[rows],
+            "wait_ns": times.wait_ns[rows],
+            "transfer_ns": (times.end_ns - times.last_ns)[rows],
+            "end_ns": times.end_ns[rows],
+            "last_rank": times.last_rank[rows],
+            "exposed_ns": _exposed_ns(traces, match, times, name)[rows],
+            "algbw_gb_s": algorithm[rows],
+            "busbw_gb_s": bus[rows],
+            "ranks": match.per_entry(match.sizes())[rows],
+            "group_size": match.per_entry(match.expected)[rows],
+        },
+        matched=matched,
+        note=[*_matching_notes(match, is_selected, matched, traces), drift if len(rows) else ""],
+        copy=False,
+        clock=name,
+        matched_by=match.matched_by,
+        groups={
+            group_.label: {"ranks": list(group_.ranks), "size": group_.size}
+            for group_ in match.groups
+        },
+    )
+
+
+def _entry_names(match: Matching) -> tuple[Ints, list[str]]:
+    """Return the name of each entry, as a code into a list of names."""
+    names: dict[str, int] = {}
+    name_code = match.event_field("name")
+    for entries, events in zip(match.of_trace, match.events, strict=True):
+        codes = [names.setdefault(text, len(names)) for text in events.names]
+        name_code[entries] = np.array(codes, dtype=np.int64)[name_code[entries]]
+    return name_code, list(names)
+
+
+def _exposed_ns(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:
+    """Return the part of each entry during which its rank does not compute."""
+
+    def derive() -> Ints:
+        times_by_rank = [
+            (times.arrival_ns[entries] - shift, times.end_ns[entries] - shift)
+            for entries, shift in zip(match.of_trace, times.shifts_ns.tolist(), strict=True)
+        ]
+        exposed = times.end_ns - times.arrival_ns
+        computed_by_rank = map_ranks(
+            match.traces, compute_time_between, each=times_by_rank, executor=match.executor
+        )
+        for entries, computed in zip(match.of_trace, computed_by_rank, strict=True):
+            exposed[entries] -= computed
+        return exposed
+
+    return memo(traces, ("exposed", clock), derive)
+
+
+def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]:
+    """Return the message's size, and the algorithm's and the bus's bandwidth, in GB/s."""
+    size, operation = match.event_field("size_bytes"), match.event_field("operation")
+    size = np.where(np.isin(operation, _ROOTED), match.reduce_per_entry(np.maximum, size), size)
+    members = match.per_entry(np.where(match.expected > 0, match.expected, match.sizes()))
+    share = (members - 1) / np.maximum(members, 1)
+    factor = np.select(
+        [np.isin(operation, codes) for codes in (_ALL_REDUCE, _SHARED, _WHOLE)],
+        [2 * share, share, np.ones(len(match))],
+        np.nan,
+    )
+    transfer = times.end_ns - times.last_ns
+    has_rate = (size > 0) & (transfer > 0)
+    # Bytes per nanosecond are 10^9 bytes per second.
+    algorithm = np.full(len(match), np.nan)
+    algorithm[has_rate] = size[has_rate] / transfer[has_rate]
+    return size, algorithm, algorithm * factor
+
+
+def _matching_notes(
+    match: Matching, is_selected: Bools, matched: dict[str, int], traces: TraceSet
+) -> list[str]:
+    if not matched["communication"]:
+        return ["no communication on a device is selected", on_hosts_note(match.on_hosts)]
+    ranks = len(traces)
+    parts = []
+    if matched["alone"]:
+        parts.append(f"{matched['alone']} events are of groups of one rank")
+    if matched["unmatched"]:
+        parts.append(
+            f"{matched['unmatched']} events match none of another rank and are not among the rows"
+        )
+    if matched["partly_matched"]:
+        parts.append(
+            f"{matched['partly_matched']} collectives lack events of some of their ranks, which"
+            " may have come later than the last one here"
+        )
+    if match.missing_ranks:
+        parts.append(
+            f"files of {match.missing_ranks} of {match.missing_ranks + ranks} ranks are missing"
+        )
+    parts.append(
+        unsized_note(
+            count_unsized(events, match.place[entries[is_selected[entries]]])
+            for entries, events in zip(match.of_trace, match.events, strict=True)
+        )
+    )
+    return [*parts, on_hosts_note(match.on_hosts)]

@@ -1,0 +1,455 @@
+"""The communication events of one rank, with the args that identify their collective."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
+from hta_widgets.trace.columns import COMMUNICATION_KEYS, PARAM_COMMS, event_args, to_int64
+from hta_widgets.trace.host_stack import nested_parents
+from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.trace import Trace
+
+#: The operations of communication libraries. If a name contains several, the first listed counts.
+OPERATIONS: tuple[str, ...] = (
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "barrier",
+    "send_recv",
+    "other",
+)
+
+
+def operation_codes(*names: str) -> list[int]:
+    """Return the codes of operations."""
+    return [OPERATIONS.index(name) for name in names]
+
+
+_OPERATION_WORDS = tuple(word.replace("_", "") for word in OPERATIONS[:-2])
+_SEND_RECV = OPERATIONS.index("send_recv")
+_OTHER = OPERATIONS.index("other")
+#: Collectives that no rank leaves before all have arrived.
+SYNCHRONIZING_OPERATIONS = operation_codes(
+    "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier"
+)
+#: Operations whose input and output sizes may differ by member.
+_UNEVEN_OPERATIONS = operation_codes("all_to_all", "gather", "scatter", "send_recv")
+
+_NAME = "Collective name"
+_DESCRIPTION = "Process Group Description"
+#: Args taken from the operator above the launch if the event itself lacks them.
+_OF_OPERATORS = tuple(key for key in COMMUNICATION_KEYS if key != _DESCRIPTION)
+#: Patterns of type names in C++ and Python, by the bytes of an element as PyTorch stores it.
+#: Elements of less than a byte, packed or not, count as 1 byte.
+_BYTES = {
+    1: r"byte|char|bool|q?u?int8|u?int[1-7]|quint4x2|quint2x4|bits(1x8|2x4|4x2|8)"
+    r"|float8_\w+|float4_\w+_x2",
+    2: r"half|b?float16|short|u?int16|bits16",
+    4: r"int|q?u?int32|float|float32|complexhalf|complex32|bcomplex32",
+    8: r"long|u?int64|double|float64|complexfloat|complex64|cfloat",
+    16: r"complexdouble|complex128|cdouble",
+}
+_RECORD = re.compile(rf"{PARAM_COMMS}$")
+#: Prefixes of the ranges that PyTorch puts around collectives.
+_RANGE = re.compile(r"(nccl|rccl|hccl|xccl|ucc):|c10d::(?=\w)")
+_SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
+#: Name of the kernel that sends and receives, for one pair of ranks or for a coalesced batch.
+_BATCH = "sendrecv"
+_POINT_TO_POINT = _SENDS | _RECEIVES
+_LEVELS = 16  # maximum depth below the operator that names a launching call's process group
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderGroup:
+    """A process group in a file's header; `is_listed` if the header lists its ranks."""
+
+    name: str
+    description: str
+    ranks: tuple[int, ...]
+    is_listed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobHeader:
+    """The job as a file's header describes it; `world_size` is -1 and `host` empty if missing."""
+
+    world_size: int
+    groups: tuple[HeaderGroup, ...]
+    host: str = ""
+
+
+@lru_cache(maxsize=4096)
+def intern_ranks(ranks: tuple[int, ...]) -> tuple[int, ...]:
+    """Intern a tuple of ranks, so that equal tuples share one object."""
+    return ranks
+
+
+@lru_cache(maxsize=4096)
+def parse_ranks(text: str) -> tuple[int, ...]:
+    """Return the rank numbers in a text."""
+    return intern_ranks(tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,18}(?!\d)", text)))
+
+
+@memoized
+def job_header(trace: Trace) -> JobHeader:
+    """Return the ranks and process groups in the header of a rank's file."""
+    host = str(trace.host or trace.metadata.get("host_name") or "")
+    info = trace.metadata.get("distributedInfo")
+    if not isinstance(info, dict):
+        return JobHeader(-1, (), host)
+    size, entries = info.get("world_size"), info.get("pg_config")
+    listed = entries if isinstance(entries, list) else []
+    groups = tuple(_group(entry) for entry in listed if isinstance(entry, dict))
+    return JobHeader(size if isinstance(size, int) else -1, groups, host)
+
+
+def _group(entry: dict[str, object]) -> HeaderGroup:
+    ranks = entry.get("ranks")
+    is_listed = isinstance(ranks, list) and set(map(type, ranks)) <= {int, bool}
+    return HeaderGroup(
+        str(entry.get("pg_name", "")),
+        str(entry.get("pg_desc") or ""),
+        intern_ranks(tuple(ranks)) if is_listed and isinstance(ranks, list) else (),
+        is_listed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupName:
+    """A process group as named by one rank, or the stream of events without a group."""
+
+    name: str
+    ranks: tuple[int, ...]
+    listed: str
+    size: int
+    stream: int = -1
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CommEvents:
+    """The communication of one rank's device, by start, in times of its table."""
+
+    rows: Rows
+    start_ns: Ints
+    end_ns: Ints
+    name: Ints  # codes into `names`
+    names: list[str]
+    operation: Ints  # codes into OPERATIONS
+    group: Ints  # codes into `groups`
+    groups: list[GroupName]
+    size_bytes: Ints  # -1 if unknown
+    content: list[Hashable]  # common to all members of a collective, by code
+    content_code: Ints
+    sequence: Ints  # -1 if unknown
+    source: Ints  # ranks of a send and its receive, -1 for collectives
+    target: Ints
+    early: Ints  # 1 if a rank may leave before the last one arrives
+    #: code in `dtypes` if the size is unknown because of the type of elements, else -1
+    unsized: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    dtypes: list[str] = field(default_factory=list)
+
+    @property
+    def is_single_rank(self) -> Bools:
+        """Whether each event's group has one rank."""
+        return np.array([group.size == 1 for group in self.groups], dtype=bool)[self.group]
+
+    @property
+    def ends_together(self) -> Bools:
+        """Whether each event ends only after all ranks have arrived."""
+        together: Bools = np.isin(self.operation, SYNCHRONIZING_OPERATIONS) & (self.early == 0)
+        return together
+
+
+@memoized
+def comm_events(trace: Trace) -> CommEvents:
+    """Return the communication on a rank's device, with its args."""
+    # Kernels without args take the args of the ``record_param_comms`` operator that launched them.
+    # If neither these nor the kernel name the collective, the range around its launch does:
+    # ``nccl:all_reduce``.
+    table = trace.table
+    rows = np.flatnonzero((table.kind == KINDS.index("communication")) & (table.stream >= 0))
+    events = _comm_args(trace, rows)
+    sequence = to_int64(events.pop("Seq"))
+    kernels = table.names
+    events["kernel"] = [kernels[code] for code in table.name[rows].tolist()]
+    events["stream"] = table.stream[rows].tolist()
+    # Most events differ in their sequence number only, so labels and sizes are derived once for
+    # each distinct event.
+    like, args = _distinct_rows(events)
+    stated = [value if isinstance(value, str) and value else None for value in args[_NAME]]
+    labels = [
+        value or _kernel_label(kernel) for value, kernel in zip(stated, args["kernel"], strict=True)
+    ]
+    name, names = factorize(labels)
+    operation = np.array([_operation(label) for label in names], dtype=np.int64)[name]
+    group, groups = _comm_groups(trace, args)
+    dtype, dtypes = factorize(["" if value is None else str(value) for value in args["dtype"]])
+    bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
+    has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
+    elements = np.maximum(to_int64(args["In msg nelems"]), to_int64(args["Out msg nelems"]))
+    size = np.where((elements >= 0) & (bytes_each > 0), elements * bytes_each, -1)
+    source, target = _send_recv_ranks(trace, args, labels)
+    group_size = np.array([group_name.size for group_name in groups], dtype=np.int64)[group]
+    has_peer = (source >= 0) | (group_size == 2)
+    # A name in the args takes precedence over the kernel's name, which is that of the algorithm and
+    # the same on all members. If the file names groups, a kernel of sends and receives without a
+    # name in its args is a coalesced batch, whose peers are not recorded.
+    states_groups = any(group_name.stream < 0 for group_name in groups)
+    shared_labels = [
+        _shared_label(trace, label, has_peer=is_known)
+        if value is not None
+        else f"{kernel} of rank {trace.rank}"
+        if label == _BATCH and states_groups
+        else kernel
+        for label, value, kernel, is_known in zip(
+            labels, stated, args["kernel"], has_peer.tolist(), strict=True
+        )
+    ]
+    shared_sizes = np.where(np.isin(operation, _UNEVEN_OPERATIONS), -1, size).tolist()
+    content_code, content = factorize(list(zip(shared_labels, shared_sizes, strict=True)))
+    return CommEvents(
+        rows=rows,
+        start_ns=table.start_ns[rows],
+        end_ns=table.end_ns[rows],
+        name=name[like],
+        names=names,
+        operation=operation[like],
+        group=group[like],
+        groups=groups,
+        size_bytes=size[like],
+        content=content,
+        content_code=content_code[like],
+        sequence=sequence,
+        source=source[like],
+        target=target[like],
+        early=np.zeros(len(rows), dtype=np.int64),
+        unsized=np.where((elements >= 0) & (bytes_each < 0) & has_dtype, dtype, -1)[like],
+        dtypes=dtypes,
+    )
+
+
+def batched_sends(trace: Trace) -> pd.DataFrame:
+    """Return ``rank``, ``peer`` and ``bytes`` of sends that share a kernel with others."""
+    # The kernel of a batch (``batch_isend_irecv``) states no peers, but the host records each send.
+    table = trace.table
+    codes = [code for code, name in enumerate(table.names.values) if _RECORD.match(name)]
+    records = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+    launched = _enclosing_events(trace, trace.launch_of[comm_events(trace).rows], _RECORD)
+    args = event_args(trace, np.setdiff1d(records, launched), _OF_OPERATORS)
+    labels = ["" if value is None else str(value).lower() for value in args[_NAME]]
+    source, target = _send_recv_ranks(trace, args, labels)
+    element_bytes = np.array([bytes_of(str(value)) for value in args["dtype"]], dtype=np.int64)
+    elements = to_int64(args["In msg nelems"])
+    size = np.where((elements >= 0) & (element_bytes > 0), elements * element_bytes, 0)
+    sent = np.isin(labels, list(_SENDS)) & (target >= 0)
+    return pd.DataFrame({"rank": source, "peer": target, "bytes": size})[sent]
+
+
+def _distinct_rows(columns: dict[str, list[Any]]) -> tuple[Ints, dict[str, list[Any]]]:
+    """Return each event's number among the distinct events, and the columns of these."""
+    events = list(zip(*columns.values(), strict=True))
+    try:
+        like, events = factorize(events)
+    except TypeError:
+        # A value is a list instead of a text, so the events cannot be hashed.
+        like = np.arange(len(events))
+    return like, {key: [event[k] for event in events] for k, key in enumerate(columns)}
+
+
+def factorize(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
+    """Return codes by first occurrence, and the distinct values."""
+    pool: dict[Any, int] = {}
+    codes = [pool.setdefault(value, len(pool)) for value in values]
+    return np.array(codes, dtype=np.int64), list(pool)
+
+
+# --- args -----------------------------------------------------------------------------------------
+
+
+def _comm_args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
+    stated = event_args(trace, rows, COMMUNICATION_KEYS)
+    args = {key: list(values) for key, values in stated.items()}
+    bare = np.array([value is None for value in args[_NAME]], dtype=bool)
+    if not bare.any():
+        return args
+    operator = _enclosing_events(trace, trace.launch_of[rows[bare]], _RECORD)
+    places, operators = np.flatnonzero(bare)[operator >= 0], operator[operator >= 0]
+    for key, values in event_args(trace, operators, _OF_OPERATORS).items():
+        for place, value in zip(places.tolist(), values, strict=True):
+            args[key][place] = value
+    _name_by_ranges(trace, rows, args[_NAME])
+    return args
+
+
+def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
+    """Name collectives that neither args nor the kernel name, such as NCCL's generic one."""
+    table = trace.table
+    unknown = [
+        place
+        for place, (value, code) in enumerate(zip(stated, table.name[rows].tolist(), strict=True))
+        if value is None and _kernel_label(table.names[code]) == table.names[code]
+    ]
+    if not unknown:
+        return
+    around = _enclosing_events(trace, trace.launch_of[rows[unknown]], _RANGE)
+    for place, row in zip(unknown, around.tolist(), strict=True):
+        if row >= 0:
+            stated[place] = _RANGE.sub("", table.names[int(table.name[row])], 1)
+
+
+def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
+    """Return the innermost event around each of `rows` whose name matches, -1 for none."""
+    table = trace.table
+    result = np.full(len(rows), -1, dtype=np.int64)
+    codes = [code for code, text in enumerate(table.names.values) if name.match(text)]
+    if not codes:
+        return result
+    parent = nested_parents(trace)
+    at = rows.copy()
+    for _ in range(_LEVELS):
+        open_rows = np.flatnonzero((at >= 0) & (result < 0))
+        if not len(open_rows):
+            break
+        hit = np.isin(table.name[at[open_rows]], codes)
+        result[open_rows[hit]] = at[open_rows[hit]]
+        at[open_rows] = parent[at[open_rows]]
+    return result
+
+
+def _shared_label(trace: Trace, label: str, *, has_peer: bool) -> str:
+    """Return a label shared by a send and its receive, or one of this rank if no peer is known."""
+    if label.lower() not in _POINT_TO_POINT:
+        return label
+    return "p2p" if has_peer else f"{label} of rank {trace.rank}"
+
+
+@lru_cache(maxsize=1 << 14)
+def _kernel_label(kernel: str) -> str:
+    """Return c10d's name of the collective in a kernel's name, or else the kernel's name."""
+    squeezed = re.sub(r"[^a-z]", "", kernel.lower())
+    if _BATCH in squeezed:
+        return _BATCH
+    return next((word for word in _OPERATION_WORDS if word in squeezed), kernel)
+
+
+@lru_cache(maxsize=1 << 14)
+def _operation(label: str) -> int:
+    squeezed = re.sub(r"[^a-z]", "", label.lower())
+    if squeezed in _POINT_TO_POINT or _BATCH in squeezed or squeezed == "batchisendirecv":
+        return _SEND_RECV
+    return next((code for code, word in enumerate(_OPERATION_WORDS) if word in squeezed), _OTHER)
+
+
+@lru_cache(maxsize=4096)
+def bytes_of(dtype: str) -> int:
+    """Return the bytes of an element, -1 if the type is not known."""
+    name = re.sub(r"^(torch\.|c10::|at::)", "", dtype.strip().lower())
+    return next((size for size, names in _BYTES.items() if re.fullmatch(names, name)), -1)
+
+
+def sum_known_bytes(sizes: Ints) -> int:
+    """Add up the known sizes; -1 if none is known."""
+    known_sizes = sizes[sizes >= 0]
+    return int(known_sizes.sum()) if len(known_sizes) else -1
+
+
+def count_unsized(events: CommEvents, rows: Array) -> Counter[str]:
+    """Count events of unknown size by the unknown type of their elements."""
+    codes = events.unsized[rows] if len(events.unsized) else events.unsized
+    return Counter(events.dtypes[code] for code in codes[codes >= 0].tolist())
+
+
+def unsized_note(counts: Iterable[Counter[str]]) -> str:
+    """Return a note on events whose size is unknown because of the type of their elements."""
+    total = sum(counts, Counter[str]())
+    named = ", ".join(repr(name) for name in sorted(total))
+    return f"sizes of {total.total()} events are unknown: elements of type {named}" if total else ""
+
+
+def _send_recv_ranks(
+    trace: Trace, args: dict[str, list[Any]], labels: list[str]
+) -> tuple[Ints, Ints]:
+    """Return the sending and the receiving rank; PyTorch records only the peer."""
+    own_rank = stated_rank(trace)
+    source, target = to_int64(args["Src Rank"]), to_int64(args["Dst Rank"])
+    sends = np.array([label.lower() in _SENDS for label in labels], dtype=bool)
+    receives = np.array([label.lower() in _RECEIVES for label in labels], dtype=bool)
+    source = np.where(sends & (target >= 0), own_rank, source)
+    target = np.where(receives & (source >= 0), own_rank, target)
+    paired = (sends | receives) & (source >= 0) & (target >= 0)
+    return np.where(paired, source, -1), np.where(paired, target, -1)
+
+
+# --- process groups -------------------------------------------------------------------------------
+
+
+def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[GroupName]]:
+    keys = []
+    purposes: dict[Hashable, str] = {}
+    for name, listed, purpose, size, stream in zip(
+        args["Process Group Name"],
+        args["Process Group Ranks"],
+        args[_DESCRIPTION],
+        to_int64(args["Group size"]).tolist(),
+        args["stream"],
+        strict=True,
+    ):
+        text = "" if listed is None else listed if isinstance(listed, str) else json.dumps(listed)
+        if text.strip() in {"", "[]"}:
+            text = ""
+        label = "" if name is None else str(name)
+        keys.append((label, text, size, -1 if label or text else stream))
+        purposes.setdefault(keys[-1], purpose if isinstance(purpose, str) else "")
+    codes, distinct = factorize(keys)
+    config = {group.name: group.ranks for group in job_header(trace).groups if group.is_listed}
+    return codes, [
+        GroupName(
+            name,
+            _group_ranks(name, text, size, config),
+            sys.intern(text),
+            size,
+            stream,
+            purposes[name, text, size, stream],
+        )
+        for name, text, size, stream in distinct
+    ]
+
+
+def _group_ranks(
+    name: str, listed: str, size: int, config: dict[str, tuple[int, ...]]
+) -> tuple[int, ...]:
+    ranks = parse_ranks(listed)
+    if len(ranks) == size:
+        return ranks
+    # Long lists are truncated on the event; the header may have them complete.
+    configured = config.get(name, ())
+    return configured if len(configured) == size or not ranks else ranks
+
+
+def recorded_shift(trace: Trace) -> int:
+    """Return the shift from a table's times to the recorded clock."""
+    # Matching always uses it, so that collectives keep their numbers on any clock.
+    return trace.shift_ns + trace.clock_offset_ns
+
+
+def stated_rank(trace: Trace) -> int:
+    """Return the rank's number as its file states it, or else its key in the set."""
+    return trace.rank if trace.stated_rank is None else trace.stated_rank

@@ -1,0 +1,240 @@
+"""The process groups of a job, from the names and lists of ranks that each rank states.
+
+A rank numbers its groups on its own. For example, ranks 0 and 1 call the group that they share
+``3``, and so do ranks 2 and 3: the lists of ranks tell the two groups apart. If rank 0 calls the
+group of the ranks 0 and 1 ``dp_0``, and rank 1 calls it ``dp_1``, the n-th name of this list is
+the same group on both.
+
+Kernels that name no group are grouped by their device stream, as a stream serves one group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from itertools import chain
+
+import numpy as np
+
+from hta_widgets.analysis.cross_rank.alignment import MISSING, RankSequence, align_to_longest
+from hta_widgets.analysis.cross_rank.comm_events import (
+    CommEvents,
+    GroupName,
+    JobHeader,
+    recorded_shift,
+    stated_rank,
+)
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import most_frequent_size
+
+
+@dataclass(slots=True)
+class ProcessGroup:
+    """A process group of the whole set."""
+
+    label: str
+    ranks: tuple[int, ...]
+    size: int
+    named: bool
+    description: str = ""
+
+
+def identify_groups(
+    traces: Sequence[Trace], events: Sequence[CommEvents], headers: Sequence[JobHeader]
+) -> tuple[list[list[int]], list[ProcessGroup]]:
+    """Return the numbers of each trace's groups in a common list of groups, and that list."""
+    # A group is identified by its name and the list of its ranks. If no two ranks share a name for
+    # the groups with one list, the n-th name on each rank is the same group.
+    copies = _run_numbers(traces)
+    by_members: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
+    for t, comm in enumerate(events):
+        for group in comm.groups:
+            by_members[_members_key(group, copies[t])].setdefault(t, []).append(group.name)
+    # By list of ranks: whether ranks call the same groups by different names.
+    ordinal = {
+        key: len(names) > 1 and max(Counter(chain(*map(set, names.values()))).values()) == 1
+        for key, names in by_members.items()
+    }
+    streams = _stream_numbers(events)
+    listed = _groups_of_streams(traces, events, headers, copies, streams)
+    numbers: dict[Hashable, int] = {}
+    identities: list[tuple[GroupName, int]] = []
+    keys = []
+    for t, comm in enumerate(events):
+        numbers_of_trace = []
+        for stated_group in comm.groups:
+            group = replace(
+                stated_group, ranks=listed[t].get(stated_group.stream, stated_group.ranks)
+            )
+            members = _members_key(group, copies[t])
+            identity: Hashable = group.name
+            if group.stream >= 0:
+                identity = streams[t][group.stream]
+            elif ordinal[members]:
+                # Ranks call the same group by different names: the n-th of each is the same.
+                identity = by_members[members][t].index(group.name)
+            number = numbers.setdefault((members, identity), len(numbers))
+            if number == len(identities):
+                identities.append((group, copies[t]))
+            numbers_of_trace.append(number)
+        keys.append(numbers_of_trace)
+    return keys, _label_streams(identities, headers)
+
+
+def _run_numbers(traces: Sequence[Trace]) -> list[int]:
+    """Return a number for each trace's run: runs loaded together may share rank numbers."""
+    seen: Counter[tuple[str | None, int]] = Counter()
+    runs: dict[tuple[str | None, int], int] = {}
+    copies = []
+    for trace in traces:
+        stated = stated_rank(trace)
+        run = (trace.job, seen[trace.job, stated])
+        copies.append(runs.setdefault(run, len(runs)))
+        seen[trace.job, stated] += 1
+    return copies
+
+
+def _members_key(group: GroupName, copy: int) -> Hashable:
+    if group.stream >= 0:
+        return ("stream", group.ranks, copy)
+    # Use the event's list: not every file has a header that completes long lists.
+    return (_group_numbers_in(group.listed) or group.ranks, group.size, copy)
+
+
+@lru_cache(maxsize=4096)
+def _group_numbers_in(listed: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\d+", listed))
+
+
+def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
+    """Return each stream's identity, without groups: its number, or position if numbers differ."""
+    used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
+    same = len({tuple(streams) for streams in used if streams}) <= 1
+    return [
+        {stream: stream if same else place for place, stream in enumerate(streams)}
+        for streams in used
+    ]
+
+
+def _groups_of_streams(
+    traces: Sequence[Trace],
+    events: Sequence[CommEvents],
+    headers: Sequence[JobHeader],
+    copies: Sequence[int],
+    streams: Sequence[dict[int, int]],
+) -> list[dict[int, tuple[int, ...]]]:
+    """Return by trace the ranks of streams without a group, where headers and times decide them."""
+    # A stream serves one group. Of the groups that the header lists, it is the largest whose ranks'
+    # events can be those of the same collectives. If it is that of all ranks, or two groups that do
+    # not contain each other are possible, it stays open.
+    contents: dict[Hashable, int] = {}
+    place = {(copies[t], stated_rank(trace)): t for t, trace in enumerate(traces)}
+
+    @cache
+    def sequence(t: int, identity: int) -> RankSequence:
+        comm = events[t]
+        is_on_stream = np.array(
+            [streams[t].get(group.stream) == identity for group in comm.groups], bool
+        )
+        rows = np.flatnonzero(is_on_stream[comm.group])
+        codes = [contents.setdefault(item, len(contents)) for item in comm.content]
+        return RankSequence(
+            np.array(codes, dtype=np.int64)[comm.content_code[rows]],
+            comm.start_ns[rows] + recorded_shift(traces[t]),
+            comm.end_ns[rows] + recorded_shift(traces[t]),
+            comm.ends_together[rows],
+        )
+
+    @cache
+    def is_possible(ranks: tuple[int, ...], copy: int, identity: int) -> bool:
+        loaded = [place[copy, rank] for rank in ranks if (copy, rank) in place]
+        sequences = [member for t in loaded if len((member := sequence(t, identity)).end)]
+        longest = max(sequences, key=lambda member: len(member.end))
+        return all(
+            np.mean(align_to_longest(longest, member, sure=False) != MISSING) >= 0.5
+            for member in sequences
+        )
+
+    ranks_by_stream: list[dict[int, tuple[int, ...]]] = []
+    for trace, header, copy, of_stream in zip(traces, headers, copies, streams, strict=True):
+        rank = stated_rank(trace)
+        groups = {
+            group.ranks for group in header.groups if rank in group.ranks and len(group.ranks) > 1
+        }
+        ranks_by_stream.append({})
+        for stream, identity in of_stream.items() if len(groups) > 1 else ():
+            possible = [ranks for ranks in groups if is_possible(ranks, copy, identity)]
+            largest = max(possible, key=len, default=())
+            is_whole = len(largest) == header.world_size
+            if not is_whole and all(set(ranks) <= set(largest) for ranks in possible):
+                ranks_by_stream[-1][stream] = largest
+    return ranks_by_stream
+
+
+def _label_streams(
+    identities: list[tuple[GroupName, int]], headers: Sequence[JobHeader]
+) -> list[ProcessGroup]:
+    names = Counter((group.name, copy) for group, copy in identities if group.stream < 0)
+    groups: list[ProcessGroup] = []
+    taken: set[str] = set()
+    world = world_size(headers)
+    for group, copy in identities:
+        label, size, ranks = group.name, group.size, group.ranks
+        if group.stream >= 0:
+            label = f"stream {group.stream} {list(ranks) or ''}".strip()
+            size = len(ranks) or world
+        else:
+            if not ranks and size == world > 0:
+                ranks = tuple(range(size))
+            if names[label, copy] > 1 or not label:
+                listed = group.listed or f"{size} ranks"
+                label = f"{label} {listed}".strip()
+        if copy:
+            label = f"{label} ({copy + 1})"
+        unique, again = label, 2
+        while unique in taken:
+            unique, again = f"{label} #{again}", again + 1
+        taken.add(unique)
+        groups.append(ProcessGroup(unique, ranks, size, group.stream < 0))
+    return groups
+
+
+def world_size(headers: Iterable[JobHeader]) -> int:
+    """Return the job's number of ranks as in the files' headers, -1 if unknown."""
+    return most_frequent_size(header.world_size for header in headers) or -1
+
+
+def missing_ranks(
+    traces: Sequence[Trace], groups: Sequence[ProcessGroup], headers: Sequence[JobHeader]
+) -> int:
+    """Return how many ranks of the job, by its groups and headers, have no file."""
+    have = loaded_ranks(traces)
+    named = {rank for group in groups for rank in group.ranks}
+    return max(len(named - have), world_size(headers) - len(have), 0)
+
+
+def has_missing_peers(
+    traces: Sequence[Trace], groups: Sequence[ProcessGroup], keys: Sequence[Sequence[int]]
+) -> list[bool]:
+    """Return for each rank whether the file of any rank in its groups is missing.
+
+    `keys` are each rank's groups, as positions in `groups`. A rank that is late in such a group, or
+    elsewhere after it, may have waited for a missing rank.
+    """
+    have, members = (
+        loaded_ranks(traces),
+        Counter(k for groups_of_rank in keys for k in set(groups_of_rank)),
+    )
+    incomplete = [
+        bool(set(group.ranks) - have) if group.ranks else members[k] < group.size
+        for k, group in enumerate(groups)
+    ]
+    return [any(incomplete[k] for k in groups_of_rank) for groups_of_rank in keys]
+
+
+def loaded_ranks(traces: Iterable[Trace]) -> set[int]:
+    """Return the ranks that have files, by the numbers that the files state."""
+    return {stated_rank(trace) for trace in traces}

@@ -1,0 +1,185 @@
+"""How long the other ranks wait for each rank that arrives last at a collective.
+
+For example, four ranks wait for 20, 16, 16 and 0 ns: 52 ns are charged to the last rank. Without
+the waits that compute hides, 40 ns are left. If a quarter of the rank's lateness was inherited, it
+cost the others 30 ns, ``lost_ns``. Its share of a step of 200 ns is 30 / (3 * 200) = 5 %.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hta_widgets.analysis.cross_rank.arrivals import (
+    Arrivals,
+    Clock,
+    arrival_times,
+    entry_steps,
+    shared_clock,
+)
+from hta_widgets.analysis.cross_rank.lateness import EntryLateness, entry_lateness
+from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows
+from hta_widgets.trace.memo import memo
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImposedWaits:
+    """The matched collectives that count, and the rank charged with each; one item per entry.
+
+    If several ranks are last at the same time, the lowest is charged. Times are 0 for entries that
+    are not charged.
+    """
+
+    match: Matching
+    times: Arrivals
+    late: EntryLateness
+    clock: Clock
+    matched: dict[str, int]
+    steps: Ints  # numbers of the steps
+    step: Ints  # positions in `steps`
+    stated_steps: bool
+    is_kept: Bools  # whether the collective counts
+    is_charged: Bools
+    is_alone: Bools  # charged, and no other rank arrived at the same time
+    imposed_ns: Ints  # waits of the others
+    raw_ns: Ints  # ... without compute
+    lost_ns: Ints  # ... and without the share that the rank inherited
+
+    def sums(self, values: Array) -> Array:
+        """Add up values of entries by step and rank."""
+        shape = len(self.steps), len(self.match.traces)
+        sums = np.zeros(shape, dtype=np.result_type(values, np.int64))
+        np.add.at(sums, (self.step, self.match.trace), values)
+        return sums
+
+    def of_ranks(self, values: Array) -> Array:
+        """Add up values of entries by rank."""
+        totals: Array = self.sums(values).sum(axis=0)
+        return totals
+
+    def complete(self) -> Ints:
+        """Return the number of each rank's collectives that have events of all their ranks."""
+        return self.of_ranks(self.is_kept & self.match.per_entry(self.match.is_complete))
+
+    def companions(self) -> Ints:
+        """Return the number of other ranks with which each rank shares collectives, at least 1."""
+        match = self.match
+        member = np.zeros((match.lane.max(initial=-1) + 1, len(match.traces)), dtype=np.float32)
+        member[match.lane, match.trace] = 1
+        shared: Ints = (member.T @ member > 0).sum(axis=1)
+        return np.maximum(shared - 1, 1)
+
+    def time_of_others(self) -> Floats:
+        """Return by step and rank the length of the step, added up over the rank's companions."""
+        return np.outer(self.step_ns(), self.companions())
+
+    def step_ns(self) -> Floats:
+        """Return the length of each step, from the last collective of the step before to its own.
+
+        The first one's is the median, or its own collectives' if that is longer.
+        """
+        span = np.iinfo(np.int64)
+        first, last = np.full(len(self.steps), span.max), np.full(len(self.steps), span.min)
+        np.minimum.at(first, self.step, self.times.arrival_ns)
+        np.maximum.at(last, self.step, self.times.end_ns)
+        is_step = self.steps >= 0
+        apart = np.diff(last[is_step])
+        starts = [
+            trace.start_ns - trace.shift_ns + shift
+            for trace, shift in zip(self.match.traces, self.times.shifts_ns.tolist(), strict=True)
+            if len(trace)
+        ]
+        run_ns = last.max(initial=0) - min(starts, default=0)
+        lengths: Floats = np.full(len(first), float(max(run_ns, 1)))
+        if len(apart):
+            span_ns = np.maximum((last - first)[is_step], 1)
+            lengths[is_step] = np.maximum([np.median(apart), *apart], span_ns)
+        return lengths
+
+
+def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
+    """Return the last ranks of collectives and others' waits; `clock` as in `exposed_waits`."""
+    match = matching(traces)
+    name = clock or shared_clock(traces)
+
+    def derive() -> tuple[Arrivals, Ints, bool, EntryLateness]:
+        times = arrival_times(traces, match, name)
+        step, stated = _steps(match, times)
+        return times, step, stated, entry_lateness(match, times, step)
+
+    times, step, stated, late = memo(traces, ("lateness", name), derive)
+    # Imposed waits include those of all ranks, even of ranks that are not shown.
+    everyone = replace(chosen, ranks=None, traces=traces)
+    selected, matched = count_selected(match, everyone)
+    is_kept = match.reduce_per_entry(np.logical_or, selected)
+    is_charged = mask_of_rows(match.last_entries(times.wait_ns), len(match)) & is_kept
+    imposed, raw = (
+        np.where(is_charged, match.reduce_per_entry(np.add, waits), 0)
+        for waits in (times.wait_ns, late.exposed_wait_ns)
+    )
+    steps, column = np.unique(step, return_inverse=True)
+    return ImposedWaits(
+        match, times, late, name, matched, steps, column, stated, is_kept, is_charged,
+        is_charged & times.is_last, imposed, raw, np.rint(raw * late.own_share).astype(np.int64),
+    )  # fmt: skip
+
+
+def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
+    """Return each entry's step, and whether the files state steps.
+
+    All entries of a collective have the same step. If the files state none, steps are estimated
+    from the order of the collectives.
+    """
+    step = match.reduce_per_entry(np.maximum, entry_steps(match))
+    if not len(match) or (step >= 0).any():
+        return step, True
+    content = [
+        match.events[t].content[match.events[t].content_code[p]]
+        for t, p in zip(
+            match.trace[match.starts].tolist(), match.place[match.starts].tolist(), strict=True
+        )
+    ]
+    kinds = Counter(zip(match.lane[match.starts].tolist(), content, strict=True))
+    stretches = min(kinds.values())
+    first = np.minimum.reduceat(times.arrival_ns, match.starts)
+    place = np.empty(len(first), dtype=np.int64)
+    place[np.argsort(first, kind="stable")] = np.arange(len(first))
+    return match.per_entry(place * stretches // len(first)), False
+
+
+def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, Floats]:
+    """Return the cost of each rank for the others, by (step, rank), as a share of their time.
+
+    The second array includes inherited lateness. NaN stands for steps that the file of the rank
+    holds only in part. With `complete`, only collectives with events of all their ranks count.
+    """
+    match = work.match
+    counts = match.per_entry(match.is_complete) if complete else np.ones(len(match), dtype=bool)
+    taken = work.sums(counts)
+    stated = work.steps >= 0
+    has_collectives = stated & (work.sums(work.is_kept & counts).sum(axis=1) > 0)
+    usual = np.median(taken[stated], axis=0) if stated.any() else np.zeros(taken.shape[1])
+    partial = ~has_collectives[:, None] | (taken * 2 < usual) | (taken == 0)
+    scale = work.time_of_others()
+    lost, raw = (
+        np.where(partial, np.nan, work.sums(np.where(counts, cost, 0)) / scale)
+        for cost in (work.lost_ns, work.raw_ns)
+    )
+    return lost, raw
+
+
+def mean_lost_shares(work: ImposedWaits) -> Floats:
+    """Return the share of their time that the others lose to each rank, over all steps."""
+    return np.nan_to_num(mean_share(step_shares(work)[0], work.step_ns()))
+
+
+def mean_share(shares: Floats, step_ns: Floats) -> Floats:
+    """Return each column's mean over its known steps, weighted by their lengths."""
+    known_ns = np.where(np.isnan(shares), 0.0, step_ns[:, None]).sum(axis=0)
+    lost = np.nansum(shares * step_ns[:, None], axis=0)
+    return np.where(known_ns > 0, lost / np.maximum(known_ns, 1.0), np.nan)

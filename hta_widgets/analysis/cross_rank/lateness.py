@@ -1,0 +1,203 @@
+"""How late each rank arrives at collectives, and what it did before.
+
+A rank's lateness is its arrival less the median of the other ranks' arrivals. Its time since its
+previous arrival in the group is split into `PARTS`; the excess of a part is its length less the
+median of the others' lengths.
+
+A rank may be late only because it waited in another group. This part of its lateness is inherited
+and is not counted against it. `_inherited_lateness` has an example.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.cross_rank.arrivals import (
+    Arrivals,
+    compute_intervals,
+    compute_time_between,
+)
+from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
+from hta_widgets.analysis.cross_rank.matching import Matching
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import device_work_rows, host_collectives
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.host_stack import name_mask
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
+from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.trace import Trace
+
+#: The parts of a rank's time before it arrives.
+PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host", "copies")
+
+_DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
+_FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntryLateness:
+    """The lateness of each entry of a `Matching`, and the share that the rank itself causes."""
+
+    late_ns: Floats
+    own_share: Floats
+    exposed_wait_ns: Ints
+    excess_ns: dict[str, Floats]
+
+
+def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLateness:
+    """Compare each arrival, and the time before it, with the collective's other entries."""
+    late = deviation_from_peers(match.collective, times.arrival_ns)
+    before = _previous_entries(match, times)
+    has_previous = before >= 0
+    spent, exposed = _time_before_arrival(match, times, before)
+    paid = exposed - deviation_from_peers(match.collective, exposed)
+    inherited = _inherited_lateness(match, times, step, late, paid, spent["waiting"])
+    share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
+    excess = {
+        part: np.where(has_previous, deviation_from_peers(match.collective, spent[part]), np.nan)
+        for part in PARTS
+    }
+    return EntryLateness(late, np.where(late > 0, share, 1.0), exposed, excess)
+
+
+_NEVER = int(np.iinfo(np.int64).min) // 2
+
+
+def _previous_entries(match: Matching, times: Arrivals) -> Ints:
+    """Return the entry before each one in the same sequence of its rank; -1 for the first."""
+    order = np.lexsort((times.arrival_ns, match.lane, match.trace))
+    sequences = pd.Series(order).groupby([match.trace[order], match.lane[order]])
+    before = np.empty(len(match), dtype=np.int64)
+    before[order] = sequences.shift(fill_value=-1)
+    return before
+
+
+def _inherited_lateness(
+    match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, waited: Floats
+) -> Floats:
+    """Return how much of each lateness came from waiting in other groups.
+
+    `late` is the lateness, `waited` the time that the rank waited elsewhere before, and `paid` the
+    time in which the others wait for the rank and do not compute.
+
+    A rank that computes while a collective runs is just as late to the next one, without a wait in
+    between. Therefore inherited lateness is carried on until the others have waited for it, or the
+    rank is not late. For example, a rank waits 10 ns longer than the others in its tensor group,
+    and is 10 ns late at the next three collectives of its data group. The others compute during
+    the first one and wait at the second one::
+
+        collective  late  waited  paid  carried on  inherited
+        1             10      10     0          10         10
+        2             10       0    10           0         10
+        3             10       0    10           0          0
+
+    The rank itself caused the third lateness.
+    """
+    # Others that run ahead are held up by their next collectives, so the inherited time may be more
+    # than the lateness.
+    order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
+    extra_wait = deviation_from_peers(match.collective, waited)[order]
+    keys = np.stack([match.trace[order], match.lane[order], step[order]])
+    opens = np.ones(len(order), dtype=bool)
+    opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
+    # carried[c] = max(0, carried[c-1] + more[c] - paid[c]) is the sum less its minimum so far.
+    gain = extra_wait - paid[order]
+    total = np.cumsum(gain)
+    sums = pd.Series(np.where(opens, np.minimum(total, total - gain), total))
+    carried = total - sums.groupby(np.cumsum(opens)).cummin().to_numpy()
+    inherited = np.empty(len(order))
+    inherited[order] = extra_wait + np.where(opens, 0, np.roll(carried, 1))
+    return np.clip(inherited, 0.0, np.maximum(late, 0.0))
+
+
+def _time_before_arrival(
+    match: Matching, times: Arrivals, before: Ints
+) -> tuple[dict[str, Floats], Ints]:
+    """Return the parts of each rank's time before it arrived, and its waits without computing."""
+    spent = {part: np.zeros(len(match)) for part in PARTS}
+    exposed = times.wait_ns
+    # The parts add up from one arrival to the next, since ranks also work while a collective runs.
+    # What the others do during their wait, the last rank may do later; the wait is not a part.
+    has_previous = before >= 0
+    since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
+    free = np.where(has_previous, np.minimum(times.last_ns[before], times.arrival_ns), _NEVER)
+    arguments = []
+    for number, (entries, events) in enumerate(zip(match.of_trace, match.events, strict=True)):
+        shift = times.shifts_ns[number]
+        instants = (
+            values[entries] - shift for values in (since, free, times.arrival_ns, times.last_ns)
+        )
+        # The part of it in which the rank waited is unknown, so all of it counts as waiting.
+        alone = ~events.is_single_rank
+        alone[match.place[entries]] = False
+        arguments.append((*instants, events.start_ns[alone], events.end_ns[alone]))
+    results = map_ranks(
+        match.traces, _time_before_arrival_of_rank, each=arguments, executor=match.executor
+    )
+    for entries, (parts, waited) in zip(match.of_trace, results, strict=True):
+        for part, values in zip(PARTS, parts, strict=True):
+            spent[part][entries] = values
+        exposed[entries] = waited
+    return spent, exposed
+
+
+def _time_before_arrival_of_rank(
+    trace: Trace, since: Ints, free: Ints, arrival: Ints, last: Ints, start: Ints, end: Ints
+) -> tuple[tuple[Ints, ...], Ints]:
+    """Return the parts of a rank's time before it arrived, and its waits without computing.
+
+    Waits count from `free`, the others from `since`; `start` and `end` are the times of
+    communication that is not matched.
+    """
+    loading, talking, idle = _idle_causes(trace)
+    waits = union(np.concatenate([arrival, start]), np.concatenate([last, end]))
+    waiting = CumulativeCoverage(*subtract(waits, compute_intervals(trace)))
+    waited = waiting(arrival) - waiting(free) + talking(arrival) - talking(free)
+    others = (of(arrival) - of(since) for of in (loading, idle, _copy_only_intervals(trace)))
+    computed = compute_time_between(trace, since, arrival)
+    exposed = last - arrival - compute_time_between(trace, arrival, last)
+    return (computed, waited, *others), exposed
+
+
+@lru_cache(maxsize=1 << 14)
+def is_data_loading_name(name: str) -> bool:
+    """Return whether a name, without folders of Python files, is that of a data-loading event."""
+    return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
+
+
+@memoized
+def _copy_only_intervals(trace: Trace) -> CumulativeCoverage:
+    """Return the time in which a rank's device copies and does not compute."""
+    table = trace.table
+    rows = np.flatnonzero((table.kind == KINDS.index("memory")) & (table.stream >= 0))
+    start = table.start_ns[rows]
+    return CumulativeCoverage(
+        *subtract(union(start, start + table.dur_ns[rows]), compute_intervals(trace))
+    )
+
+
+@memoized
+def _idle_causes(trace: Trace) -> tuple[CumulativeCoverage, CumulativeCoverage, CumulativeCoverage]:
+    """Return the device's idle time while the host loads data, communicates, and the rest."""
+    table = trace.table
+    end = table.start_ns + table.dur_ns
+    busy = device_work_rows(trace)
+    recording = Intervals.empty()
+    if len(table):
+        recording = union(table.start_ns[:1], end.max(keepdims=True))
+    idle = subtract(recording, union(table.start_ns[busy], end[busy]))
+    loads = name_mask(trace, is_data_loading_name)
+    loading = intersect(idle, union(table.start_ns[loads], end[loads]))
+    calls, rest = host_collectives(trace), subtract(idle, loading)
+    talking = intersect(rest, union(table.start_ns[calls], end[calls]))
+    return (
+        CumulativeCoverage(*loading),
+        CumulativeCoverage(*talking),
+        CumulativeCoverage(*subtract(rest, talking)),
+    )

@@ -1,0 +1,267 @@
+"""Process groups: their ranks, their purposes, and the pipeline stages of ranks."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.cross_rank.comm_events import (
+    OPERATIONS,
+    CommEvents,
+    JobHeader,
+    count_unsized,
+    stated_rank,
+    sum_known_bytes,
+    unsized_note,
+)
+from hta_widgets.analysis.cross_rank.comm_groups import ProcessGroup, identify_groups, world_size
+from hta_widgets.analysis.cross_rank.matching import Matching, matching
+from hta_widgets.analysis.frames import categorical, columns_of_rows, int64, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, rank_parts
+from hta_widgets.arguments import check_arguments
+from hta_widgets.facts import note_text
+from hta_widgets.text import consecutive_runs, plural, run_text
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+#: The purposes of process groups; ``all`` has every rank of the job.
+GROUP_KINDS: tuple[str, ...] = ("data", "tensor", "pipeline", "context", "expert", "all", "unknown")
+
+#: Words in the descriptions of PyTorch, DeepSpeed and Megatron. The first match counts, so
+#: ``EXPERT_DATA_PARALLEL``, which reduces gradients, is ``data``, and ``PIPELINE_MODEL_PARALLEL``,
+#: which passes activations on, is ``pipeline``.
+_WORDS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("data", frozenset({"dp", "ddp", "fsdp", "hsdp", "data", "replicate", "shard", "zero"})),
+    ("pipeline", frozenset({"pp", "pipe", "pipeline"})),
+    ("tensor", frozenset({"tp", "tensor"})),
+    ("context", frozenset({"cp", "context", "sp", "sequence", "ulysses"})),
+    ("expert", frozenset({"ep", "expert", "moe"})),
+    ("tensor", frozenset({"mp", "model"})),
+    ("all", frozenset({"default", "world"})),
+)
+
+_SEND_RECV = OPERATIONS.index("send_recv")
+_ALL_TO_ALL = OPERATIONS.index("all_to_all")
+
+
+@check_arguments
+def parallel_groups(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the ranks and the purpose of each process group.
+
+    The groups are those that the files' headers list and those that communication kernels name. The
+    purpose of a group follows from its description (``mesh_tp``, ``DATA_PARALLEL_GROUP``, …). If it
+    has none, the purpose is guessed:
+
+    - a group of every rank of the job is ``all``, which is certain;
+    - a group that only sends and receives is ``pipeline``;
+    - a group with all-to-all as at least half of its collectives is ``expert``;
+    - a group of adjacent ranks is ``tensor``;
+    - a group of ranks with equal distances is ``data``;
+    - others are ``unknown``, as are streams of kernels that name no group.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        Only this communication is counted; all groups are returned.
+    window, ranks : (start_ns, end_ns), iterable of int, optional
+        Narrow the selection in time and to ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per group and rank that is loaded, groups of more ranks first. ``group`` (text),
+        as in `collectives`; ``rank`` (int64); ``ranks`` (text), the members, such as ``0-7`` or
+        ``0, 4, 8``, empty where unknown; ``position`` (int64), the rank's among them, -1
+        unknown; ``size`` (int64, -1 unknown); ``kind`` (categorical): ``data``, ``tensor``,
+        ``pipeline``, ``context``, ``expert``, ``all`` or ``unknown``; ``guessed`` (bool), whether
+        the kind is a guess; ``description`` (text), as in the file; ``operations`` (text), the
+        rank's operations in the group and their counts; ``collectives`` (int64), the number of
+        these events; ``time_ns`` (int64), how long any of them runs, including waits; ``bytes``
+        (int64), the known sizes of their messages, added up, -1 if none is known.
+    """
+    chosen = rank_parts(traces, selection, window, ranks)
+    match = matching(traces)
+    numbers, groups, groups_of = _all_groups(match)
+    kinds = _group_kinds(match, numbers, groups)
+    number_of = {trace.rank: number for number, trace in enumerate(match.traces)}
+    places = [number_of[rank] for rank in chosen.ranks]
+    arguments = [(match.events[place], numbers[place], groups_of[place]) for place in places]
+    spent_of = map_ranks(chosen, _group_times, each=arguments)
+    rows: list[tuple[Any, ...]] = []
+    without_size: list[Counter[str]] = []
+    for place, of_rank in zip(places, spent_of, strict=True):
+        rank = stated_rank(match.traces[place])
+        for number, (spent, unknown) in zip(groups_of[place], of_rank, strict=True):
+            group, (kind, guessed) = groups[number], kinds[number]
+            members = ", ".join(run_text(run, "-") for run in consecutive_runs(group.ranks))
+            position = group.ranks.index(rank) if rank in group.ranks else -1
+            rows.append(
+                (
+                    (-group.size, number, place), group.label, match.traces[place].rank, members,
+                    position, group.size, GROUP_KINDS.index(kind), guessed, group.description,
+                    *spent,
+                )
+            )  # fmt: skip
+            without_size.append(unknown)
+    rows.sort(key=itemgetter(0))
+    if not chosen:
+        notes = [note_text("no_ranks")]
+    elif not rows:
+        notes = ["neither headers nor communication kernels name process groups"]
+    else:
+        missing = match.missing_ranks
+        notes = [
+            f"files of {plural(missing, 'rank')} are missing" if missing else "",
+            unsized_note(without_size),
+        ]
+    schema = {
+        "group": "str", "rank": "int64", "ranks": "str", **int64("position size kind"),
+        "guessed": "bool", "description": "str", "operations": "str",
+        **int64("collectives time_ns bytes"),
+    }  # fmt: skip
+    columns = columns_of_rows(
+        (row[1:] for row in rows),
+        schema,
+    )
+    columns["kind"] = categorical(columns["kind"], GROUP_KINDS)
+    return result_frame(
+        columns,
+        matched={"groups": len(groups), **count_by_kind(chosen, ("communication",))},
+        note=notes,
+    )
+
+
+def pipeline_stages(traces: TraceSet) -> dict[int, int]:
+    """Return the pipeline stage of each rank: its position in its pipeline group, 0 without one."""
+    # Ranks of different stages do different work, so they are not to be compared.
+    match = matching(traces)
+    numbers, groups, groups_of = _all_groups(match)
+    kinds = _group_kinds(match, numbers, groups)
+    stages = {}
+    for numbers_of_rank, trace in zip(groups_of, match.traces, strict=True):
+        rank = stated_rank(trace)
+        members = [
+            groups[number].ranks for number in numbers_of_rank if kinds[number][0] == "pipeline"
+        ]
+        stages[trace.rank] = max(
+            (ranks.index(rank) for ranks in members if rank in ranks), default=0
+        )
+    return stages
+
+
+def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:
+    """Return group numbers of each rank's `CommEvents`, all groups, and the groups of each rank."""
+    # The groups of each rank are ascending: those of its kernels and those that its header lists.
+    numbers, groups = identify_groups(match.traces, match.events, match.headers)
+    groups_of = [set(numbers_of_rank) for numbers_of_rank in numbers]
+    by_members: dict[tuple[str, tuple[int, ...]], int] = {}
+    for place, (group_numbers, events) in enumerate(zip(numbers, match.events, strict=True)):
+        for number, group_name in zip(group_numbers, events.groups, strict=True):
+            if group_name.stream < 0:
+                by_members.setdefault((group_name.name, groups[number].ranks), number)
+                if not groups[number].description:
+                    groups[number].description = _stated_kind(
+                        match.headers[place], events, group_name.name
+                    )
+    for place, trace in enumerate(match.traces):
+        own_rank = stated_rank(trace)
+        for group in match.headers[place].groups:
+            name, ranks = group.name, group.ranks
+            if own_rank not in ranks:
+                continue
+            number = by_members.setdefault((name, ranks), len(groups))
+            if number == len(groups):
+                label = (
+                    name
+                    if all(group.label != name for group in groups)
+                    else f"{name} {list(ranks)}"
+                )
+                groups.append(ProcessGroup(label, ranks, len(ranks), named=True))
+            groups_of[place].add(number)
+            groups[number].description = groups[number].description or group.description
+    return numbers, groups, [sorted(numbers_of_rank) for numbers_of_rank in groups_of]
+
+
+def _stated_kind(header: JobHeader, events: CommEvents, name: str) -> str:
+    """Return a group's purpose in a file, from its header or the group's first event."""
+    for group in header.groups:
+        if group.name == name and group.ranks and group.description:
+            return group.description
+    return next(
+        (group_name.description for group_name in events.groups if group_name.name == name), ""
+    )
+
+
+def _group_kinds(
+    match: Matching, numbers: Sequence[Sequence[int]], groups: Sequence[ProcessGroup]
+) -> list[tuple[str, bool]]:
+    """Return the purpose of each group, and whether it is a guess."""
+    used = np.zeros((len(groups), len(OPERATIONS)), dtype=np.int64)
+    for numbers_of_rank, events in zip(numbers, match.events, strict=True):
+        if len(events.rows):
+            group = np.array(numbers_of_rank, dtype=np.int64)[events.group]
+            np.add.at(used, (group, events.operation), 1)
+    listed = [len(group.ranks) for header in match.headers for group in header.groups]
+    world = max([world_size(match.headers), *listed])
+    return [_guess_kind(group, counts, world) for group, counts in zip(groups, used, strict=True)]
+
+
+def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]:
+    """Return the purpose of a group, and whether it is a guess; `used` counts its operations."""
+    everyone = group.named and 1 < group.size == world
+    words = set(re.findall(r"[a-z]+", group.description.lower()))
+    for kind, signs in _WORDS:
+        if words & signs and (kind != "all" or everyone):
+            return kind, False
+    if everyone:
+        return "all", False
+    count = int(used.sum())
+    if not group.named:
+        # The kernels do not show the purpose: NCCL's all-to-all consists of sends and receives.
+        return "unknown", True
+    if count and used[_SEND_RECV] == count:
+        return "pipeline", True
+    if count and 2 * used[_ALL_TO_ALL] >= count:
+        return "expert", True
+    apart = np.unique(np.diff(np.array(sorted(group.ranks))))
+    if len(group.ranks) >= 2 and len(apart) == 1:
+        return ("tensor" if apart[0] == 1 else "data"), True
+    return "unknown", True
+
+
+def _group_times(
+    part: RankPart, events: CommEvents, numbers: Sequence[int], groups: Sequence[int]
+) -> list[tuple[tuple[str, int, int, int], Counter[str]]]:
+    """Return a rank's operations, times, bytes and unknown element types in each of `groups`."""
+    selected = part.contains(events.rows)
+    group = np.array(numbers, dtype=np.int64)[events.group]
+    times = []
+    for number in groups:
+        rows_of_group = (group == number) & selected
+        often = Counter(events.operation[rows_of_group].tolist())
+        operations = ", ".join(f"{OPERATIONS[code]} {n}" for code, n in often.most_common())
+        time_ns = total_length(union(*part.clip_rows(events.rows[rows_of_group])))
+        spent = (
+            operations,
+            int(rows_of_group.sum()),
+            time_ns,
+            sum_known_bytes(events.size_bytes[rows_of_group]),
+        )
+        times.append((spent, count_unsized(events, rows_of_group)))
+    return times

@@ -1,0 +1,426 @@
+"""The verdict: which ranks keep the others waiting at a cost that matters, and why.
+
+For example, 8 ranks run 20 steps. A rank is a consistent straggler if the others lose at least
+5 % * (1 + 1 / 20 + 12 / (8 * 20**2)) = 5.3 % of their time to it on average, nearly as much in the
+median step, and twice as much as to the typical rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.analysis.cross_rank.arrivals import Clock
+from hta_widgets.analysis.cross_rank.comm_groups import loaded_ranks
+from hta_widgets.analysis.cross_rank.imposed_waits import (
+    ImposedWaits,
+    imposed_waits,
+    mean_lost_shares,
+    mean_share,
+    step_shares,
+)
+from hta_widgets.analysis.cross_rank.lateness import PARTS
+from hta_widgets.analysis.cross_rank.matching import selected_ranks
+from hta_widgets.analysis.frames import result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import on_hosts_note
+from hta_widgets.analysis.scope import Window, narrow_selection
+from hta_widgets.arguments import check_arguments
+from hta_widgets.readers.formats import all_formats, load_references
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import plural
+from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.intervals import total_length, union
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+# Healthy ranks differ by a few percent, by noise; stragglers cost more than these limits.
+_COSTLY_SHARE = 0.05  # of the others' time, on average over many steps
+_OF_TWO = 1.5  # factor for two ranks, as each is compared with only one other
+_BY_CHANCE = 12.0  # divided by ranks times steps squared: the relative increase of the limit
+
+# Limits of a straggler, in addition to `costly_share`.
+_CONSISTENT_SHARE = 0.8  # of the costly share, in the median step
+_STAND_OUT = 2.0  # times the share of the typical other rank
+_STALL = 0.25  # of a step: one such step is more than noise
+_WORTH_NAMING = 0.02  # of the others' time, on average, if only some steps are slow
+_EXPLAINS = 0.25  # of the lost time, for a cause
+_MIN_RATIO = 1.005  # times the kernels or their duration on the others
+_MIN_COLLECTIVES = 4  # ranks with fewer are not judged
+
+# Limits for naming a rank that is not a straggler.
+_NEARLY_ALWAYS_SHARE = 0.9  # share of a rank's collectives at which it is last
+_WORTH_SAYING = 0.01  # share of the run that the others wait for it on average
+
+_CAUSES = {
+    "waiting": "waiting elsewhere",
+    "data_loading": "data loading",
+    "host": "launch-bound host",
+    "compute": "slower kernels",
+    "copies": "memory copies",
+}
+_NOT_MATCHED = "which are not matched: time in them is a wait, and the late rank is unknown"
+_EXTRA_WORK = "extra work"
+_HOST_WORK = "host work"
+
+
+@check_arguments
+def stragglers(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how often each rank is last at collectives, the cost, and the cause.
+
+    The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
+    rank is always last; a straggler is last more often than by chance, and at a cost that matters.
+    The measure is time lost: waits of the others without compute, as a share of
+    their time, per step. A rank is a consistent straggler if it costs them 5 % on average over
+    many steps, nearly as much in the median step, and twice as much as the typical rank. With few
+    steps and ranks the limit is higher, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half
+    as much again for two ranks, each compared with the other alone. A rank is an occasional
+    straggler if it stalls them for a quarter of a step's time in some steps. Lateness that a rank
+    inherits by waiting, without compute, in another group, such as for its neighbour in tensor
+    parallelism or for the stage before it, is not counted against it. A rank is never a straggler
+    if a file is missing from one of its groups, because the late rank may be the missing one, or if
+    it has fewer than four collectives with events of all their ranks; others are left out of the
+    verdict for the same reason.
+
+    The cause is the part of the time from the arrival at the previous collective of the group to
+    this arrival that exceeds the median of the other ranks most: kernels that are slower or more
+    numerous; waits in other collectives, and communication without a partner or on the host (Gloo),
+    whose waits are unknown; time in which the device idles while the host loads data; other idle
+    time, due to a slow host; or copies without compute. It is not stated if it is less than a
+    quarter of the time that each of the others loses.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+    selection : Selection, optional
+        Only collectives with a selected event count.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time.
+    ranks : iterable of int, optional
+        Only these ranks are returned; the waits that they cause are counted over all.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank. ``rank`` (int64); ``host`` (str); ``collectives`` (int64), the number of
+        matched ones it takes part in; ``score`` (float64), the share of them at which it is the
+        only last rank; ``late_ns_mean`` (float64), its arrival less the median arrival, on average;
+        ``imposed_wait_ns`` (int64), the others' waits in collectives at which it is last, added up
+        (if several ranks are last, the lowest is charged); ``wait_ns`` (int64), its own waits;
+        ``lost_ns`` (int64), the imposed waits without compute, less the inherited share;
+        ``lost_share`` (float64), the share of their time that the others lose, over all steps;
+        ``is_straggler`` (bool); ``pattern`` (``"consistent"``, ``"occasional"`` or ``""``);
+        ``cause`` (``"slower kernels"``, ``"extra work"``, ``"launch-bound host"``, ``"host work"``
+        if no rank has a device, ``"data loading"``, ``"memory copies"``, ``"waiting elsewhere"``
+        or ``""``); ``late_compute_ns, late_waiting_ns, late_data_loading_ns, late_host_ns,
+        late_copies_ns`` (int64), by how much each took longer than on the others, over the
+        collectives at which the rank is last.
+
+        Ranks with inherited lateness are not stragglers and have the cause ``"waiting
+        elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
+        `collectives`.
+    """
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
+    work = imposed_waits(traces, chosen, clock)
+    match, times, is_kept = work.match, work.times, work.is_kept
+    taken = work.of_ranks(is_kept)
+    middle = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
+    excess = {
+        part: work.of_ranks(np.where(work.is_charged, np.nan_to_num(values), 0.0))
+        for part, values in work.late.excess_ns.items()
+    }
+    pattern, cause = _verdict(traces, work, excess)
+    columns = {
+        "rank": np.array(traces.ranks, dtype=np.int64),
+        "host": np.array([header.host for header in match.headers], dtype=object),
+        "collectives": taken,
+        "score": work.of_ranks(work.is_alone) / np.maximum(taken, 1),
+        "late_ns_mean": work.of_ranks(np.where(is_kept, times.arrival_ns - middle, 0.0))
+        / np.maximum(taken, 1),
+        "imposed_wait_ns": work.of_ranks(work.imposed_ns),
+        "wait_ns": work.of_ranks(np.where(is_kept, times.wait_ns, 0)),
+        "lost_ns": work.of_ranks(work.lost_ns),
+        "lost_share": mean_lost_shares(work),
+        "is_straggler": pattern != "",
+        "pattern": pattern,
+        "cause": cause,
+        **{f"late_{part}_ns": np.rint(values).astype(np.int64) for part, values in excess.items()},
+    }
+    shown = selected_ranks(traces, chosen) if len(match) else slice(0)
+    return result_frame(
+        {name: values[shown] for name, values in columns.items()},
+        matched=work.matched,
+        note=_straggler_notes(work),
+        clock=work.clock,
+    )
+
+
+@check_arguments
+def stragglers_by_step(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the numbers of `stragglers` step by step.
+
+    Definitions are as in `stragglers`. If the trace has no steps, the run is cut into as many
+    stretches as its rarest collective has occurrences.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and step with matched collectives. ``rank`` (int64); ``step`` (int64), n
+        of ``ProfilerStep#n``, or the stretch's number (see ``.attrs["steps"]``); ``collectives``
+        (int64); ``score`` (float64); ``imposed_wait_ns`` and ``lost_ns`` (int64); ``lost_share``
+        (float64).
+    """
+    chosen = narrow_selection(traces, selection, window, ranks)
+    traces = chosen.owner
+    work = imposed_waits(traces, chosen, clock)
+    taken, lost = work.sums(work.is_kept), work.sums(work.lost_ns)
+    share = lost / work.time_of_others()
+    rank, step = np.nonzero((taken > 0).T & selected_ranks(traces, chosen)[:, None])
+    columns = {
+        "collectives": taken,
+        "score": work.sums(work.is_alone) / np.maximum(taken, 1),
+        "imposed_wait_ns": work.sums(work.imposed_ns),
+        "lost_ns": lost,
+        "lost_share": share,
+    }
+    return result_frame(
+        {
+            "rank": np.array(traces.ranks, dtype=np.int64)[rank],
+            "step": work.steps[step],
+            **{name: values[step, rank] for name, values in columns.items()},
+        },
+        matched=work.matched,
+        note=_straggler_notes(work),
+        clock=work.clock,
+        steps="ProfilerStep" if work.stated_steps else "stretches",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LastRank:
+    """A rank that arrives last at nearly all of its collectives but is not a straggler."""
+
+    rank: int
+    wait_ns: float
+    hidden_share: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class StragglerReport:
+    """The late ranks of a job, for all pages, panels and messages."""
+
+    stragglers: list[int]
+    causes: dict[int, str]
+    last_ranks: list[LastRank]
+    loaded: int
+    of: int
+
+
+def straggler_report(traces: TraceSet) -> StragglerReport:
+    """Return the late ranks of the whole job."""
+    straggler_frame = stragglers(traces)
+    work = imposed_waits(traces, Selection(), None)
+    missing = work.match.missing_ranks
+    late = straggler_frame[straggler_frame["is_straggler"]].sort_values(
+        "lost_ns", ascending=False, kind="stable"
+    )
+    ranks = [int(rank) for rank in late["rank"]]
+    causes = dict(zip(ranks, late["cause"].astype(str), strict=True))
+    for late_of in load_references(format_.analyses.late_ranks for format_ in all_formats()):
+        ranks += [rank for rank in late_of(traces) if rank not in causes]
+    loaded = len(loaded_ranks(traces.values()))
+    return StragglerReport(
+        ranks, causes, _always_last_ranks(traces, work, straggler_frame), loaded, loaded + missing
+    )
+
+
+def _always_last_ranks(
+    traces: TraceSet, work: ImposedWaits, straggler_frame: pd.DataFrame
+) -> list[LastRank]:
+    """Return the ranks that are last at nearly all collectives and are not stragglers."""
+    match = work.match
+    start_ns, end_ns = traces.span_ns
+    others, complete = work.companions().tolist(), work.complete().tolist()
+    last = []
+    for place, row in enumerate(straggler_frame.to_dict("records")):
+        if (
+            not match.incomplete[place]
+            and complete[place] < _NEARLY_ALWAYS_SHARE * row["collectives"]
+        ):
+            continue
+        always = row["collectives"] >= _MIN_COLLECTIVES and row["score"] >= _NEARLY_ALWAYS_SHARE
+        if row["is_straggler"] or not always:
+            continue
+        charged = work.is_charged & (match.trace == place)
+        wait_ns = _total_wait_at(work, match.collective[charged]) / others[place]
+        if wait_ns < _WORTH_SAYING * max(end_ns - start_ns, 1):
+            continue
+        cause = str(row["cause"])
+        if not cause and not match.incomplete[place]:
+            excess = {part: straggler_frame[f"late_{part}_ns"].to_numpy(float) for part in PARTS}
+            # A rank that compute hides is as late to all collectives of a step as to the first.
+            late_ns = wait_ns * len(work.steps) / max(int(charged.sum()), 1)
+            (cause,) = _causes(
+                traces, excess, np.array([place]), np.full(len(straggler_frame), late_ns)
+            )
+        imposed, lost = (int(values[charged].sum()) for values in (work.imposed_ns, work.raw_ns))
+        last.append(LastRank(int(row["rank"]), wait_ns, 1 - lost / max(imposed, 1), cause))
+    return sorted(last, key=lambda last_rank: -last_rank.wait_ns)
+
+
+def _total_wait_at(work: ImposedWaits, collectives: Ints) -> int:
+    """Return the sum over ranks of their waits at these collectives."""
+    waited = 0
+    for entries in work.match.of_trace:
+        waiting = entries[np.isin(work.match.collective[entries], collectives)]
+        start = work.times.arrival_ns[waiting]
+        waited += total_length(union(start, start + work.times.wait_ns[waiting]))
+    return waited
+
+
+def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
+    """Return the minimum share of their time that the others lose to a straggler."""
+    # The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`
+    # the limit for one or two steps is so high that chance hardly reaches it.
+    few = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
+    return _COSTLY_SHARE * (1 + few) * (_OF_TWO if ranks == 2 else 1.0)
+
+
+def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
+    """Return each rank's pattern: consistent, occasional, or ""; `sure` as in `costly_share`."""
+    count = shares.shape[1]
+    patterns = np.full(count, "", dtype=object)
+    mean = mean_share(shares, step_ns)
+    for rank in range(count):
+        shares_of_rank = shares[~np.isnan(shares[:, rank]), rank]
+        others = np.delete(mean, rank)
+        others = others[~np.isnan(others)]
+        if (
+            not len(shares_of_rank)
+            or not len(others)
+            or mean[rank] < _STAND_OUT * np.median(others)
+        ):
+            continue
+        bar = costly_share(len(shares_of_rank), len(others) + 1, sure=sure)
+        if mean[rank] >= bar and np.median(shares_of_rank) >= _CONSISTENT_SHARE * bar:
+            patterns[rank] = "consistent"
+        elif mean[rank] >= _WORTH_NAMING and shares_of_rank.max() >= _STALL:
+            patterns[rank] = "occasional"
+    return patterns
+
+
+def _verdict(
+    traces: TraceSet, work: ImposedWaits, excess: Mapping[str, Floats]
+) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:
+    """Return each rank's pattern and cause, "" for those that are not stragglers.
+
+    Ranks with inherited lateness have a cause, but no pattern.
+    """
+    # The last recorded rank of a collective may have waited for a rank that has no event there.
+    shares, raw = step_shares(work, complete=True)
+    step_ns = work.step_ns()
+    pattern, likely = _patterns(shares, step_ns), _patterns(shares, step_ns, sure=False)
+    inherited = (likely == "") & (_patterns(raw, step_ns, sure=False) != "")
+    # The last loaded rank may have waited for a rank whose file is missing.
+    unsure = np.array(work.match.incomplete, bool) | (work.complete() < _MIN_COLLECTIVES)
+    pattern[unsure] = ""
+    cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
+    named = np.flatnonzero(pattern != "")
+    # Nothing is known of the time before the first collective of a group.
+    lost_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
+    cause[named] = _causes(traces, excess, named, work.of_ranks(lost_ns) / work.companions())
+    return pattern, cause
+
+
+def _causes(
+    traces: TraceSet, excess: Mapping[str, Floats], late: Ints, cost_ns: Floats
+) -> list[str]:
+    """Return the cause of each late rank: the part with the largest excess over the others.
+
+    It is "" if that is little of `cost_ns`, by rank.
+    """
+    if not len(late):
+        return []
+    kernels, mean_ns, on_device = np.array(list(map_ranks(traces, _kernels)), np.float64).T
+    causes = []
+    for rank in late.tolist():
+        part = max(PARTS, key=lambda name: excess[name][rank])
+        cause = _CAUSES[part] if on_device.any() or part != "host" else _HOST_WORK
+        if part == "compute":
+            others = np.delete(np.arange(len(kernels)), rank)
+            count_ratio = kernels[rank] / max(float(np.median(kernels[others])), 1e-12)
+            duration_ratio = mean_ns[rank] / max(float(np.median(mean_ns[others])), 1.0)
+            if count_ratio > max(duration_ratio, 1.0):
+                cause = _EXTRA_WORK
+            if max(count_ratio, duration_ratio) < _MIN_RATIO:
+                cause = ""
+        causes.append(cause if excess[part][rank] >= _EXPLAINS * cost_ns[rank] else "")
+    return causes
+
+
+def _kernels(trace: Trace) -> tuple[float, float, bool]:
+    """Return a rank's compute kernels per ns, their mean duration, and whether it has a device."""
+    table = trace.table
+    on_device = table.stream >= 0
+    compute = (table.kind == KINDS.index("compute")) & on_device
+    number = int(compute.sum())
+    span = max(trace.end_ns - trace.start_ns, 1)
+    mean = float(table.dur_ns[compute].sum()) / max(number, 1)
+    return number / span, mean, bool(on_device.any())
+
+
+def _straggler_notes(work: ImposedWaits) -> list[str]:
+    if len(work.match.traces) < 2:
+        return ["one rank keeps no other waiting: load several"]
+    on_hosts = on_hosts_note(work.match.on_hosts, _NOT_MATCHED)
+    if not len(work.match):
+        none = "no collective is found on two ranks, so none can be seen to wait for another"
+        return [none, on_hosts]
+    if not work.is_kept.any():
+        none = "the selection or window holds none of the collectives that are on two ranks"
+        return [f"{none}, so no late rank can be named", on_hosts]
+    parts = [on_hosts]
+    if work.match.missing_ranks:
+        parts.append(
+            f"files of {plural(work.match.missing_ranks, 'rank')} are missing, which may be later"
+            " than those here"
+        )
+    if work.matched["unmatched"]:
+        parts.append(f"{work.matched['unmatched']} events have no partner and do not count")
+    if work.matched["partly_matched"]:
+        parts.append(
+            f"{plural(work.matched['partly_matched'], 'collective')} without events of some ranks,"
+            " which may be later, do not count for the verdict"
+        )
+    return parts

@@ -1,0 +1,206 @@
+"""How long each rank waits in collectives for the last of their ranks.
+
+For example, a rank waits from 10 to 30 and computes from 5 to 15. It waits for 20 ns; 15 ns of them
+are exposed, as the device does not compute then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.cross_rank.arrivals import (
+    Arrivals,
+    Clock,
+    arrival_times,
+    compute_intervals,
+    shared_clock,
+)
+from hta_widgets.analysis.cross_rank.matching import Matching, matching
+from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import (
+    DEVICE_WORK_KINDS,
+    RankPart,
+    Window,
+    count_by_kind,
+    rank_parts,
+)
+from hta_widgets.arguments import check_arguments
+from hta_widgets.facts import note_text
+from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.intervals import subtract, total_length, union
+from hta_widgets.trace.memo import memo
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+
+@check_arguments
+def exposed_waits(
+    traces: TraceSet,
+    *,
+    clock: Clock | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return each rank's time in collectives before the last of their ranks arrives.
+
+    A rank waits in a collective from its own arrival to that of the last rank, or to the end of
+    its own event if that is earlier; the last rank is found before anything is selected, as
+    in `collectives`. The wait is *exposed* while no selected compute kernel of the rank runs: it
+    is the part of ``exposed_communication_ns`` of `temporal_breakdown` before data can move.
+    Waits in collectives that overlap count once.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    clock : {"host", "fitted"}, optional
+        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+    selection, window : Selection, (start_ns, end_ns), optional
+        The events to work on, narrowed in time; all by default.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks. Any rank may be the last to arrive.
+
+    Returns
+    -------
+    DataFrame
+        One row per selected rank, all int64:
+
+        - ``rank``
+        - ``collectives``: selected events of the rank that are matched with other ranks'
+        - ``wait_ns``: time in any wait; ``exposed_wait_ns``: the same without compute
+        - ``exposed_communication_ns``: all communication without compute;
+          ``unmatched_exposed_ns``: the part in events that are not matched on all ranks of their
+          group, whose waits are not fully known
+
+        ``wait_ns`` and ``exposed_wait_ns`` are -1 if no communication of the rank, selected or
+        not, is matched. ``.attrs["clock"]`` is the clock of the arrivals.
+    """
+    chosen = rank_parts(traces, selection, window, ranks)
+    traces = chosen.owner
+    waits = collective_waits(traces, clock)
+    times_by_rank = list(
+        map_ranks(chosen, _waits_of_rank, each=waits.arguments_by_rank(chosen.ranks))
+    )
+    times = np.array(times_by_rank, dtype=np.int64).reshape(-1, 5)
+    rank = np.array(chosen.ranks, dtype=np.int64)
+    unknown = rank[times[:, 1] < 0].tolist()
+    note = "" if len(chosen) else note_text("no_ranks")
+    if unknown:
+        of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
+        of = "" if len(unknown) == len(chosen) else of
+        note = f"no communication{of} is matched with other ranks', so waits are not known"
+    schema = {
+        **int64("rank collectives wait_ns exposed_wait_ns exposed_communication_ns"),
+        **int64("unmatched_exposed_ns"),
+    }  # fmt: skip
+    return result_frame(
+        columns_of_rows(np.column_stack([rank, times]).tolist(), schema),
+        matched={**count_by_kind(chosen, DEVICE_WORK_KINDS[:2]), "matched": int(times[:, 0].sum())},
+        note=note,
+        clock=waits.clock,
+    )
+
+
+class RankWaits(NamedTuple):
+    """A rank's waits, in its table's times, and its events that are not matched on all ranks."""
+
+    rows: Rows
+    begin: Ints
+    until: Ints
+    unmatched: Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CollectiveWaits:
+    """The waits of ranks in collectives, on one clock."""
+
+    match: Matching
+    times: Arrivals
+    clock: Clock
+
+    def of_rank(self, rank: int) -> RankWaits:
+        """Return the waits of a rank."""
+        match, number = self.match, [trace.rank for trace in self.match.traces].index(rank)
+        entries, events = match.of_trace[number], match.events[number]
+        place = match.place[entries]
+        last = self.times.last_ns[entries] - self.times.shifts_ns[number]
+        until = np.minimum(last, events.end_ns[place])
+        return RankWaits(
+            events.rows[place], events.start_ns[place], until, unmatched_rows(match, number)
+        )
+
+    def last_rank_mask(self, rank: int, late: list[int]) -> Bools:
+        """Return at which of its collectives one of `late` alone arrives last."""
+        number = [trace.rank for trace in self.match.traces].index(rank)
+        return np.isin(self.times.last_rank[self.match.of_trace[number]], late)
+
+    def arguments_by_rank(self, ranks: list[int]) -> list[tuple[RankWaits]]:
+        """Return the waits of some ranks, as arguments for `map_ranks`."""
+        return [(self.of_rank(rank),) for rank in ranks]
+
+
+def unmatched_rows(match: Matching, number: int) -> Rows:
+    """Return the communication of a trace that is not matched on all the ranks of its group."""
+    entries, events = match.of_trace[number], match.events[number]
+    is_matched = events.is_single_rank.copy()
+    is_matched[match.place[entries[match.is_complete[match.collective[entries]]]]] = True
+    return events.rows[~is_matched]
+
+
+def collective_waits(traces: TraceSet, clock: Clock | None = None) -> CollectiveWaits:
+    """Return the waits of all ranks; `clock` as in `exposed_waits`."""
+    clock = clock or shared_clock(traces)
+    match = matching(traces)
+    return memo(
+        traces,
+        ("waits", clock),
+        lambda: CollectiveWaits(match, arrival_times(traces, match, clock), clock),
+    )
+
+
+def wait_intervals(part: RankPart, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
+    """Return the selected events in which a rank waits, with each wait's start and end."""
+    is_selected = part.contains(waits.rows)
+    begin, until = (
+        np.clip(times[is_selected], part.low, part.high) for times in (waits.begin, waits.until)
+    )
+    return waits.rows[is_selected], begin, until
+
+
+def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int, int]:
+    compute = part.union_of_kinds("compute")
+    exposed = total_length(subtract(part.union_of_kinds("communication"), compute))
+    alone = np.intersect1d(part.rows_of_kinds("communication"), waits.unmatched)
+    unmatched = total_length(subtract(union(*part.clip_rows(alone)), compute))
+    if not len(waits.rows):
+        return 0, -1, -1, exposed, unmatched
+    rows, begin, until = wait_intervals(part, waits)
+    pieces = union(begin, until)
+    return (
+        len(rows),
+        total_length(pieces),
+        total_length(subtract(pieces, compute)),
+        exposed,
+        unmatched,
+    )
+
+
+def exposed_waits_for(waits: CollectiveWaits, late: list[int], ranks: list[int]) -> int:
+    """Return the sum over ranks of their waits, without compute, for one of `late` alone."""
+    chosen = [trace for trace in waits.match.traces if trace.rank in ranks]
+    arguments = [
+        (*waits.of_rank(trace.rank)[1:3], waits.last_rank_mask(trace.rank, late))
+        for trace in chosen
+    ]
+    return sum(map_ranks(chosen, _exposed_wait_of_rank, each=arguments))
+
+
+def _exposed_wait_of_rank(trace: Trace, begin: Ints, until: Ints, is_late: Bools) -> int:
+    return total_length(subtract(union(begin[is_late], until[is_late]), compute_intervals(trace)))

@@ -1,0 +1,464 @@
+"""Device time by kind, stream and process group, and how much of it overlaps.
+
+Every instant of a device counts once. For example, a rank computes from 0 to 60 and communicates
+from 40 to 100: it computes for 60 ns, communicates for 60 ns, and is busy for 100 ns. Computing
+hides 20 ns of the communication; the other 40 ns are exposed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.cross_rank.comm_events import bytes_of, sum_known_bytes
+from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import (
+    host_names,
+    missing_ranks_note,
+    on_hosts_note,
+    prelaunched_note,
+)
+from hta_widgets.analysis.scope import (
+    DEVICE_WORK_KINDS,
+    RankPart,
+    RankParts,
+    Window,
+    count_by_kind,
+    rank_parts,
+)
+from hta_widgets.arguments import check_arguments
+from hta_widgets.facts import note_text
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.columns import event_args, to_int64
+from hta_widgets.trace.intervals import intersect, subtract, total_length, union
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+#: HTA's names of kinds, in the order in which they appear in a label.
+_WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
+
+_TIMES = {
+    **int64("idle_ns compute_ns non_compute_ns span_ns busy_ns communication_ns memory_ns"),
+    **int64("exposed_communication_ns exposed_memory_ns"),
+}  # fmt: skip
+
+#: Columns of communication times.
+_COMMUNICATION = {
+    **int64("count communication_ns overlapped_ns exposed_ns"), "overlap_share": "float64",
+    **int64("sum_ns max_ns"),
+}  # fmt: skip
+
+
+_GROUP = ("Process Group Name", "Process Group Description", "Process Group Ranks")
+_COLLECTIVE = "Collective name"
+_ELEMENTS = ("In msg nelems", "Out msg nelems")
+_DTYPE = "dtype"
+
+#: Numbers of elements from here on count as unknown, which keeps sizes within int64.
+_MAX_ELEMENTS = 1 << 50
+
+
+@check_arguments
+def temporal_breakdown(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Split each rank's device time into idle, computing and other work.
+
+    The span runs from the first start to the last end of the rank's device work in the whole job,
+    on all streams, and is cut at the window's edges; times of adjacent windows add up. Every
+    instant of the span counts once: as computing if any compute kernel runs, else as non-compute
+    if anything communicates or copies, else as idle. Hence, to the nanosecond,
+    ``idle_ns + compute_ns + non_compute_ns == span_ns`` and
+    ``exposed_communication_ns + exposed_memory_ns == non_compute_ns``.
+    Synchronisation rows on a stream are waits, not work. Only selected events count: in a
+    selection of communication, all of it is exposed.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank whose span the window touches; times int64:
+
+        - ``rank``
+        - ``idle_ns, compute_ns, non_compute_ns, span_ns``
+        - ``idle_pct, compute_pct, non_compute_pct``: of the span, 0..100; NaN for a span of 0 ns
+        - ``busy_ns``: time with any work; ``communication_ns, memory_ns``: time with work of that
+          kind, whatever else runs
+        - ``exposed_communication_ns``: communicating and not computing; ``exposed_memory_ns``:
+          copying, neither computing nor communicating
+    """
+    chosen = rank_parts(traces, selection, window, ranks)
+    times_by_rank = dict(zip(chosen.ranks, map_ranks(chosen, _device_times), strict=True))
+    working = {rank: times for rank, times in times_by_rank.items() if times is not None}
+    column = columns_of_rows(
+        [(rank, *times) for rank, times in working.items()], {"rank": "int64", **_TIMES}
+    )
+    span = np.where(column["span_ns"] > 0, column["span_ns"], np.nan)
+    shares = {
+        f"{name}_pct": 100 * column[f"{name}_ns"] / span
+        for name in ("idle", "compute", "non_compute")
+    }
+    first = ("rank", "idle_ns", "compute_ns", "non_compute_ns", "span_ns")
+    return result_frame(
+        {**{name: column[name] for name in first}, **shares, **column},
+        matched=count_by_kind(chosen),
+        note=(missing_ranks_note(chosen.ranks, working), prelaunched_note(chosen)),
+    )
+
+
+_NO_COMMUNICATION = ("no_communication", "no_communication_on")
+_NO_COMMUNICATION_TIME = ("no_communication_time", "no_communication_time_on")
+
+
+def _device_times(part: RankPart) -> tuple[int, ...] | None:
+    """Return the values of the columns `_TIMES`, or None if the rank has no span in the window."""
+    if part.span is None:
+        return None
+    start, end = part.span
+    span = end - start
+    busy = total_length(part.union_of_kinds(*DEVICE_WORK_KINDS))
+    compute, communication, memory = (part.union_of_kinds(kind) for kind in DEVICE_WORK_KINDS)
+    computing = total_length(compute)
+    exposed = total_length(subtract(communication, compute))
+    return (
+        span - busy,
+        computing,
+        busy - computing,
+        span,
+        busy,
+        total_length(communication),
+        total_length(memory),
+        exposed,
+        busy - computing - exposed,
+    )
+
+
+@check_arguments
+def kernel_type_breakdown(
+    traces: TraceSet,
+    *,
+    include_memory: bool = True,
+    per_rank: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the time of each kind of device work, alone and overlapping others.
+
+    Every busy instant of a rank's device counts for exactly one label: the kinds that run then,
+    such as ``COMPUTATION overlapping COMMUNICATION``. Times are added over ranks.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    per_rank : bool, default False
+        Return one row per rank and label; shares are then of the rank's busy time.
+    include_memory : bool, default True
+        Whether copies and fills count.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per label that occurs, most time first:
+
+        - ``rank`` (int64, only with `per_rank`; rows are then in order of ranks)
+        - ``kernel_type`` (text): the label
+        - ``sum_ns`` (int64)
+        - ``share`` (float): ``sum_ns`` as a share of all rows, or of the rank's rows, 0..1
+    """
+    chosen = rank_parts(traces, selection, window, ranks)
+    kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
+    times_by_rank = list(map_ranks(chosen, _times_by_kind_set, kinds))
+    times = np.array(times_by_rank, dtype=np.int64).reshape(-1, 1 << len(kinds))
+    times[:, 0] = 0
+    if not per_rank:
+        times = times.sum(axis=0, keepdims=True)
+    row, label = np.nonzero(times)
+    spent = times[row, label]
+    order = np.lexsort((label, -spent, row))
+    row, label, spent = row[order], label[order], spent[order]
+    rank = np.array(chosen.ranks, dtype=np.int64)
+    matched = count_by_kind(chosen, kinds)
+    missing = [kind for kind, count in matched.items() if not count]
+    return result_frame(
+        {
+            **({"rank": rank[row]} if per_rank else {}),
+            "kernel_type": pd.array([_label(code, kinds) for code in label.tolist()], dtype="str"),
+            "sum_ns": spent,
+            "share": spent / times.sum(axis=1)[row],
+        },
+        matched=matched,
+        note=note_text("no_kernels_of", kinds=", ".join(missing)) if missing else "",
+    )
+
+
+def _label(code: int, kinds: Sequence[str]) -> str:
+    return " overlapping ".join(_WORDS[kind] for bit, kind in enumerate(kinds) if code >> bit & 1)
+
+
+def _times_by_kind_set(part: RankPart, kinds: Sequence[str]) -> list[int]:
+    """Return the time of each combination of kinds; bit n of the index is kind n."""
+    covers = [part.union_of_kinds(kind) for kind in kinds]
+    time = np.concatenate([edge for cover in covers for edge in (cover.start, cover.end)])
+    change = np.concatenate(
+        [
+            np.full(len(edge), sign << bit, dtype=np.int64)
+            for bit, cover in enumerate(covers)
+            for sign, edge in ((1, cover.start), (-1, cover.end))
+        ]
+    )
+    order = np.argsort(time, kind="stable")
+    running = np.cumsum(change[order])[:-1]
+    length = np.diff(time[order])
+    return [int(length[running == code].sum()) for code in range(1 << len(covers))]
+
+
+@check_arguments
+def comm_comp_overlap(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the share of each rank's communication that overlaps computing.
+
+    ``overlap_share`` is the time in which the rank computes and communicates, divided by the time
+    in which it communicates; concurrent communication kernels count once. All computing of the
+    rank in the window counts, whether it is selected or not.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank, including ranks without communication:
+
+        - ``rank`` (int64)
+        - ``communication_ns, overlapped_ns`` (int64): communicating at all, and while computing
+        - ``overlap_share`` (float): 0..1, NaN without communication
+        - ``exposed_ns`` (int64): communicating and not computing
+        - ``compute_ns`` (int64): computing at all
+
+        ``.attrs["note"]`` lists ranks without communication kernels (`hta_widgets.taxonomy.add`
+        adds rules for their names) and ranks whose communication kernels all last 0 ns.
+    """
+    chosen = rank_parts(traces, selection, window, ranks)
+    times = np.array(list(map_ranks(chosen, _communication_overlap)), dtype=np.int64).reshape(-1, 4)
+    communicating, overlapped, computing, kernels = times.T
+    ranks = np.array(chosen.ranks, dtype=np.int64)
+    return result_frame(
+        {
+            "rank": ranks,
+            "communication_ns": communicating,
+            "overlapped_ns": overlapped,
+            "overlap_share": overlapped / np.where(communicating > 0, communicating, np.nan),
+            "exposed_ns": communicating - overlapped,
+            "compute_ns": computing,
+        },
+        matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
+        note=dict.fromkeys(
+            missing_ranks_note(chosen.ranks, ranks[having].tolist(), notes)
+            for having, notes in (
+                (kernels > 0, _NO_COMMUNICATION),
+                ((communicating > 0) | (kernels == 0), _NO_COMMUNICATION_TIME),
+            )
+        ),
+    )
+
+
+def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
+    communication, compute = (
+        part.union_of_kinds("communication"),
+        part.union_of_all_of_kinds("compute"),
+    )
+    kernels = int(part.kind_counts[KINDS.index("communication")])
+    return (
+        total_length(communication),
+        total_length(intersect(communication, compute)),
+        total_length(compute),
+        kernels,
+    )
+
+
+@check_arguments
+def communication_by_stream(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return each device stream's communication time, and the part that computing hides.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and stream that communicates, in that order, int64 except for the share:
+
+        - ``rank, stream``; ``count`` of communication kernels
+        - ``communication_ns``: the time in which any of them runs
+        - ``overlapped_ns``: the part during which the rank computes on any stream;
+          ``exposed_ns``: the rest
+        - ``overlap_share``: ``overlapped_ns / communication_ns``, 0..1
+        - ``sum_ns, max_ns``: sum and maximum of the kernels' durations
+
+    Notes
+    -----
+    Overlap is defined as in `comm_comp_overlap`, but by stream: all compute of the rank counts,
+    selected or not. Times of streams that communicate at the same time add up to more than the
+    rank's.
+    """
+    chosen = rank_parts(traces, selection, window, ranks)
+    rows = _rows_of_ranks(chosen, _communication_of_streams)
+    return result_frame(
+        columns_of_rows(rows, {**int64("rank stream"), **_COMMUNICATION}),
+        matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
+        note=()
+        if rows
+        else (note_text("no_communication"), on_hosts_note(map_ranks(chosen.owner, host_names))),
+    )
+
+
+@check_arguments
+def communication_by_group(
+    traces: TraceSet,
+    *,
+    by_collective: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return each process group's communication time, its exposed part, and its bytes.
+
+    Groups and sizes are read from the args of communication kernels, which PyTorch writes since
+    version 2.3.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    by_collective : bool, default False
+        Return one row per collective of a group, such as ``allreduce``.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and process group, in order of ranks, most time first:
+
+        - ``rank``; ``group, description, group_ranks``: the group's name, purpose and ranks as in
+          the file; text, empty if missing
+        - ``collective`` (text, with `by_collective`)
+        - ``count, communication_ns, overlapped_ns, exposed_ns, overlap_share, sum_ns, max_ns`` as
+          in `communication_by_stream`
+        - ``in_bytes, out_bytes`` (int64): the known sizes of this rank's input and output, added
+          up; -1 if none is known; not cut by the window
+
+    Notes
+    -----
+    A size is the number of elements times the bytes of their type, not the bytes that the algorithm
+    of the collective moves; `collectives` returns bandwidths.
+    """
+    chosen = rank_parts(traces, selection, window, ranks)
+    args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
+    rows = _rows_of_ranks(chosen, _communication_of_groups, args)
+    texts = ["group", "description", "group_ranks"] + ["collective"] * by_collective
+    schema = {"rank": "int64", **dict.fromkeys(texts, "str"), **_COMMUNICATION}
+    note = ""
+    if not rows:
+        note = note_text("no_communication")
+    elif not any(row[1] for row in rows):
+        note = "the files do not say which process group a kernel belongs to"
+    return result_frame(
+        columns_of_rows(rows, {**schema, **int64("in_bytes out_bytes")}),
+        matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
+        note=note,
+    )
+
+
+def _rows_of_ranks(
+    chosen: RankParts, function: Callable[..., list[Any]], *args: Any
+) -> list[tuple[Any, ...]]:
+    """Return the rows that `function` returns for each rank, with the rank as first value."""
+    rows_by_rank = zip(chosen.ranks, map_ranks(chosen, function, *args), strict=True)
+    return [(rank, *row) for rank, rows in rows_by_rank for row in rows]
+
+
+def _communication_of_streams(part: RankPart) -> list[tuple[Any, ...]]:
+    rows = part.rows_of_kinds("communication")
+    stream = part.table.stream[rows]
+    return [
+        (number, *_communication_columns(part, rows[stream == number]))
+        for number in np.unique(stream).tolist()
+    ]
+
+
+def _communication_of_groups(part: RankPart, labelled: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return labels, times and bytes of each group of a rank, most time first."""
+    rows = part.rows_of_kinds("communication")
+    args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))
+    labels = zip(*(args[key] for key in labelled), strict=True)
+    # Missing args count as empty text.
+    texts = [tuple("" if value is None else str(value) for value in event) for event in labels]
+    of_group: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, text in enumerate(texts):
+        of_group[text].append(place)
+    sizes = [_message_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
+    rows_of_groups = [
+        (
+            *text,
+            *_communication_columns(part, rows[places]),
+            *(sum_known_bytes(size[places]) for size in sizes),
+        )
+        for text, places in of_group.items()
+    ]
+    return sorted(rows_of_groups, key=lambda row: -row[len(labelled) + 1])
+
+
+def _communication_columns(part: RankPart, rows: Rows) -> tuple[float, ...]:
+    """Return the values of the columns `_COMMUNICATION` for some kernels of a rank."""
+    start, end = part.clip_rows(rows)
+    pieces = union(start, end)
+    time, hidden = (
+        total_length(pieces),
+        total_length(intersect(pieces, part.union_of_all_of_kinds("compute"))),
+    )
+    duration = end - start
+    share = hidden / time if time else float("nan")
+    return len(rows), time, hidden, time - hidden, share, int(duration.sum()), int(duration.max())
+
+
+def _message_bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
+    """Return the size of each message, -1 if unknown."""
+    count = to_int64(elements)
+    size = np.array([bytes_of(str(dtype)) for dtype in dtypes], dtype=np.int64)
+    stated = (count >= 0) & (count < _MAX_ELEMENTS) & (size > 0)
+    return np.where(stated, np.where(stated, count, 0) * size, -1)

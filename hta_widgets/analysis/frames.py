@@ -1,0 +1,138 @@
+"""Frames from the columns or rows of several ranks.
+
+A schema has the dtype of each column, so that a frame without rows has the same dtypes as any
+other. For example, two ranks return a block each; ``name`` holds codes and strings::
+
+    schema = {**int64("rank id"), "name": "category"}
+    stack_blocks(
+        [
+            {"rank": 0, "id": np.array([4, 7]), "name": (np.array([0, 1]), ["gemm", "copy"])},
+            {"rank": 1, "id": np.array([2]), "name": (np.array([0]), ["copy"])},
+        ],
+        schema,
+    )
+
+These are the columns ``rank`` [0, 0, 1], ``id`` [4, 7, 2] and ``name`` [gemm, copy, copy].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.errors import TraceError
+from hta_widgets.trace.arrays import Array
+from hta_widgets.trace.columns import StringPool
+from hta_widgets.trace.trace import categorical_dtype
+
+#: The dtype of each column of a frame, by pandas' name: ``{"rank": "int64", "name": "category"}``.
+Schema = Mapping[str, str]
+
+
+def require_columns(frame: pd.DataFrame, remedy: str, columns: Iterable[str]) -> None:
+    """Raise a `TraceError` that names the missing columns, if there are any."""
+    missing = [name for name in columns if name not in frame]
+    if missing:
+        named = ", ".join(f"'{name}'" for name in missing)
+        raise TraceError(
+            f"the frame has no column{'s' if len(missing) > 1 else ''} {named}", remedy=remedy
+        )
+
+
+def result_frame(
+    columns: Mapping[str, Any],
+    *,
+    matched: Mapping[str, int],
+    note: str | Iterable[str] = "",
+    copy: bool = True,
+    **attrs: Any,
+) -> pd.DataFrame:
+    """Return a frame of `columns`, in their order and with their dtypes, and its attributes."""
+    frame = pd.DataFrame(dict(columns), copy=copy)
+    note = note if isinstance(note, str) else "; ".join(filter(None, note))
+    frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}
+    if note or not len(frame):
+        frame.attrs["note"] = note or "no events match"
+    frame.attrs.update(attrs)
+    return frame
+
+
+def concat_arrays(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
+    """Concatenate one array per rank; the result is of `dtype` even without arrays."""
+    if not len(arrays):
+        return np.empty(0, dtype=dtype)
+    return np.concatenate(arrays).astype(dtype, copy=False)
+
+
+def int64(names: str) -> dict[str, str]:
+    """Return the schema of integer columns, whose names spaces separate."""
+    return dict.fromkeys(names.split(), "int64")
+
+
+def float64(names: str) -> dict[str, str]:
+    """Return the schema of columns of floating-point numbers, whose names spaces separate."""
+    return dict.fromkeys(names.split(), "float64")
+
+
+def stack_blocks(blocks: Sequence[Mapping[str, Any]], schema: Schema) -> dict[str, Any]:
+    """Concatenate the columns of one block per rank.
+
+    A single value fills its block. Blocks hold categories as codes and strings.
+    """
+    sizes = [
+        next(len(column) for column in block.values() if isinstance(column, np.ndarray))
+        for block in blocks
+    ]
+    stacked: dict[str, Any] = {}
+    for name, dtype in schema.items():
+        values = [block[name] for block in blocks]
+        if dtype == "category":
+            pool = StringPool()
+            numbers = [
+                np.array([pool.add(text) for text in texts], np.int32) for _, texts in values
+            ]
+            codes = [
+                codes_of_pool[code]
+                for codes_of_pool, (code, _) in zip(numbers, values, strict=True)
+            ]
+            stacked[name] = categorical(concat_arrays(codes, np.int32), pool.values)
+        elif dtype == "str":
+            stacked[name] = pd.array([text for texts in values for text in texts], dtype="str")
+        else:
+            columns = [
+                np.broadcast_to(np.asarray(column, dtype), size)
+                for column, size in zip(values, sizes, strict=True)
+            ]
+            stacked[name] = _to_column(concat_arrays(columns, dtype), dtype)
+    return stacked
+
+
+def columns_of_rows(rows: Iterable[Iterable[Any]], schema: Schema) -> dict[str, Any]:
+    """Return rows as columns."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return {
+        name: _to_column(values, dtype)
+        for (name, dtype), values in zip(schema.items(), columns, strict=True)
+    }
+
+
+def _to_column(values: Any, dtype: str) -> Any:
+    # pandas would infer the dtype of arrays of objects.
+    return pd.Series(values, dtype=object) if dtype == "object" else np.asarray(values, dtype)
+
+
+def categorical(codes: Array, values: Sequence[str]) -> pd.Categorical:
+    """Return a categorical of strings, given as codes into distinct `values`."""
+    return pd.Categorical.from_codes(codes, dtype=categorical_dtype(values))
+
+
+def drop_unused_texts(
+    codes: Array, texts: Sequence[str] | StringPool
+) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Return codes into the strings that occur, and these strings."""
+    used, code = np.unique(codes, return_inverse=True)
+    return code.astype(np.int32), [texts[number] for number in used.tolist()]

@@ -1,0 +1,113 @@
+"""Run a function over the ranks of a job, in this process or in the workers of an executor.
+
+A job may be larger than memory, so the data of a rank is released before the next rank is read.
+Results of ranks are small and are yielded in order of the ranks.
+
+An executor receives batches of ranks. For example, 100 ranks and 4 workers make 16 batches, of
+which 8 are submitted at a time: a worker that is done finds another one, and no worker runs far
+ahead of the results that are read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hta_widgets.analysis.scope import RankParts, rank_part
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.memo import iter_ranks
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.workers import ExecutorClosedError, result_of, submit, workers_of
+
+T = TypeVar("T")
+_BATCHES_PER_WORKER = 4  # per worker, so that one that finishes early takes another
+_BATCHES_IN_FLIGHT = 2  # batches per worker
+_Each = Sequence[tuple[Any, ...]]
+_RankResult = tuple[Any, Ints | None]  # a rank's result, and its number of events by kind
+
+
+def map_ranks(
+    over: TraceSet | RankParts | Sequence[Trace],
+    function: Callable[..., T],
+    *args: Any,
+    each: _Each | None = None,
+    executor: Executor | None = None,
+) -> Iterator[T]:
+    """Yield the result of ``function(rank, *args, *each[i])`` for each rank, in order.
+
+    Data of a stored rank is released before the next, unless all fit into the memory limit
+    (`hta_widgets.trace.memo`). An executor receives batches of ranks, a few at a time, if all ranks
+    are in files.
+    """
+    parts = over if isinstance(over, RankParts) else None
+    if isinstance(over, TraceSet):
+        traces: Sequence[Trace] = list(over.values())
+    else:
+        traces = over.traces if isinstance(over, RankParts) else over
+    selection = None if parts is None else parts.selection
+    if executor is None:
+        executor = getattr(over, "executor", None)
+    arguments = [args] * len(traces) if each is None else [(*args, *more) for more in each]
+    if executor is not None and traces and all(trace.in_file for trace in traces):
+        results = _map_elsewhere(executor, traces, selection, function, arguments)
+    else:
+        results = _map_here(traces, selection, function, arguments)
+    for trace, (value, counts) in zip(traces, results, strict=True):
+        if counts is not None and parts is not None:
+            parts.kind_counts[trace.rank] = counts
+        yield value
+
+
+def _map_here(
+    traces: Sequence[Trace],
+    selection: Selection | None,
+    function: Callable[..., Any],
+    arguments: _Each,
+) -> Iterator[_RankResult]:
+    for trace, args in zip(iter_ranks(traces), arguments, strict=True):
+        if selection is None:
+            yield function(trace, *args), None
+        else:
+            part = rank_part(trace, selection)
+            yield function(part, *args), part.kind_counts
+
+
+def _map_elsewhere(
+    executor: Executor,
+    traces: Sequence[Trace],
+    selection: Selection | None,
+    function: Callable[..., Any],
+    arguments: _Each,
+) -> Iterator[_RankResult]:
+    workers = workers_of(executor)
+    edges = np.linspace(0, len(traces), min(len(traces), workers * _BATCHES_PER_WORKER) + 1).astype(
+        int
+    )
+    batches = deque(pairwise(edges.tolist()))
+    sent: deque[Future[Any]] = deque()
+    while batches or sent:
+        while batches and len(sent) < workers * _BATCHES_IN_FLIGHT:
+            low, high = batches[0]
+            work = traces[low:high], selection, function, arguments[low:high]
+            try:
+                sent.append(submit(executor, _run_batch, *work))
+            except ExecutorClosedError:
+                break
+            batches.popleft()
+        if not sent:
+            # The executor is closed: the remaining ranks run in this process.
+            low = batches[0][0]
+            yield from _map_here(traces[low:], selection, function, arguments[low:])
+            return
+        yield from result_of(sent.popleft())
+
+
+def _run_batch(*work: Any) -> list[_RankResult]:
+    return list(_map_here(*work))

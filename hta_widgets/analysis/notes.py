@@ -1,0 +1,70 @@
+"""Notes: sentences about what a frame leaves out, or why it is empty."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, RankParts, host_collectives
+from hta_widgets.facts import note_text
+from hta_widgets.trace.trace import Trace
+
+#: Keys of the notes for a lack of work on all ranks, and on the listed ranks only.
+_NO_WORK = ("no_device_work", "no_device_work_on")
+
+
+def missing_ranks_note(
+    chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
+) -> str:
+    """Return a note on the selected ranks missing from `having`; empty if none is missing."""
+    without = [str(rank) for rank in chosen if rank not in having]
+    if not without:
+        return "" if chosen else note_text("no_ranks")
+    if len(without) == len(chosen):
+        return note_text(notes[0])
+    named = f"rank{'s' * (len(without) > 1)} {', '.join(without)}"
+    return note_text(notes[1], ranks=named)
+
+
+def host_names(trace: Trace) -> Counter[str]:
+    """Count a rank's collectives on the host by name."""
+    table = trace.table
+    return Counter(table.names[code] for code in table.name[host_collectives(trace)].tolist())
+
+
+def on_hosts_note(
+    counts: Iterable[Counter[str]],
+    meaning: str = "which are not device work and not counted here",
+) -> str:
+    """Describe communication that libraries run on the hosts, counted by `host_names`."""
+    totals = sum(counts, Counter[str]())
+    if not totals:
+        return ""
+    most_frequent = max(totals, key=totals.__getitem__)
+    events = f"the hosts have {totals.total()} events of communication"
+    return f"{events}, such as {most_frequent}, {meaning}"
+
+
+def prelaunched_note(chosen: RankParts) -> str:
+    """Describe the share of the selected device work that was launched before recording began."""
+    counts = np.array(list(map_ranks(chosen, _prelaunched_time)), dtype=np.int64).reshape(-1, 3)
+    count, early_ns, all_ns = counts.sum(axis=0).tolist()
+    if not count:
+        return ""
+    share = int(100 * early_ns / max(all_ns, 1) + 0.5)
+    exported = any(trace.stated_work_ns is not None for trace in chosen.traces)
+    what = "the exported window" if exported else "recording"
+    return (
+        f"{count} of the device events, {share} % of their time, were launched before {what}"
+        ' began; the query "prelaunched == False" leaves them out'
+    )
+
+
+def _prelaunched_time(part: RankPart) -> tuple[int, int, int]:
+    """Return the number and duration of prelaunched device events, and the duration of all."""
+    rows = part.device_work_rows()
+    dur_ns, is_prelaunched = part.durations(rows), part.trace.prelaunched[rows]
+    return int(is_prelaunched.sum()), int(dur_ns[is_prelaunched].sum()), int(dur_ns.sum())

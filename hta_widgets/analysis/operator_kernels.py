@@ -1,0 +1,442 @@
+"""The kernels that operators launch, with delays and sequences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.frames import (
+    categorical,
+    concat_arrays,
+    drop_unused_texts,
+    float64,
+    int64,
+    result_frame,
+    stack_blocks,
+)
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.notes import prelaunched_note
+from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, device_work_rows, rank_parts
+from hta_widgets.arguments import check_arguments
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Ints, Rows, mask_of_rows, positions_of_rows, sum_by_group
+from hta_widgets.trace.host_stack import (
+    attach_backward_threads,
+    backward_parents,
+    forest_of,
+    name_mask,
+    nearest_ancestor,
+    nested_parents,
+    operator_tree,
+)
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+Text = TypeVar("Text", str, tuple[str, str])
+
+#: Calls that copy; HTA excludes them from the delays.
+_COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
+
+_ANNOTATION = KINDS.index("annotation")
+
+
+@check_arguments
+def operator_kernels(
+    traces: TraceSet,
+    operator_name: str | None = None,
+    *,
+    exact: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the device work that operators launch, event by event.
+
+    An event belongs to the innermost of the operators that encloses its launching call on the
+    call's thread. One call may launch several events (a CUDA graph).
+
+    Parameters
+    ----------
+    traces : TraceSet
+    operator_name : str, optional
+        Text in the operators' names, as in `frequent_kernel_sequences`; by default all operators
+        count. With a name, every matching host event counts, including ranges named by the
+        program.
+    exact : bool, default False
+        Match the whole name.
+    selection : Selection, optional
+        The device work; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time. Times are clipped to it, delays are not.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per device event (computing, communicating, copying), by rank and start:
+        ``rank, id, name, kind, stream, start_ns, dur_ns, operator, operator_id``; ``launch_id``,
+        the id of the launching call; ``operator_delay_ns``, from the operator's start to the
+        call's; ``runtime_delay_ns``, from the call's start to the event's. ``name``, ``kind`` and
+        ``operator`` are categorical; times and ids are int64.
+    """
+    chosen = rank_parts(traces, selection, window, ranks)
+    blocks = list(map_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
+    schema = {
+        **int64("rank id"), "name": "category", "kind": "int64", "stream": "int32",
+        **int64("start_ns dur_ns"), "operator": "category",
+        **int64("operator_id launch_id operator_delay_ns runtime_delay_ns"),
+    }  # fmt: skip
+    columns = stack_blocks(
+        blocks,
+        schema,
+    )
+    columns["kind"] = categorical(columns["kind"], KINDS)
+    wanted = "any operator" if operator_name is None else f"an operator named {operator_name!r}"
+    return result_frame(
+        columns,
+        matched={**count_by_kind(chosen), "below_operator": len(columns["rank"])},
+        note=prelaunched_note(chosen)
+        if len(columns["rank"])
+        else f"no device work was launched by {wanted}",
+    )
+
+
+def _kernels_of(part: RankPart, operator_name: str | None, *, exact: bool) -> dict[str, Any]:
+    """Return the columns of one rank."""
+    trace, table = part.trace, part.table
+    work = part.device_work_rows()
+    call = trace.launch_of[work]
+    if operator_name is None:
+        tree = operator_tree(trace)
+        operator = np.append(tree.rows, -1)[tree.innermost[call]]
+    else:
+        stops = name_mask(
+            trace, lambda name: name == operator_name if exact else operator_name in name
+        )
+        operator = nearest_ancestor(nested_parents(trace, stops), stops)[call]
+    below = operator >= 0
+    work, call, operator = work[below], call[below], operator[below]
+    start, end = part.clip_rows(work)
+    return {
+        "rank": part.rank,
+        "id": work,
+        "name": drop_unused_texts(table.name[work], table.names),
+        "kind": table.kind[work],
+        "stream": table.stream[work],
+        "start_ns": start + trace.shift_ns,
+        "dur_ns": end - start,
+        "operator": drop_unused_texts(table.name[operator], table.names),
+        "operator_id": operator,
+        "launch_id": call,
+        "operator_delay_ns": table.start_ns[call] - table.start_ns[operator],
+        "runtime_delay_ns": table.start_ns[work] - table.start_ns[call],
+    }
+
+
+@check_arguments
+def operator_launch_delays(
+    traces: TraceSet,
+    *,
+    prefix: str = "aten::",
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the sequences of kernels that operators launch, and the delays of their launches.
+
+    A launch belongs to the innermost operator with `prefix` that encloses it on its thread. Copies
+    by ``…Memcpy…`` and ``…Memset…`` calls are left out. The sequence of an occurrence consists of
+    the names of all kernels that it launched; delays are measured for its first kernel.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    prefix : str, default "aten::"
+        Start of the operators' names.
+    selection : Selection, optional
+        The operators to work on; all by default. All work that they launched counts.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time: to operators that overlap the window. Delays are not cut.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank, operator and sequence, the most frequent of a rank first: ``rank``
+        (int64); ``operator, kernel_sequence`` (str; ``" -> "`` separates kernels);
+        ``occurrence_count`` (int64); ``avg_operator_launch_delay_ns`` (float64), the mean time from
+        the start of the operator to the start of its first launching call;
+        ``avg_runtime_delay_ns`` (float64), from the start of that call to that of the kernel.
+
+    Notes
+    -----
+    The definition is that of HTA's ``get_aten_op_kernels_and_delay``, but HTA uses the operator
+    that started last on any thread, covers CUDA's calls only, and fails if a call launched several
+    kernels.
+    """
+    results = list(map_ranks(rank_parts(traces, selection, window, ranks), _delays_of, prefix))
+    schema = {
+        "rank": "int64", "operator": "str", "kernel_sequence": "str", "occurrence_count": "int64",
+        **float64("avg_operator_launch_delay_ns avg_runtime_delay_ns"),
+    }  # fmt: skip
+    columns = stack_blocks([columns_of_rank for columns_of_rank, _, _ in results], schema)
+    return result_frame(
+        columns,
+        matched={
+            "operators": sum(operators for _, operators, _ in results),
+            "kernels": sum(kernels for _, _, kernels in results),
+        },
+        note=""
+        if len(columns["rank"])
+        else f"no kernel was launched by an operator named {prefix}…",
+    )
+
+
+def _delays_of(part: RankPart, prefix: str) -> tuple[dict[str, Any], int, int]:
+    """Return the columns of one rank, and its numbers of operators and kernels."""
+    trace, table = part.trace, part.table
+    operators = name_mask(trace, lambda name: name.startswith(prefix))
+    members = mask_of_rows(part.rows[operators[part.rows]], len(table) + 1)
+
+    call = trace.launch_of
+    work = device_work_rows(trace)
+    work = work[call[work] >= 0]
+    copies = name_mask(trace, lambda name: _COPIES.search(name) is not None)
+    work = work[~copies[call[work]]]
+    operator = nearest_ancestor(nested_parents(trace, operators), operators)[call[work]]
+    below = members[operator]
+    work, operator = work[below], operator[below]
+    order = np.lexsort((work, call[work], operator))
+    work, operator = work[order], operator[order]
+
+    first = np.flatnonzero(np.diff(operator, prepend=-1))
+    sizes = np.diff(first, append=len(work))
+    texts, group = _group_sequences(
+        part, operator[first], work, sizes, lambda name, kernels: (name, " -> ".join(kernels))
+    )
+    call, start = call[work[first]], table.start_ns
+    count = np.bincount(group, minlength=len(texts))
+    columns = {
+        "rank": part.rank,
+        "operator": [operator for operator, _ in texts],
+        "kernel_sequence": [sequence for _, sequence in texts],
+        "occurrence_count": count,
+        "avg_operator_launch_delay_ns": sum_by_group(
+            group, start[call] - start[operator[first]], len(texts)
+        )
+        / count,
+        "avg_runtime_delay_ns": sum_by_group(group, start[work[first]] - start[call], len(texts))
+        / count,
+    }
+    return columns, int(members.sum()), len(work)
+
+
+def _group_sequences(
+    part: RankPart,
+    operators: Ints,
+    work: Rows,
+    sizes: Ints,
+    write: Callable[[str, list[str]], Text],
+) -> tuple[list[Text], Ints]:
+    """Group operators by name and the names of their work; return texts and each operator's group.
+
+    `work` holds `sizes` events per operator. Groups are numbered by frequency, then by text.
+    """
+    names, name = part.table.names, part.table.name
+    codes = np.ascontiguousarray(name[work], dtype=np.int32).tobytes()
+    ends: list[int] = (np.cumsum(sizes) * 4).tolist()
+    group_of: dict[tuple[int, bytes], int] = {}
+    keys = zip(name[operators].tolist(), [0, *ends], ends, strict=False)
+    sequence_codes = [
+        group_of.setdefault((operator_name_code, codes[low:high]), len(group_of))
+        for operator_name_code, low, high in keys
+    ]
+    group = np.array(sequence_codes, dtype=np.int64)
+    texts = [
+        write(
+            names[operator_name_code],
+            [names[code] for code in np.frombuffer(sequence, np.int32).tolist()],
+        )
+        for operator_name_code, sequence in group_of
+    ]
+    count = np.bincount(group, minlength=len(texts)).tolist()
+    order = sorted(range(len(texts)), key=lambda row: (-count[row], texts[row]))
+    return [texts[row] for row in order], np.argsort(order)[group]
+
+
+@check_arguments
+def frequent_kernel_sequences(
+    traces: TraceSet,
+    operator_name: str,
+    *,
+    min_pattern_len: int = 3,
+    top_k: int | None = None,
+    every_depth: bool = False,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the sequences of device work that occurrences of an operator launch, by frequency.
+
+    Occurrences are the host events whose names contain `operator_name`, at their smallest depth on
+    each rank, with at least `min_pattern_len` device events below. The depth counts all enclosing
+    host events; events of the autograd thread lie below the ``## backward ##`` range or the step
+    that runs at that time. A pattern is the name of the occurrence and those of its device events
+    by start: kernels, copies and waits, on any stream.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    operator_name : str
+        Text in the names, for example ``"aten::linear"``.
+    min_pattern_len : int, default 3
+        Minimum number of device events.
+    top_k : int, optional
+        Maximum number of patterns per rank; all by default.
+    every_depth : bool, default False
+        Count occurrences at every depth unless they are below another one. HTA counts those at
+        the smallest depth, and so misses an operator that a model calls at several depths.
+    selection : Selection, optional
+        The operators to work on; all by default. All work that they launched counts.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time: to operators that overlap the window. Times are cut,
+        patterns are not.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and pattern, by rank, the most frequent first, then by pattern: ``rank``
+        (int64); ``pattern`` (str; ``|`` separates names); ``count`` (int64); ``kernel_ns`` (int64),
+        the sum of the device events' durations; ``operator_ns`` (int64), that of the occurrences.
+
+    See Also
+    --------
+    hta_widgets.export.traces.overlays.export_patterns : Marks the occurrences in the trace.
+    """
+    find = partial(find_patterns, top_k=top_k, every_depth=every_depth)
+    chosen = rank_parts(traces, selection, window, ranks)
+    patterns_of_ranks = list(map_ranks(chosen, find, operator_name, min_pattern_len))
+    candidates = sum(patterns.candidates for patterns in patterns_of_ranks)
+    note = ""
+    if not candidates:
+        note = f"no host event's name contains {operator_name!r}"
+    elif not any(patterns.texts for patterns in patterns_of_ranks):
+        note = f"no {operator_name!r} launched {min_pattern_len} or more device events"
+    return result_frame(
+        {
+            "rank": concat_arrays(
+                [np.full(len(patterns.texts), patterns.rank) for patterns in patterns_of_ranks]
+            ),
+            "pattern": pd.array(
+                [text for patterns in patterns_of_ranks for text in patterns.texts], dtype="str"
+            ),
+            "count": concat_arrays([patterns.count for patterns in patterns_of_ranks]),
+            "kernel_ns": concat_arrays([patterns.kernel_ns for patterns in patterns_of_ranks]),
+            "operator_ns": concat_arrays([patterns.operator_ns for patterns in patterns_of_ranks]),
+        },
+        matched={
+            "operators": candidates,
+            "occurrences": sum(len(patterns.occurrences) for patterns in patterns_of_ranks),
+            "kernels": sum(patterns.kernels for patterns in patterns_of_ranks),
+        },
+        note=note,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SequencePatterns:
+    """The patterns of one rank, the most frequent first."""
+
+    rank: int
+    texts: list[str]
+    count: Ints
+    kernel_ns: Ints
+    operator_ns: Ints
+    occurrences: Rows
+    pattern: Ints
+    below: Ints
+    candidates: int
+    kernels: int
+
+
+def find_patterns(
+    part: RankPart,
+    operator_name: str,
+    min_pattern_len: int,
+    *,
+    top_k: int | None = None,
+    every_depth: bool = False,
+) -> SequencePatterns:
+    """Return the patterns of one rank; parameters as in `frequent_kernel_sequences`."""
+    trace, table = part.trace, part.table
+    named = name_mask(trace, lambda name: bool(operator_name) and operator_name in name)
+    candidates = part.rows[named[part.rows]]
+    parent = backward_parents(trace)
+    roots = _roots(parent, candidates, every_depth=every_depth)
+
+    call = trace.launch_of
+    device = np.flatnonzero((table.stream >= 0) & (table.kind != _ANNOTATION) & (call >= 0))
+    below, launched = _root_of_events(trace, roots, device, call)
+    size = np.bincount(launched[launched >= 0], minlength=len(roots))
+    is_long = size >= max(min_pattern_len, 0)
+    occurrences, size = roots[is_long], size[is_long]
+    number = np.append(np.where(is_long, np.cumsum(is_long) - 1, -1), -1)
+    below, launched = number[below], number[launched]
+
+    work = device[launched >= 0]
+    launched = launched[launched >= 0]
+    work = work[np.argsort(launched, kind="stable")]
+    texts, group = _group_sequences(
+        part, occurrences, work, size, lambda name, kernels: "|".join([name, *kernels])
+    )
+    kernel_ns = sum_by_group(
+        np.repeat(group, size), np.maximum(part.durations(work), 0), len(texts)
+    )
+    operator_ns = sum_by_group(group, part.durations(occurrences), len(texts))
+    return SequencePatterns(
+        part.rank,
+        texts[:top_k],
+        np.bincount(group, minlength=len(texts))[:top_k],
+        kernel_ns[:top_k],
+        operator_ns[:top_k],
+        occurrences,
+        np.where(group < len(texts[:top_k]), group, -1),
+        below,
+        len(candidates),
+        len(work),
+    )
+
+
+def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
+    """Return the candidates that count: those at the smallest depth, or all outermost ones."""
+    if not len(candidates):
+        return candidates
+    if every_depth:
+        above = nearest_ancestor(parent, mask_of_rows(candidates, len(parent)))[parent[candidates]]
+        return candidates[above < 0]
+    depth = forest_of(parent).depth[candidates]
+    outermost: Rows = candidates[depth == depth.min()]
+    return outermost
+
+
+def _root_of_events(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
+    """Return the root above each event and above each of `device`, as positions, -1 for none."""
+    stops = mask_of_rows(roots, len(trace))
+    above = nearest_ancestor(attach_backward_threads(trace, nested_parents(trace, stops)), stops)
+    up = positions_of_rows(roots, len(trace))[above]
+    launched = up[call[device]]
+    below = up[:-1].copy()
+    below[trace.table.stream >= 0] = -1
+    below[device] = launched
+    return below, launched

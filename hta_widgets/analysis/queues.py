@@ -1,0 +1,350 @@
+"""The queue of launched work on each stream.
+
+Work waits from the start of the call that launches it to its own start. For example, calls start
+at 0 and 10, and their kernels at 20 and 30. The length of the queue is 1 from 0, 2 from 10, 1 from
+20, and 0 from 30.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.frames import int64, result_frame, stack_blocks
+from hta_widgets.analysis.launches import launch_pairs
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, Window, count_by_kind, narrow_selection, rank_parts
+from hta_widgets.analysis.step_series import (
+    STATISTICS_SCHEMA,
+    describe,
+    hold_times_ns,
+    is_last_at_instant,
+    order_by_group_and_time,
+    running_total,
+    time_weighted_sums,
+)
+from hta_widgets.arguments import check_arguments
+from hta_widgets.facts import note_text
+from hta_widgets.trace.arrays import Ints, Rows, sum_by_group
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+T = TypeVar("T")
+
+#: Launches that a CUDA stream holds before the next one blocks the host.
+MAX_QUEUE_LENGTH = 1024
+
+#: Minimum fill of a queue, and minimum share of the trace, to be reported as nearly full.
+_NEARLY = 0.98
+_LONG = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSteps:
+    """All changes of a rank's queues, by stream and time; launches precede starts at an instant."""
+
+    streams: Ints
+    code: Rows  # position in `streams`
+    time_ns: Ints
+    queue_length: Ints
+    row: Ints
+    device_row: Ints
+    early: int
+    unlaunched: int
+
+
+def queue_steps(part: RankPart, *, launches: bool = False) -> QueueSteps:
+    """Return all changes of the queues of one rank's selected device work."""
+    table = part.table
+    call, work, unlaunched = launch_pairs(part, part.device_work_rows())
+    if launches:
+        # Work is sorted by start, so the first of a call and stream is the first to start.
+        entry = call * (int(table.stream.max(initial=0)) + 1) + table.stream[work]
+        first = np.sort(np.unique(entry, return_index=True)[1])
+        call, work = call[first], work[first]
+    enters, leaves = table.start_ns[call], table.start_ns[work]
+    streams, code = np.unique(table.stream[work].astype(np.int64), return_inverse=True)
+    code = np.concatenate((code, code))
+    time_ns = np.concatenate((enters, np.maximum(enters, leaves)))
+    order = order_by_group_and_time(code, len(streams), time_ns)
+    change = np.repeat(np.array([1, -1]), len(work))
+    return QueueSteps(
+        streams,
+        code[order],
+        time_ns[order],
+        running_total(code[order], change[order]),
+        np.concatenate((call, work))[order],
+        np.concatenate((work, work))[order],
+        int((leaves < enters).sum()),
+        unlaunched,
+    )
+
+
+def _map_queues(
+    chosen: Selection, function: Callable[..., T], *args: Any, launches: bool = False
+) -> tuple[list[T], dict[str, Any]]:
+    """Return a function's result for each rank's queues, and the attributes of their frame."""
+    # The function receives the selected events of all times and the window's edges: if work waits
+    # throughout the window, neither the work nor its launching call overlaps the window.
+    always = rank_parts(chosen.owner, replace(chosen, start_ns=None, end_ns=None))
+    edges = (chosen.start_ns, chosen.end_ns)
+    results = list(map_ranks(always, _queues_of_rank, function, edges, launches, *args))
+    counts = np.array([of_rank for _, of_rank in results], dtype=np.int64).reshape(-1, 3)
+    launched, unlaunched, early = counts.sum(axis=0).tolist()
+    matched = {**count_by_kind(always), "launched": launched}
+    about = {"matched": matched, "unlaunched": unlaunched, "early": early}
+    return [value for value, _ in results], about
+
+
+def _queues_of_rank(
+    part: RankPart,
+    function: Callable[..., T],
+    edges: tuple[int | None, int | None],
+    launches: bool,  # noqa: FBT001 - passed on by `map_ranks`
+    *args: Any,
+) -> tuple[T, tuple[int, int, int]]:
+    steps = part.cached(("queue_steps", launches), partial(queue_steps, part, launches=launches))
+    value = function(part.with_window(*edges), steps, *args)
+    return value, (len(steps.row) // 2, steps.unlaunched, steps.early)
+
+
+@check_arguments
+def queue_length(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return the number of launched events that wait on each stream, at each instant of change.
+
+    Device work (kernels, copies, fills) waits from the start of the call that launches it to its
+    own start. A graph launch adds as many events as it launches.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection : Selection, optional
+        The device work whose queues are returned; all by default.
+    window : (start_ns, end_ns), optional
+        Cuts the series: each stream's first row is then at the window's start, with the events
+        that wait there already.
+    ranks : iterable of int, optional
+        Narrows the selection to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank, stream and instant of change, in that order: ``rank, stream, time_ns,
+        queue_length`` (int64), the length after all changes at that instant; it holds until the
+        stream's next row. ``.attrs["unlaunched"]`` counts device work without a launch in the
+        files, ``.attrs["early"]`` work that starts before its call by the files' clocks and
+        therefore never waits.
+    """
+    blocks, about = _map_queues(narrow_selection(traces, selection, window, ranks), _series)
+    columns = stack_blocks(blocks, int64("rank stream time_ns queue_length"))
+    return result_frame(
+        columns, **about, note="" if len(columns["rank"]) else note_text("no_launches")
+    )
+
+
+def _series(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
+    time_ns = steps.time_ns
+    if part.low is not None:
+        time_ns = np.maximum(time_ns, part.low)
+    is_shown = is_last_at_instant(steps.code, time_ns) & part.is_in_window(time_ns)
+    return {
+        "rank": part.rank,
+        "stream": steps.streams[steps.code[is_shown]],
+        "time_ns": time_ns[is_shown] + part.trace.shift_ns,
+        "queue_length": steps.queue_length[is_shown],
+    }
+
+
+@check_arguments
+def queue_length_summary(
+    traces: TraceSet,
+    *,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return statistics of each stream's queue.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and stream: ``rank, stream``; ``count, mean, std, min, 25%, 50%, 75%,
+        max`` of the length after each change in the window (two per launched event), however
+        long it holds; ``time_weighted_mean``: the mean over time, from the stream's first to its
+        last change in the trace, cut at the window's edges; ``span_ns`` (int64): that time.
+
+    Notes
+    -----
+    Statistics as in HTA's queue length summary. They weigh each change equally, so prefer
+    ``time_weighted_mean`` for the usual length of a queue.
+    """
+    blocks, about = _map_queues(narrow_selection(traces, selection, window, ranks), _statistics)
+    schema = {**int64("rank stream"), **STATISTICS_SCHEMA, "time_weighted_mean": "float64"}
+    columns = stack_blocks(blocks, {**schema, "span_ns": "int64"})
+    note = "" if len(columns["rank"]) else note_text("no_launches")
+    if not note and not (columns["count"].any() or columns["span_ns"].any()):
+        note = note_text("no_queue_changes")
+    return result_frame(columns, **about, note=note)
+
+
+def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
+    groups = len(steps.streams)
+    changes = _steps_in_window(part, steps)
+    code, time_ns, length = (
+        values[changes] for values in (steps.code, steps.time_ns, steps.queue_length)
+    )
+    inside = part.is_in_window(time_ns)
+    area, span = time_weighted_sums(
+        code, groups, length, hold_times_ns(code, time_ns, part.low, part.high)
+    )
+    return {
+        "rank": part.rank,
+        "stream": steps.streams,
+        **describe(code[inside], groups, length[inside]),
+        "time_weighted_mean": area / np.where(span > 0, span, np.nan),
+        "span_ns": span.astype(np.int64),
+    }
+
+
+def _steps_in_window(part: RankPart, steps: QueueSteps) -> slice | Rows:
+    """Return the changes in the window, and each stream's last before and first after it."""
+    # Their queue lengths hold at the window's edges.
+    if part.low is None and part.high is None:
+        return slice(None)
+    bounds = np.searchsorted(steps.code, np.arange(len(steps.streams) + 1)).tolist()
+    positions = [np.empty(0, dtype=np.intp)]
+    for first, last in pairwise(bounds):
+        time_ns = steps.time_ns[first:last]
+        low = 0 if part.low is None else int(np.searchsorted(time_ns, part.low, "left")) - 1
+        high = len(time_ns)
+        if part.high is not None:
+            high = int(np.searchsorted(time_ns, part.high, "left")) + 1
+        positions.append(np.arange(first + max(low, 0), min(first + high, last)))
+    return np.concatenate(positions)
+
+
+@check_arguments
+def time_blocked_on_full_queue(
+    traces: TraceSet,
+    *,
+    max_queue_length: int = MAX_QUEUE_LENGTH,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return how long each stream's queue was full, which blocks the host that launches on it.
+
+    Unlike in `queue_length`, a graph launch counts once, until its first kernel starts.
+
+    A duration of 0 does not exclude that the host was blocked: queues in files may be full a few
+    launches below the limit. Check ``peak`` and ``at_peak_ns``, and lower `max_queue_length` if a
+    queue stays at its peak while launch calls last long.
+
+    Parameters
+    ----------
+    traces : TraceSet
+    max_queue_length : int, default 1024
+        Number of waiting launches from which on a queue is full; CUDA's limit by default.
+    selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
+        The events to work on, narrowed in time and to ranks; all by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and stream that work was launched on: ``rank, stream``; ``duration_ns``
+        (int64), the time at `max_queue_length` or more; ``share``: of the trace's duration, 0..1;
+        ``trace_ns`` (int64): that duration, from the first to the last start of an event of the
+        rank, or the window's part of it; ``peak`` (int64): the largest length that lasts any
+        time; ``at_peak_ns`` (int64): the time at that length.
+
+        ``.attrs["note"]`` names queues that never reach `max_queue_length`, but spend 1 % of the
+        trace or more within 2 % below it.
+    """
+    chosen = narrow_selection(traces, selection, window, ranks)
+    results, about = _map_queues(chosen, _blocked_times, max_queue_length, launches=True)
+    schema = {
+        **int64("rank stream duration_ns"), "share": "float64",
+        **int64("trace_ns peak at_peak_ns"),
+    }  # fmt: skip
+    column = stack_blocks([columns for columns, _ in results], schema)
+    near = [text for _, texts in results for text in texts]
+    return result_frame(
+        column,
+        **about,
+        note=_nearly_full_note(near, max_queue_length)
+        if len(column["rank"])
+        else note_text("no_launches"),
+    )
+
+
+def _blocked_times(
+    part: RankPart, steps: QueueSteps, max_queue_length: int
+) -> tuple[dict[str, Any], list[str]]:
+    """Return a rank's columns, and descriptions of its queues that are nearly full for long."""
+    groups, length = len(steps.streams), steps.queue_length
+    held = hold_times_ns(steps.code, steps.time_ns, part.low, part.high)
+    peak = np.zeros(groups, dtype=np.int64)
+    np.maximum.at(peak, steps.code, np.where(held > 0, length, 0))
+    near_limit = (length >= _NEARLY * max_queue_length) & (length < max_queue_length)
+    duration, at_peak, nearly = (
+        sum_by_group(steps.code, np.where(chosen, held, 0), groups)
+        for chosen in (length >= max_queue_length, length == peak[steps.code], near_limit)
+    )
+    trace_ns = _trace_ns(part)
+    almost = (duration == 0) & (nearly > 0) & (nearly >= _LONG * trace_ns)
+    near = [
+        f"of rank {part.rank} stream {steps.streams[at]} for {nearly[at] / 1e6:,.1f} ms, at up to"
+        f" {peak[at]:,}"
+        for at in np.flatnonzero(almost).tolist()
+    ]
+    columns = {
+        "rank": part.rank,
+        "stream": steps.streams,
+        "duration_ns": duration,
+        "share": duration / (trace_ns or np.nan),
+        "trace_ns": trace_ns,
+        "peak": peak,
+        "at_peak_ns": at_peak,
+    }
+    return columns, near
+
+
+def _nearly_full_note(near: list[str], limit: int) -> str:
+    if not near:
+        return ""
+    listed = "; ".join(near[:4]) + (f"; and {len(near) - 4} more" if len(near) > 4 else "")
+    return (
+        f"queues stay just below the limit of {limit:,}: {listed}. Where launch calls last long"
+        " meanwhile, the host was blocked; see max_queue_length"
+    )
+
+
+def _trace_ns(part: RankPart) -> int:
+    """Return the time from the rank's first to its last start, without the profiler's own span."""
+    table = part.table
+    span = [code for code, name in enumerate(table.categories.values) if name == "Trace"]
+    start = table.start_ns[~np.isin(table.category, span)] if span else table.start_ns
+    if not len(start):
+        return 0
+    low, high = int(start[0]), int(start[-1])
+    low = low if part.low is None else max(low, part.low)
+    high = high if part.high is None else min(high, part.high)
+    return max(high - low, 0)

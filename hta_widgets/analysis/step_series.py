@@ -1,0 +1,89 @@
+"""Series that keep a value until their next change, such as lengths of queues and bandwidths.
+
+Changes are sorted by group and time. For example, the values 2 at time 0, 4 at 30 and 0 at 40 hold
+for 30, 10 and 0 ns; the mean weighted by time is (2 * 30 + 4 * 10) / 40 = 2.5.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hta_widgets.trace.arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    Rows,
+    group_order,
+    order_and_bounds,
+    stable_order,
+)
+
+#: Names of the statistics, as pandas' ``describe`` has them.
+STATISTICS = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
+
+STATISTICS_SCHEMA = {"count": "int64", **dict.fromkeys(STATISTICS[1:], "float64")}
+
+
+def order_by_group_and_time(group: Array, groups: int, time_ns: Ints) -> Rows:
+    """Return the stable order by group and time."""
+    if not len(time_ns):
+        return np.empty(0, dtype=np.intp)
+    by_time = stable_order(time_ns - time_ns.min())
+    return by_time[group_order(group[by_time], groups)]
+
+
+def running_total(group: Array, change: Array) -> Array:
+    """Return the cumulative sum of changes within each group; rows are sorted by group."""
+    total = np.cumsum(change)
+    if not len(total):
+        return total
+    first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+    total -= np.repeat((total - change)[first], np.diff(np.append(first, len(total))))
+    return total
+
+
+def is_last_at_instant(group: Array, time_ns: Ints) -> Bools:
+    """Return whether each change is the last of its group at its instant."""
+    last = np.ones(len(time_ns), dtype=bool)
+    last[:-1] = (group[1:] != group[:-1]) | (time_ns[1:] != time_ns[:-1])
+    return last
+
+
+def hold_times_ns(
+    group: Array, time_ns: Ints, low: int | None = None, high: int | None = None
+) -> Ints:
+    """Return how long each value holds within the window; the last of a group holds no time."""
+    until = np.append(time_ns[1:], time_ns[-1:])
+    ends = np.append(group[1:] != group[:-1], True)[: len(time_ns)]
+    until[ends] = time_ns[ends]
+    start = time_ns if low is None else np.maximum(time_ns, low)
+    until = until if high is None else np.minimum(until, high)
+    return np.maximum(until - start, 0)
+
+
+def time_weighted_sums(
+    group: Array, groups: int, value: Array, held: Ints
+) -> tuple[Floats, Floats]:
+    """Return the sum of each group's values weighted by the time that they hold, and that time."""
+    time = held.astype(np.float64)
+    area = np.bincount(group, weights=value * time, minlength=groups).astype(np.float64)
+    return area, np.bincount(group, weights=time, minlength=groups).astype(np.float64)
+
+
+def describe(group: Array, groups: int, value: Array) -> dict[str, Any]:
+    """Return the columns of pandas' ``describe`` for each group; NaN for groups without values."""
+    result = np.full((groups, len(STATISTICS)), np.nan)
+    order, first = order_and_bounds(group, groups)
+    for code in range(groups):
+        values = value[order[first[code] : first[code + 1]]].astype(np.float64)
+        result[code, 0] = len(values)
+        if len(values):
+            std = values.std(ddof=1) if len(values) > 1 else np.nan
+            quartiles = np.quantile(values, (0, 0.25, 0.5, 0.75, 1))
+            result[code, 1:] = (values.mean(), std, *quartiles)
+    columns: dict[str, Any] = dict(zip(STATISTICS, result.T, strict=True))
+    columns["count"] = columns["count"].astype(np.int64)
+    return columns

@@ -1,0 +1,98 @@
+"""Count and time of the selected events by kind and by name.
+
+Durations add up, also those of events that overlap or enclose each other. `device_time` splits the
+time of a device instead, in which every instant counts once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.analysis.frames import categorical, int64, stack_blocks
+from hta_widgets.analysis.scope import RankPart, RankParts, rank_parts
+from hta_widgets.facts import note_text
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.replies import Totals
+from hta_widgets.trace.arrays import Array, Rows, compact_codes, group_statistics, sum_by_group
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.traceset import TraceSet
+
+
+def totals(traces: TraceSet, selection: Selection | None = None, limit: int = 200) -> Totals:
+    """Return totals by kind and by name as JSON values, for the panel next to a selection."""
+    sums = event_sums(rank_parts(traces, selection))
+    by_name = totals_by(sums, ["kind", "name"])
+    shown = _to_records(by_name.head(limit).assign(short=lambda rows: rows["name"].map(short_name)))
+    return {
+        "events": int(by_name["count"].sum()),
+        "kinds": _to_records(totals_by(sums, ["kind"])),
+        "names": shown,
+        "names_total": len(by_name),
+    }
+
+
+def event_sums(chosen: RankParts) -> pd.DataFrame:
+    """Return counts and times of the selected events by rank, name and kind."""
+    blocks = []
+    for part in chosen:
+        columns, code = statistics_by_name(part, part.rows)
+        on_device = part.table.stream[part.rows] >= 0
+        device_ns = np.where(on_device, part.durations(part.rows), 0)
+        blocks.append({**columns, "device_ns": sum_by_group(code, device_ns, len(columns["name"]))})
+    schema = {
+        "kind": "int64", "name": "object", **int64("count sum_ns min_ns max_ns device_ns"),
+    }  # fmt: skip
+    return pd.DataFrame(stack_blocks(blocks, schema))
+
+
+def totals_by(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return the time of the selected events by ``kind``, or by ``kind`` and ``name``.
+
+    Rows are sorted by time, then by number of events, then by kind. Durations are clipped to the
+    window; events that overlap or enclose each other all count. ``device_ns`` and ``host_ns`` are
+    the parts of ``sum_ns`` on device streams and elsewhere.
+    """
+    added = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max", "device_ns": "sum"}
+    frame = sums.groupby(keys, sort=False).agg(added).reset_index()
+    order = np.lexsort((frame["kind"], -frame["count"], -frame["sum_ns"]))
+    frame = frame.iloc[order].reset_index(drop=True)
+    frame["kind"] = categorical(frame["kind"].to_numpy(), KINDS)
+    frame.insert(list(frame).index("min_ns"), "mean_ns", frame["sum_ns"] / frame["count"])
+    frame["host_ns"] = frame["sum_ns"] - frame["device_ns"]
+    counts = np.bincount(sums["kind"], sums["count"], len(KINDS)).astype(np.int64).tolist()
+    frame.attrs["matched"] = {kind: n for kind, n in zip(KINDS, counts, strict=True) if n}
+    if not len(frame):
+        frame.attrs["note"] = note_text("no_events")
+    return frame
+
+
+def _to_records(frame: pd.DataFrame) -> list[Any]:
+    named = frame.rename(columns=lambda name: str(name).removesuffix("_ns"))
+    return named.astype(object).to_dict("records")
+
+
+def statistics_by_name(
+    part: RankPart, rows: Rows
+) -> tuple[dict[str, Array], npt.NDArray[np.int32]]:
+    """Return columns of statistics of durations by name and kind, and the row of each event."""
+    table = part.table
+    key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
+    code, occurring = compact_codes(key, len(table.names) * len(KINDS))
+    lasts = group_statistics(code, len(occurring), part.durations(rows))
+    names = [table.names[name] for name in (occurring // len(KINDS)).tolist()]
+    columns = {
+        "rank": np.full(len(occurring), part.rank, dtype=np.int64),
+        "kind": occurring % len(KINDS),
+        "name": np.array(names, dtype=object),
+        "count": lasts.count,
+        "sum_ns": lasts.sum,
+        "min_ns": lasts.min,
+        "max_ns": lasts.max,
+        "std_ns": lasts.std,
+    }
+    return columns, code

@@ -1,0 +1,503 @@
+"""One step of the made-up job: forward, loss, backward and optimizer of a transformer.
+
+`Operators` adds an operator's calls to the program, and puts its backward half on a tape, which
+`training_step` plays backwards, as autograd does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
+
+from hta_widgets.demo.device_tasks import (
+    CAST,
+    SCALE,
+    copy,
+    elementwise,
+    flash_attention,
+    gemm,
+    layer_norm,
+    memset,
+    multi_tensor,
+    nccl,
+    reduce,
+    softmax,
+)
+from hta_widgets.demo.program import (
+    AUTOGRAD,
+    COMPUTE,
+    COPY,
+    GRADIENTS,
+    MAIN,
+    PINNER,
+    TENSORS,
+    CollectiveCall,
+    Program,
+)
+
+ChangeName = Literal["slow_operator", "fused_kernel", "moved_collective", "extra_copy"]
+#: Effect of each change, in the terms of `hta_widgets.diff.changes`.
+TRUTH: dict[ChangeName, dict[str, Any]] = {
+    "slow_operator": {"change": "slower", "name": "aten::gelu", "factor": 2.0},
+    "fused_kernel": {
+        "change": "replaced",
+        "name": "aten::native_layer_norm_backward",
+        "kernels": [2, 1],
+    },
+    "moved_collective": {"change": "moved", "name": "c10d::allreduce_"},
+    "extra_copy": {
+        "change": "added",
+        "name": "aten::contiguous",
+        "kernel": "Memcpy DtoD (Device -> Device)",
+    },
+}
+#: Names of all changes.
+CHANGES = tuple(TRUTH)
+_ADD = "at::native::CUDAFunctor_add<c10::BFloat16>"
+_GELU = (
+    "at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#2}"
+)
+_GELU_BACKWARD = "at::native::GeluBackwardCUDAKernelImpl(at::TensorIteratorBase&)::{lambda()#2}"
+_LOOK_UP = (
+    "void at::native::(anonymous namespace)::indexSelectLargeIndex<c10::BFloat16, long,"
+    " unsigned int, 2, 2, -2, true>(at::cuda::detail::TensorInfo<c10::BFloat16, unsigned int>,"
+    " unsigned int)"
+)
+ExchangeDirection = Literal["gather", "scatter"]
+#: Names of the collective that gathers or scatters a sequence: c10d's, annotation, kernel.
+_EXCHANGES: dict[ExchangeDirection, tuple[str, str, str]] = {
+    "gather": ("_allgather_base", "nccl:_all_gather_base", "AllGather_RING_LL"),
+    "scatter": (
+        "_reduce_scatter_base",
+        "nccl:_reduce_scatter_base",
+        "ReduceScatter_Sum_bf16_RING_LL",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The shape of the model and of the groups that train it."""
+
+    layers: int = 12
+    width: int = 1024
+    heads: int = 16
+    batch: int = 1
+    tokens: int = 2048  # per sequence
+    words: int = 32_000
+    ranks: int = 8  # in the group that reduces gradients
+    tensor_ranks: int = 2  # in the group that splits sequences; 1 for none
+    changes: frozenset[ChangeName] = frozenset()  # against the usual job
+
+    @property
+    def rows(self) -> int:
+        """Tokens in a batch."""
+        return self.batch * self.tokens
+
+    @property
+    def activation_bytes(self) -> int:
+        """Size in bytes of one activation with the width of the model."""
+        return self.rows * self.width * 2
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights, without the small ones."""
+        return self.layers * 12 * self.width * self.width + 2 * self.words * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The backward half of a forward operator."""
+
+    name: str  # autograd's; empty for a collective, which has no node
+    op: int  # the forward operator, a host event
+    backward: Callable[[], int]  # returns the number of parameters whose gradients it computed
+
+
+@dataclass(slots=True)
+class Operators:
+    """Adds operators to a step's program, and their backward halves to a tape."""
+
+    program: Program
+    model: Model
+    tape: list[Node] = field(default_factory=list)
+    ready: int = 0  # parameters whose gradients wait for their bucket
+    held: int = 0  # parameters whose gradients are reduced last
+
+    def remember(self, name: str, op: int, backward: Callable[[], int]) -> None:
+        """Put a node on the tape; its position there is autograd's sequence number."""
+        self.tape.append(Node(name, op, backward))
+        event = self.program.host[op]
+        number = f'"Sequence number": @SEQ{len(self.tape)}@, "Fwd thread id": 0'
+        event.details = f"{event.details}, {number}" if event.details else number
+
+    def _empty(self, size_bytes: int) -> None:
+        self.program.leaf("aten::empty", 1_300)
+        self.program.allocate(size_bytes)
+
+    def _transpose(self) -> None:
+        p = self.program
+        with p.op("aten::t", before=900, after=500), p.op("aten::transpose", before=800, after=400):
+            p.leaf("aten::as_strided", 500)
+
+    # --- embedding --------------------------------------------------------------------------------
+
+    def embedding(self) -> None:
+        """Look the tokens up."""
+        p, m = self.program, self.model
+        work = replace(elementwise(CAST, m.rows * m.width * 4), name=_LOOK_UP)
+        shapes = _dims([m.words, m.width], [m.batch, m.tokens])
+        with p.op("aten::embedding", details=shapes) as op:
+            self.remember("EmbeddingBackward0", op, self._embedding_backward)
+            with p.op("aten::index_select", before=3_100):
+                p.allocate(m.activation_bytes)
+                p.launch(work)
+
+    def _embedding_backward(self) -> int:
+        p, m = self.program, self.model
+        with (
+            p.op("aten::embedding_backward", before=1_500),
+            p.op("aten::embedding_dense_backward", before=5_200),
+        ):
+            p.launch(memset(m.words * m.width * 4))
+            p.launch(elementwise(CAST, m.words * m.width * 4))
+        p.allocate(-m.activation_bytes)
+        return m.words * m.width
+
+    # --- linear -----------------------------------------------------------------------------------
+
+    def linear(self, width_in: int, width_out: int) -> None:
+        """Multiply by a weight."""
+        p, rows = self.program, self.model.rows
+        weight = [width_in, width_out]
+        with p.op("aten::linear", details=_dims([rows, width_in], weight[::-1], [width_out])):
+            self._transpose()
+            shapes = _dims([width_out], [rows, width_in], weight, [], [])
+            with p.op("aten::addmm", before=5_500, details=shapes) as op:
+                self.remember("AddmmBackward0", op, partial(self._linear_backward, *weight))
+                p.allocate(rows * width_out * 2)
+                p.launch(gemm(rows, width_out, width_in))
+
+    def _linear_backward(self, width_in: int, width_out: int) -> int:
+        p, rows = self.program, self.model.rows
+        self._transpose()
+        shapes = _dims([rows, width_out], [width_out, width_in])
+        with p.op("aten::mm", before=5_000, details=shapes):
+            p.allocate(rows * width_in * 2)
+            p.launch(gemm(rows, width_in, width_out, "nn"))
+        self._transpose()
+        shapes = _dims([width_out, rows], [rows, width_in])
+        with p.op("aten::mm", before=5_000, details=shapes):
+            p.launch(gemm(width_out, width_in, rows, "nt"))
+        with p.op("aten::sum", before=4_200, details=_dims([rows, width_out], [], [], [])):
+            p.launch(reduce("sum_functor", rows * width_out * 2))
+        p.allocate(-rows * width_out * 2)
+        return width_in * width_out + width_out
+
+    # --- layer norm -------------------------------------------------------------------------------
+
+    def layer_norm(self) -> None:
+        """Normalise the rows."""
+        p, m = self.program, self.model
+        shapes = _dims([m.rows, m.width], [], [m.width], [m.width])
+        with (
+            p.op("aten::layer_norm", details=shapes),
+            p.op("aten::native_layer_norm", before=3_200) as op,
+        ):
+            self.remember("NativeLayerNormBackward0", op, self._layer_norm_backward)
+            self._empty(m.activation_bytes)
+            self._empty(m.rows * 4)
+            self._empty(m.rows * 4)
+            p.launch(layer_norm(m.rows, m.width))
+
+    def _layer_norm_backward(self) -> int:
+        p, m = self.program, self.model
+        with p.op("aten::native_layer_norm_backward", before=4_000):
+            self._empty(m.activation_bytes)
+            fused = "fused_kernel" in m.changes
+            for half in ("fused",) if fused else ("input", "gamma"):
+                p.launch(layer_norm(m.rows, m.width, backward=half))
+        p.allocate(-2 * m.activation_bytes)
+        return 2 * m.width
+
+    # --- attention --------------------------------------------------------------------------------
+
+    def attention(self) -> None:
+        """Apply causal attention."""
+        p, m = self.program, self.model
+        shape = [m.batch, m.heads, m.tokens, m.width // m.heads]
+        for _ in range(3):
+            p.leaf("aten::view", 700)
+            with p.op("aten::transpose", before=900, after=400):
+                p.leaf("aten::as_strided", 500)
+        with (
+            p.op("aten::scaled_dot_product_attention", details=_dims(shape, shape, shape)),
+            p.op("aten::_scaled_dot_product_flash_attention", before=4_000) as op,
+        ):
+            name = "ScaledDotProductFlashAttentionBackward0"
+            self.remember(name, op, self._attention_backward)
+            with p.op("aten::_flash_attention_forward", before=3_600):
+                self._empty(m.activation_bytes)
+                self._empty(m.batch * m.heads * m.tokens * 4)
+                p.launch(flash_attention(m.heads * m.batch, m.tokens, m.width // m.heads))
+
+    def _attention_backward(self) -> int:
+        p, m = self.program, self.model
+        with (
+            p.op("aten::_scaled_dot_product_flash_attention_backward", before=3_800),
+            p.op("aten::_flash_attention_backward", before=3_600),
+        ):
+            self._empty(m.activation_bytes)
+            p.launch(memset(m.rows * m.width * 4))
+            heads, width = m.heads * m.batch, m.width // m.heads
+            p.launch(flash_attention(heads, m.tokens, width, backward=True))
+        p.allocate(-2 * m.activation_bytes)
+        return 0
+
+    # --- pointwise --------------------------------------------------------------------------------
+
+    def gelu(self) -> None:
+        """Apply GELU to the widened activation."""
+        p, m = self.program, self.model
+        wide_bytes = 4 * m.activation_bytes
+        slower = 2 if "slow_operator" in m.changes else 1
+        cost_ns, shapes = 2_600 * slower, _dims([m.rows, 4 * m.width])
+        with p.op("aten::gelu", before=cost_ns, after=900 * slower, details=shapes) as op:
+            self.remember("GeluBackward0", op, self._gelu_backward)
+            p.allocate(wide_bytes)
+            work = elementwise(_GELU, 2 * wide_bytes)
+            p.launch(replace(work, base_ns=work.base_ns * slower), cost_ns=4_300 * slower)
+
+    def _gelu_backward(self) -> int:
+        wide_bytes = 4 * self.model.activation_bytes
+        with self.program.op("aten::gelu_backward", before=3_000):
+            self.program.launch(elementwise(_GELU_BACKWARD, 3 * wide_bytes))
+        self.program.allocate(-wide_bytes)
+        return 0
+
+    def add(self) -> None:
+        """Add the residual."""
+        p, m = self.program, self.model
+        with p.op("aten::add", before=2_600, details=_dims([m.rows, m.width])) as op:
+            self.remember("AddBackward0", op, self._add_backward)
+            p.allocate(m.activation_bytes)
+            p.launch(elementwise(_ADD, 3 * m.activation_bytes))
+
+    def _add_backward(self) -> int:
+        self.program.allocate(-self.model.activation_bytes)
+        return 0
+
+    # --- collectives ------------------------------------------------------------------------------
+
+    def exchange(self, way: ExchangeDirection) -> None:
+        """Gather or scatter the sequence now, and do the opposite in the backward pass."""
+        self._exchange(way)
+        opposite: ExchangeDirection = "scatter" if way == "gather" else "gather"
+        self.tape.append(Node("", -1, partial(self._exchange, opposite)))
+
+    def _exchange(self, way: ExchangeDirection) -> int:
+        p, m = self.program, self.model
+        if m.tensor_ranks < 2:
+            return 0
+        elements = m.rows * m.width
+        share = elements // m.tensor_ranks
+        sizes = (share, elements) if way == "gather" else (elements, share)
+        name, annotation, kernel = _EXCHANGES[way]
+        what = CollectiveCall("tensor", name, *sizes, "BFloat16", 2, p.next_sequence("tensor"))
+        p.collective(nccl(kernel, elements * 2, m.tensor_ranks), what, TENSORS, annotation)
+        p.wait(COMPUTE, TENSORS)
+        return 0
+
+    def reduce_gradients(self) -> int:
+        """Reduce one bucket over all ranks, during the rest of the backward pass."""
+        p, m = self.program, self.model
+        count, self.ready = self.ready, 0
+        if count == 0:
+            return 0
+        with p.op("aten::_foreach_mul_", before=3_000):
+            p.launch(elementwise(SCALE, count * 8))
+        if m.ranks > 1 and "moved_collective" in m.changes and not self.held:
+            self.held = count
+        elif m.ranks > 1:
+            self.all_reduce(count)
+        return 0
+
+    def all_reduce(self, count: int) -> None:
+        """Reduce the gradients of some parameters."""
+        number = self.program.next_sequence("world")
+        what = CollectiveCall("world", "allreduce", count, count, "Float", 4, number)
+        work = nccl("AllReduce_Sum_f32_RING_LL", count * 4, self.model.ranks)
+        self.program.collective(work, what, GRADIENTS, "nccl:all_reduce")
+
+    # --- copies -----------------------------------------------------------------------------------
+
+    def contiguous(self, size_bytes: int) -> None:
+        """Copy within the device's memory."""
+        p = self.program
+        with p.op("aten::contiguous", before=1_400), p.op("aten::clone", before=2_200):
+            self._empty(size_bytes)
+            with p.op("aten::copy_", before=2_800):
+                p.launch(copy("DtoD (Device -> Device)", size_bytes))
+
+
+def _dims(*shapes: list[int]) -> str:
+    kinds = ", ".join('"c10::BFloat16"' if shape else '"Scalar"' for shape in shapes)
+    return f'"Input type": [{kinds}], "Input Dims": {list(shapes)}'
+
+
+_LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+_ADAM = "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>"
+
+
+def training_step(model: Model) -> tuple[Program, int]:
+    """Build the program of one step."""
+    program = Program(thread=MAIN)
+    operators = Operators(program, model)
+    # Weights, gradients and the optimizer's state stay from step to step.
+    resident_bytes = program.allocated_bytes = 16 * model.parameters
+    program.spend(2_000)
+    with program.annotation("ProfilerStep#@STEP@", COMPUTE):
+        _load_batch(program, model)
+        forward = program.now
+        _forward(operators)
+        if "extra_copy" in model.changes:
+            operators.contiguous(model.rows * model.words * 2)
+        _loss(program, model)
+        _backward(operators)
+        _optimizer(program, model)
+        program.allocate(resident_bytes - program.allocated_bytes)
+        _read_loss(program)
+    program.spend(6_000)
+    program.join_thread(_pinner(model), forward)
+    return program, len(operators.tape)
+
+
+def _load_batch(program: Program, model: Model) -> None:
+    with program.annotation(_LOADER):
+        program.spend(900_000, noisy=True)
+    size_bytes = model.rows * 8
+    shape = f'"Input Dims": [[{model.batch}, {model.tokens}], [], []]'
+    for _ in range(2):  # tokens and targets
+        with (
+            program.op("aten::to", before=1_200, details=shape),
+            program.op("aten::_to_copy", before=2_400),
+        ):
+            program.leaf("aten::empty_strided", 1_500)
+            program.allocate(size_bytes)
+            with program.op("aten::copy_", before=2_800):
+                program.launch(copy("HtoD (Pinned -> Device)", size_bytes), COPY)
+    program.wait(COMPUTE, COPY)
+
+
+def _forward(operators: Operators) -> None:
+    model = operators.model
+    with operators.program.annotation("DistributedDataParallel.forward", COMPUTE):
+        operators.embedding()
+        for _ in range(model.layers):
+            _layer(operators)
+        operators.layer_norm()
+        operators.linear(model.width, model.words)
+
+
+def _layer(operators: Operators) -> None:
+    width = operators.model.width
+    operators.layer_norm()
+    operators.exchange("gather")
+    operators.linear(width, 3 * width)
+    operators.attention()
+    operators.linear(width, width)
+    operators.add()
+    operators.layer_norm()
+    operators.linear(width, 4 * width)
+    operators.gelu()
+    operators.linear(4 * width, width)
+    operators.exchange("scatter")
+    operators.add()
+    # The bucket's gradients are reduced at this point of the backward pass.
+    operators.tape.append(Node("", -1, operators.reduce_gradients))
+
+
+def _loss(program: Program, model: Model) -> None:
+    # Captured in a graph: one launch, several kernels.
+    rows, logits_bytes = model.rows, model.rows * model.words * 4
+    works = [
+        elementwise(CAST, logits_bytes * 3 // 2),
+        softmax(rows, model.words),
+        reduce("MeanOps", rows * 4),
+        elementwise(SCALE, rows * 4),
+        softmax(rows, model.words, backward=True),
+    ]
+    with program.annotation("loss", COMPUTE), program.op("CUDAGraph::replay", before=2_000):
+        program.launch_graph(works)
+
+
+def _backward(operators: Operators) -> None:
+    program = operators.program
+    with program.annotation("## backward ##", COMPUTE), program.on_thread(AUTOGRAD):
+        for number in range(len(operators.tape), 0, -1):
+            node = operators.tape[number - 1]
+            if node.name:
+                operators.ready += _node(program, node, number)
+            else:
+                node.backward()
+        operators.reduce_gradients()
+        if operators.held:
+            operators.all_reduce(operators.held)
+        program.wait(COMPUTE, GRADIENTS)
+
+
+def _node(program: Program, node: Node, number: int) -> int:
+    numbers = f'"Sequence number": @SEQ{number}@, "Fwd thread id": 1'
+    evaluate = "autograd::engine::evaluate_function: "
+    with (
+        program.op(evaluate + node.name, before=2_100, after=1_100, details=numbers),
+        program.op(node.name, before=1_800, details=numbers) as index,
+    ):
+        program.flows.append((node.op, index))
+        parameters = node.backward()
+    if parameters:
+        accumulate = "torch::autograd::AccumulateGrad"
+        with program.op(evaluate + accumulate, before=1_500), program.op(accumulate, before=1_600):
+            program.leaf("aten::detach", 900)
+    return parameters
+
+
+def _optimizer(program: Program, model: Model) -> None:
+    launches = 2 * model.layers + 4
+    with program.annotation("Optimizer.step#AdamW.step", COMPUTE):
+        with program.op("aten::_foreach_norm", before=6_000):
+            for _ in range(2):
+                program.launch(reduce("NormTwoOps", model.parameters * 2))
+        with program.op("aten::_foreach_mul_", before=9_000):
+            program.launch(elementwise(SCALE, 4096))
+        with program.op("aten::_fused_adamw_", before=26_000):
+            for _ in range(launches):
+                work = multi_tensor(_ADAM, model.parameters * 16 // launches)
+                program.launch(work, cost_ns=9_500)
+    with program.annotation("Optimizer.zero_grad#AdamW.zero_grad"):
+        program.spend(38_000)
+
+
+def _read_loss(program: Program) -> None:
+    program.synchronize()
+    with (
+        program.op("aten::item", before=1_400),
+        program.op("aten::_local_scalar_dense", before=2_000),
+    ):
+        program.read_back(copy("DtoH (Device -> Pageable)", 4))
+
+
+def _pinner(model: Model) -> Program:
+    # Pins the next batch while this one trains.
+    program = Program(thread=PINNER)
+    for _ in range(2):
+        with (
+            program.op("aten::pin_memory", before=3_000),
+            program.op("aten::_pin_memory", before=9_000),
+        ):
+            program.leaf("aten::empty", 24_000)
+            program.leaf("aten::copy_", 60_000 + model.rows * 2)
+        program.spend(220_000)
+    return program

@@ -1,0 +1,251 @@
+"""Decide which events of a job fit into a page, and how finely the other ranks are shown.
+
+Ranks are taken with all their events in the order of their importance, while they fit. The others
+get overviews: cells over the whole range, as fine as the remaining bytes allow. For example, a page
+of 25 MB for 64 ranks of 2 MB each holds about ten ranks in full, and 4096 cells of each of the
+others; what it holds is stated in the page (``Ranks 0-9: all events. Others: overview only.``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hta_widgets.analysis.steps import phase_ranges
+from hta_widgets.export.pages.data import (
+    CollectivesPart,
+    PagePart,
+    clusters_answer,
+    embed_args,
+    full_rank,
+    overview,
+)
+from hta_widgets.export.pages.format import (
+    Block,
+    NameTables,
+    PageContent,
+    pack_block,
+)
+from hta_widgets.live.job import TileEngine
+from hta_widgets.text import consecutive_runs, run_text
+from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
+
+_LANE_BYTES = 256 << 20
+_SCREEN_CELLS = 1024
+#: Levels of detail of overviews: cells over the whole range, and whether all lanes are kept.
+_LADDER = (
+    (4096, True),
+    (2048, True),
+    (1024, True),
+    (512, True),
+    (2048, False),
+    (1024, False),
+    (512, False),
+    (256, False),
+)
+
+
+class PagePlan:
+    """The ranks of a job by importance, and the bytes that a page has for their events."""
+
+    def __init__(
+        self,
+        engine: TileEngine,
+        scene: dict[str, Any],
+        state: Mapping[str, Any],
+        limit_bytes: float,
+    ) -> None:
+        self.scene = scene
+        self.names = NameTables()
+        budget = LaneBudget(_LANE_BYTES)
+        self.indices = {
+            rank.rank: RankIndex(rank, budget, lambda: engine.lateness) for rank in engine.job.ranks
+        }
+        self.collectives = CollectivesPart(
+            engine.job, engine.traces, lambda: engine.lateness, self.names
+        )
+        self.alike = clusters_answer(engine)
+        self.phases = phase_ranges(engine.traces)
+        late = self.collectives.late(*scene["range"])
+        self.order = _by_importance(list(self.indices), scene, state, late)
+        fixed = _fixed_bytes(self.indices.values(), [scene, self.alike])
+        fixed += self.collectives.size_bytes
+        self.limit = limit_bytes - fixed
+
+    def execute(self) -> PageContent:
+        """Return the content that fits."""
+        full = self._full_ranks()
+        overviews: dict[int, PagePart] = {}
+        while len(full) < len(self.indices):
+            rest = [rank for rank in self.order if rank not in full]
+            overviews = self._overviews(rest, self.limit - total_size(full.values()), len(full))
+            if overviews:
+                break
+            del full[list(full)[-1]]
+        args = self._args(
+            full, self.limit - total_size(full.values()) - total_size(overviews.values())
+        )
+        made = [full.get(rank) or overviews[rank] for rank in self.indices]
+        scene = _with_coverage(self.scene, list(full), args, overviews)
+        return PageContent(
+            document={
+                "scene": scene,
+                **self.names.document(),
+                "ranks": [made_part.header for made_part in made],
+                "collectives": self.collectives.header,
+                "alike": self.alike,
+                "phases": {"names": self.phases.names, "labels": self.phases.labels},
+            },
+            blocks=[
+                *self.collectives.blocks,
+                *(block for made_part in (*made, *args.values()) for block in made_part.blocks),
+            ],
+            sizes=[
+                ("events", total_size(full.values())),
+                ("overviews", total_size(overviews.values())),
+                ("collectives", self.collectives.size_bytes),
+                ("arguments", total_size(args.values())),
+            ],
+            words=scene["embedded"]["text"],
+            document_word="names and lanes",
+        )
+
+    def _full_ranks(self) -> dict[int, PagePart]:
+        """Return ranks with all their events, the most important first, while they fit."""
+        full: dict[int, PagePart] = {}
+        used = 0
+        for rank in self.order:
+            made = full_rank(self.indices[rank], self.names, self.phases.of_rank[rank])
+            used += made.size_bytes
+            if used > self.limit:
+                break
+            full[rank] = made
+        return full
+
+    def _overviews(
+        self, ranks: Sequence[int], budget_bytes: float, full: int
+    ) -> dict[int, PagePart]:
+        """Return the finest overviews that fit next to `full` ranks with all events, or none.
+
+        Overviews with at least the resolution of a screen take precedence over a full rank.
+        """
+        largest = max(ranks, key=lambda rank: len(self.indices[rank].rank.table))
+        made: dict[int, PagePart] = {}
+        for cells, all_lanes in _LADDER:
+            if full and not all_lanes and cells < _SCREEN_CELLS:
+                return {}
+            last = (cells, all_lanes) == _LADDER[-1]
+            # The largest rank is tried first, to avoid computing overviews that do not fit.
+            size_bytes = self._overview(largest, cells, all_lanes=all_lanes).size_bytes * len(ranks)
+            if size_bytes > 1.5 * budget_bytes and not (last and not full):
+                continue
+            made = {rank: self._overview(rank, cells, all_lanes=all_lanes) for rank in ranks}
+            if total_size(made.values()) <= budget_bytes:
+                return made
+        return {} if full else made
+
+    def _overview(self, rank: int, cells: int, *, all_lanes: bool) -> PagePart:
+        wait = self.collectives.exposed_wait(rank)
+        return overview(
+            self.indices[rank], self.names, cells, all_lanes=all_lanes, exposed_wait=wait
+        )
+
+    def _args(self, full: dict[int, PagePart], budget_bytes: float) -> dict[int, PagePart]:
+        args_of: dict[int, PagePart] = {}
+        for rank, made in full.items():
+            args = embed_args(self.indices[rank].rank, budget_bytes)
+            budget_bytes -= args.size_bytes
+            made.header["args"] = args.header
+            args_of[rank] = args
+        return args_of
+
+
+def total_size(parts: Iterable[PagePart | Block]) -> int:
+    """Return the size in a page, in bytes."""
+    return sum(part.size_bytes for part in parts)
+
+
+def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
+    """Return the approximate size of the document without ranks: `parts` and all names."""
+    names = {name for index in indices for name in index.rank.table.names.values}
+    text = json.dumps(parts) + json.dumps(sorted(names, key=repr))
+    return pack_block("document", text.encode("ascii")).size_bytes
+
+
+def _by_importance(
+    ranks: list[int], scene: dict[str, Any], state: Mapping[str, Any], late: Sequence[int] = ()
+) -> list[int]:
+    """Return the ranks in order of importance.
+
+    First is the rank of the selected event, then those of the selection, pinned ranks, ranks that
+    others wait for, the rank whose steps are shown, and all others.
+    """
+    wanted: list[int] = []
+    event, selection = state.get("selected_event"), state.get("selection") or {}
+    if event:
+        wanted.append(int(event[0]))
+    wanted += [int(rank) for rank in selection.get("ranks") or ()]
+    wanted += [int(rank) for rank, _ in selection.get("ids") or ()]
+    wanted += [int(pin.partition("/")[0]) for pin in state.get("pinned") or () if pin[:1].isdigit()]
+    wanted += late
+    if scene.get("steps_rank") is not None:
+        wanted.append(int(scene["steps_rank"]))
+    loaded = set(ranks)
+    return list(dict.fromkeys(rank for rank in (*wanted, *ranks) if rank in loaded))
+
+
+def _with_coverage(
+    scene: dict[str, Any],
+    full: list[int],
+    args: dict[int, PagePart],
+    overviews: dict[int, PagePart],
+) -> dict[str, Any]:
+    ranks = []
+    for rank in scene["ranks"]:
+        limits = {}
+        if (brief := overviews.get(rank["rank"])) is not None:
+            # Rows without data would look idle.
+            tracks = rank["tracks"] if brief.has_all_lanes else []
+            limits = {"tracks": tracks, "overview_level": brief.header["level"]}
+        ranks.append({**rank, **limits})
+    with_args = [
+        rank
+        for rank, args_part in args.items()
+        if args_part.header["state"] in {"embedded", "absent"}
+    ]
+    return {
+        **scene,
+        "ranks": ranks,
+        "embedded": {
+            "level": "partial" if overviews else "all",
+            "text": _coverage_text(sorted(full), sorted(with_args), overviews),
+            "ranks_full": sorted(full),
+            "ranks_args": sorted(with_args),
+        },
+    }
+
+
+def _coverage_text(full: list[int], args: list[int], overviews: dict[int, PagePart]) -> str:
+    if not overviews:
+        if len(args) == len(full):
+            return "All events."
+        return (
+            f"All events; arguments of {_format_ranks(args)}."
+            if args
+            else "All events, no arguments."
+        )
+    if not full:
+        return "Overview only: no single events."
+    what = "all events" if len(args) == len(full) else "all events, no arguments"
+    if args and len(args) < len(full):
+        what = f"all events, arguments of {_format_ranks(args)}"
+    return f"{_format_ranks(full).capitalize()}: {what}. Others: overview only."
+
+
+def _format_ranks(ranks: list[int]) -> str:
+    """Return ranks as text: ``rank 5``, ``ranks 0-3, 5``."""
+    texts = list(map(run_text, consecutive_runs(ranks)))
+    if len(texts) > 4:
+        texts = [*texts[:3], "…", texts[-1]]
+    return f"rank{'' if len(ranks) == 1 else 's'} {', '.join(texts)}"

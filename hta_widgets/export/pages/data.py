@@ -1,0 +1,696 @@
+"""Write a job's events, arguments, collectives and overviews as blocks of a page."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from hta_widgets.analysis.cross_rank.matching import matching
+from hta_widgets.analysis.cross_rank.waits import unmatched_rows
+from hta_widgets.analysis.frames import concat_arrays
+from hta_widgets.analysis.host_activity import activities_by_thread, follows_stream_wait
+from hta_widgets.analysis.steps import clipped_steps
+from hta_widgets.export.pages.format import Block, ColumnWriter, EventTypes, NameTables, pack_block
+from hta_widgets.live.job import TileEngine
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.cells import NO_KIND, measure_cells
+from hta_widgets.tiles.details import args_of_record
+from hta_widgets.tiles.lanes import CounterLane, EventLane
+from hta_widgets.tiles.lateness import LatenessIndex
+from hta_widgets.tiles.layout import JobLayout, LaneRef, RankLayout, TrackRow
+from hta_widgets.tiles.rank_index import RankIndex
+from hta_widgets.tiles.scene import device_range
+from hta_widgets.trace.arrays import Array, Ints, Rows
+from hta_widgets.trace.columns import RecordSource
+from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.intervals import CumulativeCoverage, IntervalIndex, index_intervals
+from hta_widgets.trace.selection import device_trace_index
+from hta_widgets.trace.traceset import TraceSet
+
+#: Minimum number of ranks for folding.
+_MIN_RANKS = 3
+
+
+def clusters_answer(engine: TileEngine) -> Mapping[str, Any] | None:
+    """Return the answer to ``clusters``."""
+    if len(engine.traces) < _MIN_RANKS:
+        return None
+    try:
+        return engine.answer({"op": "clusters"})[0]
+    except (OSError, ValueError, LookupError):
+        # Arguments are read from the files, which may be gone by now.
+        return None
+
+
+_BLOCK_BYTES = 256 << 10
+#: Records from which the size of all is estimated.
+_SAMPLE = 4000
+
+
+@dataclass
+class PagePart:
+    """A part of a page: its entry in the document, and its blocks."""
+
+    header: dict[str, Any]
+    blocks: list[Block]
+    has_all_lanes: bool = True  # an overview may hold all lanes, not only folded ranks'
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that the blocks add to the page."""
+        return sum(block.size_bytes for block in self.blocks)
+
+
+def _args_part(
+    state: str, reason: str = "", blocks: Sequence[Block] = (), columns: Any = None
+) -> PagePart:
+    """Return the arguments of a rank's events, the directory last, or why they are missing."""
+    header = {"state": state, "reason": reason, "blocks": max(len(blocks) - 1, 0)}
+    return PagePart({**header, "columns": columns or {}}, list(blocks))
+
+
+def embed_args(rank: RankLayout, limit_bytes: float) -> PagePart:
+    """Return a rank's arguments, all of them or, if they need more than `limit_bytes`, none."""
+    source = rank.trace.source
+    if source is None:
+        return _args_part("absent")
+    records, places = _records(rank)
+    if not len(records):
+        return _args_part("absent")
+    sample = records[:_SAMPLE]
+    try:
+        text = b"".join(text for _, text in _texts(source, sample))
+        if pack_block("", text).size_bytes * len(records) / len(sample) > 2 * limit_bytes:
+            return _args_part("left out")
+        return _write_args(rank, _texts(source, records), places, limit_bytes)
+    except (OSError, ValueError, LookupError, RecursionError) as error:
+        return _args_part("unreadable", str(error) or type(error).__name__)
+
+
+def _records(rank: RankLayout) -> tuple[Ints, Ints]:
+    """Return the records of the rank's rows in file order, and these rows.
+
+    Rows of asyncs follow those of events, and rows of instants those of asyncs.
+    """
+    table, asyncs, instants = rank.table, rank.trace.async_table, rank.trace.instant_table
+    ends = np.array([*table.end_record.items()], np.int64).reshape(-1, 2)
+    side = len(table) + np.arange(len(asyncs) + len(instants))
+    records = np.concatenate([table.record, ends[:, 1], asyncs.record, instants.record])
+    places = np.concatenate([np.arange(len(table)), ends[:, 0], side])
+    known = records >= 0
+    order = np.argsort(records[known], kind="stable")
+    return records[known][order].astype(np.int64), places[known][order].astype(np.int64)
+
+
+def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:
+    """Yield position in `records` and text of the args, of records that have some."""
+    wanted, first, times = np.unique(records, return_index=True, return_counts=True)
+    texts_by_record = zip(first.tolist(), times.tolist(), source.records(wanted), strict=True)
+    for at, count, (_, record) in texts_by_record:
+        if text := _args_of(record):
+            for place in range(at, at + count):
+                yield place, text
+
+
+def _args_of(record: bytes) -> bytes:
+    """Return the text of a record's args; empty if it has none."""
+    if b'"args"' not in record:
+        return b""
+    try:
+        text = bytes(_decode(record).args)
+    except msgspec.DecodeError:
+        # Not strict JSON: write the same values as JSON text.
+        pairs = args_of_record(record)
+        inner = ",".join(f"{_quote(key)}:{_quote(text)}" for key, text in pairs)
+        return f"{{{inner}}}".encode("ascii") if pairs else b""
+    return b"" if text in (b"null", b"{}") else text
+
+
+class _Record(msgspec.Struct, gc=False):
+    args: msgspec.Raw = msgspec.Raw(b"")
+
+
+_decode = msgspec.json.Decoder(_Record).decode
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=True)
+
+
+def _batches(texts: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield the texts in lists of `_BLOCK_BYTES` or, the last one, fewer."""
+    some, size = [], 0
+    for entry in texts:
+        some.append(entry)
+        size += len(entry[1])
+        if size >= _BLOCK_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _write_args(
+    rank: RankLayout, texts: Iterator[tuple[int, bytes]], places: Ints, limit_bytes: float
+) -> PagePart:
+    blocks: list[Block] = []
+    at: list[int] = []
+    sizes: list[int] = []
+    counts: list[int] = []
+    used = 0
+    for some in _batches(texts):
+        block = pack_block(f"args-{rank.rank}-{len(counts)}", b"".join(text for _, text in some))
+        blocks.append(block)
+        at += [place for place, _ in some]
+        sizes += [len(text) for _, text in some]
+        counts.append(len(some))
+        used += block.size_bytes
+        if used > limit_bytes:
+            return _args_part("left out")
+    if not counts:
+        return _args_part("absent")
+    writer = ColumnWriter()
+    writer.ints("row", places[at], delta=True)
+    writer.ints("size", sizes)
+    writer.ints("block", counts)
+    # The args of a begin event precede its end's, whatever their order in the file.
+    table = rank.table
+    swapped = [row for row, end in table.end_record.items() if end < table.record[row]]
+    writer.ints("swapped", sorted(swapped), delta=True)
+    blocks.append(writer.block(f"args-{rank.rank}-0-directory"))
+    made = _args_part("embedded", "", blocks, writer.specs)
+    return made if made.size_bytes <= limit_bytes else _args_part("left out")
+
+
+#: Maximum of numbers whose differences are integers that are exact in JavaScript.
+_WIDE = 1 << 50
+_TRACK_FIELDS = ("key", "process", "role", "lane0", "lanes", "nested", "stream")
+
+
+def full_rank(
+    index: RankIndex, names: NameTables, phases: tuple[Ints, Ints, Ints] | None = None
+) -> PagePart:
+    """Return a rank with all its events."""
+    rank = index.rank
+    types = EventTypes(index, names)
+    writer = ColumnWriter()
+    _events(writer, index, types)
+    _rows(writer, index, types, "asyncs")
+    _rows(writer, index, types, "instants")
+    _flows(writer, rank)
+    series = _counters(writer, rank)
+    if phases is not None:
+        _phases(writer, *phases)
+    operators = _operators(writer, rank)
+    activities = _activities(writer, rank)
+    # Types of communication that is not device work.
+    on_host = device_trace_index(rank.trace).kind != rank.table.kind
+    header = {
+        **rank_header(rank),
+        "detail": "full",
+        "device_range": device_range(index),
+        "types": types.listed,
+        "host_collectives": np.unique(types.codes["events"][on_host]).tolist(),
+        "operators": np.unique(types.codes["events"][operators]).tolist(),
+        "activities": activities,
+        "clipped_steps": clipped_steps(rank.trace).tolist(),
+        "flow_kinds": list(rank.trace.flow_table.kinds),
+        "counters": series,
+        "columns": writer.specs,
+        "args": _args_part("absent").header,
+    }
+    return PagePart(header, [writer.block(f"rank-{rank.rank}")])
+
+
+def _operators(writer: ColumnWriter, rank: RankLayout) -> Rows:
+    """Write the operators around each event and around each launching call, as positions.
+
+    Returns the operators' rows, which the page finds by their types.
+    """
+    tree, call = operator_tree(rank.trace), rank.trace.launch_of
+    places, above = np.arange(len(tree.rows)), tree.forest.parent
+    writer.ints("operator_above", np.where(above < 0, 0, places - above))
+    writer.ints("launched_operator", tree.innermost[call[call >= 0]] + 1, delta=True)
+    return tree.rows
+
+
+def _activities(writer: ColumnWriter, rank: RankLayout) -> list[list[int]]:
+    """Write the activities of threads that launch work; return each one's track and intervals."""
+    activities = activities_by_thread(rank.trace)
+    starts = [start + rank.shift_ns for start, _ in activities.values()]
+    writer.ints("activity_start", concat_arrays(starts), delta=True)
+    writer.ints("activity", concat_arrays([does for _, does in activities.values()]))
+    threads = [place_of_track(rank, track) for track in activities]
+    return [[track, len(start)] for track, start in zip(threads, starts, strict=True)]
+
+
+def rank_header(rank: RankLayout) -> dict[str, Any]:
+    """Return the description of a rank's lanes, the same for full ranks and overviews."""
+    # The range of device work in the job that the rank was exported from; None: unknown.
+    work = rank.trace.stated_work_ns
+    return {
+        "rank": rank.rank,
+        "range": list(rank.range_ns),
+        "work": None if work is None else [edge + rank.shift_ns for edge in work],
+        "lane0": rank.lane0,
+        "lanes": rank.lanes,
+        "summary": [
+            {
+                "lane": row.lane,
+                "role": row.role,
+                "tracks": [place_of_track(rank, track) for track in row.tracks],
+                "annotations": row.annotations,
+            }
+            for row in rank.summary
+        ],
+        "tracks": [_track(rank, row) for row in rank.tracks],
+        # Track -1 stands for all tracks.
+        "overlays": [
+            {
+                "role": ref.role,
+                "track": place_of_track(rank, ref.sources[0]) if ref.sources else -1,
+            }
+            for ref in rank.overlays
+        ],
+    }
+
+
+def place_of_track(rank: RankLayout, track: int) -> int:
+    """Return the position of a track of the table among the rank's rows."""
+    lane0 = int(rank.track_lane0[track])
+    return next(at for at, row in enumerate(rank.tracks) if row.lane0 == lane0)
+
+
+def _track(rank: RankLayout, row: TrackRow) -> dict[str, Any]:
+    pid, tid, label, name, series = "", "", row.label, "", ""
+    if row.role == "counter":
+        pid, name, series = rank.trace.counter_table.series[row.source]
+    elif row.role not in {"async", "instant"}:
+        track = rank.table.tracks[row.source]
+        pid, tid, label = track.pid, track.tid, track.label
+    labels = {
+        "pid": pid,
+        "tid": tid,
+        "label": label,
+        "counter_name": name,
+        "counter_series": series,
+    }
+    return {field: getattr(row, field) for field in _TRACK_FIELDS} | labels
+
+
+def _rows(writer: ColumnWriter, index: RankIndex, types: EventTypes, name: str) -> None:
+    """Write the columns that events, asyncs and instants have in common."""
+    rows, rank = index.rows(name), index.rank
+    if name == "events":
+        lane = rank.track_lane0[rank.table.track] + rank.table.depth
+    else:
+        lane = index.side_lanes(name)
+    writer.ints(f"{name}_start", rows.start_ns + rank.shift_ns, delta=True)
+    if name != "instants":
+        writer.ints(f"{name}_dur", rows.dur_ns)
+    writer.ints(f"{name}_type", types.codes[name])
+    writer.ints(f"{name}_lane", lane - rank.lane0)
+
+
+def _events(writer: ColumnWriter, index: RankIndex, types: EventTypes) -> None:
+    rank, table = index.rank, index.rank.table
+    _rows(writer, index, types, "events")
+    writer.ints("parent", np.where(table.parent < 0, 0, np.arange(len(table)) - table.parent))
+    writer.ints("stream", table.stream)
+    writer.ints("step", _by_track(table.step, table.track))
+    if len(table) and np.abs(table.correlation).max() >= _WIDE:
+        # As floats: larger integers are not exact in JavaScript anyway.
+        writer.floats("correlation_wide", table.correlation)
+    else:
+        writer.ints("correlation", _by_track(table.correlation, table.track, none=-1))
+    writer.ints("prelaunched_row", np.flatnonzero(rank.trace.prelaunched), delta=True)
+    writer.ints("behind_row", np.flatnonzero(follows_stream_wait(rank.trace)), delta=True)
+    writer.ints("phase_row", np.flatnonzero(table.phase), delta=True)
+
+
+def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = None) -> Ints:
+    """Return differences along each track, folded to natural numbers.
+
+    With `none`, that value is written as 0, and the others from 1 on.
+    """
+    out = np.zeros(len(values), np.int64)
+    rows = np.arange(len(values)) if none is None else np.flatnonzero(values != none)
+    order = rows[np.argsort(track[rows], kind="stable")]
+    same = np.concatenate(([False], track[order][1:] == track[order][:-1]))[: len(order)]
+    chosen: Ints = values[order].astype(np.int64)
+    before = np.concatenate((np.zeros(1, np.int64), chosen[:-1]))[: len(chosen)]
+    steps = chosen - np.where(same, before, 0)
+    out[order] = ((steps << 1) ^ (steps >> 63)) + (none is not None)
+    return out
+
+
+def _flows(writer: ColumnWriter, rank: RankLayout) -> None:
+    flows = rank.trace.flow_table
+    stated = (flows.source_record >= 0) & (flows.target_record >= 0)
+    writer.ints("flow_kind", flows.kind)
+    writer.ints("flow_stated", stated if len(stated) == len(flows) else np.zeros(len(flows)))
+    writer.ints("flow_source", flows.source, delta=True)
+    writer.ints("flow_target", flows.target - flows.source)
+
+
+def _phases(writer: ColumnWriter, rows: Ints, steps: Ints, phases: Ints) -> None:
+    writer.ints("range_row", rows, delta=True)
+    writer.ints("range_step", steps, delta=True)
+    writer.ints("range_phase", phases)
+
+
+def _counters(writer: ColumnWriter, rank: RankLayout) -> list[int]:
+    """Write the samples of all series; return each counter track's number of samples, in order."""
+    table = rank.trace.counter_table
+    first = np.searchsorted(table.series_id, np.arange(len(table.series) + 1))
+    sources = [row.source for row in rank.tracks if row.role == "counter"]
+    rows = [np.arange(first[at], first[at + 1]) for at in sources]
+    chosen = concat_arrays(rows)
+    writer.ints("counter_time", table.time_ns[chosen] + rank.shift_ns, delta=True)
+    writer.floats("counter_value", table.value[chosen])
+    return [len(part) for part in rows]
+
+
+#: Largest integer that is exact in JavaScript.
+_LARGEST = (1 << 53) - 1
+#: Digits of bandwidths that are kept. Those of algorithm and bus differ by simple fractions, so the
+#: last digit is noise.
+_DIGITS = 15
+
+
+class CollectivesPart(PagePart):
+    """Members and waits of collectives, and the communication without a match."""
+
+    def __init__(
+        self,
+        job: JobLayout,
+        traces: TraceSet,
+        lateness: Callable[[], LatenessIndex],
+        names: NameTables,
+    ) -> None:
+        super().__init__({"note": "", "columns": {}}, [])
+        self.lateness: LatenessIndex | None = None
+        try:
+            lateness_index = lateness()
+            match = matching(traces) if len(traces) > 1 else None
+        except (OSError, ValueError, LookupError) as error:
+            # Arguments are read from the files, which may be gone by now.
+            self.header["note"] = str(error) or type(error).__name__
+            return
+        self.header |= {"note": lateness_index.note, "clock": lateness_index.clock}
+        frame = lateness_index.frame
+        writer = ColumnWriter()
+        if match is not None:
+            unmatched = [unmatched_rows(match, number) for number in range(len(job.ranks))]
+            self.header["unmatched"] = [len(rows) for rows in unmatched]
+            if any(self.header["unmatched"]):
+                writer.ints("unmatched", np.concatenate(unmatched), delta=True)
+        if len(frame):
+            self.lateness = lateness_index
+            self.header["late"] = lateness_index.late
+            _entries(writer, job, frame, names)
+            self.header |= _calls(writer, frame)
+            ranks = frame["rank"].to_numpy()
+            self.header["counts"] = [int((ranks == rank.rank).sum()) for rank in job.ranks]
+        if not writer.specs:
+            return
+        self.header["columns"] = writer.specs
+        self.blocks.append(writer.block("collectives"))
+
+    def late(self, start: int, end: int) -> list[int]:
+        """Return the ranks that the others wait for in a window."""
+        return [] if self.lateness is None else self.lateness.sums_in_window(start, end)["late"]
+
+    def exposed_wait(self, rank: int) -> CumulativeCoverage | None:
+        """Return when a rank waits without computing, with the clock's shift; None if never."""
+        return None if self.lateness is None else self.lateness.rank(rank).exposed
+
+
+def _entries(writer: ColumnWriter, job: JobLayout, frame: pd.DataFrame, names: NameTables) -> None:
+    """Write one entry per event, by rank and start."""
+
+    def column(name: str) -> Ints:
+        values: Ints = frame[name].to_numpy(np.int64)
+        return values
+
+    track, name = np.empty(len(frame), np.int64), np.empty(len(frame), np.int64)
+    ranks, rows = column("rank"), column("id")
+    for rank in job.ranks:
+        mine = np.flatnonzero(ranks == rank.rank)
+        table = rank.table
+        track[mine] = _map_distinct(table.track[rows[mine]], partial(place_of_track, rank))
+        texts = table.names.values
+        name[mine] = _map_distinct(
+            table.name[rows[mine]],
+            lambda code: names.names.add(texts[code]),  # noqa: B023
+        )
+    size = column("size_bytes")
+    writer.ints("call", column("call"), delta=True)
+    writer.ints("id", rows, delta=True)
+    writer.ints("start", column("start_ns"), delta=True)
+    writer.ints("dur", column("dur_ns"))
+    writer.ints("wait", column("wait_ns"))
+    writer.ints("transfer_added", column("transfer_ns") - column("dur_ns") + column("wait_ns"))
+    # Arrivals are on a common clock, which differs from the rank's by a constant.
+    writer.ints("clock", column("arrival_ns") - column("start_ns"), delta=True)
+    writer.ints("late", column("late_ns"))
+    writer.ints("imposed", column("imposed_ns"))
+    writer.ints("size", np.where(size <= _LARGEST, size, -1))
+    writer.ints("track", track)
+    writer.ints("name", name)
+
+
+def _map_distinct(values: Array, what: Callable[[int], int]) -> Ints:
+    """Apply `what` to each value, once per distinct value."""
+    distinct, inverse = np.unique(values, return_inverse=True)
+    return np.array([what(value) for value in distinct.tolist()], np.int64)[inverse]
+
+
+def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
+    """Write the values common to all members of a collective; return the names they refer to."""
+    # Members are in order of their ranks: the first represents all of them, as in `LatenessIndex`.
+    row_of_call = frame.drop_duplicates("call").sort_values("call").index.to_numpy()
+    header: dict[str, Any] = {}
+    place: dict[str, Ints] = {}
+    for column, plural in (("name", "names"), ("group", "groups")):
+        # Sorted as in the replies of `Ribbon`.
+        codes, texts = pd.factorize(frame[column].astype(str), sort=True)
+        place[column] = codes.astype(np.int64)
+        writer.ints(f"call_{column}", place[column][row_of_call])
+        header[plural] = [str(text) for text in texts]
+    # Ranks may name one call differently; nearly always these are zeros.
+    shared = place["name"][row_of_call][frame["call"].to_numpy(np.int64)]
+    writer.ints("call_name_added", place["name"] - shared)
+    first = frame.iloc[row_of_call]
+    writer.ints("call_last_rank", first["last_rank"].to_numpy(np.int64))
+    factor = frame["busbw_gb_s"] / frame["algbw_gb_s"]
+    of_call = factor.groupby(frame["call"]).max()
+    writer.floats("call_bus_factor", np.round(of_call.to_numpy(np.float64), _DIGITS))
+    return header
+
+
+_COMPUTE, _COMMUNICATION, _MEMORY = (
+    KINDS.index(kind) for kind in ("compute", "communication", "memory")
+)
+#: Unions of device work from which times in a window are computed.
+_UNIONS = {
+    "compute": (_COMPUTE,),
+    "communication": (_COMMUNICATION,),
+    "memory": (_MEMORY,),
+    "both": (_COMPUTE, _COMMUNICATION),
+    "busy": (_COMPUTE, _COMMUNICATION, _MEMORY),
+}
+_TRIMMED, _SPILLED = 1, 2
+
+
+@dataclass(slots=True, frozen=True)
+class CellGrid:
+    """Cells of ``2**level`` ns, from `first` on."""
+
+    level: int
+    first: int
+    cells: int
+
+    @classmethod
+    def covering(cls, start_ns: int, end_ns: int, most_cells: int) -> CellGrid:
+        """Return the finest grid of at most `cells` cells over a range."""
+        level, last_ns = 0, max(end_ns - 1, start_ns)
+        while (last_ns >> level) - (start_ns >> level) >= most_cells:
+            level += 1
+        first = start_ns >> level
+        return cls(level, first, (last_ns >> level) - first + 1)
+
+    @property
+    def edges(self) -> Ints:
+        """Starts of the cells, and the end of the last one."""
+        return (self.first + np.arange(self.cells + 1, dtype=np.int64)) << self.level
+
+
+#: The columns of all lanes by name; those of instants and of slices are rows of one array each.
+_Columns = defaultdict[str, list[Array]]
+
+
+def _add(columns: _Columns, spans: IntervalIndex, edges: Ints) -> tuple[Ints, Ints]:
+    """Add one set of events; return its time and number of events per cell."""
+    covered, count = spans.measure(edges)
+    begun = np.diff(spans.sorted_starts.searchsorted(edges)) + np.diff(
+        spans.points.searchsorted(edges)
+    )
+    columns["covered"].append(covered)
+    columns["count"].append(count)
+    columns["starts"].append(begun)
+    return covered, count
+
+
+def overview(
+    index: RankIndex,
+    names: NameTables,
+    most_cells: int,
+    *,
+    all_lanes: bool,
+    exposed_wait: CumulativeCoverage | None = None,
+) -> PagePart:
+    """Return the overview of a rank."""
+    rank = index.rank
+    types = EventTypes(index, names)
+    lanes = list(_lanes(index, all_lanes=all_lanes))
+    grid = _grid_of_lanes(index, [lane for _, _, lane in lanes], most_cells)
+    edges = grid.edges - rank.shift_ns
+    columns, kept = _Columns(list), []
+    for at, (number, ref, lane) in enumerate(lanes):
+        kinds: list[int] = []
+        if isinstance(lane, CounterLane):
+            smallest, largest = lane.measure(edges)
+            columns["low"].append(smallest)
+            columns["high"].append(largest)
+        else:
+            kinds = _add_lane(columns, index, ref, lane, at, edges)
+            columns["slice"].append(_slices(index, types, ref, lane, at, grid))
+        kept.append({"lane": number, "kinds": kinds, "counter": isinstance(lane, CounterLane)})
+    writer = ColumnWriter()
+    _write(writer, columns)
+    _write_device(writer, index, edges)
+    if exposed_wait is not None:
+        writer.ints("device_exposed_wait", np.diff(exposed_wait(grid.edges)))
+    header = {
+        **rank_header(rank),
+        "detail": "overview",
+        "types": types.listed,
+        "counts": types.counts,
+        "level": grid.level,
+        "first": grid.first,
+        "cells": grid.cells,
+        "lanes_kept": kept,
+        "has_device": bool(len(index.device_rows)),
+        "device_range": device_range(index),
+        "columns": writer.specs,
+    }
+    return PagePart(header, [writer.block(f"rank-{rank.rank}")], all_lanes)
+
+
+def _lanes(
+    index: RankIndex, *, all_lanes: bool
+) -> Iterator[tuple[int, LaneRef, EventLane | CounterLane]]:
+    rank = index.rank
+    numbers = [row.lane for row in rank.summary]
+    if all_lanes:
+        numbers += [row.lane0 + depth for row in rank.tracks for depth in range(row.lanes)]
+    for number in numbers:
+        yield number, *index.lane(number)
+
+
+def _grid_of_lanes(
+    index: RankIndex, lanes: list[EventLane | CounterLane], most_cells: int
+) -> CellGrid:
+    """Return a grid over the extent of all lanes."""
+    bounds = [index.rank.range_ns]
+    shift = index.rank.shift_ns
+    for lane in lanes:
+        if isinstance(lane, CounterLane):
+            if len(lane.times):
+                bounds.append((int(lane.times[0]) + shift, lane.end + shift))
+        elif len(lane.spans):
+            low, high = lane.spans.extent
+            bounds.append((low + shift, high + shift))
+    return CellGrid.covering(
+        min(low for low, _ in bounds), max(high for _, high in bounds), max(most_cells, 2)
+    )
+
+
+def _add_lane(
+    columns: _Columns, index: RankIndex, ref: LaneRef, lane: EventLane, at: int, edges: Ints
+) -> list[int]:
+    """Add the whole of a lane, then each of its kinds if there are several; return the kinds."""
+    _add(columns, lane.spans, edges)
+    if lane.kinds is None:
+        return [lane.kind]
+    table, rows = index.table_of(ref), index.rows_of_lane(ref)
+    kind = table.kind[rows]
+    codes: list[int] = np.unique(kind).tolist()
+    covered = np.zeros(len(edges) - 1, np.int64)
+    lowest = np.full(len(edges) - 1, NO_KIND, np.int64)
+    for code in codes:
+        of_kind = rows[kind == code]
+        spans = index_intervals(table.start_ns[of_kind], table.dur_ns[of_kind])
+        part, count = _add(columns, spans, edges)
+        np.maximum(covered, part, out=covered)
+        lowest[(count > 0) & (lowest == NO_KIND)] = code
+    # With instants only, the first one decides; its kind need not be the lowest.
+    first = measure_cells(lane, edges).kind
+    odd = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
+    columns["instant"].append(np.stack([np.full(len(odd), at), odd, first[odd]]))
+    return codes
+
+
+def _slices(
+    index: RankIndex, types: EventTypes, ref: LaneRef, lane: EventLane, at: int, grid: CellGrid
+) -> Ints:
+    """Return the columns of the events that are longer than two cells."""
+    positions = lane.long_events(*lane.spans.extent, 2 << grid.level)
+    if not len(positions):
+        return np.empty((6, 0), np.int64)
+    table, rows = index.table_of(ref), lane.rows_of(positions)
+    flags = lane.overlap_mask(positions).astype(np.int64) * _TRIMMED
+    return np.stack(
+        [
+            np.full(len(rows), at, np.int64),
+            table.start_ns[rows] + index.rank.shift_ns,
+            table.dur_ns[rows],
+            rows.astype(np.int64),
+            types.codes[table.table][rows],
+            flags | (_SPILLED if ref.spilled else 0),
+        ]
+    )
+
+
+def _write(writer: ColumnWriter, columns: _Columns) -> None:
+    for name in ("covered", "count", "starts"):
+        writer.ints(name, concat_arrays(columns[name]))
+    for name in ("low", "high"):
+        writer.floats(name, concat_arrays(columns[name], np.float64), "<f4")
+    for prefix, fields in (
+        ("instant", ("lane", "cell", "kind")),
+        ("slice", ("lane", "start", "dur", "id", "type", "flags")),
+    ):
+        none = np.empty((len(fields), 0), np.int64)
+        table = np.concatenate([none, *columns[prefix]], axis=1)
+        for name, values in zip(fields, table, strict=True):
+            writer.ints(f"{prefix}_{name}", values, delta=name in {"start", "id", "lane", "cell"})
+
+
+def _write_device(writer: ColumnWriter, index: RankIndex, edges: Ints) -> None:
+    table, rows = index.rank.table, index.device_rows
+    kind = table.kind[rows]
+    for name, kinds in _UNIONS.items():
+        of_kind = rows[np.isin(kind, kinds)]
+        cover = index_intervals(table.start_ns[of_kind], table.dur_ns[of_kind]).cover
+        writer.ints(f"device_{name}", np.diff(cover.count_and_length_before(edges)[1]))

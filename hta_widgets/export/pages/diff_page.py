@@ -1,0 +1,258 @@
+"""Save a comparison as one page: its frames, the pairs of events, and both timelines.
+
+The frames of the whole comparison and the pairs are always included. Frames of single steps and of
+single pairs of ranks get a share of the remaining bytes, the timelines what is left.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from hta_widgets import diff
+from hta_widgets.diff.align import BASES
+from hta_widgets.export.pages.budget import total_size
+from hta_widgets.export.pages.format import (
+    Block,
+    ColumnWriter,
+    PageContent,
+    ascii_json,
+    pack_block,
+    save_page,
+)
+from hta_widgets.export.pages.page import embed
+from hta_widgets.live.comparison import DiffAnswers, PairTable
+from hta_widgets.live.job import TileEngine
+from hta_widgets.text import plural
+
+_CODE = ("diff.js", "state.js", "diff.css")
+#: Bytes of a page without its blocks: the document, the footer and the tags of blocks.
+_FRAME_BYTES = 12_000
+#: The dimensions that divide the kinds of the waterfall.
+LEVELS = ("kind", "cause", "operator", "kernel")
+#: Maximum shares of the frames of single steps and of single pairs of ranks. They are shares of the
+#: bytes that remain after the code, the frames of the whole comparison and the pairs of events.
+_STEPS_SHARE = 0.25
+_PAIRS_SHARE = 0.15
+#: Frames of more steps or pairs would take too long to compute.
+_MAX_STEPS = 200
+_MAX_PAIRS = 64
+_MAX_NAMES = 100
+#: Number of parts of a kind that the page draws (`js/src/compare/waterfall.ts`).
+_MAX_PARTS = 8
+_SIDES = ("before", "after")
+Side = tuple[TileEngine, dict[str, Any], dict[str, Any]]
+
+
+def save_diff(
+    path: str | os.PathLike[str],
+    answers: DiffAnswers,
+    sides: Sequence[Side],
+    traits: Mapping[str, Any],
+    *,
+    max_mb: float = 25,
+) -> str:
+    """Write a comparison as one self-contained page."""
+    return save_page(
+        path,
+        " → ".join(traits["_about"]["labels"]),
+        _CODE,
+        [engine for engine, _, _ in sides],
+        lambda room, saved_at: comparison_content(
+            answers, sides, traits, room - _FRAME_BYTES, saved_at
+        ),
+        max_mb=max_mb,
+        least_mb=1,
+        remedy="Code, words and frames of a page take about as much.",
+    )
+
+
+def comparison_content(
+    answers: DiffAnswers,
+    sides: Sequence[Side],
+    traits: Mapping[str, Any],
+    limit_bytes: float,
+    saved_at: datetime | None = None,
+) -> PageContent:
+    """Return the content of a page of a comparison; both runs' events get the remaining bytes.
+
+    Whole frames and pairs of events are always included.
+    """
+    saved_at = saved_at or datetime.now(UTC)
+    frames = {name: answers.frame(name) for name in _frame_names(answers)}
+    own_blocks = [pack_block("frames", ascii_json(frames))]
+    document: dict[str, Any] = {"version": 1, "widget": "diff", "traits": dict(traits)}
+    if answers.has_events:
+        columns = pair_columns(answers.pair_table)
+        own_blocks.append(columns.block("pairs"))
+        document["pairs"] = {
+            "columns": columns.specs,
+            "statuses": answers.pair_table.statuses,
+            **answers.pair_table.classes.counts(),
+        }
+    fixed = total_size(own_blocks)
+    steps = StepBlocks(answers, (limit_bytes - fixed) * _STEPS_SHARE)
+    pairs = PairBlocks(answers, (limit_bytes - fixed) * _PAIRS_SHARE)
+    fixed += steps.size_bytes + pairs.size_bytes
+    document["traits"]["_about"] = {**traits["_about"], **steps.about, **pairs.about}
+    sizes: list[tuple[str, int]] = []
+    words: list[str] = []
+    blocks: list[Block] = []
+    for place, (side, word) in enumerate(zip(sides, _SIDES, strict=True)):
+        left = limit_bytes - fixed - total_size(blocks)
+        made = embed(*side, left / (len(sides) - place), saved_at, widget="timeline")
+        of_side = [pack_block("document", ascii_json(made.document)), *made.blocks]
+        blocks += [replace(block, name=f"{word}-{block.name}") for block in of_side]
+        sizes += [(f"{word}: {name}", size) for name, size in made.sizes]
+        words.append(f"{word.capitalize()}: {made.words}")
+    sizes += [
+        ("frames and pairs", total_size(own_blocks)),
+        ("single steps", steps.size_bytes),
+        ("single pairs of ranks", pairs.size_bytes),
+    ]
+    words += [text for text in (steps.words, pairs.words) if text]
+    blocks = [*own_blocks, *steps.blocks, *pairs.blocks, *blocks]
+    return PageContent(document, blocks, sizes, " ".join(words))
+
+
+def _frame_names(answers: DiffAnswers) -> list[str]:
+    tables = [f"table:{name}" for name in answers.about()["tables"]]
+    names = [*tables, "findings", "findings:swapped"]
+    if answers.has_events:
+        names += [f"{what}:{base}" for base in BASES for what in ("slots", "segments")]
+        names += ["lanes", *(f"waterfall:{level}" for level in LEVELS)]
+        names += ["names", "steps", "changes", "icicle", "overview"]
+    return names
+
+
+class FrameBlocks:
+    """Blocks of frames, called ``word-N``, packed in the order of `frames` while all fit.
+
+    `numbers` has the number of each block, ascending. `words` is a text on what is left out of the
+    page, empty if nothing is. `about` has the document's entries.
+    """
+
+    words = ""
+    about: Mapping[str, Any] = {}
+
+    def __init__(
+        self, limit_bytes: float, word: str, frames: Iterable[tuple[int, dict[str, Any]]]
+    ) -> None:
+        self.blocks: list[Block] = []
+        self.numbers: list[int] = []
+        self.size_bytes = 0
+        for number, each in frames:
+            block = pack_block(f"{word}-{number}", ascii_json(each))
+            if self.size_bytes + block.size_bytes > limit_bytes:
+                break
+            self.blocks.append(block)
+            self.numbers.append(number)
+            self.size_bytes += block.size_bytes
+        self.numbers.sort()
+
+
+class PairBlocks(FrameBlocks):
+    """The pairs of ranks whose own steps, waterfall and names a page holds."""
+
+    def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
+        count = len(answers.both.rank_pairs)
+        total = count if answers.has_events and count > 1 else 0
+        more = ("slots:steps", "steps", "lanes")
+        pairs = range(min(total, _MAX_PAIRS))
+        frames = ((pair, _frames_in_page(answers, f"@{pair}", more)) for pair in pairs)
+        super().__init__(limit_bytes, "pair", frames)
+        held = len(self.numbers)
+        if total:
+            self.about = {"held_pairs": self.numbers}
+        if held < total:
+            self.words = f"{held} of {plural(total, 'pair')} of ranks can be chosen in this page."
+
+
+class StepBlocks(FrameBlocks):
+    """The steps whose own waterfall and names a page holds, those that changed most first."""
+
+    def __init__(self, answers: DiffAnswers, limit_bytes: float) -> None:
+        total = answers.both.step_count if answers.has_events else 0
+        change = diff.steps(answers.both)["diff_ns"].abs().to_numpy() if total else np.empty(0)
+        steps = np.argsort(-change, kind="stable")[:_MAX_STEPS].tolist()
+        frames = ((step, _frames_in_page(answers, f":{step}")) for step in steps)
+        super().__init__(limit_bytes, "step", frames)
+        held = len(self.numbers)
+        if held == total:
+            return
+        self.words = (
+            f"{held} of {plural(total, 'step')} can be chosen in this page, "
+            "those that changed most."
+            if held
+            else "No step can be chosen in this page: there was no room for their own figures."
+        )
+        self.about = {"held_steps": self.numbers, "held_words": self.words}
+
+
+def _frames_in_page(answers: DiffAnswers, of: str, more: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the frames of one part, ``:step`` or ``@pair``.
+
+    Waterfalls and names are as a page draws them, `more` are the names of whole frames.
+    """
+    frames = {
+        f"waterfall:{level}{of}": _parts_in_page(answers.frame(f"waterfall:{level}{of}"))
+        for level in LEVELS
+    }
+    frames[f"names{of}"] = _names_in_page(answers.frame(f"names{of}"))
+    return frames | {f"{name}{of}": answers.frame(f"{name}{of}") for name in more}
+
+
+def _names_in_page(frame: dict[str, Any]) -> dict[str, Any]:
+    """Return the rows of names that changed most, without the full names behind short ones.
+
+    The page takes those from the names of the whole comparison.
+    """
+    columns = {
+        name: values[:_MAX_NAMES] for name, values in frame["columns"].items() if name != "members"
+    }
+    return {"rows": min(frame["rows"], _MAX_NAMES), "columns": columns, "attrs": frame["attrs"]}
+
+
+def _parts_in_page(frame: dict[str, Any]) -> dict[str, Any]:
+    """Return the rows that a page draws of each kind, with the kind's others as one."""
+    columns: dict[str, list[Any]] = frame["columns"]
+    by_kind: dict[str, list[int]] = defaultdict(list)
+    for row, kind in enumerate(columns["kind"]):
+        by_kind[kind].append(row)
+    made: dict[str, list[Any]] = {name: [] for name in columns}
+    for rows in by_kind.values():
+        shown = rows if len(rows) <= _MAX_PARTS + 1 else rows[:_MAX_PARTS]
+        rest = rows[len(shown) :]
+        for name, values in columns.items():
+            made[name] += [values[row] for row in shown]
+            if rest and name.endswith("_ns"):
+                made[name].append(sum(values[row] for row in rest))
+            elif rest:
+                words = {"name": f"{len(rest)} more", "short": f"{len(rest)} more"}
+                made[name].append(words.get(name, values[rest[0]] if name == "kind" else None))
+    return {"rows": len(made["kind"]), "columns": made, "attrs": frame["attrs"]}
+
+
+def pair_columns(table: PairTable) -> ColumnWriter:
+    """Return the columns from which a page answers requests about pairs of calls."""
+    out = ColumnWriter()
+    device = table.is_device
+    for k in (0, 1):
+        out.ints(f"rank{k}", table.rank[k] + 1, delta=True)
+        out.ints(f"id{k}", table.id[k] + 1, delta=True)
+        # The page reads the times of other pairs from their events.
+        out.ints(f"start{k}", table.start[k][device], delta=True)
+        out.ints(f"dur{k}", table.dur[k][device])
+    out.ints("status", table.status)
+    out.ints("class", table.classes.of_pairs)
+    out.ints("node", table.node + 1)
+    for row, rows in enumerate(table.rows_of_changes()):
+        out.ints(f"change{row}", rows.astype(np.int64), delta=True)
+    out.ints("device", device)
+    return out

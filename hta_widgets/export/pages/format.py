@@ -1,0 +1,353 @@
+"""Write a saved page: its blocks, columns and names, its frame of HTML, and the file."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import secrets
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.arguments import stack_level
+from hta_widgets.errors import TraceError
+from hta_widgets.files import target_path, write_atomically
+from hta_widgets.live.job import TileEngine
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.rank_index import RankIndex
+from hta_widgets.trace.arrays import Array, Codes
+from hta_widgets.trace.columns import StringPool
+from hta_widgets.trace.names import short_name
+
+_DELTA, _ZIGZAG, _FLOAT = 1, 2, 4
+_GZIP = 31
+_LEVEL = 6
+
+#: ``[offset, length, bytes of an item, flags]``.
+Spec = list[int]
+
+
+@dataclass(slots=True, frozen=True)
+class Block:
+    """A named part of a page: a gzip stream, as base64 text."""
+
+    name: str
+    text: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that it adds to the page."""
+        return len(self.text) + len(self.name) + 60
+
+
+def pack_block(name: str, content: bytes) -> Block:
+    """Compress content into a block."""
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+    compressed = packer.compress(content) + packer.flush()
+    return Block(name, base64.b64encode(compressed).decode("ascii"))
+
+
+class ColumnWriter:
+    """Writes columns into one block.
+
+    Numbers are written as planes, all lowest bytes first, then the next higher ones: small
+    numbers leave planes of zeros, which compress to nothing.
+    """
+
+    def __init__(self) -> None:
+        self.specs: dict[str, Spec] = {}
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def ints(self, name: str, values: npt.ArrayLike, *, delta: bool = False) -> None:
+        """Add integers below 2^53; `delta` writes differences of neighbours."""
+        numbers = np.asarray(values, np.int64)
+        flags = 0
+        if delta and len(numbers):
+            numbers = np.diff(numbers, prepend=0)
+            flags |= _DELTA
+        if len(numbers) and numbers.min() < 0:
+            numbers = (numbers << 1) ^ (numbers >> 63)
+            flags |= _ZIGZAG
+        largest = int(numbers.max()) if len(numbers) else 0
+        if largest >= 1 << 53:
+            raise TraceError(
+                f"a page cannot hold {name} exactly: it has numbers of {largest.bit_length()} bits",
+                remedy="Save a part without the events that carry them: traces.subset(...).",
+            )
+        width = max(1, -(-largest.bit_length() // 8))
+        self._add(name, numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width], flags)
+
+    def floats(self, name: str, values: Array, dtype: str = "<f8") -> None:
+        """Add floating point numbers."""
+        numbers = np.ascontiguousarray(values, dtype)
+        planes = numbers.view(np.uint8).reshape(-1, numbers.itemsize)
+        self._add(name, planes, _FLOAT)
+
+    def _add(self, name: str, items: Codes, flags: int) -> None:
+        length, width = items.shape
+        self.specs[name] = [self._size, length, width, flags]
+        self._parts.append(items.T.tobytes())
+        self._size += length * width
+
+    def block(self, name: str) -> Block:
+        """Return all columns as one block."""
+        return pack_block(name, b"".join(self._parts))
+
+
+TABLES = ("events", "asyncs", "instants")
+
+
+class NameTables:
+    """Strings that the ranks of a page share."""
+
+    def __init__(self) -> None:
+        self.names = StringPool()
+        self.categories = StringPool()
+
+    def document(self) -> dict[str, Any]:
+        """Return all strings for the page's document."""
+        shorts = StringPool()
+        short_of = [shorts.add(short_name(name)) for name in self.names.values]
+        return {
+            "names": self.names.values,
+            "shorts": shorts.values,
+            "short_of": short_of,
+            "categories": self.categories.values,
+        }
+
+
+class EventTypes:
+    """The distinct (name, category, kind) of a rank's events, asyncs and instants.
+
+    They are in the kernel's order: by name in the rank's own order, then kind.
+    """
+
+    def __init__(self, index: RankIndex, names: NameTables) -> None:
+        tables = [index.rows(name) for name in TABLES]
+        kinds, categories = len(KINDS), max(len(index.rank.table.categories), 1)
+        keys = np.concatenate(
+            [
+                (table.name.astype(np.int64) * kinds + table.kind) * categories + table.category
+                for table in tables
+            ]
+        )
+        distinct_keys, codes, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        table = index.rank.table
+        self.listed = [
+            [
+                names.names.add(table.names[key // categories // kinds]),
+                names.categories.add(table.categories[key % categories]),
+                key // categories % kinds,
+            ]
+            for key in distinct_keys.tolist()
+        ]
+        self.counts: list[int] = counts.tolist()
+        ends = np.cumsum([len(table.name) for table in tables])
+        parts = np.split(codes.ravel(), ends[:-1])
+        self.codes = dict(zip(TABLES, parts, strict=True))
+
+
+_STATIC = Path(__file__).parents[2] / "static"
+
+#: The page may load nothing, and run only its own script, whatever its data contain. Modules are
+#: unpacked into blobs.
+_POLICY = (
+    "default-src 'none'; script-src 'nonce-{nonce}' blob:; style-src 'nonce-{nonce}'; "
+    "img-src data: blob:; base-uri 'none'; form-action 'none'"
+)
+
+_STYLE = """
+:root { color-scheme: light dark; --bg: #ffffff; --ink: #12171e; --ink2: #4b5563; --rule: #d9dde3 }
+@media (prefers-color-scheme: dark) {
+  :root { --bg: #14181f; --ink: #eef1f5; --ink2: #b8c0cb; --rule: #323a46 }
+}
+html, body { margin: 0; background: var(--bg); color: var(--ink) }
+body { padding: 8px 12px; font: 12px/16px Inter, system-ui, sans-serif }
+h1 { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; contain: strict }
+#hta-view { min-height: 320px }
+footer { margin-top: 8px; color: var(--ink2); font-variant-numeric: tabular-nums }
+footer summary { cursor: pointer }
+footer table { border-collapse: collapse; margin: 4px 0 8px }
+footer td { padding: 0 16px 0 0; border-bottom: 1px solid var(--rule) }
+footer td + td { text-align: right }
+"""
+
+
+@dataclass(slots=True)
+class PageContent:
+    """Content of a page without its code: document, other blocks, their sizes, its text."""
+
+    document: Mapping[str, Any]
+    blocks: list[Block]
+    sizes: list[tuple[str, int]]
+    words: str
+    #: label of the document's size in the footer; if empty, the size is not listed
+    document_word: str = ""
+
+
+def save_page(
+    path: str | os.PathLike[str],
+    title: str,
+    code: Sequence[str],
+    engines: Sequence[TileEngine],
+    make: Callable[[float, datetime], PageContent],
+    *,
+    max_mb: float,
+    least_mb: float,
+    remedy: str,
+    more_code: Sequence[Block] = (),
+) -> str:
+    """Write one page; `make` returns its content, given the bytes left by code, and the time.
+
+    The file is written under another name and renamed. A page larger than `max_mb` gives a warning.
+    """
+    if not max_mb >= least_mb:
+        raise TraceError(f"max_mb must be at least {least_mb}, not {max_mb}", remedy=remedy)
+    target = target_path(path)
+    host = _host_script()
+    blocks = [*(pack_block(name, read_asset(name).encode()) for name in code), *more_code]
+    code_bytes = len(host) + sum(block.size_bytes for block in blocks)
+    saved_at = datetime.now(UTC)
+    made = make(max_mb * 1e6 - code_bytes, saved_at)
+    document = pack_block("document", ascii_json(made.document))
+    sizes = list(made.sizes)
+    if made.document_word:
+        sizes.append((made.document_word, document.size_bytes))
+    sizes.append(("code", code_bytes))
+    footer = _footer_text(saved_at, source_files(*engines), sizes, made.words)
+    parts = _page_parts(title, footer, host, [document, *blocks, *made.blocks])
+    with write_atomically(target) as file:
+        file.writelines(map(str.encode, parts))
+    written = target.stat().st_size
+    if written > max_mb * 1e6:
+        warnings.warn(
+            f"{target} takes {written / 1e6:.1f} MB, more than max_mb={max_mb}: "
+            "a page holds at least an overview of every rank",
+            stacklevel=stack_level(),
+        )
+    return str(target)
+
+
+def ascii_json(value: Any) -> bytes:
+    """Return JSON without NaN, in ASCII: names may contain invalid Unicode."""
+    text = json.dumps(_without_nan(value), separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii")
+
+
+def _without_nan(value: Any) -> Any:
+    """Return JSON values with null for the numbers that JSON cannot write."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple) and value and not isinstance(value[0], str):
+        return [_without_nan(item) for item in value]
+    return value
+
+
+def read_asset(name: str) -> str:
+    """Return the text of a built file of the front end."""
+    path = _STATIC / name
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path} is missing: the front end of this checkout is not built. Run `make build`."
+        )
+    return path.read_text("utf-8")
+
+
+def _host_script() -> str:
+    """Return the page's own script, which is embedded as text."""
+    script = read_asset("page.js").replace("</script", "<\\/script")
+    if "<!--" in script:
+        raise ValueError("page.js holds <!--, which a page would take for a comment")
+    return script
+
+
+def version_text() -> str:
+    """Return the version of this package."""
+    try:
+        return version("hta-widgets")
+    except PackageNotFoundError:
+        return "of this checkout"
+
+
+def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
+    """Return name and size of each file that the jobs were read from."""
+    sizes: dict[str, int | None] = {}
+    for trace in (trace for engine in engines for trace in engine.traces.values()):
+        try:
+            sizes[trace.path] = Path(trace.path).stat().st_size
+        except OSError:
+            sizes[trace.path] = None
+    return [(Path(path).name, size) for path, size in sizes.items()]
+
+
+def _page_parts(title: str, footer: str, host: str, blocks: Iterable[Block]) -> list[str]:
+    """Return the text of a page: title, footer, blocks, and the script that unpacks them."""
+    nonce = secrets.token_urlsafe(16)
+    head = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY.format(nonce=nonce)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{_text(title)}</title>\n"
+        f'<style nonce="{nonce}">{_STYLE}</style>\n</head>\n<body>\n'
+        "<noscript>This page draws traces with JavaScript, which is switched off here. "
+        "Nothing is loaded from a network.</noscript>\n"
+        f"<header><h1>{_text(title)}</h1></header>\n"
+        '<main id="hta-view">Unpacking…</main>\n'
+        f"{footer}\n"
+    )
+    parts = [head]
+    # Scripts of an unknown type are plain text to a browser, and base64 holds nothing else.
+    for block in blocks:
+        parts += [
+            f'<script type="application/x-hta-block" id="hta-{block.name}">',
+            block.text,
+            "</script>\n",
+        ]
+    return [*parts, f'<script type="module" nonce="{nonce}">{host}</script>\n</body>\n</html>\n']
+
+
+def _footer_text(
+    saved_at: datetime,
+    files: Sequence[tuple[str, int | None]],
+    sizes: Sequence[tuple[str, int]],
+    embedded: str,
+) -> str:
+    """Return the line below the view, which unfolds into files and parts with their sizes."""
+    file_sizes = [size for _, size in files if size is not None]
+    count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
+    sizes_text = f" ({_size_text(sum(file_sizes))})" if file_sizes else ""
+    text = (
+        f"Saved {saved_at:%Y-%m-%d %H:%M} UTC from {count}{sizes_text} "
+        f"by hta_widgets {version_text()}. {embedded}"
+    )
+    rows = [(name, "missing" if size is None else _size_text(size)) for name, size in files]
+    inside = [(f"in this page: {name}", _size_text(size)) for name, size in sizes if size]
+    cells = "".join(
+        f"<tr><td>{_text(name)}</td><td>{_text(size)}</td></tr>" for name, size in (*rows, *inside)
+    )
+    details = f"<summary>{_text(text)}</summary><table>{cells}</table>"
+    return f"<footer><details>{details}</details></footer>"
+
+
+def _text(value: str) -> str:
+    return escape(value.encode("utf-8", "replace").decode("utf-8"))
+
+
+def _size_text(size: int) -> str:
+    if size >= 1e6:
+        return f"{size / 1e6:.1f} MB"
+    return f"{size / 1e3:.1f} kB" if size >= 1e3 else f"{size} B"

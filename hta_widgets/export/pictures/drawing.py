@@ -1,0 +1,554 @@
+"""Shapes, text and colours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from html import escape
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.charts.theme import FONT, Theme
+from hta_widgets.facts import facts
+from hta_widgets.live.comparison import BINS, CLASSES, DiffAnswers
+from hta_widgets.trace.arrays import Codes, Floats, Ints
+
+SIZE_PX = 11
+
+ELLIPSIS = "…"
+#: A truncated label keeps at least this many characters, or is left out.
+MIN_LETTERS = 4
+
+#: Advances of the characters from space to ~ in thousandths of the font's size, for the widest
+#: font that is likely to be used, so that no label exceeds the space reserved for it.
+_PLAIN = (
+    *(318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337),
+    *(636, 636, 636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531),
+    *(1000, 684, 686, 698, 770, 632, 575, 775, 752, 295, 295, 656, 557, 863, 748, 787),
+    *(603, 787, 695, 635, 611, 732, 684, 989, 685, 611, 685, 390, 337, 390, 838, 500),
+    *(500, 613, 635, 550, 635, 615, 352, 635, 634, 278, 278, 579, 278, 974, 634, 612),
+    *(635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838),
+)
+_OTHER = {
+    "\u202f": 200,
+    "…": 1000,
+    "·": 318,
+    "–": 500,
+    "\u2039": 400,
+    "\u203a": 400,
+    "µ": 636,
+    "−": 838,
+    "×": 838,
+}
+#: Characters of other alphabets: most are at most this wide.
+_UNKNOWN = 1000
+#: Bold letters are wider by about this factor.
+_BOLD = 1.12
+
+
+def text_width(text: str, *, bold: bool = False, size: float = SIZE_PX) -> float:
+    """Return the width of a text in px."""
+    units = sum(map(_advance, text))
+    return units * size / 1000 * (_BOLD if bold else 1)
+
+
+def _advance(character: str) -> int:
+    place = ord(character) - 32
+    if 0 <= place < len(_PLAIN):
+        return _PLAIN[place]
+    return _OTHER.get(character) or _UNKNOWN
+
+
+def fit_text(text: str, width: float, *, bold: bool = False) -> str:
+    """Return the longest form of a text that fits: whole, cut with an ellipsis, or nothing."""
+    if text_width(text, bold=bold) <= width:
+        return text
+    left = width - text_width(ELLIPSIS, bold=bold)
+    kept = 0
+    for character in text:
+        left -= text_width(character, bold=bold)
+        if left < 0:
+            break
+        kept += 1
+    return "" if kept < MIN_LETTERS else text[:kept].rstrip() + ELLIPSIS
+
+
+def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = False) -> str:
+    """Return the first text that fits whole: a number is dropped rather than cut."""
+    return next((text for text in texts if text_width(text, bold=bold) <= width), "")
+
+
+Anchor = Literal["start", "end", "middle"]
+#: Forms of the marks of a lane.
+Form = Literal["solid", "pale", "bar", "counter"]
+
+#: Characters that XML 1.0 does not allow: most control characters, surrogates, U+FFFE and U+FFFF.
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def number(value: float) -> str:
+    """Return a coordinate with up to two decimals, without trailing zeros."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text in {"-0", ""} else text
+
+
+def numbers(values: Floats) -> list[str]:
+    """Return coordinates as texts."""
+    return [number(value) for value in values.tolist()]
+
+
+def blend(over: str, under: str, share: float) -> str:
+    """Return `share` of one colour over another."""
+    pairs = zip(_channels(over), _channels(under), strict=True)
+    return "#" + "".join(f"{int(a * share + b * (1 - share) + 0.5):02x}" for a, b in pairs)
+
+
+def _channels(colour: str) -> tuple[int, ...]:
+    return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
+
+
+class Drawing:
+    """Collects shapes, bottom first."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._fill = ""
+        self._paths: list[str] = []
+
+    # --- shapes -----------------------------------------------------------------------------------
+
+    def path(self, data: str, fill: str) -> None:
+        """Fill a path; consecutive paths of one colour are joined."""
+        if not data:
+            return
+        if fill != self._fill:
+            self._flush()
+            self._fill = fill
+        self._paths.append(data)
+
+    def rect(self, x: float, y: float, width: float, height: float, fill: str) -> None:
+        """Fill a rectangle."""
+        if width <= 0 or height <= 0:
+            return
+        w = number(width)
+        self.path(f"M{number(x)} {number(y)}h{w}v{number(height)}h-{w}z", fill)
+
+    def rects(self, left: Floats, right: Floats, y: float, height: float, fill: str) -> None:
+        """Fill rectangles of one height."""
+        top, down = number(y), number(height)
+        data = [
+            f"M{x} {top}h{w}v{down}h-{w}z"
+            for x, w in zip(numbers(left), numbers(right - left), strict=True)
+        ]
+        self.path("".join(data), fill)
+
+    def frame(
+        self, x: float, y: float, width: float, height: float, colour: str, line: float = 1
+    ) -> None:
+        """Draw the border of a rectangle, inside of it."""
+        if width <= 0 or height <= 0:
+            return
+        self._flush()
+        half = line / 2
+        size = f'width="{number(max(width - line, 0.01))}" height="{number(height - line)}"'
+        at = f'x="{number(x + half)}" y="{number(y + half)}"'
+        wide = "" if line == 1 else f' stroke-width="{number(line)}"'
+        self._parts.append(f'<rect {at} {size} fill="none" stroke="{colour}"{wide}/>')
+
+    def frames(self, left: Floats, right: Floats, y: float, height: float, colour: str) -> None:
+        """Draw the borders of rectangles of one height, inside of them."""
+        if not len(left):
+            return
+        self._flush()
+        inside = np.maximum(right - left - 1, 0.01)
+        down = number(height - 1)
+        data = [
+            f"M{x} {number(y + 0.5)}h{w}v{down}h-{w}z"
+            for x, w in zip(numbers(left + 0.5), numbers(inside), strict=True)
+        ]
+        self._parts.append(f'<path d="{"".join(data)}" fill="none" stroke="{colour}"/>')
+
+    def horizontal(self, y: float, x0: float, x1: float, colour: str) -> None:
+        """Draw a line of one px below `y`."""
+        self.rect(x0, y, x1 - x0, 1, colour)
+
+    def vertical(self, x: float, y0: float, y1: float, colour: str) -> None:
+        """Draw a line of one px right of `x`."""
+        self.rect(x, y0, 1, y1 - y0, colour)
+
+    def dashed_line(self, x: float, y0: float, y1: float, colour: str) -> None:
+        """Draw a vertical dashed line: 2 px on, 3 px off."""
+        self._flush()
+        data = f"M{number(x + 0.5)} {number(y0)}V{number(y1)}"
+        self._parts.append(f'<path d="{data}" stroke="{colour}" stroke-dasharray="2 3"/>')
+
+    # --- text -------------------------------------------------------------------------------------
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        fill: str,
+        *,
+        anchor: Anchor = "start",
+        bold: bool = False,
+        size: float = SIZE_PX,
+    ) -> None:
+        """Write text with its baseline at `y`."""
+        if not text:
+            return
+        self._flush()
+        more = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        if bold:
+            more += ' font-weight="600"'
+        if size != SIZE_PX:
+            more += f' font-size="{number(size)}"'
+        at = f'x="{number(x)}" y="{number(y)}"'
+        self._parts.append(f'<text {at} fill="{fill}"{more}>{escape_xml(text)}</text>')
+
+    # --- the file ---------------------------------------------------------------------------------
+
+    def svg(
+        self, width: float, height: float, *, title: str, description: str, patterns: Sequence[str]
+    ) -> str:
+        """Return the whole picture."""
+        self._flush()
+        size = f'width="{number(width)}" height="{number(height)}"'
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
+            f'viewBox="0 0 {number(width)} {number(height)}" role="img">\n'
+            f"<title>{escape_xml(title)}</title>\n<desc>{escape_xml(description)}</desc>\n"
+            f"<defs>{''.join(patterns)}</defs>\n"
+            f'<g font-family="{escape(FONT)}" font-size="{SIZE_PX}">\n'
+            + "\n".join(self._parts)
+            + "\n</g>\n</svg>\n"
+        )
+
+    def _flush(self) -> None:
+        if self._paths:
+            self._parts.append(f'<path d="{"".join(self._paths)}" fill="{self._fill}"/>')
+        self._paths, self._fill = [], ""
+
+
+def escape_xml(text: str) -> str:
+    """Escape a text for XML."""
+    return escape(_NO_XML.sub("\ufffd", text), quote=False)
+
+
+#: Shares of a colour over its ground: in columns of cells and in rows of late ranks.
+_PALE_COLUMN, _BAR, _LATE_TINT = 0.55, 0.75, 0.07
+_FAINT, _CLASS_HATCH_GROUND, _CLASS_TINT = 0.45, 0.16, 0.3
+_CLASS_COLUMNS: Mapping[Form, float] = {"pale": 0.75}
+_PALE_KINDS = {"cpu", "annotation"}
+_RAMP_STEPS = 8
+
+
+@dataclass(frozen=True)
+class Paint:
+    """Appearance of the events of one kind or class.
+
+    `fill` is the colour of rectangles, or the pattern that hatches them. A `pale` paint has a
+    `tint` and a left edge even among device events.
+    """
+
+    colour: str
+    fill: str
+    tint: str
+    text: str
+    columns: Mapping[Form, float]  # shares of the colour, 1 for other forms
+    pale: bool = False
+    edge_px: float = 2
+
+
+class Colours:
+    """Colours by kind, or by class, and by shade."""
+
+    def __init__(self, theme: Theme, kinds: Sequence[str], classed: EventClassing | None) -> None:
+        self.theme = theme
+        self.wait_pattern = f"url(#hta-wait-{theme.name})"
+        self.no_data_pattern = f"url(#hta-none-{theme.name})"
+        self.late_ground = blend(theme.late, theme.bg, _LATE_TINT)
+        self.counter_fill = blend(theme.ink2, theme.lane, 0.2)
+        self.counter_line = blend(theme.ink2, theme.lane, 0.8)
+        self.patterns = [
+            hatch(f"hta-wait-{theme.name}", theme.wait_fill, theme.wait_line),
+            hatch(f"hta-none-{theme.name}", theme.bg, blend(theme.rule_strong, theme.bg, 0.32)),
+        ]
+        if classed is None:
+            self._paints = [
+                [self._kind_paint(kind, shade) for shade in range(3)]
+                + (self._hosts() if kind == "cpu" else [])
+                for kind in kinds
+            ]
+        else:
+            self._paints = [
+                [self._class_paint(code, look)] * 3 for code, look in enumerate(classed.styles)
+            ]
+
+    def paint(self, code: int, shade: int = 0) -> Paint:
+        """Return how events of a kind or class are drawn."""
+        return self._paints[code][shade]
+
+    def ground(self, form: Form) -> str:
+        """Return the background colour of a lane: idle time of a device has its own colour."""
+        return self.theme.lane if form in {"solid", "counter"} else self.theme.bg
+
+    def column(self, code: int, form: Form) -> str:
+        """Return the colour of a column of cells."""
+        paint = self.paint(code)
+        return blend(paint.colour, self.ground(form), paint.columns.get(form, 1))
+
+    def _kind_paint(self, kind: str, shade: int) -> Paint:
+        theme, tokens = self.theme, facts("tokens")[self.theme.name]
+        colour: str = tokens["nameShades"][kind][shade] if shade else theme.kind[kind]
+        is_annotation, pale = kind == "annotation", kind in _PALE_KINDS
+        tint = tokens["annotationTint" if is_annotation else "cpuTint"]
+        device = _PALE_COLUMN if pale else 1
+        return Paint(
+            colour,
+            colour,
+            blend(colour, theme.bg, tint),
+            self._text_colour_on(colour) if shade else theme.on_kind[kind],
+            {"bar": _BAR, "pale": _PALE_COLUMN, "solid": device, "counter": device},
+            pale,
+            2 if is_annotation else 1.5,
+        )
+
+    def _hosts(self) -> list[Paint]:
+        """Return the paints of calls of the host by name, behind the shades of their kind."""
+        tokens, plain = facts("tokens")[self.theme.name], self._kind_paint("cpu", 0)
+        return [
+            replace(plain, fill=hue, tint=blend(hue, self.theme.bg, tokens["hostTint"]))
+            for hue in tokens["hostHues"]
+        ]
+
+    def _class_paint(self, code: int, style: ClassStyle) -> Paint:
+        theme, columns = self.theme, _CLASS_COLUMNS
+        full = blend(style.colour, theme.lane, _FAINT) if style.is_faint else style.colour
+        if not style.is_hatched:
+            tint = blend(full, theme.bg, _CLASS_TINT)
+            return Paint(full, full, tint, self._text_colour_on(full), columns)
+        name, ground = f"hta-class-{code}-{theme.name}", blend(full, theme.bg, _CLASS_HATCH_GROUND)
+        self.patterns.append(hatch(name, ground, style.colour))
+        pattern = f"url(#{name})"
+        return Paint(full, pattern, pattern, self._text_colour_on(ground), columns)
+
+    def _text_colour_on(self, colour: str) -> str:
+        """Return the colour of text that is easier to read."""
+        dark = self.theme.on_kind["compute"] if self.theme.name == "dark" else self.theme.ink
+        is_light = (luminance(colour) + 0.05) ** 2 > 1.05 * (luminance(dark) + 0.05)
+        return dark if is_light else "#ffffff"
+
+    def shade(self, name: str, *, host: bool = False) -> int:
+        """Return the shade of a short name: the same in every rank, run and language."""
+        value = 0x811C9DC5
+        for byte in name.encode("utf-8", "surrogatepass"):
+            value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+        return 3 + value % len(facts("tokens")[self.theme.name]["hostHues"]) if host else value % 3
+
+    def waiting(self, share: float) -> str:
+        """Return the colour of a degree of lateness, 0 … 1."""
+        stops = self.theme.waiting
+        steps = (len(stops) - 1) * _RAMP_STEPS
+        at = 0 if share <= 0 else max(1, -int(-share * steps // 1))
+        stop = min(at // _RAMP_STEPS, len(stops) - 2)
+        return blend(stops[stop + 1], stops[stop], at / _RAMP_STEPS - stop)
+
+
+def hatch(name: str, ground: str, line: str) -> str:
+    """Return a pattern of diagonal lines over a ground."""
+    return (
+        f'<pattern id="{name}" width="5" height="5" patternUnits="userSpaceOnUse">'
+        f'<path d="M0 0h5v5h-5z" fill="{ground}"/>'
+        f'<path d="M-1 1L1 -1M0 5L5 0M4 6L6 4" stroke="{line}" fill="none"/></pattern>'
+    )
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of WCAG, 0 … 1."""
+    parts = [channel / 255 for channel in _channels(colour)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@dataclass(frozen=True)
+class ClassStyle:
+    """Appearance of the events of a class; `hatched` distinguishes them without colour."""
+
+    colour: str
+    is_hatched: bool = False
+    is_faint: bool = False
+
+
+@dataclass(frozen=True)
+class ClassParts:
+    """Share of each class in the device work, 0 … 1, in equal parts of a time range."""
+
+    start_ns: int
+    end_ns: int
+    shares: Mapping[int, Floats]
+
+    def at(self, times: Floats) -> Iterator[tuple[int, Floats]]:
+        """Yield each class with its shares at some times; 0 outside of the range."""
+        for code, share in self.shares.items():
+            part = (times - self.start_ns) / max(self.end_ns - self.start_ns, 1) * len(share)
+            inside = (part >= 0) & (part <= len(share))
+            at = np.clip(part.astype(np.int64), 0, len(share) - 1)
+            yield code, np.where(inside, share[at], 0)
+
+
+@dataclass(frozen=True)
+class EventClassing:
+    """A class for every event."""
+
+    classes_of: Callable[[int], Codes | None]
+    styles: Sequence[ClassStyle]
+    groups: Sequence[tuple[str, Sequence[int]]]
+    parts: ClassParts | None = None
+
+
+def class_events(answers: DiffAnswers, side: int, theme: str) -> EventClassing:
+    """Return the classes of change of a side's events."""
+    has_class = np.any(answers.pair_table.classes.counts()["counts"], axis=0)
+    groups = [(name, [code for code in codes if has_class[code]]) for name, codes in _GROUPS]
+    return EventClassing(
+        partial(answers.classes_of, side),
+        class_styles(theme),
+        [(name, codes) for name, codes in groups if codes],
+        class_parts(answers.overview, side),
+    )
+
+
+def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
+    """Return the share of each class in a side's device work; None if it has none.
+
+    Classes are in the legend's order; the first is drawn at the bottom of a minimap.
+    """
+    word = ("before", "after")[side]
+    if f"{word}_start_ns" not in overview.attrs:
+        return None
+    times = {
+        code: overview[f"{word}_{code}"].to_numpy(np.float64)
+        for _, codes in _GROUPS
+        for code in codes
+        if f"{word}_{code}" in overview
+    }
+    total = sum(times.values(), np.zeros(BINS))
+    shares = {
+        code: np.divide(time, total, out=np.zeros(BINS), where=total > 0)
+        for code, time in times.items()
+    }
+    span = overview.attrs[f"{word}_start_ns"], overview.attrs[f"{word}_end_ns"]
+    return ClassParts(*span, shares)
+
+
+#: Groups of the legend and the codes of their classes, the most important first.
+_GROUPS: list[tuple[str, list[int]]] = [
+    (group["name"], list(map(CLASSES.index, group["classes"])))
+    for group in facts("event_classes")["groups"]
+]
+
+
+def class_styles(theme: str) -> list[ClassStyle]:
+    """Return the look of each class by code; unknown themes use the light one."""
+    classes = facts("event_classes")
+    colours = classes.get(theme, classes["light"])
+    return [
+        ClassStyle(
+            colours[name], is_hatched=name in classes["hatched"], is_faint=name == "not_compared"
+        )
+        for name in CLASSES
+    ]
+
+
+_GUTTER, _NARROW_GUTTER, _MARGIN = 164, 104, 128
+_GUTTER_FROM, _MARGIN_FROM = 760, 900
+
+
+class PlotArea:
+    """The window of time and the columns of a picture, in px.
+
+    The lanes are between `left`, to the right of their names, and `right`, to the left of the
+    totals in `margin`, which is 0 without room for them. A `narrow` picture has no lane names.
+    """
+
+    def __init__(self, width: float, start: int, end: int) -> None:
+        self.width, self.start, self.end = width, start, end
+        self.narrow = width < _GUTTER_FROM
+        self.left: float = _NARROW_GUTTER if self.narrow else _GUTTER
+        self.margin: float = _MARGIN if width >= _MARGIN_FROM else 0
+        self.right = width - self.margin
+        self.across = self.right - self.left
+        self.span = end - start
+        self.ns_per_px = self.span / self.across
+
+    def x(self, time: float) -> float:
+        """Return the x of a time, clipped to the lanes."""
+        at = self.left + (time - self.start) / self.span * self.across
+        return min(max(at, self.left), self.right)
+
+    def xs(self, times: Ints) -> Floats:
+        """Return the x of times, clipped to the lanes."""
+        found = self.left + (times - self.start) / self.span * self.across
+        return np.clip(found, self.left, self.right)
+
+    @property
+    def edges(self) -> Ints:
+        """Times between neighbouring cells: one cell per px, but none shorter than a ns."""
+        cells = max(1, min(int(self.across), self.span))
+        at = np.arange(cells + 1, dtype=np.int64)
+        # In two steps: the product of a long window and a px would overflow int64.
+        cell_ns, rest = divmod(self.span, cells)
+        return self.start + cell_ns * at + rest * at // cells
+
+
+@dataclass
+class Painter:
+    """Base of the classes that draw parts of one picture."""
+
+    drawing: Drawing
+    place: PlotArea
+    colours: Colours
+
+    def __post_init__(self) -> None:
+        self.theme = self.colours.theme
+
+
+_GAP_PX = 12
+#: Minimum width of two pictures side by side; narrower ones have no room for lanes.
+MIN_BESIDE_PX = 900
+_SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"')
+#: What precedes the name of a pattern where it is defined, or used.
+_ID = re.compile(r'(\bid="|url\(#)(?=hta-)')
+
+
+def side_width(width: float) -> float:
+    """Return the width of each of two pictures side by side in `width` px."""
+    return (width - _GAP_PX) / 2
+
+
+def stacked_svg(pictures: Sequence[str], *, beside: bool = False) -> str:
+    """Combine SVG pictures into one, one above the other or `beside` each other."""
+    sizes = [
+        [float(group) for group in match.groups()]
+        for text in pictures
+        if (match := _SIZE.search(text))
+    ]
+    along = 0 if beside else 1
+    extent = [max(lengths) for lengths in zip(*sizes, strict=True)]
+    extent[along] = sum(size[along] for size in sizes) + _GAP_PX * (len(sizes) - 1)
+    width, height = extent
+    parts, at = [], 0.0
+    for number, (text, size) in enumerate(zip(pictures, sizes, strict=True)):
+        inner = _ID.sub(rf"\g<1>p{number}-", text[text.index("<svg") :])
+        parts.append(inner.replace("<svg", f'<svg {"xy"[along]}="{at:g}"', 1))
+        at += size[along] + _GAP_PX
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
+        f'viewBox="0 0 {width:g} {height:g}">{"".join(parts)}</svg>'
+    )

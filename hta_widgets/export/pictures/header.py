@@ -1,0 +1,272 @@
+"""Draw what is above a picture's rows: minimap, time axis, and the strip of steps and phases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from hta_widgets.export.pictures.drawing import (
+    ClassParts,
+    EventClassing,
+    Painter,
+    PlotArea,
+    blend,
+    first_text_that_fits,
+    fit_text,
+    number,
+    text_width,
+)
+from hta_widgets.text import axis_time, duration
+
+_MINIMAP = 29
+_MARK_PX = 2
+_WEAKEST = 0.18
+_STEP_LINES_FROM_PX = 16
+_SCALE_PX = 120
+#: Marks of events that begin before the window, and of those that end after it.
+_BEFORE, _AFTER = "\u2039", "\u203a"
+Step = Mapping[str, Any]
+#: A reply of the engine and its columns.
+Answered = tuple[Mapping[str, Any], Mapping[str, Any]]
+
+
+def round_step(min_step: float) -> float:
+    """Return the smallest of 1, 2 or 5 times a power of ten that is at least `least`."""
+    power = 10.0 ** math.floor(math.log10(min_step) + 1e-12)
+    return next(f * power for f in (1, 2, 5, 10) if f * power >= min_step * (1 - 1e-9))
+
+
+def ticks(place: PlotArea) -> tuple[list[float], float]:
+    """Return round times, nine at most and fewer if labels would touch, and their step."""
+    step = max(round_step(place.span / 9), 1e-3)
+    for _ in range(6):
+        largest = max(abs(place.start), abs(place.end))
+        label = axis_time(largest, step, largest)
+        if step / place.span * place.across >= text_width(label) + 20:
+            break
+        step = round_step(step * 1.5)
+    first = math.ceil(place.start / step - 1e-9)
+    last = math.floor(place.end / step + 1e-9)
+    return [at * step for at in range(first, last + 1)], step
+
+
+@dataclass
+class HeaderPainter(Painter):
+    """Draws axis, minimap and strip above the rows."""
+
+    scene: Mapping[str, Any]
+    late: frozenset[int]
+
+    def minimap(
+        self,
+        reply: Mapping[str, Any],
+        columns: Mapping[str, Any],
+        y: float,
+        classed: EventClassing | None = None,
+    ) -> None:
+        """Draw the whole job, by kinds or by classes, and which part of it is shown."""
+        place, theme, drawing = self.place, self.theme, self.drawing
+        start, end = self.scene["range"]
+        length = duration(end - start)
+        drawing.text(place.left - 10, y + 17, length, theme.ink2, anchor="end")
+        room = place.left - 10 - text_width(length) - 20
+        drawing.text(12, y + 17, fit_text(whole_name(self.scene), room), theme.ink3)
+        drawing.rect(place.left, y, place.across, _MINIMAP, theme.lane)
+        bins = int(reply["bins"])
+        x = place.left + np.arange(bins + 1) / bins * place.across
+        total = np.zeros(bins)
+        layers = []
+        for name, colour in (
+            ("compute", theme.kind["compute"]),
+            ("exposed", theme.kind["communication"]),
+            ("memory", theme.kind["memory"]),
+            ("cpu", blend(theme.kind["cpu"], theme.lane, 0.6)),
+        ):
+            if name in columns:
+                total = total + columns[name]
+                layers.append((total, colour))
+        if classed is not None and classed.parts is not None:
+            layers = self._class_layers(total, (start, end), classed.parts)
+        for heights, colour in reversed(layers):
+            drawing.path(_step_path(x, np.round(heights * (_MINIMAP - 2)), y + _MINIMAP), colour)
+        job = PlotArea(place.width, start, max(end, start + 1))
+        x0, x1 = job.x(place.start), job.x(place.end)
+        if x1 - x0 > place.across - 1:
+            return
+        veil = f'{theme.bg}" fill-opacity="0.72'
+        drawing.rect(place.left, y, x0 - place.left, _MINIMAP, veil)
+        drawing.rect(x1, y, place.right - x1, _MINIMAP, veil)
+        width = max(x1 - x0, 3)
+        left = min(x0, place.right - width)
+        drawing.frame(left, y, width, _MINIMAP, theme.brush_line, 1.5)
+
+    def _class_layers(
+        self, busy: Any, job: tuple[int, int], parts: ClassParts
+    ) -> list[tuple[Any, str]]:
+        """Return the busy time, split by event class in the proportion of the device work."""
+        bins = len(busy)
+        times = job[0] + (np.arange(bins) + 0.5) / bins * (job[1] - job[0])
+        layers, below = [], np.zeros(bins)
+        for code, part in parts.at(times):
+            below = below + busy * part
+            layers.append((below, self.colours.column(code, "solid")))
+        return layers
+
+    def axis(self, y: float) -> list[float]:
+        """Draw the axis down to `y`; return the x of its ticks."""
+        place, theme, drawing = self.place, self.theme, self.drawing
+        times, step = ticks(place)
+        tick_xs: list[float] = []
+        for time in times:
+            x = round(place.x(time))
+            tick_xs.append(x)
+            drawing.vertical(x, y - 4, y, theme.rule_strong)
+            label = axis_time(time, step, max(abs(place.start), abs(place.end)))
+            if x + 4 + text_width(label) <= place.right:
+                drawing.text(x + 4, y - 7, label, theme.ink2)
+        return tick_xs
+
+    def strip(self, ribbon: Answered | None, y: float) -> None:
+        """Draw steps, phases and the ribbon of late ranks."""
+        scene, place, theme = self.scene, self.place, self.theme
+        names: list[str] = []
+        if scene["steps"]:
+            several = len(scene["ranks"]) > 1 and not place.narrow
+            names.append("steps, median rank" if several else "steps")
+            self._steps(y)
+        if scene["phases"]:
+            self._phases(y + 16 * len(names))
+            names.append("phases")
+        if ribbon is not None:
+            self._job_ribbon(*ribbon, y + 16 * len(names))
+            names.append("comes last" if place.narrow else "who comes last")
+        for at, name in enumerate(names):
+            room = place.left - 20
+            self.drawing.text(12, y + 16 * at + 11, fit_text(name, room), theme.ink3)
+
+    def lines(self, tick_xs: Sequence[float], top: float, bottom: float) -> None:
+        """Draw ticks and beginnings of steps through all rows."""
+        place, drawing = self.place, self.drawing
+        grid = f'{self.theme.rule_strong}" fill-opacity="0.19'
+        for x in tick_xs:
+            if x > place.left:
+                drawing.vertical(x, top, bottom, grid)
+        last = -math.inf
+        for step in self.scene["steps"]:
+            if not place.start < step["start"] < place.end:
+                continue
+            x = round(place.x(step["start"]))
+            if x - last >= _STEP_LINES_FROM_PX:
+                drawing.dashed_line(x, top, bottom, self.theme.kind["annotation"])
+                last = x
+
+    def scale_bar(self, y: float) -> None:
+        """Draw a bar of a round time's length, with that time."""
+        place, theme, drawing = self.place, self.theme, self.drawing
+        length_ns = round_step(max(_SCALE_PX * place.ns_per_px / 2.5, 1))
+        wide = length_ns / place.ns_per_px
+        x = place.left
+        drawing.rect(x, y, wide, 2, theme.ink)
+        drawing.rect(x, y - 3, 1, 8, theme.ink)
+        drawing.rect(x + wide - 1, y - 3, 1, 8, theme.ink)
+        drawing.text(x + wide + 6, y + 5, duration(length_ns), theme.ink)
+
+    # --- rows of the strip ------------------------------------------------------------------------
+
+    def _in_view(self, steps: Sequence[Step]) -> Iterator[tuple[Step, float, float, bool, str]]:
+        """Yield steps or phases with both ends' x, whether they have begun before, and the name."""
+        place = self.place
+        for step in steps:
+            start, end = step["start"], step["start"] + step["dur"]
+            if start < place.end and end > place.start:
+                begun = start < place.start
+                name = f"{_BEFORE} {step['name']}" if begun else step["name"]
+                yield step, place.x(start), place.x(end), begun, name
+
+    def _steps(self, y: float) -> None:
+        place, theme, drawing = self.place, self.theme, self.drawing
+        dark = theme.name == "dark"
+        tint = blend(theme.kind["annotation"], theme.bg, 0.2 if dark else 0.1)
+        last = -math.inf
+        for step, x0, x1, begun, name in self._in_view(self.scene["steps"]):
+            goes_on = step["start"] + step["dur"] > place.end
+            drawing.rect(x0, y, max(x1 - x0 - (0 if goes_on else 1), 1), 15, tint)
+            if not begun and x0 - last >= 4:
+                drawing.rect(x0, y, 2, 15, theme.kind["annotation"])
+                last = x0
+            brief = "#" + name.rpartition("#")[2] if "#" in name else name
+            label = first_text_that_fits([name, brief], x1 - x0 - 10, bold=True)
+            if not label:
+                continue
+            drawing.text(x0 + 6, y + 11, label, theme.ink, bold=True)
+            end = _AFTER if goes_on else duration(step["dur"])
+            room = x1 - x0 - text_width(label, bold=True) - 24
+            if (not begun or goes_on) and text_width(end) <= room:
+                drawing.text(x1 - 6, y + 11, end, theme.ink2, anchor="end")
+
+    def _phases(self, y: float) -> None:
+        theme, drawing = self.theme, self.drawing
+        reached = -math.inf
+        for _, x0, x1, begun, name in self._in_view(self.scene["phases"]):
+            if x1 - reached < 3:
+                continue
+            if not begun:
+                drawing.vertical(round(x0), y, y + 14, theme.rule_strong)
+            left = max(x0, reached)
+            if x1 - left >= 26:
+                drawing.text(left + 5, y + 11, fit_text(name, x1 - left - 9), theme.ink2)
+            reached = x1
+
+    def _job_ribbon(self, reply: Mapping[str, Any], columns: Mapping[str, Any], y: float) -> None:
+        place, theme, drawing = self.place, self.theme, self.drawing
+        if not reply["of"]:
+            drawing.text(place.left + 6, y + 11, "no collectives matched", theme.ink3)
+            return
+        x = place.left + (columns["job_bin"] + 0.5) / reply["bins"] * place.across
+        following = np.append(x[1:], place.right)
+        wait, ranks = columns["job_wait"], columns["job_rank"].tolist()
+        drawn = np.flatnonzero(wait > 0)
+        width = np.clip(following - x, 1, _MARK_PX)
+        left = np.minimum(x, place.right - width)
+        for at in drawn.tolist():
+            share = math.sqrt(min(1, wait[at] / max(reply["job_most"], 1)))
+            colour = blend(self._rank_color(ranks[at]), theme.bg, _WEAKEST + (1 - _WEAKEST) * share)
+            drawing.rect(float(left[at]), y + 1, float(width[at]), 13, colour)
+        # The costliest ranks are named first, left or right of their tick; each gap is used once.
+        used: set[int] = set()
+        for at in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
+            begin, end = float(left[at]), float(left[at] + width[at])
+            before = float(left[at - 1]) + _MARK_PX if at else place.left
+            places: tuple[tuple[int, float, float, Literal["start", "end"]], ...] = (
+                (at, end + 2, float(following[at]) - end - 6, "start"),
+                (at - 1, begin - 2, begin - 6 - before, "end"),
+            )
+            for gap, edge, room, anchor in places:
+                label = first_text_that_fits([f"rank {ranks[at]}", str(ranks[at])], room)
+                if ranks[at] < 0 or gap in used or not label:
+                    continue
+                drawing.text(edge, y + 11, label, self._rank_color(ranks[at]), anchor=anchor)
+                used.add(gap)
+                break
+
+    def _rank_color(self, rank: int) -> str:
+        return self.theme.late if rank in self.late else self.theme.ink3
+
+
+def _step_path(x: Any, heights: Any, base: float) -> str:
+    """Return the path of the area under a step function, down to `base`."""
+    first = np.flatnonzero(np.diff(heights, prepend=-1.0))
+    last = np.append(first[1:], len(heights))
+    parts = [f"M{number(x[0])} {number(base)}"]
+    for low, high in zip(first.tolist(), last.tolist(), strict=True):
+        parts.append(f"V{number(base - heights[low])}H{number(x[high])}")
+    return "".join([*parts, f"V{number(base)}z"])
+
+
+def whole_name(scene: Mapping[str, Any]) -> str:
+    """Return a name for what is loaded: a job, or an exported part of one."""
+    return "whole export" if scene.get("part") else "whole job"

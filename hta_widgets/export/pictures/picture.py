@@ -1,0 +1,355 @@
+"""Draw a timeline's view as SVG: title and legend, rows, and the selection.
+
+The header above the rows is in `header.py`, the columns on both sides of them in `side_columns.py`,
+the layout and the lanes of the rows in `rows.py`, shapes and colours in `drawing.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hta_widgets.charts.theme import ThemeName, theme_of
+from hta_widgets.errors import TraceError
+from hta_widgets.export.pictures.drawing import (
+    Colours,
+    Drawing,
+    EventClassing,
+    Painter,
+    PlotArea,
+    first_text_that_fits,
+    fit_text,
+    text_width,
+)
+from hta_widgets.export.pictures.header import Answered, HeaderPainter, whole_name
+from hta_widgets.export.pictures.rows import LanePainter, Row, has_waits, layout_rows
+from hta_widgets.export.pictures.side_columns import (
+    SideColumnPainter,
+    WindowTotals,
+    totals_by_rank,
+)
+from hta_widgets.live.job import TileEngine
+from hta_widgets.text import duration, plural, share
+from hta_widgets.tiles.packing import unpack
+from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
+
+_MIN_WIDTH = 320
+_LANE_BYTES = 256 << 20
+#: Heights above the rows on a screen: minimap and axis, and a row of the strip.
+_SCREEN_HEAD, _STRIP_ROW = 58, 16
+
+
+def timeline_svg(
+    engine: TileEngine,
+    scene: Mapping[str, Any],
+    state: Mapping[str, Any],
+    *,
+    width: float = 1200,
+    height: float = 480,
+    theme: ThemeName = "light",
+    headline: str = "",
+    folded: bool = False,
+    opened: Collection[int] | None = None,
+    only: Collection[int] | None = None,
+    classed: EventClassing | None = None,
+) -> str:
+    """Return a view of a timeline as an SVG picture.
+
+    Every column and bar is computed from the events themselves. The picture holds all rows, at
+    the heights that they have in a timeline that is `height` px high.
+    """
+    if not width >= _MIN_WIDTH:
+        raise TraceError(
+            f"a picture must be at least {_MIN_WIDTH} px wide, not {width}",
+            remedy="Names and numbers need the room.",
+        )
+    colours = Colours(theme_of(theme), scene["kinds"], classed)
+    start, end = (int(time) for time in state.get("view") or scene["range"])
+    if end <= start:
+        raise TraceError(
+            f"a window must end after it starts, not {start} to {end}",
+            remedy="Give start_ns < end_ns, in ns since the origin.",
+        )
+    place = PlotArea(width, start, end)
+    clusters = engine.answer({"op": "clusters"})[0] if folded else None
+    rows = layout_rows(
+        scene,
+        height - _SCREEN_HEAD - _STRIP_ROW * _strip_rows(scene),
+        pinned=state.get("pinned") or (),
+        opened=opened,
+        only=only,
+        clusters=clusters,
+    )
+    picture = _Picture(Drawing(), place, colours, engine, scene, state, rows, classed)
+    return picture.draw(headline)
+
+
+def _strip_rows(scene: Mapping[str, Any]) -> int:
+    return bool(scene["steps"]) + bool(scene["phases"]) + has_waits(scene)
+
+
+@dataclass
+class _Picture(Painter):
+    engine: TileEngine
+    scene: Mapping[str, Any]
+    state: Mapping[str, Any]
+    rows: list[Row]
+    classed: EventClassing | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.window = {"start": self.place.start, "end": self.place.end}
+        stats = self.engine.answer({"op": "stats", **self.window})[0]
+        self.shares: dict[str, float] = stats["kinds"]
+        self.figures = WindowTotals(totals_by_rank(stats))
+        if has_waits(self.scene):
+            lateness = self.engine.answer({"op": "lateness", **self.window})[0]
+            self.figures = WindowTotals(
+                totals_by_rank(stats), totals_by_rank(lateness), frozenset(lateness["late"])
+            )
+            if total_span := sum(stats["span"]):
+                self.shares = {**self.shares, "wait": sum(lateness["wait"]) / total_span}
+
+    def draw(self, headline: str) -> str:
+        place, theme, drawing = self.place, self.theme, self.drawing
+        rows_height = sum(row.height for row in self.rows)
+        head = HeaderPainter(drawing, place, self.colours, self.scene, self.figures.late)
+        sides = SideColumnPainter(drawing, place, self.colours, self.figures)
+        strip_rows = _strip_rows(self.scene)
+        top = 64 if headline else 46
+        axis = top + 32 + 24
+        first = axis + 16 * strip_rows + 2
+        bottom = first + rows_height
+        height = bottom + 34
+        drawing.rect(0, 0, place.width, height, theme.bg)
+        self._title(headline)
+        self._legend(top - 10)
+        bins = min(max(2, int(place.across)), 4096)
+        head.minimap(*self._answer("minimap", bins=bins), top, self.classed)
+        drawing.horizontal(top + 32, 0, place.width, theme.rule)
+        tick_xs = head.axis(axis)
+        ribbon = None
+        if self.figures.lateness is not None:
+            ribbon = self._answer("ribbon", **self.window, bins=max(2, int(place.across)))
+        head.strip(ribbon, axis)
+        sides.title(self.rows, axis, strip_rows)
+        self._lanes(first, ribbon)
+        head.lines(tick_xs, first, bottom)
+        self._no_data(first)
+        for row in self.rows:
+            sides.names(row, first + row.top)
+            sides.totals(row, first + row.top)
+        drawing.vertical(place.left - 1, top + 33, bottom, theme.rule)
+        if place.margin:
+            drawing.vertical(place.right, top + 33, bottom, theme.rule)
+        drawing.horizontal(bottom, 0, place.width, theme.rule)
+        self._selection(first)
+        head.scale_bar(bottom + 15)
+        note = self.scene["truth"]["text"]
+        room = place.across - 220
+        drawing.text(place.right, bottom + 20, fit_text(note, room), theme.ink3, anchor="end")
+        return drawing.svg(
+            place.width,
+            height,
+            title=f"{self.scene['title']}, {self._words()}",
+            description=headline or note,
+            patterns=self.colours.patterns,
+        )
+
+    def _answer(self, op: str, **request: int) -> Answered:
+        reply, buffer = self.engine.answer({"op": op, **request})
+        return {**reply, **request}, unpack(reply["columns"], buffer or b"")
+
+    # --- title and legend -------------------------------------------------------------------------
+
+    def _words(self) -> str:
+        place = self.place
+        low, high = self.scene["range"]
+        ranks = plural(len(self.scene["ranks"]), "rank")
+        shown = {rank for row in self.rows for rank in row.like}
+        if len(shown) < len(self.scene["ranks"]):
+            ranks = f"{len(shown)} of {ranks}"
+        events = plural(self.scene["events"], "event")
+        if (place.start, place.end) == (low, high):
+            name = whole_name(self.scene)
+            return f"{ranks}, {events}, {name}, {duration(high - low)}"
+        return (
+            f"{ranks}, {place.start / 1e6:.3f}–{place.end / 1e6:.3f}\u202fms "
+            f"({duration(place.span)})"
+        )
+
+    def _title(self, headline: str) -> None:
+        drawing, theme = self.drawing, self.theme
+        room = self.place.width - 24
+        if headline:
+            drawing.text(
+                12, 20, fit_text(headline, room * 11 / 14, bold=True), theme.ink, bold=True, size=14
+            )
+        y = 40 if headline else 20
+        words = self._words()
+        name = fit_text(self.scene["title"], max(room - text_width(words) - 16, 60), bold=True)
+        drawing.text(12, y, name, theme.ink, bold=True)
+        x = 12 + text_width(name, bold=True) + 12
+        drawing.text(x, y, fit_text(words, self.place.width - x - 12), theme.ink2)
+
+    def _legend(self, y: float) -> None:
+        """Draw the legend of colours, as far as there is room."""
+        drawing, theme = self.drawing, self.theme
+        x = self._draw_class_legend(y) if self.classed is not None else self.place.left
+        for kind, fill, line in self._legend_keys():
+            kind_share = self.shares.get(kind)
+            word = {"cpu": "CPU", "communication": "comm", "wait": "waiting"}.get(kind, kind)
+            label = word if kind_share is None else f"{word} {share(kind_share)}"
+            label = first_text_that_fits([label, word], self.place.width - x - 14 - 12)
+            if not label:
+                return
+            drawing.rect(x, y - 9, 10, 10, fill)
+            if line:
+                drawing.frame(x, y - 9, 10, 10, line)
+            drawing.text(x + 14, y, label, theme.ink2)
+            x += 14 + text_width(label) + 14
+
+    def _draw_class_legend(self, y: float) -> float:
+        """Draw the legend of classes; return the x after it."""
+        drawing, x = self.drawing, self.place.left
+        for name, codes in self.classed.groups if self.classed is not None else ():
+            for code in codes:
+                drawing.rect(x, y - 9, 10, 10, self.colours.paint(code).fill)
+                x += 12
+            drawing.text(x + 2, y, name, self.theme.ink2)
+            x += 2 + text_width(name) + 14
+        return x
+
+    def _legend_keys(self) -> list[tuple[str, str, str]]:
+        """Return kind, fill and border of the keys."""
+        theme = self.theme
+        summaries = {part["role"] for row in self.rows for part in row.rank["summary"]}
+        roles = {track["role"] for row in self.rows for track in row.rank["tracks"]}
+        host = "thread" in roles
+        is_shown = {
+            "compute": "gpu" in summaries,
+            "communication": "comm" in summaries,
+            "memory": "gpu" in summaries,
+            "cpu": host,
+            "sync": host and "gpu" in summaries and any(row.track for row in self.rows),
+            "annotation": bool(self.scene["steps"]) or "annotation" in roles,
+            "other": bool(roles & {"other", "async", "instant"}),
+        }
+        without_device = self.scene["host_kinds"]
+        keys = [
+            (kind, theme.kind[kind], "")
+            for kind, shown in is_shown.items()
+            if shown or kind in without_device
+        ]
+        if self.classed is not None:
+            # The totals on the right are by kind.
+            device = ("compute", "communication", "memory") if self.place.margin else ()
+            keys = [key for key in keys if key[0] in device]
+        if self.figures.lateness and any(o["wait"] > 0 for o in self.figures.lateness.values()):
+            at = next((n for n, key in enumerate(keys, 1) if key[0] == "communication"), 0)
+            late = (theme.late_fill, theme.late) if self.figures.late else (theme.bg, theme.ink3)
+            keys[at:at] = [("wait", self.colours.wait_pattern, theme.wait_line), ("late", *late)]
+        return keys
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def _lanes(self, first: float, ribbon: Answered | None) -> None:
+        place, theme, drawing = self.place, self.theme, self.drawing
+        lengths = sorted(step["dur"] for step in self.scene["steps"])
+        start, end = self.scene["range"]
+        lanes = LanePainter(
+            drawing,
+            place,
+            self.colours,
+            by_name=self.state.get("color") == "name",
+            step_ns=lengths[len(lengths) // 2] if lengths else end - start,
+            classed=self.classed,
+            waits=self.figures.lateness is not None,
+        )
+        budget = LaneBudget(_LANE_BYTES)
+        wanted = {row.rank["rank"] for row in self.rows}
+        indices = {
+            rank.rank: RankIndex(rank, budget, lambda: self.engine.lateness)
+            for rank in self.engine.job.ranks
+            if rank.rank in wanted
+        }
+        for row in self.rows:
+            y = first + row.top
+            index = indices[row.rank["rank"]]
+            named = row.rank["rank"] in self.figures.late
+            if named:
+                drawing.rect(place.left, y, place.across, row.height, self.colours.late_ground)
+            if row.track is None:
+                drawing.horizontal(y, place.left, place.right, theme.rule)
+            if row.ribbon is not None and ribbon is not None:
+                self._row_ribbon(row, ribbon, y)
+            for band in row.bands:
+                lanes.draw(index, band, y + band.top, named=named)
+
+    def _row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
+        """Draw a rank's lateness at collectives."""
+        place, drawing = self.place, self.drawing
+        reply, columns = ribbon
+        top, height = row.ribbon or (0, 0)
+        low, high = (place.x(time) for time in row.rank["range"])
+        drawing.rect(low, y + top, high - low, height, self.colours.waiting(0))
+        mine = (columns["rank"] == row.rank["rank"]) & (columns["late"] > 0)
+        at = place.left + np.floor((columns["bin"][mine] + 0.5) / reply["bins"] * place.across)
+        shares = np.sqrt(np.minimum(1, columns["late"][mine] / max(reply["most"], 1)))
+        following = np.append(at[1:], place.right)
+        right = np.maximum(np.minimum(at + 2, following), at + 1)
+        steps = np.ceil(shares * 48).astype(np.int64)
+        for step in np.unique(steps).tolist():
+            of = steps == step
+            colour = self.colours.waiting(step / 48)
+            drawing.rects(at[of], right[of], y + top, height, colour)
+
+    def _no_data(self, first: float) -> None:
+        """Hatch times without data of this rank, to distinguish them from idle time."""
+        place, theme, drawing = self.place, self.theme, self.drawing
+        job = self.scene["range"]
+        for row in self.rows:
+            if not row.bands:
+                continue
+            low, high = row.rank["range"]
+            top = first + row.top + row.bands[0].top
+            height = row.bands[-1].top + row.bands[-1].height - row.bands[0].top
+            for x0, x1 in ((place.x(job[0]), place.x(low)), (place.x(high), place.x(job[1]))):
+                if x1 - x0 < 1:
+                    continue
+                drawing.rect(x0, top, x1 - x0, height, self.colours.no_data_pattern)
+                words = text_width("no data") + 10
+                if row.track is None and height >= 18 and x1 - x0 >= words + 8:
+                    x = (x0 + x1 - words) / 2
+                    y = top + round((height - 15) / 2)
+                    drawing.rect(x, y, words, 15, theme.bg)
+                    drawing.text(x + 5, y + 11, "no data", theme.ink2)
+
+    # --- selection --------------------------------------------------------------------------------
+
+    def _selection(self, first: float) -> None:
+        chosen = self.state.get("selection") or {}
+        window = (chosen.get("start_ns"), chosen.get("end_ns"))
+        ranks = chosen.get("ranks")
+        if window == (None, None) and ranks is None:
+            return
+        place, line = self.place, self.theme.brush_line
+        x0 = place.left if window[0] is None else place.x(window[0])
+        x1 = place.right if window[1] is None else place.x(window[1])
+        if x1 <= x0:
+            return
+        stretches: list[list[float]] = []
+        for row in self.rows:
+            if ranks is not None and row.rank["rank"] not in ranks:
+                continue
+            top, low = first + row.top, first + row.top + row.height
+            if stretches and stretches[-1][1] == top:
+                stretches[-1][1] = low
+            else:
+                stretches.append([top, low])
+        for top, low in stretches:
+            self.drawing.rect(x0, top, x1 - x0, low - top, f'{line}" fill-opacity="0.12')
+            self.drawing.frame(x0, top, x1 - x0, low - top, line, 2 if ranks is None else 1.5)

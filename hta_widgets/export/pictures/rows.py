@@ -1,0 +1,596 @@
+"""Lay out the rows of a picture as ``js/src/stage`` does, and draw their lanes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.export.pictures.drawing import (
+    EventClassing,
+    Form,
+    Painter,
+    blend,
+    fit_text,
+    number,
+)
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import consecutive_runs, run_text
+from hta_widgets.tiles.cells import NO_KIND, Cells, measure_cells
+from hta_widgets.tiles.lanes import CounterLane, EventLane
+from hta_widgets.tiles.rank_index import OF_EVENTS, RankIndex, TableRows
+from hta_widgets.trace.arrays import Floats, Ints, Rows
+from hta_widgets.trace.intervals import index_intervals
+from hta_widgets.trace.names import short_name
+
+RankScene = Mapping[str, Any]
+
+_GPU, _COMM, _PAD, _GAP, _BEFORE_CPU, _BELOW = 16, 12, 3, 1, 3, 2
+_GROWN_GPU, _GROWN_COMM = 24, 15
+_BAR, _MAX_BARS, _BARS = 3, 3, 2
+_MANY_RANKS, _RIBBON_FIRST = 40, 16
+_RIBBON = 5
+_TWO_LINES = 36
+
+#: Of tracks by role: the height of a lane, the space below all lanes, and the form of marks.
+_TRACKS: Mapping[str, tuple[int, int, Form]] = {
+    "thread": (17, 4, "pale"),
+    "stream": (21, 4, "solid"),
+    "annotation": (16, 2, "pale"),
+    "async": (17, 4, "solid"),
+    "instant": (12, 3, "solid"),
+    "counter": (30, 4, "counter"),
+}
+
+_CPU = KINDS.index("cpu")
+
+#: Minimum width of a rectangle; narrower events are drawn as columns of cells.
+_RECT_PX = 2
+_GAP_FROM_PX = 3
+_LATE_FILLED_FROM_PX = 4
+_LAST_TINT = 0.12
+_LABEL_FROM_PX = 26
+_LABEL_FROM_HEIGHT = 12
+#: Resolution of the heights of columns, per px; neighbours of equal height are drawn as one.
+_STEPS = 4
+
+
+@dataclass(frozen=True)
+class Band:
+    """One lane of a row; `top` counts from the row's."""
+
+    lane: int
+    top: float
+    height: float
+    form: Form
+    label: str = ""
+    wait: int = -1
+    late: int = -1
+    range: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A folded rank, the head of an opened one (`track` None), or a track."""
+
+    rank: RankScene
+    track: Mapping[str, Any] | None
+    names: tuple[str, ...]
+    height: float
+    bands: tuple[Band, ...]
+    open: bool = False
+    like: tuple[int, ...] = ()
+    why: str = ""
+    #: Top and height of the ribbon of late arrivals, from the row's top.
+    ribbon: tuple[float, float] | None = None
+    top: float = 0
+
+
+@dataclass(frozen=True)
+class _FoldedSizes:
+    """Sizes of a folded rank, the same for all of them."""
+
+    mode: Literal["full", "line", "compact"]
+    height: float
+    pad: float
+    gpu: float
+    comm: float
+    bars: int
+    ribbon: float = 0
+
+
+def layout_rows(
+    scene: Mapping[str, Any],
+    height: float,
+    *,
+    pinned: Sequence[str] = (),
+    opened: Collection[int] | None = None,
+    only: Collection[int] | None = None,
+    clusters: Mapping[str, Any] | None = None,
+) -> list[Row]:
+    """Return the rows from the top; `room` is the height that folded ranks may use to grow."""
+    groups = [] if clusters is None else clusters["clusters"]
+    like = {group["representative"]: group["ranks"] for group in groups if len(group["ranks"]) > 1}
+    why = (
+        {outlier["rank"]: outlier["why"] for outlier in clusters["outliers"]}
+        if clusters and like
+        else {}
+    )
+    hidden = {number for stands, ranks in like.items() for number in ranks if number != stands}
+    ranks = [
+        rank
+        for rank in scene["ranks"]
+        if (only is None or rank["rank"] in only)
+        and (rank["rank"] not in hidden or str(rank["rank"]) in pinned)
+    ]
+    if opened is None:
+        # A folded row would look lost if it is the only one.
+        opened = {rank["rank"] for rank in ranks} if len(ranks) == 1 else set()
+    ribbons = has_waits(scene)
+    fold = _folded_sizes(scene["ranks"], len(ranks), height, any_open=bool(opened), ribbons=ribbons)
+    #: rows that stay together, with the position of their pin
+    blocks: list[tuple[float, list[Row]]] = []
+    for rank in ranks:
+        number = rank["rank"]
+        tracks = [track for track in rank["tracks"] if track["events"] and track["lanes"]]
+        is_open = number in opened and bool(tracks)
+        same = tuple(like.get(number, (number,)))
+        rows = [_head_row(rank, fold, same, why.get(number, ""), is_open=is_open)]
+        for track in tracks:
+            key = f"{number}/{track['key']}"
+            if key in pinned:
+                name = f"rank {number} · {track['label']}"
+                blocks.append((pinned.index(key), [_track_row(rank, track, name)]))
+            elif is_open:
+                rows.append(_track_row(rank, track, _track_name(rank, track)))
+        rank_key = str(number)
+        blocks.append((pinned.index(rank_key) if rank_key in pinned else math.inf, rows))
+    blocks.sort(key=lambda block: block[0])
+    in_order = [row for _, rows in blocks for row in rows]
+    tops = accumulate((row.height for row in in_order), initial=0.0)
+    return [replace(row, top=top) for row, top in zip(in_order, tops, strict=False)]
+
+
+def has_waits(scene: Mapping[str, Any]) -> bool:
+    """Return whether waits at collectives are drawn."""
+    return any("wait" in row for rank in scene["ranks"] for row in rank["summary"])
+
+
+# --- folded ranks ---------------------------------------------------------------------------------
+
+
+def _of_role(rank: RankScene, role: str) -> list[Mapping[str, Any]]:
+    return [row for row in rank["summary"] if row["role"] == role]
+
+
+def _folded_sizes(
+    ranks: Sequence[RankScene], count: int, height: float, *, any_open: bool, ribbons: bool
+) -> _FoldedSizes:
+    if any_open:
+        return _FoldedSizes("line", 27, 3, 9, 13, _MAX_BARS)
+    has_comm = any(_of_role(rank, "comm") for rank in ranks)
+    has_gpu = has_comm or any(_of_role(rank, "gpu") for rank in ranks)
+    threads = max((len(_of_role(rank, "cpu")) for rank in ranks), default=0)
+    each = height // count if count else height
+    device = (_GPU if has_gpu else 0) + (_COMM + _GAP if has_comm else 0)
+    is_many = count > _MANY_RANKS
+    if is_many and not has_gpu:
+        return _FoldedSizes("compact", 18, 2, 8, 6, min(threads, _MAX_BARS))
+
+    def full(bars: int, ribbon: int = 0) -> _FoldedSizes:
+        cpu = _BEFORE_CPU + bars * (_BAR + 1) - 1 if bars else 0
+        late = ribbon + _GAP if ribbon else 0
+        min_height = _TWO_LINES - 2 if is_many else _TWO_LINES
+        height = max(min_height, _PAD + device + late + cpu + _BELOW)
+        return _FoldedSizes("full", height, _PAD, _GPU, _COMM, bars, ribbon)
+
+    bars = 0 if is_many else min(threads, _MAX_BARS)
+    if full(bars).height > each:
+        if is_many:
+            return _compact_sizes(each, has_comm=has_comm)
+        bars = min(threads, _BARS)
+    fold = full(bars, _RIBBON if ribbons else 0)
+    if ribbons and fold.height > each:
+        fold = full(0, _RIBBON) if _RIBBON_FIRST < count <= _MANY_RANKS else full(bars)
+    return _grow_lanes(fold, each)
+
+
+def _compact_sizes(each: float, *, has_comm: bool) -> _FoldedSizes:
+    extra = max(0, min(each - 18, 14))
+    for_comm = extra * 0.43 // 1 if has_comm else 0
+    gpu = 8 + extra - for_comm + (0 if has_comm else 6)
+    return _FoldedSizes("compact", 18 + extra, 2, gpu, 6 + for_comm, 0)
+
+
+def _grow_lanes(fold: _FoldedSizes, each: float) -> _FoldedSizes:
+    """Distribute the remaining height over the device lanes, up to their maximum."""
+    most = _GROWN_GPU - fold.gpu + (_GROWN_COMM - fold.comm)
+    extra = max(0, min(each - fold.height, most))
+    for_gpu = int(extra * (_GROWN_GPU - fold.gpu) / most + 0.5)
+    return replace(
+        fold,
+        height=fold.height + extra,
+        gpu=fold.gpu + for_gpu,
+        comm=fold.comm + extra - for_gpu,
+    )
+
+
+def _head_row(
+    rank: RankScene, fold: _FoldedSizes, like: tuple[int, ...], why: str, *, is_open: bool
+) -> Row:
+    own_name = rank["label"] or f"rank {rank['rank']}"
+    names = _group_names(rank["rank"], like) if len(like) > 1 else (own_name,)
+    if own_name.startswith("worker ") and len(like) == 1:
+        names = (own_name, own_name.replace("worker ", "w"))
+    bands = _folded_bands(rank, fold)
+    over = next((band for band in bands if band.wait >= 0), None)
+    ribbon = None
+    if fold.ribbon and over is not None:
+        ribbon = (over.top + over.height + _GAP, fold.ribbon)
+    return Row(rank, None, names, fold.height, bands, is_open, like, why, ribbon)
+
+
+def _group_names(rank: int, like: Sequence[int]) -> tuple[str, ...]:
+    brief = (f"{len(like)} ranks like {rank}", f"{len(like)} like {rank}")
+    runs = consecutive_runs(like)
+    return brief if len(runs) > 4 else (f"ranks {', '.join(map(run_text, runs))}", *brief)
+
+
+def _folded_bands(rank: RankScene, fold: _FoldedSizes) -> tuple[Band, ...]:
+    gpu, comm, threads = (_of_role(rank, role) for role in ("gpu", "comm", "cpu"))
+    named = fold.mode == "full"
+    if not gpu and not comm:
+        return _host_bands(rank, threads, fold)
+    bands: list[Band] = []
+    top = fold.pad
+    if gpu:
+        height = fold.gpu + (fold.comm if not comm and not named else 0)
+        label = gpu[0]["label"] if named else ""
+        bands.append(Band(gpu[0]["lane"], top, height, "solid", label))
+        top += height + _GAP
+    if comm:
+        row = comm[0]
+        over = {"wait": row.get("wait", -1), "late": row.get("late", -1)}
+        label = row["label"] if named else ""
+        bands.append(Band(row["lane"], top, fold.comm, "solid", label, **over))
+        top += fold.comm + _GAP + (fold.ribbon + _GAP if fold.ribbon else 0)
+    if not named or not fold.bars:
+        return tuple(bands)
+    top += _BEFORE_CPU - _GAP
+    shown = _busiest_threads(rank, threads, fold.bars)
+    label = f"CPU +{len(threads) - len(shown)}" if len(threads) > len(shown) else "CPU"
+    for thread in shown:
+        bands.append(Band(thread["lane"], top, _BAR, "bar", label))
+        label = ""
+        top += _BAR + 1
+    return tuple(bands)
+
+
+def _busiest_threads(
+    rank: RankScene, threads: list[Mapping[str, Any]], most: int
+) -> list[Mapping[str, Any]]:
+    """Return the threads with most events, in the scene's order."""
+    if len(threads) <= most:
+        return threads
+    events = {t["label"]: t["events"] for t in rank["tracks"] if t["role"] == "thread"}
+    by_events = sorted(threads, key=lambda row: -events.get(row["label"], 0))[:most]
+    return [row for row in threads if row in by_events]
+
+
+def _host_bands(
+    rank: RankScene, threads: list[Mapping[str, Any]], fold: _FoldedSizes
+) -> tuple[Band, ...]:
+    shown = _busiest_threads(rank, threads, max(1, fold.bars))
+    if not shown:
+        return ()
+    room = fold.height - 2 * fold.pad - (len(shown) - 1)
+    height = max(2, min(12, room // len(shown)))
+    named = fold.mode == "full"
+    return tuple(
+        Band(
+            row["lane"],
+            fold.pad + at * (height + 1),
+            height,
+            "bar",
+            "CPU" if at == 0 and named else "",
+        )
+        for at, row in enumerate(shown)
+    )
+
+
+# --- tracks of opened ranks -----------------------------------------------------------------------
+
+
+def _track_row(rank: RankScene, track: Mapping[str, Any], name: str) -> Row:
+    role = track["role"]
+    pitch, below, form = _TRACKS["thread" if role == "other" else role]
+    spills = track["lanes"] if role == "counter" else max(1, track["nested"])
+    whole = role == "stream" and track["lanes"] == 1
+    bands = tuple(
+        Band(
+            track["lane0"] + depth,
+            depth * pitch + 1,
+            pitch if whole else pitch - 1,
+            form,
+            name if depth == 0 else f"+{depth - spills + 1}" if depth >= spills else "",
+            track.get("wait", -1) if depth == 0 else -1,
+            track.get("late", -1) if depth == 0 else -1,
+            tuple(track["range"]) if "range" in track else None,
+        )
+        for depth in range(track["lanes"])
+    )
+    height = pitch * max(1, track["lanes"]) + below
+    return Row(rank, track, (name,), height, bands, open=True, like=(rank["rank"],))
+
+
+def _track_name(rank: RankScene, track: Mapping[str, Any]) -> str:
+    label: str = track["label"]
+    match track["role"]:
+        case "stream":
+            streams = (other for other in rank["tracks"] if other["role"] == "stream")
+            devices = {stream["process"] for stream in streams}
+            device = track["process"] if len(devices) > 1 else "GPU"
+            return f"{device}  {label}{' · NCCL' if track['communication'] else ''}"
+        case "thread":
+            return f"CPU  {label}"
+        case "instant" | "async":
+            process = track["process"].removeprefix("process").strip()
+            return f"{process}  {label}" if process else label
+    return label
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """Events wide enough for a rectangle, in lane order, in the page's times."""
+
+    start: Ints
+    dur: Ints
+    row: npt.NDArray[np.int32]
+
+    @property
+    def end(self) -> Ints:
+        return self.start + self.dur
+
+    def measure(self, edges: Ints) -> tuple[Ints, Ints]:
+        return index_intervals(self.start, self.dur).measure(edges)
+
+
+@dataclass(kw_only=True)
+class LanePainter(Painter):
+    """Draws lanes, from the rank's events themselves; `waits`: with their lanes of waits."""
+
+    by_name: bool
+    step_ns: int
+    classed: EventClassing | None
+    waits: bool
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # In windows shorter than a step, host calls are coloured by name.
+        self.hosts_by_name = self.classed is None and (
+            self.by_name or self.place.span < self.step_ns
+        )
+        self.by_name = self.by_name and self.classed is None
+        self.edges = self.place.edges
+        self.x = self.place.xs(self.edges)
+
+    def draw(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
+        """Draw one lane with its background; `named`: others wait for this rank."""
+        low, high = map(self.place.x, index.rank.range_ns)
+        self.drawing.rect(low, y, high - low, band.height, self.colours.ground(band.form))
+        ref, lane = index.lane(band.lane)
+        if isinstance(lane, CounterLane):
+            self._counter(lane, index.rank.shift_ns, band, y)
+            return
+        over = self.waits and band.wait >= 0
+        if over:
+            self._late(index, band, y, named=named)
+        slices = self._slices(lane, index.rank.shift_ns)
+        cells = self._cells(index, band.lane, lane)
+        self._columns(cells, slices, band, y)
+        table = index.table_of(ref)
+        codes = self._codes(index, ref.role, band.form, table, slices.row)
+        self._rects(slices, codes, band, y, disjoint=lane.spans.is_disjoint)
+        waiting = self._waits(index, band.wait, y, band.height) if over else None
+        if band.height >= _LABEL_FROM_HEIGHT and band.form in {"solid", "pale"}:
+            self._labels(slices, codes, waiting, table, band, y)
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _slices(self, lane: EventLane, shift: int) -> _Slices:
+        least = max(1, math.ceil(_RECT_PX * self.place.ns_per_px))
+        at = lane.long_events(self.place.start - shift, self.place.end - shift, least)
+        if not len(at):
+            none = np.empty(0, np.int64)
+            return _Slices(none, none, np.empty(0, np.int32))
+        return _Slices(lane.spans.sorted_starts[at] + shift, lane.durations(at), lane.rows_of(at))
+
+    def _cells(self, index: RankIndex, number_: int, lane: EventLane) -> Cells:
+        """Return the cells of each px, with their prevailing kind or class."""
+        edges = self.edges - index.rank.shift_ns
+        if self.classed is None:
+            return measure_cells(lane, edges)
+        classes = self.classed.classes_of(index.rank.rank)
+        by_class = None if classes is None else index.lane_by_class(number_, classes)
+        if by_class is not None:
+            return measure_cells(by_class, edges)
+        cells = measure_cells(lane, edges)
+        unknown = np.uint8(len(self.classed.styles) - 1)
+        return replace(cells, kind=np.where(cells.kind == NO_KIND, cells.kind, unknown))
+
+    def _codes(
+        self, index: RankIndex, role: str, form: Form, table: TableRows, rows: npt.NDArray[np.int32]
+    ) -> Ints:
+        """Return the kind of each rectangle, or the class, times 16, plus the shade."""
+        if self.classed is not None:
+            classes = self.classed.classes_of(index.rank.rank)
+            if classes is None or role not in OF_EVENTS:
+                return np.full(len(rows), (len(self.classed.styles) - 1) * 16, np.int64)
+            return classes[rows].astype(np.int64) * 16
+        kinds = table.kind[rows].astype(np.int64)
+        shades = self._shades(table, rows) if self.by_name else np.zeros(len(rows), np.int64)
+        if self.hosts_by_name and form == "pale":
+            shades = np.where(kinds == _CPU, self._shades(table, rows, host=True), shades)
+        return kinds * 16 + shades
+
+    def _columns(self, cells: Cells, slices: _Slices, band: Band, y: float) -> None:
+        """Draw events too short for a rectangle as columns, as high as their share of time."""
+        long, longs = slices.measure(self.edges)
+        count = cells.count - longs
+        size = (cells.covered - long) / np.diff(self.edges) * band.height
+        size = np.where((count > 0) & (size < 1), min(1.0, band.height), size)
+        size = np.round(np.minimum(size, band.height) * _STEPS) / _STEPS
+        size[(count <= 0) | (cells.kind == NO_KIND)] = 0
+        for code in np.unique(cells.kind[size > 0]).tolist():
+            of_kind = np.where(cells.kind == code, size, 0)
+            self.drawing.path(
+                self._column_outline(of_kind, y + band.height), self.colours.column(code, band.form)
+            )
+
+    def _column_outline(self, size: Floats, base: float) -> str:
+        """Return the outline of columns that stand on `base`; equal neighbours are one step."""
+        steps = np.flatnonzero(np.diff(size, prepend=-1.0))
+        ends = np.append(steps[1:], len(size))
+        foot = number(base)
+        heights = [0.0, *size[steps].tolist(), 0.0]
+        parts: list[str] = []
+        for at, (first, last) in enumerate(zip(steps.tolist(), ends.tolist(), strict=True), 1):
+            if heights[at] <= 0:
+                continue
+            if heights[at - 1] <= 0:
+                parts.append(f"M{number(self.x[first])} {foot}")
+            parts.append(f"V{number(base - heights[at])}H{number(self.x[last])}")
+            if heights[at + 1] <= 0:
+                parts.append(f"V{foot}z")
+        return "".join(parts)
+
+    def _rects(self, slices: _Slices, codes: Ints, band: Band, y: float, *, disjoint: bool) -> None:
+        if not len(slices.start):
+            return
+        left, right = self.place.xs(slices.start), self.place.xs(slices.end)
+        shown = np.where(right - left >= _GAP_FROM_PX, right - 1, right)
+        for code, at in _runs(codes, whole=disjoint):
+            paint = self.colours.paint(*divmod(code, 16))
+            if band.form != "pale" and not paint.pale:
+                self.drawing.rects(left[at], shown[at], y, band.height, paint.fill)
+                continue
+            begun = slices.start[at] < self.place.start
+            edge = np.where(right[at] - left[at] <= 8, 1.0, paint.edge_px)
+            inner = left[at] + np.where(begun, 0, np.minimum(edge, shown[at] - left[at]))
+            self.drawing.rects(inner, shown[at], y, band.height, paint.tint)
+            left_edge, right_edge = left[at][~begun], inner[~begun]
+            self.drawing.rects(left_edge, right_edge, y, band.height, paint.fill)
+
+    def _shades(self, table: TableRows, rows: npt.NDArray[np.int32], *, host: bool = False) -> Ints:
+        codes, inverse = np.unique(table.name[rows], return_inverse=True)
+        names = [short_name(table.names[int(code)]) for code in codes]
+        shades = [self.colours.shade(name, host=host) for name in names]
+        return np.array(shades, np.int64)[inverse]
+
+    def _labels(
+        self,
+        slices: _Slices,
+        codes: Ints,
+        waits: _Slices | None,
+        table: TableRows,
+        band: Band,
+        y: float,
+    ) -> None:
+        place = self.place
+        baseline = round(y + band.height / 2 + 4)
+        least = _LABEL_FROM_PX * place.ns_per_px
+        for at in np.flatnonzero(slices.dur >= least).tolist():
+            low = max(int(slices.start[at]), place.start)
+            high = min(int(slices.end[at]), place.end)
+            low, high = _longest_uncovered(low, high, slices, at + 1)
+            if waits is not None:
+                # Letters over the hatch of a wait would be hard to read.
+                low, high = _longest_uncovered(low, high, waits, 0)
+            x0, x1 = place.x(low), place.x(high)
+            if x1 - x0 < _LABEL_FROM_PX:
+                continue
+            row = int(slices.row[at])
+            name = short_name(table.names[int(table.name[row])])
+            paint = self.colours.paint(*divmod(int(codes[at]), 16))
+            pale = band.form == "pale" or paint.pale
+            label = fit_text(name, x1 - x0 - 8)
+            colour = self.theme.ink if pale else paint.text
+            self.drawing.text(x0 + (5 if pale else 4), baseline, label, colour)
+
+    # --- waits and late arrivals ------------------------------------------------------------------
+
+    def _draw_short_waits(
+        self, index: RankIndex, number_: int, y: float, height: float, fill: str
+    ) -> tuple[_Slices, Floats, Floats]:
+        """Draw the short waits of a lane; return the others, with the x of both ends."""
+        lane = cast("EventLane", index.lane(number_)[1])
+        slices = self._slices(lane, index.rank.shift_ns)
+        covered = lane.spans.measure(self.edges - index.rank.shift_ns)[0]
+        size = (covered - slices.measure(self.edges)[0]) / np.diff(self.edges)
+        columns = np.round(np.minimum(size, 1) * height)
+        self.drawing.path(self._column_outline(columns, y + height), fill)
+        return slices, self.place.xs(slices.start), self.place.xs(slices.end)
+
+    def _waits(self, index: RankIndex, lane: int, y: float, height: float) -> _Slices:
+        slices, left, right = self._draw_short_waits(
+            index, lane, y, height, self.colours.wait_pattern
+        )
+        self.drawing.rects(left, right, y, height, self.colours.wait_pattern)
+        self.drawing.frames(left, right, y, height, self.theme.wait_line)
+        return slices
+
+    def _late(self, index: RankIndex, band: Band, y: float, *, named: bool) -> None:
+        theme, height = self.theme, band.height
+        line = theme.late if named else theme.ink3
+        fill = theme.late_fill if named else blend(theme.ink3, theme.bg, _LAST_TINT)
+        _, left, right = self._draw_short_waits(index, band.late, y, height, line)
+        filled = right - left >= _LATE_FILLED_FROM_PX
+        self.drawing.rects(left[filled], right[filled], y, height, fill)
+        self.drawing.frames(left, right, y, height, line)
+
+    # --- counters ---------------------------------------------------------------------------------
+
+    def _counter(self, lane: CounterLane, shift: int, band: Band, y: float) -> None:
+        if not len(lane.times):
+            return
+        smallest, largest = lane.measure(self.edges - shift)
+        low, high = band.range or (0.0, 1.0)
+        floor = min(0.0, low)
+        scale = (band.height - 1) / (high - floor) if high > floor else 0.0
+        has_value = ~np.isnan(largest)
+        top = np.where(has_value, np.round((np.nan_to_num(largest) - floor) * scale) + 1, 0)
+        bottom = np.where(has_value, np.round((np.nan_to_num(smallest) - floor) * scale), 0)
+        base = y + band.height
+        self.drawing.path(self._column_outline(top, base), self.colours.counter_line)
+        self.drawing.path(
+            self._column_outline(np.minimum(bottom, top - 1).clip(0), base),
+            self.colours.counter_fill,
+        )
+
+
+def _runs(codes: Ints, *, whole: bool) -> Iterator[tuple[int, Rows]]:
+    """Yield codes with their positions: each once if `whole`, else run by run, in order."""
+    if whole:
+        for code in np.unique(codes).tolist():
+            yield code, np.flatnonzero(codes == code)
+        return
+    first = np.flatnonzero(np.diff(codes, prepend=-1))
+    for low, high in zip(first.tolist(), [*first[1:].tolist(), len(codes)], strict=True):
+        yield int(codes[low]), np.arange(low, high)
+
+
+def _longest_uncovered(low: int, high: int, over: _Slices, first: int) -> tuple[int, int]:
+    """Return the longest part of a range that none of the slices covers."""
+    start, end = over.start[first:], over.end[first:]
+    near = (start < high) & (end > low)
+    cursor, widest = low, (low, low)
+    for begin, stop in zip(start[near].tolist(), end[near].tolist(), strict=True):
+        if begin - cursor > widest[1] - widest[0]:
+            widest = (cursor, begin)
+        cursor = max(cursor, stop)
+    return (cursor, high) if high - cursor > widest[1] - widest[0] else widest

@@ -1,0 +1,281 @@
+"""Draw the columns on both sides of a picture's rows: names on the left, totals on the right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hta_widgets.export.pictures.drawing import (
+    Painter,
+    first_text_that_fits,
+    fit_text,
+    text_width,
+)
+from hta_widgets.export.pictures.rows import Band, Row
+from hta_widgets.text import count, duration, share, value
+
+_BASELINE = 4
+_CLOSE, _LINE = 9, 11
+_PAD = 12
+#: Minimum number of collectives for a label on how often a rank comes last.
+_MIN_COLLECTIVES = 4
+
+
+@dataclass(frozen=True)
+class WindowTotals:
+    """Totals of the window by rank: the engine's ``stats`` and ``lateness``."""
+
+    stats: Mapping[int, Mapping[str, int]]
+    lateness: Mapping[int, Mapping[str, int]] | None = None
+    late: frozenset[int] = frozenset()
+
+    def exposed_wait(self, rank: int) -> int:
+        """Return a rank's exposed wait in ns; 0 if unknown."""
+        return 0 if self.lateness is None else self.lateness[rank]["exposed_wait"]
+
+
+def totals_by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
+    """Return the times by kind of each rank."""
+    columns = {
+        name: values
+        for name, values in reply.items()
+        if isinstance(values, list) and name not in {"late", "approximate"}
+    }
+    return {
+        rank: {name: values[at] for name, values in columns.items()}
+        for at, rank in enumerate(reply["ranks"])
+    }
+
+
+@dataclass(frozen=True)
+class _RankFact:
+    """A label, then shorter forms of it."""
+
+    texts: tuple[str, ...]
+    style: Literal["plain", "warn", "late"] = "plain"
+
+
+@dataclass
+class SideColumnPainter(Painter):
+    """Draws the columns of a picture."""
+
+    figures: WindowTotals
+    #: whether the title of the totals names the two numbers below each
+    is_named: bool = False
+
+    # --- names ------------------------------------------------------------------------------------
+
+    def names(self, row: Row, y: float) -> None:
+        """Draw the name of a row, and the most important fact on a rank."""
+        if row.track is not None:
+            self._track_names(row, y)
+            return
+        theme, drawing, place = self.theme, self.drawing, self.place
+        fact = self._main_fact(row)
+        late = fact.style == "late"
+        if late:
+            drawing.rect(0, y, place.left, row.height, self.colours.late_ground)
+        drawing.horizontal(y, 0, place.left, theme.rule)
+        if late:
+            drawing.rect(0, y + 1, 4, row.height - 1, theme.late)
+        ink = {"plain": theme.ink2, "late": theme.late, "warn": "#744600"}[fact.style]
+        right = place.left - 8
+        if not row.open and row.height >= 34:
+            lanes = [] if place.narrow else [band for band in row.bands if band.label]
+            for baseline, texts, bold, colour in (
+                (14, row.names, True, theme.ink),
+                (28, fact.texts, late, ink),
+            ):
+                room = right - 12 - _lane_names_width(lanes, row.height, baseline)
+                label = first_text_that_fits(texts, room, bold=bold)
+                if not label and baseline == 14:
+                    label = fit_text(row.names[-1], room, bold=True)
+                drawing.text(12, y + baseline, label, colour, bold=bold)
+            for band in lanes:
+                at = y + _name_baseline(band, row.height)
+                drawing.text(right, at, band.label, theme.ink3, anchor="end")
+            return
+        middle = y + round(row.height / 2) + _BASELINE
+        room = right - 12
+        label = first_text_that_fits(row.names, room, bold=row.open)
+        label = label or fit_text(row.names[-1], room, bold=row.open)
+        drawing.text(12, middle, label, theme.ink, bold=row.open)
+        room -= text_width(label, bold=row.open) + 8
+        said = first_text_that_fits(fact.texts, room, bold=late)
+        drawing.text(right, middle, said, ink, anchor="end", bold=late)
+
+    def _track_names(self, row: Row, y: float) -> None:
+        theme, drawing = self.theme, self.drawing
+        right = self.place.left - 8
+        room = right - 10
+        spill = next((band for band in row.bands[1:] if band.label), None)
+        low = y + (row.height - 4 if spill is None else spill.top)
+        middle = (y + low) / 2 + _BASELINE
+        name = row.names[0]
+        if self.place.narrow:
+            name = re.sub(r"^(CPU|GPU) {2}", "", name)
+        limits = row.track.get("range") if row.track is not None else None
+        if limits is not None and low - y >= 28:
+            unit = row.track.get("unit", "") if row.track is not None else ""
+            lowest, highest = (value(number, unit) for number in limits)
+            drawing.text(right, middle - 7, fit_text(name, room), theme.ink2, anchor="end")
+            said = first_text_that_fits([f"{lowest} – {highest}", highest], room)
+            drawing.text(right, middle + 7, said, theme.ink3, anchor="end")
+        elif low - y >= 11:
+            drawing.text(right, middle, fit_text(name, room), theme.ink2, anchor="end")
+        for band in row.bands[1:]:
+            if band.label and band.height >= 11:
+                at = y + band.top + band.height / 2 + _BASELINE
+                drawing.text(right, at, band.label, theme.ink3, anchor="end")
+
+    def _main_fact(self, row: Row) -> _RankFact:
+        fact = self._rank_fact(row.rank)
+        reason = row.why.partition(";")[0]
+        if len(row.like) > 1:
+            who = f"rank {row.rank['rank']} "
+            texts = (who + text if re.search(r"\d", text) else text for text in fact.texts)
+            fact = _RankFact(tuple(texts), fact.style)
+        if not reason or fact.style == "warn":
+            return fact
+        return _RankFact((reason, *fact.texts), fact.style)
+
+    def _rank_fact(self, rank: Mapping[str, Any]) -> _RankFact:
+        number = rank["rank"]
+        if rank["truncated"] is not None:
+            at = f"{rank['range'][1] / 1e6:.3f}\u202fms"
+            return _RankFact((f"ends at {at}", "ends early"), "warn")
+        if all(row["role"] == "cpu" for row in rank["summary"]):
+            return _RankFact((rank["host"] or "CPU only",))
+        if self.figures.lateness is not None:
+            lateness = self.figures.lateness[number]
+            if number in self.figures.late:
+                last, whole = count(lateness["last"]), count(lateness["collectives"])
+                texts = (f"last in {last} of {whole}", f"last {last}/{whole}", "last")
+                return _RankFact(texts, "late")
+            came, of = lateness["last"], lateness["collectives"]
+            if of >= _MIN_COLLECTIVES and 2 * came > of:
+                return _RankFact((f"last {share(came / of)}",))
+            if lateness["wait"] > 0:
+                time = duration(lateness["wait"])
+                # The margin shows the exposed part of the wait.
+                return _RankFact((f"waits {time} in all", f"waits {time}"))
+        stats = self.figures.stats.get(number)
+        if stats is None:
+            return _RankFact(())
+        if stats["data"] <= 0:
+            return _RankFact(("no data here",))
+        if not self.place.margin:
+            return _RankFact((f"idle {share(stats['idle'] / max(stats['span'], 1))}",))
+        if stats["exposed"] > 0:
+            return _RankFact((f"exposed {duration(stats['exposed'])}",))
+        return _RankFact((f"busy {duration(stats['span'] - stats['idle'])}",))
+
+    # --- totals -----------------------------------------------------------------------------------
+
+    def title(self, rows: Sequence[Row], y: float, lines: int) -> None:
+        """Label the right column."""
+        device = any(part["role"] != "cpu" for row in rows for part in row.rank["summary"])
+        if not self.place.margin or not lines or not device:
+            return
+        self.is_named = lines > 1
+        x = self.place.right + _PAD
+        room = self.place.margin - _PAD - 4
+        mpi = all(_is_mpi(row.rank) for row in rows)
+        said = f"{'MPI' if mpi else 'GPU'} time in view"
+        self.drawing.text(x, y + 11, fit_text(said, room), self.theme.ink3)
+        has_comm = any(part["role"] == "comm" for row in rows for part in row.rank["summary"])
+        if lines > 1 and not has_comm:
+            self.drawing.text(x, y + 27, "idle", self.theme.ink3)
+        elif lines > 1:
+            word = "comm" if self.figures.lateness is None else "wait"
+            keys = [f"exposed {word} · idle", f"exp. {word} · idle"]
+            if mpi:
+                keys = [f"{word} · other"]
+            self.drawing.text(x, y + 27, first_text_that_fits(keys, room), self.theme.ink3)
+
+    def totals(self, row: Row, y: float) -> None:
+        """Draw the parts of a rank's device time in this window."""
+        place, theme, drawing = self.place, self.theme, self.drawing
+        if not place.margin or row.track is not None:
+            return
+        number = row.rank["rank"]
+        late = number in self.figures.late
+        if late:
+            drawing.rect(place.right, y, place.margin, row.height, self.colours.late_ground)
+        drawing.horizontal(y, place.right, place.width, theme.rule)
+        stats = self.figures.stats.get(number)
+        if stats is None or all(part["role"] == "cpu" for part in row.rank["summary"]):
+            return
+        whole = stats["span"]
+        left, width = place.right + _PAD, place.margin - 2 * _PAD
+        compact, tall = row.height < 24, row.height >= 36
+        height: float = 11 if tall else 8
+        top = y + (round((row.height - height) / 2) if compact else 3 if tall else 4)
+        wait = self.figures.exposed_wait(number)
+        at: float = left
+        for ns, colour in (
+            (stats["compute"], theme.kind["compute"]),
+            (stats["exposed"] - wait, theme.kind["communication"]),
+            (wait, self.colours.wait_pattern),
+            (stats["memory"], theme.kind["memory"]),
+        ):
+            to = at + (ns / whole * width if whole > 0 else 0)
+            drawing.rect(at, top, to - at, height, colour)
+            if colour == self.colours.wait_pattern:
+                drawing.frame(at, top, to - at, height, theme.wait_line)
+            at = to
+        drawing.frame(left, top, width, height, theme.idle_line)
+        if compact:
+            return
+        baseline = top + height + (14 if tall else 12)
+        if whole <= 0:
+            said = "no GPU work" if stats["data"] > 0 else "no data"
+            drawing.text(left, baseline, said, theme.ink3)
+        elif row.rank["truncated"] is not None:
+            drawing.text(left, baseline, "file cut off", "#744600")
+        elif late:
+            drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
+        else:
+            known = self.figures.lateness is not None
+            part = (wait if known else stats["exposed"]) / whole
+            word = "wait" if known else "comm"
+            said = f"{word} {share(part)}" if part > 0 else ""
+            rest = "other" if _is_mpi(row.rank) else "idle"
+            numbers = said, rest, share(stats["idle"] / whole)
+            self._draw_pair(left, baseline, width, *numbers)
+
+    def _draw_pair(
+        self, x: float, y: float, width: float, exposed: str, rest: str, idle: str
+    ) -> None:
+        """Write `exposed` left, `rest` and `idle` right; shorten them if `width` is too small."""
+        bare, both = exposed.partition(" ")[2], f"{rest} {idle}"
+        forms = [(bare, both), (bare, idle)] if self.is_named else [(exposed, "")]
+        for left, right in ((exposed, both), *forms):
+            if text_width(left) + text_width(right) + 8 <= width:
+                self.drawing.text(x, y, left, self.theme.ink2)
+                if right:
+                    self.drawing.text(x + width, y, right, self.theme.ink3, anchor="end")
+                return
+
+
+def _is_mpi(rank: Mapping[str, Any]) -> bool:
+    """Return whether the rank has MPI calls instead of device work."""
+    rows = [row for row in rank["summary"] if row["role"] != "cpu"]
+    return bool(rows) and all(row["label"] == "MPI" for row in rows)
+
+
+def _name_baseline(band: Band, row_height: float) -> float:
+    baseline = band.top + (3 if band.height < 8 else band.height / 2) + _BASELINE
+    return min(baseline, row_height - 3)
+
+
+def _lane_names_width(lanes: Sequence[Band], row_height: float, baseline: float) -> float:
+    """Return the width of the lane names on the same line."""
+    widths = [
+        text_width(band.label) + 8
+        for band in lanes
+        if abs(_name_baseline(band, row_height) - baseline) < _CLOSE
+    ]
+    return max(widths, default=0)

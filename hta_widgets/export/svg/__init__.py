@@ -1,1 +1,0 @@
-"""A timeline's view as a vector picture, drawn without a browser."""

@@ -1,0 +1,1 @@
+"""Trace files: selections, several ranks, and two runs, for other viewers."""

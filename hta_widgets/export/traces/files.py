@@ -1,0 +1,685 @@
+"""Write a selection, several ranks or two runs as trace files that other viewers open."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.counters import with_counters
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.diff_ops import DiffSource
+from hta_widgets.analysis.scope import rank_part
+from hta_widgets.arguments import check_arguments
+from hta_widgets.diff.compare import Comparison, compare
+from hta_widgets.errors import TraceError
+from hta_widgets.export.traces.members import (
+    ASK,
+    DROP,
+    FlowThreads,
+    Members,
+    RecordClipper,
+    base_time,
+    choose_members,
+    json_text,
+    records_of,
+    samples_of,
+)
+from hta_widgets.files import Output, Target
+from hta_widgets.formats.kineto.times import add_ns
+from hta_widgets.trace import selection as selections
+from hta_widgets.trace.columns import Fields, decode_fields, encode_fields, shift_time
+from hta_widgets.trace.merged_format import (
+    ID_ARGS,
+    ID_FIELDS,
+    IDENTITY_KEY,
+    MARK_KEY,
+    PID_STRIDE,
+    ExportPart,
+    scoped_id,
+    stated_export_part,
+)
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+ExportClock = Literal["recorded", "set"]
+_RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
+_FIRST = (MARK_KEY, "schemaVersion", "deviceProperties", "distributedInfo")
+#: Offset of the ranks of the side after; a larger power of ten if the side before has such ranks.
+AFTER_RANKS = 1000
+_BASE = "baseTimeNanoseconds"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """Counts of the written events.
+
+    Attributes
+    ----------
+    path : Path
+        The file, or the directory.
+    events : int
+        Complete events and begin/end pairs.
+    flows : int
+        Arrows whose two ends are both in the file.
+    dropped : int
+        Records in the selection that were left out: arrows with one end that is not selected or not
+        in the file, and samples of counters.
+    bytes : int
+        Size on disk.
+    ranks : tuple of int
+    left_out : dict
+        `dropped` by type of record: ``"flows"``, ``"counters"``, ``"others"``.
+    samples : int
+        Samples of counters without a record in the files: derived ones, and those added at the
+        start of the window.
+    clock : {"recorded", "fitted"}
+        The clock of the written times.
+    """
+
+    path: Path
+    events: int
+    flows: int
+    dropped: int
+    bytes: int
+    ranks: tuple[int, ...] = ()
+    left_out: dict[str, int] = field(default_factory=dict)
+    samples: int = 0
+    clock: Literal["recorded", "fitted"] = "recorded"
+
+
+@check_arguments
+def export_trace(
+    traces: TraceSet | Trace,
+    path: str | Path,
+    selection: Selection | pd.DataFrame | str | None = None,
+    *,
+    clip: bool = False,
+    keep_parents: bool = True,
+    counters: bool | Literal["own"] = False,
+    scrub: bool = False,
+    clock: ExportClock = "recorded",
+) -> ExportReport:
+    """Write selected events as a trace file that Perfetto, HTA and this package open.
+
+    Records are copied unchanged, together with metadata, the files' own top-level keys, flows with
+    both ends selected, and the instants and async intervals of the window. If a file writes a
+    thread's id both as a number and as a string, flows use the form of their events.
+
+    Parameters
+    ----------
+    traces : TraceSet or Trace
+    path : path-like
+        ``.json`` or ``.json.gz``: one file, which holds several ranks merged if the selection has
+        events of several; ids and processes are then scoped by rank. Without a suffix: a directory
+        with one file per rank.
+    selection : Selection, DataFrame or str, optional
+        What to write, as `TraceSet.select` takes it; everything if left out.
+    clip : bool, default False
+        Cut events at the edges of the selection's window, to the nanosecond, instead of writing
+        them whole. ``args["hta_clipped"]`` of a cut event keeps its recorded times. Perfetto reads
+        times as floating-point numbers: if two nested events are cut at one edge, it may read a
+        later end for the inner one, and leave it out.
+    keep_parents : bool, default True
+        Also write the events that enclose a selected one.
+    counters : bool or "own", default False
+        Also write samples of counters: those of the set, and the derived ones of
+        `hta_widgets.analysis.with_counters`, length of queues and bandwidth of copies. ``"own"``
+        writes only those of the set.
+    scrub : bool, default False
+        Leave out host names, users, environment and directories.
+    clock : {"recorded", "set"}, default "recorded"
+        Write the times of the files, or of the clock of `traces`.
+        After ``traces.with_clock("fitted")`` that moves all timed records of a rank by one offset,
+        exactly; the file's key ``"hta_widgets"`` then has ``"clock": "fitted"`` and ``offset_ns``,
+        which was subtracted from the rank's recorded times. Offsets differ from those
+        of `hta_widgets.analysis.clock_offsets` by one number for all ranks where files do not
+        count from the epoch and a time would be negative, and for ranks whose clocks have nothing
+        in common with the others' (see `TraceSet.problems`). Windows are in the times of `traces`
+        either way.
+
+    Returns
+    -------
+    ExportReport
+
+    Raises
+    ------
+    TraceError
+        If nothing is selected, `path` cannot be written, or no clock can be fitted.
+
+    Examples
+    --------
+    >>> window = traces.select(start_ns=12_000_000, end_ns=18_000_000, ranks=[0, 5])
+    >>> hw.export_trace(traces, "window.json.gz", window).events
+    4711
+    >>> hw.export_trace(traces.with_clock("fitted"), "one-clock.json.gz", clock="set").clock
+    'fitted'
+    """
+    moves_ns = _clock_moves(traces, clock)
+    if isinstance(traces, Trace):
+        traces = TraceSet([traces])
+    if not isinstance(selection, Selection):
+        selection = Selection() if selection is None else traces.select(selection)
+    elif selection.traces is not None and len(traces) > 1:
+        # The window of the selection is on the clock of its own set, such as that of a view.
+        traces = traces.with_clock(selection.traces.clock)
+    if counters is True:
+        traces = with_counters(traces, ranks=selection.ranks)
+    target = Target.of(path)
+    options = {"keep_parents": keep_parents, "counters": bool(counters)}
+    options |= {"clip": clip, "scrub": scrub}
+    ranks = _ranks(traces.values(), selection, options)
+    for members in ranks:
+        members.fitted = bool(moves_ns)
+        members.move_ns = moves_ns.get(members.trace.rank, 0)
+        members.part = _part_of_export(members, selection, len(traces))
+    if not ranks:
+        raise TraceError(
+            "nothing to export: the selection holds no events",
+            remedy="Widen its window, or loosen its query.",
+        )
+    _write_ranks(target, ranks)
+    return _report(target, ranks, "fitted" if moves_ns else "recorded")
+
+
+def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
+    """Write ranks as a directory of files, as one file, or merged into one file."""
+    if target.is_directory:
+        names = {f"rank-{members.trace.rank}.json.gz": members for members in ranks}
+        with target.directory(names) as opened:
+            for name, members in names.items():
+                with opened(name) as out:
+                    _write_rank(out, members, several=len(ranks) > 1)
+        return
+    with target.file() as out:
+        if len(ranks) == 1:
+            _write_rank(out, ranks[0])
+            return
+        # Files of one job usually share their base; otherwise the earliest is used for all.
+        bases = [base for members in ranks if (base := base_time(members.trace))]
+        _write_merged(out, ranks, min(bases, default=0))
+
+
+@check_arguments
+def export_pair(
+    before: DiffSource,
+    after: DiffSource,
+    path: str | Path,
+    *,
+    labels: tuple[str, str] | None = None,
+    base: Literal["first_step", "absolute"] = "first_step",
+    clip: bool = False,
+    counters: bool = False,
+    scrub: bool = False,
+) -> ExportReport:
+    """Write two runs as one merged trace, which Perfetto and this package open.
+
+    The ranks of the side after are increased by 1000, or by a larger power of ten if the side
+    before has such ranks. Processes are named after their side: ``before · rank 3 · python``.
+    """
+    target = Target.of(path)
+    if target.is_directory:
+        raise TraceError(
+            "a pair is one file", path=path, remedy="End the name with .json or .json.gz."
+        )
+    # Default labels are names of folders, which `scrub` must not write.
+    diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
+    moves = _moves_of_pair(diff) if base == "first_step" else (0, 0)
+    options = {"keep_parents": True, "counters": counters, "clip": clip, "scrub": scrub}
+    first = _side_ranks("before", diff.before.label, before, 0, moves[0], options)
+    second = _side_ranks("after", diff.after.label, after, _offset(before), moves[1], options)
+    base_ns = max(0, min(base_time(members.trace) for members in first))
+    with target.file() as out:
+        _write_merged(out, [*first, *second], base_ns)
+    return _report(target, [*first, *second], "recorded")
+
+
+def require_fitted_clock(traces: TraceSet) -> None:
+    """Raise a `TraceError` if no collective determines the ranks' clock offsets."""
+    if not clock_fit(traces).collectives.any():
+        raise TraceError(
+            "no clock is fitted: no collective is found on two ranks"
+            if len(traces) > 1
+            else "no clock is fitted: that takes two ranks or more",
+            remedy="Export the recorded times.",
+        )
+
+
+def _report(
+    target: Target, ranks: Sequence[Members], clock: Literal["recorded", "fitted"]
+) -> ExportReport:
+    left_out: Counter[str] = Counter()
+    for members in ranks:
+        left_out.update(members.left_out)
+    return ExportReport(
+        path=target.path,
+        events=sum(len(members.rows) for members in ranks),
+        flows=sum(members.flows for members in ranks),
+        dropped=left_out.total(),
+        bytes=target.written_bytes,
+        ranks=tuple(members.trace.rank for members in ranks),
+        left_out=dict(left_out),
+        samples=sum(len(members.samples) for members in ranks),
+        clock=clock,
+    )
+
+
+def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
+    """Return the ns to add to the times of each rank's records; empty if none are moved."""
+    if clock == "recorded":
+        return {}
+    if isinstance(traces, Trace):
+        if traces.clock_offset_ns:
+            raise TraceError(
+                "a single rank lacks the reference of its fitted clock",
+                path=traces.path,
+                remedy=f"Export traces.subset(ranks=[{traces.rank}]) instead.",
+            )
+        return {}
+    if traces.clock != "fitted":
+        return {}
+    if len(traces) > 1 and not any(trace.clock_offset_ns for trace in traces.values()):
+        require_fitted_clock(traces)
+    return _moves(traces)
+
+
+def _moves(traces: TraceSet) -> dict[int, int]:
+    # Instant 0 on each rank's recorded clock. The values differ only if clocks have nothing in
+    # common; such ranks are moved onto one clock, or the next reader would align them differently.
+    zeros = {
+        rank: trace.zero_ns - trace.shift_ns - trace.clock_offset_ns
+        for rank, trace in traces.items()
+        if len(trace)
+    }
+    if traces.origin_ns is not None:
+        zero, lift = traces.origin_ns + traces.origin_offset_ns, traces.origin_offset_ns
+    else:
+        # Without an origin, the lift of times need not be undone; viewers drop times below 0.
+        counted = ((count, zero) for zero, count in Counter(zeros.values()).items())
+        zero, lift = max(counted, default=(0, 0))[1], 0
+    return {
+        rank: zero - zeros.get(rank, zero) - trace.clock_offset_ns - lift
+        for rank, trace in traces.items()
+    }
+
+
+def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, Any] | None:
+    """Return a file's note on its clock; None if its times are those recorded.
+
+    `move_ns` is added to the times now; `metadata` may hold a note on an earlier move.
+    """
+    earlier = metadata.get(MARK_KEY)
+    before = earlier.get("offset_ns") if isinstance(earlier, Mapping) else None
+    if not isinstance(before, int):
+        return None if move_ns is None else {"clock": "fitted", "offset_ns": -move_ns}
+    return {"clock": "fitted", "offset_ns": before - (move_ns or 0)}
+
+
+def _move_record(text: bytes, move_ns: int) -> bytes:
+    """Return the record with its time moved; the time of a metadata record has no meaning."""
+    fields = decode_fields(text)
+    if fields is None or "ts" not in fields or fields.get("ph") == b'"M"':
+        return text
+    fields["ts"] = add_ns(fields["ts"], move_ns)
+    return encode_fields(fields)
+
+
+def _ranks(
+    traces: Iterable[Trace], selection: Selection, options: Mapping[str, bool]
+) -> list[Members]:
+    """Return the records to write of each rank that has any."""
+    return [members for trace in traces if (members := choose_members(trace, selection, **options))]
+
+
+def _part_of_export(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
+    """Return the part of the job that is exported; None for all of it."""
+    trace, table, rows = members.trace, members.trace.table, members.rows
+    chosen = job_ranks if selection.ranks is None else len(set(selection.ranks))
+    if not len(rows) or (members.whole and chosen >= job_ranks):
+        return None
+    before = stated_export_part(trace.metadata)
+    # Absolute, as recorded.
+    first, last = table.first_ns + trace.zero_ns, table.last_ns + trace.zero_ns
+    low, high = first, last
+    if before is not None:
+        low, high = before.start_ns, before.end_ns
+    if members.start_ns is not None:
+        low = max(low, members.start_ns + trace.zero_ns)
+    if members.end_ns is not None:
+        high = min(high, members.end_ns + trace.zero_ns)
+    start_ns, end_ns = table.start_ns[rows] + trace.zero_ns, table.end_ns[rows] + trace.zero_ns
+    work = rank_part(trace, Selection()).edges
+    moved_ns = trace.zero_ns + members.move_ns
+    return ExportPart(
+        start_ns=low + members.move_ns,
+        end_ns=high + members.move_ns,
+        work_start_ns=0 if work is None else work[0] + moved_ns,
+        work_end_ns=0 if work is None else work[1] + moved_ns,
+        cut_events=int(((start_ns < low) | (end_ns > high)).sum()),
+        all_time=low <= first and high >= last and (before is None or before.all_time),
+        all_events=(selection.query, selection.ids, selection.tracks) == (None, None, None)
+        and (before is None or before.all_events),
+        job_ranks=max(job_ranks, 0 if before is None else before.job_ranks),
+    )
+
+
+def own_keys(trace: Trace) -> dict[str, bytes]:
+    """Return the top-level keys of a rank's file except its events, as JSON."""
+    texts: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
+        key: json_text(value) for key, value in trace.metadata.items()
+    }
+    return {key: raw for key, raw in texts.items() if key != "traceEvents"}
+
+
+def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]) -> None:
+    """Write a trace file: its top-level keys, then the records."""
+    out.write(b"{\n")
+    for key, raw in keys.items():
+        out.write(json_text(key) + b": " + raw + b",\n")
+    out.write(b'"traceEvents": [\n')
+    for some in records:
+        out.write_list(some)
+    out.write(b"\n]\n}\n")
+
+
+def _write_rank(out: Output, members: Members, *, several: bool = False) -> None:
+    write_file(out, _top_level(members, state_rank=several), _records_to_write(members))
+
+
+def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
+    """Return the file's own keys, as JSON; those that state the rank come first."""
+    trace, scrub = members.trace, members.scrub
+    values = own_keys(trace)
+    if scrub:
+        values = scrub.top_level(values)
+    note = _clock_note(trace.metadata, members.move_ns if members.fitted else None) or {}
+    note |= _identity(trace, scrub=scrub is not None)
+    if members.part is not None:
+        note |= members.part.mark()
+    if note and (members.fitted or members.part is not None or MARK_KEY not in values):
+        earlier = trace.metadata.get(MARK_KEY)
+        if scrub:
+            earlier = scrub.value(earlier)
+        values[MARK_KEY] = json_text({**(earlier if isinstance(earlier, Mapping) else {}), **note})
+    info = values.get("distributedInfo")
+    if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
+        values["distributedInfo"] = json_text(_decode_json(info))  # HTA looks for "rank": 0
+    elif state_rank and (info is None or b'"rank"' not in info):
+        stated = {} if info is None else _decode_json(info)
+        stated = stated if isinstance(stated, dict) else {}
+        values["distributedInfo"] = json_text({**stated, "rank": trace.rank})
+    first = {key: values.pop(key) for key in _FIRST if key in values}
+    return first | values
+
+
+def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
+    """Return the worker, GPU or server of a file, which only its folder names."""
+    numbers = {"worker": trace.worker, "local_rank": trace.local_rank, "server": trace.server}
+    identity: dict[str, Any] = {name: number for name, number in numbers.items() if number >= 0}
+    if identity and trace.job and not scrub:
+        identity["job"] = trace.job
+    return {IDENTITY_KEY: identity} if identity else {}
+
+
+def _records_to_write(members: Members) -> Iterator[bytes]:
+    """Yield the records to write, in the file's order."""
+    records = chain(_edited_records(members), samples_of(members))
+    return map(members.scrub.record, records) if members.scrub else records
+
+
+def _edited_records(members: Members) -> Iterator[bytes]:
+    trace = members.trace
+    if trace.source is None:
+        yield from records_of(members)
+        return
+    clip = RecordClipper(members) if members.clip and not members.whole else None
+    threads = None if members.whole else FlowThreads(members)
+    fate, move_ns = members.fate, members.move_ns
+    for number, text in trace.source.records(np.flatnonzero(fate != DROP)):
+        record, is_asked = text, fate[number] == ASK
+        if is_asked and not members.accepts(record):
+            continue
+        if threads is not None and not is_asked:
+            record = threads(number, record)
+        if move_ns:
+            record = _move_record(record, move_ns)
+        if clip is not None:
+            record = clip.move_into_window(record) if is_asked else clip(number, record)
+        yield record
+
+
+def _write_merged(out: Output, ranks: Sequence[Members], base_ns: int) -> None:
+    """Write ranks as one file with times relative to `base_ns` (docs/merged-format.md)."""
+    head: dict[str, Any] = {"merged": 1, "ranks": []}
+    scopes: list[Iterator[bytes]] = []
+    for position, members in enumerate(ranks):
+        trace = members.trace
+        shift_ns = base_time(trace) + members.side_move_ns - base_ns
+        texts = _top_level(members, state_rank=False)
+        head["ranks"].append(
+            {
+                "rank": trace.rank,
+                "file": f"rank-{trace.rank}" if members.scrub else Path(trace.path).name,
+                "shift_ns": shift_ns,
+                "format": trace.format,
+                "metadata": {key: _decode_json(raw) for key, raw in texts.items()} | members.stated,
+            }
+        )
+        scopes.append(_merged_records(members, position, shift_ns))
+    keys = {MARK_KEY: json_text(head), "schemaVersion": b"1", "displayTimeUnit": b'"ms"'}
+    if base_ns:
+        keys[_BASE] = str(base_ns).encode()
+    write_file(out, keys, *scopes)
+
+
+def _merged_records(members: Members, position: int, shift_ns: int) -> Iterator[bytes]:
+    """Yield the records of a rank in the form of a merged file."""
+    yield from map(_MergeScope(members, position, shift_ns), _records_to_write(members))
+
+
+class _MergeScope:
+    """Rewrites the records of one rank for a merged file; processes and ids are unique to the rank.
+
+    `position` is that of the rank in the file. `shift_ns` is added to its times.
+    """
+
+    def __init__(self, members: Members, position: int, shift_ns: int) -> None:
+        self.rank, self.shift_ns = members.trace.rank, shift_ns
+        self._whose = members.title or f"rank {self.rank}"
+        self._first_sort = 1000 * position
+        self._pids: dict[bytes, bytes] = {}
+        self._numbers: dict[str | None, int] = {}
+        self._names, self._labels, order = _processes(members)
+        ordered = sorted(order, key=lambda key: (order[key], key or ""))
+        self._sorts = {key: place for place, key in enumerate(ordered)}
+
+    def __call__(self, text: bytes) -> bytes:
+        """Return the record in the form of a merged file, after records that introduce it."""
+        fields = decode_fields(text)
+        if fields is None:
+            return text
+        own_pid = fields.get("pid", b"")
+        introduction = b"" if own_pid in self._pids else self._introduce_process(own_pid)
+        fields["pid"] = self._pids[own_pid]
+        for name in ID_FIELDS:
+            if name in fields:
+                fields[name] = scoped_id(fields[name], self.rank)
+        if "id2" in fields:
+            self._scope_members(fields, "id2", ("local", "global"))
+        if "args" in fields:
+            self._scope_members(fields, "args", ID_ARGS)
+        if self.shift_ns and "ts" in fields:
+            fields["ts"] = shift_time(fields["ts"], self.shift_ns)
+        if fields.get("ph") == b'"M"':
+            self._label(fields, _process_key(own_pid))
+        return introduction + encode_fields(fields)
+
+    def _scope_members(self, fields: Fields, name: str, ids: Iterable[str]) -> None:
+        members = decode_fields(fields[name])
+        if members is None:
+            return
+        id_keys = [key for key in ids if key in members]
+        for key in id_keys:
+            members[key] = scoped_id(members[key], self.rank)
+        if id_keys:
+            fields[name] = encode_fields(members)
+
+    def _label(self, fields: Fields, key: str | None) -> None:
+        """Put the rank into the name of a process; keep the original arguments."""
+        args = decode_fields(fields.get("args", b""))
+        if args is None:
+            return
+        recorded = encode_fields(args)
+        record = fields.get("name")
+        if record == b'"process_name"' and "name" in args:
+            args["name"] = json_text(self._title(key, _string(args["name"])))
+        elif record == b'"process_sort_index"' and "sort_index" in args:
+            args["sort_index"] = json_text(self._first_sort + self._sorts.get(key, 0))
+        else:
+            return
+        args[MARK_KEY] = recorded
+        fields["args"] = encode_fields(args)
+
+    def _title(self, key: str | None, name: str) -> str:
+        label = self._labels.get(key)
+        return f"{self._whose} · {name} [{label}]" if label else f"{self._whose} · {name}"
+
+    def _introduce_process(self, own_pid: bytes) -> bytes:
+        """Give a process its number; return the records that hold its original id and its name."""
+        key = _process_key(own_pid)
+        is_numbered = key in self._numbers
+        pid = self._numbers.setdefault(key, self.rank * PID_STRIDE + len(self._numbers) + 1)
+        self._pids[own_pid] = str(pid).encode()
+        if is_numbered:  # the same process, stated once as a number and once as a string
+            return b""
+        identity: dict[str, Any] = {"rank": self.rank}
+        if own_pid:
+            identity["pid"] = _decode_json(own_pid)
+        records = [_metadata(MARK_KEY, pid, identity)]
+        if key not in self._names:
+            name = self._title(key, key or "process")
+            records.append(_metadata("process_name", pid, {"name": name, MARK_KEY: None}))
+        if key not in self._sorts:
+            last = {"sort_index": self._first_sort + 999, MARK_KEY: None}
+            records.append(_metadata("process_sort_index", pid, last))
+        return b"".join(record + b",\n" for record in records)
+
+
+def _processes(
+    members: Members,
+) -> tuple[set[str | None], dict[str | None, str], dict[str | None, float]]:
+    """Return the processes that have a name, the labels of processes, and their sort indices."""
+    named: set[str | None] = set()
+    labels: dict[str | None, str] = {}
+    order: dict[str | None, float] = {}
+    source, scrub = members.trace.source, members.scrub
+    for _, text in () if source is None else source.records(np.flatnonzero(members.fate == ASK)):
+        if b'"M"' not in text:
+            continue
+        fields = decode_fields(scrub.record(text) if scrub else text)
+        args = None if fields is None else decode_fields(fields.get("args", b""))
+        if fields is None or args is None:
+            continue
+        key = _process_key(fields.get("pid", b""))
+        record = fields.get("name")
+        if record == b'"process_name"' and "name" in args:
+            named.add(key)
+        elif record == b'"process_labels"' and "labels" in args:
+            labels[key] = _string(args["labels"])
+        elif record == b'"process_sort_index"' and "sort_index" in args:
+            with suppress(ValueError):
+                order[key] = float(args["sort_index"])
+    return named, labels, order
+
+
+def _process_key(raw: bytes) -> str | None:
+    """Return a process id as text: numbers and strings of the same digits mean the same process."""
+    return _string(raw) if raw else None
+
+
+def _metadata(name: str, pid: int, args: dict[str, Any]) -> bytes:
+    return json_text({"name": name, "ph": "M", "pid": pid, "tid": 0, "args": args})
+
+
+def _decode_json(raw: bytes) -> Any:
+    """Decode JSON; integers of more digits than Python converts become text."""
+    most = sys.get_int_max_str_digits() or len(raw)
+    return json.loads(raw, parse_int=lambda digits: int(digits) if len(digits) <= most else digits)
+
+
+def _string(raw: bytes) -> str:
+    value = _decode_json(raw)
+    return value if isinstance(value, str) else raw.decode()
+
+
+def _trace_set_of(source: DiffSource) -> tuple[list[Trace], Selection]:
+    if isinstance(source, Trace):
+        return [source], Selection()
+    if isinstance(source, Selection):
+        return list(source.traces.values()) if source.traces is not None else [], source
+    return list(source.values()), Selection()
+
+
+def _offset(before: DiffSource) -> int:
+    highest = max((trace.rank for trace in _trace_set_of(before)[0]), default=0)
+    offset = AFTER_RANKS
+    while highest >= offset:
+        offset *= 10
+    return offset
+
+
+def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
+    """Return the shifts of recorded times that make the first steps start at the same time.
+
+    Both sides move if a time would be negative otherwise.
+    """
+    starts = []
+    for side in diff.sides:
+        rank, windows = min(side.windows.items(), key=lambda item: int(item[1][0, 0]))
+        trace = side.parts[rank].trace
+        starts.append(int(windows[0, 0]) - trace.shift_ns + trace.zero_ns)
+    move = starts[0] - starts[1]
+    earliest = min(
+        (
+            part.trace.zero_ns + (move if side is diff.after else 0)
+            for side in diff.sides
+            for part in side.parts.values()
+        ),
+    )
+    lift = max(0, -earliest)
+    return lift, move + lift
+
+
+def _side_ranks(
+    side: str, label: str, source: DiffSource, offset: int, move_ns: int, options: dict[str, bool]
+) -> list[Members]:
+    """Return the ranks of one side of a pair, numbered from `offset` on and moved in time."""
+    whose = side if label == side else f"{side} {label}"
+    ranks = _ranks(*_trace_set_of(source), options)
+    for members in ranks:
+        trace = members.trace
+        base_ns = base_time(trace) + move_ns
+        note = {"side": side, "label": label, "rank": trace.rank, "moved_ns": move_ns}
+        members.stated[MARK_KEY] = note
+        if base_ns or _BASE in trace.metadata:
+            members.stated[_BASE] = base_ns
+        members.trace = trace.replace(rank=trace.rank + offset)
+        members.title, members.side_move_ns = f"{whose} · rank {trace.rank}", move_ns
+    if not ranks:
+        raise TraceError(f"nothing to export: no events {side}", remedy="Widen what is selected.")
+    return ranks
+
+
+# `Selection.export` is in a lower package, which must not import this one.
+selections.exporter = export_trace

@@ -1,0 +1,479 @@
+"""Choose the records of a rank that an export writes; clip them, adapt their flows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Raw
+
+from hta_widgets.analysis.steps import CLIPPED
+from hta_widgets.export.traces.scrub import Scrubber
+from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS
+from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
+from hta_widgets.trace.arrays import Bools, Codes, Ints
+from hta_widgets.trace.columns import decode_fields, encode_fields
+from hta_widgets.trace.merged_format import ExportPart
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+
+DROP, KEEP, ASK = 0, 1, 2
+
+
+class _RecordHeader(msgspec.Struct, gc=False):
+    """The fields of a record that decide whether it is written."""
+
+    ph: str = ""
+    ts: Raw = Raw(b"")
+    cat: str | None = ""
+    name: str | None = ""
+    id: Raw = Raw(b"")
+    pid: int | str | float | None = None
+    tid: int | str | float | None = None
+
+
+_decode_header = msgspec.json.Decoder(_RecordHeader).decode
+
+
+@dataclass(slots=True)
+class Members:
+    """The part of one rank that is written.
+
+    Times are ns since `Trace.zero_ns`.
+    """
+
+    trace: Trace
+    rows: Ints  # events
+    fate: Codes  # by record
+    whole: bool  # everything of the rank is selected
+    start_ns: int | None = None  # window
+    end_ns: int | None = None
+    flows: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    threads: frozenset[tuple[str, str]] | None = None  # of the events written
+    asyncs: dict[tuple[str, str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    counters: bool = False
+    #: rows of the counter table whose samples have no record in the file
+    samples: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    #: nanoseconds to add to the times of records, and whether that puts them on the fitted clock
+    move_ns: int = 0
+    fitted: bool = False
+    #: whether to cut records at the window
+    clip: bool = False
+    #: removes private data from records
+    scrub: Scrubber | None = None
+    #: of a side of a pair: its title, the ns added to its base time, and keys added to its metadata
+    title: str = ""
+    side_move_ns: int = 0
+    stated: dict[str, Any] = field(default_factory=dict)
+    #: the part of the job that the file is marked to contain; None for all of it
+    part: ExportPart | None = None
+
+    @property
+    def written_zero_ns(self) -> int:
+        """`Trace.zero_ns` in the times of the written records."""
+        return self.trace.zero_ns - base_time(self.trace) + self.move_ns
+
+    def accepts(self, text: bytes) -> bool:
+        """Return whether to write a record that is in no table; count the omitted ones."""
+        try:
+            record = _decode_header(text)
+        except msgspec.DecodeError:
+            return self.whole
+        if record.ph == "M":
+            return True
+        if record.ph == "C" and not self.counters:
+            return self._leave_out("counters")
+        if self.whole:
+            return True
+        time_ns = nanoseconds(bytes(record.ts))
+        if time_ns is None:
+            return False
+        time_ns -= self.trace.zero_ns - base_time(self.trace)
+        if record.ph in "neFT":
+            key = (record.cat or "", bytes(record.id).decode(), record.name or "")
+            if record.ph in "nT" and not self.in_window(time_ns):
+                return False
+            spans = self.asyncs.get(key, [])
+            return any(start <= time_ns <= end for start, end in spans)
+        if not self.in_window(time_ns):
+            return False
+        if record.ph in "stf":
+            return self._leave_out("flows")
+        on_track = tuple("" if part is None else str(part) for part in (record.pid, record.tid))
+        if record.ph in "XBE" or (self.threads is not None and on_track not in self.threads):
+            return self._leave_out("others")
+        return True
+
+    def in_window(self, time_ns: int) -> bool:
+        """Return whether an instant is in the half-open window."""
+        after = self.start_ns is None or time_ns >= self.start_ns
+        return after and (self.end_ns is None or time_ns < self.end_ns)
+
+    def _leave_out(self, what: str) -> bool:
+        self.left_out[what] = self.left_out.get(what, 0) + 1
+        return False
+
+
+def choose_members(
+    trace: Trace,
+    selection: Selection,
+    *,
+    keep_parents: bool,
+    counters: bool,
+    clip: bool,
+    scrub: bool,
+) -> Members | None:
+    """Choose the records of a rank to write; None if none of its events is selected."""
+    table = trace.table
+    records = 0 if trace.source is None else len(trace.source)
+    whole = replace(selection, ranks=None).is_everything and not trace.part
+    if selection.ranks is not None and trace.rank not in selection.ranks:
+        return None
+    chosen = selection.mask(trace)
+    if not chosen.any() and not (whole and records):
+        return None
+    if keep_parents and not whole:
+        _add_parents(chosen, table.parent)
+    rows = np.flatnonzero(chosen)
+    start_ns, end_ns = _window(trace, selection, rows)
+    fate = np.full(records, ASK, np.uint8)
+    members = Members(trace, rows, fate, whole, start_ns, end_ns, counters=counters, clip=clip)
+    if scrub:
+        members.scrub = Scrubber(trace.metadata, trace.host)
+    if selection.tracks is not None:
+        members.threads = frozenset(
+            (table.tracks[code].pid, table.tracks[code].tid)
+            for code in np.unique(table.track[rows]).tolist()
+        )
+    if not records:
+        _choose_counters(members)
+        return members
+    fate[table.record] = DROP
+    fate[table.record[rows]] = KEEP
+    for row, record in table.end_record.items():
+        fate[record] = KEEP if chosen[row] else DROP
+    _choose_flows(members, chosen)
+    _choose_instants(members)
+    _choose_asyncs(members)
+    _choose_counters(members)
+    return members
+
+
+def base_time(trace: Trace) -> int:
+    """Return the file's base time in ns, to which its times are relative; 0 if it is invalid."""
+    try:
+        base = Decimal(str(trace.metadata.get("baseTimeNanoseconds", 0)))
+        return int(base) if FIRST_NS <= base <= LAST_NS else 0
+    except ArithmeticError:
+        return 0
+
+
+def _add_parents(chosen: Bools, parent: npt.NDArray[np.int32]) -> None:
+    rows: npt.NDArray[np.signedinteger[Any]] = np.flatnonzero(chosen)
+    while len(rows):
+        above = np.unique(parent[rows])
+        rows = above[above >= 0]
+        rows = rows[~chosen[rows]]
+        chosen[rows] = True
+
+
+def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
+    """Return the selection's window; an open side ends with the events unless all are selected."""
+    start_ns, end_ns = selection.start_ns, selection.end_ns
+    low = None if start_ns is None else start_ns - trace.shift_ns
+    high = None if end_ns is None else end_ns - trace.shift_ns
+    by_event = (selection.query, selection.ids, selection.tracks) != (None, None, None)
+    if (by_event or trace.part) and len(rows):
+        if low is None:
+            low = int(trace.table.start_ns[rows].min())
+        if high is None:
+            high = int(trace.table.end_ns[rows].max()) + 1
+    return low, high
+
+
+def _choose_flows(members: Members, chosen: Bools) -> None:
+    flows, fate = members.trace.flow_table, members.fate
+    stated = (flows.source_record >= 0) & (flows.target_record >= 0)
+    both = chosen[flows.source] & chosen[flows.target]
+    either = chosen[flows.source] | chosen[flows.target]
+    kept = stated if members.whole else stated & both
+    for records in (flows.source_record, flows.target_record):
+        fate[records[stated]] = DROP
+    for records in (flows.source_record, flows.target_record):
+        fate[records[kept]] = KEEP
+    members.flows = int(kept.sum())
+    cut = stated & either & ~kept
+    if cut.any():
+        members.left_out["flows"] = int(cut.sum())
+
+
+def _choose_instants(members: Members) -> None:
+    table, fate = members.trace.instant_table, members.fate
+    fate[table.record] = DROP
+    kept = _rows_within(members, table.time_ns, table.time_ns)
+    if members.threads is not None:
+        on = [pair in members.threads for pair in zip(table.pid, table.tid, strict=True)]
+        kept &= np.array(on, dtype=bool)
+    fate[table.record[kept]] = KEEP
+
+
+def _choose_asyncs(members: Members) -> None:
+    table, trace = members.trace.async_table, members.trace
+    names, categories = trace.table.names, trace.table.categories
+    stated = table.record >= 0  # derived ones have no record
+    members.fate[table.record[stated]] = DROP
+    end_ns = table.start_ns + np.maximum(table.dur_ns, 0)
+    kept = _rows_within(members, table.start_ns, end_ns) & stated
+    if members.threads is not None:
+        processes = {pid for pid, _ in members.threads}
+        kept &= np.array([pid in processes for pid in table.pid], dtype=bool)
+    members.fate[table.record[kept]] = KEEP
+    for row in np.flatnonzero(kept).tolist():
+        key = (categories[table.category[row]], table.async_id[row], names[table.name[row]])
+        span = (int(table.start_ns[row]), int(end_ns[row]))
+        members.asyncs.setdefault(key, []).append(span)
+
+
+def _choose_counters(members: Members) -> None:
+    table = members.trace.counter_table
+    stated = (table.record >= 0) & bool(len(members.fate))
+    stored, derived = np.flatnonzero(stated), np.flatnonzero(~stated)
+    record, first = np.unique(table.record[stored], return_index=True)
+    time_ns = table.time_ns[stored[first]]
+    members.fate[record] = DROP
+    kept = _rows_within(members, time_ns, time_ns)
+    samples = derived[_rows_within(members, table.time_ns[derived], table.time_ns[derived])]
+    if members.counters:
+        members.fate[record[kept]] = KEEP
+        members.samples = np.union1d(samples, _last_before(members, derived))
+    elif left_out := int(kept.sum()) + len(samples):
+        members.left_out["counters"] = left_out
+
+
+def _last_before(members: Members, rows: Ints) -> Ints:
+    """Return each series' last sample before the window, which sets the value at its start."""
+    if members.whole or members.start_ns is None:
+        return rows[:0]
+    table = members.trace.counter_table
+    before = rows[table.time_ns[rows] <= members.start_ns]
+    series = table.series_id[before]
+    return before[np.append(series[1:] != series[:-1], True)] if len(before) else before
+
+
+def _rows_within(members: Members, start_ns: Ints, end_ns: Ints) -> Bools:
+    kept = np.ones(len(start_ns), dtype=bool)
+    if members.whole:
+        return kept
+    if members.start_ns is not None:
+        kept &= (end_ns > members.start_ns) | (start_ns >= members.start_ns)
+    if members.end_ns is not None:
+        kept &= start_ns < members.end_ns
+    return kept
+
+
+#: Counters of the same name differ by an id, which is in the name of the series.
+_WITH_ID = re.compile(r"(.*)\[([^\[\]]*)\]", re.DOTALL)
+
+
+def samples_of(members: Members) -> Iterator[bytes]:
+    """Yield the samples to write; a value from before the window is written at its start."""
+    table = members.trace.counter_table
+    rows = members.samples
+    low = None if members.whole else members.start_ns
+    base_ns = members.written_zero_ns
+    for code in np.unique(table.series_id[rows]).tolist():
+        head, tail = _sample_template(table.series[code])
+        series_rows = rows[table.series_id[rows] == code]
+        times, values = table.time_ns[series_rows], table.value[series_rows]
+        if low is not None:
+            times = np.maximum(times, low)
+        for time_ns, value in zip(times.tolist(), values.tolist(), strict=True):
+            yield head + micros(time_ns + base_ns) + tail % _number(value)
+
+
+def _sample_template(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
+    """Return the JSON text before a sample's time, and that after it, with ``%s`` for the value."""
+    pid, name, label = series
+    match = _WITH_ID.fullmatch(name)
+    fields: dict[str, Any] = {"ph": "C", "name": name}
+    if match:
+        fields |= {"name": match[1], "id": _number_as_written(match[2])}
+    fields["pid"] = _number_as_written(pid)
+    tail = b', "args": {' + json_text(label).replace(b"%", b"%%") + b": %s}}"
+    return json_text(fields)[:-1] + b', "ts": ', tail
+
+
+def _number(value: float) -> bytes:
+    return (str(int(value)) if value.is_integer() else repr(value)).encode()
+
+
+def _number_as_written(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def records_of(members: Members) -> Iterator[bytes]:
+    """Yield names of processes and threads, then the events as complete events."""
+    table = members.trace.table
+    for track in table.tracks:
+        at = {"pid": _number_as_written(track.pid), "tid": _number_as_written(track.tid), "ph": "M"}
+        yield json_text({"name": "process_name", **at, "args": {"name": track.process}})
+        yield json_text({"name": "thread_name", **at, "args": {"name": track.label}})
+    base_ns = members.written_zero_ns
+    for row in members.rows.tolist():
+        track = table.tracks[table.track[row]]
+        numbers = {"stream": int(table.stream[row]), "correlation": int(table.correlation[row])}
+        args = {name: number for name, number in numbers.items() if number >= 0}
+        fields = {
+            "ph": b'"X"',
+            "cat": json_text(table.categories[table.category[row]]),
+            "name": json_text(table.names[table.name[row]]),
+            "pid": json_text(_number_as_written(track.pid)),
+            "tid": json_text(_number_as_written(track.tid)),
+            "ts": micros(int(table.start_ns[row]) + base_ns),
+            "dur": micros(int(table.dur_ns[row])),
+        }
+        if args:
+            fields["args"] = json_text(args)
+        yield encode_fields(fields)
+
+
+def json_text(value: object) -> bytes:
+    """Return a value as JSON that keeps non-ASCII letters."""
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+# --- edited records -------------------------------------------------------------------------------
+
+
+_ARROW = (b'"s"', b'"t"', b'"f"')
+
+
+class RecordClipper:
+    """Cuts the records that cross an edge of a rank's window.
+
+    ``args["hta_clipped"]`` of a cut event keeps the recorded ``ts`` and ``dur``.
+    """
+
+    def __init__(self, members: Members) -> None:
+        trace = members.trace
+        self._low = 0 if members.start_ns is None else members.start_ns
+        self._high = np.iinfo(np.int64).max if members.end_ns is None else members.end_ns
+        #: nanoseconds to add to a record's time to count it from the trace's first event
+        self._base_ns = members.written_zero_ns
+        rows = members.rows
+        start_ns, end_ns = trace.table.start_ns[rows], trace.table.end_ns[rows]
+        out = (start_ns < self._low) | (end_ns > self._high)
+        table, cut = trace.table, rows[out].tolist()
+        #: start and end of the event whose begin, or end, a record is; and that record's own time
+        self._cut: dict[int, tuple[int, int, int]] = {}
+        for row, start, end in zip(cut, start_ns[out].tolist(), end_ns[out].tolist(), strict=True):
+            self._cut[int(table.record[row])] = start, end, start
+            if row in table.end_record and end > self._high:
+                self._cut[table.end_record[row]] = start, end, end
+        self._moved = _records_to_move(members, self._low, self._high)
+
+    def __call__(self, number: int, text: bytes) -> bytes:
+        """Return the record, cut if it crosses an edge."""
+        if number not in self._cut:
+            return self.move_into_window(text) if number in self._moved else text
+        fields = decode_fields(text)
+        if fields is None:
+            return text
+        start_ns, end_ns, own_ns = self._cut[number]
+        first, last = max(start_ns, self._low), min(end_ns, self._high)
+        inside_ns = first if own_ns == start_ns else last
+        was = {}
+        if inside_ns != own_ns:
+            was["ts"] = fields["ts"]
+            fields["ts"] = micros(inside_ns + self._base_ns)
+        if "dur" in fields:
+            was["dur"] = fields["dur"]
+            fields["dur"] = micros(last - first)
+        args = decode_fields(fields.get("args", b"{}"))
+        if was and args is not None:
+            args[CLIPPED] = encode_fields(was)
+            fields["args"] = encode_fields(args)
+        return encode_fields(fields)
+
+    def move_into_window(self, text: bytes) -> bytes:
+        """Move an end of an arrow or of an async interval into the window."""
+        fields = decode_fields(text)
+        time_ns = None if fields is None else nanoseconds(fields.get("ts", b""))
+        if fields is None or time_ns is None:
+            return text
+        # An arrow has to end inside of its event, which ends at the window's edge.
+        last = self._high - (fields.get("ph") in _ARROW)
+        inside_ns = max(min(time_ns - self._base_ns, last), self._low)
+        if inside_ns == time_ns - self._base_ns:
+            return text
+        fields["ts"] = micros(inside_ns + self._base_ns)
+        return encode_fields(fields)
+
+
+def _records_to_move(members: Members, low: int, high: int) -> frozenset[int]:
+    """Return the flow records and async records whose time may be outside of the window."""
+    table, asyncs = members.trace.table, members.trace.async_table
+    rows, records = _flow_ends(members.trace)
+    out = (table.start_ns[rows] < low) | (table.end_ns[rows] > high)
+    early = asyncs.record[(asyncs.start_ns < low) & (asyncs.record >= 0)]
+    return frozenset([*records[out].tolist(), *early.tolist()])
+
+
+def _flow_ends(trace: Trace) -> tuple[Ints, Ints]:
+    """Return event and record of both ends of all flows, of those that have a record."""
+    flows = trace.flow_table
+    rows = np.concatenate([flows.source, flows.target])
+    records = np.concatenate([flows.source_record, flows.target_record])
+    return rows[records >= 0], records[records >= 0]
+
+
+_THREAD = ("pid", "tid")
+
+
+class FlowThreads:
+    """Writes process and thread ids of flow records in the form that their events have."""
+
+    def __init__(self, members: Members) -> None:
+        trace, table = members.trace, members.trace.table
+        self._track: dict[int, int] = {}
+        self._own: dict[int, dict[str, bytes]] = {}
+        if trace.source is None or not members.flows:
+            return
+        rows, records = _flow_ends(trace)
+        kept = members.fate[records] == KEEP
+        self._track = dict(
+            zip(records[kept].tolist(), table.track[rows[kept]].tolist(), strict=True)
+        )
+        tracks, first = np.unique(table.track[members.rows], return_index=True)
+        examples = table.record[members.rows[first]]
+        track_of = dict(zip(examples.tolist(), tracks.tolist(), strict=True))
+        for number, text in trace.source.records(examples):
+            fields = decode_fields(text) or {}
+            self._own[track_of[number]] = {key: fields[key] for key in _THREAD if key in fields}
+
+    def __call__(self, number: int, text: bytes) -> bytes:
+        """Return the record with its ids in the form that its event has."""
+        own_ids = self._own.get(self._track.get(number, -1))
+        if own_ids is None:
+            return text
+        fields = decode_fields(text)
+        if fields is None or all(fields.get(key) == value for key, value in own_ids.items()):
+            return text
+        # Ids of another thread are kept: an arrow may start outside of its event.
+        if any(
+            _plain_id(fields.get(key, b"")) != _plain_id(value) for key, value in own_ids.items()
+        ):
+            return text
+        return encode_fields({**fields, **own_ids})
+
+
+def _plain_id(raw: bytes) -> bytes:
+    return raw.strip(b'"')

@@ -1,0 +1,406 @@
+"""Write traces with overlays as in HTA: counters, critical paths, kernel sequences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from hta_widgets.analysis.counters import COUNTER_KINDS, CounterKind, with_counters
+from hta_widgets.analysis.critical.graph import CriticalPath, critical_path_of
+from hta_widgets.analysis.critical.nodes import DEPENDENCY, EDGE_TYPES, LAUNCH, SYNC
+from hta_widgets.analysis.operator_kernels import SequencePatterns, find_patterns
+from hta_widgets.analysis.scope import rank_parts
+from hta_widgets.errors import TraceError
+from hta_widgets.export.traces.files import ExportReport, export_trace, own_keys, write_file
+from hta_widgets.export.traces.members import Members, base_time, json_text, records_of
+from hta_widgets.files import Target, target_path
+from hta_widgets.formats.kineto.times import micros
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.columns import RecordSource, decode_fields, encode_fields
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+
+def add_counters(
+    traces: TraceSet | Trace,
+    path: str | Path,
+    *,
+    kinds: Iterable[CounterKind] = COUNTER_KINDS,
+    ranks: Iterable[int] | None = None,
+    selection: Selection | None = None,
+    scrub: bool = False,
+) -> ExportReport:
+    """Write traces with the length of their queues and the bandwidth of their copies as counters.
+
+    The rank's records are written as by `export_trace`, followed by the counters:
+    ``Queue Length`` with the stream as its id, and ``Memcpy HtoD``, ``Memset``, … with their rate
+    as ``Memcpy BW``, in GB/s. Names are HTA's. Unlike HTA, which writes into the
+    folder of the input, this writes to `path` and refuses the files that were read.
+    """
+    if isinstance(traces, Trace):
+        traces = TraceSet([traces])
+    chosen = traces.select(selection, ranks=ranks)
+    written = traces.ranks if chosen.ranks is None else list(chosen.ranks)
+    _require_not_input(traces, target_path(path), written)
+    return export_trace(
+        with_counters(traces, kinds, ranks=written), path, chosen, counters="own", scrub=scrub
+    )
+
+
+def _require_not_input(traces: TraceSet, path: Path, ranks: Iterable[int]) -> None:
+    inputs = {Path(trace.path).resolve() for trace in traces.values() if trace.path}
+    targets = [path, *(path / f"rank-{rank}.json.gz" for rank in ranks)]
+    for target in targets:
+        if target.resolve() in inputs:
+            raise TraceError(
+                "is a file that the traces were read from",
+                path=target,
+                remedy="Choose another place; the input stays as it is.",
+            )
+
+
+#: Name and category of the arrows, as in HTA's files.
+_ARROW = b'"critical_path"'
+#: Categories of events that are kept if only the path is written.
+_FRAME_OF_PATH = ("user_annotation", "python_function")
+#: Types of edges on the path that are drawn unless all edges are requested.
+_DRAWN = (DEPENDENCY, LAUNCH, SYNC)
+
+
+class _PhaseAndCategory(msgspec.Struct, gc=False):
+    """The fields of a record that decide whether it is written."""
+
+    ph: str = ""
+    cat: str | None = ""
+
+
+_decode_phase_and_category = msgspec.json.Decoder(_PhaseAndCategory).decode
+
+
+def export_critical_path(
+    traces: TraceSet,
+    path: str | Path,
+    rank: int,
+    annotation: str = "ProfilerStep",
+    instance: int | tuple[int, int] | None = 0,
+    *,
+    data_load_events: Iterable[str] | None = None,
+    only_path: bool = True,
+    all_edges: bool = False,
+    replace_input: bool = False,
+) -> ExportReport:
+    """Write a rank's trace with its critical path marked.
+
+    Events of the path get ``"critical": 1`` in their args, and arrows named ``critical_path``
+    lead along its edges, with ``weight`` (µs), ``critical`` and ``type`` in their args. All other
+    records are copied unchanged.
+    """
+    graph = critical_path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
+    if graph is None:
+        raise TraceError(
+            f"no event of rank {rank} has {annotation!r} in its name",
+            path=traces[rank].path,
+            remedy='Give part of the name of a range, or "" for the whole rank.',
+        )
+    return write_overlay(
+        graph, path, only_path=only_path, all_edges=all_edges, replace_input=replace_input
+    )
+
+
+def write_overlay(
+    graph: CriticalPath,
+    path: str | Path,
+    *,
+    only_path: bool = True,
+    all_edges: bool = False,
+    replace_input: bool = False,
+) -> ExportReport:
+    """Write the trace of a given path; see `export_critical_path`."""
+    trace = graph.trace
+    target = Target.of(path)
+    if target.is_directory:
+        raise TraceError(
+            "is not the name of a trace file",
+            path=target.path,
+            remedy="End it with .json or .json.gz.",
+        )
+    input_path = Path(trace.path).resolve() if trace.path else None
+    if not replace_input and target.path.resolve() == input_path:
+        raise TraceError(
+            "is the file that the rank was read from",
+            path=target.path,
+            remedy="Choose another name, or pass replace_input=True.",
+        )
+    drawn = _edges_to_draw(graph, every=all_edges and not only_path)
+    overlay = _Overlay(graph, drawn, only_path=only_path)
+    with target.file() as out:
+        write_file(out, own_keys(trace), overlay.records(), overlay.arrows())
+    return ExportReport(
+        path=target.path,
+        events=overlay.events,
+        flows=overlay.flows,
+        dropped=overlay.dropped,
+        bytes=target.written_bytes,
+        ranks=(trace.rank,),
+        left_out={"events": overlay.dropped} if overlay.dropped else {},
+    )
+
+
+def _edges_to_draw(graph: CriticalPath, *, every: bool) -> Ints:
+    edges = graph.edges
+    if not every:
+        return graph.on_path[np.isin(edges.type[graph.on_path], _DRAWN)]
+    # A launch that did not delay its kernel has no weight.
+    kept = (edges.type != LAUNCH) | (edges.weight_ns > 0)
+    kept[graph.on_path] = True
+    return np.flatnonzero(kept)
+
+
+class _Overlay:
+    """The records of the file, marked, and the arrows between them."""
+
+    def __init__(self, graph: CriticalPath, drawn: Ints, *, only_path: bool) -> None:
+        self.events = self.flows = self.dropped = 0
+        self._graph, self._drawn, self._only_path = graph, drawn, only_path
+        edges, rows = graph.edges, graph.nodes.row
+        record = graph.trace.table.record
+        self._critical = set(record[graph.path_events].tolist())
+        ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
+        self._wanted = set(record[np.unique(ends)].tolist())
+        self._flows = self._flows_within() if only_path else frozenset()
+        #: by record: process and thread of an arrow's end, as written in the file
+        self._place: dict[int, tuple[bytes, bytes]] = {}
+
+    def records(self) -> Iterator[bytes]:
+        for number, text in self._all_records():
+            try:
+                head = _decode_phase_and_category(text)
+            except msgspec.DecodeError:
+                yield text
+                continue
+            if head.ph == "X":
+                on_path = number in self._critical
+                if self._only_path and not on_path and head.cat not in _FRAME_OF_PATH:
+                    self.dropped += 1
+                    continue
+                self.events += 1
+            elif self._only_path and head.ph in ("s", "t", "f") and number not in self._flows:
+                continue
+            yield self._mark_record(number, text)
+
+    def _flows_within(self) -> frozenset[int]:
+        """Return records of the file's own arrows between events that stay."""
+        trace = self._graph.trace
+        table, flows = trace.table, trace.flow_table
+        stays = np.array([name in _FRAME_OF_PATH for name in table.categories.values], dtype=bool)
+        kept = stays[table.category] if len(stays) else np.zeros(len(table), dtype=bool)
+        kept[self._graph.path_events] = True
+        both = kept[flows.source] & kept[flows.target] & (flows.source_record >= 0)
+        ends = np.concatenate((flows.source_record[both], flows.target_record[both]))
+        return frozenset(ends.tolist())
+
+    def _all_records(self) -> Iterator[tuple[int, bytes]]:
+        trace = self._graph.trace
+        if trace.source is not None:
+            yield from trace.source.records(np.arange(len(trace.source), dtype=np.int64))
+            return
+        # Without a file, records are made from the columns, names first and then row by row.
+        rows = np.arange(len(trace), dtype=np.int64)
+        nothing = np.empty(0, dtype=np.uint8)
+        made = records_of(Members(trace, rows, nothing, True))
+        names = 2 * len(trace.tracks)
+        record = trace.table.record.tolist()
+        for place, text in enumerate(made):
+            yield (record[place - names] if place >= names else -1), text
+
+    def _mark_record(self, number: int, text: bytes) -> bytes:
+        if number not in self._critical and number not in self._wanted:
+            return text
+        fields = decode_fields(text) or {}
+        self._place[number] = (fields.get("pid", b"0"), fields.get("tid", b"0"))
+        if number not in self._critical:
+            return text
+        args = fields.get("args", b"{}").strip()
+        inner = args[1:-1].strip() if args.startswith(b"{") else b'"args": ' + args
+        fields["args"] = b'{"critical": 1' + (b", " + inner if inner else b"") + b"}"
+        return encode_fields(fields)
+
+    def arrows(self) -> Iterator[bytes]:
+        graph = self._graph
+        edges = graph.edges
+        on_path = np.zeros(len(edges), dtype=bool)
+        on_path[graph.on_path] = True
+        for number, edge in enumerate(self._drawn.tolist()):
+            args = json_text(
+                {
+                    "weight": int(edges.weight_ns[edge]) // 1000,
+                    "critical": bool(on_path[edge]),
+                    "type": f"critical_path_{EDGE_TYPES[edges.type[edge]]}",
+                }
+            )
+            self.flows += 1
+            yield self._end(int(edges.source[edge]), b'"s"', number, args)
+            yield self._end(int(edges.target[edge]), b'"f"', number, args)
+
+    def _end(self, node: int, phase: bytes, number: int, args: bytes) -> bytes:
+        graph = self._graph
+        trace, row = graph.trace, int(graph.nodes.row[node])
+        table = trace.table
+        time = int(graph.nodes.time_ns[node])
+        if not graph.nodes.is_start[node] and table.dur_ns[row] > 0:
+            time -= 1  # the end of an event is outside of it
+        pid, tid = self._place[int(table.record[row])]
+        fields = {
+            "ph": phase,
+            "id": str(number).encode(),
+            "pid": pid,
+            "tid": tid,
+            "ts": micros(time + trace.zero_ns - base_time(trace)),
+            "cat": _ARROW,
+            "name": _ARROW,
+            "args": args,
+        }
+        if phase == b'"f"':
+            fields["bp"] = b'"e"'
+        return encode_fields(fields)
+
+
+_PREFIX = "overlaid_"
+_PATTERNS = "Patterns"
+_SUFFIXES = (".json", ".json.gz", ".gz")
+
+
+def export_patterns(
+    traces: TraceSet | Trace,
+    operator_name: str,
+    folder: str | Path,
+    *,
+    rank: int | None = None,
+    min_pattern_len: int = 3,
+    top_k: int = 5,
+    every_depth: bool = False,
+    compress_other_kernels: bool = False,
+    beside_input: bool = False,
+) -> ExportReport:
+    """Write a rank's trace with the frequent kernel sequences of an operator marked.
+
+    Each occurrence's operator, the host events below it and the work that it launched get
+    ``args["Patterns"]``: the pattern, and how often it occurs. Search for ``Patterns``, or for a
+    kernel's name, in the viewer. All other records are copied unchanged.
+    """
+    if isinstance(traces, Trace):
+        traces = TraceSet([traces])
+    trace = traces[traces.ranks[0] if rank is None else rank]
+    if trace.source is None:
+        raise TraceError(
+            f"rank {trace.rank} has no file to mark patterns in",
+            remedy="Choose a rank that was read from a trace file.",
+        )
+    path = _overlay_target(trace, Path(folder).expanduser(), beside_input=beside_input)
+    part = rank_parts(traces, ranks=[trace.rank])[0]
+    patterns = find_patterns(
+        part, operator_name, min_pattern_len, top_k=top_k, every_depth=every_depth
+    )
+    if not patterns.texts:
+        raise TraceError(
+            f"nothing to mark: no {operator_name!r} on rank {trace.rank} launched"
+            f" {min_pattern_len} or more device events",
+            path=trace.path,
+            remedy="Give another operator, or a smaller min_pattern_len.",
+        )
+    marks = _marks(trace, patterns)
+    others = _NameCompressor(trace) if compress_other_kernels else None
+    overlaid = TraceSet(
+        [trace.replace(source=_MarkedRecords(trace.source, marks, others))], like=traces
+    )
+    return export_trace(overlaid, path, counters="own")
+
+
+def _overlay_target(trace: Trace, folder: Path, *, beside_input: bool) -> Path:
+    if not folder.is_dir():
+        raise TraceError("the folder does not exist", path=folder, remedy="Create it first.")
+    input_path = Path(trace.path).resolve()
+    if not beside_input and folder.resolve() == input_path.parent:
+        raise TraceError(
+            "is the folder that the trace was read from",
+            path=folder,
+            remedy="Choose another one, or give beside_input=True.",
+        )
+    suffix = "" if input_path.name.lower().endswith(_SUFFIXES) else ".json"
+    return folder / f"{_PREFIX}{input_path.name}{suffix}"
+
+
+def _marks(trace: Trace, patterns: SequencePatterns) -> dict[int, bytes]:
+    """Return the JSON text of ``Patterns`` by record."""
+    texts = [
+        json_text({text: count})
+        for text, count in zip(patterns.texts, patterns.count.tolist(), strict=True)
+    ]
+    pattern = np.append(patterns.pattern, -1)[patterns.below]
+    rows = np.flatnonzero(pattern >= 0)
+    records = trace.table.record[rows].tolist()
+    return {
+        record: texts[place] for record, place in zip(records, pattern[rows].tolist(), strict=True)
+    }
+
+
+@dataclass
+class _MarkedRecords:
+    """A file's records with the marks of patterns in their args; the others are edited."""
+
+    source: RecordSource
+    marks: dict[int, bytes]
+    edit: Callable[[dict[str, bytes]], bool] | None
+
+    def __post_init__(self) -> None:
+        self.path = self.source.path
+        self.metadata_text = getattr(self.source, "metadata_text", None)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def record(self, index: int) -> bytes:
+        return self._edit_record(index, self.source.record(index))
+
+    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
+        for number, text in self.source.records(indices):
+            yield number, self._edit_record(number, text)
+
+    def _edit_record(self, number: int, text: bytes) -> bytes:
+        mark = self.marks.get(number)
+        fields = None if mark is None and self.edit is None else decode_fields(text)
+        if fields is None:
+            return text
+        if mark is not None:
+            args = decode_fields(fields.get("args", b"{}")) or {}
+            fields["args"] = encode_fields({**args, _PATTERNS: mark})
+        elif self.edit is None or not self.edit(fields):
+            return text
+        return encode_fields(fields)
+
+
+class _NameCompressor:
+    """Removes args of events, and replaces their names by numbers."""
+
+    def __init__(self, trace: Trace) -> None:
+        numbers = {name: str(number) for number, name in enumerate(trace.table.names.values)}
+        self._numbers = {name: json_text(number) for name, number in numbers.items()}
+        self._legend = json_text({number: name for name, number in numbers.items()})
+
+    def __call__(self, fields: dict[str, bytes]) -> bool:
+        """Change the record's fields; return whether it is an event."""
+        if fields.get("ph") != b'"X"' or "name" not in fields:
+            return False
+        name = json.loads(fields["name"])
+        if "PyTorch Profiler" in str(name):
+            fields["args"] = self._legend
+        else:
+            fields["args"] = b"{}"
+            fields["name"] = self._numbers.get(name, fields["name"])
+        return True

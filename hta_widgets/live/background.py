@@ -1,0 +1,156 @@
+"""Long computations on one background thread per process.
+
+A request waits for `within_ms`; then the reply is `PENDING` and the page requests it again.
+Meanwhile the kernel's main thread answers other requests. A computation is a `BackgroundTask`: it
+runs once, for all who wait for it, and can be cancelled::
+
+    task = BackgroundTask(lambda: slow_answer(traces))
+    task.wait_until(deadline_after(50))  # False: not ready after 50 ms, still running
+    task.wait_until(deadline_after(50))  # True
+    task.value
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from hta_widgets.trace.memo import (
+    LRU,
+    ComputationCancelled,
+    is_cancelled,
+    raise_if_cancelled,
+)
+
+T = TypeVar("T")
+#: Reply to a request whose answer is not ready.
+PENDING: Mapping[str, Any] = {"pending": True}
+_SUPERSEDED_AFTER = 32  # number of later requests for other work after which work is cancelled
+_NAME = "hta-background"
+
+
+def deadline_after(within_ms: float | None) -> float:
+    """Return the deadline of a request, as a value of `time.perf_counter`."""
+    return math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
+
+
+class BackgroundTask(Generic[T]):
+    """A result that is computed on first request, and kept.
+
+    After a failure or `cancel` the next request starts again.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self.last_request = 0
+        self._make = make
+        self._lock = threading.Lock()
+        self._future: Future[T] = Future()
+        self._is_queued = self._is_cancelled = False
+
+    def wait_until(self, deadline: float) -> bool:
+        """Wait until `deadline` for the background thread; return whether its result is ready."""
+        if deadline == math.inf:
+            self.value  # noqa: B018 - computed in this thread
+            return True
+        with self._lock:
+            future, self._is_cancelled = self._future, False
+            if not self._is_queued:
+                self._is_queued = True
+                _submit(partial(copy_context().run, self._run, future))
+        try:
+            wait((future,), max(0.0, deadline - time.perf_counter()))
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        return future.done() and _has_result(future)
+
+    @property
+    def value(self) -> T:
+        """The result, computed in this thread unless another thread is computing it."""
+        while True:
+            future = self._future
+            self._run(future)
+            wait((future,))
+            if _has_result(future):
+                return future.result()
+
+    def cancel(self) -> None:
+        """Stop the computation at the next rank."""
+        self._is_cancelled = True
+
+    def _run(self, future: Future[T]) -> None:
+        with self._lock:
+            if future.running() or future.done():
+                return
+            future.set_running_or_notify_cancel()
+        of_caller = is_cancelled.get()
+        token = is_cancelled.set(lambda: self._is_cancelled or of_caller())
+        try:
+            raise_if_cancelled()
+            result = self._make()
+        except BaseException as error:
+            with self._lock:
+                self._future, self._is_queued, self._is_cancelled = Future(), False, False
+            future.set_exception(error)
+            raise
+        finally:
+            is_cancelled.reset(token)
+        future.set_result(result)
+
+
+def _has_result(future: Future[Any]) -> bool:
+    """Return whether a finished future has a result; raise its error unless it was stopped."""
+    error = future.exception()
+    if error is None or isinstance(error, (ComputationCancelled, KeyboardInterrupt)):
+        return error is None
+    raise error
+
+
+class TaskCache:
+    """The last answers to one engine's requests, ready or being computed."""
+
+    def __init__(self, max_tasks: int = 16) -> None:
+        self._tasks: LRU[Hashable, BackgroundTask[Any]] = LRU(
+            max_tasks, on_evict=BackgroundTask.cancel
+        )
+        self._requests = 0
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> BackgroundTask[T]:
+        """Return the work under `key`, and cancel superseded work."""
+        self._requests += 1
+        task: BackgroundTask[T] = self._tasks.get_or_compute(key, lambda: BackgroundTask(make))
+        task.last_request = self._requests
+        for other in self._tasks.values():
+            if other.last_request < self._requests - _SUPERSEDED_AFTER:
+                other.cancel()
+        return task
+
+    def clear(self) -> None:
+        """Cancel and forget all."""
+        self._tasks.clear()
+
+
+_queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+_starting = threading.Lock()
+
+
+def _submit(call: Callable[[], None]) -> None:
+    with _starting:
+        if all(thread.name != _NAME for thread in threading.enumerate()):
+            # A daemon thread, so that the interpreter ends without waiting for its work.
+            threading.Thread(target=_serve, name=_NAME, daemon=True).start()
+    _queue.put(call)
+
+
+def _serve() -> None:
+    while True:
+        with suppress(BaseException):  # the caller gets it from the future
+            _queue.get()()

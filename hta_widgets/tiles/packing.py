@@ -1,0 +1,123 @@
+"""Columns of numbers as bytes, in the form in which pages receive them.
+
+`pack` puts columns one after another, each at a multiple of 8 bytes, and describes them in a
+header; `unpack` reads them again::
+
+    pack({"busy": ("u16", [1, 2, 3]), "index": ("f64", [7])})
+    # header {"busy": ["u16", 0, 3], "index": ["f64", 8, 1]}, 16 bytes: 3 · 2, 2 of padding, 8
+
+`compact_columns` first makes the columns of tiles smaller: two kinds in a byte, starts of slices
+as offsets from their tile, and the narrowest type that holds a column's largest value.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.tiles.cells import CELLS, NO_KIND
+from hta_widgets.trace.arrays import Array, Codes, Ints
+
+Columns = Mapping[str, tuple[str, npt.ArrayLike]]
+NO_KIND_NIBBLE = 15
+#: Columns of mostly small integers, and the types to send them as, narrowest first.
+_NARROW = {
+    "count": ("u8",),
+    "slice_id": ("u16",),
+    "slice_name": ("u8", "u16"),
+    "slice_dur": ("u16", "u32"),
+}
+_MAX_VALUES = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFF_FFFF}
+
+
+def compact_columns(columns: Columns, level: int) -> dict[str, tuple[str, npt.ArrayLike]]:
+    """Return the columns of ``tiles`` in the form for ``compact`` requests."""
+    compact: dict[str, tuple[str, npt.ArrayLike]] = {}
+    for name, (dtype, values) in columns.items():
+        array = np.asarray(values)
+        if name == "kind":
+            compact["kinds"] = "u8", _nibbles(array)
+        elif name == "slice_start":
+            offset = _offsets(columns, level)
+            compact |= (
+                {name: (dtype, array)} if offset is None else {"slice_offset": ("i32", offset)}
+            )
+        elif name != "mask" and not (name == "slice_flags" and not array.any()):
+            compact[name] = _narrowest_dtype(name, dtype, array), array
+    return compact
+
+
+def _nibbles(kind: Codes) -> Codes:
+    """Pack two cells into a byte, the first in the lower half; 15 stands for no kind."""
+    codes = np.where(kind.ravel() == NO_KIND, NO_KIND_NIBBLE, kind.ravel()).astype(np.uint8)
+    halves: Codes = codes[0::2] | (codes[1::2] << np.uint8(4))
+    return halves
+
+
+def _offsets(columns: Columns, level: int) -> Ints | None:
+    """Return the offset of each slice from its tile's start; None if one is too large."""
+    first = np.asarray(columns["slice_first"][1]).astype(np.int64)
+    index = np.asarray(columns["tile_index"][1]).astype(np.int64)
+    start = np.asarray(columns["slice_start"][1]).astype(np.int64)
+    offset: Ints = start - np.repeat(index * CELLS << level, np.diff(first))
+    limits = np.iinfo(np.int32)
+    fits = not len(offset) or (offset.min() >= limits.min and offset.max() <= limits.max)
+    return offset if fits else None
+
+
+def _narrowest_dtype(name: str, dtype: str, values: npt.NDArray[np.generic]) -> str:
+    largest = int(values.max()) if name in _NARROW and values.size else 0
+    return next(
+        (candidate for candidate in _NARROW.get(name, ()) if largest <= _MAX_VALUES[candidate]),
+        dtype,
+    )
+
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "u8": np.dtype("u1"),
+    "u16": np.dtype("<u2"),
+    "u32": np.dtype("<u4"),
+    "i32": np.dtype("<i4"),
+    "f32": np.dtype("<f4"),
+    "f64": np.dtype("<f8"),
+}
+ALIGNMENT = 8
+#: Column → [dtype, byte offset, length].
+Header = dict[str, list[Any]]
+
+
+def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[Header, bytes]:
+    """Concatenate columns, each at a multiple of 8 bytes."""
+    header: Header = {}
+    parts: list[bytes] = []
+    size = 0
+    for name, (dtype, values) in columns.items():
+        padding = -size % ALIGNMENT
+        array = np.ascontiguousarray(values, DTYPES[dtype]).ravel()
+        header[name] = [dtype, size + padding, len(array)]
+        parts += [bytes(padding), array.tobytes()]
+        size += padding + array.nbytes
+    return header, b"".join(parts)
+
+
+def unpack(header: Mapping[str, list[Any]], buffer: bytes) -> dict[str, Array]:
+    """Return the columns that `pack` wrote, as views of the buffer."""
+    return {
+        name: np.frombuffer(buffer, DTYPES[dtype], length, offset)
+        for name, (dtype, offset, length) in header.items()
+    }
+
+
+#: Smaller buffers are not compressed, as that would not save time.
+MIN_ZIPPED_BYTES = 16_384
+GZIP_WINDOW = 31
+
+
+def gzip_buffer(buffer: bytes) -> bytes:
+    """Compress a buffer, in about a tenth of the time that computing the buffer takes."""
+    packing = zlib.compressobj(1, zlib.DEFLATED, GZIP_WINDOW)
+    return packing.compress(buffer) + packing.flush()

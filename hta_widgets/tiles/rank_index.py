@@ -1,0 +1,358 @@
+"""The lanes of a rank, indexed when they are first drawn, and the tables that their rows are of.
+
+A lane's `LaneRef` (`tiles/layout.py`) states what it shows; `RankIndex.lane` makes the index of
+that lane, and of those that are drawn with it. Lanes and tables are kept in a `LaneBudget`, which
+the ranks of a job share: those that were not used for longest are dropped and made again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets import taxonomy
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.layout import LaneRef, RankLayout
+from hta_widgets.tiles.stored_lanes import (
+    FOLDED_ROLES,
+    RowIds,
+    device_rows,
+    folded_lane,
+    folded_rows,
+    stored_lanes,
+)
+from hta_widgets.trace.arrays import Codes, Ints
+from hta_widgets.trace.columns import AsyncTable, InstantTable, StringPool
+from hta_widgets.trace.memo import LRU
+
+if TYPE_CHECKING:
+    from hta_widgets.tiles.lateness import LatenessIndex
+from hta_widgets.tiles.lanes import (
+    AnyLane,
+    CounterLane,
+    EventLane,
+    Positions,
+    index_counter,
+    index_lane,
+)
+
+_OTHER = KINDS.index("other")
+_OPEN_BLOCK = 4096
+#: Roles of lanes with rows of the rank's event table.
+OF_EVENTS = ("events", *FOLDED_ROLES)
+#: Maximum number of tables of columns in memory, enough for the ranks on a screen.
+MAX_TABLES = 64
+#: The class of each event of a rank as a code, by row.
+Classes = npt.NDArray[np.uint8]
+
+
+class LaneBudget:
+    """Lanes and tables in memory, shared by the ranks of a job; `limit` is in bytes of lanes."""
+
+    def __init__(self, limit: int) -> None:
+        self.lanes: LRU[Hashable, list[AnyLane]] = LRU(
+            limit, lambda lanes: sum(lane.nbytes for lane in lanes)
+        )
+        self.tables: LRU[Hashable, Any] = LRU(MAX_TABLES)
+
+
+@dataclass(slots=True, frozen=True)
+class TableRows:
+    """One of a rank's tables as intervals: events, asyncs or instants."""
+
+    table: str
+    start_ns: Ints  # since the trace's own zero
+    dur_ns: Ints
+    name: npt.NDArray[np.integer]
+    category: npt.NDArray[np.integer]
+    kind: Codes
+    record: Ints
+    names: StringPool
+    categories: StringPool
+
+
+class NamedRows(NamedTuple):
+    """Name and kind of the events of a rank."""
+
+    name: npt.NDArray[np.integer]
+    kind: Codes
+    names: StringPool
+
+
+class RankIndex:
+    """Indexes the lanes of a rank when they are first needed.
+
+    `lateness` returns the job's matched collectives; it is called for lanes of waits only.
+    """
+
+    def __init__(
+        self, rank: RankLayout, budget: LaneBudget, lateness: Callable[[], LatenessIndex]
+    ) -> None:
+        self.rank = rank
+        self._budget = budget
+        self._lateness = lateness
+        self._overlays: dict[LaneRef, TableRows] = {}
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def rows(self, table: str) -> TableRows:
+        """Return a table by its name in the protocol."""
+        match table:
+            case "events":
+                return self.events
+            case "asyncs":
+                return self.asyncs
+            case "instants":
+                return self.instants
+            case _:
+                raise ValueError(f"no table {table!r}; the tables are events, asyncs, instants")
+
+    @property
+    def events(self) -> TableRows:
+        """Complete events."""
+        # Kept in the budget, so that columns of stored ranks out of view are released.
+        rows: TableRows = self._budget.tables.get_or_compute(
+            ("events", self.rank.rank), self._events
+        )
+        return rows
+
+    def _events(self) -> TableRows:
+        t = self.rank.table
+        return TableRows(
+            "events",
+            t.start_ns,
+            t.dur_ns,
+            t.name,
+            t.category,
+            t.kind,
+            t.record,
+            t.names,
+            t.categories,
+        )
+
+    @cached_property
+    def asyncs(self) -> TableRows:
+        """Async intervals; those without an end have length 0."""
+        table = self.rank.trace.async_table
+        return self._side_rows("asyncs", table, table.start_ns, np.maximum(table.dur_ns, 0))
+
+    @cached_property
+    def instants(self) -> TableRows:
+        """Instants, as intervals of length 0."""
+        table = self.rank.trace.instant_table
+        return self._side_rows("instants", table, table.time_ns, np.zeros(len(table), np.int64))
+
+    def _side_rows(
+        self, name: str, table: AsyncTable | InstantTable, starts: Ints, durs: Ints
+    ) -> TableRows:
+        names, categories = self.rank.table.names, self.rank.table.categories
+        kind = np.full(len(table), _OTHER, np.uint8)
+        # Only intervals that readers derived, which have no record, have a known kind.
+        derived = np.flatnonzero(table.record < 0)
+        kind[derived] = taxonomy.kind_codes(
+            table.category[derived], table.name[derived], categories.values, names.values
+        )
+        return TableRows(
+            name, starts, durs, table.name, table.category, kind, table.record, names, categories
+        )
+
+    @cached_property
+    def name_counts(self) -> list[Ints]:
+        """Numbers of events, asyncs and instants by code of the name."""
+        size = len(self.rank.table.names)
+        return [
+            np.bincount(table.name, minlength=size)
+            for table in (self.events, self.asyncs, self.instants)
+        ]
+
+    def table_of(self, ref: LaneRef) -> TableRows:
+        """Return the table that a lane's rows belong to."""
+        if ref.role in {"wait", "late"}:
+            return self._overlay(ref)
+        return self.rows({"async": "asyncs", "instant": "instants"}.get(ref.role, "events"))
+
+    def names_of_lane(self, ref: LaneRef) -> TableRows | NamedRows:
+        """Return the names and kinds of a lane's rows without reading other columns."""
+        if ref.role not in OF_EVENTS:
+            return self.table_of(ref)
+        table = self.rank.table
+        named: NamedRows = self._budget.tables.get_or_compute(
+            ("named", self.rank.rank), lambda: NamedRows(table.name, table.kind, table.names)
+        )
+        return named
+
+    def _overlay(self, ref: LaneRef) -> TableRows:
+        """Return the waits or delays of a lane as a table, one row each."""
+        table = self._overlays.get(ref)
+        if table is not None:
+            return table
+        pieces = self._lateness().pieces(self.rank.rank, ref.role, folded=not ref.sources)
+        events = self.events
+        if ref.sources:
+            pieces = pieces.select_rows(self.rank.table.track == ref.sources[0])
+        rows = pieces.row
+        self._overlays[ref] = made = replace(
+            events,
+            table=ref.role,
+            start_ns=pieces.start,
+            dur_ns=pieces.dur,
+            name=events.name[rows],
+            category=events.category[rows],
+            kind=events.kind[rows],
+            record=events.record[rows],
+        )
+        return made
+
+    # --- lanes ------------------------------------------------------------------------------------
+
+    def lane(self, lane: int) -> tuple[LaneRef, AnyLane]:
+        """Return a lane's role and source, and its index."""
+        ref = self.rank.ref(lane)
+        # All depths of a track are indexed together, as they are shown together.
+        key = (self.rank.rank, ref.role, ref.sources)
+        lanes = self._budget.lanes.get(key)
+        if lanes is None:
+            lanes = self._budget.lanes.put(key, self._make(ref))
+        return ref, lanes[ref.depth]
+
+    def lane_by_class(self, lane: int, classes: Classes) -> EventLane | None:
+        """Return a lane of events indexed by `classes` instead of kinds; None for other lanes."""
+        ref = self.rank.ref(lane)
+        if ref.role not in OF_EVENTS:
+            return None
+        key = ("classes", self.rank.rank, ref.role, ref.sources)
+        lanes = self._budget.lanes.get(key)
+        if lanes is None:
+            events = replace(self.events, kind=classes)
+            if ref.role == "events":
+                made = self._by_depth(ref.sources[0], events, slices=False)
+            else:
+                made = [self._lane(events, self.rows_of_lane(ref), slices=False)]
+            lanes = self._budget.lanes.put(key, made)
+        lane_index = lanes[ref.depth]
+        return lane_index if isinstance(lane_index, EventLane) else None
+
+    def rows_of_lane(self, ref: LaneRef) -> RowIds:
+        """Return the rows of a lane of events, asyncs or instants, in lane order."""
+        table, rank = self.rank.table, self.rank
+        rows: RowIds
+        match ref.role:
+            case "events":
+                rows = np.flatnonzero(table.track == ref.sources[0])
+                rows = rows[table.depth[rows] == ref.depth]
+            case "gpu" | "comm" | "cpu":
+                rows = folded_rows(table, ref, self.device_rows)
+            case "async":
+                group = rank.async_groups[ref.sources[0]]
+                rows = group.rows[group.layer == ref.depth]
+            case "instant":
+                rows = rank.instant_groups[ref.sources[0]]
+            case "wait" | "late":
+                rows = np.arange(len(self._overlay(ref).start_ns))
+            case _:
+                raise ValueError("a counter lane has samples, not events")
+        return rows
+
+    def side_lanes(self, table: str) -> Ints:
+        """Return the lane of each async or instant."""
+        return self._async_lanes if table == "asyncs" else self._instant_lanes
+
+    @cached_property
+    def _async_lanes(self) -> Ints:
+        lanes = np.full(len(self.rank.trace.async_table), -1, np.int64)
+        for track in self.rank.tracks:
+            if track.role == "async":
+                group = self.rank.async_groups[track.source]
+                lanes[group.rows] = track.lane0 + group.layer.astype(np.int64)
+        return lanes
+
+    @cached_property
+    def _instant_lanes(self) -> Ints:
+        lanes = np.full(len(self.rank.trace.instant_table), -1, np.int64)
+        for track in self.rank.tracks:
+            if track.role == "instant":
+                lanes[self.rank.instant_groups[track.source]] = track.lane0
+        return lanes
+
+    @cached_property
+    def device_rows(self) -> npt.NDArray[np.int32]:
+        """Rows of the events on device streams."""
+        return device_rows(self.rank.table).astype(np.int32)  # kept for each rank
+
+    def _make(self, ref: LaneRef) -> list[AnyLane]:
+        match ref.role:
+            case "gpu" | "comm" | "cpu":
+                return [self._folded_lane(ref)]
+            case "counter":
+                return [self._counter(ref.sources[0])]
+            case "events":
+                return self._by_depth(ref.sources[0], self.events)
+            case "async":
+                layers = self.rank.async_groups[ref.sources[0]].layers
+                refs = [LaneRef("async", ref.sources, depth) for depth in range(layers)]
+                return [self._lane(self.asyncs, self.rows_of_lane(depth_ref)) for depth_ref in refs]
+            case _:
+                return [self._lane(self.table_of(ref), self.rows_of_lane(ref))]
+
+    def _folded_lane(self, ref: LaneRef) -> EventLane:
+        # All lanes of the rank's file are read together, as they are shown together.
+        stored = stored_lanes(self.rank.table)
+        for other, lane in stored.items():
+            key = (self.rank.rank, other.role, other.sources)
+            if other != ref and self._budget.lanes.get(key) is None:
+                self._budget.lanes.put(key, [lane])
+        stored_lane = stored.get(ref)
+        return (
+            folded_lane(self.rank.table, ref, self.device_rows)
+            if stored_lane is None
+            else stored_lane
+        )
+
+    def _by_depth(self, track: int, events: TableRows, *, slices: bool = True) -> list[AnyLane]:
+        table = self.rank.table
+        rows = np.flatnonzero(table.track == track)
+        depth = table.depth[rows]
+        order = np.argsort(depth, kind="stable")
+        rows = rows[order]
+        first = np.searchsorted(depth[order], np.arange(table.tracks[track].lanes + 1))
+        return [
+            self._lane(events, rows[first[k] : first[k + 1]], slices=slices)
+            for k in range(len(first) - 1)
+        ]
+
+    @staticmethod
+    def _lane(table: TableRows, rows: RowIds, *, slices: bool = True) -> EventLane:
+        starts, durs, kinds = table.start_ns[rows], table.dur_ns[rows], table.kind[rows]
+        return index_lane(starts, durs, kinds, rows if slices else None)
+
+    def _counter(self, series: int) -> CounterLane:
+        table = self.rank.trace.counter_table
+        first, last = np.searchsorted(table.series_id, (series, series + 1))
+        end = self.rank.range_ns[1] - self.rank.shift_ns
+        return index_counter(table.time_ns[first:last], table.value[first:last], end)
+
+    # --- events at an instant ---------------------------------------------------------------------
+
+    def rows_running_at(self, time_ns: int) -> Positions:
+        """Return the rows of events that began before an instant and still run then."""
+        table = self.rank.table
+        before = int(table.start_ns.searchsorted(time_ns))
+        blocks = np.flatnonzero(self._last_ends[: -(-before // _OPEN_BLOCK)] > time_ns)
+        if not len(blocks):
+            return np.empty(0, np.intp)
+        at = (blocks[:, None] * _OPEN_BLOCK + np.arange(_OPEN_BLOCK)).ravel()
+        at = at[at < before]
+        still: Positions = at[table.start_ns[at] + table.dur_ns[at] > time_ns]
+        return still
+
+    @cached_property
+    def _last_ends(self) -> Ints:
+        table = self.rank.table
+        if not len(table):
+            return np.empty(0, np.int64)
+        return np.maximum.reduceat(table.end_ns, np.arange(0, len(table), _OPEN_BLOCK))

@@ -1,0 +1,274 @@
+"""The reply to a request for tiles: which lanes, in which order, with which names.
+
+`answer_tiles` adds lane after lane until the deadline or the size of the request is reached, and
+lists what is left, which the page requests next. Columns of all tiles and of all slices are
+concatenated; ``slice_first`` has the first slice of each tile, and one number more at the end. For
+example, two tiles with 1 and 2 slices::
+
+    tile_lane    [4, 9]
+    slice_first  [0, 1, 3]
+    slice_name   [0, 1, 0]      keys of "names": {"0": "gemm", "1": "AllReduce"}
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets.tiles.cells import (
+    CELLS,
+    MAX_TILES,
+    NO_KIND,
+    CounterTiles,
+    EventTiles,
+    counter_tiles,
+    event_tiles,
+    kinds_of_tiles,
+)
+from hta_widgets.tiles.lanes import CounterLane, EventLane, Positions
+from hta_widgets.tiles.layout import LaneRef
+from hta_widgets.tiles.packing import MIN_ZIPPED_BYTES, compact_columns, gzip_buffer, pack
+from hta_widgets.tiles.rank_index import OF_EVENTS, Classes, RankIndex
+from hta_widgets.trace.arrays import Array, Codes, Ints
+from hta_widgets.trace.columns import StringPool
+from hta_widgets.trace.names import short_name
+
+
+class NameKeys:
+    """Assigns a number to every short name of the job."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, int] = {}
+        self._texts: list[str] = []
+        #: By id of a pool: the pool, and the key of each of its codes, -1 if not used yet.
+        self._of_pool: dict[int, tuple[StringPool, Ints]] = {}
+
+    def keys(self, pool: StringPool, codes: Array) -> Ints:
+        """Return the keys of the names that have these codes in a rank's pool."""
+        pool_keys = self._of_pool.get(id(pool))
+        if pool_keys is None or len(pool_keys[1]) < len(pool):
+            pool_keys = (pool, np.full(len(pool), -1, np.int64))
+            self._of_pool[id(pool)] = pool_keys
+        table = pool_keys[1]
+        keys: Ints = table[codes]
+        if (keys < 0).any():
+            for code in np.unique(codes[keys < 0]).tolist():
+                table[code] = self._key(short_name(pool[code]))
+            keys = table[codes]
+        return keys
+
+    def _key(self, text: str) -> int:
+        key = self._keys.setdefault(text, len(self._texts))
+        if key == len(self._texts):
+            self._texts.append(text)
+        return key
+
+    def texts(self, keys: Ints) -> dict[str, str]:
+        """Return the short names by key, as JSON."""
+        return {str(key): self._texts[key] for key in np.unique(keys).tolist()}
+
+
+TRIMMED, SPILLED = 1, 2
+#: Maximum bytes of a tile in a compact reply with classes; bytes of an average slice.
+TILE_BYTES, COUNTER_BYTES = 6 * CELLS, 8 * CELLS
+SLICE_BYTES = 20
+Answer = tuple[dict[str, Any], bytes | None]
+OpColumns = dict[str, tuple[str, npt.ArrayLike]]
+OpSlices = dict[str, Array]
+
+
+class TilesRequest(Protocol):
+    """A request for tiles."""
+
+    level: int
+    within_ms: float | None
+    most_bytes: int | None
+    compact: bool
+    gzip: bool
+
+    @property
+    def parts(self) -> Sequence[Any]:
+        """Parts of the request, each for tiles `first` … `last` - 1 of its `lanes`."""
+
+
+def answer_tiles(
+    request: TilesRequest,
+    index_of: Callable[[int], RankIndex],
+    names: NameKeys,
+    classes_of: Callable[[int], Classes | None] | None = None,
+) -> Answer:
+    """Answer ``tiles``; `index_of` returns the index for a lane, `classes_of` a rank's classes."""
+    level, within_ms = request.level, request.within_ms
+    basket = _ReplyBuilder(classed=classes_of is not None)
+    due = math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
+    most_bytes = sys.maxsize if request.most_bytes is None else request.most_bytes
+    left: list[dict[str, Any]] = []
+    for part in request.parts:
+        for at, number in enumerate(part.lanes):
+            # Answer at least one lane, or the page would repeat the request forever.
+            if basket.lanes_added and (time.perf_counter() >= due or basket.bytes > most_bytes):
+                left.append({"lanes": part.lanes[at:], "first": part.first, "last": part.last})
+                break
+            window = (level, part.first, part.last)
+            _add_lane(basket, index_of(number), number, window, names, classes_of)
+    columns = basket.columns()
+    keys = basket.slice_column("name")
+    header, buffer = pack(compact_columns(columns, level) if request.compact else columns)
+    reply = {"level": level, "columns": header, "names": names.texts(keys)}
+    if left:
+        reply["left"] = left
+    if request.gzip and len(buffer) >= MIN_ZIPPED_BYTES:
+        return {**reply, "gzip": True}, gzip_buffer(buffer)
+    return reply, buffer
+
+
+def _add_lane(
+    basket: _ReplyBuilder,
+    index: RankIndex,
+    number: int,
+    window: tuple[int, int, int],
+    names: NameKeys,
+    classes_of: Callable[[int], Classes | None] | None,
+) -> None:
+    """Add the tiles of one lane to the reply."""
+    basket.lanes_added += 1
+    level, first, last = window
+    ref, lane = index.lane(number)
+    shift = index.rank.shift_ns
+    if isinstance(lane, CounterLane):
+        basket.add_counter(number, counter_tiles(lane, level, first, last, shift))
+        return
+    made = event_tiles(lane, level, first, last, shift)
+    if made is None:
+        return
+    basket.add(number, made)
+    slices = _slice_columns(index, ref, lane, made.slices.positions, names)
+    if classes_of is not None:
+        classes = classes_of(index.rank.rank)
+        basket.classes.append(_cell_classes(index, number, level, made, classes))
+        if slices:
+            of_events = ref.role in OF_EVENTS
+            slices["class"] = _slice_classes(slices["id"], classes if of_events else None)
+    basket.add_slices(slices)
+
+
+def _slice_columns(
+    index: RankIndex, ref: LaneRef, lane: EventLane, at: Positions, names: NameKeys
+) -> OpSlices:
+    if not len(at):
+        return {}
+    # Times are taken from the lane: the table's columns may not be loaded yet.
+    named, rows = index.names_of_lane(ref), lane.rows_of(at)
+    flags = lane.overlap_mask(at).astype(np.uint8) * TRIMMED
+    return {
+        "start": lane.spans.sorted_starts[at] + index.rank.shift_ns,
+        "dur": lane.durations(at),
+        "id": rows,
+        "name": names.keys(named.names, named.name[rows]),
+        "kind": named.kind[rows],
+        "flags": flags | np.uint8(SPILLED if ref.spilled else 0),
+    }
+
+
+def _cell_classes(
+    index: RankIndex, number: int, level: int, made: EventTiles, classes: Classes | None
+) -> Codes:
+    """Return the class with the most time in each cell."""
+    lane = None if classes is None else index.lane_by_class(number, classes)
+    if lane is None:
+        return np.full((len(made.index), CELLS), NO_KIND, np.uint8)
+    return kinds_of_tiles(lane, level, made.index, index.rank.shift_ns)
+
+
+def _slice_classes(rows: Array, classes: Classes | None) -> Codes:
+    return np.full(len(rows), NO_KIND, np.uint8) if classes is None else classes[rows]
+
+
+@dataclass(slots=True)
+class _ReplyBuilder:
+    """Collects the tiles of one answer."""
+
+    classed: bool = False
+    classes: list[Array] = field(default_factory=list)
+    lanes: list[Array] = field(default_factory=list)
+    tiles: list[EventTiles] = field(default_factory=list)
+    slice_counts: list[Array] = field(default_factory=list)
+    slices: list[OpSlices] = field(default_factory=list)
+    counter_lanes: list[Array] = field(default_factory=list)
+    counters: list[CounterTiles] = field(default_factory=list)
+    total: int = 0
+    #: Number of lanes handled so far, and the approximate size of the reply.
+    lanes_added: int = 0
+    bytes: int = 0
+
+    def add(self, number: int, made: EventTiles) -> None:
+        count = len(made.index)
+        self._count(count, TILE_BYTES)
+        self.lanes.append(np.full(count, number, np.uint32))
+        self.tiles.append(made)
+        self.slice_counts.append(np.bincount(made.slices.tile, minlength=count))
+
+    def add_slices(self, new_slices: OpSlices) -> None:
+        if new_slices:
+            self.slices.append(new_slices)
+            self.bytes += SLICE_BYTES * len(new_slices["id"])
+
+    def add_counter(self, number: int, made: CounterTiles | None) -> None:
+        if made is None:
+            return
+        self._count(len(made.index), COUNTER_BYTES)
+        self.counter_lanes.append(np.full(len(made.index), number, np.uint32))
+        self.counters.append(made)
+
+    def _count(self, tiles_more: int, bytes_each: int) -> None:
+        self.total += tiles_more
+        self.bytes += bytes_each * tiles_more
+        if self.total > MAX_TILES:
+            raise ValueError(f"more than {MAX_TILES} tiles in one answer; ask for fewer at once")
+
+    def columns(self) -> OpColumns:
+        first = np.concatenate([np.zeros(1, np.int64), *self.slice_counts]).cumsum()
+        return {
+            "tile_lane": ("u32", _concat_columns(self.lanes)),
+            "tile_index": ("f64", _concat_columns([tile.index for tile in self.tiles])),
+            "busy": ("u16", _concat_columns([tile.busy for tile in self.tiles])),
+            "count": ("u16", _concat_columns([tile.count for tile in self.tiles])),
+            "kind": ("u8", _concat_columns([tile.kind for tile in self.tiles])),
+            "mask": ("u8", _concat_columns([tile.mask for tile in self.tiles])),
+            "slice_first": ("u32", first),
+            "slice_start": ("f64", self.slice_column("start")),
+            "slice_dur": ("f64", self.slice_column("dur")),
+            "slice_id": ("u32", self.slice_column("id")),
+            "slice_name": ("u32", self.slice_column("name")),
+            "slice_kind": ("u8", self.slice_column("kind")),
+            "slice_flags": ("u8", self.slice_column("flags")),
+            "counter_lane": ("u32", _concat_columns(self.counter_lanes)),
+            "counter_index": ("f64", _concat_columns([counter.index for counter in self.counters])),
+            "counter_min": (
+                "f32",
+                _concat_columns([counter.smallest for counter in self.counters]),
+            ),
+            "counter_max": ("f32", _concat_columns([counter.largest for counter in self.counters])),
+            **(
+                {
+                    "class": ("u8", _concat_columns(self.classes)),
+                    "slice_class": ("u8", self.slice_column("class")),
+                }
+                if self.classed
+                else {}
+            ),
+        }
+
+    def slice_column(self, column: str) -> Array:
+        return _concat_columns([part[column] for part in self.slices])
+
+
+def _concat_columns(parts: list[Array]) -> Array:
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -1,0 +1,71 @@
+"""The time axis that the ranks of a job share, from the times that their files state.
+
+Ranks of one job start together, so files whose times are close are on one clock, and keep their
+times as recorded. Ranks far from the others are on a clock of their own, such as one that counts
+from the start of a host: they are moved to start with the largest group. For example, of ranks
+that start at 1700.0 s, 1700.1 s and 5.2 s, the third is moved by 1694.8 s, which is noted as the
+problem ``clock``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.trace import Trace
+
+#: 2005-01-01 and 2100-01-01; a clock whose times are between them counts from the epoch.
+_EPOCH_FROM_NS = 1_104_537_600_000_000_000
+_EPOCH_TO_NS = 4_102_444_800_000_000_000
+#: Ranks of one job start together. Ranks whose starts are farther apart than this, and than ten
+#: times the length of the longest rank, are on different clocks or from different runs.
+_FAR_NS = 60_000_000_000
+
+
+def _is_epoch(time_ns: int) -> bool:
+    return _EPOCH_FROM_NS <= time_ns < _EPOCH_TO_NS
+
+
+def common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | None, list[int]]:
+    """Return the epoch time of instant 0, if known, and the shift of each trace."""
+    # Times stay as recorded unless clocks have nothing in common: ranks far apart form groups, the
+    # largest group stays, and the others are moved to start with it (problem ``clock``).
+    filled = [trace for trace in traces if len(trace)]
+    if not filled:
+        return None, [0] * len(traces)
+    groups = clock_groups(filled)
+    main = max(groups, key=len)
+    origin = min(trace.zero_ns for trace in main)
+    shift = {id(trace): trace.zero_ns - origin for trace in main}
+    for group in groups:
+        if group is main:
+            continue
+        start = min(trace.zero_ns for trace in group)
+        for trace in group:
+            shift[id(trace)] = trace.zero_ns - start
+            problems.add("clock", 1, _is_far_apart(start, origin), trace.rank, trace.path)
+    shifts = [shift.get(id(trace), 0) for trace in traces]
+    return origin if _is_epoch(origin) else None, shifts
+
+
+def clock_groups(traces: Sequence[Trace]) -> list[list[Trace]]:
+    """Group traces with events by clock: groups are too far apart to be of one recording."""
+    far = max([_FAR_NS, *(10 * trace.table.last_ns for trace in traces)])
+    groups: list[list[Trace]] = []
+    reach = 0
+    for trace in sorted(traces, key=lambda trace: trace.zero_ns):
+        if not groups or trace.zero_ns - reach > far:
+            groups.append([])
+            reach = trace.zero_ns
+        groups[-1].append(trace)
+        reach = max(reach, trace.zero_ns + trace.table.last_ns)
+    return groups
+
+
+def _is_far_apart(start_ns: int, origin_ns: int) -> str:
+    moved = "moved to start with them"
+    if _is_epoch(start_ns) and not _is_epoch(origin_ns):
+        return f"its clock counts from the epoch, other ranks' clocks do not; {moved}"
+    if _is_epoch(origin_ns) and not _is_epoch(start_ns):
+        return f"its clock does not count from the epoch, other ranks' clocks do; {moved}"
+    return f"its clock is {(start_ns - origin_ns) / 1e9:+,.0f} s from other ranks'; {moved}"

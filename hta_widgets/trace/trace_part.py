@@ -1,0 +1,73 @@
+"""The part of a trace that lies in a window: its events, and the records that belong to them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hta_widgets.trace.arrays import Bools, Ints, Rows, positions_of_rows
+from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
+from hta_widgets.trace.selection import (
+    Selection,
+    overlaps_window,
+    window_in_table_time,
+)
+from hta_widgets.trace.trace import Trace
+
+T = TypeVar("T")
+#: Columns of tables that are lists of texts, one per row.
+_TEXT_COLUMNS = {"pid", "tid", "scope", "async_id"}
+
+
+def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
+    """Return the member events, renumbered, and the other records of the window."""
+    edges = window_in_table_time(window, trace)
+
+    def inside(start: Ints, end: Ints) -> Rows:
+        return np.flatnonzero(overlaps_window(start, end, *edges))
+
+    rows = np.flatnonzero(member)
+    new_row = positions_of_rows(rows, len(member))
+    table, flows = trace.table, trace.flow_table
+    counters, instants, asyncs = trace.counter_table, trace.instant_table, trace.async_table
+    # An async interval without an end counts as an instant at its start.
+    ends = asyncs.start_ns + np.maximum(asyncs.dur_ns, 0)
+    source_row, target = new_row[flows.source], new_row[flows.target]
+    joined = np.flatnonzero((source_row >= 0) & (target >= 0))
+    return trace.replace(
+        _table=_take_rows(
+            EventTable,
+            table,
+            rows,
+            parent=new_row[table.parent[rows]].astype(np.int32),
+            end_record={
+                int(new_row[row]): record
+                for row, record in table.end_record.items()
+                if new_row[row] >= 0
+            },
+        ),
+        flow_table=_take_rows(
+            FlowTable, flows, joined, source=source_row[joined], target=target[joined]
+        ),
+        counter_table=_take_rows(
+            CounterTable, counters, inside(counters.time_ns, counters.time_ns)
+        ),
+        instant_table=_take_rows(
+            InstantTable, instants, inside(instants.time_ns, instants.time_ns)
+        ),
+        async_table=_take_rows(AsyncTable, asyncs, inside(asyncs.start_ns, ends)),
+        part=True,
+    )
+
+
+def _take_rows(kind: type[T], table: T, rows: Rows, **changes: Any) -> T:
+    """Return some rows of a table; `changes` are columns that replace its own."""
+    columns = {column.name: getattr(table, column.name) for column in fields(kind)}  # type: ignore[arg-type]
+    for name, values in columns.items():
+        if isinstance(values, np.ndarray):
+            columns[name] = values[rows]
+        elif name in _TEXT_COLUMNS:
+            columns[name] = [values[row] for row in rows.tolist()]
+    return kind(**columns | changes)
