@@ -23,7 +23,7 @@ from hta_widgets.analysis.critical.nodes import (
     without_steps_note,
 )
 from hta_widgets.analysis.critical.path import critical_path_summary
-from hta_widgets.analysis.critical.walk import PathSegment, PathWalker, RankGraph
+from hta_widgets.analysis.critical.walk import PathWalker, RankGraph, segment_columns
 from hta_widgets.analysis.cross_rank.arrivals import Arrivals, arrival_times
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 from hta_widgets.analysis.cross_rank.comm_events import SYNCHRONIZING_OPERATIONS
@@ -377,7 +377,7 @@ class _JobWalker(PathWalker):
         arrived = int(self._times.last_ns[entry])
         begin = max(min(arrived, now), self.low)
         edge = graph.last_edge[node]
-        self.add(begin, now, place, COLLECTIVE, edge=edge, event=graph.event(edge))
+        self.add(begin, now, place, COLLECTIVE, edge=edge)
         if begin == now and self.segments and self.segments[-1].place == place:
             # By the clocks, the rank left before the last one arrived.
             self.segments[-1] = self.segments[-1]._replace(type=COLLECTIVE)
@@ -406,13 +406,8 @@ class _JobWalker(PathWalker):
 
     def segment_fields(self) -> Ints:
         """Return the fields of the segments in order of time, with the bound of each."""
-        segments = self.segments[::-1]
-        fields = np.array(segments, dtype=np.int64).reshape(-1, len(PathSegment._fields)).T
-        _, _, places, _, edges, _, bounds, _ = fields
-        for place, (graph, _) in self._graphs.items():
-            positions = np.flatnonzero((places == place) & (edges >= 0))
-            bounds[positions] = graph.path.bound_by(edges[positions])
-        return fields
+        graphs = {place: graph.path for place, (graph, _) in self._graphs.items()}
+        return segment_columns(self.segments, graphs)
 
 
 def _earliest_start(trace: Trace, low: int) -> int:

@@ -17,7 +17,8 @@ its start to the end of the kernel; the thread is not in an operator in between.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -42,12 +43,8 @@ class PathSegment(NamedTuple):
     is_longest: bool = False  # on the longest chain, whose weights add up to its length
 
 
-class PathStep(NamedTuple):
-    """A step of a walk to an earlier node, along an edge or, if that is -1, along none."""
-
-    edge: int
-    node: int
-    is_longest: bool
+#: A step to an earlier node: the edge, -1 for none; the node; whether it is on the longest chain.
+PathStep = tuple[int, int, bool]
 
 
 class RankGraph:
@@ -65,11 +62,6 @@ class RankGraph:
         length_ns = path.chains.length_ns
         longest = _last_position(length_ns == np.maximum.accumulate(length_ns))
         self._longest: list[int] = longest.tolist()
-        self._event = edges.event
-
-    def event(self, edge: int) -> int:
-        """Return the event of an edge, -1 for none."""
-        return int(self._event[edge]) if edge >= 0 else -1
 
     def first_node(self, until: int) -> int:
         """Return the node from which to walk back from an instant, -1 for none."""
@@ -93,7 +85,7 @@ class RankGraph:
             if is_on_goal:
                 goal = before if edge >= 0 else self._longest[before]
             is_first_chain &= edge >= 0 or not is_on_goal
-            yield PathStep(edge, before, is_on_goal and is_first_chain)
+            yield edge, before, is_on_goal and is_first_chain
             node = before
 
     def running_between(self, before: int, after: int) -> tuple[int, int]:
@@ -160,16 +152,14 @@ class PathWalker:
             step = next(steps, None)
             if step is None:
                 break
-            begin = max(min(graph.time[step.node], now), self.low)
-            if step.edge >= 0:
-                self.add(
-                    begin, now, place, graph.type[step.edge],
-                    edge=step.edge, event=graph.event(step.edge), is_longest=step.is_longest,
-                )  # fmt: skip
+            edge, before, is_longest = step
+            begin = max(min(graph.time[before], now), self.low)
+            if edge >= 0:
+                self.add(begin, now, place, graph.type[edge], edge=edge, is_longest=is_longest)
             elif begin < now:
-                event, bound = graph.running_between(step.node, node)
+                event, bound = graph.running_between(before, node)
                 self.add(begin, now, place, LEAD, event=event, bound=bound)
-            node, now = step.node, begin
+            node, now = before, begin
         if now > self.low:
             event, bound = graph.running_between(-1, node)
             self.add(self.low, now, place, LEAD, event=event, bound=bound)
@@ -192,6 +182,19 @@ class PathWalker:
             )
 
 
+def segment_columns(segments: Sequence[PathSegment], paths: Mapping[int, CriticalPath]) -> Ints:
+    """Return the fields of segments by time, with the event and the bound of those along edges."""
+    width = len(PathSegment._fields)
+    values = chain.from_iterable(reversed(segments))
+    columns = np.fromiter(values, np.int64, width * len(segments)).reshape(-1, width).T.copy()
+    _, _, places, _, edges, events, bounds, _ = columns
+    for place, path in paths.items():
+        positions = np.flatnonzero((places == place) & (edges >= 0))
+        events[positions] = path.edges.event[edges[positions]]
+        bounds[positions] = path.bound_by(edges[positions])
+    return columns
+
+
 def path_segments(path: CriticalPath) -> Ints:
     """Return start, length, event, type and cause of the segments of one rank's path, by time.
 
@@ -201,9 +204,6 @@ def path_segments(path: CriticalPath) -> Ints:
     walker = PathWalker(first)
     graph = RankGraph(path)
     walker.walk(0, graph, graph.first_node(last), last)
-    start, end, _, type_, edge, event, bound, is_longest = (
-        np.array(walker.segments[::-1], dtype=np.int64).reshape(-1, len(PathSegment._fields)).T
-    )
-    along = edge >= 0
-    bound[along] = path.bound_by(edge[along])
+    columns = segment_columns(walker.segments, {0: path})
+    start, end, _, type_, _, event, bound, is_longest = columns
     return np.stack((start, end - start, event, np.where(is_longest, type_, LEAD), bound))
