@@ -117,7 +117,7 @@ class CriticalPath:
     @cached_property
     def length_ns(self) -> int:
         """The total weight of the path: its time without waits and time between operators."""
-        return int(self.edges.weight_ns[self.on_path].sum())
+        return int(self.chains.length_ns.max(initial=0))
 
     @cached_property
     def span_ns(self) -> tuple[int, int]:
