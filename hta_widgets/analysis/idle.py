@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -10,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.cross_rank.lateness import is_data_loading_name
 from hta_widgets.analysis.frames import (
     Schema,
     categorical,
@@ -19,6 +17,11 @@ from hta_widgets.analysis.frames import (
     int64,
     result_frame,
     stack_blocks,
+)
+from hta_widgets.analysis.host_activity import (
+    ACTIVITIES,
+    activity_before_calls,
+    follows_stream_wait,
 )
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import missing_ranks_note
@@ -29,13 +32,13 @@ from hta_widgets.analysis.scope import (
     Window,
     codes_of,
     count_by_kind,
+    device_work_rows,
     rank_part,
     rank_parts,
 )
 from hta_widgets.analysis.step_series import describe
 from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import facts
-from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import (
     Array,
     Bools,
@@ -45,8 +48,7 @@ from hta_widgets.trace.arrays import (
     group_order,
     sum_by_group,
 )
-from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
-from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
+from hta_widgets.trace.intervals import union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -58,15 +60,15 @@ _Measures = Callable[[Ints, int, Ints], Columns]
 
 #: Categories in the order in which they occur within a gap.
 IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
-#: Activities of a thread before it launches; of several at the same time, the first listed counts.
-_ACTIVITIES = IDLE_CATEGORIES[:4]
+(
+    _HOST_NOTHING, _LAUNCH_CALL, _LAUNCH_LATENCY, _KERNEL_WAIT,
+    _STREAM_WAIT, _BLOCKED, _UNRECORDED, _UNKNOWN,
+) = range(len(ACTIVITIES), len(IDLE_CATEGORIES))  # fmt: skip
 #: Whether each category counts as ``host_wait``.
 _HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 
-#: Calls in which a host thread waits for its device.
-_WAITING_CALLS = re.compile(r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE)
-#: Calls that make a stream wait for work of another one.
-STREAM_WAITS = re.compile(r"(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*", re.IGNORECASE)
+#: A wait that is longer while the host is blocked is one for work that is not in the file.
+_LONG_NS = 1_000_000
 
 _NEVER = np.iinfo(np.int64).max
 _CATEGORIES = ("host_wait", "kernel_wait", "other")
@@ -91,30 +93,38 @@ def device_idle_breakdown(
 
     - ``sync_wait``: the launch call had not begun, and its thread was inside a call that waits
       for the device, such as ``cudaStreamSynchronize`` or a blocking copy.
-    - ``host_data_loading, host_operator, host_python, host_nothing``: the launch call had not
-      begun, and its thread loaded data, was inside an operator or another call, inside Python
-      functions only, or inside no recorded event. In all four, the host had not launched the
-      next work yet.
+    - ``host_allocation, host_data_loading, host_operator, host_python, host_nothing``: the launch
+      call had not begun, and its thread was inside a call that allocates or frees memory, such as
+      ``cudaFree``, loaded data, was inside an operator or another call, inside Python functions
+      only, or inside no recorded event. In all five, the host had not launched the next work yet.
     - ``launch_call``: inside the launch call.
-    - ``launch_latency``: from the end of the launch call to the start of the kernel, if the call
-      ended within the gap.
-    - ``kernel_wait``: the kernel had been launched before the gap, and the gap is shorter than
+
+    The time from the end of the launch call, or from the start of the gap if that is later, to the
+    start of the kernel has one category:
+
+    - ``launch_latency``: the call ended within the gap.
+    - ``kernel_wait``: the call ended before the gap, and the gap is shorter than
       `consecutive_kernel_delay_ns`, the time of a device between two kernels.
-    - ``stream_wait``: the kernel had been launched before a longer gap, and is the first that its
+    - ``stream_wait``: the time is not shorter than that, and the kernel is the first that its
       thread launched after a call such as ``cudaStreamWaitEvent``: it waited for another stream
       or device.
-    - ``blocked``: the same without such a call; the reason for the wait is unknown.
+    - ``unrecorded``: the time is not shorter than that, and work of the same launch, a CUDA graph,
+      had started before the gap; or it is longer than 1 ms, and a thread that launches work was
+      inside a call that waits for the device. The device was probably busy with work that is not
+      in the file.
+    - ``blocked``: none of these; the reason for the wait is unknown.
     - ``unknown``: the file lacks the launch call; in an exported window, also the time before the
       first and after the last work in the file.
 
     While the thread of a launch call is inside no recorded event, the activities of other threads
-    that launch work count instead: a backward pass begins on a thread of its own.
+    that launch work count instead: a backward pass begins on a thread of its own. Their memory
+    calls count while it runs Python, too, because these hold up the device.
 
     Parameters
     ----------
     traces : TraceSet
     consecutive_kernel_delay_ns : int, default 30_000
-        Shorter gaps are ``kernel_wait``, others ``stream_wait`` or ``blocked``.
+        Shorter waits of launched work are ``kernel_wait`` or ``launch_latency``.
     selection : Selection, optional
         The events to work on; all by default. Launch calls need not be selected.
     window, ranks : (start_ns, end_ns), iterable of int, optional
@@ -130,6 +140,9 @@ def device_idle_breakdown(
         - ``gaps`` (int64): number of gaps with such time
         - ``idle_share`` (float): of the rank's idle time, 0..1; NaN without idle time
         - ``max_ns`` (int64): the maximum in one gap
+        - ``unrecorded_ns`` (int64): the part of ``idle_ns`` in which the device was probably busy
+          with work that is not in the file: all of ``unrecorded``, and of ``stream_wait`` the
+          waits longer than 1 ms during which the host waited for the device
     """
     chosen = rank_parts(traces, selection, window, ranks)
     of_rank = map_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
@@ -140,8 +153,8 @@ def device_idle_breakdown(
         if sums_of_rank is not None
     }
     size = len(IDLE_CATEGORIES)
-    idle, gaps, most = (
-        concat_arrays([sums_of_rank[k] for sums_of_rank in working.values()]) for k in range(3)
+    idle, gaps, most, unrecorded = (
+        concat_arrays([sums_of_rank[k] for sums_of_rank in working.values()]) for k in range(4)
     )
     whole = idle.reshape(-1, size).sum(axis=1).repeat(size)
     return result_frame(
@@ -152,6 +165,7 @@ def device_idle_breakdown(
             "gaps": gaps,
             "idle_share": idle / np.where(whole > 0, whole, np.nan),
             "max_ns": most,
+            "unrecorded_ns": unrecorded,
         },
         matched=count_by_kind(chosen),
         note=missing_ranks_note(chosen.ranks, working),
@@ -189,9 +203,10 @@ def device_idle_gaps(
         - ``idle_category`` (categorical): the category with the largest part
         - ``next_id`` (int64), ``next_name`` (categorical): the event that ended it
         - ``launch_id`` (int64): the call that launched that event, -1 if unknown
-        - ``sync_wait_ns, host_data_loading_ns, host_operator_ns, host_python_ns, host_nothing_ns,
-          launch_call_ns, launch_latency_ns, kernel_wait_ns, stream_wait_ns, blocked_ns,
-          unknown_ns`` (int64): its parts, which add up to ``dur_ns``
+        - ``sync_wait_ns, host_allocation_ns, host_data_loading_ns, host_operator_ns,
+          host_python_ns, host_nothing_ns, launch_call_ns, launch_latency_ns, kernel_wait_ns,
+          stream_wait_ns, blocked_ns, unrecorded_ns, unknown_ns`` (int64): its parts, which add up
+          to ``dur_ns``
         - ``host_wait_ns`` (int64): sum of the parts ``host_…``
     """
     chosen = rank_parts(traces, selection, window, ranks)
@@ -225,8 +240,8 @@ def device_idle_gaps(
     )
 
 
-def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
-    """Return the time, the number of gaps and the maximum in one gap, by category."""
+def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints, Ints] | None:
+    """Return the time, the number of gaps, the maximum and the unrecorded time, by category."""
     gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None
@@ -234,7 +249,11 @@ def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
     beyond = np.zeros((2, len(IDLE_CATEGORIES)), dtype=np.int64)
     beyond[:, -1] = _outside_work_ns(part)
     pieces = np.concatenate((gaps.pieces, beyond))
-    return pieces.sum(axis=0), (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0)
+    total = pieces.sum(axis=0)
+    unrecorded = np.zeros(len(IDLE_CATEGORIES), dtype=np.int64)
+    unrecorded[_UNRECORDED] = total[_UNRECORDED]
+    unrecorded[_STREAM_WAIT] = gaps.unrecorded_wait.sum()
+    return total, (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0), unrecorded
 
 
 def _outside_work_ns(part: RankPart) -> tuple[int, int]:
@@ -271,6 +290,7 @@ class _RankGaps(NamedTuple):
     next: Rows
     call: Ints
     pieces: Ints
+    unrecorded_wait: Ints  # of the column `stream_wait`, while the host waits for the device
 
 
 class IdleGap(NamedTuple):
@@ -296,8 +316,10 @@ def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
         column[inside] for column in (start, end, ends_gap, low, high)
     )
     call = part.trace.launch_of[ends_gap]
+    blocked = _is_host_blocked(part.trace, (start, end), call)
     pieces = gap_pieces(part.trace, (start, end), (low, high), call, short_ns)
-    return _RankGaps(low, high, ends_gap, call, pieces)
+    unrecorded = np.where(blocked, pieces[:, _STREAM_WAIT], 0)
+    return _RankGaps(low, high, ends_gap, call, pieces, unrecorded)
 
 
 def gap_at(trace: Trace, time: int, short_ns: int = 30_000) -> IdleGap | None:
@@ -352,124 +374,64 @@ def gap_pieces(
     table = trace.table
     start, end = cut
     pieces = np.zeros((len(start), len(IDLE_CATEGORIES)), dtype=np.int64)
-    column = {name: pieces[:, place] for place, name in enumerate(IDLE_CATEGORIES)}
     known = call >= 0
     began = np.where(known, np.clip(table.start_ns[call], start, end), start)
-    returned = table.start_ns[call] + table.dur_ns[call]
-    left = np.clip(returned, began, end)
-    queued = returned <= gap[0]
-    short = gap[1] - gap[0] < short_ns
-    behind = follows_stream_wait(trace)[call]
-    for activity, spent in zip(
-        _ACTIVITIES, _activity_before_calls(trace, start, began, call), strict=True
-    ):
-        column[activity][:] = spent
-    column["host_nothing"][:] = began - start - pieces[:, : len(_ACTIVITIES)].sum(axis=1)
-    column["launch_call"][:] = np.where(known, left - began, 0)
-    column["launch_latency"][:] = np.where(known & ~queued, end - left, 0)
-    column["kernel_wait"][:] = np.where(known & queued & short, end - start, 0)
-    column["stream_wait"][:] = np.where(known & queued & ~short & behind, end - start, 0)
-    column["blocked"][:] = np.where(known & queued & ~short & ~behind, end - start, 0)
-    column["unknown"][:] = np.where(known, 0, end - start)
+    returned = table.end_ns[call]
+    left = np.where(known, np.clip(returned, began, end), start)
+    activities = activity_before_calls(trace, start, began, call)
+    for place, spent in enumerate(activities):
+        pieces[:, place] = spent
+    pieces[:, _HOST_NOTHING] = began - start - pieces.sum(axis=1)
+    pieces[:, _LAUNCH_CALL] = left - began
+    is_long = gap[1] - np.maximum(returned, gap[0]) >= short_ns
+    wait = np.select(
+        [
+            ~known,
+            is_long & (_first_start_of_launches(trace)[call] < gap[0]),
+            is_long & follows_stream_wait(trace)[call],
+            _is_host_blocked(trace, gap, call),
+            returned > gap[0],
+            ~is_long,
+        ],
+        [_UNKNOWN, _UNRECORDED, _STREAM_WAIT, _UNRECORDED, _LAUNCH_LATENCY, _KERNEL_WAIT],
+        _BLOCKED,
+    )
+    pieces[np.arange(len(start)), wait] += end - left
     return pieces
 
 
-def _activity_before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints]:
-    """Return the time of each of `_ACTIVITIES` on the thread of each call between two instants."""
-    spent = [np.zeros(len(start), dtype=np.int64) for _ in _ACTIVITIES]
-    threads = trace.table.track[call]
-    for thread, levels in _activity_by_thread(trace).items():
-        of_gap = np.flatnonzero((threads == thread) & (call >= 0))
-        below = np.zeros(len(of_gap), dtype=np.int64)
-        for level, pieces in enumerate(levels):
-            covered = CumulativeCoverage(*pieces)
-            reached = covered(end[of_gap]) - covered(start[of_gap])
-            spent[level % len(_ACTIVITIES)][of_gap] += reached - below
-            below = reached
-    return spent
+def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
+    """Return whether the host waited for the device from the launch to the end of a long gap."""
+    blocked = np.zeros(len(call), dtype=bool)
+    begin = np.maximum(trace.table.end_ns[call], gap[0])
+    long = np.flatnonzero((call >= 0) & (gap[1] - begin > _LONG_NS))
+    begin, end = begin[long], gap[1][long]
+    waited = activity_before_calls(trace, begin, end, call[long])[0]
+    blocked[long] = 2 * waited > end - begin
+    return blocked
 
 
 @memoized
-def _activity_by_thread(trace: Trace) -> dict[int, list[Intervals]]:
-    """Return the times of activities of each thread that launches work, as cumulative levels."""
-    # Each level adds one activity to the level before: first those of the thread itself, then those
-    # of all threads that launch work.
-    table = trace.table
-    threads = np.unique(table.track[_launch_calls(trace)])
-    launching = np.isin(table.track, threads)
-    rows = [np.flatnonzero(mask & launching) for mask in host_activities(trace)]
-    end = table.start_ns + table.dur_ns
-    shared = [union(table.start_ns[event_rows], end[event_rows]) for event_rows in rows]
-    coverage_by_track = {}
-    for thread in threads.tolist():
-        rows_of_thread = [event_rows[table.track[event_rows] == thread] for event_rows in rows]
-        level, levels = Intervals.empty(), []
-        for pieces in [
-            *(union(table.start_ns[each], end[each]) for each in rows_of_thread),
-            *shared,
-        ]:
-            level = union(*(np.concatenate(sides) for sides in zip(level, pieces, strict=True)))
-            levels.append(level)
-        coverage_by_track[thread] = levels
-    return coverage_by_track
+def _first_start_of_launches(trace: Trace) -> Ints:
+    """Return for each event the start of the first device work that it launched."""
+    first = np.full(len(trace) + 1, _NEVER, dtype=np.int64)
+    work = np.flatnonzero(trace.launch_of >= 0)
+    work = work[np.isin(trace.table.kind[work], codes_of(DEVICE_WORK_KINDS))]
+    np.minimum.at(first, trace.launch_of[work], trace.table.start_ns[work])
+    return first
 
 
-def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
-    """Return, by track of each thread that launches work, starts of activities and their codes.
+def wait_for_first_work_ns(trace: Trace) -> int:
+    """Return the time from the launch of a rank's first work to its start, 0 unless it is long.
 
-    Codes count from 1 in the order of `_ACTIVITIES`; 0 stands for none.
+    A device that starts late is probably busy with work from before the recording.
     """
-    activities = {}
-    for thread, levels in _activity_by_thread(trace).items():
-        edges = np.unique(np.concatenate([side for level in levels for side in level]))
-        does = np.zeros(len(edges), dtype=np.int64)
-        for at in range(len(levels) - 1, -1, -1):
-            start, end = levels[at]
-            piece = np.searchsorted(start, edges, "right") - 1
-            within = (piece >= 0) & (edges < np.append(end, edges[:1])[piece])
-            does[within] = at % len(_ACTIVITIES) + 1
-        changes = np.flatnonzero(np.diff(does, prepend=0))
-        activities[thread] = edges[changes], does[changes]
-    return activities
-
-
-def host_activities(trace: Trace) -> tuple[Bools, ...]:
-    """Return a mask of the host events for each of `_ACTIVITIES`."""
+    rows = device_work_rows(trace)
+    if not len(rows) or trace.launch_of[rows[0]] < 0:
+        return 0
     table = trace.table
-    called = (table.stream < 0) & (table.kind == KINDS.index("cpu"))
-    python = category_mask(trace, "python_function")
-    loads = name_mask(trace, is_data_loading_name)
-    return waiting_calls(trace), loads, called & ~python, called & python
-
-
-@memoized
-def follows_stream_wait(trace: Trace) -> Bools:
-    """Return whether each event launches the first work of its thread after a stream wait."""
-    table = trace.table
-    behind = np.zeros(len(table), dtype=bool)
-    waits = np.flatnonzero(name_mask(trace, lambda name: STREAM_WAITS.fullmatch(name) is not None))
-    calls = _launch_calls(trace)
-    for thread in np.unique(table.track[waits]).tolist():
-        calls_of_thread = calls[table.track[calls] == thread]
-        at = np.searchsorted(
-            table.start_ns[calls_of_thread], table.start_ns[waits[table.track[waits] == thread]]
-        )
-        behind[calls_of_thread[at[at < len(calls_of_thread)]]] = True
-    return behind
-
-
-def _launch_calls(trace: Trace) -> Rows:
-    """Return the calls that launched device work, by start."""
-    call = trace.launch_of[np.isin(trace.table.kind, codes_of(DEVICE_WORK_KINDS))]
-    return np.unique(call[call >= 0])
-
-
-@memoized
-def waiting_calls(trace: Trace) -> Bools:
-    """Return whether each event is a call in which a host thread waits for its device."""
-    return category_mask(trace, CALLS) & name_mask(
-        trace, lambda name: _WAITING_CALLS.search(name) is not None
-    )
+    wait_ns = int(table.start_ns[rows[0]] - table.end_ns[trace.launch_of[rows[0]]])
+    return wait_ns if wait_ns > _LONG_NS else 0
 
 
 @check_arguments

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.critical.graph import build_graph
 from hta_widgets.analysis.critical.nodes import (
     BOUNDS,
     EDGE_TYPES,
     EXACT_RULES,
-    LEAD,
-    OPERATOR,
     AnalysisRange,
+    find_nodes,
     find_ranges,
     instance_numbers,
+    resolve_annotation,
+    without_steps_note,
 )
-from hta_widgets.analysis.critical.path import CriticalPath, build_graph, critical_path_summary
+from hta_widgets.analysis.critical.path import critical_path_summary
+from hta_widgets.analysis.critical.walk import PathWalker, RankGraph, segment_columns
 from hta_widgets.analysis.cross_rank.arrivals import Arrivals, arrival_times
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 from hta_widgets.analysis.cross_rank.comm_events import SYNCHRONIZING_OPERATIONS
@@ -39,9 +42,10 @@ from hta_widgets.trace.traceset import TraceSet
 #: Type of a segment that the path reaches from another rank; other types index `EDGE_TYPES`.
 COLLECTIVE = len(EDGE_TYPES)
 
+_NO_ROWS = np.empty(0, dtype=np.intp)
+_WHOLE_RANK = AnalysisRange(None, None, _NO_ROWS)
 _ANNOTATION = KINDS.index("annotation")
 _CPU = KINDS.index("cpu")
-_OUTSIDE = BOUNDS.index("outside_path")
 _NEVER = np.iinfo(np.int64).max
 #: The connection by which the path reaches a segment, by the segment's type.
 _VIA = ("event", "thread", "launch", "stream", "wait", "unknown", "collective")
@@ -61,9 +65,9 @@ def job_critical_path(
     the others spend waiting for it in collectives is not on the path.
 
     The path is walked back from the end of the rank that ends last. Within a rank it follows the
-    dependencies of `critical_path`: from each start or end to what it waited for, which is the
-    launching call, the kernel before on the stream, the work of another stream or the device, or
-    the event before on the thread. At the end of a collective in which the rank waited, the
+    path of `critical_path`: from each start or end to the launching call, the kernel before on the
+    stream, the work of another stream or the device, or the event before on the thread, whichever
+    has the longest chain of dependencies. At the end of a collective in which the rank waited, the
     transfer, from the last arrival on, belongs to the rank; from the last arrival the path
     continues backwards on the rank that arrived last.
 
@@ -74,7 +78,9 @@ def job_critical_path(
     ----------
     traces : TraceSet
     annotation : str, default "ProfilerStep"
-        Part of the name of a range on the host; ``""`` analyses the whole job.
+        Part of the name of a range on the host; ``""`` analyses the whole job. A job without
+        ``ProfilerStep`` has the path of a step of its inference engine or else the whole path, as
+        in `critical_path`.
     instance : int or (first, last), default 0
         Number of the range among those of that name, from 0 by their earliest start on any rank.
         The same range on different ranks is identified by its name (``ProfilerStep#4``), ranges of
@@ -102,21 +108,23 @@ def job_critical_path(
 
     Notes
     -----
-    HTA's critical path is that of one rank. This one is not a longest path: it follows the last
-    dependency of each event, so its time adds up to the span. In collectives with missing files
-    it continues on the last of the loaded ranks.
+    HTA's critical path is that of one rank; for a job of one rank this one is `critical_path`. In
+    collectives with missing files it continues on the last of the loaded ranks.
     """
     match = matching(traces)
     fit = clock_fit(traces)
     times = arrival_times(traces, match, "fitted")
-    span = _span_of_job(match.traces, times.shifts_ns, annotation, instance, window)
-    walk = _PathWalker(match, times)
+    asked = annotation
+    annotation = resolve_annotation(match.traces, asked)
+    spans = _spans_of_ranks(match.traces, times.shifts_ns, annotation, instance, window)
+    span = _span_of_job(spans, window)
+    walk = _JobWalker(match, times, spans)
     if span is not None:
         walk.run(span)
     return result_frame(
         _path_columns(match, walk.segment_fields()),
         matched=count_selected(match, Selection())[1],
-        note=_path_note(traces, match, span, annotation),
+        note=_path_note(traces, match, span, asked if window is None else "", annotation),
         clock="fitted",
         residual_ns=int(fit.residual_ns.max(initial=-1)),
         span_ns=(0, 0) if span is None else (span.low, span.high),
@@ -148,24 +156,28 @@ def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _path_note(traces: TraceSet, match: Matching, span: _JobSpan | None, annotation: str) -> str:
+def _path_note(
+    traces: TraceSet, match: Matching, span: _JobSpan | None, asked: str, annotation: str
+) -> str:
     if not len(traces):
         return "no ranks are loaded"
     if span is None and annotation:
         return f"no event of any rank has {annotation!r} in its name"
     if span is None:
         return "no rank has events before the end of the window"
+    notes = [without_steps_note(asked, annotation)] if asked else []
     if not len(match):
-        return "no collective is found on two ranks, so the path is that of the rank that ends last"
-    if match.missing_ranks:
-        return (
-            f"files of {plural(match.missing_ranks, 'rank')} are missing, which may have come later"
+        notes.append(
+            "no collective is found on two ranks, so the path is that of the rank that ends last"
         )
-    return ""
+    elif match.missing_ranks:
+        missing = plural(match.missing_ranks, "rank")
+        notes.append(f"files of {missing} are missing, which may have come later")
+    return "; ".join(filter(None, notes))
 
 
 def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:
-    start, end, place, type_, _, event, bound = segments
+    start, end, place, type_, _, event, bound, _ = segments
     name, kind, stream = np.full((3, len(place)), -1)
     names: dict[str, int] = {"": 0}
     for number, trace in enumerate(match.traces):
@@ -194,38 +206,42 @@ def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JobSpan:
-    """A time range on the job's common clock, and the rank and the event or thread at its end."""
+    """A time range on the job's common clock, the rank that ends last, and the events analysed."""
 
     low: int
     high: int
     place: int
-    row: int = -1
-    track: int = -1
+    within: AnalysisRange
+    row: int = -1  # device work that runs beyond the end of the range
 
 
-def _span_of_job(
+def _spans_of_ranks(
     traces: Sequence[Trace],
     shifts: Ints,
     annotation: str,
     instance: int | tuple[int, int],
     window: Window | None,
-) -> _JobSpan | None:
-    """Return the span of the named ranges, of the window, or of the whole job; None if empty."""
+) -> list[_JobSpan | None]:
+    """Return each rank's span of the named ranges, of the window, or of all; None if empty."""
     ranks = list(zip(range(len(traces)), traces, shifts.tolist(), strict=True))
     edges = None if window is None else as_window(window)
     if edges is not None:
-        candidates = [_span_in_window(trace, shift, place, edges) for place, trace, shift in ranks]
-    elif annotation:
-        candidates = _spans_of_ranges(ranks, annotation, instance)
-    else:
-        candidates = [_whole_span(trace, shift, place) for place, trace, shift in ranks]
-    spans = [span for span in candidates if span is not None]
-    if not spans:
+        return [_span_in_window(trace, shift, place, edges) for place, trace, shift in ranks]
+    if annotation:
+        return _spans_of_ranges(ranks, annotation, instance)
+    return [_whole_span(trace, shift, place) for place, trace, shift in ranks]
+
+
+def _span_of_job(spans: Sequence[_JobSpan | None], window: Window | None) -> _JobSpan | None:
+    """Return the span of the rank that ends last, from the earliest start; None for none."""
+    nonempty = [span for span in spans if span is not None]
+    if not nonempty:
         return None
-    latest = max(spans, key=lambda span: (span.high, -span.place))
+    latest = max(nonempty, key=lambda span: (span.high, -span.place))
+    edges = None if window is None else as_window(window)
     if edges is not None:
         return replace(latest, low=edges[0], high=edges[1])
-    return replace(latest, low=min(span.low for span in spans))
+    return replace(latest, low=min(span.low for span in nonempty))
 
 
 def _rank_activity(trace: Trace) -> tuple[Rows, Rows]:
@@ -240,22 +256,18 @@ def _rank_activity(trace: Trace) -> tuple[Rows, Rows]:
 
 
 def _whole_span(trace: Trace, shift: int, place: int) -> _JobSpan | None:
-    table = trace.table
-    rows = np.concatenate(_rank_activity(trace))
-    if not len(rows):
+    nodes = find_nodes(trace, _WHOLE_RANK, EXACT_RULES)
+    if not len(nodes):
         return None
-    end = table.start_ns[rows] + table.dur_ns[rows]
-    last = int(end.argmax())
-    low = int(table.start_ns[rows].min())
-    return _JobSpan(low + shift, int(end[last]) + shift, place, row=int(rows[last]))
+    low, high = nodes.time_ns[[0, -1]].tolist()
+    return _JobSpan(low + shift, high + shift, place, _WHOLE_RANK)
 
 
 def _span_in_window(
     trace: Trace, shift: int, place: int, window: tuple[int, int]
 ) -> _JobSpan | None:
     """Return a rank's span in a window; `high` is the last end within the window."""
-    # The span ends with the device work that started last and still runs at the window's end; if
-    # the device is idle then, with the thread that launched last.
+    # The span ends with the device work that started last and still runs at the window's end.
     low, high = window[0] - shift, window[1] - shift
     table = trace.table
     device, host = _rank_activity(trace)
@@ -268,12 +280,9 @@ def _span_in_window(
     if not len(ends) and not len(running):
         return None
     last = int(ends.max()) if len(ends) else low
-    if len(running):
-        return _JobSpan(low + shift, last + shift, place, row=int(running[-1]))
-    call = trace.launch_of[device[start < high]]
-    call = call[call >= 0]
-    track = int(table.track[call[-1]]) if len(call) else -1
-    return _JobSpan(low + shift, last + shift, place, track=track)
+    within = AnalysisRange(_earliest_start(trace, low), high, _NO_ROWS)
+    row = int(running[-1]) if len(running) else -1
+    return _JobSpan(low + shift, last + shift, place, within, row)
 
 
 def _spans_of_ranges(
@@ -318,185 +327,87 @@ def _span_of(trace: Trace, place: int, shift: int, rows: Rows) -> _JobSpan:
     """Return the time range of a rank's ranges and of the device work that they launched."""
     table = trace.table
     start, end = int(table.start_ns[rows].min()), int(table.end_ns[rows].max())
-    last = int(rows[table.end_ns[rows].argmax()])
+    within = AnalysisRange(start, end, rows)
     device = device_work_rows(trace)
     call = trace.launch_of[device]
     called = np.where(call >= 0, table.start_ns[call], table.start_ns[device])
     device = device[(called >= start) & (called < end)]
-    if len(device):
-        latest = int(device[table.end_ns[device].argmax()])
-        if int(table.end_ns[latest]) > end:
-            return _JobSpan(start + shift, int(table.end_ns[latest]) + shift, place, row=latest)
-    return _JobSpan(start + shift, end + shift, place, track=int(table.track[last]))
+    high = int(table.end_ns[device].max(initial=end))
+    return _JobSpan(start + shift, high + shift, place, within)
 
 
 # --- the walk -------------------------------------------------------------------------------------
 
 
-class _Segment(NamedTuple):
-    """A segment of the path, on the job's clock; `place` is the rank's position in the set."""
+class _JobWalker(PathWalker):
+    """The walk over all ranks: from collectives in which a rank waited to the last arrival."""
 
-    start: int
-    end: int
-    place: int
-    type: int
-    edge: int  # of the rank's graph, if this determines the bound
-    event: int
-    bound: int
-
-
-class _PathWalker:
-    """The critical path of a job, walked from its end.
-
-    From each node the walk goes back along the edge of the rank's graph whose time counts, or else
-    along the edge from the latest node. From the end of a collective in which the rank waited, it
-    goes to the arrival of the last rank and continues on that rank.
-    """
-
-    def __init__(self, match: Matching, times: Arrivals) -> None:
-        self._match, self._times = match, times
-        self._graphs: dict[int, _RankGraph] = {}
+    def __init__(self, match: Matching, times: Arrivals, spans: Sequence[_JobSpan | None]) -> None:
+        super().__init__(0)
+        self._match, self._times, self._spans = match, times, spans
+        self._graphs: dict[int, tuple[RankGraph, dict[int, int]]] = {}
         self._rows = match.event_field("rows")
         self._last = match.per_entry(match.last_entries(times.last_ns - times.arrival_ns))
         together = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
         #: whether the clocks show that the rank waited for the last one
         self._waited = (times.wait_ns > 0) & (together | (times.end_ns > times.last_ns))
-        self.segments: list[_Segment] = []
+        self._limit = _NEVER
         self.jumps = 0
         self.overlap_ns = 0
 
     def run(self, span: _JobSpan) -> None:
         """Walk from the end of a span to its start."""
-        place, now = span.place, span.high
-        graph = self._graph(place, span)
-        node = graph.last_node(span)
-        if node >= 0:
-            begin = max(min(graph.time[node], now), span.low)
-            event, bound = graph.running_after(node)
-            self._add(begin, now, place, LEAD, event=event, bound=bound)
-            now = begin
-        limit = _NEVER
-        while now > span.low:
-            if node <= 0 and (node < 0 or graph.into[node] < 0):
-                self._add(span.low, now, place, LEAD)
-                break
-            edge = graph.into[node]
-            entry = graph.entry.get(node, -1)
-            if entry >= 0 and graph.time[node] < limit:
-                last = int(self._last[entry])
-                to = int(self._match.trace[last])
-                of_last = self._graph(to, span)
-                arrival = int(of_last.path.nodes.of_start[self._rows[last]])
-                if arrival >= 0:
-                    arrived = int(self._times.last_ns[entry])
-                    begin = max(min(arrived, now), span.low)
-                    self._add(begin, now, place, COLLECTIVE, edge=edge, event=graph.event(edge))
-                    if begin == now and self.segments and self.segments[-1].place == place:
-                        # By the clocks, the rank left before the last one arrived.
-                        self.segments[-1] = self.segments[-1]._replace(type=COLLECTIVE)
-                    self.overlap_ns += max(arrived - now, 0)
-                    self.jumps += 1
-                    # No second jump from one instant: clocks that disagree could cause a loop.
-                    limit = now if arrived >= now else begin + 1
-                    now, place, node, graph = begin, to, arrival, of_last
-                    continue
-            before = node - 1 if edge < 0 else graph.source[edge]
-            begin = max(min(graph.time[before], now), span.low)
-            type_ = LEAD if edge < 0 else graph.type[edge]
-            self._add(begin, now, place, type_, edge=edge, event=graph.event(edge))
-            now, node = begin, before
+        self.low, self._high = span.low, span.high
+        graph, _ = self._graph(span.place)
+        node = int(graph.path.nodes.of_start[span.row]) if span.row >= 0 else -1
+        self.walk(span.place, graph, node if node >= 0 else graph.first_node(span.high), span.high)
 
-    def _graph(self, place: int, span: _JobSpan) -> _RankGraph:
+    def leave(
+        self, place: int, graph: RankGraph, node: int, now: int
+    ) -> tuple[int, RankGraph, int, int] | None:
+        entry = self._graph(place)[1].get(node, -1)
+        if entry < 0 or graph.time[node] >= self._limit:
+            return None
+        last = int(self._last[entry])
+        to = int(self._match.trace[last])
+        of_last, _ = self._graph(to)
+        arrival = int(of_last.path.nodes.of_start[self._rows[last]])
+        if arrival < 0:
+            return None
+        arrived = int(self._times.last_ns[entry])
+        begin = max(min(arrived, now), self.low)
+        edge = graph.last_edge[node]
+        self.add(begin, now, place, COLLECTIVE, edge=edge)
+        if begin == now and self.segments and self.segments[-1].place == place:
+            # By the clocks, the rank left before the last one arrived.
+            self.segments[-1] = self.segments[-1]._replace(type=COLLECTIVE)
+        self.overlap_ns += max(arrived - now, 0)
+        self.jumps += 1
+        # No second jump from one instant: clocks that disagree could cause a loop.
+        self._limit = now if arrived >= now else begin + 1
+        return to, of_last, arrival, begin
+
+    def _graph(self, place: int) -> tuple[RankGraph, dict[int, int]]:
+        """Return a rank's graph, and the entry of each end of a collective in which it waited."""
         if place not in self._graphs:
-            entries_of_rank = np.flatnonzero((self._match.trace == place) & self._waited)
+            entries = np.flatnonzero((self._match.trace == place) & self._waited)
             trace, shift = self._match.traces[place], int(self._times.shifts_ns[place])
-            self._graphs[place] = _RankGraph(
-                trace, shift, span, self._rows[entries_of_rank], entries_of_rank
-            )
+            span = self._spans[place]
+            low, high = self.low - shift, self._high - shift
+            within = AnalysisRange(low, high, _NO_ROWS) if span is None else span.within
+            if within.start_ns is not None:
+                within = replace(within, start_ns=min(within.start_ns, low))
+            graph = RankGraph(build_graph(trace, within, EXACT_RULES), shift)
+            ends = graph.path.nodes.of_end[self._rows[entries]]
+            entry_of_end = dict(zip(ends.tolist(), entries.tolist(), strict=True))
+            entry_of_end.pop(-1, None)
+            self._graphs[place] = graph, entry_of_end
         return self._graphs[place]
-
-    def _add(
-        self, start: int, end: int, place: int, type_: int, *,
-        edge: int = -1, event: int = -1, bound: int = _OUTSIDE,
-    ) -> None:  # fmt: skip
-        """Add a segment before all others, unless it has no length."""
-        if end > start:
-            self.segments.append(_Segment(start, end, place, type_, edge, event, bound))
 
     def segment_fields(self) -> Ints:
         """Return the fields of the segments in order of time, with the bound of each."""
-        fields = np.array(self.segments[::-1], dtype=np.int64).reshape(-1, len(_Segment._fields)).T
-        _, _, places, _, edges, _, bounds = fields
-        for place, graph in self._graphs.items():
-            positions = np.flatnonzero((places == place) & (edges >= 0))
-            bounds[positions] = graph.path.bound_by(edges[positions])
-        return fields
-
-
-class _RankGraph:
-    """The dependencies of one rank as lists, which are faster than arrays to read item by item."""
-
-    def __init__(self, trace: Trace, shift: int, span: _JobSpan, rows: Ints, entries: Ints) -> None:
-        self.trace = trace
-        low, high = span.low - shift, span.high - shift
-        none = np.empty(0, dtype=np.intp)
-        analysis = AnalysisRange(_earliest_start(trace, low), high, none)
-        self.path: CriticalPath = build_graph(trace, analysis, EXACT_RULES)
-        nodes, edges = self.path.nodes, self.path.edges
-        self.time: list[int] = (nodes.time_ns + shift).tolist()
-        self.into: list[int] = _binding_edges(self.path).tolist()
-        self.source: list[int] = edges.source.tolist()
-        self.type: list[int] = edges.type.tolist()
-        self._event: Ints = edges.event
-        ends = nodes.of_end[rows]
-        self.entry: dict[int, int] = dict(zip(ends.tolist(), entries.tolist(), strict=True))
-        self.entry.pop(-1, None)
-
-    def event(self, edge: int) -> int:
-        return int(self._event[edge]) if edge >= 0 else -1
-
-    def last_node(self, span: _JobSpan) -> int:
-        """Return the node at which the path ends, -1 for none."""
-        nodes = self.path.nodes
-        for known in (nodes.of_end, nodes.of_start):
-            node = int(known[span.row]) if span.row >= 0 else -1
-            if node >= 0 and self.time[node] <= span.high:
-                return node
-        count = int(np.searchsorted(np.array(self.time, dtype=np.int64), span.high, side="right"))
-        if span.track >= 0:
-            track = self.trace.table.track[nodes.row[:count]]
-            own = np.flatnonzero(nodes.on_host[:count] & (track == span.track))
-            if len(own):
-                return int(own[-1])
-        return count - 1
-
-    def running_after(self, node: int) -> tuple[int, int]:
-        """Return the event that runs after a node, and its bound."""
-        nodes, table = self.path.nodes, self.trace.table
-        row = int(nodes.row[node])
-        if not nodes.on_host[node]:
-            if not nodes.is_start[node]:
-                return -1, _OUTSIDE
-            own = np.flatnonzero(
-                (self.path.edges.type == OPERATOR) & (self.path.edges.event == row)
-            )
-            return row, int(self.path.bound_by(own[:1])[0]) if len(own) else _OUTSIDE
-        event = row if nodes.is_start[node] else int(table.parent[row])
-        within = event >= 0 and nodes.of_start[event] >= 0
-        return event, BOUNDS.index("cpu_bound" if within else "cpu_outside_operators")
-
-
-def _binding_edges(path: CriticalPath) -> Ints:
-    """Return the edge into each node that was satisfied last, -1 for none."""
-    # Prefer an edge with a duration, then the edge from the latest node.
-    edges = path.edges
-    result = np.full(len(path.nodes), -1, dtype=np.int64)
-    # Edges into a node come with the latest source first; the last assignment wins.
-    backward = np.arange(len(edges))[::-1]
-    result[edges.target[backward]] = backward
-    counting = backward[edges.weight_ns[backward] > 0]
-    result[edges.target[counting]] = counting
-    return result
+        graphs = {place: graph.path for place, (graph, _) in self._graphs.items()}
+        return segment_columns(self.segments, graphs)
 
 
 def _earliest_start(trace: Trace, low: int) -> int:

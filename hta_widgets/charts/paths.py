@@ -241,7 +241,8 @@ _WORDS = {
     "cpu_blocked": "host blocked",
     "gpu_queue_wait": "queue wait",
     "sync_overhead": "synchronisation",
-    "outside_path": "outside the path",
+    "unknown_wait": "unknown wait",
+    "outside_path": "nothing recorded",
 }
 
 

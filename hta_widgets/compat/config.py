@@ -127,6 +127,7 @@ _ARGS = {
     "nccl::seq": ("seq_num", "Seq", _INT),
     "inference::batch_size": ("batch_size", "batchSize", _INT),
     "inference::batch_id": ("batch_id", "batchId", _TEXT),
+    "inference::pre_grad_nodes": ("pre_grad_nodes", "pre_grad_nodes", _LIST),
 }
 
 #: Every arg that HTA names, by its key.

@@ -1,7 +1,7 @@
 """HTA's critical path: `CPGraph`, its nodes and edges, and the overlaid trace.
 
 Ids of events are HTA's: positions in ``traceEvents``. Times and weights are µs. The graph follows
-HTA 0.5.0 (`hta_widgets.analysis.critical.nodes.HTA_RULES`); docs/differences-from-hta.md lists what
+HTA 0.5.0, with the launches of later versions; docs/differences-from-hta.md lists what
 differs. `CPGraph` is a ``networkx.DiGraph`` if networkx, which is optional, is installed.
 """
 
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.critical.graph import CriticalPath, critical_path_of, longest_chains
 from hta_widgets.analysis.critical.nodes import (
     BOUNDS,
     EDGE_TYPES,
@@ -29,7 +30,6 @@ from hta_widgets.analysis.critical.nodes import (
     KERNEL_KERNEL,
     OPERATOR,
 )
-from hta_widgets.analysis.critical.path import CriticalPath, critical_path_of, longest_path
 from hta_widgets.compat.config import logger
 from hta_widgets.compat.frames import (
     TraceSymbolTable,
@@ -59,6 +59,7 @@ _IN_HTA = {
     "gpu_queue_wait": "gpu_kernel_launch_overhead",
     "cpu_outside_operators": "",
     "sync_overhead": "",
+    "unknown_wait": "",
     "outside_path": "",
 }
 
@@ -281,8 +282,8 @@ class CPGraph(_Base):  # type: ignore[misc]
             for pair, weight in changed.items():
                 weight_ns[self._places[pair]] = round(weight * 1000)
             edges = replace(self._edges, weight_ns=weight_ns)
-            on_path = longest_path(len(self.path.nodes), edges, first=True)
-            self.path = replace(self.path, edges=edges, on_path=on_path)
+            chains = longest_chains(len(self.path.nodes), edges)
+            self.path = replace(self.path, edges=edges, chains=chains)
         self._copy_path_attributes()
         return bool(self.critical_path_nodes)
 

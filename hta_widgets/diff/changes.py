@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.frames import concat_arrays, result_frame
-from hta_widgets.analysis.idle import waiting_calls
+from hta_widgets.analysis.host_activity import waiting_calls
 from hta_widgets.arguments import check_arguments
 from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
 from hta_widgets.diff.causes import splits_communication

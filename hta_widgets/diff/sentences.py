@@ -54,6 +54,7 @@ _CAUSE_WORDS = {
     "communication_transfer": "exposed transfer",
     "sync_wait": "idle time while the host waits for the device",
     "host_wait": "idle time before the host launches",
+    "host_allocation": "idle time while the host allocates or frees memory",
     "host_data_loading": "idle time while the host loads data",
     "host_operator": "idle time while the host is inside operators",
     "host_python": "idle time while the host runs Python",
@@ -63,6 +64,7 @@ _CAUSE_WORDS = {
     "kernel_wait": "idle time between kernels",
     "stream_wait": "idle time behind other streams",
     "blocked": "idle time while launched work does not start",
+    "unrecorded": "idle time with work that is not recorded",
     "unknown": "idle time of unknown cause",
     "nothing_launched": "idle time with no more work",
 }

@@ -11,6 +11,7 @@ Functions here return findings with their numbers, `_arrange` sorts and shortens
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,7 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
+from hta_widgets.analysis.host_activity import free_calls
 from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece, async_only_text
 from hta_widgets.panels.run_times import (
     MIN_SHARE,
@@ -52,7 +54,7 @@ _ORDER = (
     ("step",),
 )
 #: Those whose sentences are not cut, at the end.
-_LAST = ("around_work", "missing_steps")
+_LAST = ("unrecorded", "around_work", "missing_steps")
 _PLACES = {kind: place for place, kinds in enumerate((*_ORDER, _LAST)) for kind in kinds}
 
 
@@ -176,6 +178,8 @@ def headline(traces: TraceSet) -> Headline:
         others.append(HeadlineFinding("late_rank", facts=facts))
     others += _last_rank_finding(traces, times, judged)
     others += _slowest_step(steps)
+    if times.unrecorded_ns >= MIN_SHARE * times.all_ns:
+        others.append(HeadlineFinding("unrecorded"))
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
         others.append(HeadlineFinding("around_work", facts={"around": 1 - times.span_share}))
     if traces.window_ns is None:  # an export's window cuts steps anyway
@@ -305,8 +309,22 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
         times.idle_ns / times.all_ns,
         label="Longest gap",
         selection=selection,
-        facts={"cause": cause, "cause_ns": cause_ns, "within": within},
+        facts={
+            "cause": cause,
+            "cause_ns": cause_ns,
+            "within": within,
+            "freed_by": _uncached_frees(traces, times) if cause == "host_allocation" else None,
+        },
     )
+
+
+def _uncached_frees(traces: TraceSet, times: RunTimes) -> tuple[str, int] | None:
+    """Return the call that frees most often as without a cache, and its number; else None."""
+    calls = Counter[str]()
+    for rank in times.ranks:
+        table = traces[rank].table
+        calls.update(table.names[code] for code in table.name[free_calls(traces[rank])].tolist())
+    return next(iter(calls.most_common(1)), None)
 
 
 def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:

@@ -20,6 +20,7 @@ from hta_widgets.text import consecutive_runs, count, duration, plural, run_text
 MAX_SENTENCES = 2
 _MIN_HIDDEN_SHARE = 0.1  # of the waits for late ranks, to be stated
 _MIN_WORK_SHARE = 0.01  # of the run; spans of device work with less are hardly any work
+_EARLIER_WORK = "work that is not in the files"
 _HOST_WAIT = "the host has not launched the next work yet"
 #: A text, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not shown
 #: in red, because other ranks do not wait for it.
@@ -155,10 +156,16 @@ def _exposed_with_waits_text(times: RunTimes) -> list[Piece]:
     return [f"{text}."]
 
 
-def _idle_text(times: RunTimes, *, cause: str, cause_ns: int, within: str) -> list[Piece]:
+def _idle_text(
+    times: RunTimes, *, cause: str, cause_ns: int, within: str, freed_by: tuple[str, int] | None
+) -> list[Piece]:
+    """State the largest cause of idleness; `freed_by` is the call that frees memory uncached."""
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     if within:
         meaning = f"{_HOST_WAIT}; most of the longest gap is within the range {within}"
+    if freed_by:
+        name, calls = freed_by
+        meaning += f" ({count(calls)} calls of {name}): the caching allocator is off or emptied"
     text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
     return [f"{text}; for {share(cause_ns / times.idle_ns)} of that, {meaning}."]
 
@@ -179,7 +186,16 @@ def _around_work_text(times: RunTimes, *, around: float) -> list[Piece]:
     span_ns = times.all_ns / len(times.ranks)
     span = f"{owner} {_device_noun(times)} span is {duration(span_ns)}{mean}"
     run = f"{share(around)} of the run of {duration(times.run_ns)}"
-    return [f"{span}: {run} lies before the first work or after the last."]
+    text = f"{span}: {run} lies before the first work or after the last"
+    if times.first_wait_ns:
+        text += f"; for {duration(times.first_wait_ns)} of that, {_EARLIER_WORK} probably runs"
+    return [f"{text}."]
+
+
+def _unrecorded_text(times: RunTimes) -> list[Piece]:
+    part = share(times.unrecorded_ns / times.all_ns)
+    text = f"{_device_nouns(times)} probably busy with {_EARLIER_WORK}"
+    return [f"{text} for {part} of {_span_text(times)}."]
 
 
 def _missing_steps_text(
@@ -260,6 +276,7 @@ WORDS: dict[str, Callable[..., list[Piece]]] = {
     "idle": _idle_text,
     "kernel": _kernel_text,
     "step": _step_text,
+    "unrecorded": _unrecorded_text,
     "around_work": _around_work_text,
     "missing_steps": _missing_steps_text,
     "no_cause": _no_cause_text,

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.waits import collective_waits, exposed_waits_for
+from hta_widgets.analysis.idle import wait_for_first_work_ns
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.lateness import LatenessIndex
@@ -53,6 +55,10 @@ class RunTimes:
     is_gpu: bool
     exposed_by_rank: dict[int, int]
     idle_by_rank: dict[int, int]
+    #: without recorded work, but probably busy
+    unrecorded_ns: int
+    #: from the launch of the first work to its start, mean of the ranks
+    first_wait_ns: int
 
     @property
     def ranks(self) -> list[int]:
@@ -78,26 +84,31 @@ def run_times(traces: TraceSet) -> RunTimes:
     run_ns = max(end_ns - start_ns, 1)
     waits = analysis.exposed_waits(traces, clock=CLOCK)
     idle = analysis.device_idle_breakdown(traces)
+    # A device that is busy with work outside of the files does not idle.
+    idle["idle_ns"] -= idle["unrecorded_ns"]
     causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
+    idle_of_ranks = idle.groupby("rank", as_index=False).agg({"idle_ns": "sum"})
 
-    def by_rank(name: str) -> dict[int, int]:
-        return dict(zip(frame["rank"].tolist(), frame[name].tolist(), strict=True))
+    def by_rank(table: pd.DataFrame, name: str) -> dict[int, int]:
+        return dict(zip(table["rank"].tolist(), table[name].tolist(), strict=True))
 
     return RunTimes(
         start_ns,
         run_ns,
-        by_rank("span_ns"),
+        by_rank(frame, "span_ns"),
         int(frame["busy_ns"].sum()),
         int(frame["compute_ns"].sum()),
         int(frame["exposed_communication_ns"].sum()),
         int(frame["exposed_memory_ns"].sum()),
         int(waits["exposed_wait_ns"].clip(lower=0).sum()),
         int(waits["unmatched_exposed_ns"].sum()),
-        int(frame["idle_ns"].sum()),
+        int(idle["idle_ns"].sum()),
         {str(cause): int(spent) for cause, spent in causes.items()},
         all(_NO_GPU.isdisjoint(trace.table.categories.values) for trace in traces.values()),
-        by_rank("exposed_communication_ns"),
-        by_rank("idle_ns"),
+        by_rank(frame, "exposed_communication_ns"),
+        by_rank(idle_of_ranks, "idle_ns"),
+        int(idle["unrecorded_ns"].sum()),
+        sum(map(wait_for_first_work_ns, traces.values())) // max(len(frame), 1),
     )
 
 

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 from support import recorded
 
 import hta_widgets as hw
-from hta_widgets.analysis.critical.path import critical_path_of
+from hta_widgets.analysis.critical.graph import critical_path_of
 from hta_widgets.export.traces.overlays import export_critical_path
 
 JOB = recorded.DATA / "gpu"

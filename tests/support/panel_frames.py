@@ -36,15 +36,19 @@ def made(ranks: int, bins: int = 120) -> dict[str, pd.DataFrame]:
         "overlap_share": (total - exposed) / total, "exposed_ns": exposed, "compute_ns": compute,
     })  # fmt: skip
     causes = (
-        "sync_wait", "host_data_loading", "host_operator", "host_python", "host_nothing",
-        "launch_call", "launch_latency", "kernel_wait", "stream_wait", "blocked", "unknown",
+        "sync_wait", "host_allocation", "host_data_loading", "host_operator", "host_python",
+        "host_nothing", "launch_call", "launch_latency", "kernel_wait", "stream_wait", "blocked",
+        "unrecorded", "unknown",
     )  # fmt: skip
     parts = draw.dirichlet((1, 8, 8, 3, 1, 3, 2, 2, 1, 0.5, 0.5), ranks)
+    gaps = draw.integers(1, 4000, (ranks, parts.shape[1]))
+    # No time in host_allocation and unrecorded.
+    parts, gaps = (np.insert(values, (1, 10), 0, axis=1) for values in (parts, gaps))
     idle_ns = breakdown["idle_ns"].to_numpy()
     idle = pd.DataFrame({
         "rank": np.repeat(rank, len(causes)), "idle_category": np.tile(causes, ranks),
         "idle_ns": (parts * idle_ns[:, None]).astype(np.int64).ravel(),
-        "gaps": draw.integers(1, 4000, ranks * len(causes)), "idle_share": parts.ravel(),
+        "gaps": gaps.ravel(), "idle_share": parts.ravel(),
     })  # fmt: skip
     queue = pd.DataFrame({
         "rank": np.repeat(rank, 2), "stream": np.tile([7, 20], ranks),

@@ -132,6 +132,21 @@ def test_a_timeline_gets_the_path_as_arrows(job):
     assert with_critical_path(job, 0, "NoSuchRange") is job
 
 
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("cuLaunchKernelEx", "cuda_driver"),
+        ("runFunction - job_prep_and_submit_for_execution", "mtia_runtime"),
+    ],
+)
+def test_calls_that_hta_counts_since_0_6_launch(tmp_path, name, category):
+    launch = {**call(100, 120, 1, name=name), "cat": category}
+    traces = load(tmp_path, [launch, kernel(200, 300, launch=1)])
+    graph, _ = CriticalPathAnalysis.critical_path_analysis(traces, 0, "", 0)
+    sums = graph.get_critical_path_breakdown().groupby("bound_by")["duration"].sum()
+    assert sums["gpu_kernel_launch_overhead"] == pytest.approx(0.1)
+
+
 def test_hta_s_names_and_places(job, tmp_path):
     graph, found = CriticalPathAnalysis.critical_path_analysis(job, 0, "ProfilerStep", 0)
     assert found

@@ -12,8 +12,11 @@ import pandas as pd
 from hta_widgets.analysis.critical.nodes import (
     COPYING,
     DEPENDENCY,
+    KERNEL_GAP_NS,
     KERNEL_KERNEL,
     LAUNCH,
+    LAUNCH_GAP_NS,
+    NO_LIMIT,
     OPERATOR,
     SYNC,
     SYNCHRONIZING,
@@ -23,7 +26,7 @@ from hta_widgets.analysis.critical.nodes import (
     Nodes,
     name_mask,
 )
-from hta_widgets.analysis.idle import STREAM_WAITS
+from hta_widgets.analysis.host_activity import stream_wait_calls
 from hta_widgets.analysis.scope import device_work_rows
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows, stable_order
@@ -37,17 +40,23 @@ _SYNC = KINDS.index("sync")
 _ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 #: Operators that only run in a backward pass.
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
-#: Maximum time from the end of awaited work to the start of a kernel that waited for it.
-_LATENCY_NS: Final = 10_000
+#: Time from the end of awaited work to the start of a kernel that waited for it: the maximum unless
+#: the waits of the file are slower, the maximum in any file, and how many waits show that.
+_LATENCY_NS: Final = 30_000
+_MAX_LATENCY_NS: Final = 100_000
+_ENOUGH_WAITS: Final = 8
+#: Minimum pause of a thread that counts as polling for a kernel.
+_MIN_POLL_NS: Final = 1_000_000
 #: Maximum number of pieces of work within that latency to consider.
 _MAX_WORK: Final = 16
 
-#: The launching calls that HTA counts.
+#: The launching calls that HTA counts; ``cuLaunchKernelEx`` since 0.6.
 _COUNTED = frozenset(
     {
         "cudaLaunchKernel",
         "cudaLaunchKernelExC",
         "cuLaunchKernel",
+        "cuLaunchKernelEx",
         "cudaMemcpyAsync",
         "cudaMemsetAsync",
         "hipLaunchKernel",
@@ -90,21 +99,27 @@ def add_device_work(
     by_launch = (call >= 0) & (previous_end < called) & (awaited_end < called)
     if rules.as_hta:
         by_launch &= _had_empty_queue(nodes.trace, rows)
-    by_previous = ~by_launch & (previous >= 0) & (awaited_end < previous_end)
+    # A stream runs its work in order, so the edge stays if the kernel waited for something else.
+    by_previous = ~by_launch & (previous >= 0)
+    if rules.as_hta:
+        by_previous &= awaited_end < previous_end
     launches = call >= 0 if not rules.as_hta else by_launch
+    call_ns = called - np.where(call >= 0, table.start_ns[call], called)
     launched = edges.add(
         nodes.of_start[call[launches]],
         nodes.of_start[rows[launches]],
         LAUNCH,
         rows[launches],
         counts=by_launch[launches],
+        limit_ns=NO_LIMIT if rules.as_hta else call_ns[launches] + LAUNCH_GAP_NS,
     )
     edges.add(
         nodes.of_end[previous[by_previous]],
         nodes.of_start[rows[by_previous]],
         KERNEL_KERNEL,
         previous[by_previous],
-        counts=True,
+        counts=(awaited_end < previous_end)[by_previous],
+        limit_ns=NO_LIMIT if rules.as_hta else KERNEL_GAP_NS,
     )
     return launched
 
@@ -158,11 +173,11 @@ class _ThreadChains:
         self.depth: Ints = np.cumsum(np.where(self.is_start, 1, -1))
 
 
-def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools) -> None:
-    """Join successive nodes of each thread.
+def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules) -> int:
+    """Join successive nodes of each thread; return how often the host polled for a kernel.
 
     Within operators time counts for the innermost event, except before the end of a call that was
-    `blocked` (by row); between operators it does not count.
+    `blocked` (by row) and while the host polls; between operators it does not count.
     """
     chains = _ThreadChains(nodes)
     same = chains.track[1:] == chains.track[:-1]
@@ -176,6 +191,12 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools) -> None:
         np.where(nodes.is_start[target], parent[source_row], target_row),
     )
     waited = ~nodes.is_start[target] & blocked[target_row]
+    polls = np.zeros(len(source), dtype=bool)
+    if not rules.as_hta:
+        work = _polled_work(nodes, source, target)
+        polls = (work >= 0) & ~waited
+        waited |= polls
+        _add_polls(edges, nodes, work[polls], target[polls])
     edges.add(
         source,
         target,
@@ -183,6 +204,37 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools) -> None:
         np.where(within, innermost, parent[target_row]),
         counts=within & ~waited,
     )
+    return int(polls.sum())
+
+
+def _add_polls(edges: EdgeList, nodes: Nodes, work: Ints, target: Ints) -> None:
+    """Add edges from kernels to the nodes at which the host goes on."""
+    ended = nodes.trace.table.end_ns[work] <= nodes.time_ns[target]
+    edges.add(nodes.of_end[work[ended]], target[ended], SYNC, counts=False)
+    # The host goes on as soon as the kernel has written, before the kernel ends.
+    running = work[~ended]
+    edges.add(nodes.of_start[running], target[~ended], OPERATOR, running, counts=True)
+
+
+def _polled_work(nodes: Nodes, source: Ints, target: Ints) -> Ints:
+    """Return the kernel for which a thread polled between each two successive nodes, -1 for none.
+
+    A kernel can write to memory that the host reads in a loop, without any recorded call. Such a
+    pause of the host is long, and ends when the work that was launched last before it ends.
+    """
+    trace, table, time = nodes.trace, nodes.trace.table, nodes.time_ns
+    pauses = np.flatnonzero(time[target] - time[source] >= _MIN_POLL_NS)
+    work = nodes.device[trace.launch_of[nodes.device] >= 0].astype(np.int64)
+    returned = table.end_ns[trace.launch_of[work]]
+    order = np.argsort(returned, kind="stable")
+    work, returned = np.append(work[order], -1), returned[order]
+    begin, end = time[source[pauses]], time[target[pauses]]
+    last = work[np.searchsorted(returned, begin, side="right") - 1]
+    tolerance = np.minimum((end - begin) // 20, _MAX_LATENCY_NS)
+    ends_together = np.abs(table.end_ns[last] - end) <= tolerance
+    result = np.full(len(source), -1, dtype=np.int64)
+    result[pauses] = np.where((last >= 0) & ends_together & (table.start_ns[last] < end), last, -1)
+    return result
 
 
 def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
@@ -231,32 +283,42 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
     # A kernel waited if all of this holds: its stream was idle although the kernel had been
     # launched; since the previous launch into that stream, the host had called for a stream to wait
     # for an event; and work of another stream of the device, launched before that call, had ended
-    # just before the kernel started.
-    trace, rows = nodes.trace, nodes.device
+    # just before the kernel started. The calls for work from before the recording are not in the
+    # file, so there a stream that was idle for longer than between two kernels has to suffice.
+    trace, rows = nodes.trace, nodes.device.astype(np.int64)
     table = trace.table
-    rows = rows[trace.launch_of[rows] >= 0].astype(np.int64)
     call, start = trace.launch_of[rows], table.start_ns[rows]
-    asked_ns = _wait_calls(nodes, rows, call)
+    asked_ns = _wait_calls(trace, rows, call)
     previous = DeviceWorkIndex.by_end(trace).last_until(table.track[rows], start, rows)
     idle_from = np.where(previous >= 0, table.end_ns[previous], -1)
-    ready = np.maximum(idle_from, table.start_ns[call])
+    ready = np.where(call >= 0, np.maximum(idle_from, table.start_ns[call]), idle_from)
     waited = (asked_ns >= 0) & (start > ready)
-    after = np.maximum(ready, start - _LATENCY_NS)
-    return _last_awaited_work(nodes, rows[waited], after[waited], asked_ns[waited]), rows[waited]
+    paused = (call < 0) & (previous >= 0) & (start - idle_from > KERNEL_GAP_NS)
+    asked_ns[paused], waited = start[paused], waited | paused
+    after = np.maximum(ready, start - _MAX_LATENCY_NS)
+    rows = rows[waited]
+    work = _last_awaited_work(nodes, rows, after[waited], asked_ns[waited])
+    latency = np.where(work >= 0, table.start_ns[rows] - table.end_ns[work], NO_LIMIT)
+    return np.where(latency < _max_latency(latency[work >= 0]), work, -1), rows
 
 
-def _wait_calls(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
+def _max_latency(latency: Ints) -> int:
+    """Return the maximum latency of a wait, by those of the file that are likely ones."""
+    usual_ns = 2 * int(np.median(latency)) if len(latency) >= _ENOUGH_WAITS else 0
+    return max(_LATENCY_NS, min(usual_ns, _MAX_LATENCY_NS))
+
+
+def _wait_calls(trace: Trace, rows: Ints, call: Ints) -> Ints:
     """Return the time of the host's last waiting call between each launch and the previous one."""
     # The time is -1 if there is none. Calls on any thread count, because the code after a
     # backward pass makes the waiting call for it.
-    trace = nodes.trace
     table = trace.table
-    called = table.start_ns[call]
+    called = np.where(call >= 0, table.start_ns[call], -1)
     order = np.lexsort((rows, called))
     before = np.empty(len(rows), dtype=np.int64)
     by_track = pd.Series(called[order]).groupby(table.track[rows[order]])
     before[order] = by_track.shift(fill_value=-1)
-    asked_ns = table.start_ns[nodes.host[name_mask(trace, nodes.host, STREAM_WAITS.fullmatch)]]
+    asked_ns = table.start_ns[stream_wait_calls(trace)]
     asked = np.append(-1, asked_ns)[np.searchsorted(asked_ns, called, side="right")]
     return np.where(asked > before, asked, -1)
 
@@ -268,11 +330,11 @@ def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, asked_ns: Ints) ->
     processes = {track.pid: k for k, track in enumerate(tracks)}
     device_of = np.array([processes[track.pid] for track in tracks], dtype=np.int64)
     work = device_work_rows(trace)
-    work = work[trace.launch_of[work] >= 0]
     end = table.start_ns[work] + table.dur_ns[work]
     order = np.argsort(end, kind="stable")
     work, end = work[order].astype(np.int64), end[order]
-    called = table.start_ns[trace.launch_of[work]]
+    call = trace.launch_of[work]
+    called = np.where(call >= 0, table.start_ns[call], -1)
 
     result = np.full(len(rows), -1, dtype=np.int64)
     place = np.searchsorted(end, table.start_ns[rows], side="right") - 1

@@ -41,8 +41,13 @@ BOUNDS: Final[tuple[str, ...]] = (
     "cpu_blocked",
     "gpu_queue_wait",
     "sync_overhead",
+    "unknown_wait",
     "outside_path",
 )
+
+#: Names of PyTorch's steps, and the starts of those of inference engines (SGLang, vLLM).
+PROFILER_STEP: Final = "ProfilerStep"
+_ENGINE_STEPS: Final = ("step[", "execute_")
 
 #: Patterns of the names of events that load data by default: PyTorch's own ranges.
 DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
@@ -61,6 +66,13 @@ BLOCKING_IN_HTA: Final = frozenset(
         "cudaMemcpyAsync",
     }
 )
+
+
+#: Maximum time that a device needs between two kernels, and between a launch and its kernel. What
+#: is longer is a wait for something that the file does not show.
+KERNEL_GAP_NS: Final = 30_000
+LAUNCH_GAP_NS: Final = 1_000_000
+NO_LIMIT: Final = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -99,7 +111,7 @@ def pattern_matcher(texts: Sequence[str]) -> Callable[[str], object]:
 Tracks = npt.NDArray[np.int32] | Ints
 
 _CALLS = re.compile(r"cpu_op|operator|(.+_)?(runtime|driver)", re.IGNORECASE)
-_CALLS_IN_HTA = re.compile(r"cpu_op|cuda_runtime|cuda_driver")
+_CALLS_IN_HTA = re.compile(r"cpu_op|cuda_runtime|cuda_driver|mtia_runtime")
 _NO_WORK = codes_of(("sync", "annotation"))
 
 
@@ -157,6 +169,33 @@ def find_ranges(trace: Trace, annotation: str) -> Rows:
     return host[name_mask(trace, host, lambda name: annotation in name)]
 
 
+def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
+    """Return the annotation to analyse: the engine's steps or ``""`` without ``ProfilerStep``."""
+    if annotation != PROFILER_STEP:
+        return annotation
+    for prefix in (PROFILER_STEP, *_ENGINE_STEPS):
+        if any(_has_host_event(trace, prefix) for trace in traces):
+            return prefix
+    return ""
+
+
+def _has_host_event(trace: Trace, prefix: str) -> bool:
+    """Return whether the name of any host event begins with a text."""
+    table = trace.table
+    codes = [code for code, name in enumerate(table.names.values) if name.startswith(prefix)]
+    return bool(codes) and bool((np.isin(table.name, codes) & (table.stream < 0)).any())
+
+
+def without_steps_note(asked: str, annotation: str) -> str:
+    """Return a sentence about what is analysed instead of an annotation, empty if it is that."""
+    if asked == annotation:
+        return ""
+    instead = (
+        f"the steps are those named {annotation}…" if annotation else "all events are analysed"
+    )
+    return f"no event has {asked!r} in its name: {instead}"
+
+
 def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
     """Return the first and last instance; 0 by default."""
     if instance is None:
@@ -208,7 +247,11 @@ class Nodes:
 
 
 def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
-    """Return the nodes of host events that start in the range, and of the work they launched."""
+    """Return the nodes of host events that start in the range, and of the work they launched.
+
+    Unless the rules are HTA's, work that was launched before and is unfinished at the start of the
+    range takes part, too, because the work of the range queues behind it.
+    """
     table = trace.table
     inside = within.contains(table.start_ns)
     device = _device_rows(trace, inside, rules)
@@ -216,7 +259,21 @@ def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
     if not rules.as_hta:
         calls = trace.launch_of[device]
         host = np.setdiff1d(np.union1d(host, calls[calls >= 0]), within.rows)
+        device = np.union1d(device, _unfinished_work(trace, within, device))
     return _topological_nodes(trace, host.astype(np.intp), device, within)
+
+
+def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
+    """Return work launched before the range, or by no known call, among its `device` work."""
+    table = trace.table
+    if within.start_ns is None or within.end_ns is None:
+        return np.empty(0, dtype=np.intp)
+    last_ns = max(within.end_ns, int(table.end_ns[device].max(initial=within.end_ns)))
+    rows = device_work_rows(trace)
+    call = trace.launch_of[rows]
+    earlier = (call < 0) | (table.start_ns[call] < within.start_ns)
+    end = table.end_ns[rows]
+    return rows[earlier & (end > within.start_ns) & (end <= last_ns)]
 
 
 def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
@@ -268,7 +325,10 @@ def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisR
     last = np.where(instant, 2 * rows + 1, np.where(on_host, -rows, 2 * rows + 1))
     end = table.start_ns[rows] + table.dur_ns[rows]
     end[: len(host)] = within.clip_ends(end[: len(host)])
-    time = np.concatenate((table.start_ns[rows], end))
+    start = table.start_ns[rows]
+    if within.start_ns is not None:
+        start = np.maximum(start, within.start_ns)
+    time = np.concatenate((start, end))
     order = np.lexsort((np.concatenate((2 * rows, last)), np.concatenate((started, ended)), time))
     return Nodes(
         trace,
@@ -311,10 +371,12 @@ class EdgeList:
         event: Ints | int = -1,
         *,
         counts: Bools | bool,
+        limit_ns: Ints | int = NO_LIMIT,
     ) -> int:
         """Add edges between nodes (-1: not analysed); return how many were added.
 
-        The weight is the time between the nodes for edges that `counts`, else 0.
+        The weight is the time between the nodes, at most `limit_ns`, for edges that `counts`,
+        else 0.
         """
         there = (source >= 0) & (target >= 0)
         forward = there & (source < target)
@@ -323,7 +385,8 @@ class EdgeList:
         source, target = source[kept], target[kept]
         time = self.nodes.time_ns
         shape = forward.shape
-        weight = np.where(np.broadcast_to(counts, shape)[kept], time[target] - time[source], 0)
+        weight = np.minimum(time[target] - time[source], np.broadcast_to(limit_ns, shape)[kept])
+        weight = np.where(np.broadcast_to(counts, shape)[kept], weight, 0)
         self._parts.append(
             (
                 source,

@@ -1,228 +1,31 @@
-"""The critical path of one rank: the graph, its longest path, and the path as a frame."""
+"""The critical path of one rank as a frame, a selection, and arrows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.critical.edges import (
-    add_device_work,
-    add_thread_handoffs,
-    add_threads,
-    find_wait_pairs,
-)
+from hta_widgets.analysis.critical.graph import CriticalPath, critical_path_of
 from hta_widgets.analysis.critical.nodes import (
-    BLOCKING_IN_HTA,
     BOUNDS,
     EDGE_TYPES,
-    EXACT_RULES,
-    KERNEL_KERNEL,
-    LAUNCH,
-    LEAD,
     OPERATOR,
-    SYNC,
-    AnalysisRange,
-    EdgeList,
-    Edges,
-    GraphRules,
-    Nodes,
-    analysis_range,
-    find_nodes,
-    name_mask,
-    pattern_matcher,
+    resolve_annotation,
+    without_steps_note,
 )
+from hta_widgets.analysis.critical.walk import path_segments
 from hta_widgets.analysis.frames import categorical, require_columns, result_frame
 from hta_widgets.arguments import check_arguments
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Codes, Ints
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import FlowTable
 from hta_widgets.trace.selection import Selection
-from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet, replace_ranks
 
 #: The kind of the arrows along a path.
 _KIND = "critical_path"
-_BOUND_CODES = {bound: code for code, bound in enumerate(BOUNDS)}
-
-
-def longest_path(count: int, edges: Edges, *, first: bool = False) -> Ints:
-    """Return the edges of the path of the greatest total weight, in order.
-
-    Among equally long paths, the edge from the latest node is taken. The path ends at the latest
-    node or, with `first`, at the first one, as in HTA. Edges are sorted by target and lead to
-    higher nodes.
-    """
-    if not len(edges):
-        return np.empty(0, dtype=np.int64)
-    best = [0] * count
-    via = [-1] * count
-    # All edges into a source come before the edges from it.
-    for edge, (source, target, weight) in enumerate(
-        zip(edges.source.tolist(), edges.target.tolist(), edges.weight_ns.tolist(), strict=True)
-    ):
-        length = best[source] + weight
-        if via[target] < 0 or length > best[target]:
-            best[target] = length
-            via[target] = edge
-    longest = np.array(best, dtype=np.int64)
-    node = int(np.flatnonzero(longest == longest.max())[0 if first else -1])
-    path = []
-    sources = edges.source
-    while via[node] >= 0:
-        path.append(via[node])
-        node = int(sources[via[node]])
-    return np.array(path[::-1], dtype=np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class CriticalPath:
-    """Dependencies between the events of one rank, and the longest path through them.
-
-    Times are in the rank's table; add ``trace.shift_ns`` for times shown to users.
-    """
-
-    trace: Trace
-    within: AnalysisRange
-    nodes: Nodes  # in topological order
-    edges: Edges
-    on_path: Ints  # positions in `edges`, in order
-    blocked: Bools  # by id: calls that wait for the device, so their time does not count
-    rules: GraphRules
-    matched: dict[str, int]  # number of events and dependencies of each class
-
-    @cached_property
-    def path_nodes(self) -> Ints:
-        """The nodes of the path, in order."""
-        if not len(self.on_path):
-            return np.empty(0, dtype=np.int64)
-        return np.concatenate(
-            (self.edges.source[self.on_path[:1]], self.edges.target[self.on_path])
-        )
-
-    @cached_property
-    def path_events(self) -> Ints:
-        """Ids of the events that start or end on the path, ascending."""
-        return np.unique(self.nodes.row[self.path_nodes]).astype(np.int64)
-
-    @cached_property
-    def length_ns(self) -> int:
-        """The total weight of the path: its time without waits and time between operators."""
-        return int(self.edges.weight_ns[self.on_path].sum())
-
-    @cached_property
-    def span_ns(self) -> tuple[int, int]:
-        """Start and end of the analysed range, and of events that last longer than it."""
-        times = self.nodes.time_ns
-        first = int(times[0]) if len(times) else 0
-        start = first if self.within.start_ns is None else self.within.start_ns
-        end = int(times[-1]) if len(times) else start
-        return start, end if self.within.end_ns is None else max(end, self.within.end_ns)
-
-    def bound_by(self, positions: Ints) -> Codes:
-        """Return the causes of the time along some edges, as codes into `BOUNDS`."""
-        edges, table = self.edges, self.trace.table
-        kind, event = edges.type[positions], edges.event[positions]
-        free = edges.weight_ns[positions] == 0
-        bound = np.full(len(positions), _BOUND_CODES["cpu_outside_operators"], dtype=np.uint8)
-        bound[kind == KERNEL_KERNEL] = _BOUND_CODES["gpu_kernel_kernel_overhead"]
-        bound[kind == LAUNCH] = _BOUND_CODES["gpu_kernel_launch_overhead"]
-        bound[(kind == LAUNCH) & free] = _BOUND_CODES["gpu_queue_wait"]
-        bound[kind == SYNC] = _BOUND_CODES["sync_overhead"]
-        operator = np.flatnonzero(kind == OPERATOR)
-        rows = event[operator]
-        of_kind = np.full(len(KINDS), _BOUND_CODES["gpu_compute_bound"], dtype=np.uint8)
-        of_kind[KINDS.index("communication")] = _BOUND_CODES["gpu_communication_bound"]
-        if not self.rules.as_hta:
-            of_kind[KINDS.index("memory")] = _BOUND_CODES["gpu_memory_bound"]
-        on_host = self.nodes.on_host[edges.source[positions[operator]]]
-        host = np.where(
-            self._loads_data(rows), _BOUND_CODES["data_loading"], _BOUND_CODES["cpu_bound"]
-        )
-        host = np.where(free[operator], _BOUND_CODES["cpu_blocked"], host)
-        bound[operator] = np.where(on_host, host, of_kind[table.kind[rows]])
-        return bound
-
-    def _loads_data(self, rows: Ints) -> Bools:
-        """Return whether each event or one around it loads data; HTA checks the event only."""
-        if not self.rules.data_loading:
-            return np.zeros(len(rows), dtype=bool)
-        wanted = pattern_matcher(self.rules.data_loading)
-        parent = self.trace.table.parent
-        result = np.zeros(len(rows), dtype=bool)
-        at = np.arange(len(rows))[rows >= 0]
-        above = rows[at]
-        while len(at):
-            hit = name_mask(self.trace, above, wanted)
-            result[at[hit]] = True
-            if self.rules.as_hta:
-                break
-            up = ~hit & (parent[above] >= 0)
-            at, above = at[up], parent[above[up]].astype(np.int64)
-        return result
-
-
-def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> CriticalPath:
-    """Return the graph of a time range of one rank, with its longest path."""
-    nodes = find_nodes(trace, within, rules)
-    edges = EdgeList(nodes)
-    waits = find_wait_pairs(nodes, rules)
-    table = trace.table
-    blocked = np.zeros(len(trace) + 1, dtype=bool)
-    if rules.as_hta:
-        blocked[nodes.host[name_mask(trace, nodes.host, BLOCKING_IN_HTA.__contains__)]] = True
-    else:
-        end = table.start_ns[waits.work] + table.dur_ns[waits.work]
-        kept = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])
-        kept &= nodes.of_end[waits.work] >= 0
-        blocked[waits.call[kept]] = True
-    add_threads(edges, nodes, blocked)
-    hand_overs = 0 if rules.as_hta else add_thread_handoffs(edges, nodes)
-    launches = add_device_work(edges, nodes, (waits.awaited, waits.waiting), rules)
-    calls = edges.add(
-        nodes.of_end[waits.work], nodes.of_end[waits.call], SYNC, waits.call, counts=False
-    )
-    finished_edges = edges.build()
-    return CriticalPath(
-        trace,
-        within,
-        nodes,
-        finished_edges,
-        longest_path(len(nodes), finished_edges, first=rules.as_hta),
-        blocked,
-        rules,
-        {
-            "host_events": len(nodes.host),
-            "device_events": len(nodes.device),
-            "launches": launches,
-            "waits_of_calls": calls,
-            "recorded_waits": waits.recorded,
-            "inferred_waits": waits.inferred,
-            "waits_of_kernels": len(waits.awaited),
-            "hand_overs": hand_overs,
-            "backward_in_time": edges.backward,
-        },
-    )
-
-
-def critical_path_of(
-    trace: Trace,
-    annotation: str = "ProfilerStep",
-    instance: int | tuple[int, int] | None = 0,
-    *,
-    data_load_events: Iterable[str] | None = None,
-    rules: GraphRules = EXACT_RULES,
-) -> CriticalPath | None:
-    """Return the graph and critical path of one rank; None if it has no range of that name."""
-    if data_load_events is not None:
-        texts = [data_load_events] if isinstance(data_load_events, str) else data_load_events
-        rules = replace(rules, data_loading=tuple(texts))
-    pattern_matcher(rules.data_loading)
-    within = analysis_range(trace, annotation, instance, closed=rules.as_hta)
-    return None if within is None else build_graph(trace, within, rules)
 
 
 @check_arguments
@@ -293,13 +96,14 @@ def critical_path(
     synchronise depend on the last work that ended while they ran, and calls that copy depend on
     their copy if it had ended when they returned. In such files, a kernel that was launched after a
     call to wait for an event, and did not start although its stream was idle, depends on the work
-    of another stream that had ended within 10 µs before the kernel started. The backward pass
-    follows the forward pass on any threads. Only the last of the dependencies of a kernel counts:
-    time since then is launch overhead or delay between kernels.
+    of another stream that had ended within 30 µs before the kernel started, or within twice the
+    median of these times in the file. The backward pass follows the forward pass on any threads.
+    Only the last of the dependencies of a kernel counts: time since then is launch overhead or
+    delay between kernels.
 
     The path is the chain through this graph with the most time accounted for. Time between
     operators and in waits does not count when chains are compared; the result has rows for it, with
-    its cause.
+    its cause. Before and after that chain the result continues with the chains of other events.
 
     Parameters
     ----------
@@ -307,7 +111,9 @@ def critical_path(
     rank : int
     annotation : str, default "ProfilerStep"
         Part of the name of a range on the host; ``""`` is the whole rank. The analysis covers
-        the host events that start within the range, cut at its end, and the work they launched.
+        the host events that start within the range, cut at its end, the work they launched, and
+        earlier work that is unfinished at its start. A rank without ``ProfilerStep`` has the path
+        of a step of its inference engine (``step[…]``, ``execute_…``) or else of the whole rank.
     instance : int or (first, last), default 0
         Number of the range among those of that name, from 0 by start; or the numbers of the first
         and the last range.
@@ -325,21 +131,25 @@ def critical_path(
         ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event that the time belongs to, -1
         for none; its ``name``, ``kind``, ``stream`` (-1 on the host), ``tid`` and ``track``;
         ``type``, the edge of the graph: ``operator``, ``dependency``, ``kernel_launch_delay``,
-        ``kernel_kernel_delay``, ``sync_dependency`` or ``lead`` (before or after the path); and
+        ``kernel_kernel_delay``, ``sync_dependency`` or ``lead`` (before or after the chain); and
         ``bound_by``:
 
         - ``cpu_bound``, ``data_loading``: the host works in an operator or a call;
         - ``gpu_compute_bound``, ``gpu_communication_bound``, ``gpu_memory_bound``: the device
           computes, communicates, copies;
-        - ``gpu_kernel_launch_overhead``: from the start of a launching call to that of its kernel;
-        - ``gpu_kernel_kernel_overhead``: from a kernel's end to the start of the next;
+        - ``gpu_kernel_launch_overhead``: from the start of a launching call to that of its kernel,
+          at most 1 ms after the call;
+        - ``gpu_kernel_kernel_overhead``: from a kernel's end to the start of the next, at most
+          30 µs;
+        - ``unknown_wait``: such a time that is longer, so the kernel waited for something that is
+          not in the file; only as much of it counts;
         - ``gpu_queue_wait``: a launched kernel waits for work that is not on the path;
         - ``cpu_blocked``: a call waits for the device;
         - ``sync_overhead``: from the end of awaited work to the return of the call, or to the
           start of the kernel, that waited;
         - ``cpu_outside_operators``: the thread is not in a recorded operator, for example because
           it runs Python;
-        - ``outside_path``: before the first or after the last event of the path.
+        - ``outside_path``: nothing is recorded.
 
         ``.attrs``: ``length_ns``, the time that counts; ``span_ns``, the analysed (start, end);
         ``matched``, the number of events and dependencies of each class.
@@ -359,7 +169,9 @@ def critical_path(
         return _path_frame(
             None, traces, rank, f"no event of rank {rank} has {annotation!r} in its name"
         )
-    note = "" if len(path.nodes) else "nothing that counts starts within the range"
+    note = without_steps_note(annotation, resolve_annotation([trace], annotation))
+    if not len(path.nodes):
+        note = "nothing that counts starts within the range"
     return _path_frame(path, traces, rank, note)
 
 
@@ -418,7 +230,7 @@ def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
 def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) -> pd.DataFrame:
     trace = traces[rank]
     table, tracks = trace.table, trace.tracks
-    segments = np.empty((5, 0), dtype=np.int64) if path is None else _with_leads(path)
+    segments = np.empty((5, 0), dtype=np.int64) if path is None else path_segments(path)
     start, dur, event, kind, bound = segments
     first, last = (0, 0) if path is None else path.span_ns
     known = event >= 0
@@ -455,33 +267,3 @@ def _categorical_of(codes: Ints, values: list[str]) -> pd.Categorical:
     number = {value: code for code, value in enumerate(distinct)}
     lookup = np.array([number[value] for value in values], dtype=np.int64)
     return categorical(lookup[codes], distinct)
-
-
-def _with_leads(path: CriticalPath) -> Ints:
-    """Return start, duration, event, type and cause of each segment that has a length."""
-    edges, on_path = path.edges, path.on_path
-    first, last = path.span_ns
-    through = path.path_nodes
-    if not len(through):
-        through = np.zeros(min(1, len(path.nodes)), dtype=np.int64)
-    cut = np.concatenate(([first], path.nodes.time_ns[through], [last]))
-    between = np.stack([edges.event[on_path], edges.type[on_path], path.bound_by(on_path)])
-    before, after = _lead(path, through[:1]), _lead(path, through[-1:])
-    of_segments = np.concatenate((before, between, after) if len(through) else (before,), axis=1)
-    dur = np.diff(cut)
-    return np.stack([cut[:-1], dur, *of_segments])[:, dur > 0]
-
-
-def _lead(path: CriticalPath, node: Ints) -> Ints:
-    """Return event, type and cause of the segment before the first or after the last node."""
-    rows, row, cause = path.within.rows, -1, "cpu_outside_operators"
-    if not len(node):
-        row = int(rows[0]) if len(rows) else -1
-    elif not path.nodes.on_host[node[0]]:
-        cause = "outside_path"
-    else:
-        table, own_row = path.trace.table, path.nodes.row[node[0]]
-        row = int(table.parent[own_row])
-        if len(rows) and not (table.track[rows] == table.track[own_row]).any():
-            cause = "outside_path"
-    return np.array([[row], [LEAD], [_BOUND_CODES[cause]]], dtype=np.int64)

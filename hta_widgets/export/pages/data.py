@@ -17,7 +17,7 @@ import pandas as pd
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.waits import unmatched_rows
 from hta_widgets.analysis.frames import concat_arrays
-from hta_widgets.analysis.idle import activities_by_thread, follows_stream_wait
+from hta_widgets.analysis.host_activity import activities_by_thread, follows_stream_wait
 from hta_widgets.analysis.steps import clipped_steps
 from hta_widgets.export.pages.format import Block, ColumnWriter, EventTypes, NameTables, pack_block
 from hta_widgets.live.job import TileEngine

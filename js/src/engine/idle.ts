@@ -12,10 +12,15 @@ const LAUNCH_LATENCY = CAUSES.indexOf("launch_latency");
 const KERNEL_WAIT = CAUSES.indexOf("kernel_wait");
 const STREAM_WAIT = CAUSES.indexOf("stream_wait");
 const BLOCKED = CAUSES.indexOf("blocked");
+const UNRECORDED = CAUSES.indexOf("unrecorded");
 const UNKNOWN = CAUSES.indexOf("unknown");
+/** The code of a thread's activity while it waits for the device. */
+const WAITS = CAUSES.indexOf("sync_wait") + 1;
 
 /** A gap shorter than this is the device's own latency between two kernels. */
 const SHORT_NS = 30_000;
+/** A wait that is longer while the host is blocked is one for work that is not in the file. */
+const LONG_NS = 1_000_000;
 
 /** Gaps from one stored sum to the next. */
 const STRIDE = 16;
@@ -66,10 +71,16 @@ class GapIndex {
   /** Sums of all gaps before every `STRIDE`th one. */
   private readonly prefixSums: Float64Array;
   private readonly analysis: RankAnalysis;
+  /** The start of the first work that each call launched. */
+  private readonly firstStarts = new Map<number, number>();
 
   /** Build the gaps of a part whose window is open. */
   constructor(selection: RankSelection) {
     this.analysis = selection.analysis;
+    const { call, start: workStart } = selection.analysis.work;
+    for (let i = workStart.length - 1; i >= 0; i -= 1) {
+      this.firstStarts.set(call[i]!, workStart[i]!);
+    }
     // Max number of gaps: each ends with a different piece of work, or at the last end.
     const maxGaps = selection.analysis.work.row.length + 1;
     const [starts, ends] = [new Float64Array(maxGaps), new Float64Array(maxGaps)];
@@ -152,14 +163,22 @@ class GapIndex {
       addTime(sums, HOST_NOTHING, began - start - spent.reduce((sum, time) => sum + time, 0));
     }
     addTime(sums, LAUNCH_CALL, left - began);
-    if (returned > this.start[gap]!) addTime(sums, LAUNCH_LATENCY, end - left);
-    else if (this.end[gap]! - this.start[gap]! < SHORT_NS) addTime(sums, KERNEL_WAIT, end - start);
-    else
-      addTime(
-        sums,
-        this.analysis.trace.behindWaits()[call[next]!] === 1 ? STREAM_WAIT : BLOCKED,
-        end - start,
-      );
+    addTime(sums, this.waitCause(gap, call[next]!, returned), end - left);
+  }
+
+  /** The cause of the time from the end of the launch call to the end of a whole gap. */
+  private waitCause(gap: number, call: number, returned: number): number {
+    const [start, end] = [this.start[gap]!, this.end[gap]!];
+    const begin = Math.max(returned, start);
+    const isLong = end - begin >= SHORT_NS;
+    if (isLong && this.firstStarts.get(call)! < start) return UNRECORDED;
+    if (isLong && this.analysis.trace.behindWaits()[call] === 1) return STREAM_WAIT;
+    if (end - begin > LONG_NS) {
+      const waited = this.threadActivity(call).timesWithin(begin, end)[WAITS] ?? 0;
+      if (2 * waited > end - begin) return UNRECORDED;
+    }
+    if (returned > start) return LAUNCH_LATENCY;
+    return isLong ? BLOCKED : KERNEL_WAIT;
   }
 }
 

@@ -10,6 +10,7 @@ from tests.support.small import NCCL, call, copy, event, kernel, load
 #: Causes of segments.
 OUTSIDE, CPU, SYNC = "cpu_outside_operators", "cpu_bound", "sync_overhead"
 LAUNCH, NEXT = "gpu_kernel_launch_overhead", "gpu_kernel_kernel_overhead"
+UNKNOWN = "unknown_wait"
 COMPUTE, MEMORY, COMM = "gpu_compute_bound", "gpu_memory_bound", "gpu_communication_bound"
 STEP = "ProfilerStep#1"
 
@@ -125,6 +126,25 @@ def test_a_call_that_waits_hands_the_path_to_what_it_waits_for(tmp_path, name, r
     assert (matched["recorded_waits"], matched["inferred_waits"]) == ((1, 0) if row else (0, 1))
 
 
+@pytest.mark.parametrize(
+    ("end", "waits", "compute"),
+    [(2_000_070, 1, 1_999_870), (1_999_990, 1, 1_999_860), (2_200_000, 0, 0)],
+)
+def test_a_host_that_polls_for_a_kernel_waits_for_it(tmp_path, end, waits, compute):
+    found = path(
+        tmp_path, step(90, 2_500_000), op(95, 2_000_000, "dispatch"), call(100, 110, 1),
+        kernel(130, end, launch=1, name="notify"), op(2_000_010, 2_400_000, "after"),
+    )  # fmt: skip
+    assert found.attrs["matched"]["inferred_waits"] == waits
+    assert by_cause(found).get(COMPUTE, 0) == compute
+
+
+def test_a_launch_does_not_poll_for_its_own_kernel(tmp_path):
+    first = call(100, 2_000_000, 1)
+    found = path(tmp_path, step(90, 2_500_000), first, kernel(130, 1_999_990, launch=1))
+    assert found.attrs["matched"]["inferred_waits"] == 0
+
+
 def test_a_copy_that_did_not_wait_is_work_of_the_host(tmp_path):
     found = path(
         tmp_path, step(90, 210), call(100, 200, 1, name="cudaMemcpyAsync"), copy(300, 310, launch=1)
@@ -173,8 +193,7 @@ def waiting_for_another_stream(*, asked=True, late=0):
     ]  # fmt: skip
 
 
-HELD_BACK = {OUTSIDE: 10, CPU: 10, LAUNCH: 190, COMM: 29_700, SYNC: 1_000, COMPUTE: 9_000}
-HELD_BACK["outside_path"] = 10_000
+HELD_BACK = {OUTSIDE: 10_010, CPU: 10, LAUNCH: 190, COMM: 29_700, SYNC: 1_000, COMPUTE: 9_000}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +202,7 @@ HELD_BACK["outside_path"] = 10_000
         ({}, 1, HELD_BACK),
         # Without a call, or long after, nothing is inferred.
         ({"asked": False}, 0, {NEXT: 30_000}),
-        ({"late": 10_000}, 0, {NEXT: 40_000}),
+        ({"late": 30_000}, 0, {UNKNOWN: 60_000}),
     ],
 )
 def test_a_kernel_that_was_held_back_waited_for_the_other_stream(tmp_path, options, waits, causes):
@@ -216,14 +235,14 @@ def test_every_kernel_of_a_graph_launch_and_stream_0_take_part(tmp_path):
     assert by_cause(found) == {OUTSIDE: 10, LAUNCH: 100, COMPUTE: 270, NEXT: 20}
 
 
-def test_a_kernel_behind_earlier_steps_waits_in_its_queue(tmp_path):
+def test_a_step_begins_with_the_work_of_earlier_steps_that_is_unfinished(tmp_path):
     found = path(
         tmp_path, step(10, 90, 1), call(20, 30, 1), kernel(40, 500, launch=1),
         step(90, 130, 2), call(100, 110, 2), kernel(510, 600, launch=2, name="second"), instance=1,
     )  # fmt: skip
     assert rows(found) == [
-        (90, 10, "ProfilerStep#2", OUTSIDE),
-        (100, 410, "second", "gpu_queue_wait"),
+        (90, 410, "gemm", COMPUTE),
+        (500, 10, "gemm", NEXT),
         (510, 90, "second", COMPUTE),
     ]
 
@@ -290,10 +309,21 @@ def test_wrong_arguments_say_what_there_is(tmp_path):
         critical_path(traces, 0, data_load_events=["("])
 
 
+@pytest.mark.parametrize(
+    ("name", "span"),
+    [("step[DECODE bs=16]", (100, 200)), ("execute_32_context_0", (100, 200)), ("mine", (0, 350))],
+)
+def test_without_steps_of_the_profiler_those_of_an_engine_or_all_events_count(tmp_path, name, span):
+    engine = event("user_annotation", name, 100, 200, pid=10, tid=1)
+    found = path(tmp_path, engine, op(110, 190), op(300, 350))
+    assert found.attrs["span_ns"] == span
+    assert "no event has 'ProfilerStep' in its name" in found.attrs["note"]
+
+
 def test_without_the_range_there_is_an_empty_table_and_a_reason(tmp_path):
-    found = path(tmp_path, op(110, 190))
+    found = path(tmp_path, op(110, 190), annotation="forward")
     assert not len(found)
-    assert "ProfilerStep" in found.attrs["note"]
+    assert "'forward'" in found.attrs["note"]
     assert isinstance(critical_path_summary(found), pd.DataFrame)
     full = path(tmp_path, step(100, 200))
     assert rows(full) == [(100, 100, STEP, OUTSIDE)]

@@ -132,6 +132,7 @@ def test_each_nanosecond_without_work_has_one_cause(device):
     frame = device_idle_breakdown(device).set_index("idle_category")
     assert frame["idle_ns"].to_dict() == {
         "sync_wait": 300,
+        "host_allocation": 0,
         "host_data_loading": 1200,
         "host_operator": 800,
         "host_python": 500,
@@ -141,11 +142,12 @@ def test_each_nanosecond_without_work_has_one_cause(device):
         "kernel_wait": 500,
         "stream_wait": 0,
         "blocked": 40_000,
+        "unrecorded": 0,
         "unknown": 700,
     }
-    assert frame["gaps"].tolist() == [1, 1, 1, 1, 2, 3, 3, 1, 0, 1, 1]
+    assert frame["gaps"].tolist() == [1, 0, 1, 1, 1, 2, 3, 3, 1, 0, 1, 0, 1]
     assert frame["max_ns"].tolist() == [
-        300, 1200, 800, 500, 400, 1000, 4000, 500, 0, 40_000, 700,
+        300, 0, 1200, 800, 500, 400, 1000, 4000, 500, 0, 40_000, 0, 700,
     ]  # fmt: skip
     assert frame["idle_share"].sum() == pytest.approx(1)
     assert frame["idle_ns"].sum() == temporal_breakdown(device)["idle_ns"].sum()
@@ -195,6 +197,73 @@ def test_work_behind_a_stream_wait_is_told_from_what_does_not_start(tmp_path):
         kernel(192_000, 193_000, launch=4), call(260, 270, 4),
     ]  # fmt: skip
     assert causes(load(tmp_path, rank)) == {"stream_wait": 49_000, "blocked": 100_000 + 40_000}
+
+
+def test_a_stream_wait_counts_however_late_the_launch_comes(tmp_path):
+    rank = [
+        kernel(0, 1000, launch=1), call(-200, -190, 1),
+        call(1100, 1200, name="hipStreamWaitEvent"), call(2000, 2100, 2),
+        kernel(5_002_100, 5_003_000, launch=2),
+        # Within the device's own latency, a launch behind a wait is only a launch.
+        call(5_003_100, 5_003_200, name="hipStreamWaitEvent"), call(5_004_000, 5_004_100, 3),
+        kernel(5_010_000, 5_011_000, launch=3),
+    ]  # fmt: skip
+    assert causes(load(tmp_path, rank)) == {
+        "host_operator": 200, "host_nothing": 900 + 900, "launch_call": 200,
+        "stream_wait": 5_000_000, "launch_latency": 5_900,
+    }  # fmt: skip
+
+
+ALLOCATOR = ["cudaMalloc", "hipFree", "cudaHostAlloc", "cudaMallocAsync", "hipHostMalloc"]
+ALLOCATOR += ["cuMemCreate", "cuMemAlloc_v2", "hipExtMallocWithFlags", "cudaFreeHost"]
+
+
+@pytest.mark.parametrize("name", [*ALLOCATOR, "cudaEventCreate", "cudaGetDevice", "cuModuleLoad"])
+def test_the_innermost_call_names_the_cause(tmp_path, name):
+    rank = [
+        kernel(0, 1000, launch=1), call(-200, -190, 1),
+        event("cpu_op", "aten::empty", 1000, 9000, pid=10, tid=1), call(2000, 8000, name=name),
+        call(9000, 9100, 2), kernel(9100, 9200, launch=2),
+    ]  # fmt: skip
+    in_call = 6000 if name in ALLOCATOR else 0
+    expected = {"host_allocation": in_call, "host_operator": 8000 - in_call, "launch_call": 100}
+    assert causes(load(tmp_path, rank)) == {cause: ns for cause, ns in expected.items() if ns}
+
+
+def test_memory_calls_of_another_thread_precede_python(tmp_path):
+    rank = [
+        kernel(0, 1000, launch=1), call(-200, -190, 1),
+        event("python_function", "train.py(3): step", 0, 9000, pid=10, tid=1),
+        call(2000, 8000, name="cudaFree", tid=2), call(8000, 8100, 3, tid=2),
+        call(9000, 9100, 2), kernel(9100, 9200, launch=2), kernel(9150, 9200, launch=3),
+    ]  # fmt: skip
+    assert causes(load(tmp_path, rank)) == {
+        "host_allocation": 6000, "host_python": 2000, "launch_call": 100,
+    }  # fmt: skip
+
+
+def test_a_host_that_waits_while_nothing_runs_waits_for_work_outside_of_the_file(tmp_path):
+    def rank(end, *more):
+        return [
+            kernel(0, 1000, launch=1), call(-200, -190, 1), *more, call(1000, 1100, 2),
+            call(1100, end, name="cudaStreamSynchronize"), kernel(end - 50, end, launch=2),
+        ]  # fmt: skip
+
+    found = causes(load(tmp_path, rank(9_000_000)))
+    assert found == {"launch_call": 100, "unrecorded": 8_998_850}
+    found = causes(load(tmp_path, rank(900_000)))
+    assert found == {"launch_call": 100, "launch_latency": 898_850}
+    behind = load(tmp_path, rank(9_000_000, call(990, 1000, name="cudaStreamWaitEvent")))
+    frame = device_idle_breakdown(behind).set_index("idle_category")
+    assert frame.loc["stream_wait", ["idle_ns", "unrecorded_ns"]].tolist() == [8_998_850] * 2
+
+
+def test_a_gap_within_a_graph_is_not_in_the_file(tmp_path):
+    rank = [
+        call(-200, -100, 1, name="cudaGraphLaunch"), kernel(0, 1000, launch=1),
+        kernel(30_999, 32_000, launch=1), kernel(62_000, 63_000, launch=1),
+    ]  # fmt: skip
+    assert causes(load(tmp_path, rank)) == {"kernel_wait": 29_999, "unrecorded": 30_000}
 
 
 def test_what_another_thread_does_counts_while_that_of_the_launch_does_nothing(tmp_path):

@@ -137,14 +137,17 @@ def test_ranges_are_told_by_name_where_recording_began_unevenly(tmp_path):
 )
 def test_what_has_no_steps_collectives_or_device(tmp_path, events):
     traces = load(tmp_path, events)
-    frame = job_critical_path(traces)
+    frame = job_critical_path(traces, annotation="forward")
     assert frame.empty
-    assert "ProfilerStep" in frame.attrs["note"]
+    assert "'forward'" in frame.attrs["note"]
     whole = job_critical_path(traces, annotation="")
     assert adds_up(whole)
     assert "on two ranks" in whole.attrs["note"]
     for one in (frame, whole):
         assert job_path_summary(one)["dur_ns"].sum() == one["dur_ns"].sum()
+    usual = job_critical_path(traces)
+    assert path_rows(usual) == path_rows(whole)
+    assert "no event has 'ProfilerStep' in its name" in usual.attrs["note"]
     nothing = job_critical_path(traces, window=(10**9, 10**9 + 1))
     assert nothing.empty
     assert nothing.attrs["note"]

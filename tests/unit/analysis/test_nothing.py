@@ -47,7 +47,6 @@ NOTES = {
     "parallel_groups": "neither headers nor communication kernels name process groups",
     "step_times": STEPS,
     "phase_times": STEPS,
-    "job_critical_path": "no event of any rank has 'ProfilerStep' in its name",
     "memory_events": "no [memory] events: record with profile_memory=True",
     "cupti_counters": f"{COUNTERS} are asked for",
     "memory_bandwidth": COPIES,

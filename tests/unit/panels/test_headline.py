@@ -383,6 +383,36 @@ def test_without_a_device_little_of_the_wall_time_is_no_finding(tmp_path):
     assert "c10d::allreduce_" in names
 
 
+def test_memory_that_is_freed_all_the_time_is_named(tmp_path):
+    rank = [small.kernel(0, 1000, launch=1), small.call(-200, -190, 1)]
+    for k in range(12):
+        at = 1000 + 10_000 * k
+        rank += [
+            small.call(at, at + 8000, name="hipFree"),
+            small.call(at + 8000, at + 8100, name="hipMalloc"),
+            small.call(at + 8900, at + 9000, k + 2),
+            small.kernel(at + 9000, at + 10_000, launch=k + 2),
+        ]  # fmt: skip
+    assert (
+        "for 90 % of that, the host allocates or frees memory of the device (12 calls of hipFree):"
+        " the caching allocator is off or emptied."
+    ) in said(small.load(tmp_path, rank))
+
+
+def test_a_device_that_is_busy_with_other_work_is_not_idle(tmp_path):
+    rank = [
+        small.kernel(0, 1_000_000, launch=1), small.call(-6_000_000, -5_000_000, 1),
+        small.call(1_000_000, 1_010_000, 2), small.kernel(9_010_000, 10_000_000, launch=2),
+        small.call(1_010_000, 10_000_000, name="cudaStreamSynchronize"),
+    ]  # fmt: skip
+    found = headline(small.load(tmp_path, rank))
+    assert "idle" not in found.text
+    texts = ["".join(map(str, parts)).replace(THIN, " ") for parts in found.sentences]
+    busy, around = texts
+    assert busy.endswith("busy with work that is not in the files for 80 % of its span.")
+    assert around.endswith("; for 5.00 ms of that, work that is not in the files probably runs.")
+
+
 def test_analyses_of_device_communication_say_that_hosts_communicate(tmp_path):
     gloo = small.event("user_annotation", "gloo:all_reduce", 10_000, 60_000, pid=1, tid=2)
     traces = small.load(tmp_path, [gloo, gloo])

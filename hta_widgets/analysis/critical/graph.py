@@ -1,0 +1,242 @@
+"""The graph of one rank's dependencies, with the longest chain to each of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from hta_widgets.analysis.critical.edges import (
+    add_device_work,
+    add_thread_handoffs,
+    add_threads,
+    find_wait_pairs,
+)
+from hta_widgets.analysis.critical.nodes import (
+    BLOCKING_IN_HTA,
+    BOUNDS,
+    EXACT_RULES,
+    KERNEL_KERNEL,
+    LAUNCH,
+    OPERATOR,
+    SYNC,
+    AnalysisRange,
+    EdgeList,
+    Edges,
+    GraphRules,
+    Nodes,
+    analysis_range,
+    find_nodes,
+    name_mask,
+    pattern_matcher,
+    resolve_annotation,
+)
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Bools, Codes, Ints
+from hta_widgets.trace.trace import Trace
+
+_BOUND_CODES = {bound: code for code, bound in enumerate(BOUNDS)}
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """The longest chain of dependencies to each node: its length, and its last edge or -1."""
+
+    length_ns: Ints
+    last_edge: Ints
+
+
+def longest_chains(count: int, edges: Edges) -> Chains:
+    """Return the chains of the greatest total weight to each of `count` nodes.
+
+    Among equally long chains, the edge from the latest node is taken. Edges are sorted by target
+    and lead to higher nodes.
+    """
+    length_ns = [0] * count
+    last_edge = [-1] * count
+    # All edges into a source come before the edges from it.
+    for edge, (source, target, weight) in enumerate(
+        zip(edges.source.tolist(), edges.target.tolist(), edges.weight_ns.tolist(), strict=True)
+    ):
+        length = length_ns[source] + weight
+        if last_edge[target] < 0 or length > length_ns[target]:
+            length_ns[target] = length
+            last_edge[target] = edge
+    return Chains(np.array(length_ns, dtype=np.int64), np.array(last_edge, dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class CriticalPath:
+    """Dependencies between the events of one rank, and the longest path through them.
+
+    Times are in the rank's table; add ``trace.shift_ns`` for times shown to users.
+    """
+
+    trace: Trace
+    within: AnalysisRange
+    nodes: Nodes  # in topological order
+    edges: Edges
+    chains: Chains
+    blocked: Bools  # by id: calls that wait for the device, so their time does not count
+    rules: GraphRules
+    matched: dict[str, int]  # number of events and dependencies of each class
+
+    @cached_property
+    def on_path(self) -> Ints:
+        """The edges of the longest path, in order.
+
+        Of equally long paths it is the one that ends last or, by HTA's rules, first.
+        """
+        if not len(self.edges):
+            return np.empty(0, dtype=np.int64)
+        length_ns, last_edge = self.chains.length_ns, self.chains.last_edge
+        ends = np.flatnonzero(length_ns == length_ns.max())
+        node = int(ends[0 if self.rules.as_hta else -1])
+        path = []
+        while last_edge[node] >= 0:
+            path.append(last_edge[node])
+            node = int(self.edges.source[last_edge[node]])
+        return np.array(path[::-1], dtype=np.int64)
+
+    @cached_property
+    def path_nodes(self) -> Ints:
+        """The nodes of the path, in order."""
+        if not len(self.on_path):
+            return np.empty(0, dtype=np.int64)
+        return np.concatenate(
+            (self.edges.source[self.on_path[:1]], self.edges.target[self.on_path])
+        )
+
+    @cached_property
+    def path_events(self) -> Ints:
+        """Ids of the events that start or end on the path, ascending."""
+        return np.unique(self.nodes.row[self.path_nodes]).astype(np.int64)
+
+    @cached_property
+    def length_ns(self) -> int:
+        """The total weight of the path: its time without waits and time between operators."""
+        return int(self.chains.length_ns.max(initial=0))
+
+    @cached_property
+    def span_ns(self) -> tuple[int, int]:
+        """Start and end of the analysed range, and of events that last longer than it."""
+        times = self.nodes.time_ns
+        first = int(times[0]) if len(times) else 0
+        start = first if self.within.start_ns is None else self.within.start_ns
+        end = int(times[-1]) if len(times) else start
+        return start, end if self.within.end_ns is None else max(end, self.within.end_ns)
+
+    def bound_by(self, positions: Ints) -> Codes:
+        """Return the causes of the time along some edges, as codes into `BOUNDS`."""
+        edges, table = self.edges, self.trace.table
+        kind, event = edges.type[positions], edges.event[positions]
+        free = edges.weight_ns[positions] == 0
+        node_ns = self.nodes.time_ns
+        time = node_ns[edges.target[positions]] - node_ns[edges.source[positions]]
+        bound = np.full(len(positions), _BOUND_CODES["cpu_outside_operators"], dtype=np.uint8)
+        bound[kind == KERNEL_KERNEL] = _BOUND_CODES["gpu_kernel_kernel_overhead"]
+        bound[kind == LAUNCH] = _BOUND_CODES["gpu_kernel_launch_overhead"]
+        if not self.rules.as_hta:
+            delay = (kind == LAUNCH) | (kind == KERNEL_KERNEL)
+            bound[delay & (edges.weight_ns[positions] < time)] = _BOUND_CODES["unknown_wait"]
+            bound[delay & free] = _BOUND_CODES["gpu_queue_wait"]
+        bound[kind == SYNC] = _BOUND_CODES["sync_overhead"]
+        operator = np.flatnonzero(kind == OPERATOR)
+        rows = event[operator]
+        of_kind = np.full(len(KINDS), _BOUND_CODES["gpu_compute_bound"], dtype=np.uint8)
+        of_kind[KINDS.index("communication")] = _BOUND_CODES["gpu_communication_bound"]
+        if not self.rules.as_hta:
+            of_kind[KINDS.index("memory")] = _BOUND_CODES["gpu_memory_bound"]
+        on_host = self.nodes.on_host[edges.source[positions[operator]]]
+        host = np.where(
+            self._loads_data(rows), _BOUND_CODES["data_loading"], _BOUND_CODES["cpu_bound"]
+        )
+        host = np.where(free[operator], _BOUND_CODES["cpu_blocked"], host)
+        bound[operator] = np.where(on_host, host, of_kind[table.kind[rows]])
+        return bound
+
+    def _loads_data(self, rows: Ints) -> Bools:
+        """Return whether each event or one around it loads data; HTA checks the event only."""
+        if not self.rules.data_loading:
+            return np.zeros(len(rows), dtype=bool)
+        wanted = pattern_matcher(self.rules.data_loading)
+        parent = self.trace.table.parent
+        result = np.zeros(len(rows), dtype=bool)
+        at = np.arange(len(rows))[rows >= 0]
+        above = rows[at]
+        while len(at):
+            hit = name_mask(self.trace, above, wanted)
+            result[at[hit]] = True
+            if self.rules.as_hta:
+                break
+            up = ~hit & (parent[above] >= 0)
+            at, above = at[up], parent[above[up]].astype(np.int64)
+        return result
+
+
+def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> CriticalPath:
+    """Return the graph of a time range of one rank, with its longest path."""
+    nodes = find_nodes(trace, within, rules)
+    edges = EdgeList(nodes)
+    waits = find_wait_pairs(nodes, rules)
+    table = trace.table
+    blocked = np.zeros(len(trace) + 1, dtype=bool)
+    if rules.as_hta:
+        blocked[nodes.host[name_mask(trace, nodes.host, BLOCKING_IN_HTA.__contains__)]] = True
+    else:
+        end = table.start_ns[waits.work] + table.dur_ns[waits.work]
+        kept = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])
+        kept &= nodes.of_end[waits.work] >= 0
+        blocked[waits.call[kept]] = True
+    polls = add_threads(edges, nodes, blocked, rules)
+    hand_overs = 0 if rules.as_hta else add_thread_handoffs(edges, nodes)
+    launches = add_device_work(edges, nodes, (waits.awaited, waits.waiting), rules)
+    calls = edges.add(
+        nodes.of_end[waits.work], nodes.of_end[waits.call], SYNC, waits.call, counts=False
+    )
+    finished_edges = edges.build()
+    return CriticalPath(
+        trace,
+        within,
+        nodes,
+        finished_edges,
+        longest_chains(len(nodes), finished_edges),
+        blocked,
+        rules,
+        {
+            "host_events": len(nodes.host),
+            "device_events": len(nodes.device),
+            "launches": launches,
+            "waits_of_calls": calls,
+            "recorded_waits": waits.recorded,
+            "inferred_waits": waits.inferred + polls,
+            "waits_of_kernels": len(waits.awaited),
+            "hand_overs": hand_overs,
+            "backward_in_time": edges.backward,
+        },
+    )
+
+
+def critical_path_of(
+    trace: Trace,
+    annotation: str = "ProfilerStep",
+    instance: int | tuple[int, int] | None = 0,
+    *,
+    data_load_events: Iterable[str] | None = None,
+    rules: GraphRules = EXACT_RULES,
+) -> CriticalPath | None:
+    """Return the graph and critical path of one rank; None if it has no range of that name.
+
+    Unless the rules are HTA's, a rank without ``ProfilerStep`` has the path of a step of its
+    inference engine or of the whole rank.
+    """
+    if not rules.as_hta:
+        annotation = resolve_annotation([trace], annotation)
+    if data_load_events is not None:
+        texts = [data_load_events] if isinstance(data_load_events, str) else data_load_events
+        rules = replace(rules, data_loading=tuple(texts))
+    pattern_matcher(rules.data_loading)
+    within = analysis_range(trace, annotation, instance, closed=rules.as_hta)
+    return None if within is None else build_graph(trace, within, rules)
