@@ -23,7 +23,7 @@ from hta_widgets.export.trace import ExportReport, export_trace
 from hta_widgets.files import target_path, write_errors
 from hta_widgets.live import operations
 from hta_widgets.live.job import TileEngine
-from hta_widgets.live.operations import Answer, answer, serve
+from hta_widgets.live.operations import Answer, RequestError, answer, serve
 from hta_widgets.readers.load import is_profiler, load
 from hta_widgets.text import Time, as_ns
 from hta_widgets.trace.selection import Selection
@@ -64,7 +64,12 @@ def page_target(path: str, *, overwrite: bool) -> Path:
     with write_errors(target):
         is_there = target.is_symlink() or target.exists()
     if is_there and not overwrite:
-        raise TraceError("exists already", path=target, remedy="Write it again to replace it.")
+        raise RequestError(
+            "exists already",
+            path=target,
+            remedy="Write it again to replace it.",
+            code="file_exists",
+        )
     return target
 
 
