@@ -1,7 +1,16 @@
 /** Types that the parts of the page share. Times are integer nanoseconds since the origin. */
 
 import type kinds from "../../../hta_widgets/facts/kinds.json";
-import type { Brief, ErrorReply, EventDetail, Flow, Replies, Requests, Sums, Totals } from "../protocol.d";
+import type {
+  Brief,
+  ErrorReply,
+  EventDetail,
+  Flow,
+  Replies,
+  Requests,
+  Sums,
+  Totals,
+} from "../protocol.d";
 
 export type * from "../protocol.d";
 
