@@ -28,7 +28,7 @@ from hta_widgets.analysis.scope import (
     statistics_by_name,
     with_scope,
 )
-from hta_widgets.facts import note_text
+from hta_widgets.facts import facts, note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.replies import Totals
 from hta_widgets.trace.arrays import Ints, Rows, sum_by_group
@@ -54,6 +54,7 @@ _GROUP = ("Process Group Name", "Process Group Description", "Process Group Rank
 _COLLECTIVE = "Collective name"
 _ELEMENTS = ("In msg nelems", "Out msg nelems")
 _DTYPE = "dtype"
+_MAX_NAMES: int = facts("limits")["totals_names"]
 
 #: Numbers of elements from here on count as unknown, which keeps sizes within int64.
 _MAX_ELEMENTS = 1 << 50
@@ -416,7 +417,7 @@ def _message_bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
     return np.where(stated, np.where(stated, count, 0) * size, -1)
 
 
-def totals(traces: TraceSet, selection: Selection | None = None, limit: int = 200) -> Totals:
+def totals(traces: TraceSet, selection: Selection | None = None, limit: int = _MAX_NAMES) -> Totals:
     """Return totals by kind and by name as JSON values, for the panel next to a selection."""
     every = _sum_up(rank_parts(traces, selection))
     by_name = _sort_totals(every, ["kind", "name"])

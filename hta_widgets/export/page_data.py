@@ -22,7 +22,7 @@ from hta_widgets.analysis.stragglers import unmatched_rows
 from hta_widgets.export.page_format import Block, ColumnWriter, EventTypes, NameTables, pack_block
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.cells import NO_KIND, measure_cells
+from hta_widgets.tiles.cells import NO_KIND, SPILLED, TRIMMED, measure_cells
 from hta_widgets.tiles.details import args_of_record
 from hta_widgets.tiles.lanes import CounterLane, EventLane, RankIndex
 from hta_widgets.tiles.lateness import LatenessIndex
@@ -502,7 +502,6 @@ _UNIONS = {
     "both": (_COMPUTE, _COMMUNICATION),
     "busy": (_COMPUTE, _COMMUNICATION, _MEMORY),
 }
-_TRIMMED, _SPILLED = 1, 2
 
 
 @dataclass(slots=True, frozen=True)
@@ -652,7 +651,7 @@ def _slices(
     if not len(positions):
         return np.empty((6, 0), np.int64)
     table, rows = index.table_of(ref), lane.rows_of(positions)
-    flags = lane.overlap_mask(positions).astype(np.int64) * _TRIMMED
+    flags = lane.overlap_mask(positions).astype(np.int64) * TRIMMED
     return np.stack(
         [
             np.full(len(rows), at, np.int64),
@@ -660,7 +659,7 @@ def _slices(
             table.dur_ns[rows],
             rows.astype(np.int64),
             types.codes[table.table][rows],
-            flags | (_SPILLED if ref.spilled else 0),
+            flags | (SPILLED if ref.spilled else 0),
         ]
     )
 

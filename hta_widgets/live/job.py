@@ -27,6 +27,7 @@ from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.idle import IdleGap, gap_at
 from hta_widgets.analysis.stragglers import straggler_report
+from hta_widgets.facts import facts
 from hta_widgets.live import operations
 from hta_widgets.live.operations import Answer, Request, answer
 from hta_widgets.panels.frames import (
@@ -597,7 +598,7 @@ class TileEngine:
 # --- gaps -----------------------------------------------------------------------------------------
 
 
-MAX_NAMES = 8
+MAX_NAMES: int = facts("limits")["gap_names"]
 _HOST_KINDS = [KINDS.index(kind) for kind in ("cpu", "annotation", "sync")]
 
 

@@ -14,12 +14,13 @@ from msgspec import Meta, Struct, ValidationError, field
 
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
+from hta_widgets.facts import facts
 from hta_widgets.tiles.replies import ErrorCode, ErrorReply, TableName
 
 Answer = tuple[Mapping[str, Any], bytes | None]
 
 MAX_LEVEL = 52
-MOST_BINS = 4096
+MOST_BINS: int = facts("limits")["heatmap_bins"]
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Time = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 Bins = Annotated[int, Meta(ge=1, le=1 << 16)]

@@ -35,7 +35,7 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 # Findings and waits with a smaller share of the run are not reported.
-MIN_SHARE = 0.02
+MIN_SHARE: float = facts("limits")["wait_share"]
 MIN_EXCESS = 0.02  # over the median rank, for a slow phase
 MIN_EXCESS_SHARE = 0.1  # over the median step, for a slow step
 MIN_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median

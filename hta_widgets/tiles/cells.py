@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.facts import facts
 from hta_widgets.tiles.lanes import (
     OF_EVENTS,
     Classes,
@@ -362,7 +363,8 @@ def unpack(header: Mapping[str, list[Any]], buffer: bytes) -> dict[str, Array]:
     }
 
 
-TRIMMED, SPILLED = 1, 2
+TRIMMED: int = facts("flags")["slice"]["trimmed"]
+SPILLED: int = facts("flags")["slice"]["spilled"]
 
 #: Maximum bytes of a tile in a compact reply with classes; bytes of an average slice.
 TILE_BYTES, COUNTER_BYTES = 6 * CELLS, 8 * CELLS

@@ -20,6 +20,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.export.page import save_html
 from hta_widgets.export.page_format import read_asset
 from hta_widgets.export.trace import ExportReport, export_trace
+from hta_widgets.facts import facts
 from hta_widgets.files import target_path, write_errors
 from hta_widgets.live import operations
 from hta_widgets.live.job import TileEngine
@@ -39,7 +40,7 @@ _PLAIN = ("clock", "selected_event", "search", "color", "pinned", "scope")
 _CLOCKS: Mapping[str, ClockName] = {"recorded": "host", "fitted": "fitted"}
 _TIMES = ("start_ns", "end_ns")
 _HISTORY = ("past", "future")
-HISTORY_LENGTH = 100
+HISTORY_LENGTH: int = facts("limits")["history_entries"]
 Clock = Literal["auto", "recorded", "fitted"]
 Color = Literal["kind", "name"]
 Height = Annotated[int, range(120, 1 << 31)]  # in CSS pixels

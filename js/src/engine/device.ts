@@ -5,7 +5,6 @@ import { gather, indicesWhere } from "./columns";
 import {
   candidateRange,
   DEVICE_KIND_COUNT,
-  COMMUNICATION as COMMUNICATION_KIND,
   isSelected,
   matchedInWindow,
   withOpenWindow,
@@ -14,6 +13,7 @@ import {
   type RankAnalysis,
   withoutMask,
 } from "./panel_rank";
+import { COMMUNICATION as COMMUNICATION_KIND } from "./rank";
 import { IntervalSet } from "./spans";
 import { Sweep, timeInStates } from "./sweep";
 

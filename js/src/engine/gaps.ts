@@ -1,11 +1,11 @@
 /** The gap of a rank's device at an instant: its causes, and the host's activities. */
 
+import { LIMITS } from "../facts/limits";
 import { CAUSES } from "../facts/panels";
 import type { Gap, HostTime } from "../protocol/source";
 import { gapIndexOf, idleByCause } from "./idle";
 import type { RankAnalysis } from "./panel_rank";
 
-const MAX_NAMES = 8;
 const HOST_KINDS: ReadonlySet<string> = new Set(["cpu", "annotation", "sync"]);
 
 export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
@@ -35,7 +35,7 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
   }
   const host = [...byName.values()]
     .sort((a, b) => b.time - a.time || a.longest - b.longest)
-    .slice(0, MAX_NAMES)
+    .slice(0, LIMITS.gap_names)
     .map(({ longest, count, time: own }): HostTime => ({
       longest: trace.brief(trace.events, longest),
       count,

@@ -1,5 +1,6 @@
 /** Look up the items at a time of a lane: cell, neighbours, edges, search marks. */
 
+import { LIMITS } from "../facts/limits";
 import type { Brief, Reply, Requests, Cell } from "../protocol/source";
 import { CounterSeries, type IndexedLane } from "./cells";
 import { countBelow, countUpTo, type NameTable, packReply, indicesWhere } from "./columns";
@@ -15,7 +16,7 @@ export function checkWindow(
   throw new Error(`${what} must end after it starts, not ${start} to ${end}`);
 }
 
-export function checkBins(bins: number, max = MAX_BINS): void {
+export function checkBins(bins: number, max = LIMITS.window_bins): void {
   if (bins >= 1 && bins <= max) return;
   throw new Error(`bins must be within 1 … ${max}, not ${bins}`);
 }
@@ -144,8 +145,6 @@ export function snapTime(
 }
 
 // Positions of matches in the view: at most one mark per lane and bin.
-
-export const MAX_BINS = 1 << 16;
 
 /** Rows of one of a rank's tables, ascending, that are to be marked. */
 export interface MarkedRows {

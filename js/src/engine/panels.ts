@@ -1,5 +1,6 @@
 /** Answer the requests `panels` and `heatmap` from the page's data. */
 
+import { LIMITS } from "../facts/limits";
 import { noteFor } from "../facts/notes";
 import { isMetric, METRICS, withoutOwnDimensions } from "../facts/panels";
 import { getOrMake } from "../protocol/maps";
@@ -36,9 +37,7 @@ import { queueFigures } from "./queues";
 import { IntervalSet } from "./spans";
 import { stepsFrame } from "./steps";
 
-const TOP = 200;
-const TOP_DURATIONS = 12;
-const MAX_BINS = 4096;
+const { table_rows: TOP, duration_names: TOP_DURATIONS } = LIMITS;
 /** Frames of all panels for a few selections. */
 const MAX_FRAMES = 48;
 const NO_PHASES: PhasesHeader = { names: [], labels: [] };
@@ -111,7 +110,7 @@ export class PanelEngine {
       );
     }
     checkWindow({ start, end });
-    checkBins(bins, MAX_BINS);
+    checkBins(bins, LIMITS.heatmap_bins);
     const selection = withoutOwnDimensions("heatmap", normalizeSelection(request.selection));
     const selected = await this.selectRanks(selection, new Pacer());
     const parts = selected.selections.map(withOpenWindow);

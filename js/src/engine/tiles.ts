@@ -1,5 +1,6 @@
 /** Answer the request `tiles`. */
 
+import { FLAGS } from "../facts/limits";
 import type { Reply, Requests } from "../protocol/source";
 import {
   CELLS_PER_TILE,
@@ -19,9 +20,6 @@ import { type NameTable, type PackedArray, packReply } from "./columns";
 import type { PageJob } from "./job";
 import { type RankData, RankOverview } from "./overview";
 import type { RankTrace } from "./rank";
-
-const TRIMMED = 1;
-const SPILLED = 2;
 
 interface CollectedTiles {
   tiles: { lane: number; tile: CellTile; classes?: Uint8Array; sliceClass?: Uint8Array }[];
@@ -136,7 +134,7 @@ function sliceReader(
 ): (at: number) => TileSlice {
   const ref = rank.laneContent(lane);
   const rows = rank.tableOfContent(ref);
-  const spilled = "spilled" in ref && ref.spilled ? SPILLED : 0;
+  const spilled = "spilled" in ref && ref.spilled ? FLAGS.slice.spilled : 0;
   return (at) => {
     const row = index.rows[at]!;
     const [name, , kind] = rank.typeOf(rows, row);
@@ -146,7 +144,7 @@ function sliceReader(
       id: row,
       name: names.shortKey(name),
       kind,
-      flags: spilled | (index.overlapsEarlier(at) ? TRIMMED : 0),
+      flags: spilled | (index.overlapsEarlier(at) ? FLAGS.slice.trimmed : 0),
     };
   };
 }

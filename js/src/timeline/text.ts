@@ -1,5 +1,6 @@
 /** Sentences about the view, the selection and events. */
 
+import { LIMITS } from "../facts/limits";
 import { hasDevice } from "../protocol/scene";
 import {
   type Arrival,
@@ -133,9 +134,6 @@ function deviceLabel(scene: Scene): string {
   return "GPU";
 }
 
-/** A rank that waits less than this share of the view for another is not counted as waiting. */
-const MIN_WAIT_SHARE = 0.02;
-
 /**
  * `7 ranks wait on average 149 ms (18 %) on the stream for rank 5.`, as a share of their devices'
  * spans, or `in MPI` if there is no stream; null if no rank stands out.
@@ -151,7 +149,7 @@ export function lateText(
   const others = lateness.ranks.flatMap((one, at) => {
     const wait = lateness.wait_for_late[at] ?? 0;
     const span = stats?.span[stats.ranks.indexOf(one)] ?? length;
-    return one === rank || wait < MIN_WAIT_SHARE * length ? [] : [{ wait, span }];
+    return one === rank || wait < LIMITS.wait_share * length ? [] : [{ wait, span }];
   });
   if (others.length === 0) return null;
   const sum = (of: "wait" | "span"): number => others.reduce((all, one) => all + one[of], 0);
