@@ -327,10 +327,11 @@ export function redoStep({ past, future }: History, current: SharedState): Histo
 
 /** A history from the model's value; hosts may pass null or incomplete values. */
 export function readHistory(value: unknown): History {
-  const raw = (value ?? {}) as { past?: unknown; future?: unknown };
+  const raw = (value ?? {}) as { past?: unknown; future?: unknown; together?: unknown };
   return {
     past: Array.isArray(raw.past) ? (raw.past as SharedState[]) : [],
     future: Array.isArray(raw.future) ? (raw.future as SharedState[]) : [],
+    ...(typeof raw.together === "string" && { together: raw.together }),
   };
 }
 
