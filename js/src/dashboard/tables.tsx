@@ -344,8 +344,8 @@ function ranksSuffix(before: string, frame: PanelFrame, ranks: readonly number[]
 }
 
 function outlierSuffix(frame: PanelFrame): string {
-  const known = frame.columns.odd_rank?.some((rank) => rank !== null) ?? false;
-  if (!known) return "";
+  const hasOutliers = frame.columns.odd_rank?.some((rank) => rank !== null) ?? false;
+  if (!hasOutliers) return "";
   const rank = outlierRank(frame);
   const which = rank === null ? "the rank farthest from" : `rank ${rank} against`;
   return ` · last column: ${which} the median rank`;

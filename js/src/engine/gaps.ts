@@ -27,11 +27,11 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
   for (const [row, own] of times) {
     total += own;
     const [name] = trace.typeOf(trace.events, row);
-    const one = byName.get(name) ?? { longest: row, maxTime: 0, count: 0, time: 0 };
-    if (own > one.maxTime) [one.longest, one.maxTime] = [row, own];
-    one.count += 1;
-    one.time += own;
-    byName.set(name, one);
+    const nameTime = byName.get(name) ?? { longest: row, maxTime: 0, count: 0, time: 0 };
+    if (own > nameTime.maxTime) [nameTime.longest, nameTime.maxTime] = [row, own];
+    nameTime.count += 1;
+    nameTime.time += own;
+    byName.set(name, nameTime);
   }
   const host = [...byName.values()]
     .sort((a, b) => b.time - a.time || a.longest - b.longest)

@@ -45,8 +45,10 @@ export function cellReply(
       max: held ? max[0]! : null,
     };
   }
-  const found = laneCellReply(index, names, start, end);
-  return found.count === 0 ? found : { ...found, longest: longestEvent(rank, lane, start, end) };
+  const laneCell = laneCellReply(index, names, start, end);
+  return laneCell.count === 0
+    ? laneCell
+    : { ...laneCell, longest: longestEvent(rank, lane, start, end) };
 }
 
 /** Answer `cell` of a lane whose events have no names of their own. */
@@ -69,13 +71,13 @@ function overviewCell(
   start: number,
   end: number,
 ): Cell {
-  const found = rank.windowContents(lane, start, end);
-  if (found !== null) {
+  const contents = rank.windowContents(lane, start, end);
+  if (contents !== null) {
     return {
-      count: found.cells.count[0]!,
-      busy: found.cells.covered[0]!,
-      longest: found.longest,
-      kinds: kindTimesByName(found.kinds, names),
+      count: contents.cells.count[0]!,
+      busy: contents.cells.covered[0]!,
+      longest: contents.longest,
+      kinds: kindTimesByName(contents.kinds, names),
     };
   }
   const held = rank.counterExtremes(lane, start, end);

@@ -83,8 +83,8 @@ export class PanelEngine {
     for (const id of request.panels) {
       const buildFrame = this.builders[id];
       if (buildFrame === undefined) {
-        const known = Object.keys(this.builders).join(", ");
-        throw new Error(`no panel ${JSON.stringify(id)}; the panels are ${known}`);
+        const panelNames = Object.keys(this.builders).join(", ");
+        throw new Error(`no panel ${JSON.stringify(id)}; the panels are ${panelNames}`);
       }
       const ownSelection = withoutOwnDimensions(id, selection);
       const key = JSON.stringify([id, top, ownSelection]);
@@ -187,8 +187,8 @@ export class PanelEngine {
 /** Add a note that names the chosen ranks whose events the page lacks. */
 function withMissingRanks(frame: PanelFrame, missing: readonly number[]): PanelFrame {
   if (missing.length === 0) return frame;
-  const known = (frame.attrs.missing_ranks ?? []) as number[];
-  const all = [...known, ...missing].sort((a, b) => a - b);
+  const missingRanks = (frame.attrs.missing_ranks ?? []) as number[];
+  const all = [...missingRanks, ...missing].sort((a, b) => a - b);
   return { ...frame, attrs: { ...frame.attrs, missing_ranks: all, left_out: missing } };
 }
 

@@ -74,9 +74,9 @@ async function loadClasses(
   if (request.classed !== true || loadClass === null) return null;
   const classes = new Map<number, Uint8Array | null>();
   for (const [number, rank] of ranks) {
-    const known =
+    const classOfRow =
       rank instanceof RankOverview ? null : await loadClass(number, rank.events.start.length);
-    classes.set(number, known);
+    classes.set(number, classOfRow);
   }
   return classes;
 }
@@ -99,15 +99,15 @@ function collectTiles(
     return;
   }
   const slice = sliceReader(rank, lane, index, names);
-  const known = collected.classes?.get(rank.number) ?? null;
-  const byClass = known === null ? null : rank.classLane(lane, known);
+  const classOfRow = collected.classes?.get(rank.number) ?? null;
+  const byClass = classOfRow === null ? null : rank.classLane(lane, classOfRow);
   for (const tile of buildLaneTiles(index, requested, slice)) {
     collected.tiles.push({
       lane,
       tile,
       ...(byClass !== null && {
         classes: mainKindsOfTile(byClass, requested.level, tile.index),
-        sliceClass: Uint8Array.from(tile.slices, ({ id }) => known![id]!),
+        sliceClass: Uint8Array.from(tile.slices, ({ id }) => classOfRow![id]!),
       }),
     });
   }

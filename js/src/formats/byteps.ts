@@ -39,8 +39,8 @@ type FilesOfRanks = ReadonlyMap<number, FileRow>;
 /** Files of a format that a selection includes, by rank. */
 function filesOf(tables: ColumnTables, format: string, { ranks }: SelectionJson): FilesOfRanks {
   const all = (rowsOf(tables.files) as readonly FileRow[]).filter((file) => file.format === format);
-  const own = all.filter(({ rank }) => ranks?.includes(rank) === true);
-  return new Map((own.length > 0 ? own : all).map((file) => [file.rank, file]));
+  const rowsOfRanks = all.filter(({ rank }) => ranks?.includes(rank) === true);
+  return new Map((rowsOfRanks.length > 0 ? rowsOfRanks : all).map((file) => [file.rank, file]));
 }
 
 // Requests of servers.

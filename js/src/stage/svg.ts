@@ -254,11 +254,11 @@ function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
   const top = y - LEGEND_PX + 1;
   let x = geometry.lanesX;
   const key = (text: string, ...swatches: ((left: number) => void)[]): void => {
-    const words = x + swatches.length * (LEGEND_PX + 2) + 2;
-    const end = words + pen.textWidth(text, FONT.label);
+    const textX = x + swatches.length * (LEGEND_PX + 2) + 2;
+    const end = textX + pen.textWidth(text, FONT.label);
     if (end > geometry.width - 12) return;
     swatches.forEach((draw, at) => draw(x + at * (LEGEND_PX + 2)));
-    pen.drawText(text, words, y, FONT.label, theme.ink2);
+    pen.drawText(text, textX, y, FONT.label, theme.ink2);
     x = end + 14;
   };
   const keys = frame.classes?.legend(theme.name) ?? null;
