@@ -237,7 +237,14 @@ export interface Requests {
  * `detail` is the end of the stack trace of an `internal_error`.
  */
 export type ErrorReply = {
-  code: "connection_lost" | "file_exists" | "interrupted" | "internal_error" | "invalid_request" | "no_answer" | "unknown_op";
+  code:
+    | "connection_lost"
+    | "file_exists"
+    | "interrupted"
+    | "internal_error"
+    | "invalid_request"
+    | "no_answer"
+    | "unknown_op";
   message: string;
   remedy?: string;
   detail?: string;

@@ -28,7 +28,13 @@ interface CollectedTiles {
   classes: ReadonlyMap<number, Uint8Array | null> | null;
 }
 
-export async function tilesReply(job: PageJob, request: Requests["tiles"]): Promise<Reply> {
+/** What the tiles of a job are made from. */
+export type TileJob = Pick<
+  PageJob,
+  "names" | "overlayAt" | "rankOfLane" | "loadRank" | "loadCollectives" | "classLoader"
+>;
+
+export async function tilesReply(job: TileJob, request: Requests["tiles"]): Promise<Reply> {
   const { level, parts } = request;
   if (!(level >= 0 && level <= MAX_LEVEL)) {
     throw new Error(`level ${level} is not within 0 … ${MAX_LEVEL}`);
@@ -66,7 +72,7 @@ export async function tilesReply(job: PageJob, request: Requests["tiles"]): Prom
 }
 
 async function loadClasses(
-  job: PageJob,
+  job: TileJob,
   request: Requests["tiles"],
   ranks: ReadonlyMap<number, RankData>,
 ): Promise<CollectedTiles["classes"]> {
