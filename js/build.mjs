@@ -39,19 +39,22 @@ const textImports = {
   },
 };
 
-/** Vite's `import.meta.glob` of JSON files, of which js/src has one call. */
-const globImports = {
-  name: "glob-imports",
+/** Vite's `import.meta.glob`: `common` puts this module's function, for the one folder, in its place. */
+const globImport = {
+  name: "glob-import",
   setup(api) {
-    api.onLoad({ filter: /charts[\\/]definition\.ts$/ }, async ({ path }) => {
-      const text = await readFile(path, "utf8");
-      const [call, folder] = /import\.meta\.glob<object>\("(.*)\/\*\.json", \{[^}]*\}\)/.exec(text);
-      const watchDirs = [resolve(dirname(path), folder)];
-      const files = (await readdir(watchDirs[0])).filter((name) => name.endsWith(".json")).sort();
-      const imports = files.map((name, at) => `import file${at} from "${folder}/${name}";\n`);
-      const entries = files.map((name, at) => `"${folder}/${name}": file${at}`);
-      const contents = imports.join("") + text.replace(call, `{ ${entries.join(", ")} }`);
-      return { contents, loader: "ts", watchDirs };
+    const folder = resolve(here, "..", "hta_widgets", "charts", "definitions");
+    api.onResolve({ filter: /^glob-import$/ }, ({ path }) => ({
+      path,
+      namespace: "glob",
+      sideEffects: false,
+    }));
+    api.onLoad({ filter: /.*/, namespace: "glob" }, async () => {
+      const files = (await readdir(folder)).filter((name) => name.endsWith(".json")).sort();
+      const imports = files.map((name, at) => `import file${at} from "./${name}";\n`).join("");
+      const entries = files.map((name, at) => `"/${name}": file${at}`).join(", ");
+      const contents = `${imports}export const globImport = () => ({ ${entries} });`;
+      return { contents, resolveDir: folder, watchDirs: [folder] };
     });
   },
 };
@@ -69,7 +72,9 @@ const common = {
   legalComments: "inline",
   metafile: true,
   logLevel: "warning",
-  plugins: [textImports, globImports],
+  plugins: [textImports, globImport],
+  define: { "import.meta.glob": "globImport" },
+  inject: ["glob-import"],
 };
 const options = { ...common, entryPoints, outdir, format: "esm" };
 

@@ -23,7 +23,7 @@ export default defineConfig({
           environment: "jsdom",
           alias: { vscode: `${root}js/vscode/test/vscode.ts` },
           isolate: false, // a new jsdom per file would take ten times as long as all tests
-          setupFiles: [`${root}js/test/boxes.ts`],
+          setupFiles: [`${root}js/test/boxes.ts`, `${root}js/test/console.ts`],
           include: ["js/{src,test,lab,vscode}/**/*.test.ts"],
           exclude: ["js/{src,test,vscode}/**/*.browser.test.ts"],
         },
@@ -38,7 +38,7 @@ export default defineConfig({
           retry: process.env.CI ? 1 : 0,
           testTimeout: 30_000,
           expect: { poll: { timeout: 8_000 } },
-          setupFiles: [`${root}js/test/patience.ts`],
+          setupFiles: [`${root}js/test/patience.ts`, `${root}js/test/console.ts`],
           include: ["js/{src,test,vscode}/**/*.browser.test.ts"],
           browser: {
             enabled: true,

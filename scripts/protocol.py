@@ -28,6 +28,7 @@ from hta_widgets.tiles import replies
 
 ROOT = Path(__file__).resolve().parents[1]
 TYPES, DOCS = ROOT / "js/src/protocol.d.ts", ROOT / "docs/protocol.md"
+LINE_LENGTH = 100
 PLAIN = {
     int: "number",
     float: "number",
@@ -106,7 +107,7 @@ def reply_type(kind: Any) -> str:
     doc = inspect.cleandoc(kind.__doc__).replace("``", "`").replace("None", "null")
     head = "\n".join(["/**", *(f" * {line}".rstrip() for line in doc.split("\n")), " */"])
     lines = [
-        f"  {name}{'?' * (get_origin(hint) is NotRequired)}: {typescript(hint)};"
+        field_text(f"{name}{'?' * (get_origin(hint) is NotRequired)}", typescript(hint))
         for name, hint in get_type_hints(kind, include_extras=True).items()
     ]
     one_line = "\n" not in doc
@@ -119,6 +120,14 @@ def reply_type(kind: Any) -> str:
             "};",
         ]
     )
+
+
+def field_text(name: str, kind: str) -> str:
+    """Return the declaration of a field, as prettier breaks it."""
+    line = f"  {name}: {kind};"
+    if len(line) <= LINE_LENGTH:
+        return line
+    return f"  {name}:" + "".join(f"\n    | {part}" for part in kind.split(" | ")) + ";"
 
 
 def request_cell(kind: type) -> str:

@@ -53,7 +53,7 @@ TIMES: tuple[str, ...] = (
 _MAX_KERNELS = 48  # maximum number of kernel names to compare; the others share a column
 
 HEATMAP_METRICS: tuple[str, ...] = tuple(facts("metrics"))
-_MAX_BINS = 1 << 16
+_MAX_BINS: int = facts("limits")["window_bins"]
 _SCATTER = 3.0  # standard errors up to which a difference may be chance
 _UNSURE = 1.5  # the limit is larger by this share for two steps, half as much for three, and so on
 _FEW = 1 / 3  # share of a stage's ranks; larger clusters are not outliers

@@ -14,7 +14,7 @@ import pandas as pd
 
 from hta_widgets.analysis.frames import categorical, int64, stack_blocks
 from hta_widgets.analysis.scope import RankPart, RankParts, rank_parts
-from hta_widgets.facts import note_text
+from hta_widgets.facts import facts, note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.replies import Totals
 from hta_widgets.trace.arrays import Array, Rows, compact_codes, group_statistics, sum_by_group
@@ -22,8 +22,10 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
+_MAX_NAMES: int = facts("limits")["totals_names"]
 
-def totals(traces: TraceSet, selection: Selection | None = None, limit: int = 200) -> Totals:
+
+def totals(traces: TraceSet, selection: Selection | None = None, limit: int = _MAX_NAMES) -> Totals:
     """Return totals by kind and by name as JSON values, for the panel next to a selection."""
     sums = event_sums(rank_parts(traces, selection))
     by_name = totals_by(sums, ["kind", "name"])

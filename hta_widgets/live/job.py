@@ -21,6 +21,7 @@ from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
 from hta_widgets.analysis.idle import IdleGap, gap_at
 from hta_widgets.analysis.totals import totals
+from hta_widgets.facts import facts
 from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, BackgroundTask, T, TaskCache, deadline_after
 from hta_widgets.live.operations import Answer, Request, answer
@@ -453,7 +454,7 @@ class TileEngine:
 # --- gaps -----------------------------------------------------------------------------------------
 
 
-MAX_NAMES = 8
+MAX_NAMES: int = facts("limits")["gap_names"]
 _HOST_KINDS = [KINDS.index(kind) for kind in ("cpu", "annotation", "sync")]
 
 

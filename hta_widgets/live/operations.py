@@ -14,12 +14,13 @@ from msgspec import Meta, Struct, ValidationError, field
 
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
-from hta_widgets.tiles.replies import TableName
+from hta_widgets.facts import facts
+from hta_widgets.tiles.replies import ErrorCode, ErrorReply, TableName
 
 Answer = tuple[Mapping[str, Any], bytes | None]
 
 MAX_LEVEL = 52
-MAX_BINS = 4096
+MAX_BINS: int = facts("limits")["heatmap_bins"]
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Time = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 Bins = Annotated[int, Meta(ge=1, le=1 << 16)]
@@ -313,10 +314,38 @@ OPERATIONS: dict[str, type[Request]] = {
 }
 
 
+class RequestError(TraceError):
+    """A failure that the page handles by its code; any other `TraceError` is a `no_answer`."""
+
+    def __init__(self, message: str, *, code: ErrorCode, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.code = code
+
+
+def error_reply(failure: BaseException) -> ErrorReply:
+    """Return the error of a reply for what a request raised."""
+    if isinstance(failure, KeyboardInterrupt):
+        return {
+            "code": "interrupted",
+            "message": "The kernel was interrupted.",
+            "remedy": "Ask again.",
+        }
+    if not isinstance(failure, TraceError):
+        detail = "".join(traceback.format_exception(failure, limit=-6))
+        message = f"{type(failure).__name__}: {failure}"
+        return {"code": "internal_error", "message": message, "detail": detail}
+    code = failure.code if isinstance(failure, RequestError) else "no_answer"
+    message, remedy = str(failure), failure.remedy
+    if not remedy:
+        return {"code": code, "message": message}
+    return {"code": code, "message": message.removesuffix(f" {remedy}"), "remedy": remedy}
+
+
 def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
     """Answer a request by the first of `answerers` with a method for it, such as ``_on_tiles``."""
     if not isinstance(request, Mapping):
-        raise TraceError(f"a request is a JSON object, got a {type(request).__name__}")
+        name = type(request).__name__
+        raise RequestError(f"a request is a JSON object, got a {name}", code="invalid_request")
     op = request.get("op")
     kind = OPERATIONS.get(op) if isinstance(op, str) else None
     for answerer in answerers if kind else ():
@@ -325,7 +354,9 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
             try:
                 checked = convert({**request, **_whole_times(request)}, kind)
             except ValidationError as error:
-                raise TraceError(f"the request {op} is not understood: {error}") from None
+                raise RequestError(
+                    f"the request {op} is not understood: {error}", code="invalid_request"
+                ) from None
             try:
                 reply: Answer = handler(checked)
             except TraceError:
@@ -338,7 +369,7 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
         for name in OPERATIONS
         if any(hasattr(answerer, f"_on_{name}") for answerer in answerers)
     ]
-    raise TraceError(f"unknown op {op!r}; the ops are {', '.join(ops)}")
+    raise RequestError(f"unknown op {op!r}; the ops are {', '.join(ops)}", code="unknown_op")
 
 
 def _whole_times(request: Mapping[str, Any]) -> dict[str, int]:
@@ -366,19 +397,12 @@ def serve(widget: _Messenger, answer: Callable[[dict[str, Any]], Answer]) -> Non
     def handle(_widget: Any, content: Any, _buffers: list[Any]) -> None:
         if not isinstance(content, dict) or "rpc" not in content:
             return
-        token, error = content["rpc"], None
+        token = content["rpc"]
         try:
             reply, buffer = answer(content)
             buffers = [] if buffer is None else [buffer]
             widget.send({"rpc": token, "ok": True, "reply": reply}, buffers)
-        except KeyboardInterrupt:
-            error = {"message": "Interrupted."}
-        except TraceError as failure:
-            error = {"message": str(failure)}
-        except Exception as failure:  # noqa: BLE001 - the page must get any error
-            detail = traceback.format_exc(limit=-6)
-            error = {"message": f"{type(failure).__name__}: {failure}", "detail": detail}
-        if error is not None:
-            widget.send({"rpc": token, "ok": False, "error": error})
+        except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - the page must get any
+            widget.send({"rpc": token, "ok": False, "error": error_reply(failure)})
 
     widget.on_msg(handle)

@@ -228,8 +228,8 @@ CLOCK: Any = "fitted"
 #: Panels whose charts draw one dot per rank.
 LATE_MARKED_PANELS = ("kernel_durations", "steps")
 #: Default number of rows of tables, and maximum number of kernels in the chart of durations.
-TOP = 200
-TOP_DURATIONS = 12
+TOP: int = facts("limits")["table_rows"]
+TOP_DURATIONS: int = facts("limits")["duration_names"]
 MAX_ROWS = 100_000  # of a table that is sent to the page; Python answers for larger ones
 _COMMUNICATION = KINDS.index("communication")
 _MIN_RANKS = 3  # minimum number of ranks for an outlier

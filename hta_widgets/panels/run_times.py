@@ -17,6 +17,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.waits import collective_waits, exposed_waits_for
 from hta_widgets.analysis.idle import wait_for_first_work_ns
+from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.lateness import LatenessIndex
@@ -29,7 +30,9 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-MIN_SHARE = 0.02  # of the run; smaller findings and waits are not reported
+MIN_SHARE: float = facts("limits")[
+    "wait_share"
+]  # of the run; smaller findings and waits are not reported
 MIN_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median
 _MIN_EXCESS = 0.02  # over the median rank, for a slow phase
 _NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other accelerators

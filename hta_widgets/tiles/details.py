@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import kind_times
 from hta_widgets.tiles.lanes import CounterLane, EventLane
@@ -125,11 +126,11 @@ def checked_row(index: RankIndex, table: TableRows, row: Any) -> int:
     return number
 
 
-MAX_HISTOGRAM_BINS = 40
+MAX_HISTOGRAM_BINS: int = facts("limits")["histogram_bins"]
 
 #: Minimum ratio of longest to shortest duration for logarithmic bins. Bins of equal width would
 #: have almost all durations in one.
-_LOG_FROM = 20
+_LOG_FROM: int = facts("limits")["log_bins_ratio"]
 
 
 def duration_figures(durs: Ints) -> SameName:
@@ -262,7 +263,7 @@ def _launch_context(index: RankIndex, table: TableRows, row: int) -> LaunchedBy 
 
 
 #: Maximum number of events that a selection names by id; more would make each message large.
-MAX_SELECTED = 10_000
+MAX_SELECTED: int = facts("limits")["launch_ids"]
 
 
 def _launched_kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
@@ -292,7 +293,7 @@ def _launched_by_event(index: RankIndex, row: int) -> tuple[npt.NDArray[np.intp]
 
 
 #: Maximum number of arrows drawn from one event; more could not be followed by eye.
-MAX_ARROWS = 20
+MAX_ARROWS: int = facts("limits")["launch_arrows"]
 
 
 def launches(index: RankIndex, row: int) -> Launches:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.facts import facts
 from hta_widgets.tiles import replies
 from hta_widgets.tiles.packing import pack
 from hta_widgets.trace.arrays import Bools, Ints
@@ -31,7 +32,7 @@ _NUMBERS = (
 )
 #: Columns of the frame from which a `RankLateness` is made.
 _OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "last_alone")
-MAX_BINS = 1 << 16
+MAX_BINS: int = facts("limits")["window_bins"]
 
 
 def clusters_reply(frame: pd.DataFrame) -> replies.Clusters:

@@ -16,6 +16,25 @@ Numbers = Annotated[list[int], "[number, number]"]
 Frame = Annotated[dict[str, Any], "PanelFrame"]
 Tie = Annotated[list[int], "readonly [start: number, dur: number, start2: number, dur2: number]"]
 
+#: Why a request failed, for the page to act on.
+ErrorCode = Literal[
+    "connection_lost", "file_exists", "interrupted", "internal_error", "invalid_request",
+    "no_answer", "unknown_op",
+]  # fmt: skip
+
+
+class ErrorReply(TypedDict):
+    """Why a request failed.
+
+    `code` is the part that programs compare. `message` and `remedy` are sentences for users.
+    `detail` is the end of the stack trace of an `internal_error`.
+    """
+
+    code: ErrorCode
+    message: str
+    remedy: NotRequired[str]
+    detail: NotRequired[str]
+
 
 class Brief(TypedDict):
     """Summary of an event."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import THIN
 from hta_widgets.tiles.lanes import CounterLane
@@ -329,7 +330,7 @@ def _problems_by_rank(traces: TraceSet) -> list[Problem]:
 _COMPUTE, _COMMUNICATION, _MEMORY = (
     KINDS.index(kind) for kind in ("compute", "communication", "memory")
 )
-MAX_BINS = 1 << 16
+MAX_BINS: int = facts("limits")["window_bins"]
 
 #: Maximum number of edges for which several ranks are measured together.
 _EDGES_AT_ONCE = 1 << 16

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.details import event_summary
 from hta_widgets.tiles.packing import pack
@@ -25,7 +26,7 @@ from hta_widgets.trace.memo import LRU, raise_if_cancelled
 
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
-MAX_BINS = 1 << 16
+MAX_BINS: int = facts("limits")["window_bins"]
 
 Positions = npt.NDArray[np.intp]
 

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.facts import facts
 from hta_widgets.tiles.cells import (
     CELLS,
     MAX_TILES,
@@ -75,7 +76,8 @@ class NameKeys:
         return {str(key): self._texts[key] for key in np.unique(keys).tolist()}
 
 
-TRIMMED, SPILLED = 1, 2
+TRIMMED: int = facts("flags")["slice"]["trimmed"]
+SPILLED: int = facts("flags")["slice"]["spilled"]
 #: Maximum bytes of a tile in a compact reply with classes; bytes of an average slice.
 TILE_BYTES, COUNTER_BYTES = 6 * CELLS, 8 * CELLS
 SLICE_BYTES = 20

@@ -20,10 +20,11 @@ from hta_widgets.errors import TraceError
 from hta_widgets.export.pages.format import read_asset
 from hta_widgets.export.pages.page import save_html
 from hta_widgets.export.traces.files import ExportReport, export_trace
+from hta_widgets.facts import facts
 from hta_widgets.files import target_path, write_errors
 from hta_widgets.live import operations
 from hta_widgets.live.job import TileEngine
-from hta_widgets.live.operations import Answer, answer, serve
+from hta_widgets.live.operations import Answer, RequestError, answer, serve
 from hta_widgets.readers.load import is_profiler, load
 from hta_widgets.text import Time, as_ns
 from hta_widgets.trace.selection import Selection
@@ -39,7 +40,7 @@ _PLAIN = ("clock", "selected_event", "search", "color", "pinned", "scope")
 _CLOCKS: Mapping[str, ClockName] = {"recorded": "host", "fitted": "fitted"}
 _TIMES = ("start_ns", "end_ns")
 _HISTORY = ("past", "future")
-HISTORY_LENGTH = 100
+HISTORY_LENGTH: int = facts("limits")["history_entries"]
 Clock = Literal["auto", "recorded", "fitted"]
 Color = Literal["kind", "name"]
 Height = Annotated[int, range(120, 1 << 31)]  # in CSS pixels
@@ -64,7 +65,12 @@ def page_target(path: str, *, overwrite: bool) -> Path:
     with write_errors(target):
         is_there = target.is_symlink() or target.exists()
     if is_there and not overwrite:
-        raise TraceError("exists already", path=target, remedy="Write it again to replace it.")
+        raise RequestError(
+            "exists already",
+            path=target,
+            remedy="Write it again to replace it.",
+            code="file_exists",
+        )
     return target
 
 

@@ -159,8 +159,8 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
     caption: "Choose files or a folder, and open them as one job",
     icon: traceIcon,
     execute: async ({ view = "dashboard", paths }: Partial<OpenViewRequest>) => {
-      const given = paths ?? (await choose());
-      if (given.length > 0) show({ view, paths: [...given] });
+      const chosenPaths = paths ?? (await choose());
+      if (chosenPaths.length > 0) show({ view, paths: [...chosenPaths] });
     },
   });
   commands.addCommand("hta-widgets:open-selected", {
@@ -228,14 +228,14 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
 /** A notebook that opens the traces of a view. */
 function notebookContent(view: TraceView): object {
   const names = view.request.paths.map((path) => JSON.stringify(view.nameOf(path)));
-  const one = names.length === 1 ? names[0] : `[${names.join(", ")}]`;
+  const source = names.length === 1 ? names[0] : `[${names.join(", ")}]`;
   const load =
     view.request.view === "diff"
       ? [
           `before, after = hw.load(${names[0]}), hw.load(${names[1]})`,
           "hw.TraceDiff(before, after)",
         ]
-      : [`traces = hw.load(${one})`, "dash = hw.Dashboard(traces)\ndash"];
+      : [`traces = hw.load(${source})`, "dash = hw.Dashboard(traces)\ndash"];
   const cells = [`import hta_widgets as hw\n\n${load[0]}`, load[1]].map((source, place) => ({
     cell_type: "code",
     id: `hta-${place}`,

@@ -104,16 +104,16 @@ export class TraceView {
     const [path, name] = [this.sessionPath, await this.kernelName()];
     await sessions.ready;
     await sessions.refreshRunning();
-    const known = [...sessions.running()].find((one) => one.path === path);
-    if (known !== undefined) return sessions.connectTo({ model: known, ...CONNECT });
+    const session = [...sessions.running()].find((one) => one.path === path);
+    if (session !== undefined) return sessions.connectTo({ model: session, ...CONNECT });
     const kernel = name === "" ? undefined : { name };
-    const own = {
+    const options = {
       path,
       name: this.lab.PathExt.basename(this.request.paths[0] ?? ""),
       type: "hta-trace",
       kernel,
     };
-    return sessions.startNew(own, CONNECT);
+    return sessions.startNew(options, CONNECT);
   }
 
   /** Let the kernel open the paths; returns its message `opened` or `failed`. */
@@ -131,9 +131,9 @@ export class TraceView {
     let outcome: WireMessage | null = null;
     future.onIOPub = ({ content }) => {
       this.runs = true;
-      const said = (content.data as Record<string, unknown> | undefined)?.[MIME] as WireMessage;
-      if (said?.type === "progress") this.place.showProgress(said as unknown as LoadingStage);
-      else if (said !== undefined) outcome = said;
+      const message = (content.data as Record<string, unknown> | undefined)?.[MIME] as WireMessage;
+      if (message?.type === "progress") this.place.showProgress(message as unknown as LoadingStage);
+      else if (message !== undefined) outcome = message;
     };
     const { status, ename, evalue } = (await future.done).content;
     if (this.busy === kernel) this.busy = null;

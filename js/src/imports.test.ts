@@ -3,8 +3,8 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 
-/** By folder, the folders that it may import; imports of these are allowed as well. */
-const ROOMS: Readonly<Record<string, readonly string[]>> = {
+/** By layer, a folder, the layers directly below it; it may import all layers below. */
+const LAYERS: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   facts: ["protocol"],
   ui: ["facts", "protocol"],
@@ -26,8 +26,9 @@ const modules = readdirSync(root, { recursive: true, encoding: "utf8" }).filter(
   (name) => name.includes("/") && /\.tsx?$/.test(name) && !name.includes(".test."),
 );
 
-function below(room: string): Set<string> {
-  return new Set([room, ...(ROOMS[room] ?? []).flatMap((other) => [...below(other)])]);
+/** A layer, and all layers below it. */
+function withLayersBelow(layer: string): Set<string> {
+  return new Set([layer, ...(LAYERS[layer] ?? []).flatMap((lower) => [...withLayersBelow(lower)])]);
 }
 
 /** Modules that a module imports, those without values left out on request. */
@@ -37,12 +38,12 @@ function importsOf(module: string, onlyValues: boolean): string[] {
   return [...statements]
     .filter(([, type]) => !(onlyValues && type !== undefined))
     .map(([, , path]) => relative(root, join(root, dirname(module), path!)))
-    .flatMap((other) => modules.filter((one) => one.replace(/\.tsx?$/, "") === other));
+    .flatMap((other) => modules.filter((name) => name.replace(/\.tsx?$/, "") === other));
 }
 
-test("rooms import only what lies below them", () => {
+test("a layer imports only layers below it", () => {
   const upward = modules.flatMap((module) => {
-    const allowed = below(module.split("/")[0]!);
+    const allowed = withLayersBelow(module.split("/")[0]!);
     return importsOf(module, false)
       .filter((other) => !allowed.has(other.split("/")[0]!))
       .map((other) => `${module} imports ${other}`);

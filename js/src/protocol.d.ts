@@ -230,6 +230,26 @@ export interface Requests {
   };
 }
 
+/**
+ * Why a request failed.
+ *
+ * `code` is the part that programs compare. `message` and `remedy` are sentences for users.
+ * `detail` is the end of the stack trace of an `internal_error`.
+ */
+export type ErrorReply = {
+  code:
+    | "connection_lost"
+    | "file_exists"
+    | "interrupted"
+    | "internal_error"
+    | "invalid_request"
+    | "no_answer"
+    | "unknown_op";
+  message: string;
+  remedy?: string;
+  detail?: string;
+};
+
 /** Summary of an event. */
 export type Brief = {
   rank: number;

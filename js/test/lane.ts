@@ -3,10 +3,9 @@
 import { Collectives } from "../src/engine/collectives";
 import { ColumnReader, NameTable } from "../src/engine/columns";
 import type { FullHeader, PageDocument } from "../src/engine/document";
-import type { PageJob } from "../src/engine/job";
 import { RankAnalysis } from "../src/engine/panel_rank";
 import { RankTrace } from "../src/engine/rank";
-import { tilesReply } from "../src/engine/tiles";
+import { type TileJob, tilesReply } from "../src/engine/tiles";
 import { decodeTiles } from "../src/protocol/decode";
 import type { Span } from "../src/protocol/source";
 import type { LanePlacement } from "../src/stage/lanes";
@@ -61,24 +60,30 @@ export function workOf(rank: RankTrace): RankAnalysis {
 /** A lane of events as the stage holds it for a view, or with tiles of another level. */
 export async function shownLane(
   events: readonly Given[],
-  { view, width, job = view, loaded }: { view: Span; width: number; job?: Span; loaded?: number },
+  {
+    view,
+    width,
+    job: jobSpan = view,
+    loaded,
+  }: { view: Span; width: number; job?: Span; loaded?: number },
 ): Promise<LaneWindow> {
   const rank = rankOf(events);
   const names = new NameTable({ names: ["kernel"], shorts: ["kernel"], short_of: [0] } as never);
-  const made = {
+  const job: TileJob = {
     names,
     overlayAt: () => null,
     rankOfLane: () => 0,
     loadRank: async () => rank,
-    classes: null,
+    loadCollectives: () => Promise.reject(new Error("no collectives")),
+    classLoader: null,
   };
   const right = levelOf((view[1] - view[0]) / width);
   const level = loaded ?? right;
-  const parts = [{ lanes: [0], ...tileRange(view, level, job) }];
+  const parts = [{ lanes: [0], ...tileRange(view, level, jobSpan) }];
   const store = new TileStore(1);
-  store.add(parts, decodeTiles(await tilesReply(made as unknown as PageJob, { level, parts })));
+  store.add(parts, decodeTiles(await tilesReply(job, { level, parts })));
   const shown = new LaneWindow(0);
-  const { first, last } = tileRange(view, right, job);
+  const { first, last } = tileRange(view, right, jobSpan);
   shown.update(store, right, first, last);
   return shown;
 }

@@ -60,6 +60,12 @@ def test_every_class_of_events_has_colours_and_one_place_in_the_legend():
     assert set(known["hatched"]) < set(listed)
 
 
+@pytest.mark.parametrize("name", facts("limits"))
+def test_both_languages_read_each_limit(name):
+    for files in SOURCES.values():
+        assert any(re.search(rf"\b{name}\b", file.read_text("utf-8")) for file in files)
+
+
 def test_every_cause_of_idleness_has_a_label_and_a_meaning():
     for name, cause in facts("causes").items():
         assert set(cause) == {"label", "meaning", "advice"}, name

@@ -29,6 +29,7 @@ from hta_widgets.tiles.lateness import LatenessIndex
 from hta_widgets.tiles.layout import JobLayout, LaneRef, RankLayout, TrackRow
 from hta_widgets.tiles.rank_index import RankIndex
 from hta_widgets.tiles.scene import device_range
+from hta_widgets.tiles.tile_reply import SPILLED, TRIMMED
 from hta_widgets.trace.arrays import Array, Ints, Rows
 from hta_widgets.trace.columns import RecordSource
 from hta_widgets.trace.host_stack import operator_tree
@@ -514,7 +515,6 @@ _UNIONS = {
     "both": (_COMPUTE, _COMMUNICATION),
     "busy": (_COMPUTE, _COMMUNICATION, _MEMORY),
 }
-_TRIMMED, _SPILLED = 1, 2
 
 
 @dataclass(slots=True, frozen=True)
@@ -664,7 +664,7 @@ def _slices(
     if not len(positions):
         return np.empty((6, 0), np.int64)
     table, rows = index.table_of(ref), lane.rows_of(positions)
-    flags = lane.overlap_mask(positions).astype(np.int64) * _TRIMMED
+    flags = lane.overlap_mask(positions).astype(np.int64) * TRIMMED
     return np.stack(
         [
             np.full(len(rows), at, np.int64),
@@ -672,7 +672,7 @@ def _slices(
             table.dur_ns[rows],
             rows.astype(np.int64),
             types.codes[table.table][rows],
-            flags | (_SPILLED if ref.spilled else 0),
+            flags | (SPILLED if ref.spilled else 0),
         ]
     )
 

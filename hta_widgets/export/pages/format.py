@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from hta_widgets.arguments import stack_level
 from hta_widgets.errors import TraceError
+from hta_widgets.facts import facts
 from hta_widgets.files import target_path, write_atomically
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
@@ -30,7 +31,7 @@ from hta_widgets.trace.arrays import Array, Codes
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.names import short_name
 
-_DELTA, _ZIGZAG, _FLOAT = 1, 2, 4
+_DELTA, _ZIGZAG, _FLOAT = (facts("flags")["column"][name] for name in ("delta", "zigzag", "float"))
 _GZIP = 31
 _LEVEL = 6
 

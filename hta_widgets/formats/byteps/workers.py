@@ -18,7 +18,7 @@ from hta_widgets.analysis.frames import (
 from hta_widgets.analysis.scope import RankPart, Window, rank_parts
 from hta_widgets.arguments import PartitionKey, check_arguments
 from hta_widgets.errors import TraceError
-from hta_widgets.facts import note_text
+from hta_widgets.facts import facts, note_text
 from hta_widgets.formats.byteps.rows import STAGES, TotalRows, WorkerRows, worker_rows
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total_length, union
@@ -26,7 +26,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 #: Who is last in this share of cases, or more, is a straggler: well above chance.
-CONSISTENT_SHARE = 0.8
+CONSISTENT_SHARE: float = facts("limits")["straggler_share"]
 NO_WORKERS = note_text("no_byteps_workers")
 
 

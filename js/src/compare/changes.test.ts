@@ -214,9 +214,12 @@ describe("one history of two timelines", () => {
       },
       () => clock,
     );
-    const grows = (side: 0 | 1, past = 0) =>
-      one.recordChange(side, history(past), history(past + 1));
-    const both = (): void => [0, 1].forEach((side) => grows(side as 0 | 1));
+    const grows = (side: 0 | 1, past = 0, act?: string) =>
+      one.recordChange(side, history(past), {
+        ...history(past + 1),
+        ...(act !== undefined && { together: act }),
+      });
+    const both = (act?: string): void => [0, 1].forEach((side) => grows(side as 0 | 1, 0, act));
     return { one, walked, grows, both, wait: () => (clock += 1000) };
   }
 
@@ -251,10 +254,11 @@ describe("one history of two timelines", () => {
     const turn = (): void => {
       [step, was] = [was, step];
     };
-    one.recordAct(both, turn);
+    one.beginAct("mark", turn);
+    both("mark");
     // A separate change, even shortly after; and one that changes neither timeline.
     grows(0, 1);
-    one.recordAct(() => undefined, turn);
+    one.beginAct("swap", turn);
     const steps = (way: "undo" | "redo", count: number) =>
       Array.from({ length: count }, () => `${one.travel(way)} ${step}`);
     expect(steps("undo", 3)).toEqual(["true 0", "true 0", "true 3"]);
@@ -263,15 +267,26 @@ describe("one history of two timelines", () => {
     expect(steps("redo", 4)).toEqual(["true 0", "true 0", "true 3", "false 3"]);
   });
 
-  test("what Python undoes on both sides is one step to redo, and turns once", () => {
-    const { one, walked, both } = pair();
+  test("what Python undoes on both sides is one step to redo, however late, and turns once", () => {
+    const { one, walked, both, wait } = pair();
     let turns = 0;
-    one.recordAct(both, () => (turns += 1));
+    one.beginAct("mark", () => (turns += 1));
+    both("mark");
     one.recordChange(0, history(1), history(0, 1));
+    wait();
     one.recordChange(1, history(1), history(0, 1));
     expect([turns, one.canUndo]).toEqual([1, false]);
     expect([one.travel("redo"), one.canRedo, turns]).toEqual([true, false, 2]);
     expect(walked).toEqual(["both", "redo 0", "redo 1"]);
+  });
+
+  test("an act of another page is one step, however late its second side arrives", () => {
+    const { one, walked, grows, wait } = pair();
+    grows(0, 0, "elsewhere");
+    wait();
+    grows(1, 0, "elsewhere");
+    expect([one.travel("undo"), one.canUndo]).toEqual([true, false]);
+    expect(walked).toEqual(["both", "undo 0", "undo 1"]);
   });
 
   test("follows what Python undoes on one side, and forgets what is gone", () => {

@@ -132,9 +132,9 @@ export class DiffCharts {
       this.loadChosen(),
       this.changes.load(() => this.framedOfPair("changes")),
       this.headline.load(async () => {
-        const found = await this.framedOfPair(findings);
-        const kinds = found.of === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
-        return { ...found, totals: totalTimesOf(await ctx.loadFrame(kinds)) };
+        const framed = await this.framedOfPair(findings);
+        const kinds = framed.of === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
+        return { ...framed, totals: totalTimesOf(await ctx.loadFrame(kinds)) };
       }),
       this.icicle.load(() => this.framedOfPair("icicle")),
     ]);
@@ -188,9 +188,9 @@ export class DiffCharts {
 
   private ranksText(pair = this.ctx.pair.value): string {
     const { rank_pairs: pairs } = this.ctx.about;
-    const one = pairs[pair ?? (pairs.length === 1 ? 0 : -1)];
-    if (one !== undefined) {
-      const [before, after] = this.ctx.inOrder(one);
+    const rankPair = pairs[pair ?? (pairs.length === 1 ? 0 : -1)];
+    if (rankPair !== undefined) {
+      const [before, after] = this.ctx.inOrder(rankPair);
       return before === after ? `rank ${before}` : `rank ${before} → ${after}`;
     }
     return `mean of ${plural(pairs.length, "pair")} of ranks`;

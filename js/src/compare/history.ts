@@ -1,18 +1,30 @@
-/** One history for two timelines: the order of their entries. Each keeps its own values. */
+/**
+ * One history for two timelines: the order of their entries. Each timeline keeps its own values.
+ *
+ * An entry is an act and the sides that it changed. Steps of one side that belong to an act arrive
+ * one by one and join its entry:
+ *
+ *   mark a name in the list of changes   past: {act "a", sides 0 and 1}
+ *   zoom on side 0                       past: "a", {act "1", side 0}
+ *   undo                                 past: "a"; future: "1"
+ *   Python undoes on side 0              past: {act "a", side 1}; future: "1", {act "a", side 0}
+ *   Python undoes on side 1              past: empty; future: "1", {act "a", sides 0 and 1}
+ */
 
-import { signal } from "@preact/signals";
+import { type Signal, signal } from "@preact/signals";
 import { type History, isSameJson } from "../connection/store";
 import type { Side } from "./frames";
 
 interface HistoryEntry {
+  act: string;
   sides: readonly Side[];
-  /** When a side was added, ms; -Infinity if no other side may join. */
-  at: number;
   /** Undoes or redoes the choice made outside the timelines. */
   turn?: (() => void) | undefined;
 }
 
-/** Changes of both sides within this time are one entry. */
+type Stack = Signal<readonly HistoryEntry[]>;
+
+/** Python's change of both sides arrives within this time; its two steps name no act. */
 const MERGE_WITHIN_MS = 50;
 
 /**
@@ -20,10 +32,11 @@ const MERGE_WITHIN_MS = 50;
  * their order. `hta_widgets/widgets/pair_history.py` does the same.
  */
 export class PairHistory {
-  private readonly past = signal<readonly HistoryEntry[]>([]);
-  private readonly future = signal<readonly HistoryEntry[]>([]);
+  private readonly past: Stack = signal([]);
+  private readonly future: Stack = signal([]);
   private isWalking = false;
-  private sidesOfAct: Side[] | null = null;
+  private unnamedCount = 0;
+  private unnamedAtMs = -Infinity;
 
   /**
    * `walk` undoes or redoes on one side; false if there is nothing. `both` runs the walk of an
@@ -44,40 +57,23 @@ export class PairHistory {
   }
 
   /**
-   * Record all changes by `act`, on either side, as one entry. `turn` belongs to the entry: it is
-   * called at each undo and redo.
+   * Begin an act whose changes of either side name it in `History.together`. `turn` belongs to the
+   * entry: it is called at each undo and redo.
    */
-  recordAct(act: () => void, turn: () => void): void {
-    const sides: Side[] = [];
-    this.sidesOfAct = sides;
-    try {
-      act();
-    } finally {
-      this.sidesOfAct = null;
-    }
-    this.past.value = [...this.past.value, { sides, at: -Infinity, turn }];
+  beginAct(act: string, turn: () => void): void {
+    this.past.value = [...this.past.value, { act, sides: [], turn }];
     this.future.value = [];
   }
 
   /** Record that a side's history has changed from `before` to `after`. */
   recordChange(side: Side, before: History, after: History): void {
-    const past = after.past.length - before.past.length;
-    const future = after.future.length - before.future.length;
-    if (this.isWalking) return;
-    if (past < 0 && future > 0) this.travelSide(side, "past", "future");
-    // A new change clears the redo entries; if there were any, a redo looks the same here.
-    else if (future < 0 && past > 0 && after.future.length > 0)
-      this.travelSide(side, "future", "past");
-    // A full history does not grow, but its last entry changes.
-    else if (
-      after.future.length === 0 &&
-      after.past.length > 0 &&
-      (past > 0 || !isSameJson(after.past.at(-1), before.past.at(-1)))
-    ) {
-      if (this.sidesOfAct === null) {
-        this.add(side, "past");
-        this.future.value = [];
-      } else if (!this.sidesOfAct.includes(side)) this.sidesOfAct.push(side);
+    const step = stepBetween(before, after);
+    if (this.isWalking || step === null) return;
+    if (step === "undo") this.travelSide(side, this.past, this.future);
+    else if (step === "redo") this.travelSide(side, this.future, this.past);
+    else {
+      addSide(this.past, side, { act: after.together ?? this.unnamedAct() });
+      this.future.value = [];
     }
   }
 
@@ -87,9 +83,9 @@ export class PairHistory {
     for (let entry = source.value.at(-1); entry !== undefined; entry = source.value.at(-1)) {
       const { sides, turn } = entry;
       source.value = source.value.slice(0, -1);
-      let done: readonly Side[] = [];
+      let walkedSides: readonly Side[] = [];
       const walk = (): void => {
-        done = sides.filter((side) => this.walk(side, way));
+        walkedSides = sides.filter((side) => this.walk(side, way));
       };
       this.isWalking = true;
       try {
@@ -98,35 +94,51 @@ export class PairHistory {
       } finally {
         this.isWalking = false;
       }
-      if (done.length === 0 && turn === undefined) continue;
+      if (walkedSides.length === 0 && turn === undefined) continue;
       turn?.();
-      target.value = [...target.value, { sides: done, at: -Infinity, turn }];
+      target.value = [...target.value, { ...entry, sides: walkedSides }];
       return true;
     }
     return false;
   }
 
   /** Handle an undo or redo that was made elsewhere on one side. */
-  private travelSide(side: Side, from: "past" | "future", to: "past" | "future"): void {
-    const source = this[from];
+  private travelSide(side: Side, source: Stack, target: Stack): void {
     const entry = source.value.filter(({ sides }) => sides.includes(side)).at(-1);
     if (entry === undefined) return;
-    const rest = entry.sides.filter((one) => one !== side);
+    const { act, turn } = entry;
+    const sides = entry.sides.filter((other) => other !== side);
     // The choice is undone or redone with the side that reports first.
-    const left = rest.length > 0 ? [{ sides: rest, at: -Infinity }] : [];
-    source.value = source.value.flatMap((one) => (one === entry ? left : [one]));
-    entry.turn?.();
-    this.add(side, to, entry.turn);
+    const left = sides.length > 0 ? [{ act, sides }] : [];
+    source.value = source.value.flatMap((other) => (other === entry ? left : [other]));
+    turn?.();
+    addSide(target, side, { act, turn });
   }
 
-  /** Add a side to the last entry if the other one changed just before, else as a new entry. */
-  private add(side: Side, to: "past" | "future", turn?: () => void): void {
-    const stack = this[to];
-    const at = this.now();
-    const last = stack.value.at(-1);
-    stack.value =
-      last !== undefined && at - last.at < MERGE_WITHIN_MS && !last.sides.includes(side)
-        ? [...stack.value.slice(0, -1), { ...last, sides: [...last.sides, side], at }]
-        : [...stack.value, { sides: [side], at, turn }];
+  private unnamedAct(): string {
+    const now = this.now();
+    if (now - this.unnamedAtMs >= MERGE_WITHIN_MS) this.unnamedCount += 1;
+    this.unnamedAtMs = now;
+    return String(this.unnamedCount);
   }
+}
+
+/** Add a side to the last entry if that is of the same act, else as a new entry. */
+function addSide(stack: Stack, side: Side, act: Omit<HistoryEntry, "sides">): void {
+  const last = stack.value.at(-1);
+  const joins = last?.act === act.act && !last.sides.includes(side);
+  stack.value = joins
+    ? [...stack.value.slice(0, -1), { ...last, sides: [...last.sides, side] }]
+    : [...stack.value, { ...act, sides: [side] }];
+}
+
+/** The step that leads from one history of a side to the next; null if only values changed. */
+function stepBetween(before: History, after: History): "undo" | "redo" | "change" | null {
+  const past = after.past.length - before.past.length;
+  const future = after.future.length - before.future.length;
+  if (past < 0 && future > 0) return "undo";
+  if (after.future.length > 0) return past > 0 && future < 0 ? "redo" : null;
+  // A full history does not grow, but its last entry changes.
+  const isChange = past > 0 || !isSameJson(after.past.at(-1), before.past.at(-1));
+  return isChange && after.past.length > 0 ? "change" : null;
 }

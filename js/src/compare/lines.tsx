@@ -42,11 +42,11 @@ export function pairText({ events, status }: PairedEvents): {
     };
   }
   const diff = two.dur - one.dur;
-  const known = status === "same" || status === "changed" ? "" : ` · ${status}`;
+  const statusText = status === "same" || status === "changed" ? "" : ` · ${status}`;
   return {
     name: one.short === two.short ? name : `${one.short} → ${two.short}`,
     words: `${formatDuration(one.dur)} → ${formatDuration(two.dur)}`,
-    delta: `${deltaText(diff)} ${shareText(diff, one.dur)}${known}`,
+    delta: `${deltaText(diff)} ${shareText(diff, one.dur)}${statusText}`,
   };
 }
 

@@ -186,10 +186,11 @@ export class TimelineLink {
     const name = `${Date.now()}/${Math.random()}`;
     const put = (): void =>
       this.apps.forEach(({ ctx }, side) => ctx.shared.commitPatch(patches[side as Side], name));
-    this.history.recordAct(() => this.recordTogether(put), turn);
+    this.history.beginAct(name, turn);
+    this.recordTogether(put);
   }
 
-  /** Show one pair of steps, or all, at the same scale; `turn` as in `PairHistory.recordAct`. */
+  /** Show one pair of steps, or all, at the same scale; `turn` as in `PairHistory.beginAct`. */
   showStep(row: FrameRow | null, turn: () => void): void {
     if (row === null) {
       const [before, after] = this.ctx.options.scenes;

@@ -156,9 +156,9 @@ export function medianShare(steps: PanelFrame): number | null {
 
 /** Split a sentence into the text before its share, the share, which is coloured, and the rest. */
 export function headlineParts(sentence: string): [string, string, string] {
-  const found =
+  const match =
     /^(.*?, )([+\u2212][\d.\s\u202f]+%)((?: \(mean over ranks\))?(?:[:;] .*)?\.)$/su.exec(sentence);
-  return found === null ? [sentence, "", ""] : [found[1]!, found[2]!, found[3]!];
+  return match === null ? [sentence, "", ""] : [match[1]!, match[2]!, match[3]!];
 }
 
 /** Shown without a finding: nothing to compare, or a difference that may be chance. */

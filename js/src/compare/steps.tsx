@@ -138,7 +138,7 @@ export class Strip extends DiffPanel<StripData> {
     const { x, width, reach, diff, length, label } = slot;
     const theme = THEMES[this.ctx.theme.value];
     const top = LABELS_HEIGHT + run + 4;
-    const whole = top + BAND_HEIGHT + 4 + run;
+    const slotHeight = top + BAND_HEIGHT + 4 + run;
     const isOn = this.chosen === slot.slot;
     const points = bandPoints(slot, BAND_HEIGHT).map(([px, py]) => `${px},${top + py}`);
     return (
@@ -159,7 +159,7 @@ export class Strip extends DiffPanel<StripData> {
           this.toggle(slot.slot);
         }}
       >
-        <rect x={0} y={0} width={width} height={whole} fill="transparent" />
+        <rect x={0} y={0} width={width} height={slotHeight} fill="transparent" />
         <text x={0} y={12} class="hta-diff-label">
           {fittingLabel(label, width)}
         </text>
@@ -184,7 +184,7 @@ export class Strip extends DiffPanel<StripData> {
             x={0.5}
             y={LABELS_HEIGHT - 0.5}
             width={Math.max(width - 1, 1)}
-            height={whole - LABELS_HEIGHT}
+            height={slotHeight - LABELS_HEIGHT}
             fill="none"
             stroke={theme.focus}
             stroke-width={2}
@@ -390,9 +390,9 @@ function busyShares(
     const perNs = (slot.width * dpr) / Math.max(...slot.length, 1);
     const from = cell![row]! * cellNs * perNs;
     const to = Math.min((cell![row]! + 1) * cellNs * perNs, wide);
-    const each = (busy![row]! * perNs) / Math.max(to - from, 1e-9);
+    const nsPerPixel = (busy![row]! * perNs) / Math.max(to - from, 1e-9);
     for (let at = Math.floor(from); at < to; at += 1) {
-      pixels[at]! += each * (Math.min(to, at + 1) - Math.max(from, at));
+      pixels[at]! += nsPerPixel * (Math.min(to, at + 1) - Math.max(from, at));
     }
   }
   return shares;

@@ -349,14 +349,15 @@ interface MeasureColumns {
 
 /** Group columns by measure, in their order. */
 export function measuresOf(columns: readonly string[]): MeasureColumns[] {
-  const known = new Set(columns);
+  const columnNames = new Set(columns);
   const measures: MeasureColumns[] = [];
   for (const column of columns) {
     const [, side, rest = ""] = /^(before|after|diff)_(.+)$/.exec(column) ?? [];
-    const paired = side !== undefined && known.has(`before_${rest}`) && known.has(`after_${rest}`);
+    const paired =
+      side !== undefined && columnNames.has(`before_${rest}`) && columnNames.has(`after_${rest}`);
     if (!paired) measures.push({ name: column, sides: false, diff: false });
     else if (side === "before") {
-      measures.push({ name: rest, sides: true, diff: known.has(`diff_${rest}`) });
+      measures.push({ name: rest, sides: true, diff: columnNames.has(`diff_${rest}`) });
     }
   }
   return measures;

@@ -74,7 +74,7 @@ export class TimelinePair {
       height: (model.get("height") ?? 230) as number,
       signal: abortSignal,
       saveHeight: (height) => {
-        for (const one of this.apps) one.height = height;
+        for (const timeline of this.apps) timeline.height = height;
         ctx.saveTrait("height", height);
       },
       linkedPanel: {

@@ -1,21 +1,22 @@
 import { effect, signal } from "@preact/signals";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { LocalSource } from "../engine/source";
-import type { Source } from "../protocol/source";
+import { type ErrorReply, RequestError, type Source } from "../protocol/source";
 import { HybridSource } from "./answering";
-import { INTERRUPTED_MESSAGE, RETRY_DELAYS_MS } from "./kernel";
+import { RETRY_DELAYS_MS } from "./kernel";
 
 interface Question {
   op: string;
   signal: AbortSignal | undefined;
   answer(reply?: Record<string, unknown>): void;
-  fail(message: string): void;
+  fail(message: string, code?: ErrorReply["code"]): void;
 }
 
 /** Source whose replies the test resolves by hand. */
 class Kernel implements Source {
   readonly now = signal<Source["status"]>("live");
   readonly asked: Question[] = [];
+  readonly checkAlive = vi.fn();
 
   get status(): Source["status"] {
     return this.now.value;
@@ -24,7 +25,8 @@ class Kernel implements Source {
     if (this.status === "none") return Promise.reject(new Error("gone"));
     return new Promise((resolve, reject) => {
       const answer = (reply = {}): void => resolve({ reply, buffer: null } as never);
-      const fail = (message: string): void => reject(new Error(message));
+      const fail: Question["fail"] = (message, code = "no_answer") =>
+        reject(new RequestError({ code, message }));
       signal?.addEventListener("abort", () => reject(new DOMException("", "AbortError")));
       this.asked.push({ op, signal, answer, fail });
     });
@@ -65,10 +67,8 @@ describe("without data in the page", () => {
   test("interrupted requests are sent again, except those that write", async () => {
     vi.useFakeTimers();
     const asked = source.ask("table", {} as never);
-    const written = expect(source.ask("export_pair", {} as never)).rejects.toThrow(
-      INTERRUPTED_MESSAGE,
-    );
-    for (const question of kernel.asked) question.fail(INTERRUPTED_MESSAGE);
+    const written = expect(source.ask("export_pair", {} as never)).rejects.toThrow("stopped");
+    for (const question of kernel.asked) question.fail("stopped", "interrupted");
     await written;
     await vi.advanceTimersByTimeAsync(RETRY_DELAYS_MS[0]!);
     expect(kernel.asked.map(({ op }) => op)).toEqual(["table", "export_pair", "table"]);
@@ -108,6 +108,22 @@ describe("a page that holds all of the job", () => {
     await expect(asked).rejects.toThrow("no event 7");
   });
 
+  test("logs once for each operation that only the kernel could answer", async () => {
+    page.ask.mockRejectedValue(new Error("a fault of the engine"));
+    for (const at of [0, 1]) {
+      const asked = source.ask("stats", {} as never);
+      await vi.waitFor(() => expect(kernel.asked).toHaveLength(at + 1));
+      kernel.asked[at]!.answer({ from: "kernel" });
+      expect((await asked).reply).toEqual({ from: "kernel" });
+    }
+    const logged = vi.mocked(console.error);
+    expect(logged).toHaveBeenCalledExactlyOnceWith(
+      "The page could not answer stats; the kernel did.",
+      new Error("a fault of the engine"),
+    );
+    logged.mockClear();
+  });
+
   test("no longer answers when the job changes", async () => {
     source.local.value = null;
     const asked = source.ask("stats", {} as never);
@@ -121,11 +137,8 @@ describe("a page that holds all of the job", () => {
   });
 
   test("notices a kernel that ended unasked", async () => {
-    const look = vi.fn();
-    source = new HybridSource(Object.assign(kernel, { look }));
-    source.local.value = page;
     await source.ask("stats", {} as never);
-    expect(look).toHaveBeenCalled();
+    expect(kernel.checkAlive).toHaveBeenCalled();
   });
 });
 
@@ -150,7 +163,7 @@ describe("a page that holds a part of the job", () => {
   });
 
   test("names the kernel where only that could answer", async () => {
-    page.ask.mockRejectedValue(new Error("unknown op save_html; the ops are tiles"));
+    page.ask.mockRejectedValue(new RequestError({ code: "unknown_op", message: "" }));
     kernel.now.value = "none";
     await expect(source.ask("save_html", {} as never)).rejects.toThrow("gone");
   });

@@ -9,6 +9,7 @@ import { type LocalSource, PageSource } from "../engine/source";
 import { isPending } from "../protocol/decode";
 import {
   asError,
+  hasErrorCode,
   isAbort,
   type Operation,
   type Reply,
@@ -35,7 +36,7 @@ export class HybridSource implements Source {
   readonly local = signal<LocalSource | null>(null);
 
   constructor(
-    private readonly kernel: Source & { look?(): void },
+    private readonly kernel: Source & { checkAlive(): void },
     readonly terms: HostTerms = NOTEBOOK_TERMS,
   ) {}
 
@@ -52,28 +53,39 @@ export class HybridSource implements Source {
   ask: Source["ask"] = (op, request, signal) =>
     askWithRetries(op, () => this.route(op, request, signal), signal);
 
+  /** Operations whose failures in the page are logged: the first of each. */
+  private readonly loggedOps = new Set<Operation>();
+
   private async route<Op extends Operation>(
     op: Op,
     request: Requests[Op],
     signal: AbortSignal | undefined,
   ): Promise<Answer<Op>> {
     signal?.throwIfAborted();
+    let pageError: unknown;
     const local = this.local.peek();
     if (local?.canAnswer(op, request) === true) {
-      this.kernel.look?.();
+      this.kernel.checkAlive();
       try {
         return await local.ask(op, request, signal);
       } catch (error) {
         if (isAbort(error)) throw error;
+        pageError = error;
       }
     }
     try {
-      return await this.kernel.ask(op, request, signal);
+      const answer = await this.kernel.ask(op, request, signal);
+      // What the kernel can answer, the page's engine should have answered.
+      if (pageError !== undefined && !this.loggedOps.has(op)) {
+        this.loggedOps.add(op);
+        console.error(`The page could not answer ${op}; the kernel did.`, pageError);
+      }
+      return answer;
     } catch (error) {
       const fallback = this.local.peek();
       if (isAbort(error) || this.status !== "none" || fallback === null) throw error;
       return fallback.ask(op, request, signal).catch((localError: unknown) => {
-        throw asError(localError).message.startsWith("unknown op ") ? error : localError;
+        throw hasErrorCode(localError, "unknown_op") ? error : localError;
       });
     }
   }

@@ -75,10 +75,27 @@ describe("asking", () => {
     expect([...new Uint8Array((await asked).buffer!)]).toEqual([1, 2, 3]);
   });
 
-  test("an error carries the kernel's words", async () => {
+  test("an error carries the kernel's words and code", async () => {
     const asked = ask("event");
-    model.answer({ rpc: model.sent[0]!.rpc, ok: false, error: { message: "no event 7" } });
-    await expect(asked).rejects.toThrow("no event 7");
+    const error = { code: "no_answer", message: "no event 7", remedy: "Ask for another." };
+    model.answer({ rpc: model.sent[0]!.rpc, ok: false, error });
+    const message = "no event 7 Ask for another.";
+    await expect(asked).rejects.toMatchObject({ code: "no_answer", message });
+  });
+
+  test("a file that exists is replaced if the same path is requested again", async () => {
+    const write = (path: string) => source.ask("export", { path }).catch(() => undefined);
+    const refuse = async (path: string, code: string): Promise<unknown> => {
+      const asked = write(path);
+      const { rpc, overwrite } = model.sent.at(-1)!;
+      model.answer({ rpc, ok: false, error: { code, message: "in any language" } });
+      await asked;
+      return overwrite;
+    };
+    expect(await refuse("a", "no_answer")).toBeUndefined();
+    expect(await refuse("a", "file_exists")).toBeUndefined();
+    expect(await refuse("b", "file_exists")).toBeUndefined();
+    expect(await refuse("b", "file_exists")).toBe(true);
   });
 
   test("messages that are not replies, and replies to others, are ignored", () => {

@@ -3,8 +3,11 @@
 import { signal } from "@preact/signals";
 import {
   type Answer,
+  type ErrorReply,
+  hasErrorCode,
   type Operation,
   type Reply,
+  RequestError,
   type Requests,
   type Source,
   WRITE_OPERATIONS,
@@ -82,6 +85,8 @@ function bytesOf(view: DataView | undefined): ArrayBuffer | null {
   return buffer.slice(byteOffset, byteOffset + byteLength) as ArrayBuffer;
 }
 
+const UNKNOWN_ERROR: ErrorReply = { code: "no_answer", message: "The kernel gave no reason." };
+
 export class KernelSource implements Source {
   private readonly token = makeViewToken();
   private readonly pending = new Map<string, PendingRequest>();
@@ -145,7 +150,7 @@ export class KernelSource implements Source {
           then(value);
         };
       const fail = (error: Error): void => {
-        if (error.message.endsWith(FILE_EXISTS_ENDING)) this.refusedPath = path;
+        if (hasErrorCode(error, "file_exists")) this.refusedPath = path;
         reject(error);
       };
       this.pending.set(rpc, {
@@ -179,8 +184,9 @@ export class KernelSource implements Source {
     const failed = [...pending.values()];
     pending.clear();
     const { who, again } = this.terms;
+    const message = `${who} that made this view is gone.`;
     for (const { reject } of failed)
-      reject(new Error(`${who} that made this view is gone. ${again}`));
+      reject(new RequestError({ code: "connection_lost", message, remedy: again }));
   }
 
   private onMessage(content: unknown, buffers: DataView[]): void {
@@ -189,7 +195,7 @@ export class KernelSource implements Source {
       rpc: string;
       ok: boolean;
       reply?: Record<string, unknown>;
-      error?: { message?: string };
+      error?: ErrorReply;
     };
     // A reply to another view also proves that the kernel is responsive.
     this.statusSignal.value = "live";
@@ -198,7 +204,7 @@ export class KernelSource implements Source {
     this.restartTimer();
     if (request === undefined) return;
     if (ok) request.resolve({ reply: reply ?? {}, buffer: bytesOf(buffers[0]) });
-    else request.reject(new Error(error?.message ?? "The kernel gave no reason."));
+    else request.reject(new RequestError(error ?? UNKNOWN_ERROR));
   }
 
   /** Restart the timer while requests are pending; stop it otherwise. */
@@ -252,11 +258,6 @@ function kernelOf(manager: unknown): KernelLike | null {
 
 // Retries: interrupting a cell also interrupts the request that the kernel is handling.
 
-/** End of the message of `hta_widgets/options.py` about a file that exists. */
-const FILE_EXISTS_ENDING = "Write it again to replace it.";
-
-/** Message of `hta_widgets/live/operations.py` for an interrupted request. */
-export const INTERRUPTED_MESSAGE = "Interrupted.";
 /** Pauses before each retry; if the last retry is interrupted, the request fails. */
 export const RETRY_DELAYS_MS: readonly number[] = [300, 600, 1200, 2400, 4800];
 
@@ -271,7 +272,7 @@ export async function askWithRetries<T>(
     try {
       return await ask();
     } catch (error) {
-      if (!(error instanceof Error) || error.message !== INTERRUPTED_MESSAGE) throw error;
+      if (!hasErrorCode(error, "interrupted")) throw error;
     }
     await sleep(delayMs, signal);
   }

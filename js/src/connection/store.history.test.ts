@@ -1,14 +1,7 @@
+import { LIMITS } from "../facts/limits";
 import { expect, test } from "vitest";
 import type { SharedState } from "../protocol/source";
-import {
-  type History,
-  MAX_HISTORY,
-  INITIAL_STATE,
-  pushHistory,
-  readHistory,
-  redoStep,
-  undoStep,
-} from "./store";
+import { type History, INITIAL_STATE, pushHistory, readHistory, redoStep, undoStep } from "./store";
 
 const state = (search: string): SharedState => ({ ...INITIAL_STATE, search });
 const empty: History = { past: [], future: [] };
@@ -35,8 +28,9 @@ test("a new entry discards what had been undone", () => {
 
 test("the oldest entries go when there are too many", () => {
   let history = empty;
-  for (let i = 0; i < MAX_HISTORY + 5; i += 1) history = pushHistory(history, state(String(i)));
-  expect(history.past).toHaveLength(MAX_HISTORY);
+  for (let i = 0; i < LIMITS.history_entries + 5; i += 1)
+    history = pushHistory(history, state(String(i)));
+  expect(history.past).toHaveLength(LIMITS.history_entries);
   expect(history.past[0]?.search).toBe("5");
 });
 

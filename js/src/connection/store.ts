@@ -1,5 +1,6 @@
 /** Bind a view to the shared model: echo guard, throttled saving, undo history. */
 
+import { LIMITS } from "../facts/limits";
 import { batch, computed, type ReadonlySignal, signal } from "@preact/signals";
 import type { RenderProps } from "@anywidget/types";
 import { nullIfUnrestricted, normalizeSelection } from "../protocol/selection";
@@ -302,8 +303,6 @@ export interface History {
   together?: string;
 }
 
-export const MAX_HISTORY = 100;
-
 interface HistoryStep {
   history: History;
   state: SharedState;
@@ -311,7 +310,7 @@ interface HistoryStep {
 
 /** Push `before` as the state to return to; this clears the redo stack. */
 export function pushHistory(history: History, before: SharedState): History {
-  return { past: [...history.past, before].slice(-MAX_HISTORY), future: [] };
+  return { past: [...history.past, before].slice(-LIMITS.history_entries), future: [] };
 }
 
 export function undoStep({ past, future }: History, current: SharedState): HistoryStep | null {
@@ -328,10 +327,11 @@ export function redoStep({ past, future }: History, current: SharedState): Histo
 
 /** A history from the model's value; hosts may pass null or incomplete values. */
 export function readHistory(value: unknown): History {
-  const raw = (value ?? {}) as { past?: unknown; future?: unknown };
+  const raw = (value ?? {}) as { past?: unknown; future?: unknown; together?: unknown };
   return {
     past: Array.isArray(raw.past) ? (raw.past as SharedState[]) : [],
     future: Array.isArray(raw.future) ? (raw.future as SharedState[]) : [],
+    ...(typeof raw.together === "string" && { together: raw.together }),
   };
 }
 

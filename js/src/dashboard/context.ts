@@ -157,8 +157,8 @@ export class DashContext {
   /** The short form of a name, as in tables. */
   shortName(name: string): string {
     const { name: names = [], short = [] } = this.frame("kernels")?.columns ?? {};
-    const found = short[names.indexOf(name)];
-    return typeof found === "string" ? found : name;
+    const shortName = short[names.indexOf(name)];
+    return typeof shortName === "string" ? shortName : name;
   }
 
   /** A button of the toolbar. */
@@ -167,7 +167,7 @@ export class DashContext {
   }
 
   async copy(text: string, what: string): Promise<void> {
-    const words = await copyAndReport(text, what, this.root);
-    if (!this.signal.aborted) this.timeline.status.flashMessage([words]);
+    const message = await copyAndReport(text, what, this.root);
+    if (!this.signal.aborted) this.timeline.status.flashMessage([message]);
   }
 }

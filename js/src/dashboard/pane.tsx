@@ -91,8 +91,8 @@ export class PanelData<Request> {
       if (entry.key === key) continue;
       entry.key = key;
       this.set(id, { error: null });
-      const known = this.keptFrames.get(`${id} ${key}`);
-      if (known !== undefined) this.setFrame(id, key, known);
+      const keptFrame = this.keptFrames.get(`${id} ${key}`);
+      if (keptFrame !== undefined) this.setFrame(id, key, keptFrame);
     }
     this.send();
   }

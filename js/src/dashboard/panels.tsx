@@ -76,10 +76,10 @@ export class PaneSet {
 
   /** The element of a panel, created on first access. */
   pane(id: string): HTMLElement {
-    const known = this.panes.get(id);
-    if (known !== undefined) return known;
+    const existing = this.panes.get(id);
+    if (existing !== undefined) return existing;
     const { ctx } = this;
-    const own = this.ownPanels[id];
+    const formatPanel = this.ownPanels[id];
     const { shape, title } = findPanelKind(id);
     const el = h("section", {
       class: `hta-pane hta-pane-${shape}`,
@@ -96,8 +96,8 @@ export class PaneSet {
         ctx={ctx}
         id={id}
         el={el}
-        state={own ? SELF_STATE : data.state(id)}
-        draw={own ?? ((numbers) => this.draw(id, numbers))}
+        state={formatPanel ? SELF_STATE : data.state(id)}
+        draw={formatPanel ?? ((numbers) => this.draw(id, numbers))}
         retry={() => this.retry()}
       />
     );

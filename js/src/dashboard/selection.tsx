@@ -179,11 +179,11 @@ export class DashSelection {
 
   /** The selection that limits the figures, as the scope defines it. */
   get effective(): SelectionJson {
-    const whole: SelectionJson = { ...FULL_SELECTION, ...this.selection.value };
-    const hasWindow = whole.start_ns !== null || whole.end_ns !== null;
-    if (this.scope.value !== "view" || hasWindow) return whole;
+    const selection: SelectionJson = { ...FULL_SELECTION, ...this.selection.value };
+    const hasWindow = selection.start_ns !== null || selection.end_ns !== null;
+    if (this.scope.value !== "view" || hasWindow) return selection;
     const [start, end] = this.ctx.view;
-    return { ...whole, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
+    return { ...selection, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
   }
 
   /** Follow this shared state instead of the previous one. */

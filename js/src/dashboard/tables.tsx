@@ -1,9 +1,9 @@
 /** Columns and cells of the dashboard's tables. */
 
+import { LIMITS } from "../facts/limits";
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { lateRanks } from "../charts/content";
-import { CONSISTENT_SHARE } from "../formats/byteps";
 import { togglePick } from "../protocol/selection";
 import type { ChartSelection, Kind, PanelFrame, CellValue } from "../protocol/source";
 import { Swatch } from "../ui/controls";
@@ -344,8 +344,8 @@ function ranksSuffix(before: string, frame: PanelFrame, ranks: readonly number[]
 }
 
 function outlierSuffix(frame: PanelFrame): string {
-  const known = frame.columns.odd_rank?.some((rank) => rank !== null) ?? false;
-  if (!known) return "";
+  const hasOutliers = frame.columns.odd_rank?.some((rank) => rank !== null) ?? false;
+  if (!hasOutliers) return "";
   const rank = outlierRank(frame);
   const which = rank === null ? "the rank farthest from" : `rank ${rank} against`;
   return ` · last column: ${which} the median rank`;
@@ -438,7 +438,7 @@ const REQUESTS: TableSpec = {
         const share = numberOrNull(row("last_share"));
         if (share === null) return nothing;
         return (
-          <span class={share >= CONSISTENT_SHARE ? "hta-late-text" : "hta-note"}>
+          <span class={share >= LIMITS.straggler_share ? "hta-late-text" : "hta-note"}>
             <small>{`node ${String(row("last_node"))} `}</small>
             {`${formatShare(share)} +${durationText(row("last_lag_ns"))}`}
           </span>

@@ -29,14 +29,14 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
     ...(events > 0 ? [plural(events, "event"), formatDuration(range[1] - range[0])] : []),
     ...(steps.length > 0 ? [plural(steps.length, "step")] : []),
   ];
-  const whole = scene.part ? "Whole export" : "Whole job";
+  const jobScope = scene.part ? "Whole export" : "Whole job";
   const scope = selectionState.scope.value;
   const of =
-    scope === "view" ? "In view" : selectionState.selection.value !== null ? "Selection" : whole;
+    scope === "view" ? "In view" : selectionState.selection.value !== null ? "Selection" : jobScope;
   const scopes = (): MenuItem[] => [
     {
       text: "Selection",
-      note: `the ${whole.toLowerCase()} if nothing is selected`,
+      note: `the ${jobScope.toLowerCase()} if nothing is selected`,
       on: scope === "selection",
       press: () => selectionState.setScope("selection"),
     },

@@ -1,5 +1,6 @@
 /** Matched collectives in the page: waits, late arrivals, and the ribbon. */
 
+import { FLAGS, LIMITS } from "../facts/limits";
 import { sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
 import type { ClockFacts, Reply, Requests, Collective, Lateness } from "../protocol/source";
@@ -14,13 +15,12 @@ import {
   readBlock,
 } from "./columns";
 import type { CollectivesHeader, OverlayHeader } from "./document";
-import { makeBinner, checkWindow, MAX_BINS } from "./lookups";
+import { makeBinner, checkWindow } from "./lookups";
 import { COMMUNICATION } from "./rank";
 import { IntervalUnion, IntervalSet } from "./spans";
 
 /** The block that holds the entries. */
 const BLOCK_NAME = "collectives";
-const TRIMMED = 1;
 
 /** A lane of parts of events; `slice` returns the fields of an event to send. */
 interface OverlayLane {
@@ -164,7 +164,7 @@ export class Collectives {
         id: row,
         name: this.names.shortKey(entries.name[entry[row]!]!),
         kind: COMMUNICATION,
-        flags: index.overlapsEarlier(at) ? TRIMMED : 0,
+        flags: index.overlapsEarlier(at) ? FLAGS.slice.trimmed : 0,
       };
     };
     return { index, slice };
@@ -505,8 +505,8 @@ export class RibbonIndex {
   ribbonReply(request: RibbonRequest): Reply {
     const { bins, ranks = null } = request;
     checkWindow(request);
-    if (!(bins >= 1 && bins <= MAX_BINS)) {
-      throw new Error(`a window has 1 to ${MAX_BINS} bins, not ${bins}`);
+    if (!(bins >= 1 && bins <= LIMITS.window_bins)) {
+      throw new Error(`a window has 1 to ${LIMITS.window_bins} bins, not ${bins}`);
     }
     const binOf = makeBinner(request);
     const latestArrivals = this.ranks

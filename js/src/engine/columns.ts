@@ -1,11 +1,10 @@
 /** Read packed integer columns, names and JSON blocks of a saved page. */
 
+import { FLAGS } from "../facts/limits";
 import type { Reply, Kind } from "../protocol/source";
 import type { ColumnSpec, PageDocument } from "./document";
 
-export const DELTA = 1;
-export const ZIGZAG = 2;
-export const FLOAT = 4;
+export const { delta: DELTA, zigzag: ZIGZAG, float: FLOAT } = FLAGS.column;
 
 type NumberArray = Float64Array | Int32Array | Uint16Array | Uint8Array;
 

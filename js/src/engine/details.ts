@@ -1,5 +1,6 @@
 /** Details of one event: arguments, enclosing events, flows, and the calls that launched work. */
 
+import { LIMITS } from "../facts/limits";
 import type {
   Brief,
   LaunchedBy,
@@ -138,9 +139,6 @@ function forwardOperator(rank: RankTrace, operators: readonly Brief[]): Brief | 
   return at < 0 ? null : rank.brief(rank.events, source[at]!);
 }
 
-/** Same as `MOST_SELECTED` of the kernel. */
-const MAX_SELECTED = 10_000;
-
 function launchedKernels(rank: RankTrace, row: number): LaunchedKernels | null {
   const { start, dur } = rank.events;
   const calls = rank.launches();
@@ -150,7 +148,7 @@ function launchedKernels(rank: RankTrace, row: number): LaunchedKernels | null {
     count: ids.length,
     dur: ids.reduce((sum, at) => sum + dur[at]!, 0),
     delay: median(ids.map((at) => start[at]! - start[calls[at]!]!)),
-    ids: ids.length <= MAX_SELECTED ? ids : null,
+    ids: ids.length <= LIMITS.launch_ids ? ids : null,
   };
 }
 
@@ -174,16 +172,13 @@ function launchedRows(rank: RankTrace, row: number): number[] {
   return ids;
 }
 
-/** Same as `MAX_ARROWS` of the kernel. */
-const MAX_ARROWS = 20;
-
 /** Answer `launches`. */
 export function launchesReply(rank: RankTrace, row: number): Launches {
   const call = rank.launches()[row]!;
   const ids = launchedRows(rank, row);
   return {
     call: call < 0 ? null : rank.brief(rank.events, call),
-    kernels: ids.length > MAX_ARROWS ? [] : ids.map((at) => rank.brief(rank.events, at)),
+    kernels: ids.length > LIMITS.launch_arrows ? [] : ids.map((at) => rank.brief(rank.events, at)),
     count: ids.length,
   };
 }

@@ -5,7 +5,6 @@ import { gather, indicesWhere } from "./columns";
 import {
   candidateRange,
   DEVICE_KIND_COUNT,
-  COMMUNICATION as COMMUNICATION_KIND,
   isSelected,
   matchedInWindow,
   withOpenWindow,
@@ -14,6 +13,7 @@ import {
   type RankAnalysis,
   withoutMask,
 } from "./panel_rank";
+import { COMMUNICATION as COMMUNICATION_KIND } from "./rank";
 import { IntervalSet } from "./spans";
 import { Sweep, timeInStates } from "./sweep";
 
@@ -95,14 +95,14 @@ export function workCount(selection: RankSelection): number {
  * is defined by the work around it. Null if the window is entirely before or after that work.
  */
 export function deviceSpan(selection: RankSelection): [start: number, end: number] | null {
-  const whole = deviceTimesOf(withOpenWindow(selection));
+  const jobTimes = deviceTimesOf(withOpenWindow(selection));
   const { work } = selection.analysis.trace.header;
   const headerSpan =
     work && (workCount(withOpenWindow(selection)) > 0 || selection.mask === null)
       ? work
       : [Infinity, -Infinity];
-  const start = Math.max(Math.min(whole.start, headerSpan[0]!), selection.low);
-  const end = Math.min(Math.max(whole.end, headerSpan[1]!), selection.high);
+  const start = Math.max(Math.min(jobTimes.start, headerSpan[0]!), selection.low);
+  const end = Math.min(Math.max(jobTimes.end, headerSpan[1]!), selection.high);
   return start < end || workCount(selection) > 0 ? [start, end] : null;
 }
 
@@ -156,11 +156,11 @@ const METRIC_STATES: Readonly<Record<Metric, readonly [any: number, none: number
 
 /** Edges of bins, rounded down to whole ns. */
 export function binEdges(start: number, end: number, bins: number): Float64Array {
-  const whole = Math.floor((end - start) / bins);
-  const rest = end - start - whole * bins;
+  const binWidth = Math.floor((end - start) / bins);
+  const rest = end - start - binWidth * bins;
   return Float64Array.from(
     { length: bins + 1 },
-    (_, k) => start + whole * k + Math.floor((rest * k) / bins),
+    (_, k) => start + binWidth * k + Math.floor((rest * k) / bins),
   );
 }
 

@@ -104,9 +104,10 @@ function rowsWithParents(rank: RankTrace, members: Int32Array): number[] {
 
 /** A time in µs, exactly. */
 export function formatMicros(ns: number): string {
-  const whole = Math.floor(Math.abs(ns) / 1000);
+  const microseconds = Math.floor(Math.abs(ns) / 1000);
   const rest = Math.abs(ns) % 1000;
-  const digits = rest === 0 ? String(whole) : `${whole}.${String(rest).padStart(3, "0")}`;
+  const digits =
+    rest === 0 ? String(microseconds) : `${microseconds}.${String(rest).padStart(3, "0")}`;
   return ns < 0 ? `-${digits}` : digits;
 }
 
@@ -159,8 +160,8 @@ class TraceWriter {
     const { query, ids, tracks, start_ns: from, end_ns: to } = this.selection;
     const { part, range, ranks } = this.scene;
     const byEvent = query !== null || ids !== null || tracks !== null;
-    const whole = (part ?? null) === null && this.parts.length === ranks.length;
-    if (whole && !byEvent && from === null && to === null) return "";
+    const isWholeJob = (part ?? null) === null && this.parts.length === ranks.length;
+    if (isWholeJob && !byEvent && from === null && to === null) return "";
     const { start, dur } = rank.events;
     const work = rank.header.work ?? rank.workExtent();
     let [low, high] = this.exportWindow({ rank, rows });

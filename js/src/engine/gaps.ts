@@ -1,11 +1,11 @@
 /** The gap of a rank's device at an instant: its causes, and the host's activities. */
 
+import { LIMITS } from "../facts/limits";
 import { CAUSES } from "../facts/panels";
 import type { Gap, HostTime } from "../protocol/source";
 import { gapIndexOf, idleByCause } from "./idle";
 import type { RankAnalysis } from "./panel_rank";
 
-const MAX_NAMES = 8;
 const HOST_KINDS: ReadonlySet<string> = new Set(["cpu", "annotation", "sync"]);
 
 export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
@@ -27,15 +27,15 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
   for (const [row, own] of times) {
     total += own;
     const [name] = trace.typeOf(trace.events, row);
-    const one = byName.get(name) ?? { longest: row, maxTime: 0, count: 0, time: 0 };
-    if (own > one.maxTime) [one.longest, one.maxTime] = [row, own];
-    one.count += 1;
-    one.time += own;
-    byName.set(name, one);
+    const nameTime = byName.get(name) ?? { longest: row, maxTime: 0, count: 0, time: 0 };
+    if (own > nameTime.maxTime) [nameTime.longest, nameTime.maxTime] = [row, own];
+    nameTime.count += 1;
+    nameTime.time += own;
+    byName.set(name, nameTime);
   }
   const host = [...byName.values()]
     .sort((a, b) => b.time - a.time || a.longest - b.longest)
-    .slice(0, MAX_NAMES)
+    .slice(0, LIMITS.gap_names)
     .map(({ longest, count, time: own }): HostTime => ({
       longest: trace.brief(trace.events, longest),
       count,

@@ -1,5 +1,6 @@
 /** Look up the items at a time of a lane: cell, neighbours, edges, search marks. */
 
+import { LIMITS } from "../facts/limits";
 import type { Brief, Reply, Requests, Cell } from "../protocol/source";
 import { CounterSeries, type IndexedLane } from "./cells";
 import { countBelow, countUpTo, type NameTable, packReply, indicesWhere } from "./columns";
@@ -15,7 +16,7 @@ export function checkWindow(
   throw new Error(`${what} must end after it starts, not ${start} to ${end}`);
 }
 
-export function checkBins(bins: number, max = MAX_BINS): void {
+export function checkBins(bins: number, max = LIMITS.window_bins): void {
   if (bins >= 1 && bins <= max) return;
   throw new Error(`bins must be within 1 … ${max}, not ${bins}`);
 }
@@ -44,8 +45,10 @@ export function cellReply(
       max: held ? max[0]! : null,
     };
   }
-  const found = laneCellReply(index, names, start, end);
-  return found.count === 0 ? found : { ...found, longest: longestEvent(rank, lane, start, end) };
+  const laneCell = laneCellReply(index, names, start, end);
+  return laneCell.count === 0
+    ? laneCell
+    : { ...laneCell, longest: longestEvent(rank, lane, start, end) };
 }
 
 /** Answer `cell` of a lane whose events have no names of their own. */
@@ -68,13 +71,13 @@ function overviewCell(
   start: number,
   end: number,
 ): Cell {
-  const found = rank.windowContents(lane, start, end);
-  if (found !== null) {
+  const contents = rank.windowContents(lane, start, end);
+  if (contents !== null) {
     return {
-      count: found.cells.count[0]!,
-      busy: found.cells.covered[0]!,
-      longest: found.longest,
-      kinds: kindTimesByName(found.kinds, names),
+      count: contents.cells.count[0]!,
+      busy: contents.cells.covered[0]!,
+      longest: contents.longest,
+      kinds: kindTimesByName(contents.kinds, names),
     };
   }
   const held = rank.counterExtremes(lane, start, end);
@@ -144,8 +147,6 @@ export function snapTime(
 }
 
 // Positions of matches in the view: at most one mark per lane and bin.
-
-export const MAX_BINS = 1 << 16;
 
 /** Rows of one of a rank's tables, ascending, that are to be marked. */
 export interface MarkedRows {

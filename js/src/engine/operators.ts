@@ -99,15 +99,15 @@ export function callPaths(selection: RankSelection): CallPaths | null {
       isSelected: [],
       isOutermost: [],
     };
-    const known = new Map<number, number>();
+    const pathOfKey = new Map<number, number>();
     for (let at = 0; at < pathOfOperator.length; at += 1) {
       const above = parent[at]! < 0 ? -1 : pathOfOperator[parent[at]!]!;
       const selected = isSelected(full, row[at]!);
       const key = 2 * ((above + 1) * names.length + name[at]!) + Number(selected);
-      let path = known.get(key);
+      let path = pathOfKey.get(key);
       if (path === undefined) {
         path = paths.parent.push(above) - 1;
-        known.set(key, path);
+        pathOfKey.set(key, path);
         let outer = above;
         while (outer >= 0 && !(paths.isSelected[outer]! && paths.name[outer] === name[at])) {
           outer = paths.parent[outer]!;

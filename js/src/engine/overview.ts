@@ -312,8 +312,8 @@ class GridLane {
 
   private firstInstant(a: number, b: number): number {
     for (let cell = a; cell < b; cell += 1) {
-      const known = this.instants.get(cell);
-      if (known !== undefined) return known;
+      const instantKind = this.instants.get(cell);
+      if (instantKind !== undefined) return instantKind;
       const withStart = this.kinds.find(({ starts }) => starts[cell + 1]! > starts[cell]!);
       if (withStart !== undefined) return withStart.kind;
     }

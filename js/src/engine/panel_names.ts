@@ -8,7 +8,8 @@ import type { NameTable } from "./columns";
 import { kernelSums, prelaunchedNote, waitsByName } from "./device";
 import { type FrameColumns, buildColumns, makeFrame, matchedKinds } from "./frames";
 import { operatorTree, operatorSums } from "./operators";
-import { DEVICE_KIND_COUNT, COMMUNICATION, type RankSelection } from "./panel_rank";
+import { DEVICE_KIND_COUNT, type RankSelection } from "./panel_rank";
+import { COMMUNICATION } from "./rank";
 
 /** Min number of ranks for which outliers are reported. */
 const MIN_RANKS = 3;

@@ -1,5 +1,6 @@
 /** Device work of one rank, results kept for choices of its events, and windows that cut them. */
 
+import { kindCode } from "../facts/limits";
 import { getOrMake } from "../protocol/maps";
 import type { Collectives } from "./collectives";
 import { countBelow, countUpTo, type NameTable, gather, indicesWhere } from "./columns";
@@ -8,9 +9,8 @@ import type { RankTrace } from "./rank";
 
 /** Max number of results kept per rank, in addition to the results for all events. */
 const MAX_RESULTS = 48;
-/** Kinds 0 … 2 are device work. */
-export const DEVICE_KIND_COUNT = 3;
-export const COMMUNICATION = 1;
+/** Kinds up to memory are work of the device. */
+export const DEVICE_KIND_COUNT = kindCode("memory") + 1;
 
 /** Input of a panel: the chosen events of one rank, and the window that cuts them. */
 export interface RankSelection {

@@ -102,10 +102,10 @@ export function idleFrame(selections: readonly RankSelection[]): PanelFrame {
   const [active, ranksWithoutWork] = splitByWork(selections);
   const rows = active.flatMap((selection) => {
     const { time, gaps } = idleByCause(selection);
-    const whole = sum(time);
+    const totalTime = sum(time);
     return CAUSES.map((cause, k) => ({
       ...{ rank: selection.analysis.number, cause, time: time[k]!, gaps: gaps[k]! },
-      share: whole > 0 ? time[k]! / whole : null,
+      share: totalTime > 0 ? time[k]! / totalTime : null,
     }));
   });
   const columns = buildColumns(rows, {
@@ -152,14 +152,14 @@ export function kernelTypesFrame(selections: readonly RankSelection[]): PanelFra
       if (set > 0) times[set] = times[set]! + time;
     });
   }
-  const whole = sum(times);
+  const totalTime = sum(times);
   const sets = Array.from(times.keys()).filter((set) => times[set]! !== 0);
   sets.sort((a, b) => times[b]! - times[a]! || a - b);
   const columns = buildColumns(sets, {
     kernel_type: (set) =>
       KIND_LABELS.filter((_, kind) => ((set >> kind) & 1) === 1).join(" overlapping "),
     sum_ns: (set) => times[set]!,
-    share: (set) => times[set]! / whole,
+    share: (set) => times[set]! / totalTime,
   });
   const counts = countByKind(selections);
   const matched = matchedKinds(counts);

@@ -1,5 +1,6 @@
 /** Answer the requests `panels` and `heatmap` from the page's data. */
 
+import { LIMITS } from "../facts/limits";
 import { noteFor } from "../facts/notes";
 import { isMetric, METRICS, withoutOwnDimensions } from "../facts/panels";
 import { getOrMake } from "../protocol/maps";
@@ -36,9 +37,7 @@ import { queueFigures } from "./queues";
 import { IntervalSet } from "./spans";
 import { stepsFrame } from "./steps";
 
-const TOP = 200;
-const TOP_DURATIONS = 12;
-const MAX_BINS = 4096;
+const { table_rows: TOP, duration_names: TOP_DURATIONS } = LIMITS;
 /** Frames of all panels for a few selections. */
 const MAX_FRAMES = 48;
 const NO_PHASES: PhasesHeader = { names: [], labels: [] };
@@ -84,8 +83,8 @@ export class PanelEngine {
     for (const id of request.panels) {
       const buildFrame = this.builders[id];
       if (buildFrame === undefined) {
-        const known = Object.keys(this.builders).join(", ");
-        throw new Error(`no panel ${JSON.stringify(id)}; the panels are ${known}`);
+        const panelNames = Object.keys(this.builders).join(", ");
+        throw new Error(`no panel ${JSON.stringify(id)}; the panels are ${panelNames}`);
       }
       const ownSelection = withoutOwnDimensions(id, selection);
       const key = JSON.stringify([id, top, ownSelection]);
@@ -111,7 +110,7 @@ export class PanelEngine {
       );
     }
     checkWindow({ start, end });
-    checkBins(bins, MAX_BINS);
+    checkBins(bins, LIMITS.heatmap_bins);
     const selection = withoutOwnDimensions("heatmap", normalizeSelection(request.selection));
     const selected = await this.selectRanks(selection, new Pacer());
     const parts = selected.selections.map(withOpenWindow);
@@ -188,8 +187,8 @@ export class PanelEngine {
 /** Add a note that names the chosen ranks whose events the page lacks. */
 function withMissingRanks(frame: PanelFrame, missing: readonly number[]): PanelFrame {
   if (missing.length === 0) return frame;
-  const known = (frame.attrs.missing_ranks ?? []) as number[];
-  const all = [...known, ...missing].sort((a, b) => a - b);
+  const missingRanks = (frame.attrs.missing_ranks ?? []) as number[];
+  const all = [...missingRanks, ...missing].sort((a, b) => a - b);
   return { ...frame, attrs: { ...frame.attrs, missing_ranks: all, left_out: missing } };
 }
 

@@ -86,8 +86,8 @@ function queueChanges(selection: RankSelection): QueueChanges[] {
     const launched = indicesWhere(row.length, (i) => call[i]! >= 0 && isSelected(full, row[i]!));
     const streams = [...new Set(launched.map((i) => stream[i]!))].sort((a, b) => a - b);
     return streams.map((streamNumber) => {
-      const own = launched.filter((i) => stream[i] === streamNumber);
-      return new QueueChanges(streamNumber, full.analysis.work, own);
+      const streamRows = launched.filter((i) => stream[i] === streamNumber);
+      return new QueueChanges(streamNumber, full.analysis.work, streamRows);
     });
   });
 }

@@ -1,5 +1,6 @@
 /** One rank whose events are all in the page. */
 
+import { kindCode } from "../facts/limits";
 import { getOrMake } from "../protocol/maps";
 import type { Brief, TableName } from "../protocol/source";
 import { CounterSeries, IndexedLane } from "./cells";
@@ -49,10 +50,10 @@ type LaneContent =
   | { role: "gpu" | "comm" | "cpu"; summary: SummaryHeader }
   | { role: "events" | "async" | "instant" | "counter"; track: TrackHeader; spilled: boolean };
 
-export const COMMUNICATION = 1;
-export const ANNOTATION = 5;
+export const COMMUNICATION = kindCode("communication");
+export const ANNOTATION = kindCode("annotation");
 /** Kinds up to this one are work of the device. */
-const MEMORY = 2;
+const MEMORY = kindCode("memory");
 const OPEN_BLOCK = 4096;
 
 /** Operators of the host, by row; places are positions among them, -1 for none. */

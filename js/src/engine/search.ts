@@ -1,5 +1,6 @@
 /** Search events by name, and totals of a selection. */
 
+import { LIMITS } from "../facts/limits";
 import { matchNames } from "../expressions/evaluate";
 import { getOrMake } from "../protocol/maps";
 import type {
@@ -216,8 +217,6 @@ function typeCounts(rank: RankTrace): Float64Array {
 
 // Time of a selection, by kind and by name.
 
-const MAX_NAMES = 200;
-
 interface TotalsEntry {
   kind: number;
   /** Position in the job's names; -1 for a sum over all names. */
@@ -251,7 +250,7 @@ export async function totalsReply(
   return {
     events: named.reduce((events, { count }) => events + count, 0),
     kinds: [...kinds.values()].sort(compareTotals).map((sums) => toRecord(sums, names)),
-    names: named.slice(0, MAX_NAMES).map((sums) => ({
+    names: named.slice(0, LIMITS.totals_names).map((sums) => ({
       name: names.full(sums.name),
       short: names.short(sums.name),
       ...toRecord(sums, names),
@@ -332,12 +331,6 @@ function toRecord(sums: TotalsEntry, names: NameTable): KindSums {
 
 // Durations of events of one name: figures and a histogram.
 
-const MAX_BINS = 40;
-/**
- * From this ratio of longest to shortest on, equal steps would put almost all events into one bin.
- */
-const LOG_SCALE_FROM_RATIO = 20;
-
 /** Figures of a non-empty array of durations. The array is sorted in place. */
 export function durationFigures(durs: Float64Array): SameName {
   durs.sort();
@@ -367,8 +360,8 @@ function histogramEdges(
   count: number,
 ): { edges: number[]; scale: "linear" | "log" } {
   if (low === high) return { edges: [low, low + 1], scale: "linear" };
-  const requested = Math.min(MAX_BINS, 2 * (32 - Math.clz32(count) + 1));
-  const log = low > 0 && high / low >= LOG_SCALE_FROM_RATIO;
+  const requested = Math.min(LIMITS.histogram_bins, 2 * (32 - Math.clz32(count) + 1));
+  const log = low > 0 && high / low >= LIMITS.log_bins_ratio;
   const bins = log ? requested : Math.min(requested, high - low);
   const [from, to] = log ? [Math.log10(low), Math.log10(high)] : [low, high];
   const step = (to - from) / bins;

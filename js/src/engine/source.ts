@@ -1,6 +1,13 @@
 /** Answer the kernel's requests from the page's data; see docs/protocol.md. */
 
-import type { Answer, Operation, Reply, Requests, Source } from "../protocol/source";
+import {
+  type Answer,
+  type Operation,
+  type Reply,
+  RequestError,
+  type Requests,
+  type Source,
+} from "../protocol/source";
 import { normalizeSelection } from "../protocol/selection";
 import { latenessReply, RankLateness } from "./collectives";
 import { type Blocks, yieldToPage } from "./columns";
@@ -103,7 +110,8 @@ export class PageSource implements LocalSource {
   ): Promise<Answer<Op>> {
     const answer: PageHandlers[Op] = this.handlers[op];
     if (answer === undefined) {
-      throw new Error(`unknown op ${op}; the ops are ${Object.keys(this.handlers).join(", ")}`);
+      const message = `unknown op ${op}; the ops are ${Object.keys(this.handlers).join(", ")}`;
+      throw new RequestError({ code: "unknown_op", message });
     }
     // Reply later, as a kernel would: the page paints its frame first.
     await yieldToPage();

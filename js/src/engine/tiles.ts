@@ -1,5 +1,6 @@
 /** Answer the request `tiles`. */
 
+import { FLAGS } from "../facts/limits";
 import type { Reply, Requests } from "../protocol/source";
 import {
   CELLS_PER_TILE,
@@ -20,9 +21,6 @@ import type { PageJob } from "./job";
 import { type RankData, RankOverview } from "./overview";
 import type { RankTrace } from "./rank";
 
-const TRIMMED = 1;
-const SPILLED = 2;
-
 interface CollectedTiles {
   tiles: { lane: number; tile: CellTile; classes?: Uint8Array; sliceClass?: Uint8Array }[];
   counters: { lane: number; tile: CounterTile }[];
@@ -30,7 +28,13 @@ interface CollectedTiles {
   classes: ReadonlyMap<number, Uint8Array | null> | null;
 }
 
-export async function tilesReply(job: PageJob, request: Requests["tiles"]): Promise<Reply> {
+/** What the tiles of a job are made from. */
+export type TileJob = Pick<
+  PageJob,
+  "names" | "overlayAt" | "rankOfLane" | "loadRank" | "loadCollectives" | "classLoader"
+>;
+
+export async function tilesReply(job: TileJob, request: Requests["tiles"]): Promise<Reply> {
   const { level, parts } = request;
   if (!(level >= 0 && level <= MAX_LEVEL)) {
     throw new Error(`level ${level} is not within 0 … ${MAX_LEVEL}`);
@@ -68,7 +72,7 @@ export async function tilesReply(job: PageJob, request: Requests["tiles"]): Prom
 }
 
 async function loadClasses(
-  job: PageJob,
+  job: TileJob,
   request: Requests["tiles"],
   ranks: ReadonlyMap<number, RankData>,
 ): Promise<CollectedTiles["classes"]> {
@@ -76,9 +80,9 @@ async function loadClasses(
   if (request.classed !== true || loadClass === null) return null;
   const classes = new Map<number, Uint8Array | null>();
   for (const [number, rank] of ranks) {
-    const known =
+    const classOfRow =
       rank instanceof RankOverview ? null : await loadClass(number, rank.events.start.length);
-    classes.set(number, known);
+    classes.set(number, classOfRow);
   }
   return classes;
 }
@@ -101,15 +105,15 @@ function collectTiles(
     return;
   }
   const slice = sliceReader(rank, lane, index, names);
-  const known = collected.classes?.get(rank.number) ?? null;
-  const byClass = known === null ? null : rank.classLane(lane, known);
+  const classOfRow = collected.classes?.get(rank.number) ?? null;
+  const byClass = classOfRow === null ? null : rank.classLane(lane, classOfRow);
   for (const tile of buildLaneTiles(index, requested, slice)) {
     collected.tiles.push({
       lane,
       tile,
       ...(byClass !== null && {
         classes: mainKindsOfTile(byClass, requested.level, tile.index),
-        sliceClass: Uint8Array.from(tile.slices, ({ id }) => known![id]!),
+        sliceClass: Uint8Array.from(tile.slices, ({ id }) => classOfRow![id]!),
       }),
     });
   }
@@ -136,7 +140,7 @@ function sliceReader(
 ): (at: number) => TileSlice {
   const ref = rank.laneContent(lane);
   const rows = rank.tableOfContent(ref);
-  const spilled = "spilled" in ref && ref.spilled ? SPILLED : 0;
+  const spilled = "spilled" in ref && ref.spilled ? FLAGS.slice.spilled : 0;
   return (at) => {
     const row = index.rows[at]!;
     const [name, , kind] = rank.typeOf(rows, row);
@@ -146,7 +150,7 @@ function sliceReader(
       id: row,
       name: names.shortKey(name),
       kind,
-      flags: spilled | (index.overlapsEarlier(at) ? TRIMMED : 0),
+      flags: spilled | (index.overlapsEarlier(at) ? FLAGS.slice.trimmed : 0),
     };
   };
 }

@@ -43,7 +43,11 @@ async function notebook(traits: Record<string, unknown> = {}): Promise<Notebook>
         ({ reply, buffer }) =>
           widget.receive({ rpc, ok: true, reply }, buffer === null ? [] : [new DataView(buffer)]),
         (error: unknown) =>
-          widget.receive({ rpc, ok: false, error: { message: (error as Error).message } }),
+          widget.receive({
+            rpc,
+            ok: false,
+            error: { code: "no_answer", message: (error as Error).message },
+          }),
       );
     }
     return push(...messages);

@@ -208,9 +208,9 @@ class ViewPage {
     const views = (["dashboard", "timeline"] as const).map((view) => {
       const name = view === "dashboard" ? "Dashboard" : "Timeline";
       const press = (): void => this.open({ view, paths: request?.paths ?? [] });
-      const one = renderButton({ text: name, class: "hta-host-choice", press });
-      one.setAttribute("aria-pressed", String(request?.view === view));
-      return one;
+      const choice = renderButton({ text: name, class: "hta-host-choice", press });
+      choice.setAttribute("aria-pressed", String(request?.view === view));
+      return choice;
     });
     replaceChildren(
       this.bar,

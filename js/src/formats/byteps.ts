@@ -3,6 +3,7 @@
  * narrow only the files of their own kind.
  */
 
+import { LIMITS } from "../facts/limits";
 import { buildColumns, makeFrame } from "../engine/frames";
 import { compareCodePoints } from "../engine/panel_names";
 import { sum } from "../expressions/numbers";
@@ -20,7 +21,6 @@ import {
 } from "./shared";
 
 /** A worker that is last in this share, or more, is late by more than chance; see `workers.py`. */
-export const CONSISTENT_SHARE = 0.8;
 const NO_WORKERS = noteFor("no_byteps_workers");
 const NO_SERVERS = noteFor("no_byteps_servers");
 
@@ -39,8 +39,8 @@ type FilesOfRanks = ReadonlyMap<number, FileRow>;
 /** Files of a format that a selection includes, by rank. */
 function filesOf(tables: ColumnTables, format: string, { ranks }: SelectionJson): FilesOfRanks {
   const all = (rowsOf(tables.files) as readonly FileRow[]).filter((file) => file.format === format);
-  const own = all.filter(({ rank }) => ranks?.includes(rank) === true);
-  return new Map((own.length > 0 ? own : all).map((file) => [file.rank, file]));
+  const rowsOfRanks = all.filter(({ rank }) => ranks?.includes(rank) === true);
+  return new Map((rowsOfRanks.length > 0 ? rowsOfRanks : all).map((file) => [file.rank, file]));
 }
 
 // Requests of servers.
@@ -410,7 +410,7 @@ export function blameFrame(tables: ColumnTables, selection: SelectionJson): Pane
     slack_ns: ({ pulls }) => sumBy(pulls, "slack"),
     pulls: ({ pulls }) => pulls.length,
     pull_ns: ({ pulls }) => sumBy(pulls, "dur"),
-    straggler: ({ share }) => share >= CONSISTENT_SHARE,
+    straggler: ({ share }) => share >= LIMITS.straggler_share,
     job: ({ job }) => job || null,
     ranks: ({ job, worker }) =>
       (rowsOf(tables.files) as readonly FileRow[])

@@ -89,10 +89,12 @@ export function routinesFrame(tables: ColumnTables, selection: SelectionJson): P
 export function sizesFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
   const binned = selectedRows(tables.sizes, selection);
   const byRoutine = ({ job, routine }: RoutineRow): string => `${job}\0${routine}`;
-  const known = new Set(binned.map(byRoutine));
+  const binnedRoutines = new Set(binned.map(byRoutine));
   const rows = [
     ...binned,
-    ...selectedRows(tables.routines, selection).filter((row) => !known.has(byRoutine(row))),
+    ...selectedRows(tables.routines, selection).filter(
+      (row) => !binnedRoutines.has(byRoutine(row)),
+    ),
   ];
   const { names } = parseClauses(selection.query);
   const requested = rows.some(({ routine }) => names?.includes(routine) === true);
@@ -111,7 +113,7 @@ export function sizesFrame(tables: ColumnTables, selection: SelectionJson): Pane
       b.time_s - a.time_s ||
       compareCodePoints(a.routine, b.routine),
   );
-  const found = routinesBySize.flatMap(({ sums, whole }) =>
+  const cells = routinesBySize.flatMap(({ sums, whole }) =>
     sums.map(({ routine, ...sum }) => ({
       ...sum,
       name: routine,
@@ -122,7 +124,7 @@ export function sizesFrame(tables: ColumnTables, selection: SelectionJson): Pane
     })),
   );
   const columns = columnsOfRows(
-    found,
+    cells,
     "job name size_lo size_hi calls time_s bytes share_of_calls share_of_time share_of_bytes mean_us",
   );
   return makeFrame(columns, {}, tableNote(tables.sizes, NO_MPI_NOTE));

@@ -89,7 +89,7 @@ export class WidgetHost {
       };
       const made = new RemoteModel(state, post, this.manager);
       this.models.set(id, made);
-      for (const found of this.pendingModels.get(id) ?? []) found(made);
+      for (const resolveModel of this.pendingModels.get(id) ?? []) resolveModel(made);
       this.pendingModels.delete(id);
     }
     return true;
@@ -98,8 +98,8 @@ export class WidgetHost {
   /** A model by its reference; waits for the model if it does not exist yet. */
   model(ref: string): Promise<RemoteModel> {
     const id = ref.replace(MODEL_REFERENCE, "");
-    const known = this.models.get(id);
-    if (known !== undefined) return Promise.resolve(known);
+    const model = this.models.get(id);
+    if (model !== undefined) return Promise.resolve(model);
     return new Promise((resolve, reject) => {
       const onTimeout = setTimeout(
         () => reject(new Error(`This page has no model ${ref}.`)),

@@ -1,6 +1,6 @@
 /** The WebSocket of a page to its host; it reconnects after a sleep or a broken tunnel. */
 
-import { WRITE_OPERATIONS } from "../protocol/source";
+import { type ErrorReply, WRITE_OPERATIONS } from "../protocol/source";
 import { type BinaryData, type WireMessage, pack, unpack } from "./wire";
 
 /** A host that cannot be reached for this long has ended. */
@@ -90,7 +90,11 @@ function socketContent({ data }: WireMessage): SocketContent {
 
 /** Error reply to a request that may or may not have been carried out. */
 function refusalMessage({ comm }: WireMessage, rpc: string): WireMessage {
-  const error = { message: "The connection broke while this was written. Write it again." };
+  const error: ErrorReply = {
+    code: "connection_lost",
+    message: "The connection broke while this was written.",
+    remedy: "Write it again.",
+  };
   const content = { rpc, ok: false, error };
   return { type: "comm_msg", comm, data: { method: "custom", content } };
 }

@@ -1,7 +1,16 @@
 /** Types that the parts of the page share. Times are integer nanoseconds since the origin. */
 
 import type kinds from "../../../hta_widgets/facts/kinds.json";
-import type { Brief, EventDetail, Flow, Replies, Requests, Sums, Totals } from "../protocol.d";
+import type {
+  Brief,
+  ErrorReply,
+  EventDetail,
+  Flow,
+  Replies,
+  Requests,
+  Sums,
+  Totals,
+} from "../protocol.d";
 
 export type * from "../protocol.d";
 
@@ -279,6 +288,20 @@ export interface SvgCaption {
 export interface FrameStats {
   lanes: number;
   pending: boolean;
+}
+
+/** A request that failed with a reply; callers compare `code`, and users read the message. */
+export class RequestError extends Error {
+  readonly code: ErrorReply["code"];
+
+  constructor({ code, message, remedy = "" }: ErrorReply) {
+    super(`${message} ${remedy}`.trim());
+    this.code = code;
+  }
+}
+
+export function hasErrorCode(error: unknown, code: ErrorReply["code"]): boolean {
+  return error instanceof RequestError && error.code === code;
 }
 
 export function isAbort(error: unknown): boolean {

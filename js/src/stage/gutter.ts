@@ -260,8 +260,10 @@ function fitRankName(
   font: string,
   colour: string,
 ): number {
-  const whole = names.length > 1 ? pen.drawFirstFit(names, x, y, maxWidth, font, colour) : 0;
-  return whole > 0 ? whole : pen.drawTruncated(names.at(-1) ?? "", x, y, maxWidth, font, colour);
+  const drawnWidth = names.length > 1 ? pen.drawFirstFit(names, x, y, maxWidth, font, colour) : 0;
+  return drawnWidth > 0
+    ? drawnWidth
+    : pen.drawTruncated(names.at(-1) ?? "", x, y, maxWidth, font, colour);
 }
 
 /** Icon of ranks folded into one row: three lines in a box, filled if the ranks are shown. */

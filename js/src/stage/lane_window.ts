@@ -130,11 +130,11 @@ export class LaneWindow {
   private merge(store: TileStore, slot: number, index: number): boolean {
     for (let deeper = 1; deeper <= MERGE_LEVELS && this.level - deeper >= 0; deeper += 1) {
       const parts = 2 ** deeper;
-      let whole = true;
-      for (let part = 0; part < parts && whole; part += 1) {
-        whole = store.has(this.lane, this.level - deeper, index * parts + part);
+      let hasAllParts = true;
+      for (let part = 0; part < parts && hasAllParts; part += 1) {
+        hasAllParts = store.has(this.lane, this.level - deeper, index * parts + part);
       }
-      if (!whole) continue;
+      if (!hasAllParts) continue;
       this.setTile(slot, EMPTY_TILE);
       for (let part = 0; part < parts; part += 1) {
         const tile = store.get(this.lane, this.level - deeper, index * parts + part)!;

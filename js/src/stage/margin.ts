@@ -101,9 +101,10 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   if (!compact && !frame.isStale) {
     const baseline = top + barHeight + (row.height >= 36 ? 14 : 12);
     if (totalNs > 0) {
-      const known = frame.lateness !== null;
-      const share = (known ? exposedWait(frame, row.rank.rank) : (exposed[index] ?? 0)) / totalNs;
-      const text = share > 0 ? `${known ? "wait" : "comm"} ${formatShare(share)}` : "";
+      const isMatched = frame.lateness !== null;
+      const share =
+        (isMatched ? exposedWait(frame, row.rank.rank) : (exposed[index] ?? 0)) / totalNs;
+      const text = share > 0 ? `${isMatched ? "wait" : "comm"} ${formatShare(share)}` : "";
       if (row.rank.truncated !== null) {
         // The missing part of the file may cover this time, so it is not known to be idle.
         pen.drawText("file cut off", left, baseline, FONT.label, theme.warnInk);

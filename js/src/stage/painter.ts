@@ -216,10 +216,10 @@ function rasterise(raster: LaneRaster, frame: StageFrame): void {
       place.y1 = Math.max(place.y0 + 1, px(bandY + band.height));
       place.valueRange = band.track?.range ?? null;
       const { over: overlayLanes } = band;
-      const known = overlayLanes !== undefined && frame.lateness !== null;
+      const isMatched = overlayLanes !== undefined && frame.lateness !== null;
       drawLane(raster, place, window, paints, shade, {
-        wait: known ? frame.windows.get(overlayLanes.wait) : null,
-        late: known ? frame.windows.get(overlayLanes.late) : null,
+        wait: isMatched ? frame.windows.get(overlayLanes.wait) : null,
+        late: isMatched ? frame.windows.get(overlayLanes.late) : null,
         isNamed: late,
       });
     }
@@ -258,8 +258,8 @@ function drawLabels(
     const x0 = lanesX + (from - view[0]) / perPx;
     const x1 = lanesX + (to - view[0]) / perPx;
     if (x1 - x0 < LABEL_FROM_PX) continue;
-    const found = paints.byClass ? lane.sliceClass[i]! : lane.sliceKind[i]!;
-    const kind = paints.byClass && found === 255 ? paints.unknownClass : found;
+    const code = paints.byClass ? lane.sliceClass[i]! : lane.sliceKind[i]!;
+    const kind = paints.byClass && code === 255 ? paints.unknownClass : code;
     const pale = band.form === "pale" || paints.isPale[kind] === 1;
     const name = lane.sliceName[i]!;
     const label = fitter.fit(frame.windows.store.names.get(name) ?? "", x1 - x0 - 8);

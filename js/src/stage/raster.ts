@@ -54,12 +54,12 @@ export class PixelRaster {
     steps: number,
   ): void {
     const { px, width } = this;
-    const whole = Math.floor(size + 1e-6);
+    const fullPixels = Math.floor(size + 1e-6);
     const full = ramp[at + steps]!;
-    const topOfWhole = base - whole;
+    const topOfWhole = base - fullPixels;
     const to = Math.min(base, this.bottom);
     for (let y = Math.max(topOfWhole, this.top); y < to; y += 1) px[y * width + x] = full;
-    const rest = Math.round((size - whole) * steps);
+    const rest = Math.round((size - fullPixels) * steps);
     const y = topOfWhole - 1;
     if (rest > 0 && y >= this.top && y < this.bottom) px[y * width + x] = ramp[at + rest]!;
   }

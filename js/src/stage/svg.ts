@@ -1,5 +1,6 @@
 /** Draw a timeline as SVG through a canvas-like context. */
 
+import { LIMITS } from "../facts/limits";
 import { decodeTiles } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
@@ -13,7 +14,7 @@ import { CanvasPen } from "./pen";
 import type { LaneRaster } from "./raster";
 import { placeRows } from "./rows";
 import { VisibleLanes } from "./rows_view";
-import { LaneWindows, MAX_BINS } from "./tile_loader";
+import { LaneWindows } from "./tile_loader";
 import { levelOf, missingTiles, TileStore } from "./tile_store";
 
 const ANCHORS: Readonly<Record<string, string>> = { right: "end", center: "middle" };
@@ -253,11 +254,11 @@ function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
   const top = y - LEGEND_PX + 1;
   let x = geometry.lanesX;
   const key = (text: string, ...swatches: ((left: number) => void)[]): void => {
-    const words = x + swatches.length * (LEGEND_PX + 2) + 2;
-    const end = words + pen.textWidth(text, FONT.label);
+    const textX = x + swatches.length * (LEGEND_PX + 2) + 2;
+    const end = textX + pen.textWidth(text, FONT.label);
     if (end > geometry.width - 12) return;
     swatches.forEach((draw, at) => draw(x + at * (LEGEND_PX + 2)));
-    pen.drawText(text, words, y, FONT.label, theme.ink2);
+    pen.drawText(text, textX, y, FONT.label, theme.ink2);
     x = end + 14;
   };
   const keys = frame.classes?.legend(theme.name) ?? null;
@@ -570,7 +571,7 @@ export async function loadFullPicture(
   windows.update(lanes, view, nsPerPx, scene.range);
   let ribbon: Ribbon | null = null;
   if (lateRow && lateness !== null) {
-    const bins = Math.min(MAX_BINS, Math.round(lanesWidth * dpr));
+    const bins = Math.min(LIMITS.heatmap_bins, Math.round(lanesWidth * dpr));
     const ranks = new Set(visible.placed.map(({ row }) => row.rank.rank));
     const query = { start: Math.floor(view[0]), end: Math.ceil(view[1]), bins };
     const sorted = [...ranks].sort((a, b) => a - b);

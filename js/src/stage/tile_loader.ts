@@ -1,5 +1,6 @@
 /** Request tiles: one request at a time, for what is visible now. */
 
+import { LIMITS } from "../facts/limits";
 import { REPLY_BUDGET_MS } from "../connection/answering";
 import { ThrottledQuery } from "../connection/query";
 import { canGunzip, gunzip } from "../engine/columns";
@@ -150,7 +151,6 @@ function withoutLeftOut(parts: readonly TileBlock[], left: unknown): readonly Ti
 const STATS_WAIT_MS = 90;
 const MARKS_WAIT_MS = 90;
 const MINIMAP_WAIT_MS = 20;
-export const MAX_BINS = 4096;
 
 /** Marks and the request they belong to: bins of a window. */
 export interface PlacedMarks {
@@ -235,9 +235,9 @@ export class StageData {
     }
     if (ribbons !== null && this.lateness.value !== null) {
       const ranks = [...ribbons.ranks].sort((a, b) => a - b);
-      this.ribbon.ask({ ...window, bins: Math.min(MAX_BINS, ribbons.bins), ranks });
+      this.ribbon.ask({ ...window, bins: Math.min(LIMITS.heatmap_bins, ribbons.bins), ranks });
     }
-    const bins = Math.max(1, Math.min(MAX_BINS, Math.round(width)));
+    const bins = Math.max(1, Math.min(LIMITS.heatmap_bins, Math.round(width)));
     this.minimap.ask({ bins });
     const marks = { ...window, bins, lanes: [...viewport.lanes].sort((a, b) => a - b) };
     if (overlay.search === "") this.searchMarks.clear();

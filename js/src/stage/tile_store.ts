@@ -117,15 +117,15 @@ export class TileStore {
 
   /** Add the names of a reply; returns the store's key for each key in the reply. */
   private storeNames(names: TilesReply["names"]): Map<number, number> {
-    const found = new Map<number, number>();
-    for (const [given, name] of Object.entries(names)) {
+    const keyOfSentKey = new Map<number, number>();
+    for (const [sentKey, name] of Object.entries(names)) {
       const key = this.keys.get(name) ?? this.keys.size;
       this.keys.set(name, key);
       this.names.set(key, name);
       this.hashes[key] ??= fnv1a32(name);
-      found.set(Number(given), key);
+      keyOfSentKey.set(Number(sentKey), key);
     }
-    return found;
+    return keyOfSentKey;
   }
 
   /**

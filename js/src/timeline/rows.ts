@@ -158,8 +158,8 @@ export class RowsController {
 
   /** Drop ranks that are missing from the new scene. */
   reset(): void {
-    const known = new Set(this.ctx.scene.ranks.map((rank) => rank.rank));
-    this.open.value = new Set([...this.open.value].filter((rank) => known.has(rank)));
+    const sceneRanks = new Set(this.ctx.scene.ranks.map((rank) => rank.rank));
+    this.open.value = new Set([...this.open.value].filter((rank) => sceneRanks.has(rank)));
   }
 }
 

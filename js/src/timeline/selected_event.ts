@@ -271,12 +271,12 @@ export class EventSelection {
   windowTarget(): Span | null {
     const window = selectionSpan(this.window, this.ctx.scene);
     if (window !== null) return window;
-    const known = (this.window?.ids ?? [])
+    const briefs = (this.window?.ids ?? [])
       .map(([rank, id]) => this.knownBriefs.get(`${rank}/${id}`))
       .filter((brief) => brief !== undefined);
-    if (known.length === 0) return null;
-    const start = Math.min(...known.map((brief) => brief.start));
-    const end = Math.max(...known.map((brief) => brief.start + brief.dur));
+    if (briefs.length === 0) return null;
+    const start = Math.min(...briefs.map((brief) => brief.start));
+    const end = Math.max(...briefs.map((brief) => brief.start + brief.dur));
     return padSpan(start, end - start);
   }
 

@@ -1,5 +1,6 @@
 /** Sentences about the view, the selection and events. */
 
+import { LIMITS } from "../facts/limits";
 import { hasDevice } from "../protocol/scene";
 import {
   type Arrival,
@@ -76,10 +77,10 @@ export function cutText(event: { start: number; dur: number }, { part, range }: 
   if (!part) return "";
   const before = range[0] - event.start;
   const after = event.start + event.dur - range[1];
-  const words: string[] = [];
-  if (before > 0) words.push(`begins ${formatDuration(before)} before`);
-  if (after > 0) words.push(`ends ${formatDuration(after)} after`);
-  if (words.length > 0) return `${words.join(" and ")} the export's window`;
+  const clauses: string[] = [];
+  if (before > 0) clauses.push(`begins ${formatDuration(before)} before`);
+  if (after > 0) clauses.push(`ends ${formatDuration(after)} after`);
+  if (clauses.length > 0) return `${clauses.join(" and ")} the export's window`;
   return part.cut_events > 0 && (before === 0 || after === 0)
     ? "reaches the edge of the export's window, which may have cut it"
     : "";
@@ -88,8 +89,8 @@ export function cutText(event: { start: number; dur: number }, { part, range }: 
 function viewHead(view: Span, scene: Scene): TextRun {
   const length = formatDuration(view[1] - view[0]);
   if (isWholeRange(view, scene)) {
-    const whole = scene.part ? "Whole export" : "Whole job";
-    return { strong: `${whole}, ${formatDuration(scene.range[1] - scene.range[0])}.` };
+    const scopeName = scene.part ? "Whole export" : "Whole job";
+    return { strong: `${scopeName}, ${formatDuration(scene.range[1] - scene.range[0])}.` };
   }
   const step = stepInView(view, scene);
   if (step !== null) return { strong: `${step} in view, ${length}.` };
@@ -111,10 +112,10 @@ function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
   const sums = { compute: 0, communication: 0, exposed: 0, memory: 0, idle: 0, ranks: 0 };
   let span = 0;
   stats.ranks.forEach((rank, at) => {
-    const known = stats.span[at] ?? 0;
-    if (!device.has(rank) || known <= 0) return;
+    const rankSpan = stats.span[at] ?? 0;
+    if (!device.has(rank) || rankSpan <= 0) return;
     sums.ranks += 1;
-    span += known;
+    span += rankSpan;
     for (const key of SHARES) sums[key] += stats[key][at] ?? 0;
   });
   if (span === 0) return null;
@@ -133,9 +134,6 @@ function deviceLabel(scene: Scene): string {
   return "GPU";
 }
 
-/** A rank that waits less than this share of the view for another is not counted as waiting. */
-const MIN_WAIT_SHARE = 0.02;
-
 /**
  * `7 ranks wait on average 149 ms (18 %) on the stream for rank 5.`, as a share of their devices'
  * spans, or `in MPI` if there is no stream; null if no rank stands out.
@@ -151,7 +149,7 @@ export function lateText(
   const others = lateness.ranks.flatMap((one, at) => {
     const wait = lateness.wait_for_late[at] ?? 0;
     const span = stats?.span[stats.ranks.indexOf(one)] ?? length;
-    return one === rank || wait < MIN_WAIT_SHARE * length ? [] : [{ wait, span }];
+    return one === rank || wait < LIMITS.wait_share * length ? [] : [{ wait, span }];
   });
   if (others.length === 0) return null;
   const sum = (of: "wait" | "span"): number => others.reduce((all, one) => all + one[of], 0);
@@ -179,40 +177,42 @@ export function viewText(
   /** Text on folded ranks, with a space before it. */
   folded = "",
 ): RichText {
-  const words: RichText = [viewHead(view, scene)];
-  if (folded !== "") words.push(folded);
-  if (stats === null) return words;
+  const sentence: RichText = [viewHead(view, scene)];
+  if (folded !== "") sentence.push(folded);
+  if (stats === null) return sentence;
   if (view[1] <= scene.range[0] || view[0] >= scene.range[1])
-    return [...words, ` Outside the job: it ends at ${formatDuration(scene.range[1])}.`];
+    return [...sentence, ` Outside the job: it ends at ${formatDuration(scene.range[1])}.`];
   const shares = deviceShares(scene, stats);
-  if (shares === null) return [...words, noSharesText(scene, stats)];
+  if (shares === null) return [...sentence, noSharesText(scene, stats)];
   // The line is short: the rank that keeps the others waiting comes before the time shares.
   const mpi = scene.ranks.every(isMpi);
-  words.push(...(lateText(lateness, stats, mpi ? "in MPI" : "on the stream") ?? []));
+  sentence.push(...(lateText(lateness, stats, mpi ? "in MPI" : "on the stream") ?? []));
   const isSingleRank = shares.ranks === 1;
   const communication = formatShare(shares.communication);
   const idle = formatShare(shares.idle);
   if (mpi) {
     const subject = isSingleRank ? "The rank is" : "Ranks are";
-    return [...words, ` ${subject} in MPI ${communication} and elsewhere ${idle} of the time.`];
+    return [...sentence, ` ${subject} in MPI ${communication} and elsewhere ${idle} of the time.`];
   }
   const device = deviceLabel(scene);
   const compute = formatShare(shares.compute);
-  words.push(
+  sentence.push(
     isSingleRank ? ` The ${device} computes ${compute}` : ` ${device}s compute ${compute}`,
   );
   if (shares.communication > 0) {
     const exposed = `${formatShare(shares.exposed)} exposed`;
-    words.push(`, ${isSingleRank ? "communicates" : "communicate"} ${communication} (${exposed})`);
+    sentence.push(
+      `, ${isSingleRank ? "communicates" : "communicate"} ${communication} (${exposed})`,
+    );
   }
   const spanName = isSingleRank ? `the ${device} span` : `each ${device} span`;
-  words.push(` and ${isSingleRank ? "idles" : "idle"} ${idle} of ${spanName}.`);
+  sentence.push(` and ${isSingleRank ? "idles" : "idle"} ${idle} of ${spanName}.`);
   const cut = scene.ranks.filter((rank) => rank.truncated !== null && hasDevice(rank));
-  if (cut.length === 1) words.push(` Without rank ${cut[0]!.rank}: its file ends early.`);
+  if (cut.length === 1) sentence.push(` Without rank ${cut[0]!.rank}: its file ends early.`);
   if (cut.length > 1) {
-    words.push(` Without ${formatCount(cut.length)} ranks: their files end early.`);
+    sentence.push(` Without ${formatCount(cut.length)} ranks: their files end early.`);
   }
-  return words;
+  return sentence;
 }
 
 /** Why there are no shares of devices; "" for files that never have them. */
@@ -256,16 +256,19 @@ export function eventText(
   const ownArrival = collective?.ranks.find(({ rank }) => rank === event.rank);
   if (collective !== null && ownArrival !== undefined) {
     const last = lastRankOf(collective);
-    const words: RichText = [{ strong: `${countText(collective)}, ${event.short}` }, ` ${where}`];
+    const sentence: RichText = [
+      { strong: `${countText(collective)}, ${event.short}` },
+      ` ${where}`,
+    ];
     if (last === ownArrival) {
-      words.push(`, arrived ${formatDuration(collective.late)} after the median rank.`);
+      sentence.push(`, arrived ${formatDuration(collective.late)} after the median rank.`);
     } else {
-      words.push(
+      sentence.push(
         ownArrival.wait > 0 ? `, ${formatDuration(ownArrival.wait)} of it waiting` : ", no wait",
       );
-      words.push(last === null ? "." : ` for rank ${last.rank}.`);
+      sentence.push(last === null ? "." : ` for rank ${last.rank}.`);
     }
-    return words;
+    return sentence;
   }
   return [
     { strong: event.short },
@@ -303,12 +306,12 @@ export function selectionText(
   scene: Scene,
   totals: Totals | null,
 ): RichText {
-  const words: RichText = [{ strong: selectionHead(selection, scene) }];
-  if (selection.ids === null) words.push(` on ${rowsText(selection, scene)}`);
-  if (totals === null) return [...words, "."];
-  words.push(`: ${plural(totals.events, "event")}`);
-  for (const row of mainKinds(totals)) words.push(`, ${formatDuration(row.sum)} ${row.kind}`);
-  return [...words, "."];
+  const sentence: RichText = [{ strong: selectionHead(selection, scene) }];
+  if (selection.ids === null) sentence.push(` on ${rowsText(selection, scene)}`);
+  if (totals === null) return [...sentence, "."];
+  sentence.push(`: ${plural(totals.events, "event")}`);
+  for (const row of mainKinds(totals)) sentence.push(`, ${formatDuration(row.sum)} ${row.kind}`);
+  return [...sentence, "."];
 }
 
 export interface HitCount {
@@ -321,12 +324,12 @@ export interface HitCount {
 
 export function searchText(hits: HitCount): RichText {
   if (hits.total === 0) return ["No name matches ", { strong: hits.text }, "."];
-  const words: RichText = ["Search ", { strong: hits.text }, ": "];
-  if (hits.index > 0) words.push(`hit ${formatCount(hits.index)} of ${formatCount(hits.total)}`);
-  else words.push(plural(hits.total, "hit"));
-  if (hits.inView !== null) words.push(`, ${formatCount(hits.inView)} in view`);
-  words.push(" · ", { key: "Enter" }, " next · ", { key: "Esc" }, " leave");
-  return words;
+  const sentence: RichText = ["Search ", { strong: hits.text }, ": "];
+  if (hits.index > 0) sentence.push(`hit ${formatCount(hits.index)} of ${formatCount(hits.total)}`);
+  else sentence.push(plural(hits.total, "hit"));
+  if (hits.inView !== null) sentence.push(`, ${formatCount(hits.inView)} in view`);
+  sentence.push(" · ", { key: "Enter" }, " next · ", { key: "Esc" }, " leave");
+  return sentence;
 }
 
 export function brushText(span: Span): RichText {

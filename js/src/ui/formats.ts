@@ -18,11 +18,11 @@ export function groupDigits(digits: string): string {
 }
 
 function toSignificant(value: number, digits: number): string {
-  const whole = Math.max(1, Math.floor(Math.log10(value) + 1e-12) + 1);
-  const text = value.toFixed(Math.max(0, digits - whole));
+  const integerDigits = Math.max(1, Math.floor(Math.log10(value) + 1e-12) + 1);
+  const text = value.toFixed(Math.max(0, digits - integerDigits));
   // Rounding may add a digit: 9.996 is 10.0, not 10.00.
   return text.replace(".", "").length > digits && text.includes(".")
-    ? value.toFixed(Math.max(0, digits - whole - 1))
+    ? value.toFixed(Math.max(0, digits - integerDigits - 1))
     : text;
 }
 

@@ -58,8 +58,8 @@ export class Popover {
     root.addEventListener("pointerdown", outside, { signal, capture: true });
     document.addEventListener("pointerdown", outside, { signal, capture: true });
     root.addEventListener("hta-escape", (event) => this.onEscape(event), { signal });
-    for (const one of [el, anchor]) {
-      one.addEventListener("keydown", (event) => this.onKey(event), { signal });
+    for (const target of [el, anchor]) {
+      target.addEventListener("keydown", (event) => this.onKey(event), { signal });
     }
     const first =
       el.querySelector<HTMLElement>("[data-first]") ??

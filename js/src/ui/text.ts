@@ -14,8 +14,8 @@ let measureContext: CanvasRenderingContext2D | null | undefined;
 /** Width in CSS px; estimated if there is no canvas, as in tests without a browser. */
 export function textWidth(text: string, weight: Weight = "normal", size = 11): number {
   const key = `${weight[0]}${size} ${text}`;
-  const known = widths.get(key);
-  if (known !== undefined) return known;
+  const cachedWidth = widths.get(key);
+  if (cachedWidth !== undefined) return cachedWidth;
   measureContext ??= document.createElement("canvas").getContext("2d");
   let width = text.length * size * 0.58;
   if (measureContext !== null) {
@@ -91,9 +91,9 @@ const MAX_LABEL_LENGTH = 28;
 export function disambiguate(labels: readonly string[], names: readonly string[]): string[] {
   const distinctLabels = [...labels];
   for (const rows of groupsOfSameLabel(distinctLabels)) {
-    const words = differingWords(rows.map((row) => names[row]!));
+    const differences = differingWords(rows.map((row) => names[row]!));
     rows.forEach((row, at) => {
-      if (words[at] !== "") distinctLabels[row] = `${labels[row]!} (${words[at]!})`;
+      if (differences[at] !== "") distinctLabels[row] = `${labels[row]!} (${differences[at]!})`;
     });
   }
   const taken = new Set(distinctLabels);
@@ -119,16 +119,16 @@ function groupsOfSameLabel(labels: readonly string[]): number[][] {
 
 /** The fewest words of each name that distinguish it from the others. */
 function differingWords(names: readonly string[]): string[] {
-  const words = names.map((name) =>
+  const wordsByName = names.map((name) =>
     Array.from(name.matchAll(/(?:\w+::)*(\w+)/g), (match) => match[1]!),
   );
   const chosenTexts = names.map(() => "");
-  const longest = Math.max(...words.map((each) => each.length));
+  const longest = Math.max(...wordsByName.map((each) => each.length));
   for (let place = 0; place < longest; place += 1) {
     const open = groupsOfSameLabel(chosenTexts);
     if (open.length === 0) break;
     for (const rows of open) {
-      const wordOfRow = new Map(rows.map((row) => [row, words[row]![place] ?? ""]));
+      const wordOfRow = new Map(rows.map((row) => [row, wordsByName[row]![place] ?? ""]));
       if (new Set(wordOfRow.values()).size < 2) continue;
       for (const row of rows) {
         const combined = [chosenTexts[row]!, wordOfRow.get(row)!]
@@ -222,8 +222,8 @@ export class TextFitter {
   }
 
   private measureText(text: string): MeasuredText {
-    const known = this.texts.get(text);
-    if (known !== undefined) return known;
+    const cached = this.texts.get(text);
+    if (cached !== undefined) return cached;
     const characters = Array.from(text);
     const prefix = new Float32Array(characters.length + 1);
     for (let i = 0; i < characters.length; i += 1) {
@@ -265,13 +265,13 @@ export function unmatchedText(
   const absent = frame.attrs.absent_kinds;
   const wanted = Array.isArray(absent) ? kinds.filter((kind) => !absent.includes(kind)) : kinds;
   const none = Object.keys(matched).filter((key) => matched[key] === 0 && wanted.includes(key));
-  const words = none.map((key) => key.replaceAll("_", " ")).join(" and no ");
+  const kindNames = none.map((key) => key.replaceAll("_", " ")).join(" and no ");
   const leftOut = ranksOfAttribute(frame, "left_out");
   const missing = ranksOfAttribute(frame, "missing_ranks").filter(
     (rank) => !leftOut.includes(rank),
   );
   return joinSentences(
-    none.length > 0 ? `no ${words} events matched` : "",
+    none.length > 0 ? `no ${kindNames} events matched` : "",
     missing.length > 0 ? `nothing on ${ranksText(missing)}` : "",
     leftOutText(frame),
     frameNote(frame),
@@ -292,10 +292,10 @@ export function ranksOfAttribute(frame: PanelFrame, attribute: string): number[]
 /** `rank 5`, `ranks 0–4, 6, 7`, `ranks 0–3, 8–11 and 24 more`. */
 export function ranksText(ranks: readonly number[], maxShown = 3): string {
   const shown = runsOf(ranks).slice(0, maxShown);
-  const words = shown.map(rangeText);
+  const ranges = shown.map(rangeText);
   const left = ranks.length - shown.reduce((sum, [low, high]) => sum + high - low + 1, 0);
   const more = left > 0 ? ` and ${formatCount(left)} more` : "";
-  return `rank${ranks.length === 1 ? "" : "s"} ${words.join(", ")}${more}`;
+  return `rank${ranks.length === 1 ? "" : "s"} ${ranges.join(", ")}${more}`;
 }
 
 /** Rows with the smallest and the largest value, if there are more than 16 of them. */

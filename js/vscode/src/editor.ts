@@ -127,9 +127,10 @@ export class TraceEditor {
 
   private async act(action: Action): Promise<void> {
     if (action === "choose") {
-      const own = this.setting<string>("python", "");
+      const pythonPath = this.setting<string>("python", "");
       const hasPython = vscode.extensions.getExtension("ms-python.python") !== undefined;
-      if (hasPython && own === "") await vscode.commands.executeCommand("python.setInterpreter");
+      if (hasPython && pythonPath === "")
+        await vscode.commands.executeCommand("python.setInterpreter");
       else await vscode.commands.executeCommand("workbench.action.openSettings", "hta.python");
       return;
     }
@@ -180,7 +181,7 @@ export class TraceEditor {
     this.stop();
     this.hasBegun = true;
     clearTimeout(this.visibleTimer);
-    for (const one of this.disposables) one.dispose();
+    for (const disposable of this.disposables) disposable.dispose();
   }
 
   private showLoading(text: string | null): void {
@@ -205,11 +206,11 @@ export class TraceEditor {
     const address = (name: string): string =>
       webview.asWebviewUri(vscode.Uri.joinPath(media, name)).toString();
     const nonce = randomBytes(16).toString("base64");
-    const own = webview.cspSource;
+    const source = webview.cspSource;
     // blob: modules of widgets come from Python, so that they match the installed hta_widgets.
     const csp =
-      `default-src 'none'; script-src 'nonce-${nonce}' blob:; style-src ${own} 'unsafe-inline'; ` +
-      `img-src ${own} data: blob:; font-src data:; base-uri 'none'; form-action 'none'`;
+      `default-src 'none'; script-src 'nonce-${nonce}' blob:; style-src ${source} 'unsafe-inline'; ` +
+      `img-src ${source} data: blob:; font-src data:; base-uri 'none'; form-action 'none'`;
     const state = escape(JSON.stringify(this.request));
     return (
       `<!doctype html><html lang="en"><meta charset="utf-8">` +
@@ -228,8 +229,8 @@ function escape(text: string): string {
 /** Bytes of a file, or of all files below a folder. */
 async function fileSize(name: string): Promise<number> {
   try {
-    const one = await stat(name);
-    if (!one.isDirectory()) return one.size;
+    const stats = await stat(name);
+    if (!stats.isDirectory()) return stats.size;
     const entries = await readdir(name, { withFileTypes: true });
     const sizes = entries
       .filter((entry) => !entry.isSymbolicLink() && !entry.name.startsWith("."))
@@ -242,9 +243,9 @@ async function fileSize(name: string): Promise<number> {
 
 /** Install hta_widgets in a terminal; returns whether it succeeded. */
 async function install(python: string, cwd: string): Promise<boolean> {
-  const words = ["-m", "pip", "install", "--upgrade", "hta_widgets"];
+  const args = ["-m", "pip", "install", "--upgrade", "hta_widgets"];
   const name = "Install hta_widgets";
-  const run = new vscode.ProcessExecution(python, words, { cwd });
+  const run = new vscode.ProcessExecution(python, args, { cwd });
   const task = new vscode.Task({ type: "hta" }, vscode.TaskScope.Workspace, name, "HTA", run);
   const running = await vscode.tasks.executeTask(task);
   return new Promise((resolve) => {

@@ -24,16 +24,19 @@ interface PythonApi {
 
 /** The interpreter of the setting, else of the Python extension, else of PATH. */
 export async function findPython(uri: vscode.Uri): Promise<string> {
-  const own = vscode.workspace.getConfiguration("hta", uri).get<string>("python", "").trim();
-  if (own !== "") {
+  const configuredPath = vscode.workspace
+    .getConfiguration("hta", uri)
+    .get<string>("python", "")
+    .trim();
+  if (configuredPath !== "") {
     const folder = vscode.workspace.getWorkspaceFolder(uri)?.uri.fsPath ?? "";
-    return own.replace(/^~(?=[/\\])/, homedir()).replace("${workspaceFolder}", folder);
+    return configuredPath.replace(/^~(?=[/\\])/, homedir()).replace("${workspaceFolder}", folder);
   }
   try {
     const extension = vscode.extensions.getExtension<PythonApi>("ms-python.python");
     const api = (await extension?.activate())?.environments;
-    const known = await api?.resolveEnvironment(api.getActiveEnvironmentPath(uri));
-    if (known?.executable.uri !== undefined) return known.executable.uri.fsPath;
+    const environment = await api?.resolveEnvironment(api.getActiveEnvironmentPath(uri));
+    if (environment?.executable.uri !== undefined) return environment.executable.uri.fsPath;
   } catch {
     // The Python extension is broken, or has another interface.
   }
@@ -138,15 +141,15 @@ export class HostProcess {
     this.bufferedBytes += chunk.length;
     while (this.bufferedBytes >= this.neededBytes) {
       // Join only complete frames: joining at each chunk would take quadratic time.
-      const whole = Buffer.concat(this.chunks);
-      const end = HEAD_BYTES + whole.readUInt32LE(0);
-      this.neededBytes = whole.length < end ? end : HEAD_BYTES;
-      this.chunks = [whole.length < end ? whole : whole.subarray(end)];
-      if (whole.length < end) return;
+      const received = Buffer.concat(this.chunks);
+      const end = HEAD_BYTES + received.readUInt32LE(0);
+      this.neededBytes = received.length < end ? end : HEAD_BYTES;
+      this.chunks = [received.length < end ? received : received.subarray(end)];
+      if (received.length < end) return;
       this.bufferedBytes -= end;
       this.isEarly = false;
       // Copy the frame: a view of the buffer would send all of it to the page.
-      this.callbacks?.onFrame(new Uint8Array(whole.subarray(HEAD_BYTES, end)).buffer);
+      this.callbacks?.onFrame(new Uint8Array(received.subarray(HEAD_BYTES, end)).buffer);
     }
   }
 

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+import typing
 
 import pytest
 from support import small
 
+from hta_widgets.errors import TraceError
 from hta_widgets.live import operations
 from hta_widgets.live.job import PanelEngine, TileEngine
+from hta_widgets.tiles import replies
 
 
 @pytest.fixture
@@ -35,6 +38,39 @@ def engine(tmp_path):
 def test_what_is_not_understood_is_an_error_that_names_the_field(engine, request_, words):
     with pytest.raises(ValueError, match=words.replace("|", r"\|").replace("[", r"\[")):
         engine.answer(request_)
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (KeyboardInterrupt(), "interrupted"),
+        (TraceError("no event 7"), "no_answer"),
+        (ZeroDivisionError("division by zero"), "internal_error"),
+        (operations.RequestError("exists already", code="file_exists"), "file_exists"),
+    ],
+)
+def test_every_failure_has_a_code_that_the_protocol_lists(failure, code):
+    assert operations.error_reply(failure)["code"] == code
+    assert code in typing.get_args(replies.ErrorCode)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [({"op": "fly"}, "unknown_op"), ({"op": "stats"}, "invalid_request"), ([], "invalid_request")],
+)
+def test_a_refused_request_has_a_code(engine, request_, code):
+    with pytest.raises(operations.RequestError) as caught:
+        engine.answer(request_)
+    assert caught.value.code == code
+
+
+def test_the_remedy_of_an_error_is_apart_from_its_message():
+    failure = TraceError("is empty", path="rank-3.json", remedy="Copy the file again.")
+    assert operations.error_reply(failure) == {
+        "code": "no_answer",
+        "message": "rank-3.json: is empty.",
+        "remedy": "Copy the file again.",
+    }
 
 
 def test_fractions_of_times_are_dropped(engine):

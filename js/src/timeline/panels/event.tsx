@@ -384,13 +384,13 @@ export function CollectivePanel(props: {
   const longestNs = Math.max(...ranks.map((one) => one.arrival + one.wait + one.transfer), 1);
   const last = lastRankOf(collective);
   const shown = arrivalRows(ranks, ownIndex);
-  const words = waitsText(collective);
+  const waits = waitsText(collective);
   const title = `${collective.name} on ${ranks.length} ranks`;
   return (
     <div class="hta-collective">
       <h3>{title}</h3>
-      <p class="hta-note">{words}</p>
-      <div class="hta-calls" role="group" aria-label={`${title}: ${words}`}>
+      <p class="hta-note">{waits}</p>
+      <div class="hta-calls" role="group" aria-label={`${title}: ${waits}`}>
         {shown.map((one) => {
           const { rank, id, arrival, wait, transfer } = one;
           const isLast = one === last;
