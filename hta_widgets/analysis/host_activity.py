@@ -18,7 +18,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
 #: Activities of a thread before it launches; of several at the same time, the first listed counts.
@@ -63,7 +63,7 @@ def activity_before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> l
     return spent
 
 
-@memoized
+@memoize
 def _activity_by_thread(trace: Trace) -> dict[int, list[Intervals]]:
     """Return the times of activities of each thread that launches work, as cumulative levels."""
     # Each level adds one activity to the level before.
@@ -114,7 +114,7 @@ def host_activities(trace: Trace) -> tuple[Bools, ...]:
     return waiting_calls(trace), memory_calls(trace), loads, called & ~python, called & python
 
 
-@memoized
+@memoize
 def follows_stream_wait(trace: Trace) -> Bools:
     """Return whether each event launches the first work of its thread after a stream wait."""
     table = trace.table
@@ -141,7 +141,7 @@ def launch_calls(trace: Trace) -> Rows:
     return np.unique(call[call >= 0])
 
 
-@memoized
+@memoize
 def waiting_calls(trace: Trace) -> Bools:
     """Return whether each event is a call in which a host thread waits for its device."""
     return category_mask(trace, CALLS) & name_mask(
@@ -149,7 +149,7 @@ def waiting_calls(trace: Trace) -> Bools:
     )
 
 
-@memoized
+@memoize
 def memory_calls(trace: Trace) -> Bools:
     """Return whether each event is a call that allocates or frees memory."""
     return category_mask(trace, CALLS) & name_mask(

@@ -49,7 +49,7 @@ from hta_widgets.trace.arrays import (
     sum_by_group,
 )
 from hta_widgets.trace.intervals import union
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -309,7 +309,7 @@ def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
     if part.span is None:
         return None
     whole = part.without_window
-    start, end, ends_gap = whole.cached("gaps", lambda: _whole_gaps(whole))
+    start, end, ends_gap = whole.get_or_compute("gaps", lambda: _whole_gaps(whole))
     low, high = part.clip_edges(start, end)
     inside = np.flatnonzero(high > low)
     start, end, ends_gap, low, high = (
@@ -325,7 +325,7 @@ def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
 def gap_at(trace: Trace, time: int, short_ns: int = 30_000) -> IdleGap | None:
     """Return the gap of a rank's device at an instant of its table's clock, or None."""
     whole = rank_part(trace, Selection())
-    starts, ends, ends_gap = whole.cached("gaps", lambda: _whole_gaps(whole))
+    starts, ends, ends_gap = whole.get_or_compute("gaps", lambda: _whole_gaps(whole))
     at = int(np.searchsorted(ends, time, "right"))
     if at == len(starts) or starts[at] > time:
         return None
@@ -411,7 +411,7 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     return blocked
 
 
-@memoized
+@memoize
 def _first_start_of_launches(trace: Trace) -> Ints:
     """Return for each event the start of the first device work that it launched."""
     first = np.full(len(trace) + 1, _NEVER, dtype=np.int64)

@@ -138,7 +138,7 @@ def _operators_by_window(
 ) -> _RankResult:
     if window_ns == (None, None):
         find = partial(_operators_of_rank, part, keys, annotations=annotations)
-        return part.cached(("operators", *keys, annotations), find)
+        return part.get_or_compute(("operators", *keys, annotations), find)
     return _operators_of_rank(part.with_window(*window_ns), keys, annotations=annotations)
 
 

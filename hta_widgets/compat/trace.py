@@ -155,16 +155,18 @@ class Trace(TraceSet):
     def align_and_filter_trace(self, include_last_profiler_step: bool | None = False) -> None:
         """Align the ranks' clocks, start them at the first event, and leave out the last step."""
         self.is_aligned = True
-        self._base = without_last_step(self.kept, keep_last=bool(include_last_profiler_step))
+        self._base = without_last_step(
+            self.remaining_events, keep_last=bool(include_last_profiler_step)
+        )
         self.traces = self._frames = _Frames(self._base, self._frame)
 
     def _take(self, loaded: TraceSet) -> None:
         self._traces = {trace.rank: trace for trace in loaded.values()}
         self._origin_ns = loaded.origin_ns
-        self._problems = loaded.found
+        self._problems = loaded.problem_list
         self._files_found = {rank: trace.path for rank, trace in self.items()}
         self._files = dict(self._files_found)
-        _warn_of_ranks(loaded.found)
+        _warn_of_ranks(loaded.problem_list)
         if ignored := self.parser_config.without_effect():
             logger.warning("parser_config: %s: no events are left out here", ", ".join(ignored))
         for trace in self.values():
@@ -227,7 +229,7 @@ class Trace(TraceSet):
     # --- frames -----------------------------------------------------------------------------------
 
     @property
-    def kept(self) -> TraceSet:
+    def remaining_events(self) -> TraceSet:
         """The events still in `traces`; raises if values were changed, or events or ranks added."""
         frames = self.traces
         if unknown := sorted(set(frames) - set(self._base)):
@@ -248,7 +250,7 @@ class Trace(TraceSet):
                     member[hta_rows(trace.table)[dropped[rank]]] = False
                     trace = trace_within(trace, member, Selection())
                 parts.append(trace)
-            edited = TraceSet(parts, like=self._base, problems=self._base.found)
+            edited = TraceSet(parts, like=self._base, problems=self._base.problem_list)
             self._edited = id(self._base), edits, edited
         return self._edited[2]
 
@@ -291,16 +293,16 @@ class Trace(TraceSet):
         rank = next(iter(self.get_ranks()), -1) if rank is None else rank
         if rank not in self._base or rank not in self.traces:
             return []
-        steps = np.unique(self.kept[rank].table.step)
+        steps = np.unique(self.remaining_events[rank].table.step)
         numbers: list[int] = steps[steps >= 0].tolist()
         return numbers
 
     def get_trace_duration(self, rank: int | None = None) -> int | float:
         """Return the time in µs from the first to the last start of a rank's events."""
         rank = next(iter(self.get_ranks()), -1) if rank is None else rank
-        if rank not in self.kept:
+        if rank not in self.remaining_events:
             raise self._no_rank_error(rank)
-        table = self.kept[rank].table
+        table = self.remaining_events[rank].table
         starts = table.start_ns[hta_rows(table)]
         span_us: int | float = in_us(np.ptp(starts)).item() if len(starts) else 0
         return span_us
@@ -375,7 +377,7 @@ class Trace(TraceSet):
 
 def kept_of(t: TraceSet) -> TraceSet:
     """Return the events that HTA's analyses use; every event if `t` is not HTA's `Trace`."""
-    return t.kept if isinstance(t, Trace) else t
+    return t.remaining_events if isinstance(t, Trace) else t
 
 
 def owner_of(symbol_table: TraceSymbolTable) -> Trace | None:
@@ -494,7 +496,7 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
     names = {trace.table.names[code] for trace in traces.values() for code in _step_codes(trace)}
     if len(names) < 2:
         return traces
-    problems = traces.found
+    problems = traces.problem_list
     kept = []
     for trace in traces.values():
         table, codes = trace.table, _step_codes(trace)

@@ -26,7 +26,7 @@ from hta_widgets.diff.trees import CALL, OPERATOR, WORK, RankTree
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_of_rows
 from hta_widgets.trace.host_stack import children_coverage, name_mask
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import categorical_dtype
 
 #: Categories of ``change``, in order.
@@ -91,7 +91,7 @@ class PathTimes:
     device_ns: Floats
 
 
-@memoized
+@memoize
 def node_times(diff: Comparison) -> list[tuple[NodeTimes, NodeTimes]]:
     """Return the times of all nodes, before and after, for each pair of ranks."""
     split = splits_communication(diff)
@@ -102,7 +102,7 @@ def node_times(diff: Comparison) -> list[tuple[NodeTimes, NodeTimes]]:
     return list(zip(before, after, strict=True))
 
 
-@memoized
+@memoize
 def path_times(diff: Comparison) -> tuple[PathTimes, PathTimes]:
     """Return the times of all paths before and after."""
     before, after = (
@@ -293,7 +293,7 @@ def changes(diff: Comparison) -> pd.DataFrame:
     return _find_changes(diff).copy()
 
 
-@memoized
+@memoize
 def _find_changes(diff: Comparison) -> pd.DataFrame:
     listed = set[int]()
     rows = [*_structural_changes(diff, listed)]

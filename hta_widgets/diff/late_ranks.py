@@ -17,7 +17,7 @@ from hta_widgets.diff.causes import KIND_OF, splits_communication, step_times_by
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, rank_findings, time_change
 from hta_widgets.trace.arrays import Floats
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 
 _MIN_LOST_RATIO = 0.5  # minimum relative change of lost time; less may be chance near the limit
 _MIN_WAITS_RATIO = (
@@ -28,7 +28,7 @@ _OWN_KINDS = ("compute", "memory", "idle", "cpu")
 _TOPIC = "late_rank"
 
 
-@memoized
+@memoize
 def late_ranks(diff: Comparison) -> list[Finding]:
     """Return the ranks that keep the others waiting on one side only, the most costly first.
 

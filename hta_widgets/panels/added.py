@@ -326,7 +326,7 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
     roles = {row["role"] for rank in scene["ranks"] for row in rank["summary"]}
     names = [trace.table.names.values for trace in traces.values()]
 
-    def named(*words: str) -> bool:
+    def has_word(*words: str) -> bool:
         return any(word in name.lower() for own in names for name in own for word in words)
 
     missing: dict[str, list[str]] = {}
@@ -336,8 +336,8 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         missing["one rank"] = ["arrivals", "bandwidth", "clusters", "clocks", "messages"]
     elif "comm" not in roles:
         missing["no communication kernels"] = ["arrivals", "bandwidth", "clocks", "messages"]
-    elif not named("send", "recv", "alltoall", "all_to_all"):
+    elif not has_word("send", "recv", "alltoall", "all_to_all"):
         missing["no sends between ranks"] = ["messages"]
-    if not named("[memory]"):
+    if not has_word("[memory]"):
         missing["no memory events"] = ["memory"]
     return missing

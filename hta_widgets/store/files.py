@@ -441,7 +441,9 @@ class StoredRecords(NumberedRecords):
     @property
     def comm_args(self) -> ArgTable | None:
         """The stored args of communication events, or None."""
-        args: ArgTable | None = self._rank.cached("comm", lambda: stored_comm_args(self._rank))
+        args: ArgTable | None = self._rank.get_or_compute(
+            "comm", lambda: stored_comm_args(self._rank)
+        )
         return args
 
     def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[Any]] | None:

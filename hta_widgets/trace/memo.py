@@ -150,15 +150,15 @@ def memo(owner: MemoOwner, key: Hashable, make: Callable[[], T]) -> T:
     return value
 
 
-def memoized(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
+def memoize(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
     """Memoize a function on its first argument; see `memo`. Other arguments must be hashable."""
 
     @wraps(function)
-    def kept(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def cached_call(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> T:
         key = (function, args, tuple(kwargs.items()))
         return memo(owner, key, lambda: function(owner, *args, **kwargs))
 
-    return kept
+    return cached_call
 
 
 #: Maximum bytes of results of stored ranks; `set_memory_limit` changes it.

@@ -17,7 +17,7 @@ from hta_widgets.analysis.cross_rank.matching import Matching
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -74,7 +74,7 @@ def entry_steps(match: Matching) -> Ints:
     return steps
 
 
-@memoized
+@memoize
 def compute_intervals(trace: Trace) -> Intervals:
     """Return the intervals in which a rank's device computes, in its table's times."""
     table = trace.table
@@ -83,7 +83,7 @@ def compute_intervals(trace: Trace) -> Intervals:
     return union(start, start + table.dur_ns[rows])
 
 
-@memoized
+@memoize
 def _cumulative_compute(trace: Trace) -> CumulativeCoverage:
     """Return the cumulative compute time of a rank, in its table's times."""
     return CumulativeCoverage(*compute_intervals(trace))

@@ -28,7 +28,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.text import duration
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -140,7 +140,7 @@ def clock_offsets(
     )
 
 
-@memoized
+@memoize
 def clock_fit(traces: TraceSet) -> ClockFit:
     """Return the fit from all collectives of the set; it does not depend on the set's clock."""
     match = matching(traces)

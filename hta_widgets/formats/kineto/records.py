@@ -257,9 +257,9 @@ class MergedRecords:
         self._source, self._numbers = source, numbers
         self._rank, self._shift_ns, self._pids = rank, shift_ns, dict(pids)
 
-    def kept(self) -> StoredSource:
+    def to_stored(self) -> StoredSource:
         """Return the facts and columns for `restored`."""
-        whole: StoredSource = self._source.kept()  # type: ignore[attr-defined]
+        whole: StoredSource = self._source.to_stored()  # type: ignore[attr-defined]
         facts = {
             "kind": "merged",
             "whole": whole.facts,
@@ -271,11 +271,11 @@ class MergedRecords:
         return StoredSource(facts, {**whole.columns, "numbers": self._numbers})
 
     @classmethod
-    def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:
+    def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:
         """Return a source from the result of `kept`."""
         from hta_widgets.formats.kineto.record_source import FileRecords  # noqa: PLC0415 - a circle
 
-        source, numbers = FileRecords.restored(facts["whole"], column), column("numbers")
+        source, numbers = FileRecords.restore(facts["whole"], column), column("numbers")
         if np.any(np.diff(numbers, prepend=-1, append=len(source)) <= 0):
             raise ValueError("the numbers of records are not in order")
         return cls(
