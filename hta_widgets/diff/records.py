@@ -1,7 +1,7 @@
 """A finding as data, and the order of findings.
 
 A finding states what changed by how much, in fields that programs can use. It has no sentence until
-all findings are known, sorted, and freed of what another one says. For a run whose second rank
+all findings are known, sorted, and without what another one states. For a run whose second rank
 computes longer after an update:
 
     Finding("straggler", topic="late_rank", ranks=(1,), measure="compute",

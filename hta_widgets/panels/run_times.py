@@ -1,7 +1,7 @@
 """Measure how the devices of a job spend the run, and how long ranks wait for late ones.
 
 Times are sums over the ranks with device work, on the fitted clock. A rank's span lasts from its
-first device work to its last. Two ranks with spans of 100 ms, of which 90 and 70 are busy, have
+first device work to its last. Two ranks with spans of 100 ms that are busy for 90 and 70 ms have
 ``all_ns`` 200 ms, ``busy_ns`` 160 ms and ``idle_ns`` 40 ms.
 """
 

@@ -86,7 +86,7 @@ class Selection:
         if self.ids is not None:
             put("ids", _ids(self.ids))
         if self.traces is not None and not hasattr(self.traces, "span_ns"):
-            raise TraceError(f"a {type(self.traces).__name__} is no set of traces")
+            raise TraceError(f"a {type(self.traces).__name__} is not a set of traces")
 
     @property
     def is_everything(self) -> bool:

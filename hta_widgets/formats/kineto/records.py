@@ -92,10 +92,10 @@ def split_merged(
         detail = f"its list of merged ranks is damaged ({error}); read as one rank"
         problems.add("repaired", 1, detail, file=path)
         return None
-    told, generated = _introductions(columns)
+    introduced, generated = _introductions(columns)
     rank_of_pid = np.array(
         [
-            told.get(code, (_rank_of(columns.pids[code]), None))[0]
+            introduced.get(code, (_rank_of(columns.pids[code]), None))[0]
             for code in range(len(columns.pids))
         ],
         np.int64,
@@ -107,7 +107,9 @@ def split_merged(
     for entry in entries:
         rank = entry.rank
         rows = np.flatnonzero(ours & (rank_of_row == rank))
-        pids = {columns.pids[code]: pid for code, (owner, pid) in told.items() if owner == rank}
+        pids = {
+            columns.pids[code]: pid for code, (owner, pid) in introduced.items() if owner == rank
+        }
         records = MergedRecords(
             source, columns.record[rows], rank, entry.shift_ns, pids,
             {key: json.dumps(value).encode() for key, value in entry.metadata.items()},
