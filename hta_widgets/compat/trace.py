@@ -156,7 +156,7 @@ class Trace(TraceSet):
         """Align the ranks' clocks, start them at the first event, and leave out the last step."""
         self.is_aligned = True
         self._base = without_last_step(
-            self.remaining_events, keep_last=bool(include_last_profiler_step)
+            self.kept, keep_last=bool(include_last_profiler_step)
         )
         self.traces = self._frames = _Frames(self._base, self._frame)
 
@@ -229,7 +229,7 @@ class Trace(TraceSet):
     # --- frames -----------------------------------------------------------------------------------
 
     @property
-    def remaining_events(self) -> TraceSet:
+    def kept(self) -> TraceSet:
         """The events still in `traces`; raises if values were changed, or events or ranks added."""
         frames = self.traces
         if unknown := sorted(set(frames) - set(self._base)):
@@ -293,16 +293,16 @@ class Trace(TraceSet):
         rank = next(iter(self.get_ranks()), -1) if rank is None else rank
         if rank not in self._base or rank not in self.traces:
             return []
-        steps = np.unique(self.remaining_events[rank].table.step)
+        steps = np.unique(self.kept[rank].table.step)
         numbers: list[int] = steps[steps >= 0].tolist()
         return numbers
 
     def get_trace_duration(self, rank: int | None = None) -> int | float:
         """Return the time in µs from the first to the last start of a rank's events."""
         rank = next(iter(self.get_ranks()), -1) if rank is None else rank
-        if rank not in self.remaining_events:
+        if rank not in self.kept:
             raise self._no_rank_error(rank)
-        table = self.remaining_events[rank].table
+        table = self.kept[rank].table
         starts = table.start_ns[hta_rows(table)]
         span_us: int | float = in_us(np.ptp(starts)).item() if len(starts) else 0
         return span_us
@@ -377,7 +377,7 @@ class Trace(TraceSet):
 
 def kept_of(t: TraceSet) -> TraceSet:
     """Return the events that HTA's analyses use; every event if `t` is not HTA's `Trace`."""
-    return t.remaining_events if isinstance(t, Trace) else t
+    return t.kept if isinstance(t, Trace) else t
 
 
 def owner_of(symbol_table: TraceSymbolTable) -> Trace | None:

@@ -143,7 +143,7 @@ class TraceAnalysis:
         self.t.load_traces(include_last_profiler_step)
 
     @property
-    def remaining_events(self) -> TraceSet:
+    def kept(self) -> TraceSet:
         """The events that the methods use."""
         return kept_of(self.t)
 
@@ -154,7 +154,7 @@ class TraceAnalysis:
         self, name: str, figure: Mapping[str, Any] | None = None, /, **options: Any
     ) -> pd.DataFrame:
         """Return one of our analyses' results as in HTA; show its chart if `figure` is given."""
-        frame = getattr(analysis, name)(self.remaining_events, **options)
+        frame = getattr(analysis, name)(self.kept, **options)
         if figure is not None:
             show(name, frame, **figure)
         return hta_columns(name, frame)
@@ -215,7 +215,7 @@ class TraceAnalysis:
         Names beyond `num_kernels`, or beyond the `duration_ratio` quantile of the running sum,
         become ``others``; see `analysis.kernel_type_breakdown` and `kernel_breakdown`.
         """
-        kept, options = self.remaining_events, dict[str, Any](include_memory=include_memory_kernels)
+        kept, options = self.kept, dict[str, Any](include_memory=include_memory_kernels)
         types = self._hta_result("kernel_type_breakdown", {} if visualize else None, **options)
         kernels = analysis.kernel_breakdown(kept, **options)
         if visualize:
@@ -253,7 +253,7 @@ class TraceAnalysis:
         Names that contain a match of `allowlist_patterns` never become ``others``.
         """
         ranges = analysis.user_annotation_breakdown(
-            self.remaining_events, use_device=use_gpu_annotation
+            self.kept, use_device=use_gpu_annotation
         )
         if visualize:
             show("user_annotation_breakdown", ranges)
@@ -277,7 +277,7 @@ class TraceAnalysis:
         None if no trace has annotations on devices, as in HTA. `shortern_names` is the spelling of
         HTA 0.5; see `analysis.kernels_by_annotation`.
         """
-        kept, symbols = self.remaining_events, self.t.symbol_table
+        kept, symbols = self.kept, self.t.symbol_table
         if "gpu_user_annotation" not in symbols.sym_index:
             logger.warning(
                 "the traces have no annotations on devices; hta_widgets.analysis."
@@ -360,7 +360,7 @@ class TraceAnalysis:
         `compress_other_kernels` drops the args and names of other kernels. See
         `analysis.frequent_kernel_sequences`.
         """
-        kept = self.remaining_events
+        kept = self.kept
         patterns = analysis.frequent_kernel_sequences(
             kept, operator_name, min_pattern_len=min_pattern_len, ranks=[rank]
         )
@@ -392,7 +392,7 @@ class TraceAnalysis:
         that it launched on the stream starts; see `analysis.queue_length`.
         """
         zero_ns, frames = self._zero_ns, {}
-        for part in rank_parts(self.remaining_events, ranks=self._ranks(ranks)):
+        for part in rank_parts(self.kept, ranks=self._ranks(ranks)):
             table, steps = part.table, queue_steps(part, launches=True)
             tracks = table.track[steps.device_row]
             frame = pd.DataFrame(
@@ -465,7 +465,7 @@ class TraceAnalysis:
         ``ts, pid, name, memory_bw_gbps``; see `analysis.memory_bandwidth`.
         """
         zero_ns, frames = self._zero_ns, {}
-        for part in rank_parts(self.remaining_events, ranks=self._ranks(ranks)):
+        for part in rank_parts(self.kept, ranks=self._ranks(ranks)):
             table, steps = part.table, bandwidth_steps(part)
             kinds = [steps.kinds[code] for code in steps.code.tolist()]
             frame = pd.DataFrame(
@@ -486,7 +486,7 @@ class TraceAnalysis:
 
         See `analysis.memory_bandwidth_summary`.
         """
-        summary = analysis.memory_bandwidth_summary(self.remaining_events, ranks=self._ranks(ranks))
+        summary = analysis.memory_bandwidth_summary(self.kept, ranks=self._ranks(ranks))
         summary = summary[summary["count"] > 0].assign(name=summary["copy_kind"].astype("str"))
         return describe_statistics(summary, ["rank", "name"], "memory_bw_gbps")
 
@@ -509,7 +509,7 @@ class TraceAnalysis:
             inputs = {Path(trace.path).resolve().parent for trace in self.t.values()}
             here = Path.cwd()
             output_dir = tempfile.mkdtemp(prefix="hta-widgets-") if here in inputs else here
-        kept, folder, written = self.remaining_events, new_folder(output_dir), []
+        kept, folder, written = self.kept, new_folder(output_dir), []
         for rank in self._ranks(ranks):
             name = Path(self.t[rank].path).name
             ending = ".json.gz" if name.endswith(".gz") else ".json"
@@ -528,7 +528,7 @@ class TraceAnalysis:
 
         See `analysis.cupti_counters`.
         """
-        kept, frames = self.remaining_events, []
+        kept, frames = self.kept, []
         zero_ns = first_event_ns(kept.values())
         for rank in self._ranks(ranks):
             counters = analysis.cupti_counters(kept, ranks=[rank])
@@ -562,7 +562,7 @@ class TraceAnalysis:
         `visualize` is ignored. See `analysis.memory_events`.
         """
         events = analysis.memory_events(
-            self.remaining_events, ranks=self._ranks(None if rank is None else [rank])
+            self.kept, ranks=self._ranks(None if rank is None else [rank])
         )
         devices = [str(device) for device in events["device"].cat.categories]
         numbers = [int(name.partition(":")[2] or -1) for name in devices]
@@ -577,7 +577,7 @@ class TraceAnalysis:
     def get_profiler_steps(self) -> list[int]:
         """Return the numbers of the steps that are used."""
         steps: set[int] = set()
-        for trace in self.remaining_events.values():
+        for trace in self.kept.values():
             table = trace.table
             used = np.unique(table.name[table.stream < 0]).tolist()
             steps.update(step_number(table.names[code]) for code in used)
@@ -606,7 +606,7 @@ class TraceAnalysis:
                 raise TraceError(f"no steps {wanted}", remedy=f"The steps are {steps}.")
             steps = chosen
         if visualize:
-            show("stragglers", lambda: analysis.stragglers(self.remaining_events))
+            show("stragglers", lambda: analysis.stragglers(self.kept))
         own = straggler_identification_impl is find_stragglers_with_late_start_comm_kernels
         events = pd.concat(
             [self._events(rank, with_args=not own) for rank in self.t.get_ranks()],
@@ -670,14 +670,14 @@ class TraceAnalysis:
         """Return the given ranks; else rank 0 as in HTA, or the first."""
         if given := [] if ranks is None else [int(rank) for rank in ranks]:
             return given
-        kept = self.remaining_events
+        kept = self.kept
         return [0] if 0 in kept else kept.ranks[:1]
 
     def _events(self, rank: int, *, with_args: bool) -> pd.DataFrame:
         """Return a rank's frame with ``rank``; args are read from the file on request only."""
         if with_args:
             return self.t.get_trace(rank).assign(rank=rank)
-        trace = self.remaining_events[rank]
+        trace = self.kept[rank]
         frame = hta_frame(trace, hta_rows(trace.table), self.t.symbol_table, zero_ns=0)
         return frame.assign(rank=rank)
 

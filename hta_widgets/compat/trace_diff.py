@@ -93,7 +93,7 @@ class LabeledTrace:
         """
         given = _trace_set(self.t)
         return (
-            given.remaining_events if isinstance(given, Trace) and not given.is_aligned else given
+            given.kept if isinstance(given, Trace) and not given.is_aligned else given
         )
 
     def ranks(self) -> list[int]:

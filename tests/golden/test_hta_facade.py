@@ -29,7 +29,7 @@ def seen_by_hta(name):
     if golden.resolution_ns(name) >= 1000:
         return analyzer(name)
     facade = hw.TraceAnalysis(trace_dir=golden.trace_path(name))
-    facade.t._base = rounded(facade.t.remaining_events)
+    facade.t._base = rounded(facade.t.kept)
     whole = rounded(facade.t)
     facade.t._traces = dict(whole.items())
     return facade

@@ -123,7 +123,7 @@ def test_last_step_is_left_out_by_default(tmp_path):
     assert facade.get_profiler_steps() == [0, 1]
     assert facade.t.get_iterations() == [0, 1]
     assert len(facade.t.get_trace(0)) == 6
-    assert len(facade.remaining_events[0]) == 6
+    assert len(facade.kept[0]) == 6
     assert len(facade.t[0]) == 9
     whole = hw.TraceAnalysis(trace_dir=tmp_path, include_last_profiler_step=True)
     assert whole.get_profiler_steps() == [0, 1, 2]
@@ -141,7 +141,7 @@ def test_ranks_without_steps_keep_all_and_lost_launches_are_counted(tmp_path):
         write(tmp_path, events, rank)
     facade = hw.TraceAnalysis(trace_dir=tmp_path)
     assert [len(facade.t.get_trace(rank)) for rank in (0, 1)] == [2, 2]
-    problems = facade.remaining_events.problems
+    problems = facade.kept.problems
     lost = problems[problems["detail"].str.contains("without a launch")]
     assert lost[["rank", "kind", "count"]].to_numpy().tolist() == [[0, "unpaired", 1]]
 
@@ -169,7 +169,7 @@ def test_rows_and_ranks_that_are_dropped_from_frames_are_left_out(edited):
     assert busy(edited) == {0: 5, 1: 2}
     traces.pop(0)
     assert busy(edited) == {1: 2}
-    assert edited.t.get_ranks() == edited.remaining_events.ranks == [1]
+    assert edited.t.get_ranks() == edited.kept.ranks == [1]
     assert edited.get_idle_time_breakdown(visualize=False)[0]["rank"].unique().tolist() == [1]
     assert edited.t.ranks == [0, 1]
     edited.t.traces = {0: edited.t.get_trace(1)}
