@@ -138,18 +138,18 @@ def test_steps_of_two_real_jobs(pair):
         assert frame["diff_ns"].sum() == 1000 * (sum(after) - sum(before))
     assert [caution.kind for caution in pair.cautions] == ["gpu", "world_size", "rank"]
     texts = [found.text.replace("\u202f", " ") for found in hd.findings(pair)]
-    # Text of shared/design/diff.png (its last digits follow an earlier rule).
+    # The text of shared/design/diff.png, divided by its six steps.
     assert texts[:5] == [
-        "After takes 279 ms longer over 6 steps: 465 ms → 744 ms, +60 %: compute grows by 266 ms.",
+        "After takes 46.6 ms longer a step: 77.5 ms → 124 ms, +60 %: compute grows by 44.3 ms.",
         (
             "The runs are not alike: different GPUs: NVIDIA A100-PG509-200 → Tesla V100-SXM2-16GB; "
             "world size 8 → 2."
         ),
         (
-            "Compute grows by 266 ms and exposed copies by 77.2 ms; "
-            "idle time of the device shrinks by 49.1 ms and exposed communication by 14.6 ms."
+            "Compute grows by 44.3 ms and exposed copies by 12.9 ms; idle time of the device "
+            "shrinks by 8.19 ms and exposed communication by 2.44 ms a step."
         ),
-        "Memcpy DtoD goes from 18 to 4 645 over 6 steps (+90.2 ms).",
+        "Memcpy DtoD goes from 3 to 774.2 a step (+15.0 ms).",
         "Every step is slower; step 1011 most, +90.2 ms.",
     ]
     assert texts[-2] == "Different rank: 3 → 1."
