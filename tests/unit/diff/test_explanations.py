@@ -291,8 +291,8 @@ def test_a_host_without_a_device(tmp_path):
     assert times(hd.waterfall(mixed)) == {"compute": (200, 0), "idle": (300, 500)}
     texts = [one.text.replace("\u202f", " ") for one in hd.findings(mixed)]
     assert texts[0] == (
-        "The step takes as long, 500 ns a step, but compute shrinks by 200 ns (−100 %) and idle time of the "
-        "device grows by 200 ns (+67 %)."
+        "The step takes as long, 500 ns a step, but compute shrinks by 200 ns (−100 %) and "
+        "idle time of the device grows by 200 ns (+67 %)."
     )
 
 
@@ -336,8 +336,7 @@ def test_steps_and_their_kinds(tmp_path):
     first = hd.findings(slower)[0]
     assert first.kind == "slight"
     assert first.text.replace("\u202f", " ") == (
-        "After takes 747 ns longer a step: 10.3 µs → 11.0 µs, +7.3 %; "
-        "that may be chance (p 0.043)."
+        "After takes 747 ns longer a step: 10.3 µs → 11.0 µs, +7.3 %; that may be chance (p 0.043)."
     )
     assert hd.changes(slower).attrs["note"].startswith("the steps changed, but no single")
     # In another order they are not partners.
