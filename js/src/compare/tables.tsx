@@ -153,8 +153,8 @@ export function NamesTable({
         <FilterField name="Filter names" set={(typed) => (filter.value = typed)} />
       </div>
       <p class="hta-about">
-        {`sum of ${what}time${steps > 1 ? ` a step, mean over ${plural(steps, "step")}` : ""}` +
-          `${ranks ? (steps > 1 ? " and ranks" : ", mean over ranks") : ""}; ` +
+        {`sum of ${what}time ${steps > 1 ? "a step, mean " : ""}over ${plural(steps, "step")}` +
+          `${ranks ? ", mean over ranks" : ""}; ` +
           "parallel streams add up, so this column does not sum to the difference" +
           (hiddenRows > 0 ? `; ${plural(hiddenRows, "name")} that changed less in Python` : "")}
       </p>
