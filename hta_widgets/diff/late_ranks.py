@@ -155,7 +155,8 @@ def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
         gap_ns = times.own_ns - usual_ns
         before, after = (gap_ns[:, :, k].reshape(-1, step_count).T for k in (0, 1))
         is_alone &= (welch_p_value(before, after) < _ALPHA).reshape(is_alone.shape)
-    return is_alone & (2 * is_alone.sum(axis=1, keepdims=True) <= len(times.ranks))
+    is_alone &= 2 * is_alone.sum(axis=1, keepdims=True) <= len(times.ranks)
+    return is_alone
 
 
 def lone_ranks(diff: Comparison) -> set[int]:
@@ -183,7 +184,7 @@ def _late_on_both_sides(times: RankTimes, rank: int, *, appears: bool, weight: f
     place = times.ranks.index(rank)
     kind = int((sign * times.excess_ns[:, place]).argmax())
     finding = _rank_change(times, [place], kind, sign=sign, weight=weight)
-    return replace(finding, details=finding.details | {"appears": appears})
+    return replace(finding, details={**finding.details, "appears": appears})
 
 
 def _rank_change(
