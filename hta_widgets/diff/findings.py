@@ -28,6 +28,7 @@ from hta_widgets.diff.compare import CONDITIONS, Comparison
 from hta_widgets.diff.late_ranks import changed_ranks, late_ranks
 from hta_widgets.diff.records import Finding, rank_findings, time_change
 from hta_widgets.diff.sentences import CAUTION_WORDS, WORDS, add_text
+from hta_widgets.diff.shapes import shape_changes
 from hta_widgets.diff.tables import iter_rows, names
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.readers.formats import all_formats, formats_named, load_references
@@ -53,6 +54,7 @@ def findings(diff: Comparison) -> list[Finding]:
     3. Each rank that keeps the others waiting on one side only, by
        `hta_widgets.analysis.stragglers`, also if the other side has no such rank; and the ranks
        that changed unlike the others, at most half of them.
+       The size of the batch, if the shapes of inputs state another one.
     4. The kinds of time that make up the difference, the name of device work whose number of calls
        differs, and how the difference is spread over the steps.
     5. The changes with most time (see `changes`): many operators that changed by one factor as one
@@ -88,7 +90,7 @@ def findings(diff: Comparison) -> list[Finding]:
         late = [*late_ranks(diff), *changed_ranks(diff)]
         records += [*late, *_step_findings(diff, late)]
         if has_changes:
-            records += _change_findings(diff)
+            records += [*shape_changes(diff), *_change_findings(diff)]
     for findings_of_format in load_references(
         format_.comparison.findings for format_ in formats_named(formats)
     ):

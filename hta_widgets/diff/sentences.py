@@ -244,6 +244,15 @@ def _waits_text(finding: Finding) -> str:
     return f"; {subject} {' to '.join(ends)} {change}{' each' * (len(waits) > 1)}"
 
 
+def _shapes_text(finding: Finding, _diff: Comparison) -> str:
+    sizes = f"{count(finding.before)} → {count(finding.after)}"
+    changed, calls = finding.details["changed_calls"], finding.details["calls"]
+    return (
+        f"Shapes: the first dimension of inputs {sizes} in {count(changed)} of "
+        f"{plural(calls, 'call')} of operators, as with another batch size."
+    )
+
+
 def _kinds_text(finding: Finding, diff: Comparison) -> str:
     clauses = []
     for grows in (True, False):
@@ -394,6 +403,7 @@ def _caution_text(finding: Finding, _diff: Comparison) -> str:
 WORDS: dict[str, Wording] = {
     "headline": step_times_text,
     "late_rank": _late_rank_text,
+    "shapes": _shapes_text,
     "kinds": _kinds_text,
     "name": _name_text,
     "steps": _spread_text,
