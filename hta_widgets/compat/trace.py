@@ -155,9 +155,7 @@ class Trace(TraceSet):
     def align_and_filter_trace(self, include_last_profiler_step: bool | None = False) -> None:
         """Align the ranks' clocks, start them at the first event, and leave out the last step."""
         self.is_aligned = True
-        self._base = without_last_step(
-            self.kept, keep_last=bool(include_last_profiler_step)
-        )
+        self._base = without_last_step(self.kept, keep_last=bool(include_last_profiler_step))
         self.traces = self._frames = _Frames(self._base, self._frame)
 
     def _take(self, loaded: TraceSet) -> None:

@@ -252,9 +252,7 @@ class TraceAnalysis:
 
         Names that contain a match of `allowlist_patterns` never become ``others``.
         """
-        ranges = analysis.user_annotation_breakdown(
-            self.kept, use_device=use_gpu_annotation
-        )
+        ranges = analysis.user_annotation_breakdown(self.kept, use_device=use_gpu_annotation)
         if visualize:
             show("user_annotation_breakdown", ranges)
         every = ranges

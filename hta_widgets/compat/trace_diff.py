@@ -92,9 +92,7 @@ class LabeledTrace:
         HTA parses an analysis's trace again, which restores dropped events and the last step.
         """
         given = _trace_set(self.t)
-        return (
-            given.kept if isinstance(given, Trace) and not given.is_aligned else given
-        )
+        return given.kept if isinstance(given, Trace) and not given.is_aligned else given
 
     def ranks(self) -> list[int]:
         """Return the ranks, ascending."""
