@@ -17,6 +17,8 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.waits import collective_waits, exposed_waits_for
 from hta_widgets.analysis.idle import wait_for_first_work_ns
+from hta_widgets.analysis.launches import launch_pairs
+from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.taxonomy import KINDS
@@ -158,12 +160,16 @@ def launch_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
         return None
     gaps = analysis.device_idle_gaps(traces)
     waits = gaps.loc[gaps["dur_ns"] <= _MAX_LAUNCH_GAP_NS, [f"{cause}_ns" for cause in _LAUNCHING]]
-    frame = analysis.launch_stats(traces)
-    launches = len(frame[["rank", "launch_id"]].drop_duplicates())
-    if waits.to_numpy().sum() < min_wait_ns or launches < _MIN_LAUNCHES * len(times.ranks):
+    if waits.to_numpy().sum() < min_wait_ns:
         return None
-    work_ns = int(frame["gpu_dur_ns"].sum()) / launches
-    return LaunchRate(launches // len(times.ranks), work_ns, times.all_ns / launches)
+    launches, work_ns = 0, 0
+    for part in rank_parts(traces):
+        call, work, _ = launch_pairs(part, part.device_work_rows())
+        launches += len(np.unique(call))
+        work_ns += int(part.table.dur_ns[work].sum())
+    if launches < _MIN_LAUNCHES * len(times.ranks):
+        return None
+    return LaunchRate(launches // len(times.ranks), work_ns / launches, times.all_ns / launches)
 
 
 @dataclass(frozen=True)
