@@ -200,6 +200,7 @@ def _call_tree(
     name: list[str] = []
     sums: list[list[int]] = []
     known: dict[tuple[int, str], int] = {}
+    work_ns, outside_ns = 0, 0
     for part in rank_parts(traces, window):
         paths = _paths(part.trace)
         size = len(paths.name)
@@ -207,10 +208,13 @@ def _call_tree(
         of, work = paths.of[:-1][inside], part.device_work_rows()
         work = work[part.table.stream[work] >= 0]
         path = paths.of[paths.of_event[part.trace.launch_of[work]]]
+        work_dur = part.durations(work)
+        work_ns += int(work_dur.sum())
+        outside_ns += int(work_dur[path < 0].sum())
         values = np.zeros((size, 3), dtype=np.int64)
         np.add.at(values[:, 0], of, 1)
         np.add.at(values[:, 1], of, part.durations(paths.rows[inside]))
-        np.add.at(values[:, 2], path[path >= 0], part.durations(work)[path >= 0])
+        np.add.at(values[:, 2], path[path >= 0], work_dur[path >= 0])
         for at in range(size - 1, -1, -1):
             if paths.parent[at] >= 0:
                 values[paths.parent[at], 2] += values[at, 2]
@@ -225,7 +229,11 @@ def _call_tree(
             places.append(known[key])
             both = zip(sums[places[at]], values[at].tolist(), strict=True)
             sums[places[at]] = [value + other for value, other in both]
-    return _flame_bars(parent, name, sums, 1 if measure == "host" else 2)
+    if measure == "host":
+        return _flame_bars(parent, name, sums, 1)
+    bars = _flame_bars(parent, name, sums, 2)
+    bars.attrs["outside"] = outside_ns / max(work_ns, 1)
+    return bars
 
 
 def _flame_bars(parent: list[int], name: list[str], sums: list[list[int]], by: int) -> pd.DataFrame:
