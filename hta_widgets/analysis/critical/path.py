@@ -24,7 +24,7 @@ from hta_widgets.analysis.frames import (
 )
 from hta_widgets.arguments import check_arguments
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Array
 from hta_widgets.trace.columns import FlowTable
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet, replace_ranks
@@ -266,7 +266,7 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
     )
 
 
-def _categorical_of(codes: Ints, values: list[str]) -> pd.Categorical:
+def _categorical_of(codes: Array, values: list[str]) -> pd.Categorical:
     """Return a categorical of strings by code; values may occur twice."""
     distinct = list(dict.fromkeys(reversed(values)))
     number = {value: code for code, value in enumerate(distinct)}

@@ -17,6 +17,7 @@ from msgspec import Meta, Raw, Struct, ValidationError
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.times import resolution
+from hta_widgets.readers.cache import source_from_store
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints, Rows
@@ -273,9 +274,7 @@ class MergedRecords:
     @classmethod
     def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:
         """Return a source from the result of `kept`."""
-        from hta_widgets.formats.kineto.record_source import FileRecords  # noqa: PLC0415 - a circle
-
-        source, numbers = FileRecords.restored(facts["whole"], column), column("numbers")
+        source, numbers = source_from_store(facts["whole"], column), column("numbers")
         if np.any(np.diff(numbers, prepend=-1, append=len(source)) <= 0):
             raise ValueError("the numbers of records are not in order")
         return cls(
