@@ -376,7 +376,7 @@ def gap_pieces(
     pieces = np.zeros((len(start), len(IDLE_CATEGORIES)), dtype=np.int64)
     known = call >= 0
     began = np.where(known, np.clip(table.start_ns[call], start, end), start)
-    returned = table.end_ns[call]
+    returned = table.start_ns[call] + table.dur_ns[call]
     left = np.where(known, np.clip(returned, began, end), start)
     activities = activity_before_calls(trace, start, began, call)
     for place, spent in enumerate(activities):
@@ -403,7 +403,7 @@ def gap_pieces(
 def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     """Return whether the host waited for the device from the launch to the end of a long gap."""
     blocked = np.zeros(len(call), dtype=bool)
-    begin = np.maximum(trace.table.end_ns[call], gap[0])
+    begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap[0])
     long = np.flatnonzero((call >= 0) & (gap[1] - begin > _LONG_NS))
     begin, end = begin[long], gap[1][long]
     waited = activity_before_calls(trace, begin, end, call[long])[0]

@@ -22,14 +22,12 @@ from hta_widgets.store.files import (
     MANIFEST,
     Column,
     FileFrame,
-    StoredRecords,
     TextColumn,
-    comm_arg_columns,
-    pack_records,
     read_manifest,
     write_columns,
 )
 from hta_widgets.store.rank_file import SourceRestorer, StoredRank, StoredSource, as_mapping
+from hta_widgets.store.records import StoredRecords, comm_arg_columns, pack_records
 from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
 from hta_widgets.trace.columns import (
     AsyncTable,

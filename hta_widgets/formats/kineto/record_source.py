@@ -80,7 +80,7 @@ class FileRecords(NumberedRecords):
     keeps_places = True
 
     def to_stored(self) -> StoredSource:
-        """Return the facts and columns for `restored`."""
+        """Return the facts and columns for `restore`."""
         index = self._index
         spans = [*index.spans.items()]
         facts = {

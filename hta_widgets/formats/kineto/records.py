@@ -17,6 +17,7 @@ from msgspec import Meta, Raw, Struct, ValidationError
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.times import resolution
+from hta_widgets.readers.cache import source_from_store
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints, Rows
@@ -260,7 +261,7 @@ class MergedRecords:
         self._rank, self._shift_ns, self._pids = rank, shift_ns, dict(pids)
 
     def to_stored(self) -> StoredSource:
-        """Return the facts and columns for `restored`."""
+        """Return the facts and columns for `restore`."""
         whole: StoredSource = self._source.to_stored()  # type: ignore[attr-defined]
         facts = {
             "kind": "merged",
@@ -274,10 +275,8 @@ class MergedRecords:
 
     @classmethod
     def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:
-        """Return a source from the result of `kept`."""
-        from hta_widgets.formats.kineto.record_source import FileRecords  # noqa: PLC0415 - a circle
-
-        source, numbers = FileRecords.restore(facts["whole"], column), column("numbers")
+        """Return a source from the result of `to_stored`."""
+        source, numbers = source_from_store(facts["whole"], column), column("numbers")
         if np.any(np.diff(numbers, prepend=-1, append=len(source)) <= 0):
             raise ValueError("the numbers of records are not in order")
         return cls(

@@ -243,7 +243,7 @@ class TimeLineRecords(NumberedRecords):
         self._named = _naming(rank, has_io=has_io)
 
     def to_stored(self) -> StoredSource:
-        """Return the facts and columns for `restored`."""
+        """Return the facts and columns for `restore`."""
         facts = {
             "kind": "time line",
             "path": self.path,
