@@ -386,7 +386,7 @@ def _event_table(
     stream = device_streams(events["stream"], device, pid, tid, columns, problems)
     annotates = device & (kind == _ANNOTATION)
     mpi = [code for code, text in enumerate(columns.categories.values) if text == MPI_CATEGORY]
-    calls_mpi = np.isin(category, mpi)
+    calls_mpi = np.isin(category, mpi) & ~device.any()
     places = find_tracks(pid, tid, stream, device, annotates, calls_mpi, start, columns, names)
     lanes = assign_lanes(
         start, events["dur_ns"], places.track, len(places.tracks), columns.resolution_ns

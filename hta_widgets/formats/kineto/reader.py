@@ -24,6 +24,7 @@ from hta_widgets.formats.byteps.reader import (
     is_worker,
 )
 from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS, Columns, SliceTimes
+from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows
 from hta_widgets.formats.kineto.record_source import FileRecords, FileState, SliceIndex
 from hta_widgets.formats.kineto.records import (
     NO_INTEGER,
@@ -546,7 +547,8 @@ class _Documents:
         closed = self.list.read(enclosed=head.enclosed)
         values = head.values
         if not closed:
-            if not notes.count("truncated"):
+            # Horovod leaves the list open, as the format allows.
+            if not notes.count("truncated") and not is_horovod(self.list.columns.names):
                 notes.add("truncated", "the list of events does not end", None)
         elif head.enclosed:
             tail, text, end = read_tail(window.unread(), window.read_block)
@@ -677,7 +679,7 @@ def build_plain(
     """Build the trace of Kineto or other Chrome records."""
     host = metadata.get("host_name")
     return build_trace(
-        columns,
+        mark_rows(columns),
         rank=0 if rank is None else rank,
         path=path,
         metadata=metadata,
