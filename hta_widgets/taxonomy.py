@@ -44,6 +44,7 @@ HOST_COLLECTIVES: Final = rf"^({HOST_LIBRARIES}|{HOST_CALLS})"
 _DEVICE_CATEGORY: Final = re.compile(
     rf"{_DEVICE_WORK}|{_COPIES}|{_SYNCS}|gpu_user_annotation|collective_comm", re.IGNORECASE
 )
+_DEVICE_WORK_CATEGORY: Final = re.compile(_DEVICE_WORK, re.IGNORECASE)
 _STREAM_WORK: Final = re.compile(rf"(concurrent_)?kernel|{_COPIES}", re.IGNORECASE)
 
 
@@ -313,6 +314,11 @@ def __getattr__(name: str) -> Any:
 def is_device_category(category: str) -> bool:
     """Return whether rows of this category are on the device, provided that they have a stream."""
     return _DEVICE_CATEGORY.fullmatch(category) is not None
+
+
+def is_device_work(category: str) -> bool:
+    """Return whether rows of this category compute or communicate on a device."""
+    return _DEVICE_WORK_CATEGORY.fullmatch(category) is not None
 
 
 def is_known_category(category: str) -> bool:

@@ -28,6 +28,7 @@ from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows
 from hta_widgets.formats.kineto.record_source import FileRecords, FileState, SliceIndex
 from hta_widgets.formats.kineto.records import (
     NO_INTEGER,
+    MergedRank,
     Record,
     decode_bodies,
     decode_records,
@@ -35,6 +36,7 @@ from hta_widgets.formats.kineto.records import (
     end_of_value,
     split_merged,
 )
+from hta_widgets.formats.kineto.split_ranks import split_ranks
 from hta_widgets.formats.kineto.times import (
     LARGEST_DOUBLE,
     joined_texts,
@@ -649,16 +651,28 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
         for part in parts:
             with time_stage("model"):
                 build = _BUILDERS.get(part.format) or _builder(part.columns)
-                merged.append(
-                    build(part.rank, part.columns, part.metadata, part.source, path, problems)
-                )
+                columns = mark_rows(part.columns) if build is build_plain else part.columns
+                merged.append(build(part.rank, columns, part.metadata, part.source, path, problems))
         return Outcome(tuple(merged), problems)
+    if build is build_plain:
+        with time_stage("model"):
+            contents = contents._replace(columns=mark_rows(contents.columns))
+            split = split_ranks(contents.columns, contents.metadata, contents.source, problems)
+        if split:
+            return Outcome(tuple(_build_part(part, path, problems) for part in split), problems)
     stated, found = stated_rank(contents.metadata, problems, path), Problems()
     with time_stage("model"):
         trace = build(stated, contents.columns, contents.metadata, contents.source, path, found)
     for problem in found:  # the rank may change
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return Outcome((trace,), problems)
+
+
+def _build_part(part: MergedRank, path: str, problems: Problems) -> Trace:
+    """Build the trace of a part of a file that states no ranks of its own."""
+    with time_stage("model"):
+        trace = build_plain(part.rank, part.columns, part.metadata, part.source, path, problems)
+    return trace.replace(local_rank=part.device)
 
 
 def _builder(columns: RankColumns) -> _Build:
@@ -679,7 +693,7 @@ def build_plain(
     """Build the trace of Kineto or other Chrome records."""
     host = metadata.get("host_name")
     return build_trace(
-        mark_rows(columns),
+        columns,
         rank=0 if rank is None else rank,
         path=path,
         metadata=metadata,
