@@ -310,14 +310,20 @@ def rank_in_name(name: str) -> str | None:
 def ranks_of_coordinates(texts: Sequence[str]) -> list[int] | None:
     """Return ranks from coordinates such as ``TP-0-DP-1``, in the order of ranks of frameworks.
 
-    None unless the texts have different coordinates of the same kinds.
+    A single number, as in ``rank 3`` or ``TP03``, is the rank itself. None unless the texts have
+    different coordinates of the same kinds.
     """
+    numbers = [_last_number(_RANK, text) for text in texts]
+    if _are_unique_and_free(numbers, set()):
+        return [number for number in numbers if number is not None]
     coordinates = [
         {kind.lower(): int(number) for kind, number in _DIMENSIONS.findall(text)} for text in texts
     ]
     if not texts or not all(coordinates) or len({frozenset(place) for place in coordinates}) > 1:
         return None
     keys = [tuple(place[name] for name in _ORDER if name in place) for place in coordinates]
+    if len(keys[0]) == 1 and len(set(keys)) == len(keys) and max(keys)[0] <= LAST_RANK:
+        return [key[0] for key in keys]
     order = {key: rank for rank, key in enumerate(sorted(set(keys)))}
     return [order[key] for key in keys] if len(order) == len(keys) else None
 
