@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +27,6 @@ from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows
 from hta_widgets.formats.kineto.record_source import FileRecords, FileState, SliceIndex
 from hta_widgets.formats.kineto.records import (
     NO_INTEGER,
-    MergedRank,
     Record,
     decode_bodies,
     decode_records,
@@ -45,6 +43,7 @@ from hta_widgets.formats.kineto.times import (
 )
 from hta_widgets.formats.kineto.tolerant import (
     ReadResult,
+    decode_values,
     is_utf8,
     read_records,
     read_top_level,
@@ -170,20 +169,6 @@ def _strict_object(text: bytes) -> tuple[dict[str, bytes] | None, int]:
     except (RecursionError, UnicodeDecodeError):
         return None, 0
     return _decode_strictly(text), len(text)
-
-
-def decode_values(values: dict[str, bytes]) -> dict[str, Any]:
-    """Decode top-level values for users to read."""
-    decoded: dict[str, Any] = {}
-    for key, text in values.items():
-        try:
-            decoded[key] = json.loads(text)
-        except (ValueError, RecursionError):
-            try:
-                decoded[key] = json.loads(text.decode("utf-8", "replace"), strict=False)
-            except (ValueError, RecursionError):
-                decoded[key] = text.decode("utf-8", "replace")
-    return decoded
 
 
 #: Around damage, pieces of this size are tried before single records.
@@ -659,20 +644,16 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
             contents = contents._replace(columns=mark_rows(contents.columns))
             split = split_ranks(contents.columns, contents.metadata, contents.source, problems)
         if split:
-            return Outcome(tuple(_build_part(part, path, problems) for part in split), problems)
+            traces = [
+                build(*part[:4], path, problems).replace(local_rank=part.device) for part in split
+            ]
+            return Outcome(tuple(traces), problems)
     stated, found = stated_rank(contents.metadata, problems, path), Problems()
     with time_stage("model"):
         trace = build(stated, contents.columns, contents.metadata, contents.source, path, found)
     for problem in found:  # the rank may change
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return Outcome((trace,), problems)
-
-
-def _build_part(part: MergedRank, path: str, problems: Problems) -> Trace:
-    """Build the trace of a part of a file that states no ranks of its own."""
-    with time_stage("model"):
-        trace = build_plain(part.rank, part.columns, part.metadata, part.source, path, problems)
-    return trace.replace(local_rank=part.device)
 
 
 def _builder(columns: RankColumns) -> _Build:

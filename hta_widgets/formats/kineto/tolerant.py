@@ -370,3 +370,17 @@ def _decode_repaired(body: bytes) -> tuple[Any, str]:
         except _UNREADABLE:
             continue
     return None, ""
+
+
+def decode_values(values: dict[str, bytes]) -> dict[str, Any]:
+    """Decode top-level values for users to read."""
+    decoded: dict[str, Any] = {}
+    for key, text in values.items():
+        try:
+            decoded[key] = json.loads(text)
+        except (ValueError, RecursionError):
+            try:
+                decoded[key] = json.loads(text.decode("utf-8", "replace"), strict=False)
+            except (ValueError, RecursionError):
+                decoded[key] = text.decode("utf-8", "replace")
+    return decoded
