@@ -18,6 +18,7 @@ from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.text import Time, plural
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import union
+from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.problems import CompactFrame, Problems
 from hta_widgets.trace.selection import (
     Selection,
@@ -249,13 +250,15 @@ class TraceSet(Mapping[int, Trace]):
         list of (int, int)
             Start and end of each window in ns, on the clock of the set.
         """
-        edges = [
-            (low + trace.shift_ns, high + trace.shift_ns)
-            for trace in self.values()
-            if len(trace)
-            for low, high in trace.recorded_ns or [(trace.table.first_ns, trace.table.last_ns)]
-        ]
-        if not any(trace.recorded_ns for trace in self.values()):
+        edges: list[tuple[int, int]] = []
+        has_several = False
+        for trace in iter_ranks(list(self.values())):
+            recorded = [
+                (low + trace.shift_ns, high + trace.shift_ns) for low, high in trace.recorded_ns
+            ]
+            has_several |= bool(recorded)
+            edges += recorded or [(trace.start_ns, trace.end_ns)]
+        if not has_several:
             return [self.span_ns]
         low, high = np.array(edges, np.int64).T
         return [(int(start), int(end)) for start, end in zip(*union(low, high), strict=True)]

@@ -22,7 +22,7 @@ from hta_widgets.analysis.cross_rank.arrivals import (
 from hta_widgets.analysis.cross_rank.lateness import EntryLateness, entry_lateness
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows
-from hta_widgets.trace.memo import memo
+from hta_widgets.trace.memo import iter_ranks, memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -107,7 +107,7 @@ class ImposedWaits:
 
     def _marks_ns(self) -> Ints:
         """Return an instant between each two windows of the recording, ascending."""
-        shifts = zip(self.match.traces, self.times.shifts_ns.tolist(), strict=True)
+        shifts = zip(iter_ranks(self.match.traces), self.times.shifts_ns.tolist(), strict=True)
         marks = [trace.recorded_marks_ns + shift for trace, shift in shifts]
         longest = max(marks, key=len, default=np.empty(0, np.int64))
         return np.sort(longest)

@@ -24,7 +24,7 @@ from hta_widgets import taxonomy
 from hta_widgets.formats.kineto.other_tools import device_of_thread
 from hta_widgets.formats.kineto.records import UNSCOPED, MergedRank, MergedRecords, columns_of_rank
 from hta_widgets.readers.ranks import ranks_of_coordinates
-from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows
 from hta_widgets.trace.columns import RankColumns, RecordSource
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.tracks import read_track_names
@@ -173,8 +173,7 @@ def _rows_of_device(columns: RankColumns, of_row: npt.NDArray[np.int32], number:
     """Return the rows of a device, and all metadata of the processes that they name."""
     metadata = columns.phase == _M
     chosen: Bools = (of_row == number) & ~metadata
-    used = np.zeros(len(columns.pids), bool)
-    used[columns.pid[chosen]] = True
+    used = mask_of_rows(columns.pid[chosen], len(columns.pids))
     return np.flatnonzero(chosen | (metadata & used[columns.pid]))
 
 
