@@ -44,7 +44,14 @@ HOST_COLLECTIVES: Final = rf"^({HOST_LIBRARIES}|{HOST_CALLS})"
 _DEVICE_CATEGORY: Final = re.compile(
     rf"{_DEVICE_WORK}|{_COPIES}|{_SYNCS}|gpu_user_annotation|collective_comm", re.IGNORECASE
 )
+_DEVICE_WORK_CATEGORY: Final = re.compile(_DEVICE_WORK, re.IGNORECASE)
 _STREAM_WORK: Final = re.compile(rf"(concurrent_)?kernel|{_COPIES}", re.IGNORECASE)
+
+
+#: Values of `Rule.level`, and of the ranks and figures that rules are applied to.
+_WITH_DEVICES: Final = 0
+_WITHOUT_DEVICES: Final = 1
+_HOST_FIGURES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +63,9 @@ class Rule:
     name: str | None
     note: str
     ignore_case: bool = True
-    #: whether it holds only for ranks without device work
-    host_only: bool = False
+    #: 0: it holds for all ranks; 1: for those without device work; 2: for those as well, but not
+    #: in figures of devices
+    level: int = 0
 
     def category_matches(self, category: str) -> bool:
         # Categories ignore case; names only if the rule does.
@@ -93,7 +101,7 @@ _COMMUNICATION: Final = {
     r"quick_?reduce::|lamport": "quick and Lamport all-reduces",
     r"all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all"
     r"|^collective[-_](permute|broadcast)": "collectives by name (TensorRT-LLM, FlashInfer, XLA …)",
-    r"^hcom_|^collective_subgraph": "Ascend, MTIA",
+    r"^(hcom_|collective_subgraph|rdma_?send|reduce_inline)": "Ascend, MTIA",
     r"(?<![a-z])ctran": "Meta's CTran",
 }
 
@@ -105,11 +113,12 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
         HOST_COLLECTIVES,
         "collectives on the host, in ranks without device work",
         ignore_case=False,
-        host_only=True,
+        level=_HOST_FIGURES,
     ),
     # The category alone decides.
     Rule("sync", _SYNCS, None, "waits and event records on a stream"),
     Rule("annotation", _ANNOTATIONS, None, "ranges that the program names"),
+    Rule("annotation", "nvtx.*", None, "ranges of NVTX, in exports of Nsight Systems"),
     Rule("memory", _COPIES, None, "copies and fills"),
     Rule("communication", "collective_comm", None, "collectives"),
     # Device work, by name.
@@ -125,9 +134,15 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("memory", _DEVICE_WORK, r"^__amd_rocclr_(copy|fill)", "ROCm's copy and fill kernels"),
     Rule("memory", _DEVICE_WORK, r"^zeCommandListAppendMemory(Copy|Fill)", "Level Zero's (XPU)"),
     Rule("memory", "mtia_ccp_events", r"^dma", "MTIA's copies"),
+    Rule("memory", _DEVICE_WORK, r"^copy([-_](start|done))?(\.\d+)?$", "XLA's copies"),
     Rule("memory", _DEVICE_WORK, r"^dma(_(request|copy|transfer|read|write)\w*)?\b", "DMA"),
     Rule("sync", _DEVICE_WORK, r"^(stream|event|context|device) (sync|wait)", "waits"),
-    Rule("sync", _DEVICE_WORK, r"^event_(wait|record)$", "MTIA's waits and records"),
+    Rule(
+        "sync",
+        _DEVICE_WORK,
+        r"^(event|notify|capture)_(wait|record)(_sqe)?$",
+        "MTIA's and Ascend's waits and records",
+    ),
     Rule("sync", _DEVICE_WORK, r"^__amd_rocclr_streamOps", "ROCm's waits and flags on a stream"),
     Rule(
         "compute",
@@ -164,10 +179,25 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("annotation", _BYTEPS, r"^Comm\.", "a gradient's whole synchronisation"),
     Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
     Rule("sync", "waiting", None, "waiting for the root GPU, or for other workers' pushes"),
-    # MPI calls in mpitrace's time lines.
+    # MPI calls in mpitrace's time lines; beside device work they are not its communication.
     Rule(
-        "communication", MPI_CATEGORY, None, "all calls whose time mpitrace counts as communication"
+        "communication",
+        MPI_CATEGORY,
+        None,
+        "all calls whose time mpitrace counts as communication, in ranks without device work",
+        level=_WITHOUT_DEVICES,
     ),
+    Rule("cpu", MPI_CATEGORY, None, "calls of MPI in ranks with device work"),
+    # Horovod's phases of a tensor.
+    Rule(
+        "communication",
+        "horovod",
+        r"^(NEGOTIATE|NCCL|MPI|GLOO|CCL|ADASUM|SHM|DDL)_",
+        "phases of Horovod",
+    ),
+    Rule("memory", "horovod", r"^MEMCPY_", "to and from Horovod's fusion buffer"),
+    Rule("sync", "horovod", r"^(WAIT_FOR_\w+|QUEUE)$", "waits of Horovod"),
+    Rule("annotation", "horovod", r"^[A-Z]+$", "a tensor's operation, around its phases"),
     # The host.
     Rule(
         "annotation",
@@ -178,7 +208,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "cpu",
-        r"cpu_op|operator|python_function|cpu_instant_event|overhead|(.+_)?(runtime|driver)",
+        r"cpu_op|operator|python_function|cpu_instant_event|overhead|(.+_)?(runtime|driver|api)",
         None,
         "operators, Python, runtime and driver calls",
     ),
@@ -255,15 +285,17 @@ def use_rules(rules: tuple[Rule, ...]) -> None:
     _added_rules[:] = rules
 
 
-_BESIDE_DEVICES: Final = tuple(rule for rule in _BUILT_IN if not rule.host_only)
+_BY_LEVEL: Final = tuple(
+    tuple(rule for rule in _BUILT_IN if rule.level <= level) for level in range(_HOST_FIGURES + 1)
+)
 
 
-def _rules(*, host_only: bool) -> tuple[Rule, ...]:
-    return (*_added_rules, *(_BUILT_IN if host_only else _BESIDE_DEVICES))
+def _rules(level: int) -> tuple[Rule, ...]:
+    return (*_added_rules, *_BY_LEVEL[level])
 
 
 def _frame() -> pd.DataFrame:
-    rules = _rules(host_only=True)
+    rules = _rules(_HOST_FIGURES)
     columns = ["kind", "category", "name", "ignore_case", "note"]
     return (
         pd.DataFrame(rules)[columns]
@@ -282,6 +314,16 @@ def __getattr__(name: str) -> Any:
 def is_device_category(category: str) -> bool:
     """Return whether rows of this category are on the device, provided that they have a stream."""
     return _DEVICE_CATEGORY.fullmatch(category) is not None
+
+
+def is_device_work(category: str) -> bool:
+    """Return whether rows of this category compute or communicate on a device."""
+    return _DEVICE_WORK_CATEGORY.fullmatch(category) is not None
+
+
+def is_known_category(category: str) -> bool:
+    """Return whether a built-in rule names this category."""
+    return any(rule.category and rule.category_matches(category) for rule in _BUILT_IN)
 
 
 def is_stream_work(category: str) -> bool:
@@ -305,31 +347,29 @@ def kind_of(category: str, name: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _kind_by_name(_rules_version: int, category: str, name: str) -> str:
-    return KINDS[int(_codes_of_names(category, [name], host_only=False)[0])]
+    return KINDS[int(_codes_of_names(category, [name], _WITH_DEVICES)[0])]
 
 
 #: Kinds by rules and category, then name: the ranks of a job share their names.
-_code_cache: dict[tuple[tuple[Rule, ...], str, bool], dict[str, int]] = {}
+_code_cache: dict[tuple[tuple[Rule, ...], str, int], dict[str, int]] = {}
 _MAX_CACHED_CODES = 1 << 18
 #: Length of the beginning of a name that rules are searched in; names of kernels have up to 5,000.
 _MAX_SEARCHED = 10_000
 
 
-def _codes_of_names(
-    category: str, names: Sequence[str], *, host_only: bool
-) -> npt.NDArray[np.uint8]:
-    known = _code_cache.setdefault((tuple(_added_rules), category, host_only), {})
+def _codes_of_names(category: str, names: Sequence[str], level: int) -> npt.NDArray[np.uint8]:
+    known = _code_cache.setdefault((tuple(_added_rules), category, level), {})
     new = [name for name in names if name not in known]
     if len(known) + len(new) > _MAX_CACHED_CODES:
-        return _decide_codes(category, names, host_only=host_only)
-    known.update(zip(new, _decide_codes(category, new, host_only=host_only).tolist(), strict=True))
+        return _decide_codes(category, names, level)
+    known.update(zip(new, _decide_codes(category, new, level).tolist(), strict=True))
     return np.array([known[name] for name in names], np.uint8)
 
 
-def _decide_codes(category: str, names: Sequence[str], *, host_only: bool) -> npt.NDArray[np.uint8]:
+def _decide_codes(category: str, names: Sequence[str], level: int) -> npt.NDArray[np.uint8]:
     codes = np.full(len(names), KINDS.index("other"), dtype=np.uint8)
     open_rows = list(range(len(names)))
-    for rule in _rules(host_only=host_only):
+    for rule in _rules(level):
         if not rule.category_matches(category):
             continue
         code = KINDS.index(rule.kind)
@@ -356,8 +396,9 @@ def kind_codes(
         return np.empty(0, dtype=np.uint8)
     undecided = 255
     on_device = np.array([is_device_category(text) for text in categories], dtype=bool)
-    host_only = not (of_devices or (on_device.any() and on_device[category].any()))
-    known = [_kind_without_name(version(), text, host_only=host_only) for text in categories]
+    has_device = bool(on_device.any() and on_device[category].any())
+    level = _WITH_DEVICES if has_device else _WITHOUT_DEVICES if of_devices else _HOST_FIGURES
+    known = [_kind_without_name(version(), text, level) for text in categories]
     by_category = np.array([undecided if code is None else code for code in known], dtype=np.uint8)
     result: npt.NDArray[np.uint8] = by_category[category]
     rows = np.flatnonzero(result == undecided)
@@ -368,17 +409,15 @@ def kind_codes(
         used[name[those]] = True
         unique = np.flatnonzero(used).tolist()
         by_name = np.zeros(len(names), dtype=np.uint8)
-        by_name[unique] = _codes_of_names(
-            categories[code], [names[k] for k in unique], host_only=host_only
-        )
+        by_name[unique] = _codes_of_names(categories[code], [names[k] for k in unique], level)
         result[those] = by_name[name[those]]
     return result
 
 
 @lru_cache(maxsize=1 << 12)
-def _kind_without_name(_rules_version: int, category: str, *, host_only: bool) -> int | None:
+def _kind_without_name(_rules_version: int, category: str, level: int) -> int | None:
     """Return the kind's code if the category alone decides it, else None."""
-    for rule in _rules(host_only=host_only):
+    for rule in _rules(level):
         if rule.category_matches(category):
             return None if rule.name is not None else KINDS.index(rule.kind)
     return KINDS.index("other")

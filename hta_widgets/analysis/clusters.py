@@ -35,7 +35,14 @@ from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
-from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, subtract, union
+from hta_widgets.trace.intervals import (
+    CumulativeCoverage,
+    Intervals,
+    clip,
+    subtract,
+    total_length,
+    union,
+)
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -307,7 +314,8 @@ def _metric_times(part: RankPart, metric: str, waits: RankWaits | None) -> Inter
         return union(*wait_intervals(part, waits)[1:])
     if metric == "idle":
         start, end = part.span or (0, 0)
-        return subtract(union([start], [end]), part.union_of_kinds(*DEVICE_WORK_KINDS))
+        idle = subtract(union([start], [end]), part.union_of_kinds(*DEVICE_WORK_KINDS))
+        return subtract(idle, part.unrecorded)
     return part.union_of_kinds(metric)
 
 
@@ -319,7 +327,7 @@ def _time_in_bins(
     within: Ints = np.diff(CumulativeCoverage(*pieces)(edges - part.trace.shift_ns))
     first, last = part.span or (0, 0)
     low, high = (int(edge) - part.trace.shift_ns for edge in (edges[0], edges[-1]))
-    span = max(min(last, high) - max(first, low), 0)
+    span = total_length(subtract(clip(union([first], [last]), low, high), part.unrecorded))
     return within, bool(len(part.device_work_rows())), span
 
 

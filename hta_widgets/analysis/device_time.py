@@ -129,8 +129,7 @@ def _device_times(part: RankPart) -> tuple[int, ...] | None:
     """Return the values of the columns `_TIMES`, or None if the rank has no span in the window."""
     if part.span is None:
         return None
-    start, end = part.span
-    span = end - start
+    span = part.recorded_span_ns
     busy = total_length(part.union_of_kinds(*DEVICE_WORK_KINDS))
     compute, communication, memory = (part.union_of_kinds(kind) for kind in DEVICE_WORK_KINDS)
     computing = total_length(compute)

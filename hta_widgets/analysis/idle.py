@@ -346,7 +346,7 @@ def _whole_gaps(part: RankPart) -> tuple[Ints, Ints, Rows]:
     # Events of 0 ns count for the edges of the span, although they cover nothing of it.
     gap_start = np.concatenate(([start.min()], busy.end))
     gap_end = np.concatenate((busy.start, [end.max()]))
-    lasting = gap_end > gap_start
+    lasting = (gap_end > gap_start) & ~np.isin(gap_start, part.unrecorded.start)
     gap_start, gap_end = gap_start[lasting], gap_end[lasting]
     return gap_start, gap_end, rows[first_launched(part.trace, rows, start, gap_end)]
 
@@ -589,7 +589,8 @@ def _stream_gaps(
     edge = np.searchsorted(stream, np.arange(len(streams) + 1)).tolist()
     for low, high in pairwise(edge):
         np.maximum.accumulate(reach[low:high], out=reach[low:high])
-    pair = np.flatnonzero(stream[1:] == stream[:-1])
+    window = np.searchsorted(part.trace.recorded_marks_ns, start, "right")
+    pair = np.flatnonzero((stream[1:] == stream[:-1]) & (window[1:] == window[:-1]))
     before, after, following = reach[pair], start[pair + 1], rows[pair + 1]
     length = np.maximum(after - before, 0)
     call = part.trace.launch_of[following]

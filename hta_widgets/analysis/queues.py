@@ -214,9 +214,11 @@ def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
         values[changes] for values in (steps.code, steps.time_ns, steps.queue_length)
     )
     inside = part.is_in_window(time_ns)
-    area, span = time_weighted_sums(
-        code, groups, length, hold_times_ns(code, time_ns, part.low, part.high)
-    )
+    # A length that lasts until another window of the recording is not known to hold.
+    window = np.searchsorted(part.trace.recorded_marks_ns, time_ns)
+    held = hold_times_ns(code, time_ns, part.low, part.high)
+    held[:-1][window[1:] != window[:-1]] = 0
+    area, span = time_weighted_sums(code, groups, length, held)
     return {
         "rank": part.rank,
         "stream": steps.streams,

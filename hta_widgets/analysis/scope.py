@@ -25,7 +25,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, mask_of_rows
 from hta_widgets.trace.columns import EventTable
-from hta_widgets.trace.intervals import Intervals, clip, union
+from hta_widgets.trace.intervals import Intervals, clip, total_length, union
 from hta_widgets.trace.memo import LRU, iter_ranks, memo, memoize
 from hta_widgets.trace.selection import (
     Selection,
@@ -150,6 +150,30 @@ class RankPart:
         low = first if self.low is None else max(first, self.low)
         high = last if self.high is None else min(last, self.high)
         return (low, high) if low < high or len(self.device_work_rows()) else None
+
+    @cached_property
+    def unrecorded(self) -> Intervals:
+        """The times between windows of a recording, from the work of one to the work of the next.
+
+        Within the window of the selection; see `TraceSet.windows`.
+        """
+        marks = self.trace.recorded_marks_ns
+        if not len(marks):
+            return Intervals.empty()
+        start, end = self.without_window.clip_rows(self.without_window.device_work_rows())
+        pieces = [
+            (int(end[start < mark].max()), int(start[start >= mark].min()))
+            for mark in marks.tolist()
+            if (start < mark).any() and (start >= mark).any()
+        ]
+        low, high = np.array(pieces, np.int64).reshape(-1, 2).T
+        return clip(union(low, high), self.low, self.high)
+
+    @property
+    def recorded_span_ns(self) -> int:
+        """The length of `span` without the times that were not recorded."""
+        low, high = self.span or (0, 0)
+        return high - low - total_length(clip(self.unrecorded, low, high))
 
     @cached_property
     def edges(self) -> tuple[int, int] | None:

@@ -53,6 +53,8 @@ class RunTimes:
     """Times of the ranks with device work, added up; the run is on the fitted clock."""
 
     start_ns: int
+    end_ns: int
+    #: without the time between windows of the recording
     run_ns: int
     span_ns: dict[int, int]
     busy_ns: int
@@ -107,8 +109,9 @@ def run_times(traces: TraceSet) -> RunTimes:
     """Add up how the devices of a job spend the run."""
     frame = analysis.temporal_breakdown(traces)
     # The run includes the profiler's own span if the files have it, as in the timeline.
-    start_ns, end_ns = traces.with_clock(CLOCK).span_ns
-    run_ns = max(end_ns - start_ns, 1)
+    windows = traces.with_clock(CLOCK).windows
+    start_ns, end_ns = windows[0][0], windows[-1][1]
+    run_ns = max(sum(high - low for low, high in windows), 1)
     waits = analysis.exposed_waits(traces, clock=CLOCK)
     idle = analysis.device_idle_breakdown(traces)
     # A device that is busy with work outside of the files does not idle.
@@ -121,6 +124,7 @@ def run_times(traces: TraceSet) -> RunTimes:
 
     return RunTimes(
         start_ns,
+        end_ns,
         run_ns,
         by_rank(frame, "span_ns"),
         int(frame["busy_ns"].sum()),
@@ -193,8 +197,8 @@ def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks
         return None
     frame = analysis.collectives(traces, clock=CLOCK)
     lateness = LatenessIndex(traces, frame, {})
-    run = lateness.sums_in_window(times.start_ns, times.start_ns + times.run_ns)
-    waits = lateness.waited_for(ranks, times.start_ns, times.start_ns + times.run_ns)
+    run = lateness.sums_in_window(times.start_ns, times.end_ns)
+    waits = lateness.waited_for(ranks, times.start_ns, times.end_ns)
     by_rank = {rank: wait for rank, wait in zip(traces, waits, strict=True) if rank not in ranks}
     long = {rank: wait for rank, wait in by_rank.items() if wait >= MIN_SHARE * times.run_ns}
     by_rank = long or by_rank

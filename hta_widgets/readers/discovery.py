@@ -66,6 +66,7 @@ def natural_key(path: str) -> list[tuple[int, int, str]]:
 
 
 _MOST_FOREIGN_ROWS = 50
+_PERFETTO_COPY = re.compile(r"perfetto_trace\.json(\.gz)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
     TraceError
         If the source has no trace file.
     """
-    files = list(_Search().files_of(source))
+    files = _drop_copies(list(_Search().files_of(source)), problems)
     sole = len(files) == 1 and files[0].named
     readable: list[FoundFile] = []
     aside: list[tuple[FoundFile, str]] = []
@@ -148,6 +149,24 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
             remedy=SUPPORTED_FORMATS_TEXT,
         )
     return readable
+
+
+def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:
+    """Drop the copies that JAX writes for Perfetto, beside the file of the host."""
+    originals = {
+        str(Path(file.path).parent): file.path
+        for file in reversed(files)
+        if Path(file.path).name.endswith((".trace.json.gz", ".trace.json"))
+    }
+    kept = []
+    for file in files:
+        original = originals.get(str(Path(file.path).parent))
+        if original and not file.named and _PERFETTO_COPY.fullmatch(Path(file.path).name):
+            detail = f"left out: {Path(original).name} holds the same run"
+            problems.add("duplicate_rank", 1, detail, file=file.path)
+        else:
+            kept.append(file)
+    return kept
 
 
 def files_below(directory: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -37,6 +37,7 @@ from hta_widgets.readers.parallel import as_bytes, plan_workers, read_on_executo
 from hta_widgets.readers.ranks import assign_ranks
 from hta_widgets.readers.remote import LocalCopies, is_remote
 from hta_widgets.readers.streams import decompressed_size, time_stage
+from hta_widgets.readers.windows import join_windows
 from hta_widgets.store.rank_file import limit_columns
 from hta_widgets.store.ranks import open_store
 from hta_widgets.text import share
@@ -470,6 +471,11 @@ def _assemble_set(
             remedy=SUPPORTED_FORMATS_TEXT,
         )
     kept, traces = _finish_formats(kept, traces, problems)
+    first_of: dict[str, str] = {}
+    if all(file.rank is None for file in kept):
+        file_of = {trace.path: file for trace, file in zip(traces, kept, strict=True)}
+        traces, first_of = join_windows(traces)
+        kept = [file_of[trace.path] for trace in traces]
     cut = {problem.file for problem in problems if problem.kind == "truncated"}
     problems = _add_truncated_lengths(problems, traces, cut)
     # Ranks of a store are finished, and their numbers are known.
@@ -483,6 +489,11 @@ def _assemble_set(
         cut,
         traces + stored,
     )
+    rank_of = {trace.path: key for trace, key in zip(traces, keys, strict=False)}
+    for path, first in first_of.items():
+        detail = f"holds a later window of the rank of {Path(first).name}; joined with it"
+        problems.add("duplicate_rank", 1, detail, rank_of[first], path)
+    problems = _with_ranks(problems, {path: rank_of[first] for path, first in first_of.items()})
     traces += stored
     if wanted is not None and not wanted <= set(keys):
         missing = ", ".join(map(str, sorted(wanted - set(keys))))
@@ -493,11 +504,27 @@ def _assemble_set(
     if wanted is None:
         return TraceSet(named, problems=problems)
     paths = {path for t in named if t.rank in wanted for path in (t.path, t.profile_path)}
+    paths |= {path for path, first in first_of.items() if first in paths}
+    chosen = (trace for trace in named if trace.rank in wanted)
+    return TraceSet(chosen, problems=_problems_of_files(problems, paths))
+
+
+def _problems_of_files(problems: Problems, paths: set[str | None]) -> Problems:
+    """Return the problems of some files, and those of no file."""
     relevant = Problems()
     for problem in problems:
         if problem.file is None or problem.file in paths:
             relevant.add(problem.kind, problem.count, problem.detail, problem.rank, problem.file)
-    return TraceSet((trace for trace in named if trace.rank in wanted), problems=relevant)
+    return relevant
+
+
+def _with_ranks(problems: Problems, rank_of: Mapping[str, int]) -> Problems:
+    """Return the problems, with the ranks of some files."""
+    ranked = Problems()
+    for problem in problems:
+        rank = rank_of.get(problem.file or "", problem.rank)
+        ranked.add(problem.kind, problem.count, problem.detail, rank, problem.file)
+    return ranked
 
 
 def _add_truncated_lengths(

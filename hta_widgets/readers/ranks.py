@@ -273,14 +273,9 @@ def _guess_ranks(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]
         ranks = [_last_number(pattern, path) for path in paths]
         if _are_unique_and_free(ranks, taken):
             return [rank for rank in ranks if rank is not None], how
-    tuples = [_coordinates(path) for path in paths]
-    if paths and all(tuples) and len({frozenset(t) for t in tuples}) == 1:
-        keys = [tuple(t[name] for name in _ORDER if name in t) for t in tuples]
-        if len(set(keys)) == len(keys):
-            order = {key: place for place, key in enumerate(sorted(keys))}
-            ranks = [order[key] for key in keys]
-            if _are_unique_and_free(ranks, taken):
-                return [order[key] for key in keys], "from the coordinates in its name"
+    ordered = ranks_of_coordinates([PurePath(path).name for path in paths])
+    if ordered is not None and _are_unique_and_free(ordered, taken):
+        return ordered, "from the coordinates in its name"
     guesses: list[int] = []
     used = set(taken)
     for _ in paths:
@@ -304,9 +299,33 @@ def _last_number(pattern: re.Pattern[str], path: str) -> int | None:
     return None
 
 
-def _coordinates(path: str) -> dict[str, int]:
-    name = PurePath(path).name
-    return {kind.lower(): int(number) for kind, number in _DIMENSIONS.findall(name)}
+def rank_in_name(name: str) -> str | None:
+    """Return the part of a file's name that states its rank or coordinates; None without one."""
+    for pattern in (_RANK, _WORKER, _DIMENSIONS):
+        if parts := [match[0].lower() for match in pattern.finditer(name)]:
+            return " ".join(parts)
+    return None
+
+
+def ranks_of_coordinates(texts: Sequence[str]) -> list[int] | None:
+    """Return ranks from coordinates such as ``TP-0-DP-1``, in the order of ranks of frameworks.
+
+    A single number, as in ``rank 3`` or ``TP03``, is the rank itself. None unless the texts have
+    different coordinates of the same kinds.
+    """
+    numbers = [_last_number(_RANK, text) for text in texts]
+    if _are_unique_and_free(numbers, set()):
+        return [number for number in numbers if number is not None]
+    coordinates = [
+        {kind.lower(): int(number) for kind, number in _DIMENSIONS.findall(text)} for text in texts
+    ]
+    if not texts or not all(coordinates) or len({frozenset(place) for place in coordinates}) > 1:
+        return None
+    keys = [tuple(place[name] for name in _ORDER if name in place) for place in coordinates]
+    if len(keys[0]) == 1 and len(set(keys)) == len(keys) and max(keys)[0] <= LAST_RANK:
+        return [key[0] for key in keys]
+    order = {key: rank for rank, key in enumerate(sorted(set(keys)))}
+    return [order[key] for key in keys] if len(order) == len(keys) else None
 
 
 def _lowest_free_rank(taken: set[int]) -> int:

@@ -261,10 +261,16 @@ def track_label(track: Track) -> str:
 
 
 def place_label(trace: Trace) -> str:
-    """Return the worker and GPU, or the server, of a trace; empty for other formats."""
+    """Return the worker, server or rank of a trace, and its GPU; empty if it is only a rank."""
     if trace.server >= 0:
         return f"server {trace.server}"
-    return f"worker {trace.worker} · GPU {trace.local_rank}" if trace.worker >= 0 else ""
+    if trace.local_rank < 0:
+        return ""
+    if trace.worker >= 0:
+        return f"worker {trace.worker} · GPU {trace.local_rank}"
+    devices = [track.process for track in trace.table.tracks if track.role == "stream"]
+    device = devices[0].rpartition("/device:")[2].replace(":", " ") if devices else ""
+    return f"rank {trace.rank} · {device or f'GPU {trace.local_rank}'}"
 
 
 def number_repeated(labels: Sequence[str]) -> list[str]:

@@ -270,13 +270,15 @@ def _rank_scene(
     rank: RankLayout, *, problems: int, truncated: str | None, window_ns: tuple[int, int] | None
 ) -> dict[str, Any]:
     place = place_label(rank.trace)
+    of_worker = rank.trace.worker >= 0 or rank.trace.server >= 0
     start_ns, end_ns = rank.range_ns
     if window_ns is not None:
         start_ns, end_ns = max(start_ns, window_ns[0]), min(end_ns, window_ns[1])
     return {
         "rank": rank.rank,
         "label": place or f"rank {rank.rank}",
-        "host": f"rank {rank.rank}" if place and not rank.trace.host else rank.trace.host,
+        "host": rank.trace.host
+        or (f"rank {rank.rank}" if place and of_worker else rank.trace.host),
         "file": Path(rank.trace.path).name,
         "events": len(rank.table),
         "range": [start_ns, end_ns],

@@ -143,12 +143,12 @@ def _count_merged(table: EventTable, problems: Problems) -> None:
     used = np.unique(
         table.track[(table.stream >= 0) & np.isin(table.kind, _DEVICE_WORK_KINDS)]
     ).tolist()
-    devices = {track.pid: track.process for track in map(table.tracks.__getitem__, used)}
+    devices = {table.tracks[number].process for number in used}
     if len(devices) > 1:
         problems.add(
             "merged",
             len(devices),
-            f"devices in one rank ({', '.join(devices.values())}): its figures join them, so it"
+            f"devices in one rank ({', '.join(sorted(devices))}): its figures join them, so it"
             " idles only while none of them works",
         )
     number = step_numbers(table.names.values)[table.name]
@@ -386,7 +386,7 @@ def _event_table(
     stream = device_streams(events["stream"], device, pid, tid, columns, problems)
     annotates = device & (kind == _ANNOTATION)
     mpi = [code for code, text in enumerate(columns.categories.values) if text == MPI_CATEGORY]
-    calls_mpi = np.isin(category, mpi)
+    calls_mpi = np.isin(category, mpi) & ~device.any()
     places = find_tracks(pid, tid, stream, device, annotates, calls_mpi, start, columns, names)
     lanes = assign_lanes(
         start, events["dur_ns"], places.track, len(places.tracks), columns.resolution_ns

@@ -14,7 +14,7 @@ docs/merged-format.md describes the format.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ MARK_KEY = "hta_widgets"
 IDENTITY_KEY = "identity"
 #: Key of the mark under which an export states its window and ranks of the job.
 PART_KEY = "part"
+#: Key of the mark under which a rank of several files states the windows that these recorded.
+WINDOWS_KEY = "windows"
 #: An id of rank r is written as r * ID_STRIDE + id; exact in a double up to rank 9006.
 ID_STRIDE = 10**12
 #: Processes of rank r get the numbers from r * PID_STRIDE + 1 on.
@@ -95,3 +97,23 @@ def parse_export_part(entry: object) -> ExportPart | None:
         isinstance(value, int) and abs(value) <= 1 << 62 for value in asdict(part).values()
     )
     return part if is_valid else None
+
+
+def windows_mark(windows_ns: Iterable[tuple[int, int]]) -> dict[str, Any]:
+    """Return windows of a recording as an entry of the file's mark; times are those of the file."""
+    return {WINDOWS_KEY: [[int(low), int(high)] for low, high in windows_ns]}
+
+
+def stated_windows(metadata: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Return the windows stated in a file's top-level keys, in order; empty for one window."""
+    mark = metadata.get(MARK_KEY)
+    entry = mark.get(WINDOWS_KEY) if isinstance(mark, Mapping) else None
+    if not isinstance(entry, list) or len(entry) < 2:
+        return []
+    try:
+        windows = [(int(low), int(high)) for low, high in entry]
+    except (TypeError, ValueError, OverflowError):
+        return []
+    edges = [edge for window in windows for edge in window]
+    is_valid = edges == sorted(edges) and abs(edges[0]) <= 1 << 62 and abs(edges[-1]) <= 1 << 62
+    return windows if is_valid else []

@@ -31,7 +31,7 @@ from hta_widgets.trace.columns import (
     Track,
 )
 from hta_widgets.trace.memo import memoize
-from hta_widgets.trace.merged_format import ExportPart, stated_export_part
+from hta_widgets.trace.merged_format import ExportPart, stated_export_part, stated_windows
 from hta_widgets.trace.query import REGEXES, validate_query
 
 _RowSelector = Rows | slice
@@ -429,6 +429,22 @@ class Trace:
             return None
         offset_ns = self.shift_ns - self.zero_ns
         return part.start_ns + offset_ns, part.end_ns + offset_ns
+
+    @property
+    def recorded_ns(self) -> list[tuple[int, int]]:
+        """The windows that several files of this rank recorded, in the times of `table`.
+
+        Empty for a single window.
+        """
+        windows = stated_windows(self.metadata)
+        return [(low - self.zero_ns, high - self.zero_ns) for low, high in windows]
+
+    @property
+    @memoize
+    def recorded_marks_ns(self) -> Ints:
+        """An instant between each two of `recorded_ns`, ascending."""
+        edges = np.array(self.recorded_ns, np.int64).reshape(-1, 2)
+        return edges[:-1, 1] + (edges[1:, 0] - edges[:-1, 1] + 1) // 2
 
     @property
     def stated_work_ns(self) -> tuple[int, int] | None:

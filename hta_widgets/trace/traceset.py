@@ -17,6 +17,8 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.text import Time, plural
 from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.intervals import union
+from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.problems import CompactFrame, Problems
 from hta_widgets.trace.selection import (
     Selection,
@@ -234,6 +236,32 @@ class TraceSet(Mapping[int, Trace]):
     def span_ns(self) -> tuple[int, int]:
         """From the first start to the last end of events; for an export, its window."""
         return self.window_ns or (self.start_ns, self.end_ns)
+
+    @property
+    def windows(self) -> list[tuple[int, int]]:
+        """The windows of time that were recorded, in order; one unless ranks have several files.
+
+        A profiler with ``schedule(repeat=2)`` records two windows of the same ranks. Analyses cover
+        all of them and do not count the time between them. An analysis of one window takes it as
+        ``window=traces.windows[1]``.
+
+        Returns
+        -------
+        list of (int, int)
+            Start and end of each window in ns, on the clock of the set.
+        """
+        edges: list[tuple[int, int]] = []
+        has_several = False
+        for trace in iter_ranks(list(self.values())):
+            recorded = [
+                (low + trace.shift_ns, high + trace.shift_ns) for low, high in trace.recorded_ns
+            ]
+            has_several |= bool(recorded)
+            edges += recorded or [(trace.start_ns, trace.end_ns)]
+        if not has_several:
+            return [self.span_ns]
+        low, high = np.array(edges, np.int64).T
+        return [(int(start), int(end)) for start, end in zip(*union(low, high), strict=True)]
 
     @property
     def problems(self) -> pd.DataFrame:

@@ -471,7 +471,7 @@ def find_tracks(
             of_thread[thread] = int(position[number])
     return TrackAssignment(
         position[track] if count else track,
-        _disambiguate([new_tracks[number] for number in order]),
+        disambiguate_tracks([new_tracks[number] for number in order]),
         of_thread,
     )
 
@@ -489,7 +489,8 @@ def _track(
     process = names.process.get(pid, "")
     label = names.labels.get(pid, "")
     if device:
-        process = label if label not in {"", "CPU"} else process or f"device {pid}"
+        unnamed = f"device {pid}" if pid.isdecimal() else pid
+        process = label if label not in {"", "CPU"} else process or unnamed
     process = process or (pid if pid in _SPANS else f"process {pid}")
     thread = names.thread.get((pid, tid), "")
     if not thread:
@@ -507,7 +508,7 @@ def _track(
     return Track(pid, tid, role, thread, process, stream, sort, nested=0, lanes=0)
 
 
-def _disambiguate(tracks: list[Track]) -> list[Track]:
+def disambiguate_tracks(tracks: list[Track]) -> list[Track]:
     """Disambiguate tracks of the same name: by tid, then by pid, then by number."""
     for what in ("tid", "pid", "number"):
         seen = Counter(track.key for track in tracks)

@@ -22,7 +22,7 @@ from hta_widgets.analysis.cross_rank.arrivals import (
 from hta_widgets.analysis.cross_rank.lateness import EntryLateness, entry_lateness
 from hta_widgets.analysis.cross_rank.matching import Matching, count_selected, matching
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows
-from hta_widgets.trace.memo import memo
+from hta_widgets.trace.memo import iter_ranks, memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -89,6 +89,8 @@ class ImposedWaits:
         np.maximum.at(last, self.step, self.times.end_ns)
         is_step = self.steps >= 0
         apart = np.diff(last[is_step])
+        # The time between two windows of a recording is in no step.
+        is_unknown = np.diff(np.searchsorted(self._marks_ns(), last[is_step])) > 0
         starts = [
             trace.start_ns - trace.shift_ns + shift
             for trace, shift in zip(self.match.traces, self.times.shifts_ns.tolist(), strict=True)
@@ -98,8 +100,17 @@ class ImposedWaits:
         lengths: Floats = np.full(len(first), float(max(run_ns, 1)))
         if len(apart):
             span_ns = np.maximum((last - first)[is_step], 1)
-            lengths[is_step] = np.maximum([np.median(apart), *apart], span_ns)
+            usual_ns = 0 if is_unknown.all() else np.median(apart[~is_unknown])
+            apart = np.where(is_unknown, usual_ns, apart)
+            lengths[is_step] = np.maximum([usual_ns, *apart], span_ns)
         return lengths
+
+    def _marks_ns(self) -> Ints:
+        """Return an instant between each two windows of the recording, ascending."""
+        shifts = zip(iter_ranks(self.match.traces), self.times.shifts_ns.tolist(), strict=True)
+        marks = [trace.recorded_marks_ns + shift for trace, shift in shifts]
+        longest = max(marks, key=len, default=np.empty(0, np.int64))
+        return np.sort(longest)
 
 
 def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:

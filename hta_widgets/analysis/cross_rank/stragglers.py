@@ -270,7 +270,7 @@ def _always_last_ranks(
 ) -> list[LastRank]:
     """Return the ranks that are last at nearly all collectives and are not stragglers."""
     match = work.match
-    start_ns, end_ns = traces.span_ns
+    run_ns = sum(high - low for low, high in traces.windows)
     others, complete = work.companions().tolist(), work.complete().tolist()
     last = []
     for place, row in enumerate(straggler_frame.to_dict("records")):
@@ -284,7 +284,7 @@ def _always_last_ranks(
             continue
         charged = work.is_charged & (match.trace == place)
         wait_ns = _total_wait_at(work, match.collective[charged]) / others[place]
-        if wait_ns < _WORTH_SAYING * max(end_ns - start_ns, 1):
+        if wait_ns < _WORTH_SAYING * max(run_ns, 1):
             continue
         cause = str(row["cause"])
         if not cause and not match.incomplete[place]:

@@ -258,10 +258,13 @@ def rank_header(rank: RankLayout) -> dict[str, Any]:
     """Return the description of a rank's lanes, the same for full ranks and overviews."""
     # The range of device work in the job that the rank was exported from; None: unknown.
     work = rank.trace.stated_work_ns
+    marks = rank.trace.recorded_marks_ns + rank.shift_ns
     return {
         "rank": rank.rank,
         "range": list(rank.range_ns),
         "work": None if work is None else [edge + rank.shift_ns for edge in work],
+        # Instants between windows of the recording.
+        **({"marks": marks.tolist()} if len(marks) else {}),
         "lane0": rank.lane0,
         "lanes": rank.lanes,
         "summary": [

@@ -484,7 +484,10 @@ class Columns:
         if start_state is not None:
             keep &= is_metadata | (start_state == OK)
         if not keep.all():
-            self._note_skipped(batch, phase, start_state, keep)
+            # JAX ends its list with an empty object.
+            counted = keep.copy()
+            counted[-1] |= not phase[-1] and bytes(batch.bodies[-1]()[-1]).split() == [b"{}"]
+            self._note_skipped(batch, phase, start_state, counted)
         if dur_state is not None:
             self._note_durations(batch, dur_state, keep)
             dur[dur_state != OK] = -1
@@ -523,6 +526,11 @@ class Columns:
     def has_records(self) -> bool:
         """Whether any record was added."""
         return bool(self._batch.count or self._columns["record"].size)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the records so far."""
+        return self._names.pool.values
 
     def comm_args(self) -> ArgTable | None:
         """Return the args of communication events."""

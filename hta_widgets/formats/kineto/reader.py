@@ -22,6 +22,7 @@ from hta_widgets.formats.byteps.reader import (
     is_worker,
 )
 from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS, Columns, SliceTimes
+from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows
 from hta_widgets.formats.kineto.record_source import FileRecords, FileState, SliceIndex
 from hta_widgets.formats.kineto.records import (
     NO_INTEGER,
@@ -32,6 +33,7 @@ from hta_widgets.formats.kineto.records import (
     end_of_value,
     split_merged,
 )
+from hta_widgets.formats.kineto.split_ranks import split_ranks
 from hta_widgets.formats.kineto.times import (
     LARGEST_DOUBLE,
     joined_texts,
@@ -447,7 +449,9 @@ class _Documents:
                 notes.add("truncated", "what follows the list of events is cut off", None)
             window.replace_unread(text, len(text) if end is None else end)
             break
-        if not closed and not notes.count("truncated"):
+        # Horovod leaves the list open, as the format allows.
+        is_cut = not closed and not is_horovod(self.list.columns.names)
+        if is_cut and not notes.count("truncated"):
             notes.add("truncated", "the list of events does not end", None)
         self.list.columns.add_base(self._base_ns(values))
         return values
@@ -542,10 +546,18 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
         for part in parts:
             with time_stage("model"):
                 build = _BUILDERS.get(part.format) or _builder(part.columns)
-                merged.append(
-                    build(part.rank, part.columns, part.metadata, part.source, path, problems)
-                )
+                columns = mark_rows(part.columns) if build is build_plain else part.columns
+                merged.append(build(part.rank, columns, part.metadata, part.source, path, problems))
         return Outcome(tuple(merged), problems)
+    if build is build_plain:
+        with time_stage("model"):
+            contents = contents._replace(columns=mark_rows(contents.columns))
+            split = split_ranks(contents.columns, contents.metadata, contents.source, problems)
+        if split:
+            traces = [
+                build(*part[:4], path, problems).replace(local_rank=part.device) for part in split
+            ]
+            return Outcome(tuple(traces), problems)
     stated, found = stated_rank(contents.metadata, problems, path), Problems()
     with time_stage("model"):
         trace = build(stated, contents.columns, contents.metadata, contents.source, path, found)

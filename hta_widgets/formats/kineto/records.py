@@ -45,16 +45,23 @@ from hta_widgets.trace.problems import Problems
 
 _VERSION = 1
 _M = ord("M")
+_HAS_SMALL_ARGS = np.isin(np.arange(256), np.frombuffer(b"MC", np.uint8))
+
+
+#: In place of a rank: the ids of the records are as they were.
+UNSCOPED = -1
 
 
 class MergedRank(NamedTuple):
     """One rank of a merged file."""
 
-    rank: int
+    rank: int | None
     columns: RankColumns
     metadata: dict[str, Any]
     source: MergedRecords
     format: str
+    #: number of the device, if the rank is one of several devices in a file
+    device: int = -1
 
 
 class _Entry(Struct):
@@ -115,7 +122,7 @@ def split_merged(
             source, columns.record[rows], rank, entry.shift_ns, pids,
             {key: json.dumps(value).encode() for key, value in entry.metadata.items()},
         )  # fmt: skip
-        own = _columns_of_rank(columns, rows, rank, pids)
+        own = columns_of_rank(columns, rows, rank, pids)
         parts.append(MergedRank(rank, own, entry.metadata, records, entry.format))
         ours[rows] = False
     problems.add("skipped", int(ours.sum()), "records of no rank of the merged file", file=path)
@@ -143,21 +150,24 @@ def _rank_of(pid: str) -> int:
     return (int(pid) - 1) // PID_STRIDE if known else -1
 
 
-def _columns_of_rank(
+def columns_of_rank(
     columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes]
 ) -> RankColumns:
     """Return a rank's rows as if they were read from its own file."""
     codes, pid = np.unique(columns.pid[rows], return_inverse=True)
-    names = [_pid_text(columns.pids[code], pids) for code in codes]
+    names = [columns.pids[code] for code in codes]
+    if rank != UNSCOPED:
+        names = [_pid_text(name, pids) for name in names]
     low = rank * ID_STRIDE
     correlation = columns.correlation[rows].astype(np.int64)
-    if low + ID_STRIDE >= LARGEST_ID:  # the ids of such ranks are texts
+    if rank == UNSCOPED or low + ID_STRIDE >= LARGEST_ID:  # the ids of such ranks are texts
         low = 0
     scoped = (correlation >= low) & (correlation < low + ID_STRIDE)
-    numbers = columns.record[rows].tolist()
+    positions = np.flatnonzero(_HAS_SMALL_ARGS[columns.phase[rows]])
+    numbers = columns.record[rows[positions]].tolist()
     small_args = {
         position: _unscope_args(columns.small_args[number], rank)
-        for position, number in enumerate(numbers)
+        for position, number in zip(positions.tolist(), numbers, strict=True)
         if number in columns.small_args
     }
     at_next = np.searchsorted(rows, columns.ends_at_next)
@@ -304,6 +314,8 @@ class MergedRecords:
             yield place, self._restore_record(text)
 
     def _restore_record(self, text: bytes) -> bytes:
+        if self._rank == UNSCOPED:
+            return text
         fields = decode_fields(text)
         if fields is None:
             return text

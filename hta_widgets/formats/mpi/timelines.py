@@ -77,7 +77,9 @@ def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
     jobs: dict[str | None, list[int]] = {}
     for number, trace in enumerate(iter_ranks(traces)):
         # Exported time lines have MPI calls too.
-        if MPI_CATEGORY in trace.table.categories.values and len(_rows(trace)):
+        # Calls on the host of a rank with a device are not the collectives of its kernels.
+        on_host = all(track.stream < 0 for track in trace.table.tracks)
+        if on_host and MPI_CATEGORY in trace.table.categories.values and len(_rows(trace)):
             jobs.setdefault(trace.job, []).append(number)
     calls: dict[int, CommEvents] = {}
     for job, members in jobs.items():

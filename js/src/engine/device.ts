@@ -107,6 +107,38 @@ export function deviceSpan(selection: RankSelection): [start: number, end: numbe
 }
 
 /**
+ * The times between windows of the recording: from the last chosen work of one to the first of
+ * the next.
+ */
+export function unrecordedTimes(
+  selection: RankSelection,
+): readonly (readonly [start: number, end: number])[] {
+  const marks = selection.analysis.trace.header.marks ?? [];
+  if (marks.length === 0) return [];
+  return selection.analysis.memo("unrecorded", withOpenWindow(selection), (full) => {
+    const { work } = full.analysis;
+    const selected = indicesWhere(work.row.length, (i) => isSelected(full, work.row[i]!));
+    return marks.flatMap((mark) => {
+      let [last, first] = [-Infinity, Infinity];
+      for (const i of selected) {
+        if (work.start[i]! < mark) last = Math.max(last, work.end[i]!);
+        else first = Math.min(first, work.start[i]!);
+      }
+      const isBetween = last < first && Number.isFinite(first - last);
+      return isBetween ? [[last, first] as const] : [];
+    });
+  });
+}
+
+/** Time within a window that was recorded. */
+export function recordedTime(selection: RankSelection, low: number, high: number): number {
+  return unrecordedTimes(selection).reduce(
+    (time, [start, end]) => time - Math.max(Math.min(end, high) - Math.max(start, low), 0),
+    Math.max(high - low, 0),
+  );
+}
+
+/**
  * Chosen communication, and all compute in the window, which hides communication even if not
  * chosen.
  */
@@ -178,7 +210,7 @@ export function heatmapValues(
     const before = edges.map((edge) => {
       if (metric !== "idle") return timeInStates(sweep.timesBefore(edge), ...METRIC_STATES[metric]);
       const time = Math.min(Math.max(edge, first), last);
-      return time - timeInStates(sweep.timesBefore(time), WORK);
+      return recordedTime(selection, first, time) - timeInStates(sweep.timesBefore(time), WORK);
     });
     for (let bin = 0; bin < bins; bin += 1) out[at * bins + bin] = before[bin + 1]! - before[bin]!;
   });

@@ -47,6 +47,8 @@ interface RankHeader {
   range: [number, number];
   /** Exports only: from the first to the last work of the rank's device in the whole job. */
   work?: [number, number] | null;
+  /** Instants between windows of the recording, if it has several. */
+  marks?: number[];
   /** From the first to the last device work; in exports, `work` within the window also counts. */
   device_range?: [number, number];
   lane0: number;

@@ -2,7 +2,7 @@
 
 import { CAUSES } from "../facts/panels";
 import { countBelow, countUpTo } from "./columns";
-import { deviceTimesOf, deviceSpan } from "./device";
+import { deviceTimesOf, deviceSpan, unrecordedTimes } from "./device";
 import { isSelected, withOpenWindow, type RankAnalysis, type RankSelection } from "./panel_rank";
 import type { Sweep } from "./sweep";
 
@@ -86,7 +86,9 @@ class GapIndex {
     const [starts, ends] = [new Float64Array(maxGaps), new Float64Array(maxGaps)];
     const next = new Int32Array(maxGaps);
     let gaps = 0;
+    const unrecorded = new Set(unrecordedTimes(selection).map(([start]) => start));
     forEachGap(selection, (start, end, work) => {
+      if (unrecorded.has(start)) return;
       starts[gaps] = start;
       ends[gaps] = end;
       next[gaps] = work;

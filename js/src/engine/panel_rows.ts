@@ -12,6 +12,7 @@ import {
   MEMORY,
   overlapTimes,
   prelaunchedNote,
+  recordedTime,
   deviceSpan,
   UNMATCHED,
   WORK,
@@ -49,7 +50,8 @@ export function breakdownFrame(selections: readonly RankSelection[]): PanelFrame
     const [start, end] = deviceSpan(selection)!;
     const { times } = deviceTimesOf(selection);
     const [wait, known] = [exposedWaitTime(selection), selection.analysis.unmatchedIds !== null];
-    return { rank: selection.analysis.number, span: end - start, times, wait, known };
+    const span = recordedTime(selection, start, end);
+    return { rank: selection.analysis.number, span, times, wait, known };
   });
   const columns = buildColumns(rows, {
     rank: ({ rank }) => rank,

@@ -8,7 +8,14 @@ import type { Answer, GapReply, PanelFrame, Requests, SelectionJson } from "../p
 import { normalizeSelection } from "../protocol/selection";
 import { callTreeFrame } from "./call_tree";
 import { Pacer, gather, indicesWhere } from "./columns";
-import { binEdges, deviceSpansOf, heatmapValues, deviceSpan, workCount } from "./device";
+import {
+  binEdges,
+  deviceSpan,
+  deviceSpansOf,
+  heatmapValues,
+  recordedTime,
+  workCount,
+} from "./device";
 import type { PhasesHeader } from "./document";
 import { countByKind, heatmapNote, matchedKinds } from "./frames";
 import { gapAt } from "./gaps";
@@ -120,7 +127,7 @@ export class PanelEngine {
       matched: matchedKinds(countByKind(parts)),
       span_ns: parts.map((part) => {
         const [first, last] = deviceSpan(part) ?? [0, 0];
-        return Math.max(Math.min(last, end) - Math.max(first, start), 0);
+        return recordedTime(part, Math.max(first, start), Math.min(last, end));
       }),
     };
     if (note !== "") attrs.note = note;

@@ -22,12 +22,15 @@ class QueueChanges {
   private readonly length: Int32Array;
   /** Sum of length times time before each change. */
   private readonly area: Float64Array;
+  /** Times between windows of the recording, in which the length is unknown. */
+  private readonly unknown: [start: number, end: number][] = [];
 
   /** `workIndices`: places of the stream's work. */
   constructor(
     readonly stream: number,
     work: DeviceWork,
     workIndices: Int32Array,
+    marks: readonly number[],
   ) {
     const size = 2 * workIndices.length;
     this.time = new Float64Array(size);
@@ -43,7 +46,9 @@ class QueueChanges {
     for (let at = 0; at < size; at += 1) {
       const isEntry = entered < workIndices.length && enters[entered]! <= leaves[left]!;
       const time = isEntry ? enters[entered]! : leaves[left]!;
-      if (at > 0) area += (entered - left) * (time - before);
+      if (at > 0 && marks.some((mark) => before < mark && mark <= time)) {
+        this.unknown.push([before, time]);
+      } else if (at > 0) area += (entered - left) * (time - before);
       before = time;
       if (isEntry) entered += 1;
       else left += 1;
@@ -62,7 +67,10 @@ class QueueChanges {
     for (let at = first; at < last; at += 1) if (length[at]! > max) max = length[at]!;
     const from = Math.max(low, time[0]!);
     const to = Math.min(high, time[time.length - 1]!);
-    const span = Math.max(to - from, 0);
+    const span = this.unknown.reduce(
+      (known, [start, end]) => known - Math.max(Math.min(end, to) - Math.max(start, from), 0),
+      Math.max(to - from, 0),
+    );
     return {
       stream,
       count: last - first,
@@ -75,6 +83,8 @@ class QueueChanges {
 
   private areaBefore(time: number): number {
     const at = Math.max(countUpTo(this.time, time) - 1, 0);
+    const isUnknown = this.unknown.some(([start, end]) => start < time && time < end);
+    if (isUnknown) return this.area[at]!;
     return this.area[at]! + this.length[at]! * (time - this.time[at]!);
   }
 }
@@ -87,7 +97,8 @@ function queueChanges(selection: RankSelection): QueueChanges[] {
     const streams = [...new Set(launched.map((i) => stream[i]!))].sort((a, b) => a - b);
     return streams.map((streamNumber) => {
       const streamRows = launched.filter((i) => stream[i] === streamNumber);
-      return new QueueChanges(streamNumber, full.analysis.work, streamRows);
+      const { marks = [] } = full.analysis.trace.header;
+      return new QueueChanges(streamNumber, full.analysis.work, streamRows, marks);
     });
   });
 }

@@ -6,7 +6,6 @@ import pytest
 from support import small
 from support.made_ranks import call, kernel, op
 
-from hta_widgets import analysis
 from hta_widgets.errors import TraceError
 
 
@@ -242,18 +241,7 @@ def test_steps_of_events(make, case):
     assert make(*records).events.set_index("name")["step"].to_dict() == expected
 
 
-def test_devices_and_steps_that_figures_join_are_counted(tmp_path):
-    """Two devices work in turns, 5 of 10 µs each: together they never idle, which is said."""
-    work = [small.kernel(0, 5_000), small.kernel(5_000, 10_000) | {"pid": 1}]
-    copies = [small.copy(0, 5_000), small.kernel(5_000, 10_000)]
-    copies[0]["pid"] = 1  # a copy between devices is recorded on both
-    traces = small.load(tmp_path, work, copies)
-    assert analysis.temporal_breakdown(traces)["idle_ns"].tolist() == [0, 0]
-    (problem,) = traces.problem_list
-    assert (problem.kind, problem.count, problem.rank) == ("merged", 2, 0)
-    assert problem.detail.startswith("devices in one rank (device 0, device 1): its figures join")
-    assert "1 problem" in repr(traces)
-
+def test_steps_that_figures_join_are_counted(tmp_path):
     def step(number, start, end, tid=1):
         return small.event("user_annotation", f"ProfilerStep#{number}", start, end, pid=9, tid=tid)
 

@@ -1,0 +1,143 @@
+"""Rows of tools that write Chrome JSON without Kineto's categories.
+
+Kineto gives each row of a device a category and a stream. Other tools name the process of a device
+and the threads of its streams instead:
+
+=====================  ==========================  ==============================
+process                thread                      written by
+=====================  ==========================  ==============================
+``/device:GPU:0``      ``Stream #13(Compute)``     JAX, TensorFlow
+``/device:TPU:0``      ``XLA Ops``                 JAX on TPUs, which have no streams
+``Device 0``           ``Stream 7``                exports of Nsight Systems
+``Ascend Hardware``    ``Stream 2``                torch_npu (its label is ``NPU``)
+``CUDA functions``     the number of the device    PyTorch before Kineto
+=====================  ==========================  ==============================
+
+`mark_rows` gives these rows the category ``kernel`` and a stream, so that they are device work,
+of a kind by name. Other threads of such a process, for example ``XLA Modules`` beside the streams
+or Ascend's ``Overlap Analysis``, repeat the same time, and stay as they are. The rows of Horovod's
+timelines, whose processes are tensors, get the category ``horovod``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hta_widgets import taxonomy
+from hta_widgets.trace.arrays import Rows
+from hta_widgets.trace.columns import RankColumns
+from hta_widgets.trace.tracks import TrackNames, read_track_names
+
+_DEVICE_NAMES = re.compile(
+    r".*/device:(?!cpu)[a-z_]+:\d+.*"
+    r"|((cuda|hip|rocm|ascend) )?(device|gpu|npu|tpu|xpu|hpu|mlu|gcu|dcu|musa)[ :#_-]*\d+\b.*"
+    r"|ascend hardware|(cuda|hip|rocm|npu|xpu) functions|\[\d+:\d+\] overview",
+    re.IGNORECASE,
+)
+_FUNCTIONS = re.compile(r"\w+ functions", re.IGNORECASE)
+#: Rows that Ascend's profiler derives from the rows of other processes.
+_DERIVED_PROCESS = "Overlap Analysis"
+_NPU = "NPU"
+
+#: Threads of device work; the first pattern that a thread of a process matches applies to all.
+_WORK_THREADS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"((cuda|hip|hardware|compute) )?(stream|queue)\b[ :#_-]*(?P<number>\d+)?.*",
+        r"(async )?xla ops.*",
+        r"group\b.*",
+        r"(?!.*\b(nvtx|api|driver|runtime|steps?|modules?|scope|source|framework|python)\b).*",
+    )
+)
+_HOROVOD = "horovod"
+_HOROVOD_PHASE = "NEGOTIATE_"
+_TIMED = np.isin(np.arange(256), np.frombuffer(b"XBE", np.uint8))
+
+
+def mark_rows(columns: RankColumns) -> RankColumns:
+    """Give rows of devices and of Horovod, which have no known category, one, and a stream."""
+    is_unknown = np.array(
+        [not taxonomy.is_known_category(text) for text in columns.categories.values], dtype=bool
+    )
+    if not is_unknown.any():
+        return columns
+    rows = np.flatnonzero(is_unknown[columns.category] & _TIMED[columns.phase])
+    if not len(rows):
+        return columns
+    if is_horovod(columns.names.values):
+        return _with_category(columns, rows, _HOROVOD)
+    threads = len(columns.tids)
+    slots, slot_of_row = np.unique(
+        columns.pid[rows].astype(np.int64) * threads + columns.tid[rows], return_inverse=True
+    )
+    names = read_track_names(columns)
+    streams = _streams_of_threads(
+        [(columns.pids[slot // threads], columns.tids[slot % threads]) for slot in slots.tolist()],
+        names,
+    )
+    stream = np.array(streams, np.int64)[slot_of_row]
+    work = stream >= 0
+    if not work.any():
+        return columns
+    wide = columns.stream.astype(np.int64)
+    states_none = wide[rows] < 0
+    wide[rows] = np.where(work & states_none, stream, wide[rows])
+    return replace(_with_category(columns, rows[work], "kernel"), stream=wide)
+
+
+def is_horovod(names: Sequence[str]) -> bool:
+    """Whether these are names of a timeline of Horovod."""
+    return any(name.startswith(_HOROVOD_PHASE) for name in names)
+
+
+def device_of_thread(pid: str, tid: str, names: TrackNames) -> str:
+    """Return a text that differs by device, of a thread with device work."""
+    if _FUNCTIONS.fullmatch(_process_name(pid, names)):
+        return f"device {tid}"
+    return _NPU if names.labels.get(pid) == _NPU else pid
+
+
+def _with_category(columns: RankColumns, rows: Rows, category: str) -> RankColumns:
+    codes = columns.category.astype(np.int32)
+    codes[rows] = columns.categories.add(category)
+    return replace(columns, category=codes)
+
+
+def _streams_of_threads(threads: list[tuple[str, str]], names: TrackNames) -> list[int]:
+    """Return the stream of each (pid, tid) that does device work, -1 for others."""
+    streams = [-1] * len(threads)
+    unnumbered = []
+    for pid in {pid for pid, _ in threads if _is_device(pid, names)}:
+        places = [place for place, thread in enumerate(threads) if thread[0] == pid]
+        texts = [names.thread.get(threads[place]) or threads[place][1] for place in places]
+        matches = next(
+            found
+            for pattern in _WORK_THREADS
+            if any(found := [pattern.fullmatch(text) for text in texts])
+            or pattern is _WORK_THREADS[-1]
+        )
+        for place, match in zip(places, matches, strict=True):
+            if match and match.groupdict().get("number"):
+                streams[place] = int(match["number"][:9])
+            elif match:
+                unnumbered.append(place)
+    for place in unnumbered:
+        tid = threads[place][1]
+        number = int(tid) if tid.isdecimal() and len(tid) < 10 else 0
+        streams[place] = max(streams) + 1 if number in streams else number
+    return streams
+
+
+def _is_device(pid: str, names: TrackNames) -> bool:
+    name = _process_name(pid, names)
+    if names.labels.get(pid) == _NPU:
+        return name != _DERIVED_PROCESS
+    return _DEVICE_NAMES.fullmatch(name) is not None
+
+
+def _process_name(pid: str, names: TrackNames) -> str:
+    return names.process.get(pid) or pid

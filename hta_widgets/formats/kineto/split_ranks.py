@@ -1,0 +1,190 @@
+"""Split a file that holds several ranks, or the work of several devices.
+
+SGLang merges the files of its ranks and puts the coordinates of the rank before each process, as in
+``[TP00] 7000`` and ``[TP01] 7001``. Ids are unique within a rank only, so each rank gets its own
+columns before anything is linked.
+
+A process may also drive several devices. Each of them then is a rank of its own, since one would
+otherwise hide the idle time of another. Threads of the host belong to the device for which they
+launch most work, so that no event counts twice. For example, of the threads 10 and 11, which launch
+on GPU 0 and GPU 1, and 12, which launches nothing, the rank of GPU 0 has 10 and 12.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hta_widgets import taxonomy
+from hta_widgets.formats.kineto.other_tools import device_of_thread
+from hta_widgets.formats.kineto.records import UNSCOPED, MergedRank, MergedRecords, columns_of_rank
+from hta_widgets.readers.ranks import ranks_of_coordinates
+from hta_widgets.trace.arrays import Bools, Ints, Rows, mask_of_rows
+from hta_widgets.trace.columns import RankColumns, RecordSource
+from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.tracks import read_track_names
+
+_LABEL = re.compile(r"\[((?:[a-z]+[-_ ]?\d+[-_ ,]*)+)\]", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+")
+_M = ord("M")
+
+
+def split_ranks(
+    columns: RankColumns, metadata: dict[str, Any], source: RecordSource, problems: Problems
+) -> list[MergedRank]:
+    """Return the ranks that a file's processes name, else one per device; empty for one rank."""
+    rank_of_pid = _ranks_of_pids(columns)
+    if rank_of_pid is not None:
+        rank_of_row = rank_of_pid[columns.pid]
+        return [
+            _part(columns, np.flatnonzero(rank_of_row == rank), source, metadata, rank)
+            for rank in np.unique(rank_of_row).tolist()
+        ]
+    devices = _find_devices(columns)
+    if devices is None:
+        return []
+    names, device_of_row, crossing = devices
+    problems.add(
+        "unpaired",
+        crossing,
+        "flows from threads that launch more work on another device, whose rank has the thread;"
+        " kept, not linked",
+    )
+    return [
+        _part(columns, rows, source, metadata, None, _device_number(name, number))
+        for number, name in enumerate(names)
+        if len(rows := _rows_of_device(columns, device_of_row, number))
+    ]
+
+
+def _part(
+    columns: RankColumns,
+    rows: Rows,
+    source: RecordSource,
+    metadata: dict[str, Any],
+    rank: int | None,
+    device: int = -1,
+) -> MergedRank:
+    text: Mapping[str, bytes] = getattr(source, "metadata_text", {})
+    records = MergedRecords(source, columns.record[rows], UNSCOPED, 0, {}, dict(text))
+    own_columns = columns_of_rank(columns, rows, UNSCOPED, {})
+    return MergedRank(rank, own_columns, metadata, records, "kineto", device)
+
+
+def _ranks_of_pids(columns: RankColumns) -> Ints | None:
+    """Return the rank of each pid code if pids state coordinates; others get the first rank."""
+    labels = [match and match[1] for match in map(_LABEL.match, columns.pids.values)]
+    texts = sorted({text for text in labels if text})
+    ranks = ranks_of_coordinates(texts)
+    if not texts or ranks is None:
+        return None
+    rank_of = dict(zip(texts, ranks, strict=True))
+    return np.array([rank_of.get(text, min(ranks)) for text in labels], np.int64)
+
+
+def _find_devices(columns: RankColumns) -> tuple[list[str], npt.NDArray[np.int32], int] | None:
+    """Return the devices with kernels, the device of each row, and the launches between devices.
+
+    None unless several devices have kernels.
+    """
+    categories = columns.categories.values
+    is_kernel = np.array([taxonomy.is_device_work(text) for text in categories], bool)
+    rows = np.flatnonzero(is_kernel[columns.category]) if is_kernel.any() else np.empty(0, int)
+    threads = len(columns.tids)
+    if not len(rows) or np.ptp(columns.pid[rows]) == np.ptp(columns.tid[rows]) == 0:
+        return None
+    slot = columns.pid.astype(np.int64) * threads + columns.tid
+    names = read_track_names(columns)
+
+    def device_of(number: int) -> str:
+        return device_of_thread(
+            columns.pids[number // threads], columns.tids[number % threads], names
+        )
+
+    keys = {number: device_of(number) for number in np.unique(slot[rows]).tolist()}
+    devices = sorted(set(keys.values()), key=_natural)
+    if len(devices) < 2:
+        return None
+    is_device = np.array([taxonomy.is_device_category(text) for text in categories], bool)
+    place = {key: number for number, key in enumerate(devices)}
+    slots, slot_of_row = np.unique(slot, return_inverse=True)
+    of_slot = np.full(len(slots), -1, np.int32)
+    for number in np.unique(slot_of_row[is_device[columns.category]]).tolist():
+        of_slot[number] = place.get(device_of(int(slots[number])), 0)
+    launches = _Launches.of(columns, of_slot[slot_of_row])
+    of_slot = _devices_of_host_threads(
+        of_slot, slots // threads, slot_of_row, launches, len(devices)
+    )
+    of_row = of_slot[slot_of_row]
+    crossing = int((of_row[launches.rows] != launches.device).sum())
+    labels = [_device_label(key, names.labels.get(key, "")) for key in devices]
+    return labels, of_row, crossing
+
+
+@dataclass(frozen=True, slots=True)
+class _Launches:
+    """The calls of the host that put work on a device."""
+
+    rows: Rows
+    device: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, columns: RankColumns, device: npt.NDArray[np.int32]) -> _Launches:
+        """Find calls by correlation id; `device` is that of each row, -1 for the host."""
+        linked = columns.correlation > 0
+        work = np.flatnonzero(linked & (device >= 0))
+        calls = np.flatnonzero(linked & (device < 0))
+        ids, first = np.unique(columns.correlation[work], return_index=True)
+        if not len(ids):
+            return cls(calls[:0], device[:0])
+        at = np.minimum(np.searchsorted(ids, columns.correlation[calls]), len(ids) - 1)
+        matched = ids[at] == columns.correlation[calls]
+        return cls(calls[matched], device[work[first[at[matched]]]])
+
+
+def _devices_of_host_threads(
+    of_slot: npt.NDArray[np.int32],
+    pid_of_slot: Ints,
+    slot_of_row: Ints,
+    launches: _Launches,
+    devices: int,
+) -> npt.NDArray[np.int32]:
+    """Return the device of every thread: by its launches, else by those of its process, else 0."""
+    count = len(of_slot)
+    votes = np.bincount(
+        slot_of_row[launches.rows] * devices + launches.device, minlength=count * devices
+    ).reshape(count, devices)
+    _, process = np.unique(pid_of_slot, return_inverse=True)
+    of_process = np.zeros((int(process.max()) + 1, devices), np.int64)
+    np.add.at(of_process, process, votes)
+    # Processes of other tools hold the threads of one device and, for example, its ranges.
+    owned = np.flatnonzero(of_slot >= 0)
+    np.add.at(of_process, (process[owned], of_slot[owned]), 1)
+    votes = np.where(votes.max(axis=1, keepdims=True) > 0, votes, of_process[process])
+    return np.where(of_slot >= 0, of_slot, votes.argmax(axis=1)).astype(np.int32)
+
+
+def _rows_of_device(columns: RankColumns, of_row: npt.NDArray[np.int32], number: int) -> Rows:
+    """Return the rows of a device, and all metadata of the processes that they name."""
+    metadata: Bools = np.asarray(columns.phase == _M)
+    of_device: Bools = np.asarray(of_row == number) & ~metadata
+    used = mask_of_rows(np.unique(columns.pid[of_device]), len(columns.pids))
+    return np.flatnonzero(of_device | (metadata & used[columns.pid]))
+
+
+def _device_label(key: str, label: str) -> str:
+    return label or (f"GPU {key}" if key.isdecimal() else key)
+
+
+def _device_number(name: str, place: int) -> int:
+    numbers = _NUMBER.findall(name)
+    return int(numbers[-1][:9]) if numbers else place
+
+
+def _natural(key: str) -> list[tuple[int, str]]:
+    return [(len(part), part) for part in re.findall(r"\d+|\D+", key)]

@@ -1,0 +1,317 @@
+"""Join the files of one rank that hold successive windows of a recording.
+
+A profiler with ``schedule(repeat=2)`` writes a file per window and rank, and SGLang writes one for
+each stage::
+
+    worker0.1700000000000.pt.trace.json    window 0 of rank 0
+    worker0.1700000000500.pt.trace.json    window 1 of rank 0
+
+Files are windows of a rank if they are in one folder, state or are named after the same rank, share
+world, host and a process, do not overlap in time, and the numbers of their steps go on. They become
+one `Trace`, whose metadata state the windows (`merged_format.stated_windows`). Nothing is known
+about the time between two windows, so analyses do not count it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import cached_property
+from itertools import chain, pairwise
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hta_widgets.readers.ranks import rank_in_name
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.build import step_numbers
+from hta_widgets.trace.columns import (
+    ArgTable,
+    AsyncTable,
+    CopyTable,
+    CounterTable,
+    EventTable,
+    FlowTable,
+    InstantTable,
+    NumberedRecords,
+    RecordSource,
+    StringPool,
+    Track,
+    decode_fields,
+    encode_fields,
+    shift_time,
+)
+from hta_widgets.trace.merged_format import MARK_KEY, windows_mark
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.tracks import disambiguate_tracks
+
+T = TypeVar("T")
+#: ``NAME.TIME.pt.trace.json``, as `torch.profiler.tensorboard_trace_handler` names files.
+_HANDLER_NAME = re.compile(r"(.+)\.\d{9,}\.pt\.trace\.json(\.gz)?")
+
+
+def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
+    """Return the traces, those of one rank joined, and the first file of each joined other file."""
+    by_rank: dict[Any, list[Trace]] = defaultdict(list)
+    for trace in traces:
+        by_rank[_rank_identity(trace) or id(trace)].append(trace)
+    if len(by_rank) == len(traces):
+        return list(traces), {}
+    first_of: dict[str, str] = {}
+    joined: dict[int, Trace | None] = {}
+    for files in by_rank.values():
+        if len(files) > 1:
+            ordered = sorted(files, key=lambda trace: trace.zero_ns)
+            if all(_follows(*pair) for pair in pairwise(ordered)):
+                joined |= {id(trace): None for trace in files}
+                joined[id(ordered[0])] = join_traces(ordered)
+                first_of |= {trace.path: ordered[0].path for trace in ordered[1:]}
+    results = (joined.get(id(trace), trace) for trace in traces)
+    return [trace for trace in results if trace is not None], first_of
+
+
+def _rank_identity(trace: Trace) -> tuple[Any, ...] | None:
+    """Return what the files of one rank have in common; None for files that hold no window."""
+    if trace.format != "kineto" or not len(trace) or trace.part or trace.export_part is not None:
+        return None
+    path = PurePath(trace.path)
+    rank: Any = trace.stated_rank
+    if rank is None:
+        handler = _HANDLER_NAME.fullmatch(path.name)
+        rank = rank_in_name(path.name) or (handler and handler[1])
+    if rank is None:
+        return None
+    return path.parent, rank, trace.local_rank, trace.world_size, trace.host
+
+
+def _follows(earlier: Trace, later: Trace) -> bool:
+    """Whether a file may hold a later window of the same process."""
+    if later.zero_ns < earlier.zero_ns + earlier.table.last_ns:
+        return False
+    if _host_processes(earlier).isdisjoint(_host_processes(later)):
+        return False
+    steps = [step_numbers(trace.table.names.values) for trace in (earlier, later)]
+    first, second = (numbers[numbers >= 0] for numbers in steps)
+    return not len(first) or not len(second) or bool(second.min() >= first.max())
+
+
+def _host_processes(trace: Trace) -> set[str]:
+    return {track.pid for track in trace.table.tracks if track.role == "thread"}
+
+
+def join_traces(windows: Sequence[Trace]) -> Trace:
+    """Return the windows of one rank, in order of time, as one trace."""
+    first = windows[0]
+    names, categories = StringPool(), StringPool()
+    tracks, track_codes = _join_tracks([trace.table.tracks for trace in windows])
+    kinds, series = StringPool(), StringPool()
+    events, flows, counters, instants, asyncs, copies = ([] for _ in range(6))
+    rows = records = 0
+    end_record: dict[int, int] = {}
+    for trace, track_code in zip(windows, track_codes, strict=True):
+        table, shift_ns = trace.table, trace.zero_ns - first.zero_ns
+        name, category = (
+            _codes(names, table.names.values),
+            _codes(categories, table.categories.values),
+        )
+        wide = category.astype(np.int32)
+        events.append(
+            replace(
+                table,
+                start_ns=table.start_ns + shift_ns,
+                name=name[table.name],
+                category=wide[table.category],
+                track=track_code[table.track],
+                depth=_joined_depths(table, tracks, track_code),
+                parent=np.where(table.parent >= 0, table.parent + rows, -1).astype(np.int32),
+                record=table.record + records,
+            )
+        )
+        end_record |= {row + rows: record + records for row, record in table.end_record.items()}
+        flow = trace.flow_table
+        flows.append(
+            replace(
+                flow,
+                kind=_codes(kinds, flow.kinds)[flow.kind],
+                source=flow.source + rows,
+                target=flow.target + rows,
+                source_record=np.where(flow.source_record >= 0, flow.source_record + records, -1),
+                target_record=np.where(flow.target_record >= 0, flow.target_record + records, -1),
+            )
+        )
+        counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
+        counters.append(
+            replace(
+                counter,
+                time_ns=counter.time_ns + shift_ns,
+                series_id=_codes(series, counter.series)[counter.series_id],
+                record=counter.record + records,
+            )
+        )
+        instants.append(
+            replace(
+                instant,
+                time_ns=instant.time_ns + shift_ns,
+                name=name[instant.name],
+                category=wide[instant.category],
+                record=instant.record + records,
+            )
+        )
+        asyncs.append(
+            replace(
+                interval,
+                start_ns=interval.start_ns + shift_ns,
+                name=name[interval.name],
+                category=wide[interval.category],
+                record=interval.record + records,
+            )
+        )
+        copies.append(replace(trace.copy_table, record=trace.copy_table.record + records))
+        rows += len(table)
+        records += 0 if trace.source is None else len(trace.source)
+    table = _concatenate(
+        EventTable,
+        events,
+        names=names,
+        categories=categories,
+        tracks=tracks,
+        end_record=end_record,
+    )
+    mark = windows_mark([(t.zero_ns, t.zero_ns + t.table.last_ns) for t in windows])
+    stated = first.metadata.get(MARK_KEY)
+    mark = {**(stated if isinstance(stated, Mapping) else {}), **mark}
+    return first.replace(
+        _table=table,
+        flow_table=_concatenate(FlowTable, flows, kinds=kinds.values),
+        counter_table=_in_order_of_series(
+            _concatenate(CounterTable, counters, series=series.values)
+        ),
+        instant_table=_concatenate(InstantTable, instants),
+        async_table=_concatenate(AsyncTable, asyncs),
+        copy_table=_concatenate(CopyTable, copies),
+        metadata={**first.metadata, MARK_KEY: mark},
+        source=JoinedRecords.of(windows, mark),
+        resolution_ns=min(trace.resolution_ns for trace in windows),
+    )
+
+
+def _codes(pool: StringPool, values: Sequence[Any]) -> Any:
+    return np.array([pool.add(value) for value in values], np.int32)
+
+
+def _concatenate(kind: type[T], parts: Sequence[T], **others: Any) -> T:
+    """Concatenate the columns of tables; `others` are fields that are no columns."""
+    columns = {}
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.name not in others:
+            values = [getattr(part, field.name) for part in parts]
+            is_text = isinstance(values[0], list)
+            columns[field.name] = list(chain(*values)) if is_text else np.concatenate(values)
+    return kind(**columns, **others)
+
+
+def _in_order_of_series(counters: CounterTable) -> CounterTable:
+    order = np.lexsort((counters.time_ns, counters.series_id))
+    return replace(
+        counters,
+        **{
+            name: getattr(counters, name)[order]
+            for name in ("time_ns", "series_id", "value", "record")
+        },
+    )
+
+
+def _join_tracks(parts: Sequence[Sequence[Track]]) -> tuple[list[Track], list[Any]]:
+    """Return the tracks of all windows, and for each window the positions of its tracks there."""
+    known: dict[tuple[str, str, str], Track] = {}
+    for track in (track for tracks in parts for track in tracks):
+        key = track.pid, track.tid, track.role
+        other = known.setdefault(key, track)
+        nested = max(track.nested, other.nested)
+        spilled = max(track.lanes - track.nested, other.lanes - other.nested)
+        known[key] = replace(other, nested=nested, lanes=nested + spilled)
+    ordered = sorted(known, key=lambda key: known[key].sort)
+    place = {key: number for number, key in enumerate(ordered)}
+    codes = [
+        np.array([place[track.pid, track.tid, track.role] for track in tracks], np.int32)
+        for tracks in parts
+    ]
+    return disambiguate_tracks([known[key] for key in ordered]), codes
+
+
+def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Any) -> Any:
+    """Return lanes in the joined tracks, whose spill lanes may begin further down."""
+    if not table.tracks:
+        return table.depth
+    nested = np.array([track.nested for track in table.tracks])
+    joined = np.array([tracks[code].nested for code in track_code.tolist()])
+    spilled = table.depth >= nested[table.track]
+    return (table.depth + np.where(spilled, (joined - nested)[table.track], 0)).astype(np.int16)
+
+
+class JoinedRecords(NumberedRecords):
+    """The records of several files, numbered on, with times relative to the base of the first."""
+
+    def __init__(
+        self, sources: Sequence[RecordSource], shifts_ns: Sequence[int], mark: dict[str, Any]
+    ) -> None:
+        self.path = sources[0].path
+        self._sources, self._shifts_ns, self._mark = list(sources), list(shifts_ns), mark
+        self._first = np.cumsum([0, *(len(source) for source in sources)])
+
+    @classmethod
+    def of(cls, windows: Sequence[Trace], mark: dict[str, Any]) -> JoinedRecords | None:
+        """Return the records of traces; None if one has none."""
+        sources = [trace.source for trace in windows if trace.source is not None]
+        if len(sources) < len(windows):
+            return None
+        bases = [_base_ns(trace.metadata) for trace in windows]
+        return cls(sources, [base - bases[0] for base in bases], mark)
+
+    def __len__(self) -> int:
+        return int(self._first[-1])
+
+    @property
+    def metadata_text(self) -> dict[str, bytes]:
+        """The top-level keys of the first file, as JSON, and the mark of the windows."""
+        text: Mapping[str, bytes] = getattr(self._sources[0], "metadata_text", None) or {}
+        return {**text, MARK_KEY: json.dumps(self._mark).encode()} if text else {}
+
+    @cached_property
+    def comm_args(self) -> ArgTable | None:
+        """The args of communication; None if they are not known for all files."""
+        if any(not hasattr(source, "comm_args") for source in self._sources):
+            return None
+        records, codes, texts = [], [], list[bytes]()
+        for source, first in zip(self._sources, self._first.tolist(), strict=False):
+            table: ArgTable | None = source.comm_args  # type: ignore[attr-defined]
+            if table is not None:
+                records.append(table.record + first)
+                codes.append(table.code + len(texts))
+                texts += table.texts
+        return ArgTable(np.concatenate(records), np.concatenate(codes), texts) if records else None
+
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
+        bounds = np.searchsorted(wanted, self._first).tolist()
+        for number, (low, high) in enumerate(pairwise(bounds)):
+            first, shift_ns = int(self._first[number]), self._shifts_ns[number]
+            for record, text in self._sources[number].records(wanted[low:high] - first):
+                yield record + first, _moved(text, shift_ns) if shift_ns else text
+
+
+def _moved(text: bytes, shift_ns: int) -> bytes:
+    values = decode_fields(text)
+    if values is None or "ts" not in values:
+        return text
+    return encode_fields({**values, "ts": shift_time(values["ts"], shift_ns)})
+
+
+def _base_ns(metadata: Mapping[str, Any]) -> int:
+    try:
+        return int(metadata.get("baseTimeNanoseconds") or 0)
+    except (TypeError, ValueError, OverflowError):
+        return 0

@@ -1,0 +1,194 @@
+"""Devices of tools other than Kineto count, each by itself, and so do ranks merged into a file."""
+
+import json
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets import analysis
+from hta_widgets.panels.headline import headline
+
+from .conftest import event
+
+#: Sums over ranks in ns: compute, communication, copies, not overlapped communication.
+CASES = {
+    "npu": (300_125, 300_000, 0, 149_875),
+    "jax": (1_998_000, 798_000, 122_000, 798_000),
+    "nsys-json": (301_500, 180_000, 0, 180_000),
+    "legacy": (900_750, 0, 0, 0),
+    "sglang-merged": (7_250_000, 1_750_000, 0, 1_750_000),
+}
+
+
+def times(traces):
+    names = ["compute_ns", "communication_ns", "memory_ns", "exposed_communication_ns"]
+    return analysis.temporal_breakdown(traces)[names]
+
+
+def row(process, thread, name, start, dur, **more):
+    """An event without a category, in a process and a thread that only have names."""
+    return event(name, start, dur, pid=process, tid=thread, **more) | {"cat": ""}
+
+
+def named(pid, name, *threads, label=None):
+    """The metadata of a process and of its threads, which are numbered from 1."""
+    records = [{"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}]
+    if label is not None:
+        args = {"labels": label}
+        records.append({"ph": "M", "pid": pid, "name": "process_labels", "args": args})
+    return records + [
+        {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": thread}}
+        for tid, thread in enumerate(threads, 1)
+    ]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_device_time_of_the_public_cases(shared, case):
+    traces = hw.load(shared / "cases" / case, cache=False)
+    assert tuple(times(traces).sum()) == CASES[case]
+    assert "No GPU work" not in str(headline(traces))
+
+
+DEVICES = {
+    "TPU without streams": (
+        named(7, "/device:TPU:3", "Steps", "XLA Modules", "XLA Ops"),
+        [row(7, 1, "3", 0, 90), row(7, 3, "fusion.4", 0, 30), row(7, 3, "all-gather.1", 40, 10)],
+        (30_000, 10_000, 0, 10_000),
+    ),
+    "TPU copies": (
+        named(7, "/device:TPU:0", "XLA Ops"),
+        [row(7, 1, "copy-start.12", 0, 5), row(7, 1, "dot.1", 5, 20)],
+        (20_000, 0, 5_000, 0),
+    ),
+    "processes in place of metadata": (
+        [],
+        [row("GPU 12", "Stream 3", "gemm", 0, 50), row("GPU 12", "CUDA API", "launch", 0, 99)],
+        (50_000, 0, 0, 0),
+    ),
+    "old PyTorch on ROCm": (
+        [],
+        [row("HIP functions", 2, "gemm", 0, 8), row("CPU functions", 2, "aten::mm", 0, 9)],
+        (8_000, 0, 0, 0),
+    ),
+    "HCCL": (
+        [*named(8, "Ascend Hardware", "Stream 40", label="NPU"),
+         *named(9, "Communication", "Group 7 Communication", "Plane 0", label="NPU")],
+        [row(8, 1, "MatMul", 0, 10), row(8, 1, "EVENT_WAIT", 10, 9),
+         row(9, 1, "hcom_allGather__1", 5, 10), row(9, 2, "Memcpy", 6, 3)],
+        (10_000, 10_000, 0, 5_000),
+    ),
+    "hosts alone": (
+        named(7, "/host:CPU", "Stream of thoughts"),
+        [row(7, 1, "gemm", 0, 10), row("/device:CPU:0", 1, "dot", 0, 10)],
+        (0, 0, 0, 0),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DEVICES)
+def test_devices_by_the_names_of_processes_and_threads(write, case):
+    metadata, records, expected = DEVICES[case]
+    assert tuple(times(hw.load(write([*metadata, *records]))).sum()) == expected
+
+
+def test_each_device_of_a_process_has_its_own_figures(write):
+    """Two devices work in turns: neither hides the idle time of the other."""
+
+    def kernel(device, start, call):
+        launch = event("cudaLaunchKernel", start, 1, cat="cuda_runtime", pid=1, tid=10 + device)
+        work = event("gemm", start + 2, 5, cat="kernel", pid=device, tid=7)
+        work["args"] = {"stream": 7, "device": device, "correlation": call}
+        return [launch | {"args": {"correlation": call}}, work]
+
+    devices = [10, 3, 10, 3, 10, 3]
+    records = [
+        record for k, device in enumerate(devices) for record in kernel(device, 10 * k, k + 1)
+    ]
+    traces = hw.load(write(records))
+    assert analysis.temporal_breakdown(traces)["idle_ns"].tolist() == [30_000, 30_000]
+    assert traces.summary()["local_rank"].tolist() == [3, 10]
+    assert [(trace.launch_of >= 0).sum() for trace in traces.values()] == [3, 3]
+    assert [len(trace) for trace in traces.values()] == [6, 6]
+    assert "rank 1 · device 10" in json.dumps(hw.Timeline(traces).scene, ensure_ascii=False)
+
+
+def test_launches_from_a_thread_of_another_device_are_counted(write):
+    calls = [event("cudaLaunchKernel", k, 1, cat="cuda_runtime") for k in range(3)]
+    work = [event("gemm", 9, 1, cat="kernel", pid=k, tid=7) for k in (0, 0, 1)]
+    for number, record in enumerate([*calls, *work]):
+        record["args"] = {"correlation": 1 + number % 3} | ({"stream": 7} if number > 2 else {})
+    problems = hw.load(write([*calls, *work])).problems
+    assert problems[problems["kind"] == "unpaired"]["count"].tolist() == [1]
+
+
+@pytest.mark.parametrize("label", ["TP0{}", "DP00-TP0{}", "rank {}"])
+def test_ids_of_merged_ranks_are_their_own(write, label):
+    records = []
+    for rank in (3, 1):
+        call = event("cudaLaunchKernel", 0, 1, cat="cuda_runtime", pid=f"[{label.format(rank)}] 7")
+        work = event("gemm", 5 * rank, 2, cat="kernel", pid=f"[{label.format(rank)}] 0", tid=7)
+        call["args"], work["args"] = {"correlation": 1}, {"correlation": 1, "stream": 7}
+        records += [call, work]
+    traces = hw.load(write(records))
+    assert len(traces) == 2
+    assert [(trace.launch_of >= 0).sum() for trace in traces.values()] == [1, 1]
+    starts = [trace.events.query("name == 'gemm'")["start_ns"].item() for trace in traces.values()]
+    assert starts == [5_000, 15_000]
+
+
+def test_merged_ranks_are_all_there(shared):
+    frame = analysis.stragglers(hw.load(shared / "cases/sglang-merged", cache=False))
+    assert frame["is_straggler"].tolist() == [False, True]
+    assert "missing" not in frame.attrs.get("note", "")
+
+
+def test_phases_of_horovod(shared):
+    traces = hw.load(shared / "cases/horovod/timeline.json", cache=False)
+    events = traces.events()
+    phases = events.groupby("name", observed=True)
+    kinds = phases["kind"].first().astype(str)
+    assert kinds["NEGOTIATE_ALLREDUCE"] == kinds["NCCL_ALLREDUCE"] == "communication"
+    assert (kinds["ALLREDUCE"], kinds["MEMCPY_IN_FUSION_BUFFER"]) == ("annotation", "memory")
+    assert phases["dur_ns"].max()[["NEGOTIATE_ALLREDUCE", "ALLREDUCE"]].tolist() == [
+        3_050_000,
+        600_000,
+    ]
+    assert set(traces.problems["kind"]) == {"guessed_rank"}
+
+
+def test_a_list_that_ends_in_a_record_is_still_cut_off(shared):
+    problems = hw.load(shared / "cases/horovod/timeline-cut.json", cache=False).problems
+    assert "truncated" in set(problems["kind"])
+
+
+def test_an_empty_object_at_the_end_is_no_problem(write):
+    counts = []
+    for records in ([event(), {}], [{}, event()], [event(), {"name": "x"}]):
+        problems = hw.load(write(records)).problems
+        counts.append(problems[problems["kind"] == "skipped"]["count"].sum())
+    assert counts == [0, 1, 1]
+
+
+def test_the_copy_for_perfetto_is_the_same_run(write):
+    for name in ("b.trace.json.gz", "perfetto_trace.json.gz"):
+        folder = write([event()], f"run/{name}").parent
+    assert len(hw.load(folder)) == 1
+    write([event()], "alone/perfetto_trace.json.gz")
+    assert len(hw.load(folder.parent / "alone")) == 1
+
+
+def test_mpi_on_hosts_is_no_communication_of_devices(write):
+    """Rank 1 is late at every all-reduce of NCCL; each rank's host waits 5 ms in MPI."""
+    for rank in (0, 1):
+        records = [event("MPI_Barrier", 0, 5000, cat="mpi", pid=5, tid=5)]
+        for k in range(5):
+            late = 200 * rank
+            work = event("gemm", 1000 * k, 500 + late, tid=7)
+            reduce = event("ncclDevKernel_AllReduce", 1000 * k + 500 + late, 300 - late, tid=9)
+            for kernel in (work, reduce):
+                stream = {"stream": kernel["tid"]}
+                records.append(kernel | {"cat": "kernel", "pid": 0, "args": stream})
+        folder = write(records, f"job/rank{rank}.json").parent
+    traces = hw.load(folder)
+    assert times(traces)["exposed_communication_ns"].tolist() == [1_500_000, 500_000]
+    assert analysis.stragglers(traces)["is_straggler"].tolist() == [False, True]

@@ -1,0 +1,143 @@
+"""Files of one rank that follow one another are windows of it, and verdicts stay the same."""
+
+import pandas as pd
+import pytest
+
+import hta_widgets as hw
+from hta_widgets import analysis
+from hta_widgets.panels.headline import headline
+
+from .conftest import event
+
+VERDICT = ["rank", "lost_share", "is_straggler", "cause"]
+CYCLES = [f"steps{steps}-info{info}" for steps in (0, 1) for info in (0, 1)]
+
+
+def verdict(traces):
+    return analysis.stragglers(traces)[VERDICT]
+
+
+def load(path):
+    return hw.load(path, cache=False)
+
+
+@pytest.mark.parametrize("case", CYCLES)
+def test_two_windows_of_a_profiler_are_two_windows_of_its_ranks(shared, case):
+    alone = load(shared / f"cases/cycles/{case}-cycles1")
+    both = load(shared / f"cases/cycles/{case}-cycles2")
+    assert both.ranks == [0, 1]
+    assert verdict(both)["lost_share"].tolist() == [0, pytest.approx(0.2)]
+    pd.testing.assert_frame_equal(verdict(both), verdict(alone))
+    first, second = both.windows
+    assert second[0] - first[0] == 500_000_000
+    for window in both.windows:
+        assert verdict(both.subset(None, *window))["is_straggler"].tolist() == [False, True]
+
+
+def test_stages_of_sglang_are_windows_of_its_ranks(shared):
+    traces = load(shared / "cases/sglang-stages")
+    assert verdict(traces)["is_straggler"].tolist() == [False, True]
+    assert verdict(traces)["lost_share"].tolist() == [0, pytest.approx(0.1)]
+    assert len(traces.windows) == 2
+
+
+@pytest.mark.parametrize("case", CYCLES)
+def test_the_time_between_windows_is_not_counted(shared, case):
+    alone = load(shared / f"cases/cycles/{case}-cycles1")
+    both = load(shared / f"cases/cycles/{case}-cycles2")
+    for function, columns in (
+        (analysis.temporal_breakdown, ["idle_ns", "span_ns", "busy_ns", "compute_ns"]),
+        (analysis.device_idle_breakdown, ["idle_ns", "gaps"]),
+        (analysis.idle_time_breakdown, ["idle_ns", "gaps"]),
+        (analysis.queue_length_summary, ["count", "span_ns"]),
+    ):
+        pd.testing.assert_frame_equal(function(both)[columns], 2 * function(alone)[columns])
+        parts = [function(both, window=window)[columns] for window in both.windows]
+        pd.testing.assert_frame_equal(sum(parts[1:], parts[0]), function(both)[columns])
+    assert len(analysis.device_idle_gaps(both)) == 2 * len(analysis.device_idle_gaps(alone))
+    said = str(headline(both)).replace("\u202f", " ")
+    assert said.startswith("Rank 0 waits 2.00 ms on the stream, 21 %")
+
+
+def step(number, start, *, base=0, pid=7, rank=None, **top):
+    """A window of one step: the host's range, a call, and the kernel that it launches."""
+    records = [
+        event(f"ProfilerStep#{number}", start, 90, cat="user_annotation", pid=pid),
+        event("cudaLaunchKernel", start, 5, cat="cuda_runtime", pid=pid)
+        | {"args": {"correlation": 1}},
+        event(f"gemm{number}", start + 10, 20, cat="kernel", pid=0, tid=7)
+        | {"args": {"stream": 7, "correlation": 1}},
+    ]
+    about = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": 2}}
+    return records, {"baseTimeNanoseconds": base, **about, **top}
+
+
+@pytest.fixture
+def folder(write):
+    def _folder(*files):
+        for name, (records, top) in files:
+            path = write(records, f"job/{name}", **top)
+        return path.parent
+
+    return _folder
+
+
+def test_ids_links_and_records_are_those_of_each_file(folder, tmp_path):
+    """Both files use the correlation 1; their times have different bases."""
+    path = folder(("worker3.json", step(1, 100)), ("again-worker3.json", step(2, 0, base=900_000)))
+    traces = load(path)
+    assert traces.windows == [(0, 90_000), (800_000, 890_000)]
+    trace = traces[3]
+    events = trace.events
+    for number in (1, 2):
+        (kernel,) = events.index[events["name"] == f"gemm{number}"]
+        assert events["step"][trace.launch_of[kernel]] == number
+    exported = tmp_path / "out.json"
+    hw.export_trace(traces, exported)
+    again = load(exported)
+    assert again.windows == traces.windows
+    pd.testing.assert_frame_equal(
+        next(iter(again.values())).events[["start_ns", "name", "step"]],
+        events[["start_ns", "name", "step"]],
+    )
+
+
+OTHERS = {
+    "at the same time": (step(1, 100), step(2, 150)),
+    "of another process": (step(1, 100), step(2, 900, pid=8)),
+    "of another run, whose steps begin again": (step(1, 100), step(0, 900)),
+    "of another world": (
+        step(1, 100, rank=0),
+        step(2, 900, distributedInfo={"rank": 0, "world_size": 9}),
+    ),
+    "of another host": (step(1, 100, host_name="a"), step(2, 900, host_name="b")),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_other_files_of_one_name_stay_apart(folder, case):
+    first, second = OTHERS[case]
+    traces = load(folder(("rank0.json", first), ("rank0-b.json", second)))
+    assert len(traces) == 2
+    assert len(traces.windows) == 1
+
+
+def test_a_mapping_of_ranks_is_obeyed(folder):
+    path = folder(("worker0.a.json", step(1, 100)), ("worker0.b.json", step(2, 900)))
+    files = {4: path / "worker0.a.json", 9: path / "worker0.b.json"}
+    assert load(files).ranks == [4, 9]
+
+
+def test_three_windows_with_counters_instants_and_problems(folder):
+    def window(number):
+        records, top = step(number, 1000 * number)
+        counter = {"ph": "C", "name": "queue", "pid": 7, "ts": 1000 * number, "args": {"n": number}}
+        instant = {"ph": "i", "name": "mark", "pid": 7, "tid": 2, "ts": 1000 * number, "s": "t"}
+        return [*records, counter, instant, {"ph": "Q"}], top
+
+    traces = load(folder(*((f"dp0_tp0.{k}.json", window(k)) for k in (2, 0, 1))))
+    assert len(traces.windows) == 3
+    assert traces[0].counters["value"].tolist() == [0, 1, 2]
+    assert traces[0].instants["time_ns"].tolist() == [0, 1_000_000, 2_000_000]
+    problems = traces.problems.query("kind == 'skipped'")
+    assert problems["rank"].tolist() == [0, 0, 0]
