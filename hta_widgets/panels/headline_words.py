@@ -182,13 +182,14 @@ def _idle_text(
     if freed_by:
         name, calls = freed_by
         meaning += f" ({count(calls)} calls of {name}): the caching allocator is off or emptied"
-    text, of = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}", "that"
+    text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
+    total = "that"
     if launches:
         on_each = " a rank" if len(times.ranks) > 1 else ""
         text += f", launch-bound: {count(launches.launches)} launches{on_each} of"
         text += f" {duration(launches.work_ns)}, one every {duration(launches.interval_ns)}"
-        of = "the idle time"
-    return [f"{text}; for {share(cause_ns / times.idle_ns)} of {of}, {meaning}."]
+        total = "the idle time"
+    return [f"{text}; for {share(cause_ns / times.idle_ns)} of {total}, {meaning}."]
 
 
 def _kernel_text(times: RunTimes, *, name: str, share_of_work: float, calls: int) -> list[Piece]:
@@ -247,11 +248,11 @@ def _no_cause_text(times: RunTimes) -> list[Piece]:
     if not listed or not times.has_work:
         return [f"There is hardly any {_device_noun(times)} work in these files."]
     text = ", ".join(listed)
-    hidden = 1 - times.exposed_ns / max(times.communication_ns, 1)
-    if times.is_healthy and times.communication_ns and hidden >= _MIN_HIDDEN_COMMUNICATION:
+    hidden_share = 1 - times.exposed_ns / max(times.communication_ns, 1)
+    if times.is_healthy and times.communication_ns and hidden_share >= _MIN_HIDDEN_COMMUNICATION:
         text = f"{_device_nouns(times, begins=False)} busy {share(times.busy_ns / times.all_ns)}"
         text += f" of {_span_text(times)}"
-        text += f", and compute hides {share(hidden)} of communication"
+        text += f", and compute hides {share(hidden_share)} of communication"
     return [f"No single cause stands out: {text}."]
 
 
