@@ -165,7 +165,7 @@ def _devices_of_host_threads(
     # Processes of other tools hold the threads of one device and, for example, its ranges.
     owned = np.flatnonzero(of_slot >= 0)
     np.add.at(of_process, (process[owned], of_slot[owned]), 1)
-    votes = np.where(votes.any(axis=1)[:, None], votes, of_process[process])
+    votes = np.where(votes.sum(axis=1, keepdims=True) > 0, votes, of_process[process])
     return np.where(of_slot >= 0, of_slot, votes.argmax(axis=1)).astype(np.int32)
 
 

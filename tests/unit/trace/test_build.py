@@ -6,7 +6,6 @@ import pytest
 from support import small
 from support.made_ranks import call, kernel, op
 
-from hta_widgets import analysis
 from hta_widgets.errors import TraceError
 
 
