@@ -14,10 +14,9 @@ const MODEL = "hta-path";
 const CATEGORY = "Traces";
 /** JupyterLab uses the longest matching extension: `.pt.trace.json` matches `.trace.json`. */
 const TYPES = [
-  { name: "hta-trace", extensions: [".trace.json", ".trace.json.gz", ".trace.json.zst", ".trc"] },
+  // JupyterLab has no other view of compressed files: its editor fails on bytes that are not UTF-8.
+  { name: "hta-trace", extensions: [".trace.json", ".json.gz", ".json.zst", ".trc"] },
   { name: "hta-named", extensions: [], pattern: "^(comm|server_profile|store)\\.json$" },
-  // Offered in "Open With", as is JupyterLab's own type "json".
-  { name: "hta-json", extensions: [".json.gz", ".json.zst"] },
 ];
 const TRACE = /\.(json|trc)(\.gz|\.zst)?$/i;
 const OPEN = "hta-widgets:open";
@@ -101,8 +100,9 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
       return tab;
     }
   }
-  const fileTypes = [...TYPES.map(({ name }) => name), "json"];
-  const defaultFor = ["hta-trace", "hta-named"];
+  const defaultFor = TYPES.map(({ name }) => name);
+  // Plain JSON is seldom a trace: the view is offered in "Open With" alone.
+  const fileTypes = [...defaultFor, "json"];
   const options = { name: FACTORY, modelName: MODEL, fileTypes, defaultFor, readOnly: true };
   const factory = new TraceFactory(options);
   docRegistry.addWidgetFactory(factory);
