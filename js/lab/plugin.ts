@@ -42,7 +42,8 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
   const { basename, dirname } = lab.PathExt;
   const isLab = services.ILabShell !== null;
   const sheet = new CSSStyleSheet();
-  sheet.replaceSync(`${base}${host}${own}`);
+  // Views bring their own copy of these rules: a later one would override what follows it there.
+  sheet.replaceSync(`@scope (.hta-host-bar, .hta-host-card) {${base}}${host}${own}`);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
   const traceIcon = new lab.LabIcon({ name: "hta-widgets:trace", svgstr: icon });
 

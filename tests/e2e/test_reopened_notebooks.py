@@ -22,7 +22,7 @@ def test_a_reload_shows_the_view_and_nothing_else(notebook, folder):
     expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
     reopen(page)
     expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
-    expect(page.locator(".jp-Notebook .hta-root")).to_have_count(1)
+    expect(page.locator(".jp-Notebook .hta-dash")).to_have_count(1)
     outputs = page.locator(".jp-OutputArea-output")
     heights = outputs.evaluate_all("nodes => nodes.map(node => node.offsetHeight)")
     assert [height > 5 for height in heights].count(True) == 1
