@@ -4,6 +4,7 @@ import base from "../src/timeline/style/base.css?raw";
 import host from "../src/host/host.css?raw";
 import type { OpenViewRequest } from "../src/host/start";
 import type { JupyterApp, DocumentContext, Lab, Services, MainAreaWidget } from "./jupyterlab";
+import { showFallbacks } from "./fallback";
 import own from "./lab.css?raw";
 import icon from "./trace.svg?raw";
 import { TraceView } from "./trace_view";
@@ -43,7 +44,8 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
   const isLab = services.ILabShell !== null;
   const sheet = new CSSStyleSheet();
   // Views bring their own copy of these rules: a later one would override what follows it there.
-  sheet.replaceSync(`@scope (.hta-host-bar, .hta-host-card) {${base}}${host}${own}`);
+  const cards = base.replaceAll(".hta-root", ":is(.hta-host-bar, .hta-host-card)");
+  sheet.replaceSync(`${cards}${host}${own}`);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
   const traceIcon = new lab.LabIcon({ name: "hta-widgets:trace", svgstr: icon });
 
@@ -113,6 +115,10 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
     command: "docmanager:open",
     args: ({ context }: MainAreaWidget) => ({ path: context?.path, factory: FACTORY }),
     name: ({ context }: MainAreaWidget) => context?.path,
+  });
+
+  docRegistry.addWidgetExtension("Notebook", {
+    createNew: ({ content }) => showFallbacks(content.rendermime),
   });
 
   // --- several files, folders, comparisons --------------------------------------------------------

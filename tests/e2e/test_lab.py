@@ -267,7 +267,9 @@ def test_a_file_that_holds_no_trace_says_so(browse, files):
     expect(view.get_by_role("button", name="Open as text")).to_have_count(0)
 
     item(page, "cut off.trace.json").dblclick()
-    view.get_by_role("button", name="Open as text").click(timeout=60_000)
+    button = view.get_by_role("button", name="Open as text")
+    expect(button).to_have_css("border-radius", "4px", timeout=60_000)
+    button.click()
     text = page.locator(".jp-FileEditor .cm-content:visible")
     expect(text).to_have_text('{"traceEvents": [7, ', timeout=30_000)
 
