@@ -89,8 +89,8 @@ class Score:
 
 def told_ranks(both: diff.Comparison) -> list[int]:
     """Return the ranks that the findings of one side name as stragglers."""
-    found = [one.text for one in diff.findings(both) if one.kind == "straggler"]
-    return [int(text.split()[1]) for text in found]
+    found = [one for one in diff.findings(both) if one.kind == "straggler"]
+    return [rank for finding in found for rank in finding.ranks]
 
 
 def with_functions(path: Path, *, moved: bool) -> None:

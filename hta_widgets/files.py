@@ -330,11 +330,11 @@ class Target:
             with new_partial_file(self.path, is_folder=True) as part:
 
                 @contextmanager
-                def opened(name: str) -> Iterator[Output]:
+                def open_output(name: str) -> Iterator[Output]:
                     with (part / name).open("wb") as raw:
                         yield from _output(raw, name)
 
-                yield opened
+                yield open_output
                 written = list(part.iterdir())
                 self.written_bytes = sum(file.stat().st_size for file in written)
                 if existed:

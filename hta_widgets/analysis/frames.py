@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.arrays import Array
+from hta_widgets.trace.arrays import Array, distinct_codes
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.trace import categorical_dtype
 
@@ -134,5 +134,5 @@ def drop_unused_texts(
     codes: Array, texts: Sequence[str] | StringPool
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
     """Return codes into the strings that occur, and these strings."""
-    used, code = np.unique(codes, return_inverse=True)
+    used, code = distinct_codes(codes)
     return code.astype(np.int32), [texts[number] for number in used.tolist()]

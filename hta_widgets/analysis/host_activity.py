@@ -15,10 +15,10 @@ from hta_widgets.analysis.cross_rank.lateness import is_data_loading_name
 from hta_widgets.analysis.scope import DEVICE_WORK_KINDS, codes_of
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.arrays import Bools, Ints, Rows, distinct_codes
 from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
 #: Activities of a thread before it launches; of several at the same time, the first listed counts.
@@ -54,8 +54,10 @@ def activity_before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> l
     threads = trace.table.track[call]
     for thread, levels in _activity_by_thread(trace).items():
         of_gap = np.flatnonzero((threads == thread) & (call >= 0))
+        if not len(of_gap):
+            continue
         below = np.zeros(len(of_gap), dtype=np.int64)
-        for (activity, _), pieces in zip(_LEVELS, levels, strict=True):
+        for activity, pieces in levels:
             covered = CumulativeCoverage(*pieces)
             reached = covered(end[of_gap]) - covered(start[of_gap])
             spent[activity][of_gap] += reached - below
@@ -63,12 +65,12 @@ def activity_before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> l
     return spent
 
 
-@memoized
-def _activity_by_thread(trace: Trace) -> dict[int, list[Intervals]]:
+@memoize
+def _activity_by_thread(trace: Trace) -> dict[int, list[tuple[int, Intervals]]]:
     """Return the times of activities of each thread that launches work, as cumulative levels."""
-    # Each level adds one activity to the level before.
+    # Each level adds one activity to the level before; those that would add nothing are left out.
     table = trace.table
-    threads = np.unique(table.track[launch_calls(trace)])
+    threads = distinct_codes(table.track[launch_calls(trace)])[0]
     launching = np.isin(table.track, threads)
     rows = [np.flatnonzero(mask & launching) for mask in host_activities(trace)]
     end = table.start_ns + table.dur_ns
@@ -80,8 +82,10 @@ def _activity_by_thread(trace: Trace) -> dict[int, list[Intervals]]:
         level, levels = Intervals.empty(), []
         for activity, is_shared in _LEVELS:
             pieces = (shared if is_shared else of_thread)[activity]
+            if not len(pieces.start) or (is_shared and len(threads) == 1):
+                continue
             level = union(*(np.concatenate(sides) for sides in zip(level, pieces, strict=True)))
-            levels.append(level)
+            levels.append((activity, level))
         coverage_by_track[thread] = levels
     return coverage_by_track
 
@@ -93,13 +97,13 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
     """
     activities = {}
     for thread, levels in _activity_by_thread(trace).items():
-        edges = np.unique(np.concatenate([side for level in levels for side in level]))
+        sides = [side for _, level in [(0, Intervals.empty()), *levels] for side in level]
+        edges = np.unique(np.concatenate(sides))
         does = np.zeros(len(edges), dtype=np.int64)
-        for at in range(len(levels) - 1, -1, -1):
-            start, end = levels[at]
+        for activity, (start, end) in reversed(levels):
             piece = np.searchsorted(start, edges, "right") - 1
             within = (piece >= 0) & (edges < np.append(end, edges[:1])[piece])
-            does[within] = _LEVELS[at][0] + 1
+            does[within] = activity + 1
         changes = np.flatnonzero(np.diff(does, prepend=0))
         activities[thread] = edges[changes], does[changes]
     return activities
@@ -114,7 +118,7 @@ def host_activities(trace: Trace) -> tuple[Bools, ...]:
     return waiting_calls(trace), memory_calls(trace), loads, called & ~python, called & python
 
 
-@memoized
+@memoize
 def follows_stream_wait(trace: Trace) -> Bools:
     """Return whether each event launches the first work of its thread after a stream wait."""
     table = trace.table
@@ -138,10 +142,10 @@ def stream_wait_calls(trace: Trace) -> Rows:
 def launch_calls(trace: Trace) -> Rows:
     """Return the calls that launched device work, by start."""
     call = trace.launch_of[np.isin(trace.table.kind, codes_of(DEVICE_WORK_KINDS))]
-    return np.unique(call[call >= 0])
+    return distinct_codes(call[call >= 0])[0]
 
 
-@memoized
+@memoize
 def waiting_calls(trace: Trace) -> Bools:
     """Return whether each event is a call in which a host thread waits for its device."""
     return category_mask(trace, CALLS) & name_mask(
@@ -149,7 +153,7 @@ def waiting_calls(trace: Trace) -> Bools:
     )
 
 
-@memoized
+@memoize
 def memory_calls(trace: Trace) -> Bools:
     """Return whether each event is a call that allocates or frees memory."""
     return category_mask(trace, CALLS) & name_mask(

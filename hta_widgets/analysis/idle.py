@@ -49,7 +49,7 @@ from hta_widgets.trace.arrays import (
     sum_by_group,
 )
 from hta_widgets.trace.intervals import union
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -309,7 +309,7 @@ def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
     if part.span is None:
         return None
     whole = part.without_window
-    start, end, ends_gap = whole.cached("gaps", lambda: _whole_gaps(whole))
+    start, end, ends_gap = whole.get_or_compute("gaps", lambda: _whole_gaps(whole))
     low, high = part.clip_edges(start, end)
     inside = np.flatnonzero(high > low)
     start, end, ends_gap, low, high = (
@@ -325,7 +325,7 @@ def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
 def gap_at(trace: Trace, time: int, short_ns: int = 30_000) -> IdleGap | None:
     """Return the gap of a rank's device at an instant of its table's clock, or None."""
     whole = rank_part(trace, Selection())
-    starts, ends, ends_gap = whole.cached("gaps", lambda: _whole_gaps(whole))
+    starts, ends, ends_gap = whole.get_or_compute("gaps", lambda: _whole_gaps(whole))
     at = int(np.searchsorted(ends, time, "right"))
     if at == len(starts) or starts[at] > time:
         return None
@@ -376,7 +376,7 @@ def gap_pieces(
     pieces = np.zeros((len(start), len(IDLE_CATEGORIES)), dtype=np.int64)
     known = call >= 0
     began = np.where(known, np.clip(table.start_ns[call], start, end), start)
-    returned = table.end_ns[call]
+    returned = table.start_ns[call] + table.dur_ns[call]
     left = np.where(known, np.clip(returned, began, end), start)
     activities = activity_before_calls(trace, start, began, call)
     for place, spent in enumerate(activities):
@@ -403,7 +403,7 @@ def gap_pieces(
 def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     """Return whether the host waited for the device from the launch to the end of a long gap."""
     blocked = np.zeros(len(call), dtype=bool)
-    begin = np.maximum(trace.table.end_ns[call], gap[0])
+    begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap[0])
     long = np.flatnonzero((call >= 0) & (gap[1] - begin > _LONG_NS))
     begin, end = begin[long], gap[1][long]
     waited = activity_before_calls(trace, begin, end, call[long])[0]
@@ -411,7 +411,7 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     return blocked
 
 
-@memoized
+@memoize
 def _first_start_of_launches(trace: Trace) -> Ints:
     """Return for each event the start of the first device work that it launched."""
     first = np.full(len(trace) + 1, _NEVER, dtype=np.int64)

@@ -23,7 +23,7 @@ from hta_widgets.analysis.critical.nodes import (
     without_steps_note,
 )
 from hta_widgets.analysis.critical.path import critical_path_summary
-from hta_widgets.analysis.critical.walk import PathWalker, RankGraph, segment_columns
+from hta_widgets.analysis.critical.walk import PathWalker, RankGraph
 from hta_widgets.analysis.cross_rank.arrivals import Arrivals, arrival_times
 from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
 from hta_widgets.analysis.cross_rank.comm_events import SYNCHRONIZING_OPERATIONS
@@ -34,7 +34,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import as_window, plural
-from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.arrays import Ints, Rows, distinct_codes
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -122,7 +122,7 @@ def job_critical_path(
     if span is not None:
         walk.run(span)
     return result_frame(
-        _path_columns(match, walk.segment_fields()),
+        _path_columns(match, walk.job_segments()),
         matched=count_selected(match, Selection())[1],
         note=_path_note(traces, match, span, asked if window is None else "", annotation),
         clock="fitted",
@@ -184,7 +184,7 @@ def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:
         positions = np.flatnonzero((place == number) & (event >= 0))
         rows, table = event[positions], trace.table
         kind[positions], stream[positions] = table.kind[rows], table.stream[rows]
-        used, inverse = np.unique(table.name[rows], return_inverse=True)
+        used, inverse = distinct_codes(table.name[rows])
         codes = [names.setdefault(table.names[code], len(names)) for code in used.tolist()]
         name[positions] = np.array(codes, dtype=np.int64)[inverse]
     return {
@@ -376,11 +376,8 @@ class _JobWalker(PathWalker):
             return None
         arrived = int(self._times.last_ns[entry])
         begin = max(min(arrived, now), self.low)
-        edge = graph.last_edge[node]
-        self.add(begin, now, place, COLLECTIVE, edge=edge)
-        if begin == now and self.segments and self.segments[-1].place == place:
-            # By the clocks, the rank left before the last one arrived.
-            self.segments[-1] = self.segments[-1]._replace(type=COLLECTIVE)
+        # If the segment has no length, the rank left before the last one arrived, by the clocks.
+        self.add_edge(begin, now, place, COLLECTIVE, int(graph.path.chains.last_edge[node]))
         self.overlap_ns += max(arrived - now, 0)
         self.jumps += 1
         # No second jump from one instant: clocks that disagree could cause a loop.
@@ -397,17 +394,16 @@ class _JobWalker(PathWalker):
             within = AnalysisRange(low, high, _NO_ROWS) if span is None else span.within
             if within.start_ns is not None:
                 within = replace(within, start_ns=min(within.start_ns, low))
-            graph = RankGraph(build_graph(trace, within, EXACT_RULES), shift)
-            ends = graph.path.nodes.of_end[self._rows[entries]]
+            path = build_graph(trace, within, EXACT_RULES)
+            ends = path.nodes.of_end[self._rows[entries]]
             entry_of_end = dict(zip(ends.tolist(), entries.tolist(), strict=True))
             entry_of_end.pop(-1, None)
-            self._graphs[place] = graph, entry_of_end
+            self._graphs[place] = RankGraph(path, shift, entry_of_end), entry_of_end
         return self._graphs[place]
 
-    def segment_fields(self) -> Ints:
-        """Return the fields of the segments in order of time, with the bound of each."""
-        graphs = {place: graph.path for place, (graph, _) in self._graphs.items()}
-        return segment_columns(self.segments, graphs)
+    def job_segments(self) -> Ints:
+        """Return the segments of all ranks in order of time, with the bound of each."""
+        return self.segments({place: graph.path for place, (graph, _) in self._graphs.items()})
 
 
 def _earliest_start(trace: Trace, low: int) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, RankParts, host_collectives
-from hta_widgets.facts import note_text
+from hta_widgets.facts import facts, note_text
 from hta_widgets.trace.trace import Trace
 
 #: Keys of the notes for a lack of work on all ranks, and on the listed ranks only.
@@ -60,6 +60,16 @@ def prelaunched_note(chosen: RankParts) -> str:
     return (
         f"{count} of the device events, {share} % of their time, were launched before {what}"
         ' began; the query "prelaunched == False" leaves them out'
+    )
+
+
+def outside_operators_note(outside_ns: int, device_ns: int) -> str:
+    """Describe the share of the device time that no operator launched, if it is large."""
+    share = int(100 * outside_ns / max(device_ns, 1) + 0.5)
+    return (
+        note_text("outside_operators", share=share)
+        if share >= facts("limits")["outside_operators_pct"]
+        else ""
     )
 
 

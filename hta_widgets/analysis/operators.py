@@ -14,7 +14,7 @@ import pandas as pd
 
 from hta_widgets.analysis.frames import categorical, result_frame, stack_blocks
 from hta_widgets.analysis.map_ranks import map_ranks
-from hta_widgets.analysis.notes import prelaunched_note
+from hta_widgets.analysis.notes import outside_operators_note, prelaunched_note
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
     RankPart,
@@ -101,7 +101,7 @@ def operators(
         ``.attrs["device_ns"]`` is the time of all device work in the window, and
         ``.attrs["unattributed"]`` the part in no row: ``unlinked_ns`` (no launching call in the
         file), ``outside_operators_ns`` and ``not_selected_ns``. These and the device self times
-        add up to ``device_ns``.
+        add up to ``device_ns``. The note states the share of the first two from 10 % on.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
@@ -118,11 +118,13 @@ def operators(
     for _, of_rank in results:
         counts.update(of_rank)
     if len(frame):
-        note = prelaunched_note(rank_parts(traces, chosen))
+        outside_ns = counts["unlinked_ns"] + counts["outside_operators_ns"]
+        outside = outside_operators_note(outside_ns, counts["device_ns"])
+        note = [prelaunched_note(rank_parts(traces, chosen)), outside]
     elif counts["all_operators"]:
-        note = note_text("no_operators_selected")
+        note = [note_text("no_operators_selected")]
     else:
-        note = note_text("no_operators")
+        note = [note_text("no_operators")]
     unattributed = ("unlinked_ns", "outside_operators_ns", "not_selected_ns")
     return result_frame(
         {name: frame[name] for name in ("rank", *keys, *_MEASURES)},
@@ -138,7 +140,7 @@ def _operators_by_window(
 ) -> _RankResult:
     if window_ns == (None, None):
         find = partial(_operators_of_rank, part, keys, annotations=annotations)
-        return part.cached(("operators", *keys, annotations), find)
+        return part.get_or_compute(("operators", *keys, annotations), find)
     return _operators_of_rank(part.with_window(*window_ns), keys, annotations=annotations)
 
 

@@ -109,7 +109,9 @@ def _queues_of_rank(
     launches: bool,  # noqa: FBT001 - passed on by `map_ranks`
     *args: Any,
 ) -> tuple[T, tuple[int, int, int]]:
-    steps = part.cached(("queue_steps", launches), partial(queue_steps, part, launches=launches))
+    steps = part.get_or_compute(
+        ("queue_steps", launches), partial(queue_steps, part, launches=launches)
+    )
     value = function(part.with_window(*edges), steps, *args)
     return value, (len(steps.row) // 2, steps.unlaunched, steps.early)
 

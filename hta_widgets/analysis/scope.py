@@ -26,7 +26,7 @@ from hta_widgets.text import Time, as_window
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, mask_of_rows
 from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import Intervals, clip, union
-from hta_widgets.trace.memo import LRU, iter_ranks, memo, memoized
+from hta_widgets.trace.memo import LRU, iter_ranks, memo, memoize
 from hta_widgets.trace.selection import (
     Selection,
     device_trace_index,
@@ -77,7 +77,7 @@ class RankPart:
     chosen_by: Selection = field(default_factory=Selection)
     _found: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def cached(self, key: Hashable, find: Callable[[], T]) -> T:
+    def get_or_compute(self, key: Hashable, find: Callable[[], T]) -> T:
         """Return the result kept under `key`, computed on first use. Callers must not change it."""
         if key not in self._found:
             self._found[key] = find()
@@ -116,7 +116,7 @@ class RankPart:
                 )
             return self.rows[mask_of_rows(codes_of(kinds), len(KINDS))[self.kinds]]
 
-        return self.cached(("rows", kinds), find)
+        return self.get_or_compute(("rows", kinds), find)
 
     def contains(self, rows: Rows) -> Bools:
         """Return whether each of some events is selected."""
@@ -191,7 +191,7 @@ class RankPart:
                 return clip(self.without_window.union_of_kinds(*kinds), self.low, self.high)
             return union(*self.clip_rows(self.rows_of_kinds(*kinds)))
 
-        return self.cached(("covered", kinds), find)
+        return self.get_or_compute(("covered", kinds), find)
 
     def with_window(self, low: int | None, high: int | None) -> RankPart:
         """Return a part of the same events, cut at another window, which is on the set's clock."""
@@ -211,7 +211,7 @@ class RankPart:
     def union_of_all_of_kinds(self, *kinds: str) -> Intervals:
         """Return the times in the window at which any event of the kinds runs, selected or not."""
         # Computing hides communication even if only the communication is selected.
-        return self.cached(
+        return self.get_or_compute(
             ("covered by all", kinds),
             lambda: clip(device_trace_index(self.trace).union_of_kinds(kinds), self.low, self.high),
         )
@@ -335,7 +335,7 @@ def rank_part(trace: Trace, selection: Selection) -> RankPart:
     )
 
 
-@memoized
+@memoize
 def host_collectives(trace: Trace) -> Rows:
     """Return the collectives that libraries run on a rank's host, each once.
 

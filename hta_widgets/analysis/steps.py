@@ -30,7 +30,7 @@ from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, mask_of_rows, su
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.host_stack import nearest_ancestor
 from hta_widgets.trace.intervals import Intervals, subtract, union
-from hta_widgets.trace.memo import iter_ranks, memo, memoized
+from hta_widgets.trace.memo import iter_ranks, memo, memoize
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -165,7 +165,7 @@ def _clipped_note(is_whole: Bools) -> str:
 def _all_steps(trace: Trace) -> tuple[Ints, Ints, Ints]:
     """Return the `host_steps` of a rank, selected or not."""
     part = rank_part(trace, Selection())
-    return part.cached("steps", lambda: host_steps(part))
+    return part.get_or_compute("steps", lambda: host_steps(part))
 
 
 def whole_steps(part: RankPart, steps: Ints) -> Bools:
@@ -180,7 +180,7 @@ def whole_steps(part: RankPart, steps: Ints) -> Bools:
     return is_whole
 
 
-@memoized
+@memoize
 def clipped_steps(trace: Trace) -> Ints:
     """Return the numbers of the steps that an export clipped at its window."""
     if trace.window_ns is None:
@@ -228,7 +228,7 @@ def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
     return steps.index.to_numpy(np.int64), steps["start"].to_numpy(), steps["end"].to_numpy()
 
 
-@memoized
+@memoize
 def steps_ahead(traces: TraceSet) -> Ints:
     """Return the numbers of the steps that the hosts leave before most of the device work.
 
@@ -252,7 +252,7 @@ def _spans(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
     return worked, last - first, np.maximum(inside, 0), end[at] - start[at]
 
 
-@memoized
+@memoize
 def device_edges(trace: Trace) -> tuple[Ints, Ints, Ints]:
     """Return the steps with device work, and the first start and last end of each one's work."""
     part, table = rank_part(trace, Selection()), trace.table
@@ -504,7 +504,7 @@ class _RangesInSteps:
     steps: Ints  # of the whole rank
 
 
-@memoized
+@memoize
 def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
     table = trace.table
     number = _step_numbers(trace)
@@ -528,7 +528,7 @@ def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
     )
 
 
-@memoized
+@memoize
 def _phase_names(traces: TraceSet) -> list[str]:
     """Return the names of phases, in order of their median start within a step."""
     once: Counter[str] = Counter()

@@ -76,7 +76,7 @@ def parse_ranks(text: str) -> list[int]:
         match = _RANKS.fullmatch(part.strip())
         if match is None or int(match[2] or match[1]) < int(match[1]):
             raise argparse.ArgumentTypeError(
-                f"{text!r} are no ranks; write numbers and ranges, for example 0-3,5"
+                f"{text!r} does not name ranks; write numbers and ranges, for example 0-3,5"
             )
         ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return sorted(ranks)
@@ -152,7 +152,7 @@ def _add_export(commands: Any) -> None:
         required=True,
         metavar="OUT",
         help="NAME.json or NAME.json.gz for one file (of several ranks merged), "
-        "or NAME for a directory of one file a rank",
+        "or NAME for a directory with a file per rank",
     )
     command.add_argument("--start", type=parse_time, metavar="TIME", help="for example 12.3ms")
     command.add_argument("--end", type=parse_time, metavar="TIME", help="for example 18ms")

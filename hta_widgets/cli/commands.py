@@ -190,7 +190,7 @@ def _problem_lines(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _load(paths: Sequence[str], ranks: Sequence[int] | None = None) -> TraceSet:
     traces = load(paths[0] if len(paths) == 1 else paths, ranks=ranks)
-    empty = {problem.file for problem in traces.found if problem.kind == "empty"}
+    empty = {problem.file for problem in traces.problem_list if problem.kind == "empty"}
     if all(trace.path in empty for trace in traces.values()):
         raise TraceError(
             "holds no trace events", path=paths[0], remedy="Was anything recorded while it was on?"

@@ -161,10 +161,10 @@ class Trace(TraceSet):
     def _take(self, loaded: TraceSet) -> None:
         self._traces = {trace.rank: trace for trace in loaded.values()}
         self._origin_ns = loaded.origin_ns
-        self._problems = loaded.found
+        self._problems = loaded.problem_list
         self._files_found = {rank: trace.path for rank, trace in self.items()}
         self._files = dict(self._files_found)
-        _warn_of_ranks(loaded.found)
+        _warn_of_ranks(loaded.problem_list)
         if ignored := self.parser_config.without_effect():
             logger.warning("parser_config: %s: no events are left out here", ", ".join(ignored))
         for trace in self.values():
@@ -248,7 +248,7 @@ class Trace(TraceSet):
                     member[hta_rows(trace.table)[dropped[rank]]] = False
                     trace = trace_within(trace, member, Selection())
                 parts.append(trace)
-            edited = TraceSet(parts, like=self._base, problems=self._base.found)
+            edited = TraceSet(parts, like=self._base, problems=self._base.problem_list)
             self._edited = id(self._base), edits, edited
         return self._edited[2]
 
@@ -494,7 +494,7 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
     names = {trace.table.names[code] for trace in traces.values() for code in _step_codes(trace)}
     if len(names) < 2:
         return traces
-    problems = traces.found
+    problems = traces.problem_list
     kept = []
     for trace in traces.values():
         table, codes = trace.table, _step_codes(trace)

@@ -102,7 +102,7 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
     ts = micros(start_ns)
     records: list[str] = []
 
-    def named(kind: str, pid: int | str, tid: int, **values: int | str) -> None:
+    def add_metadata(kind: str, pid: int | str, tid: int, **values: int | str) -> None:
         for key, value in values.items():
             records.append(
                 f'  {{\n    "name": "{kind}_{key}", "ph": "M", "ts": {ts}, '
@@ -112,20 +112,20 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int]:
 
     processes = (pid, "CPU", pid), (device, f"GPU {device}", 16_777_216 + device)
     for number, label, place in processes:
-        named("process", number, 0, name="python3.11", labels=label, sort_index=place)
-    named("thread", device, DEVICE, name=f"Device {device}", sort_index=DEVICE)
+        add_metadata("process", number, 0, name="python3.11", labels=label, sort_index=place)
+    add_metadata("thread", device, DEVICE, name=f"Device {device}", sort_index=DEVICE)
     for stream in (COMPUTE, GRADIENTS, COPY, TENSORS):
-        named("thread", device, stream, name=f"stream {stream} ", sort_index=stream)
+        add_metadata("thread", device, stream, name=f"stream {stream} ", sort_index=stream)
     names = {MAIN: "pt_main_thread", AUTOGRAD: "pt_autograd_0", PINNER: "pt_data_pin"}
     for which, name in names.items():
         tid = threads[which]
-        named("thread", pid, tid, name=f"thread {tid} ({name})", sort_index=tid)
+        add_metadata("thread", pid, tid, name=f"thread {tid} ({name})", sort_index=tid)
     records.append(
         f'  {{\n    "ph": "X", "cat": "Trace", "ts": {ts}, "dur": {micros(end_ns - start_ns)},\n'
         '    "pid": "Spans", "tid": "PyTorch Profiler",\n    "name": "PyTorch Profiler (0)",\n'
         '    "args": {\n      "Op count": 0\n    }\n  }'
     )
-    named("process", "Spans", 0, sort_index=536_870_912)
+    add_metadata("process", "Spans", 0, sort_index=536_870_912)
     records.append(
         '  {\n    "name": "Iteration Start: PyTorch Profiler", "ph": "i", "s": "g",\n'
         f'    "pid": "Traces", "tid": "Trace PyTorch Profiler", "ts": {ts}\n  }}'

@@ -24,10 +24,10 @@ from hta_widgets.diff.sides import RunSide, is_host_only
 from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.trace.arrays import Ints, Rows, concatenate_ranges
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 
 _SHORT_NS = 30_000  # maximum gap that the switch between two launched kernels explains
-_KNOWN = 0.99  # minimum matched share of exposed communication for separating waits
+_MIN_MATCHED_SHARE = 0.99  # minimum matched share of exposed communication for separating waits
 _WORK_KINDS = ("compute", "communication", "memory")
 
 #: Causes of time in a step, in order of precedence.
@@ -79,13 +79,13 @@ class StepPiece:
     times_ns: Ints
 
 
-@memoized
+@memoize
 def splits_communication(diff: Comparison) -> bool:
     """Return whether both sides have the waits within their exposed communication."""
     return all(_is_matched(side) for side in diff.sides)
 
 
-@memoized
+@memoize
 def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, Ints]]:
     """Return the time of each compared step by rank and cause.
 
@@ -103,7 +103,7 @@ def step_times_by_cause(diff: Comparison, side: RunSide) -> dict[int, dict[str, 
     }
 
 
-@memoized
+@memoize
 def chains(_diff: Comparison, side: RunSide) -> dict[int, list[StepPiece]]:
     """Return the waits of the steps of ranks whose format has them (`FormatComparison.chain`)."""
     return {
@@ -126,7 +126,7 @@ def _pieces_of_chain(side: RunSide, rank: int, pieces: list[StepPiece]) -> dict[
     return times_by_cause
 
 
-@memoized
+@memoize
 def work_shares(_diff: Comparison, side: RunSide, rank: int) -> Shares:
     """Return the time that each piece of device work of a rank adds to the steps."""
     part = side.parts[rank]
@@ -183,7 +183,7 @@ def _is_matched(side: RunSide) -> bool:
         rows = rows[np.isin(rows, part.rows)]
         unknown = subtract(union(*part.clip_rows(rows)), compute)
         unmatched += int(_time_per_step(unknown, windows).sum())
-    return unmatched <= (1 - _KNOWN) * exposed
+    return unmatched <= (1 - _MIN_MATCHED_SHARE) * exposed
 
 
 def _time_per_step(pieces: Intervals, windows: Ints) -> Ints:

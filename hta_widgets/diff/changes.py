@@ -26,7 +26,7 @@ from hta_widgets.diff.trees import CALL, OPERATOR, WORK, RankTree
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, positions_of_rows
 from hta_widgets.trace.host_stack import children_coverage, name_mask
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import categorical_dtype
 
 #: Categories of ``change``, in order.
@@ -91,7 +91,7 @@ class PathTimes:
     device_ns: Floats
 
 
-@memoized
+@memoize
 def node_times(diff: Comparison) -> list[tuple[NodeTimes, NodeTimes]]:
     """Return the times of all nodes, before and after, for each pair of ranks."""
     split = splits_communication(diff)
@@ -102,7 +102,7 @@ def node_times(diff: Comparison) -> list[tuple[NodeTimes, NodeTimes]]:
     return list(zip(before, after, strict=True))
 
 
-@memoized
+@memoize
 def path_times(diff: Comparison) -> tuple[PathTimes, PathTimes]:
     """Return the times of all paths before and after."""
     before, after = (
@@ -241,6 +241,8 @@ class _Change(NamedTuple):
     after_names: str = ""
     how: str = ""
     p_value: float = np.nan
+    before_total: float = 0.0
+    after_total: float = 0.0
 
 
 @check_arguments
@@ -287,18 +289,26 @@ def changes(diff: Comparison) -> pd.DataFrame:
         - ``how`` (category): for replaced work ``fused`` (fewer kernels than before), ``split``
           (more), ``other library`` (by the names of kernels), ``other kernels``; else empty
         - ``p_value`` (float64): NaN if unknown, or not tested
+        - ``before_total, after_total`` (float64): all calls of the name, at all places; an operator
+          that is removed at one place is gone only if none is left
 
         ``.attrs["tested"]`` is the number of tests; ``.attrs["note"]`` is set if nothing changed.
     """
     return _find_changes(diff).copy()
 
 
-@memoized
+@memoize
 def _find_changes(diff: Comparison) -> pd.DataFrame:
     listed = set[int]()
     rows = [*_structural_changes(diff, listed)]
     slower, tested = _time_changes(diff, listed)
     rows += slower
+    totals = _total_counts(diff)
+    rows = [
+        row._replace(before_total=before, after_total=after)
+        for row in rows
+        for before, after in [totals[row.name, row.measure == "kernel"]]
+    ]
     note = ""
     if not rows:
         note = "nothing changed by more than noise"
@@ -320,6 +330,19 @@ def _find_changes(diff: Comparison) -> pd.DataFrame:
     matched = {word: sum(row.change == word for row in rows) for word in CHANGES}
     columns = {str(name): frame[name] for name in frame}
     return result_frame(columns, matched=matched, note=note, tested=tested)
+
+
+def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float]]:
+    """Return the calls before and after of each name; of device work if the key's flag is set."""
+    matches = match_ranks(diff)
+    names = matches.pool.names
+    key = 2 * matches.path_name + (matches.path_kind == WORK)
+    before, after = (
+        np.bincount(key, times.count.mean(axis=0), 2 * len(names)) for times in path_times(diff)
+    )
+    keys = [(names[number // 2], bool(number % 2)) for number in range(len(before))]
+    counts = zip(before.tolist(), after.tolist(), strict=True)
+    return dict(zip(keys, counts, strict=True))
 
 
 def _structural_changes(diff: Comparison, listed: set[int]) -> Iterator[_Change]:

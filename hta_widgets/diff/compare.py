@@ -37,6 +37,7 @@ _VENDORS = (
     ("NVIDIA", ("nvidia", "tesla", "geforce", "quadro", "rtx")),
     ("MTIA", ("artemis", "mtia")),
 )
+_DRIFT_CORRECTED = "waits and transfers are corrected for it, timelines and late ranks are not"
 _MIN_OUTSIDE_SHARE = 0.01  # of the steps' time; smaller differences are not reported
 
 
@@ -420,8 +421,8 @@ def _cautions(diff: Comparison) -> list[Caution]:
     cautions += [Caution("steps", text) for text in _step_cautions(diff)]
     differ("clock", "different clocks:", before.traces.clock, after.traces.clock)
     for side in diff.sides:
-        if drift := clock_fit(side.traces).drift_note:
-            add("clock", f"{side.label}: {drift}")
+        if drift := clock_fit(side.traces).drift_text:
+            add("clock", f"{side.label}: {drift}; {_DRIFT_CORRECTED}")
     finest = [max(p.trace.resolution_ns for p in side.parts.values()) for side in diff.sides]
     differ("resolution", "times are as fine as", f"{finest[0]} ns", f"{finest[1]} ns")
     stacks = [_has_stacks(side) for side in diff.sides]

@@ -2,7 +2,7 @@
 
 The functions here return records (`hta_widgets.diff.records`), and `findings` sorts them, leaves
 out what another one states, and adds their sentences (`hta_widgets.diff.sentences`). For a run that
-takes 10 ms longer, all of it compute, the records are
+takes 10 ms longer a step, all of it compute, the records are
 
     headline: step 100 → 110 ms, parts: compute 60 → 70 ms
     kinds: parts: compute 60 → 70 ms    # left out, as the headline states it
@@ -25,9 +25,10 @@ from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.causes import splits_communication
 from hta_widgets.diff.changes import changes, kinds_with_changed_share
 from hta_widgets.diff.compare import CONDITIONS, Comparison
-from hta_widgets.diff.late_ranks import late_ranks
+from hta_widgets.diff.late_ranks import changed_ranks, late_ranks
 from hta_widgets.diff.records import Finding, rank_findings, time_change
 from hta_widgets.diff.sentences import CAUTION_WORDS, WORDS, add_text
+from hta_widgets.diff.shapes import shape_changes
 from hta_widgets.diff.tables import iter_rows, names
 from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.readers.formats import all_formats, formats_named, load_references
@@ -47,10 +48,13 @@ _MIN_UNIFORM = 5  # minimum number of operators with an equal change that are on
 def findings(diff: Comparison) -> list[Finding]:
     """Return the changes as sentences with numbers, most important first.
 
-    1. How much longer the steps take, with the largest cause of `waterfall`.
+    1. How much longer a step takes, with the largest cause of `waterfall`, or the ranks that
+       explain at least half of it.
     2. The differences of GPU, vendor and world size.
     3. Each rank that keeps the others waiting on one side only, by
-       `hta_widgets.analysis.stragglers`, also if the other side has no such rank.
+       `hta_widgets.analysis.stragglers`, also if the other side has no such rank; and the ranks
+       that changed unlike the others, at most half of them.
+       The size of the batch, if the shapes of inputs state another one.
     4. The kinds of time that make up the difference, the name of device work whose number of calls
        differs, and how the difference is spread over the steps.
     5. The changes with most time (see `changes`): many operators that changed by one factor as one
@@ -60,7 +64,8 @@ def findings(diff: Comparison) -> list[Finding]:
     A difference of the step times is reported from 5 % on if it is significant at 1 %, from 20 % on
     at 5 %, and from 1 % on at 0.1 % (test of `steps`); with one step on a side from 20 % on.
     Differences from 1 % on at 5 % are reported with their p-value; with one step on a side and no
-    other finding, those of the step and of the name that differs most. If the steps do not differ
+    other finding, those of the step and of the name that differs most. Smaller ones, and those that
+    may be chance, come first, too, if there is any other finding. If the steps do not differ
     in length, kinds of time come first whose share of the step differs significantly, and by more
     than 5 % of the step (tests as in `changes` at 1 %, divided by the number of kinds; with one
     step on a side 20 %). The findings of swapped sides are the same in the other direction. Without
@@ -80,11 +85,12 @@ def findings(diff: Comparison) -> list[Finding]:
         "changes" in format_.comparison.replaces for format_ in formats_named(formats)
     )
     records: list[Finding] = []
+    late: list[Finding] = []
     if not diff.has_totals:
-        late = late_ranks(diff)
+        late = [*late_ranks(diff), *changed_ranks(diff)]
         records += [*late, *_step_findings(diff, late)]
         if has_changes:
-            records += _change_findings(diff, is_first=not records)
+            records += [*shape_changes(diff), *_change_findings(diff)]
     for findings_of_format in load_references(
         format_.comparison.findings for format_ in formats_named(formats)
     ):
@@ -93,6 +99,8 @@ def findings(diff: Comparison) -> list[Finding]:
         records = _largest_untested_differences(diff)
     if not records:
         return cautions(diff, kinds=("empty",))
+    if not (diff.has_totals or any(finding.measure == "step" for finding in records)):
+        records.append(_step_total(diff, late))
     records += _caution_records(diff)
     if diff.before.has_steps and diff.step_count == 1:
         records.append(Finding("caution", measure="single_step"))
@@ -147,7 +155,7 @@ def _shared_formats(diff: Comparison) -> set[str]:
 def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
     """Return how much longer the steps take and by what, or what else they consist of."""
     by_step, by_kind = steps(diff), waterfall(diff, "kind")
-    lengths = _step_times("headline", by_kind, p_value=by_step.attrs["p_value"])
+    lengths = _step_times(diff, "headline", p_value=by_step.attrs["p_value"])
     longer_ns = max(lengths.before, lengths.after)
     share, p_value = lengths.weight / max(longer_ns, 1), lengths.p_value
     if p_value is None:
@@ -157,7 +165,7 @@ def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
     if matters:
         return [
             replace(lengths, parts=_main_causes(diff, lengths, late)),
-            *_changed_kinds(by_kind, longer_ns),
+            *_changed_kinds(diff, by_kind, longer_ns),
             *_main_name(diff, longer_ns),
             *_spread_over_steps(by_step, lengths),
         ]
@@ -167,25 +175,43 @@ def _step_findings(diff: Comparison, late: list[Finding]) -> list[Finding]:
     return composition
 
 
-def _step_times(kind: str, by_kind: pd.DataFrame, **fields: Any) -> Finding:
-    before, after = by_kind.attrs["before_ns"], by_kind.attrs["after_ns"]
-    return time_change(kind, before, after, measure="step", **fields)
+def _mean_change(
+    diff: Comparison, kind: str, before: float, after: float, **fields: Any
+) -> Finding:
+    """Return a finding on a time of all steps, as the mean over steps."""
+    return time_change(kind, before / diff.step_count, after / diff.step_count, **fields)
+
+
+def _step_times(diff: Comparison, kind: str, **fields: Any) -> Finding:
+    totals = waterfall(diff, "kind").attrs
+    times = totals["before_ns"], totals["after_ns"]
+    return _mean_change(diff, kind, *times, topic="headline", measure="step", **fields)
+
+
+def _step_total(diff: Comparison, late: list[Finding]) -> Finding:
+    """Return the change of the step that other findings follow, though it may be chance.
+
+    It has its causes from 1 % on: all if it is not tested, for lack of steps, else ranks only.
+    """
+    lengths = _step_times(diff, "slight", p_value=steps(diff).attrs["p_value"])
+    if lengths.weight < _SMALL * max(lengths.before, lengths.after):
+        return lengths
+    causes = _main_causes(diff, lengths, late)
+    if lengths.p_value is None:
+        return replace(lengths, parts=causes, details={"is_untested": True})
+    return replace(lengths, parts=tuple(part for part in causes if part.ranks))
 
 
 def _largest_untested_differences(diff: Comparison) -> list[Finding]:
     """Return the largest differences of a single pair of steps, which no test finds significant."""
-    lengths = _step_times("slight", waterfall(diff, "kind"))
+    lengths = _step_total(diff, [])
     floor = max(_SMALL * max(lengths.before, lengths.after), 1)
-    records = []
-    if lengths.weight >= floor:
-        records.append(replace(lengths, parts=_main_causes(diff, lengths, [])))
     table = names(diff, device="gpu", short_names=True)
-    records += [
+    longest = [
         time_change("name", row.before_ns, row.after_ns, topic="longest_name", name=row.name)
         for row in iter_rows(table[table["diff_ns"].abs() >= floor].head(1))
     ]
-    # The first sentence states it for both.
-    return [replace(records[0], details={"is_untested": True}), *records[1:]] if records else []
+    return [lengths, *longest] if longest or lengths.weight >= floor else []
 
 
 def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tuple[Finding, ...]:
@@ -199,29 +225,35 @@ def _main_causes(diff: Comparison, lengths: Finding, late: list[Finding]) -> tup
     on_host = causes[causes.index.str.startswith("host_")]
     causes.loc["host_wait"] = on_host.sum()
     growth_ns = causes["diff_ns"] * sign
-    if growth_ns.max() <= 0:
-        return ()
-    cause = str(growth_ns.idxmax())
+    cause = str(growth_ns.idxmax()) if growth_ns.max() > 0 else ""
     if cause == "host_wait" and 2 * (on_host["diff_ns"] * sign).max() >= growth_ns[cause]:
         cause = str((on_host["diff_ns"] * sign).idxmax())
-    ranks = tuple(finding for finding in late if finding.details["appears"] == (sign > 0))
-    if cause == "communication_wait" and ranks:
+    ranks = tuple(
+        finding
+        for finding in late
+        if finding.details["sign"] == sign
+        and (
+            (cause == "communication_wait" and "appears" in finding.details)
+            or 2 * sign * finding.details.get("excess_ns", 0) >= lengths.weight
+        )
+    )
+    if ranks or not cause:
         return ranks
     before, after = (int(causes[name][cause]) for name in ("before_ns", "after_ns"))
-    return (time_change("cause", before, after, measure=cause),)
+    return (_mean_change(diff, "cause", before, after, measure=cause),)
 
 
-def _cause_parts(frame: pd.DataFrame) -> tuple[Finding, ...]:
+def _cause_parts(diff: Comparison, frame: pd.DataFrame) -> tuple[Finding, ...]:
     """Return the rows of `waterfall` as parts of a finding."""
     return tuple(
-        time_change("cause", row.before_ns, row.after_ns, measure=str(row.cause))
+        _mean_change(diff, "cause", row.before_ns, row.after_ns, measure=str(row.cause))
         for row in iter_rows(frame)
     )
 
 
 def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> list[Finding]:
     """Return the kinds of time with another share of steps of about the same length."""
-    parts = _cause_parts(by_kind[by_kind["kind"].isin(kinds_with_changed_share(diff))])
+    parts = _cause_parts(diff, by_kind[by_kind["kind"].isin(kinds_with_changed_share(diff))])
     if not parts:
         return []
     is_as_long = lengths.weight / max(lengths.before, 1) < _LARGE
@@ -229,6 +261,7 @@ def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> l
         replace(
             lengths,
             kind="composition",
+            topic="",
             diff_ns=parts[0].diff_ns,
             parts=parts,
             details={"is_as_long": is_as_long},
@@ -236,25 +269,27 @@ def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> l
     ]
 
 
-def _changed_kinds(by_kind: pd.DataFrame, longer_ns: float) -> list[Finding]:
+def _changed_kinds(diff: Comparison, by_kind: pd.DataFrame, longer_ns: float) -> list[Finding]:
     """Return the kinds of time that grow and shrink, the largest change first."""
-    parts = _cause_parts(by_kind[by_kind["diff_ns"].abs() >= _SMALL * longer_ns])
+    is_shown = by_kind["diff_ns"].abs() >= _SMALL * longer_ns * diff.step_count
+    parts = _cause_parts(diff, by_kind[is_shown])
     return [Finding("kinds", diff_ns=parts[0].diff_ns, parts=parts)] if parts else []
 
 
 def _main_name(diff: Comparison, longer_ns: float) -> list[Finding]:
     """Return the name of device work whose time differs most, if its count differs."""
     table = names(diff, device="gpu", short_names=True)
-    table = table[(table["diff_ns"].abs() >= _SMALL * longer_ns) & (table["change"] == "changed")]
+    is_large = table["diff_ns_per_step"].abs() >= _SMALL * longer_ns
+    table = table[is_large & (table["change"] == "changed")]
     return [
         time_change(
             "name",
-            row.before_ns,
-            row.after_ns,
+            row.before_ns_per_step,
+            row.after_ns_per_step,
             measure="calls",
             name=row.name,
-            before_count=row.before_count,
-            after_count=row.after_count,
+            before_count=row.before_count_per_step,
+            after_count=row.after_count_per_step,
         )
         for row in iter_rows(table.head(1))
     ]
@@ -285,13 +320,11 @@ def _spread_over_steps(by_step: pd.DataFrame, lengths: Finding) -> list[Finding]
 # --- changes --------------------------------------------------------------------------------------
 
 
-def _change_findings(diff: Comparison, *, is_first: bool) -> list[Finding]:
+def _change_findings(diff: Comparison) -> list[Finding]:
     """Return the changes with most time, Python functions last."""
     table = changes(diff)
     is_function = table["measure"] == "function"
-    records = []
-    if is_first and len(table) and is_function.all():
-        records.append(Finding("composition", topic="functions_only", measure="step"))
+    records: list[Finding] = []
     uniform = _uniform_change_mask(table)
     if uniform.any():
         parts = tuple(_change(row) for row in iter_rows(table[uniform]))
@@ -308,6 +341,10 @@ def _change_findings(diff: Comparison, *, is_first: bool) -> list[Finding]:
 
 def _change(row: Any, caller: str | None = None) -> Finding:
     """Return a row of `changes`; `caller` is set if the name is not unique."""
+    totals = row.before_total, row.after_total
+    if caller is None and row.change in {"added", "removed"} and min(totals) > 0:
+        # Other calls are left, so the sentence needs the place.
+        caller = row.path.split(" > ")[-1]
     sides = {name: getattr(row, name) for name in ("before_names", "after_names")}
     return time_change(
         str(row.change),
@@ -324,6 +361,7 @@ def _change(row: Any, caller: str | None = None) -> Finding:
             "path": row.path,
             "places": row.places,
             "caller": caller,
+            "totals": totals,
             **{name: [name for name in text.split("; ") if name] for name, text in sides.items()},
         },
     )

@@ -1,13 +1,20 @@
-"""Find the ranks that keep the others waiting on one side only.
+"""Find the ranks that changed unlike the others: late ones, and those that changed alone.
 
 `hta_widgets.analysis.stragglers` judges the compared steps of each side. If it names rank 1 after
 but not before, the finding has the time of its own that changed most beyond the other ranks', those
-ranks' change of the same time, and the ranks whose waits became longer:
+ranks' change of the same time, and the ranks whose waits became longer, all as means over steps:
 
     rank 1: compute 8 → 10 ms; rank 0: compute 8 → 8.1 ms, waits 0 → 2 ms
+
+A rank that changed alone has the same finding without a verdict on who waits. What changed
+*usually* is the change of the rank in the middle, by size. For compute that changes by 0.1, 0.2,
+2.1 and 0.1 ms on four ranks it is 0.1 ms, the *excess* of rank 2 is 2 ms, and the spread of the
+others is 0.1 ms.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -16,19 +23,55 @@ from hta_widgets.analysis.cross_rank.stragglers import stragglers
 from hta_widgets.diff.causes import KIND_OF, splits_communication, step_times_by_cause
 from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.records import Finding, rank_findings, time_change
-from hta_widgets.trace.arrays import Floats
-from hta_widgets.trace.memo import memoized
+from hta_widgets.diff.stats import welch_p_value
+from hta_widgets.trace.arrays import Bools, Floats, Ints
+from hta_widgets.trace.memo import memoize
 
 _MIN_LOST_RATIO = 0.5  # minimum relative change of lost time; less may be chance near the limit
 _MIN_WAITS_RATIO = (
     0.25  # minimum change of a wait for naming its rank, as a share of the largest change
 )
+# Minimum excess of a rank that changed alone.
+_MIN_EXCESS = 0.05  # as a share of the longer of its two times
+_MIN_EXCESS_OF_STEP = 0.01
+_MIN_EXCESS_ALONE = 0.03  # of the step, with one step on a side
+_MIN_EXCESS_OF_SPREAD = 4.0
+_ALPHA = 0.01
 #: Kinds of a rank's own time; communication depends on the other ranks.
 _OWN_KINDS = ("compute", "memory", "idle", "cpu")
 _TOPIC = "late_rank"
 
 
-@memoized
+@dataclass(frozen=True, eq=False)
+class RankTimes:
+    """The times of the ranks that both sides have, before and after, in each compared step."""
+
+    ranks: list[int]
+    own_ns: Floats  # (kinds of `_OWN_KINDS`, ranks, sides, steps)
+    waits_ns: Floats  # (ranks, sides, steps)
+
+    @property
+    def change_ns(self) -> Floats:
+        """How much each time of a rank's own changed in a step on average: (kinds, ranks)."""
+        mean: Floats = self.own_ns.mean(axis=-1)
+        return mean[..., 1] - mean[..., 0]
+
+    @property
+    def excess_ns(self) -> Floats:
+        """How much more each time changed than it usually did: (kinds, ranks)."""
+        change_ns = self.change_ns
+        if len(self.ranks) == 1:
+            return change_ns
+        return change_ns - np.take_along_axis(change_ns, self.usual_rank[:, None], axis=1)
+
+    @property
+    def usual_rank(self) -> Ints:
+        """Place of the rank in the middle by the size of its change, for each kind."""
+        middle = (len(self.ranks) - 1) // 2
+        return np.argsort(np.abs(self.change_ns), axis=1, kind="stable")[:, middle]
+
+
+@memoize
 def late_ranks(diff: Comparison) -> list[Finding]:
     """Return the ranks that keep the others waiting on one side only, the most costly first.
 
@@ -46,7 +89,7 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         low, high = side.envelope()
         window = int(low.min()), int(high.max())
         judged.append(stragglers(side.traces, window=window).set_index("rank"))
-    own_times, waits = _times_outside_waits(diff, shared)
+    times = _times_outside_waits(diff, shared)
     results = []
     for rank in sorted({*shared, *lone_ranks(diff)}):
         if rank in shared and not all(rank in frame.index for frame in judged):
@@ -56,11 +99,64 @@ def late_ranks(diff: Comparison) -> list[Finding]:
         if was is now or abs(lost[1] - lost[0]) < _MIN_LOST_RATIO * max(lost):
             continue
         results.append(
-            _late_on_both_sides(shared, rank, own_times, waits, appears=now, weight=max(lost))
+            _late_on_both_sides(times, rank, appears=now, weight=max(lost))
             if rank in shared
-            else _late_on_one_side(judged[now], rank, appears=now, weight=max(lost))
+            else _late_on_one_side(
+                judged[now], rank, diff.step_count, appears=now, weight=max(lost)
+            )
         )
     return rank_findings(results, [_TOPIC])
+
+
+@memoize
+def changed_ranks(diff: Comparison) -> list[Finding]:
+    """Return the ranks whose own time changed unlike the others', without those of `late_ranks`.
+
+    For each kind of own time at most half of the ranks that both sides have are returned. The
+    change must exceed the usual one by 5 % of the longer time, 1 % of the step (3 % with one step
+    on a side), and four times the spread of the other ranks; over several steps also by Welch's
+    test at 1 %. With a single step on each side at least three ranks are needed, and idle time,
+    which differs between any two steps, does not count. Ranks that changed the same kind of time in
+    one direction are one finding.
+    """
+    ranks = [before for before, after in diff.rank_pairs if before == after]
+    if len(ranks) < 2 or diff.before.formats | diff.after.formats != {"kineto"}:
+        return []
+    times = _times_outside_waits(diff, ranks)
+    stated = {rank for finding in late_ranks(diff) for rank in finding.ranks}
+    excess_ns = np.where(_alone_mask(times, diff.step_ns), times.excess_ns, 0.0)
+    main_kind = np.abs(excess_ns).argmax(axis=0)
+    results = []
+    for kind in range(len(_OWN_KINDS)):
+        for sign in (1, -1):
+            is_member = (main_kind == kind) & (excess_ns[kind] * sign > 0)
+            places = [k for k in np.flatnonzero(is_member).tolist() if ranks[k] not in stated]
+            if places:
+                weight = float(np.abs(excess_ns[kind, places]).max()) / max(diff.step_ns, 1)
+                results.append(_rank_change(times, places, kind, sign=sign, weight=weight))
+    return rank_findings(results, [_TOPIC])
+
+
+def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
+    """Return the kinds of own time and ranks that changed unlike most ranks: (kinds, ranks)."""
+    step_count = times.own_ns.shape[-1]
+    if step_count == 1 and len(times.ranks) < 3:
+        return np.zeros(times.own_ns.shape[:2], dtype=bool)
+    excess_ns = np.abs(times.excess_ns)
+    longer_ns = times.own_ns.mean(axis=-1).max(axis=-1)
+    of_step = _MIN_EXCESS_OF_STEP if step_count > 1 else _MIN_EXCESS_ALONE
+    is_large = excess_ns >= np.maximum(_MIN_EXCESS * longer_ns, of_step * step_ns)
+    spread_ns = np.where(is_large, 0.0, excess_ns).max(axis=1, keepdims=True)
+    if step_count == 1:
+        is_large[_OWN_KINDS.index("idle")] = False
+    is_alone: Bools = is_large & (excess_ns >= _MIN_EXCESS_OF_SPREAD * spread_ns)
+    if step_count > 1:
+        usual_ns = np.take_along_axis(times.own_ns, times.usual_rank[:, None, None, None], axis=1)
+        gap_ns = times.own_ns - usual_ns
+        before, after = (gap_ns[:, :, k].reshape(-1, step_count).T for k in (0, 1))
+        is_alone &= (welch_p_value(before, after) < _ALPHA).reshape(is_alone.shape)
+    is_alone &= 2 * is_alone.sum(axis=1, keepdims=True) <= len(times.ranks)
+    return is_alone
 
 
 def lone_ranks(diff: Comparison) -> set[int]:
@@ -69,66 +165,65 @@ def lone_ranks(diff: Comparison) -> set[int]:
     return set(before.traces) ^ set(after.traces) | set(before.ranks) ^ set(after.ranks)
 
 
-def _times_outside_waits(diff: Comparison, ranks: list[int]) -> tuple[dict[str, Floats], Floats]:
-    """Return the time of each kind of own time, and of waits, before and after: (ranks, 2)."""
-    own_times = {kind: np.zeros((len(ranks), 2)) for kind in _OWN_KINDS}
-    waits = np.zeros((len(ranks), 2))
+def _times_outside_waits(diff: Comparison, ranks: list[int]) -> RankTimes:
+    own_ns = np.zeros((len(_OWN_KINDS), len(ranks), 2, diff.step_count))
+    waits_ns = np.zeros(own_ns.shape[1:])
     for side, run in enumerate(diff.sides):
         for place, rank in enumerate(ranks):
             for cause, times in step_times_by_cause(diff, run)[rank].items():
-                if KIND_OF[cause] in own_times:
-                    own_times[KIND_OF[cause]][place, side] += times.sum()
+                if KIND_OF[cause] in _OWN_KINDS:
+                    own_ns[_OWN_KINDS.index(KIND_OF[cause]), place, side] += times
                 if cause == "communication_wait":
-                    waits[place, side] = times.sum()
-    return own_times, waits
+                    waits_ns[place, side] = times
+    return RankTimes(ranks, own_ns, waits_ns)
 
 
-def _late_on_both_sides(
-    ranks: list[int],
-    rank: int,
-    own_times: dict[str, Floats],
-    waits: Floats,
-    *,
-    appears: bool,
-    weight: float,
-) -> Finding:
+def _late_on_both_sides(times: RankTimes, rank: int, *, appears: bool, weight: float) -> Finding:
     """Return the change of a rank that both sides have, compared with the other ranks."""
     sign = 1 if appears else -1
-    place = ranks.index(rank)
-    others = np.delete(np.arange(len(ranks)), place)
+    place = times.ranks.index(rank)
+    kind = int((sign * times.excess_ns[:, place]).argmax())
+    finding = _rank_change(times, [place], kind, sign=sign, weight=weight)
+    return replace(finding, details={**finding.details, "appears": appears})
 
-    def excess_ns(kind: str) -> float:
-        change = np.diff(own_times[kind], axis=1)[:, 0]
-        usual = float(np.median(change[others])) if len(others) else 0.0
-        return sign * (float(change[place]) - usual)
 
-    kind = max(own_times, key=excess_ns)
+def _rank_change(
+    times: RankTimes, places: list[int], kind: int, *, sign: int, weight: float
+) -> Finding:
+    """Return the change of one kind of time of some ranks, compared with the other ranks."""
+    ranks, measure = times.ranks, _OWN_KINDS[kind]
+    own_ns: Floats = times.own_ns[kind].mean(axis=-1)
+    waits_ns: Floats = times.waits_ns.mean(axis=-1)
+    others = np.delete(np.arange(len(ranks)), places)
     parts = [
-        time_change("other_rank", *own_times[kind][k].tolist(), ranks=(ranks[k],), measure=kind)
+        time_change("other_rank", *own_ns[k].tolist(), ranks=(ranks[k],), measure=measure)
         for k in others.tolist()
     ]
-    # Positive if the others wait longer for a rank that appears, less for one that disappears.
-    moved_ns = sign * np.diff(waits, axis=1)[others, 0]
+    # Positive if the others wait longer for ranks that became slower, less for faster ones.
+    moved_ns = sign * np.diff(waits_ns, axis=1)[others, 0]
     min_moved_ns = max(_MIN_WAITS_RATIO * float(moved_ns.max(initial=0)), 1)
     parts += [
-        time_change("wait", *waits[k].tolist(), ranks=(ranks[k],), measure="communication_wait")
+        time_change("wait", *waits_ns[k].tolist(), ranks=(ranks[k],), measure="communication_wait")
         for k in others[moved_ns >= min_moved_ns].tolist()
     ]
+    excess_ns = times.excess_ns.sum(axis=0)[places]
     return time_change(
         "straggler",
-        *own_times[kind][place].tolist(),
+        *own_ns[places].mean(axis=0).tolist(),
         topic=_TOPIC,
-        ranks=(rank,),
-        measure=kind,
+        ranks=tuple(ranks[k] for k in places),
+        measure=measure,
         weight=weight,
         parts=tuple(parts),
-        details={"appears": appears},
+        details={"excess_ns": float(excess_ns[np.abs(excess_ns).argmax()]), "sign": sign},
     )
 
 
-def _late_on_one_side(judged: pd.DataFrame, rank: int, *, appears: bool, weight: float) -> Finding:
+def _late_on_one_side(
+    judged: pd.DataFrame, rank: int, step_count: int, *, appears: bool, weight: float
+) -> Finding:
     """Return what a rank that one side lacks costs each of the others on the side that has it."""
-    cost_ns = float(judged["lost_ns"][rank]) / (len(judged) - 1)
+    cost_ns = float(judged["lost_ns"][rank]) / (len(judged) - 1) / step_count
     return Finding(
         "straggler",
         diff_ns=cost_ns if appears else -cost_ns,
@@ -136,5 +231,9 @@ def _late_on_one_side(judged: pd.DataFrame, rank: int, *, appears: bool, weight:
         ranks=(rank,),
         measure="communication_wait",
         weight=weight,
-        details={"appears": appears, "cause": str(judged["cause"][rank])},
+        details={
+            "appears": appears,
+            "sign": 1 if appears else -1,
+            "cause": str(judged["cause"][rank]),
+        },
     )

@@ -31,7 +31,7 @@ from hta_widgets.diff.sequences import Hashes, align_positions, pair_equal_keys
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK, NamePool, RankTree, mix_hash, rank_tree
 from hta_widgets.trace.arrays import Bools, Floats, Ints, concatenate_ranges
 from hta_widgets.trace.host_stack import nearest_ancestor
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 
 #: Categories of ``status`` in `pairs`, in order.
 STATUSES: tuple[str, ...] = ("same", "changed", "added", "removed", "moved", "replaced")
@@ -445,7 +445,7 @@ class Matches:
         return texts
 
 
-@memoized
+@memoize
 def match_ranks(diff: Comparison) -> Matches:
     """Match the events of the paired ranks."""
     # From the outermost operators down, the calls of two matched operators are aligned in order by

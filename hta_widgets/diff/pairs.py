@@ -11,7 +11,7 @@ from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.match import STATUSES, match_ranks
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 
 
 @check_arguments
@@ -45,7 +45,7 @@ def pairs(diff: Comparison) -> pd.DataFrame:
     return _pair_frame(diff).copy()
 
 
-@memoized
+@memoize
 def _pair_frame(diff: Comparison) -> pd.DataFrame:
     matches = match_ranks(diff)
     blocks: list[dict[str, Ints]] = []

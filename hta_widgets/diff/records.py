@@ -1,11 +1,13 @@
 """A finding as data, and the order of findings.
 
 A finding states what changed by how much, in fields that programs can use. It has no sentence until
-all findings are known, sorted, and freed of what another one says. For a run whose second rank
+all findings are known, sorted, and without what another one states. For a run whose second rank
 computes longer after an update:
 
     Finding("straggler", topic="late_rank", ranks=(1,), measure="compute",
             before=8e6, after=10e6, unit="ns", diff_ns=2e6, parts=(…))
+
+All times and counts are means over steps, the only scale of sentences.
 
 ``parts`` are the quantities that its sentence compares it with, here the compute of the other ranks
 and their waits. `hta_widgets.diff.sentences` turns the fields into words. A new kind of finding is
@@ -27,15 +29,14 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``headline, slight, straggler, kinds, name, steps, composition, pace, more, caution``, a
-        change of `changes`, or for BytePS and MPI ``stage, routine, calls, waiting``. Parts also
-        have ``cause, other_rank, wait``.
+        ``headline, slight, straggler, shapes, kinds, name, steps, composition, pace, more,
+        caution``, a change of `changes`, or for BytePS and MPI ``stage, routine, calls, waiting``.
+        Parts also have ``cause, other_rank, wait``.
     text : str
         A sentence; empty for parts.
     diff_ns : float
-        Its difference: over all steps for the first seven kinds, in one step for changes. For a
-        straggler it is that of its own time, or if only one side has the rank, what it costs each
-        of the others on average.
+        Its difference, the mean over steps. For a straggler it is that of its own time, or if only
+        one side has the rank, what it costs each of the others on average.
     topic : str
         What its sentence is about, which gives its place; by default the kind.
     ranks : tuple of int
@@ -50,7 +51,7 @@ class Finding:
     before, after : float
         The two values, in `unit`: ``ns``, ``share`` of partitions, or empty if there are none.
     before_count, after_count : float
-        Numbers of calls, if they are part of it.
+        Numbers of calls in a step, if they are part of it.
     p_value : float or None
         How likely the difference is by chance; None if it is not tested.
     weight : float

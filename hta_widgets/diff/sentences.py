@@ -5,7 +5,7 @@ tables `WORDS` and `CAUTION_WORDS` list them in the order of importance; those o
 between the two (`FormatComparison.finding_words`). No number is written before:
 
     Finding("name", name="gemm", before_count=7, after_count=3, diff_ns=-40_000)
-    "gemm goes from 7 to 3 over 2 steps (−40.0 µs)."
+    "gemm goes from 7 to 3 a step (−40.0 µs)."
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ _CAUSE_WORDS = {
     "unknown": "idle time of unknown cause",
     "nothing_launched": "idle time with no more work",
 }
+_CHANCE = 0.001  # smaller p-values are not called chance, however small the difference
 #: Cautions that `compare` does not know.
 _CAUTION_SENTENCES: dict[str, str] = {
     "on_device": "Hosts are ahead of their devices: a step ends with its last device work.",
@@ -127,12 +128,8 @@ def capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _over_steps(diff: Comparison) -> str:
-    """Describe over how many steps times are summed; "" for one step."""
-    return f" over {plural(diff.step_count, 'step')}" if diff.step_count > 1 else ""
-
-
 def _a_step(diff: Comparison) -> str:
+    """Return the unit of times and counts, which are means over steps."""
     return " a step" if diff.before.has_steps else ""
 
 
@@ -152,31 +149,53 @@ def _cause_text(part: Finding, diff: Comparison, *, verb: bool = True) -> str:
 
 
 def _late_clause(finding: Finding, diff: Comparison) -> str:
-    rank, appears = finding.ranks[0], finding.details["appears"]
+    ranks = ", ".join(map(run_text, consecutive_runs(finding.ranks)))
+    subject = f"rank{'s' * (len(finding.ranks) > 1)} {ranks}"
+    if "appears" not in finding.details:
+        return f"{subject} changed {'alone' if _is_alone(finding) else 'unlike the others'}"
+    appears = finding.details["appears"]
     late_side, other_side = diff.sides[::-1] if appears else diff.sides
-    if rank not in other_side.traces:
-        return f"rank {rank}, which only {late_side.label} has, keeps the others waiting there"
-    return f"rank {rank} {'now keeps' if appears else 'no longer keeps'} the others waiting"
+    if finding.ranks[0] not in other_side.traces:
+        return f"{subject}, which only {late_side.label} has, keeps the others waiting there"
+    return f"{subject} {'now keeps' if appears else 'no longer keeps'} the others waiting"
+
+
+def _is_alone(finding: Finding) -> bool:
+    """Return whether the other ranks changed by less than a quarter of what the ranks changed."""
+    others = [abs(part.diff_ns) for part in finding.parts if part.kind == "other_rank"]
+    return 4 * max(others, default=0) < abs(finding.diff_ns)
+
+
+def _rank_cause_text(finding: Finding, diff: Comparison) -> str:
+    """Name ranks as the cause of a change of the step: ``rank 2 changed alone (compute +26 %)``."""
+    clause = _late_clause(finding, diff)
+    if finding.measure not in _OWN_TIME_WORDS or not finding.before:
+        return clause
+    return f"{clause} ({_OWN_TIME_WORDS[finding.measure]} {share_delta(_relative(finding))})"
 
 
 # --- steps ----------------------------------------------------------------------------------------
 
 
 def step_times_text(finding: Finding, diff: Comparison) -> str:
-    """State how much longer the steps take, by what, and how certain that is."""
+    """State how much longer a step takes, by what, and how certain that is."""
     mean = " (mean over ranks)" if _is_mean_over_ranks(diff) else ""
+    unit = _a_step(diff)
+    if not finding.diff_ns:
+        return f"After takes as long: {duration(finding.after)}{unit}{mean}."
     text = (
-        f"After takes {duration(abs(finding.diff_ns))} {longer_or_less(finding)}"
-        f"{_over_steps(diff)}: {times_text(finding)}{relative_text(finding) or ', new'}{mean}"
+        f"After takes {duration(abs(finding.diff_ns))} {longer_or_less(finding)}{unit}: "
+        f"{times_text(finding)}{relative_text(finding) or ', new'}{mean}"
     )
     causes = [
-        _cause_text(part, diff) if part.kind == "cause" else _late_clause(part, diff)
+        _cause_text(part, diff) if part.kind == "cause" else _rank_cause_text(part, diff)
         for part in finding.parts
     ]
     if causes:
         text += f": {' and '.join(causes)}"
     if finding.p_value is not None and finding.kind == "slight":
-        text += f"; that may be chance (p {finding.p_value:.2g})"
+        may_be_chance = "that may be chance " if finding.p_value >= _CHANCE else ""
+        text += f"; {may_be_chance}(p {finding.p_value:.2g})"
     return f"{text}{_untested_text(finding, diff)}."
 
 
@@ -194,9 +213,12 @@ def _late_rank_text(finding: Finding, diff: Comparison) -> str:
         text += f"{finding.details['cause']}; the others wait {cost} on average"
     else:
         change = share_delta(_relative(finding)) if finding.before else "is new"
-        text += f"its {_OWN_TIME_WORDS[finding.measure]} {change}"
+        whose = "their" if len(finding.ranks) > 1 else "its"
+        text += f"{whose} {_OWN_TIME_WORDS[finding.measure]} {change}"
         text += _other_ranks_text(finding, diff) + _waits_text(finding)
-    return f"{text}{_over_steps(diff)}."
+        has_waits = any(part.kind == "wait" for part in finding.parts)
+        return f"{text}{_a_step(diff) * has_waits}."
+    return f"{text}{_a_step(diff)}."
 
 
 def _relative(finding: Finding) -> float:
@@ -220,8 +242,17 @@ def _waits_text(finding: Finding) -> str:
     ends = dict.fromkeys(duration(round(end)) for end in (min(lengths), max(lengths)))
     numbers = ", ".join(map(run_text, consecutive_runs(part.ranks[0] for part in waits)))
     subject = f"ranks {numbers} wait" if len(waits) > 1 else f"rank {numbers} waits"
-    change = "longer" if finding.details["appears"] else "less"
+    change = "longer" if finding.details["sign"] > 0 else "less"
     return f"; {subject} {' to '.join(ends)} {change}{' each' * (len(waits) > 1)}"
+
+
+def _shapes_text(finding: Finding, _diff: Comparison) -> str:
+    sizes = f"{count(finding.before)} → {count(finding.after)}"
+    changed, calls = finding.details["changed_calls"], finding.details["calls"]
+    return (
+        f"Shapes: the first dimension of inputs {sizes} in {count(changed)} of "
+        f"{plural(calls, 'call')} of operators, as with another batch size."
+    )
 
 
 def _kinds_text(finding: Finding, diff: Comparison) -> str:
@@ -232,35 +263,31 @@ def _kinds_text(finding: Finding, diff: Comparison) -> str:
             # The verb is not repeated.
             texts = [_cause_text(part, diff, verb=part is parts[0]) for part in parts]
             clauses.append((-abs(parts[0].diff_ns), _join_with_and(texts)))
-    return f"{capitalize('; '.join(clause for _, clause in sorted(clauses)))}."
+    return f"{capitalize('; '.join(clause for _, clause in sorted(clauses)))}{_a_step(diff)}."
 
 
 def _composition_text(finding: Finding, diff: Comparison) -> str:
+    sides = dict.fromkeys(duration(time) for time in (finding.before, finding.after))
+    times = f"{' → '.join(sides)}{_a_step(diff)}"
     subject, verb = ("steps", "take") if diff.step_count > 1 else ("step", "takes")
     if not diff.before.has_steps:
         subject, verb = "runs", "take"
-    lead = f"The {subject} {verb} as long"
+    lead = f"The {subject} {verb} as long, {times}"
     if not finding.details["is_as_long"]:
         change = share_delta(_relative(finding))
-        lead = f"That the {subject} {verb} longer or less may be chance ({change})"
+        lead = f"That the {subject} {verb} longer or less may be chance ({times}, {change})"
     parts = [
         _cause_text(part, diff) + (f" ({share_delta(_relative(part))})" if part.before else "")
         for part in finding.parts
     ]
-    over = f",{_over_steps(diff)}" if diff.step_count > 1 else ""
     mean = ", means over ranks" if _is_mean_over_ranks(diff) else ""
-    return f"{lead}, but {_join_with_and(parts)}{over}{mean}."
-
-
-def _functions_only_text(_finding: Finding, diff: Comparison) -> str:
-    subject = "steps" if diff.before.has_steps else "runs"
-    return f"The {subject} take as long; only Python functions came or went."
+    return f"{lead}, but {_join_with_and(parts)}{mean}."
 
 
 def _name_text(finding: Finding, diff: Comparison) -> str:
     counts = f"{count_text(finding.before_count)} to {count_text(finding.after_count)}"
     delta = duration_delta(finding.diff_ns)
-    return f"{finding.name} goes from {counts}{_over_steps(diff)} ({delta})."
+    return f"{finding.name} goes from {counts}{_a_step(diff)} ({delta})."
 
 
 def _longest_name_text(finding: Finding, diff: Comparison) -> str:
@@ -300,6 +327,7 @@ def _paired_ranks_text(diff: Comparison) -> str:
 def _change_text(finding: Finding, diff: Comparison) -> str:
     name = f"{short_name(finding.name)}{_caller_text(finding)}"
     unit = _a_step(diff)
+    totals = finding.details["totals"]
     calls = f"{count_text(finding.after_count)}{unit}"
     delta = f", {duration_delta(finding.diff_ns)}{unit}" if finding.diff_ns else ""
     if finding.kind in {"slower", "faster"}:
@@ -313,6 +341,13 @@ def _change_text(finding: Finding, diff: Comparison) -> str:
         text = f"Kernels of {name} were replaced{how}: {counts}, {_work_text(finding)}{delta}"
     elif finding.kind == "moved":
         text = f"{name} moved to another place ({calls})"
+    elif min(totals) > 0:
+        fewer_or_more = "more" if finding.kind == "added" else "fewer"
+        changed = count_text(max(finding.before_count, finding.after_count))
+        text = (
+            f"{short_name(finding.name)}: {' → '.join(map(count_text, totals))}{unit}, "
+            f"{changed} {fewer_or_more}{_caller_text(finding)}{delta}"
+        )
     elif finding.kind == "added":
         text = f"{name} is new: {calls}{delta}"
     else:
@@ -370,12 +405,11 @@ def _caution_text(finding: Finding, _diff: Comparison) -> str:
 WORDS: dict[str, Wording] = {
     "headline": step_times_text,
     "late_rank": _late_rank_text,
+    "shapes": _shapes_text,
     "kinds": _kinds_text,
     "name": _name_text,
     "steps": _spread_text,
     "composition": _composition_text,
-    "slight": step_times_text,
-    "functions_only": _functions_only_text,
     "longest_name": _longest_name_text,
     "pace": _pace_text,
     "change": _change_text,

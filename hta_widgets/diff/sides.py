@@ -94,8 +94,8 @@ class RunSide:
 
     @cached_property
     def waits(self) -> CollectiveWaits:
-        """The waits of the ranks in collectives."""
-        return collective_waits(self.traces)
+        """The waits of the ranks in collectives, on clocks whose drift is corrected."""
+        return collective_waits(self.traces, without_drift=True)
 
     @property
     def step_ns(self) -> float:

@@ -432,11 +432,11 @@ class DiffAnswers:
         if pair not in self._pairs:
             swapped_pair = self.both.rank_pairs[pair][::-1]
 
-            def swapped() -> Comparison:
+            def compare_swapped() -> Comparison:
                 swapped_run = self._swapped()
                 return comparison_of_pair(swapped_run, swapped_run.rank_pairs.index(swapped_pair))
 
-            self._pairs[pair] = DiffAnswers(comparison_of_pair(self.both, pair), swapped)
+            self._pairs[pair] = DiffAnswers(comparison_of_pair(self.both, pair), compare_swapped)
         return self._pairs[pair]
 
     def _mean_lanes(self, base: str) -> diff.Alignment:
@@ -497,13 +497,13 @@ class DiffAnswers:
         """Answer one request about the comparison."""
         return answer(request, self)
 
-    def _on_frame(self, request: operations.Frame) -> Answer:
+    def _on_frame(self, request: operations.FrameRequest) -> Answer:
         return self.frame(request.name), None
 
-    def _on_frames(self, request: operations.Frames) -> Answer:
+    def _on_frames(self, request: operations.FramesRequest) -> Answer:
         return {"frames": self.frames(request.names)}, None
 
-    def _on_partner(self, request: operations.Partner) -> Answer:
+    def _on_partner(self, request: operations.PartnerRequest) -> Answer:
         partner = self.pair_table.partner_of(request.of, request.rank, request.id)
         if request.pair is not None:
             # A pair of ranks has its own tree.
@@ -513,19 +513,19 @@ class DiffAnswers:
             partner = {**partner, "node": node}
         return partner, None
 
-    def _on_ties(self, request: operations.Ties) -> Answer:
+    def _on_ties(self, request: operations.TiesRequest) -> Answer:
         return self.pair_table.longest_links(
             request.of, request.start, request.end, request.most
         ), None
 
-    def _on_path_events(self, request: operations.PathEvents) -> Answer:
+    def _on_path_events(self, request: operations.PathEventsRequest) -> Answer:
         if request.pair is None:
             return self.pair_table.events_of(request.node), None
         pair_answers = self.answers_of_pair(request.pair)
         node = matching_node(pair_answers.tree, request.node, self.tree)
         return self.pair_table.events_of(node, pair_answers.both.rank_pairs[0]), None
 
-    def _on_change_events(self, request: operations.ChangeEvents) -> Answer:
+    def _on_change_events(self, request: operations.ChangeEventsRequest) -> Answer:
         pair_answers = self if request.pair is None else self.answers_of_pair(request.pair)
         ranks = None if request.pair is None else pair_answers.both.rank_pairs[0]
         changes = diff.changes(pair_answers.both)
@@ -533,7 +533,7 @@ class DiffAnswers:
             raise ValueError(f"no change {request.row} among {len(changes)}")
         return self.pair_table.events_of_change(changes.iloc[request.row], ranks), None
 
-    def _on_classes(self, _request: operations.ClassesOf) -> Answer:
+    def _on_classes(self, _request: operations.ClassesRequest) -> Answer:
         return self.pair_table.classes.counts(), None
 
 

@@ -205,7 +205,7 @@ class PanelEngine:
         _match_task(self.traces).cancel()
         self._headline.cancel()
 
-    def _on_panels(self, request: operations.Panels) -> Answer:
+    def _on_panels(self, request: operations.PanelsRequest) -> Answer:
         selection, panels = Selection.from_json(request.selection), request.panels
         until = deadline_after(request.within_ms)
         frames: dict[str, Any] = {}
@@ -217,7 +217,7 @@ class PanelEngine:
             frames[panel] = frame_to_json(frame)
         return {"panels": frames}, None
 
-    def _on_heatmap(self, request: operations.Heatmap) -> Answer:
+    def _on_heatmap(self, request: operations.HeatmapRequest) -> Answer:
         metric, start, end, bins = request.metric, request.start, request.end, request.bins
         if metric not in HEATMAP_METRICS:
             raise ValueError(f"no metric {metric!r}; they are {', '.join(HEATMAP_METRICS)}")
@@ -225,14 +225,14 @@ class PanelEngine:
             raise ValueError(f"a window must end after it starts, not {start} to {end}")
         _, selection = panel_task("heatmap", Selection.from_json(request.selection))
 
-        def binned() -> pd.DataFrame:
+        def compute_bins() -> pd.DataFrame:
             scope: Any = {"selection": selection, "window": (start, end)}
             return analysis.rank_time_heatmap(
                 self.traces, metric=metric, bins=bins, clock=CLOCK, **scope
             )
 
         key = ("heatmap", taxonomy.version(), metric, start, end, bins, selection)
-        frame = self._result_until(deadline_after(request.within_ms), key, binned)
+        frame = self._result_until(deadline_after(request.within_ms), key, compute_bins)
         if frame is None:
             return dict(PENDING), None
         values = np.ascontiguousarray(frame["value_ns"].to_numpy(np.float64)).astype("<f8")
@@ -293,50 +293,50 @@ class TileEngine:
 
     # --- operations -------------------------------------------------------------------------------
 
-    def _on_tiles(self, request: operations.Tiles) -> Answer:
+    def _on_tiles(self, request: operations.TilesRequest) -> Answer:
         classes_of = self.classes_of if request.classed else None
         return answer_tiles(request, self._index_of_lane, self._names, classes_of)
 
-    def _on_stats(self, request: operations.Stats) -> Answer:
+    def _on_stats(self, request: operations.StatsRequest) -> Answer:
         if not self._device.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
         indices, device = list(self._indices.values()), self._device.value
         return stats_reply(request.start, request.end, indices, device, ranks=request.ranks), None
 
-    def _on_minimap(self, request: operations.Minimap) -> Answer:
-        def made() -> Answer:
+    def _on_minimap(self, request: operations.MinimapRequest) -> Answer:
+        def compute_reply() -> Answer:
             start, end = whole_range(self.job, self.traces)
             indices, device = list(self._indices.values()), self._device.value
             return minimap_reply(start, end, request.bins, indices=indices, device=device)
 
-        return self._in_background(request, made)
+        return self._in_background(request, compute_reply)
 
-    def _on_event(self, request: operations.Event) -> Answer:
+    def _on_event(self, request: operations.EventRequest) -> Answer:
         return details(*self._row(request.rank, request.id, request.table)), None
 
-    def _on_cell(self, request: operations.Cell) -> Answer:
+    def _on_cell(self, request: operations.CellRequest) -> Answer:
         lane = request.lane
         return cell_details(self._index_of_lane(lane), lane, request.start, request.end), None
 
-    def _on_gap(self, request: operations.GapOf) -> Answer:
+    def _on_gap(self, request: operations.GapRequest) -> Answer:
         index = self._indices[self.job.of_rank(request.rank).rank]
         return {"gap": gap_of(index, request.time)}, None
 
-    def _on_launches(self, request: operations.LaunchesOf) -> Answer:
+    def _on_launches(self, request: operations.LaunchesRequest) -> Answer:
         index, _, row = self._row(request.rank, request.id, "events")
         return launches(index, row), None
 
-    def _on_search(self, request: operations.SearchText) -> Answer:
+    def _on_search(self, request: operations.SearchTextRequest) -> Answer:
         if not self._searchable.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
         return self._search.counts_reply(request.text), None
 
-    def _on_find(self, request: operations.Find) -> Answer:
+    def _on_find(self, request: operations.FindRequest) -> Answer:
         if not self._searchable.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
         return self._search.next_match(request.text, request.from_, request.direction), None
 
-    def _on_marks(self, request: operations.Marks) -> Answer:
+    def _on_marks(self, request: operations.MarksRequest) -> Answer:
         view = MarksView.of(request.start, request.end, request.bins, request.lanes)
         hits: SearchHits | None = None
         if request.selection is None:
@@ -345,7 +345,7 @@ class TileEngine:
             # Not in the background: only the main thread can interrupt a regular expression.
             hits = self._search.search(request.text)
 
-        def made() -> Answer:
+        def compute_reply() -> Answer:
             if hits is None:
                 members = self._selection_of(request.selection or {})
             else:
@@ -360,39 +360,39 @@ class TileEngine:
             reply, buffer = marks_reply(view, members)
             return {**reply, "error": None if hits is None else hits.error}, buffer
 
-        return self._in_background(request, made)
+        return self._in_background(request, compute_reply)
 
-    def _on_totals(self, request: operations.Totals) -> Answer:
+    def _on_totals(self, request: operations.TotalsRequest) -> Answer:
         selection = Selection.from_json(request.selection)
         return self._in_background(request, lambda: (totals(self.traces, selection), None))
 
-    def _on_neighbor(self, request: operations.Neighbor) -> Answer:
+    def _on_neighbor(self, request: operations.NeighborRequest) -> Answer:
         row = self._row(request.rank, request.id, request.table)
         return {"brief": neighbor(*row, request.direction)}, None
 
-    def _on_snap(self, request: operations.Snap) -> Answer:
+    def _on_snap(self, request: operations.SnapRequest) -> Answer:
         index = self._index_of_lane(request.lane)
         return {"time": snap(index, request.lane, request.time, request.tolerance)}, None
 
-    def _on_lateness(self, request: operations.LatenessOf) -> Answer:
+    def _on_lateness(self, request: operations.LatenessRequest) -> Answer:
         if not self._matched.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
         return self.lateness.sums_in_window(request.start, request.end), None
 
-    def _on_collective(self, request: operations.Collective) -> Answer:
+    def _on_collective(self, request: operations.CollectiveRequest) -> Answer:
         index, _, row = self._row(request.rank, request.id, "events")
         if not self._matched.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
         return {"collective": self.lateness.collective_reply(index.rank.rank, row)}, None
 
-    def _on_ribbon(self, request: operations.RibbonOf) -> Answer:
+    def _on_ribbon(self, request: operations.RibbonRequest) -> Answer:
         if not self._ribbons.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
         return self._ribbons.value.bins_in_window(
             request.start, request.end, request.bins, request.ranks
         )
 
-    def _on_clusters(self, request: operations.Clusters) -> Answer:
+    def _on_clusters(self, request: operations.ClustersRequest) -> Answer:
         if not self._clusters.wait_until(deadline_after(request.within_ms)):
             return dict(PENDING), None
         return self._clusters.value, None

@@ -82,7 +82,7 @@ class Part(Struct):
     last: Time
 
 
-class Tiles(Request, tag="tiles", kw_only=True):
+class TilesRequest(Request, tag="tiles", kw_only=True):
     """Tiles of lanes, to draw them."""
 
     level: Annotated[int, Meta(ge=0, le=MAX_LEVEL)]
@@ -93,19 +93,19 @@ class Tiles(Request, tag="tiles", kw_only=True):
     gzip: bool = False
 
 
-class Stats(_Window, tag="stats", kw_only=True):
+class StatsRequest(_Window, tag="stats", kw_only=True):
     """Device time of a window, by kind and rank."""
 
     ranks: Ranks | None = None
 
 
-class Minimap(Request, tag="minimap", kw_only=True):
+class MinimapRequest(Request, tag="minimap", kw_only=True):
     """Device time of the whole job, in bins."""
 
     bins: Bins
 
 
-class Event(Request, tag="event", kw_only=True):
+class EventRequest(Request, tag="event", kw_only=True):
     """All details of one event."""
 
     rank: Count
@@ -113,33 +113,33 @@ class Event(Request, tag="event", kw_only=True):
     table: TableName = "events"
 
 
-class Cell(_Window, tag="cell", kw_only=True):
+class CellRequest(_Window, tag="cell", kw_only=True):
     """The events of a lane in a window."""
 
     lane: Count
 
 
-class GapOf(Request, tag="gap", kw_only=True):
+class GapRequest(Request, tag="gap", kw_only=True):
     """Why a rank's device is idle at an instant."""
 
     rank: Count
     time: Time
 
 
-class LaunchesOf(Request, tag="launches", kw_only=True):
+class LaunchesRequest(Request, tag="launches", kw_only=True):
     """The call that launched an event, and what was launched during it."""
 
     rank: Count
     id: Count
 
 
-class SearchText(Request, tag="search", kw_only=True):
+class SearchTextRequest(Request, tag="search", kw_only=True):
     """Count the events that match a text."""
 
     text: Text
 
 
-class Find(Request, tag="find", kw_only=True):
+class FindRequest(Request, tag="find", kw_only=True):
     """The next event that matches a text."""
 
     text: Text
@@ -147,7 +147,7 @@ class Find(Request, tag="find", kw_only=True):
     direction: Direction = 1
 
 
-class Marks(_Window, tag="marks", kw_only=True):
+class MarksRequest(_Window, tag="marks", kw_only=True):
     """Starts of events that match a text or a selection, in bins."""
 
     bins: Bins
@@ -156,19 +156,19 @@ class Marks(_Window, tag="marks", kw_only=True):
     selection: SelectionJson | None = None
 
 
-class Totals(Request, tag="totals", kw_only=True):
+class TotalsRequest(Request, tag="totals", kw_only=True):
     """Counts and durations of a selection, by kind and name."""
 
     selection: SelectionJson | None = None
 
 
-class Neighbor(Event, tag="neighbor", kw_only=True):
+class NeighborRequest(EventRequest, tag="neighbor", kw_only=True):
     """The event before or after another in its lane."""
 
     direction: Direction = 1
 
 
-class Snap(Request, tag="snap", kw_only=True):
+class SnapRequest(Request, tag="snap", kw_only=True):
     """The nearest edge of an event in a lane."""
 
     lane: Count
@@ -176,29 +176,29 @@ class Snap(Request, tag="snap", kw_only=True):
     tolerance: Time
 
 
-class LatenessOf(_Window, tag="lateness", kw_only=True):
+class LatenessRequest(_Window, tag="lateness", kw_only=True):
     """Waits and late arrivals of a window, by rank."""
 
 
-class Collective(Request, tag="collective", kw_only=True):
+class CollectiveRequest(Request, tag="collective", kw_only=True):
     """One call of a collective, on all ranks."""
 
     rank: Count
     id: Count
 
 
-class RibbonOf(_Window, tag="ribbon", kw_only=True):
+class RibbonRequest(_Window, tag="ribbon", kw_only=True):
     """Lateness of each rank at collectives, in bins."""
 
     bins: Bins
     ranks: Ranks | None = None
 
 
-class Clusters(Request, tag="clusters", kw_only=True):
+class ClustersRequest(Request, tag="clusters", kw_only=True):
     """Groups of similar ranks."""
 
 
-class Panels(Request, tag="panels", kw_only=True):
+class PanelsRequest(Request, tag="panels", kw_only=True):
     """Frames of a dashboard's panels."""
 
     panels: Names
@@ -206,7 +206,7 @@ class Panels(Request, tag="panels", kw_only=True):
     top: Count | None = None
 
 
-class Heatmap(_Window, tag="heatmap", kw_only=True):
+class HeatmapRequest(_Window, tag="heatmap", kw_only=True):
     """One metric of each rank, in bins."""
 
     metric: Name
@@ -214,30 +214,30 @@ class Heatmap(_Window, tag="heatmap", kw_only=True):
     selection: SelectionJson | None = None
 
 
-class Headline(Request, tag="headline", kw_only=True):
+class HeadlineRequest(Request, tag="headline", kw_only=True):
     """The headline; the trait `_headline` holds it after the reply."""
 
 
-class Table(Request, tag="table", kw_only=True):
+class TableRequest(Request, tag="table", kw_only=True):
     """A panel's table as a file."""
 
     panel: Name
     format: Literal["csv", "parquet"]
 
 
-class ExportTable(_Write, tag="export_table", kw_only=True):
+class ExportTableRequest(_Write, tag="export_table", kw_only=True):
     """Write a panel's table."""
 
     name: Name
 
 
-class SaveHtml(_Write, tag="save_html", kw_only=True):
+class SaveHtmlRequest(_Write, tag="save_html", kw_only=True):
     """Write a page."""
 
     max_mb: Annotated[float, Meta(ge=0, le=10_000)] = 25
 
 
-class Export(_Write, tag="export", kw_only=True):
+class ExportRequest(_Write, tag="export", kw_only=True):
     """Write a selection as a trace."""
 
     selection: SelectionJson | None = None
@@ -246,25 +246,25 @@ class Export(_Write, tag="export", kw_only=True):
     scrub: bool = False
 
 
-class Offline(Request, tag="offline", kw_only=True):
+class OfflineRequest(Request, tag="offline", kw_only=True):
     """Data with which the page works without a kernel, in chunks."""
 
     chunk: Count | None = None
 
 
-class Frame(Request, tag="frame", kw_only=True):
+class FrameRequest(Request, tag="frame", kw_only=True):
     """One table of a comparison."""
 
     name: Name
 
 
-class Frames(Request, tag="frames", kw_only=True):
+class FramesRequest(Request, tag="frames", kw_only=True):
     """Several tables of a comparison."""
 
     names: Names
 
 
-class Partner(Request, tag="partner", kw_only=True):
+class PartnerRequest(Request, tag="partner", kw_only=True):
     """The counterpart of an event in the other run."""
 
     of: Literal[0, 1]
@@ -273,41 +273,46 @@ class Partner(Request, tag="partner", kw_only=True):
     pair: Count | None = None
 
 
-class Ties(_Window, tag="ties", kw_only=True):
+class TiesRequest(_Window, tag="ties", kw_only=True):
     """The longest pairs of device work in a window."""
 
     of: Literal[0, 1]
     most: Annotated[int, Meta(ge=0, le=100_000)]
 
 
-class PathEvents(Request, tag="path_events", kw_only=True):
+class PathEventsRequest(Request, tag="path_events", kw_only=True):
     """The calls of one path."""
 
     node: Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
     pair: Count | None = None
 
 
-class ChangeEvents(Request, tag="change_events", kw_only=True):
+class ChangeEventsRequest(Request, tag="change_events", kw_only=True):
     """The calls of one change."""
 
     row: Count
     pair: Count | None = None
 
 
-class ClassesOf(Request, tag="classes", kw_only=True):
+class ClassesRequest(Request, tag="classes", kw_only=True):
     """Count the events that were added, removed, changed and so on."""
 
 
-class ExportPair(_Write, tag="export_pair", kw_only=True):
+class ExportPairRequest(_Write, tag="export_pair", kw_only=True):
     """Write both runs as one trace."""
 
 
 JOB = (
-    Tiles, Stats, Minimap, Event, Cell, GapOf, LaunchesOf, SearchText, Find, Marks, Totals,
-    Neighbor, Snap, LatenessOf, Collective, RibbonOf, Clusters, Export, SaveHtml, Offline,
+    TilesRequest, StatsRequest, MinimapRequest, EventRequest, CellRequest, GapRequest,
+    LaunchesRequest, SearchTextRequest, FindRequest, MarksRequest, TotalsRequest,
+    NeighborRequest, SnapRequest, LatenessRequest, CollectiveRequest, RibbonRequest,
+    ClustersRequest, ExportRequest, SaveHtmlRequest, OfflineRequest,
 )  # fmt: skip
-DASHBOARD = (Panels, Heatmap, Headline, Table, ExportTable)
-COMPARISON = (Frame, Frames, Partner, Ties, PathEvents, ChangeEvents, ClassesOf, ExportPair)
+DASHBOARD = (PanelsRequest, HeatmapRequest, HeadlineRequest, TableRequest, ExportTableRequest)
+COMPARISON = (
+    FrameRequest, FramesRequest, PartnerRequest, TiesRequest, PathEventsRequest,
+    ChangeEventsRequest, ClassesRequest, ExportPairRequest,
+)  # fmt: skip
 #: Every request by the name of its operation.
 OPERATIONS: dict[str, type[Request]] = {
     str(kind.__struct_config__.tag): kind for kind in (*JOB, *DASHBOARD, *COMPARISON)

@@ -200,6 +200,7 @@ def _call_tree(
     name: list[str] = []
     sums: list[list[int]] = []
     known: dict[tuple[int, str], int] = {}
+    work_ns, outside_ns = 0, 0
     for part in rank_parts(traces, window):
         paths = _paths(part.trace)
         size = len(paths.name)
@@ -207,10 +208,13 @@ def _call_tree(
         of, work = paths.of[:-1][inside], part.device_work_rows()
         work = work[part.table.stream[work] >= 0]
         path = paths.of[paths.of_event[part.trace.launch_of[work]]]
+        work_dur = part.durations(work)
+        work_ns += int(work_dur.sum())
+        outside_ns += int(work_dur[path < 0].sum())
         values = np.zeros((size, 3), dtype=np.int64)
         np.add.at(values[:, 0], of, 1)
         np.add.at(values[:, 1], of, part.durations(paths.rows[inside]))
-        np.add.at(values[:, 2], path[path >= 0], part.durations(work)[path >= 0])
+        np.add.at(values[:, 2], path[path >= 0], work_dur[path >= 0])
         for at in range(size - 1, -1, -1):
             if paths.parent[at] >= 0:
                 values[paths.parent[at], 2] += values[at, 2]
@@ -225,7 +229,11 @@ def _call_tree(
             places.append(known[key])
             both = zip(sums[places[at]], values[at].tolist(), strict=True)
             sums[places[at]] = [value + other for value, other in both]
-    return _flame_bars(parent, name, sums, 1 if measure == "host" else 2)
+    if measure == "host":
+        return _flame_bars(parent, name, sums, 1)
+    bars = _flame_bars(parent, name, sums, 2)
+    bars.attrs["outside"] = outside_ns / max(work_ns, 1)
+    return bars
 
 
 def _flame_bars(parent: list[int], name: list[str], sums: list[list[int]], by: int) -> pd.DataFrame:
@@ -326,7 +334,7 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
     roles = {row["role"] for rank in scene["ranks"] for row in rank["summary"]}
     names = [trace.table.names.values for trace in traces.values()]
 
-    def named(*words: str) -> bool:
+    def has_word(*words: str) -> bool:
         return any(word in name.lower() for own in names for name in own for word in words)
 
     missing: dict[str, list[str]] = {}
@@ -336,8 +344,8 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         missing["one rank"] = ["arrivals", "bandwidth", "clusters", "clocks", "messages"]
     elif "comm" not in roles:
         missing["no communication kernels"] = ["arrivals", "bandwidth", "clocks", "messages"]
-    elif not named("send", "recv", "alltoall", "all_to_all"):
+    elif not has_word("send", "recv", "alltoall", "all_to_all"):
         missing["no sends between ranks"] = ["messages"]
-    if not named("[memory]"):
+    if not has_word("[memory]"):
         missing["no memory events"] = ["memory"]
     return missing

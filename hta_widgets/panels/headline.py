@@ -7,6 +7,9 @@ Functions here return findings with their numbers, `_arrange` sorts and shortens
     waiting 0.04: the headline, as it is not much smaller than the largest one
     late_rank: how often rank 5 is last, by which phase
     idle 0.2: the second sentence; exposed_communication is below 2 %
+
+Without late ranks, the largest loss of time is the headline. In a healthy job, idle devices and
+exposed communication are not: they are further sentences.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.cross_rank.collectives import exposed_bus_bandwidth
 from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
 from hta_widgets.analysis.host_activity import free_calls
+from hta_widgets.panels.frames import CLOCK
 from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece, async_only_text
 from hta_widgets.panels.run_times import (
     MIN_SHARE,
@@ -29,6 +34,7 @@ from hta_widgets.panels.run_times import (
     RunTimes,
     host_time_by_name,
     late_ranks,
+    launch_bound_rate,
     range_around,
     run_times,
 )
@@ -55,6 +61,8 @@ _ORDER = (
 )
 #: Those whose sentences are not cut, at the end.
 _LAST = ("unrecorded", "around_work", "missing_steps")
+#: The order of kinds for the headline itself; those of one place are in order of share.
+_MAIN_PLACES = {"waiting": 0, "exposed_communication": 1, "idle": 1, "unrecorded": 1, "kernel": 2}
 _PLACES = {kind: place for place, kinds in enumerate((*_ORDER, _LAST)) for kind in kinds}
 
 
@@ -139,15 +147,16 @@ def text_of(parts: list[Piece]) -> str:
 def headline(traces: TraceSet) -> Headline:
     """Return the most important facts of a job.
 
-    The facts, in order: ranks that others wait for, by `straggler_report`; communication that no
-    compute hides; idle devices, with the cause; one kernel with a third of all device work. Shares
-    are of each rank's span, from its first device work to its last. Findings below 2 % of the spans
-    of all ranks are left out, except for ranks that others wait for; a finding with less than a
-    tenth of another one comes after it. Further sentences are in order of time. Without a finding,
-    the headline lists how time is spent. Last sentences give the part of the run before and after
-    the spans, if it is large, and the ranks that lack steps of others. For files without device
-    work, the facts are communication on the host and the operator with most time of its own, as
-    shares of the run.
+    The facts, in order: ranks that others wait for, by `straggler_report`; lost time, the largest
+    first (communication that no compute hides, idle devices with the cause, work that is not in
+    the files); one kernel with a third of all device work. Shares are of each rank's span, from its
+    first device work to its last. Findings below 2 % of the spans of all ranks are left out, except
+    for ranks that others wait for; a finding with less than a tenth of another one comes after it.
+    Further sentences are in order of time. Without a finding, and in a healthy job without such a
+    kernel, the headline states how time is spent. Last sentences give the part of the run before
+    and after the spans, if it is large, and the ranks that lack steps of others. For files without
+    device work, the facts are communication on the host and the operator with most time of its own,
+    as shares of the run.
     """
     of_format = _headline_of_formats(traces)
     if of_format is not None:
@@ -160,26 +169,26 @@ def headline(traces: TraceSet) -> Headline:
         return _arrange(ranked[0], ranked[1:], times)
     judged = straggler_report(traces)
     late = late_ranks(traces, times, judged.stragglers)
-    causes = [
-        finding
-        for finding in (
-            *_waiting_finding(late, times, len(traces)),
+    causes = [*_waiting_finding(late, times, len(traces))]
+    if times.has_work:
+        of_devices = (
             _exposed_finding(late, times),
             *_idle_finding(traces, times),
+            HeadlineFinding("unrecorded", times.unrecorded_ns / times.all_ns),
             *_kernel_finding(traces, times),
         )
-        if finding.share >= MIN_SHARE or finding.kind == "waiting"
-    ]
-    first = _main_finding(causes)
+        causes += [finding for finding in of_devices if finding.share >= MIN_SHARE]
+    first = _main_finding(causes, is_healthy=times.is_healthy)
+    if first is not None and first.kind == "exposed_communication":
+        bandwidth = {"bandwidth": exposed_bus_bandwidth(traces, CLOCK)}
+        first = replace(first, facts={**first.facts, **bandwidth})
     steps = analysis.step_times(traces)
-    others = [finding for finding in causes if finding is not first]
+    others = [finding for finding in causes if first is None or finding.kind != first.kind]
     if first is not None and first.kind == "waiting" and late is not None:
         facts = {"late": late, "cause": judged.causes.get(late.ranks[0], "")}
         others.append(HeadlineFinding("late_rank", facts=facts))
     others += _last_rank_finding(traces, times, judged)
     others += _slowest_step(steps)
-    if times.unrecorded_ns >= MIN_SHARE * times.all_ns:
-        others.append(HeadlineFinding("unrecorded"))
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
         others.append(HeadlineFinding("around_work", facts={"around": 1 - times.span_share}))
     if traces.window_ns is None:  # an export's window cuts steps anyway
@@ -187,10 +196,13 @@ def headline(traces: TraceSet) -> Headline:
     return _arrange(first or HeadlineFinding("no_cause"), _rank_findings(others), times)
 
 
-def _main_finding(causes: Sequence[HeadlineFinding]) -> HeadlineFinding | None:
-    """Return the first finding that is not much smaller than another one."""
-    largest = max((finding.share for finding in causes), default=0.0)
-    return next((finding for finding in causes if finding.share >= _DWARFED_SHARE * largest), None)
+def _main_finding(causes: Sequence[HeadlineFinding], *, is_healthy: bool) -> HeadlineFinding | None:
+    """Return late ranks, else the largest loss, else the kernel, if not dwarfed by another one."""
+    order = sorted(causes, key=lambda finding: (_MAIN_PLACES[finding.kind], -finding.share))
+    if is_healthy and order and order[0].kind != "waiting":
+        order = [finding for finding in order if finding.kind == "kernel"]
+    largest = max((finding.share for finding in order), default=0.0)
+    return next((finding for finding in order if finding.share >= _DWARFED_SHARE * largest), None)
 
 
 def _rank_findings(findings: Sequence[HeadlineFinding]) -> list[HeadlineFinding]:
@@ -313,6 +325,7 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
             "cause": cause,
             "cause_ns": cause_ns,
             "within": within,
+            "launches": launch_bound_rate(traces, times),
             "freed_by": _uncached_frees(traces, times) if cause == "host_allocation" else None,
         },
     )
@@ -359,7 +372,9 @@ def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:
     step_count = frame["step"].nunique()
     if step_count <= 1:
         return
-    by_step = frame.groupby("step")["dur_ns"].median()
+    # If hosts are ahead of devices, a step lasts as long as on the device.
+    length_ns = frame["own_ns"] + frame["exposed_wait_ns"]
+    by_step = length_ns.groupby(frame["step"]).median()
     step, usual_ns = int(by_step.index[int(by_step.argmax())]), float(by_step.median())
     rows = frame[frame["step"] == step]
     start, end = int(rows["start_ns"].min()), int((rows["start_ns"] + rows["dur_ns"]).max())

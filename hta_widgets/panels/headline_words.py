@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hta_widgets.analysis.cross_rank.collectives import BusBandwidth
 from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport
 from hta_widgets.facts import facts
-from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, RunTimes
-from hta_widgets.text import consecutive_runs, count, duration, plural, run_text, share
+from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, LaunchRate, RunTimes
+from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
 
 MAX_SENTENCES = 2
 _MIN_HIDDEN_SHARE = 0.1  # of the waits for late ranks, to be stated
-_MIN_WORK_SHARE = 0.01  # of the run; spans of device work with less are hardly any work
+_MIN_HIDDEN_COMMUNICATION = 0.5  # of all communication, to be stated of a healthy job
 _EARLIER_WORK = "work that is not in the files"
 _HOST_WAIT = "the host has not launched the next work yet"
 #: A text, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not shown
@@ -36,10 +37,10 @@ def _device_noun(times: RunTimes) -> str:
     return "GPU" if times.is_gpu else "device"
 
 
-def _device_nouns(times: RunTimes) -> str:
+def _device_nouns(times: RunTimes, *, begins: bool = True) -> str:
     if len(times.ranks) == 1:
-        return f"The {_device_noun(times)} is"
-    return "GPUs are" if times.is_gpu else "Devices are"
+        return f"{'T' if begins else 't'}he {_device_noun(times)} is"
+    return "GPUs are" if times.is_gpu else f"{'D' if begins else 'd'}evices are"
 
 
 def _span_text(times: RunTimes) -> str:
@@ -134,30 +135,45 @@ def _last_rank_text(
 
 
 def _exposed_text(
-    times: RunTimes, *, transfer_ns: int | None = None, unmatched_ns: int = 0
+    times: RunTimes,
+    *,
+    transfer_ns: int | None = None,
+    unmatched_ns: int = 0,
+    bandwidth: BusBandwidth | None = None,
 ) -> list[Piece]:
     """State the exposed communication; with `transfer_ns` another finding states the waits."""
+    at_rate = ""
+    if bandwidth is not None:
+        operation = bandwidth.operation.replace("_", "-")
+        at_rate = f"; {operation} of {size(bandwidth.size_bytes)} at {rate(bandwidth.gb_per_s)}"
+        at_rate += f" bus bandwidth{', waits included' * bandwidth.includes_waits}"
     if transfer_ns is None:
-        return _exposed_with_waits_text(times)
+        return [f"{_exposed_with_waits_text(times)}{at_rate}."]
     text = f"Data transfer that no compute hides takes {share(transfer_ns / times.all_ns)}"
     text += f" of {_span_text(times)}"
     if unmatched_ns >= MIN_SHARE * times.all_ns:
         text += f", communication without partners {share(unmatched_ns / times.all_ns)}"
-    return [f"{text}."]
+    return [f"{text}{at_rate}."]
 
 
-def _exposed_with_waits_text(times: RunTimes) -> list[Piece]:
+def _exposed_with_waits_text(times: RunTimes) -> str:
     exposed_ns, wait_ns = times.exposed_ns, times.exposed_wait_ns
     text = f"{_device_nouns(times)} communicating {_share_of_span(times.exposed_by_rank, times)}"
     text += f" with no compute to hide it, {duration(exposed_ns / len(times.ranks))}"
     text += " a rank" if len(times.ranks) > 1 else ""
     if wait_ns >= MIN_SHARE * times.all_ns:
         text += f"; {share(wait_ns / exposed_ns)} of that is waiting for other ranks"
-    return [f"{text}."]
+    return text
 
 
 def _idle_text(
-    times: RunTimes, *, cause: str, cause_ns: int, within: str, freed_by: tuple[str, int] | None
+    times: RunTimes,
+    *,
+    cause: str,
+    cause_ns: int,
+    within: str,
+    launches: LaunchRate | None,
+    freed_by: tuple[str, int] | None,
 ) -> list[Piece]:
     """State the largest cause of idleness; `freed_by` is the call that frees memory uncached."""
     meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
@@ -166,8 +182,13 @@ def _idle_text(
     if freed_by:
         name, calls = freed_by
         meaning += f" ({count(calls)} calls of {name}): the caching allocator is off or emptied"
-    text = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}"
-    return [f"{text}; for {share(cause_ns / times.idle_ns)} of that, {meaning}."]
+    text, of = f"{_device_nouns(times)} idle {_share_of_span(times.idle_by_rank, times)}", "that"
+    if launches:
+        on_each = " a rank" if len(times.ranks) > 1 else ""
+        text += f", launch-bound: {count(launches.launches)} launches{on_each} of"
+        text += f" {duration(launches.work_ns)}, one every {duration(launches.interval_ns)}"
+        of = "the idle time"
+    return [f"{text}; for {share(cause_ns / times.idle_ns)} of {of}, {meaning}."]
 
 
 def _kernel_text(times: RunTimes, *, name: str, share_of_work: float, calls: int) -> list[Piece]:
@@ -195,7 +216,10 @@ def _around_work_text(times: RunTimes, *, around: float) -> list[Piece]:
 def _unrecorded_text(times: RunTimes) -> list[Piece]:
     part = share(times.unrecorded_ns / times.all_ns)
     text = f"{_device_nouns(times)} probably busy with {_EARLIER_WORK}"
-    return [f"{text} for {part} of {_span_text(times)}."]
+    rank_count = len(times.ranks)
+    text += f" for {part} of {_span_text(times)}, {duration(times.unrecorded_ns / rank_count)}"
+    text += f"; recorded work takes {duration(times.busy_ns / rank_count)}"
+    return [f"{text}{' a rank' if rank_count > 1 else ''}."]
 
 
 def _missing_steps_text(
@@ -220,9 +244,15 @@ def _no_cause_text(times: RunTimes) -> list[Piece]:
         "idle": times.idle_ns,
     }
     listed = [f"{name} {share(ns / times.all_ns)}" for name, ns in times_ns.items() if ns > 0]
-    if not listed or times.span_share < _MIN_WORK_SHARE:
+    if not listed or not times.has_work:
         return [f"There is hardly any {_device_noun(times)} work in these files."]
-    return [f"No single cause stands out: {', '.join(listed)}."]
+    text = ", ".join(listed)
+    hidden = 1 - times.exposed_ns / max(times.communication_ns, 1)
+    if times.is_healthy and times.communication_ns and hidden >= _MIN_HIDDEN_COMMUNICATION:
+        text = f"{_device_nouns(times, begins=False)} busy {share(times.busy_ns / times.all_ns)}"
+        text += f" of {_span_text(times)}"
+        text += f", and compute hides {share(hidden)} of communication"
+    return [f"No single cause stands out: {text}."]
 
 
 # --- hosts without devices ------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Measure how the devices of a job spend the run, and how long ranks wait for late ones.
 
 Times are sums over the ranks with device work, on the fitted clock. A rank's span lasts from its
-first device work to its last. Two ranks with spans of 100 ms, of which 90 and 70 are busy, have
+first device work to its last. Two ranks with spans of 100 ms that are busy for 90 and 70 ms have
 ``all_ns`` 200 ms, ``busy_ns`` 160 ms and ``idle_ns`` 40 ms.
 """
 
@@ -17,6 +17,8 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.waits import collective_waits, exposed_waits_for
 from hta_widgets.analysis.idle import wait_for_first_work_ns
+from hta_widgets.analysis.launches import launch_pairs
+from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.taxonomy import KINDS
@@ -33,8 +35,15 @@ from hta_widgets.trace.traceset import TraceSet
 MIN_SHARE: float = facts("limits")[
     "wait_share"
 ]  # of the run; smaller findings and waits are not reported
+_MIN_WORK_SHARE = 0.01  # of the run; spans of device work with less are hardly any work
+_MIN_HEALTHY_BUSY = 0.95  # of the spans; devices of a healthy job are busy for more
+_MAX_HEALTHY_LOSS = 0.05  # of each rank's span, idle or in exposed communication
 MIN_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median
 _MIN_EXCESS = 0.02  # over the median rank, for a slow phase
+_MIN_LAUNCHES = 20  # of a rank, for a launch-bound job
+_MAX_LAUNCH_GAP_NS = 1_000_000  # longer gaps have another cause than the rate of launches
+#: Causes of idleness with which a host that launches keeps its device waiting.
+_LAUNCHING = ("host_operator", "host_python", "launch_call")
 _NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other accelerators
 _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 
@@ -48,6 +57,7 @@ class RunTimes:
     span_ns: dict[int, int]
     busy_ns: int
     compute_ns: int
+    communication_ns: int
     exposed_ns: int
     exposed_memory_ns: int
     exposed_wait_ns: int
@@ -78,6 +88,20 @@ class RunTimes:
         """The mean share of the spans in the run."""
         return self.all_ns / (self.run_ns * len(self.ranks))
 
+    @property
+    def has_work(self) -> bool:
+        """Whether the spans are more than a negligible part of the run."""
+        return self.span_share >= _MIN_WORK_SHARE
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether devices are busy, and no rank loses much time; one of many ranks may lose it."""
+        return self.busy_ns > _MIN_HEALTHY_BUSY * self.all_ns and all(
+            losses.get(rank, 0) < _MAX_HEALTHY_LOSS * span_ns
+            for rank, span_ns in self.span_ns.items()
+            for losses in (self.exposed_by_rank, self.idle_by_rank)
+        )
+
 
 def run_times(traces: TraceSet) -> RunTimes:
     """Add up how the devices of a job spend the run."""
@@ -101,6 +125,7 @@ def run_times(traces: TraceSet) -> RunTimes:
         by_rank(frame, "span_ns"),
         int(frame["busy_ns"].sum()),
         int(frame["compute_ns"].sum()),
+        int(frame["communication_ns"].sum()),
         int(frame["exposed_communication_ns"].sum()),
         int(frame["exposed_memory_ns"].sum()),
         int(waits["exposed_wait_ns"].clip(lower=0).sum()),
@@ -113,6 +138,38 @@ def run_times(traces: TraceSet) -> RunTimes:
         int(idle["unrecorded_ns"].sum()),
         sum(map(wait_for_first_work_ns, traces.values())) // max(len(frame), 1),
     )
+
+
+@dataclass(frozen=True)
+class LaunchRate:
+    """How many launches a rank has, and for how long a launch keeps the device busy."""
+
+    launches: int
+    work_ns: float
+    interval_ns: float
+
+
+def launch_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
+    """Return the rate of launches of a launch-bound job, else None.
+
+    Its host launches more slowly than its device works: in short gaps the device waits for the
+    launches for at least half of its idle time, and for longer than it is busy.
+    """
+    min_wait_ns = max(times.idle_ns / 2, times.busy_ns)
+    if sum(times.idle_by_cause.get(cause, 0) for cause in _LAUNCHING) < min_wait_ns:
+        return None
+    gaps = analysis.device_idle_gaps(traces)
+    waits = gaps.loc[gaps["dur_ns"] <= _MAX_LAUNCH_GAP_NS, [f"{cause}_ns" for cause in _LAUNCHING]]
+    if waits.to_numpy().sum() < min_wait_ns:
+        return None
+    launches, work_ns = 0, 0
+    for part in rank_parts(traces):
+        call, work, _ = launch_pairs(part, part.device_work_rows())
+        launches += len(np.unique(call))
+        work_ns += int(part.table.dur_ns[work].sum())
+    if launches < _MIN_LAUNCHES * len(times.ranks):
+        return None
+    return LaunchRate(launches // len(times.ranks), work_ns / launches, times.all_ns / launches)
 
 
 @dataclass(frozen=True)

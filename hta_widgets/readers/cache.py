@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from functools import cache as remembered, partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -175,9 +175,10 @@ def _open_entry(folder: Path, path: str, format: str) -> Outcome:  # noqa: A002
 
 def source_to_store(source: RecordSource) -> StoredSource:
     """Return the facts and columns from which a source of records can be restored."""
-    if not hasattr(source, "kept"):
+    if not hasattr(source, "to_stored"):
         raise TypeError(f"no way to keep a {type(source).__name__}")
-    return cast("StoredSource", source.kept())
+    stored: StoredSource = source.to_stored()
+    return stored
 
 
 def source_from_store(facts: dict[str, Any], column: Callable[[str], Any]) -> RecordSource:
@@ -185,7 +186,7 @@ def source_from_store(facts: dict[str, Any], column: Callable[[str], Any]) -> Re
     kinds = {
         kind: name for format_ in all_formats() for kind, name in format_.reading.sources.items()
     }
-    source: RecordSource = resolve_reference(kinds[facts["kind"]]).restored(facts, column)
+    source: RecordSource = resolve_reference(kinds[facts["kind"]]).restore(facts, column)
     return source
 
 

@@ -103,10 +103,10 @@ class LocalCopies:
     def with_original_names(self, traces: TraceSet) -> TraceSet:
         """Return the set with the original names of its files."""
         problems = Problems()
-        for p in traces.found:
+        for p in traces.problem_list:
             file = p.file and self._names.get(p.file, p.file)
             problems.add(p.kind, p.count, p.detail, p.rank, file)
-        return TraceSet.restored(
+        return TraceSet.restore(
             [
                 t.replace(
                     path=self._names.get(t.path, t.path),

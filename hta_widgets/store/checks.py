@@ -5,8 +5,8 @@ Checksums detect damage, but a forged file may have checksums that match.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
 
 import msgspec
 import numpy as np
@@ -17,9 +17,6 @@ from hta_widgets.arguments import convert
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, TrackRole
 from hta_widgets.trace.problems import ProblemKind
-
-if TYPE_CHECKING:
-    from hta_widgets.store.rank_file import StoredRank
 
 
 class DamagedFileError(Exception):
@@ -153,6 +150,24 @@ class ColumnRule(NamedTuple):
     ascending: bool = False
 
 
+class CheckedRank(Protocol):
+    """What checks need of the rank that a column belongs to."""
+
+    #: number of rows of each table, and of records; -1 for a trace without records
+    sizes: Mapping[str, int]
+    #: start of the first event and end of the last
+    span_ns: tuple[int, int]
+
+    def size(self, name: str) -> int:
+        """Return the number of rows of a table, of records, or of values of a column."""
+
+    def numbers(self, name: str) -> Column:
+        """Return a column of numbers."""
+
+    def json(self, name: str) -> Any:
+        """Return a value that is stored as JSON."""
+
+
 _TIMES = ColumnRule()
 _RECORD = ColumnRule(-1, "records")
 _ASCENDING = ColumnRule(ascending=True)
@@ -216,7 +231,7 @@ RULES = {
 _OWN_LENGTH = {"events.ends", *(name for name in RULES if name.startswith("records."))}
 
 
-def check_column(rank: StoredRank, name: str, values: Column) -> None:
+def check_column(rank: CheckedRank, name: str, values: Column) -> None:
     """Raise `DamagedFileError` unless a column of numbers can belong to this rank."""
     # Columns without a rule are those of sources of records, which check the order themselves.
     rule = RULES.get(name) or ColumnRule()
@@ -250,11 +265,11 @@ def _require_same(name: str, found: int, expected: int) -> None:
         )
 
 
-def _starts(rank: StoredRank, values: Column) -> bool:
+def _starts(rank: CheckedRank, values: Column) -> bool:
     return not len(values) or int(values[0]) == rank.span_ns[0]
 
 
-def _durations(rank: StoredRank, values: Column) -> bool:
+def _durations(rank: CheckedRank, values: Column) -> bool:
     first, last = rank.span_ns
     if not len(values):
         return first == last
@@ -264,16 +279,16 @@ def _durations(rank: StoredRank, values: Column) -> bool:
     )
 
 
-def _depths(rank: StoredRank, values: Column) -> bool:
+def _depths(rank: CheckedRank, values: Column) -> bool:
     lanes = np.array([track[-1] for track in rank.json("tracks")], np.int64)
     return not len(values) or bool(np.all(values < lanes[rank.numbers("events.track")]))
 
 
-def _parents(_: StoredRank, values: Column) -> bool:
+def _parents(_: CheckedRank, values: Column) -> bool:
     return bool(np.all(values < np.arange(len(values), dtype=values.dtype)))
 
 
-def _ends(rank: StoredRank, values: Column) -> bool:
+def _ends(rank: CheckedRank, values: Column) -> bool:
     if len(values) % 2:
         return False
     records = rank.size("records")
@@ -282,20 +297,20 @@ def _ends(rank: StoredRank, values: Column) -> bool:
     )
 
 
-def _samples(rank: StoredRank, values: Column) -> bool:
+def _samples(rank: CheckedRank, values: Column) -> bool:
     series = rank.numbers("counters.series_id")
     return bool(np.all((values[1:] >= values[:-1]) | (series[1:] != series[:-1])))
 
 
-def _comm(rank: StoredRank, values: Column) -> bool:
+def _comm(rank: CheckedRank, values: Column) -> bool:
     return len(values) == len(rank.numbers("comm.record"))
 
 
-def _firsts(rank: StoredRank, values: Column) -> bool:
+def _firsts(rank: CheckedRank, values: Column) -> bool:
     return len(values) > 0 and values[0] == 0 and values[-1] == rank.size("records")
 
 
-def _block_ends(rank: StoredRank, values: Column) -> bool:
+def _block_ends(rank: CheckedRank, values: Column) -> bool:
     return len(values) == len(rank.numbers("records.first"))
 
 
@@ -303,16 +318,16 @@ def _block_ends(rank: StoredRank, values: Column) -> bool:
 _EXPANSION = 15
 
 
-def _blocks(rank: StoredRank, values: Column) -> bool:
+def _blocks(rank: CheckedRank, values: Column) -> bool:
     packed = np.diff(rank.numbers("records.end"))
     return len(values) == len(packed) and bool(np.all(values >> _EXPANSION <= packed))
 
 
-def _checksums(rank: StoredRank, values: Column) -> bool:
+def _checksums(rank: CheckedRank, values: Column) -> bool:
     return len(values) + 1 == len(rank.numbers("records.end"))
 
 
-_CHECKS: dict[str, Callable[[StoredRank, Column], bool]] = {
+_CHECKS: dict[str, Callable[[CheckedRank, Column], bool]] = {
     "events.start_ns": _starts,
     "events.dur_ns": _durations,
     "events.depth": _depths,

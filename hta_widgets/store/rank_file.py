@@ -114,7 +114,7 @@ class StoredRank:
             return len(self.json(name))
         return self.sizes[name] if name in self.sizes else self.file.count(name)
 
-    def cached(self, name: str, make: Callable[[], Any]) -> Any:
+    def get_or_compute(self, name: str, make: Callable[[], Any]) -> Any:
         """Return a value computed from columns; compute it on first access."""
         return self._get(name, make, 100)
 

@@ -22,14 +22,12 @@ from hta_widgets.store.files import (
     MANIFEST,
     Column,
     FileFrame,
-    StoredRecords,
     TextColumn,
-    comm_arg_columns,
-    pack_records,
     read_manifest,
     write_columns,
 )
 from hta_widgets.store.rank_file import SourceRestorer, StoredRank, StoredSource, as_mapping
+from hta_widgets.store.records import StoredRecords, comm_arg_columns, pack_records
 from hta_widgets.tiles.stored_lanes import FACT, stored_lane_columns
 from hta_widgets.trace.columns import (
     AsyncTable,
@@ -107,17 +105,19 @@ def _read(rank: StoredRank, table: str, name: str) -> Any:
     if name in NUMBERS[table]:
         return rank.numbers(full)
     if name in CODED.get(table, ()):
-        return rank.cached(full, lambda: _decoded_column(rank, full))
+        return rank.get_or_compute(full, lambda: _decoded_column(rank, full))
     if name in {"names", "categories"}:
-        return rank.cached(f"pool.{name}", lambda: _StoredPool(rank.strings(name)))
+        return rank.get_or_compute(f"pool.{name}", lambda: _StoredPool(rank.strings(name)))
     if name == "tracks":
-        return rank.cached(full, lambda: [_track(values) for values in rank.json("tracks")])
+        return rank.get_or_compute(full, lambda: [_track(values) for values in rank.json("tracks")])
     if name == "kinds":
         return rank.json("flow_kinds")
     if name == "series":
-        return rank.cached(full, lambda: rank.json("counter_series"))
+        return rank.get_or_compute(full, lambda: rank.json("counter_series"))
     if name == "end_record":
-        return rank.cached(full, lambda: as_mapping(rank.numbers("events.ends").reshape(-1, 2)))
+        return rank.get_or_compute(
+            full, lambda: as_mapping(rank.numbers("events.ends").reshape(-1, 2))
+        )
     raise AttributeError(f"{table} have no column {name!r}")
 
 
@@ -504,11 +504,12 @@ class _KeptRecords:
             rank, kept = self._rank, self._rank.kept
             assert kept is not None  # noqa: S101
             self._source = rank.stored_or_rebuilt(
-                lambda: rank.read_checked(lambda: self._restored(kept)), lambda trace: trace.source
+                lambda: rank.read_checked(lambda: self._restore_source(kept)),
+                lambda trace: trace.source,
             )
         return getattr(self._source, name)
 
-    def _restored(self, kept: SourceRestorer) -> Any:
+    def _restore_source(self, kept: SourceRestorer) -> Any:
         rank = self._rank
         source = kept.restore(rank.file.facts, lambda key: rank.numbers(f"source.{key}"))
         if len(source) != self._count:
@@ -534,7 +535,7 @@ class OpenedStore:
         assert self.clock is not None  # noqa: S101 - only caches have none
         problems = self.problems
         problems.merge(more or Problems())
-        return TraceSet.restored(
+        return TraceSet.restore(
             self.traces,
             problems,
             clock=self.clock["name"],

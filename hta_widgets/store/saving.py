@@ -26,7 +26,7 @@ def save_trace_set(traces: TraceSet, path: str | os.PathLike[str]) -> str:
         "origin_ns": traces.origin_ns,
         "lift_ns": traces.origin_offset_ns,
     }
-    return save_traces(path, list(traces.values()), traces.found, clock)
+    return save_traces(path, list(traces.values()), traces.problem_list, clock)
 
 
 def save_traces(

@@ -32,7 +32,7 @@ from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.names import short_name
 
 
-class _NumberText(str):
+class _NumberLiteral(str):
     """A number as written in the file, with all its digits."""
 
     __slots__ = ()
@@ -46,9 +46,9 @@ class _Pairs(list[tuple[str, Any]]):
 
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_Pairs,
-    parse_int=_NumberText,
-    parse_float=_NumberText,
-    parse_constant=_NumberText,
+    parse_int=_NumberLiteral,
+    parse_float=_NumberLiteral,
+    parse_constant=_NumberLiteral,
     strict=False,
 )
 
@@ -74,7 +74,7 @@ def display_text(value: Any) -> str:
 
 def _compact_json(value: Any) -> str:
     match value:
-        case _NumberText():
+        case _NumberLiteral():
             return str(value)
         case _Pairs():
             inner = ",".join(f"{_quote(key)}:{_compact_json(member)}" for key, member in value)

@@ -431,12 +431,12 @@ def _covers_of_rank(index: RankIndex) -> tuple[Intervals, ...]:
     table, rows = index.rank.table, index.device_rows
     kind = table.kind[rows]
 
-    def united(code: int) -> Intervals:
+    def union_of_kind(code: int) -> Intervals:
         chosen = rows[kind == code]
         start = table.start_ns[chosen]
         return union(start, start + table.dur_ns[chosen])
 
-    compute, communication, memory = map(united, (_COMPUTE, _COMMUNICATION, _MEMORY))
+    compute, communication, memory = map(union_of_kind, (_COMPUTE, _COMMUNICATION, _MEMORY))
     exposed = subtract(communication, compute)
     memory_alone = subtract(subtract(memory, compute), communication)
     return compute, communication, memory, exposed, memory_alone

@@ -86,7 +86,7 @@ OpColumns = dict[str, tuple[str, npt.ArrayLike]]
 OpSlices = dict[str, Array]
 
 
-class TilesRequest(Protocol):
+class TileQuery(Protocol):
     """A request for tiles."""
 
     level: int
@@ -101,7 +101,7 @@ class TilesRequest(Protocol):
 
 
 def answer_tiles(
-    request: TilesRequest,
+    request: TileQuery,
     index_of: Callable[[int], RankIndex],
     names: NameKeys,
     classes_of: Callable[[int], Classes | None] | None = None,

@@ -67,6 +67,16 @@ def sum_by_group(group: Array, values: Array, groups: int) -> Ints:
     return found
 
 
+def distinct_codes(codes: Array) -> tuple[Ints, Ints]:
+    """Return the codes that occur, ascending, and the place of each code among them.
+
+    Unlike `numpy.unique`, it neither sorts nor hashes, but takes memory up to the highest code.
+    """
+    occurs = np.zeros(int(codes.max(initial=-1)) + 1, dtype=bool)
+    occurs[codes] = True
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]
+
+
 def number_in_group(group: Ints) -> Ints:
     """Return the number of earlier entries of the same group for each entry."""
     return np.asarray(pd.Series(group).groupby(group).cumcount(), np.int64)

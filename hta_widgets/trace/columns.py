@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from msgspec import Raw
 
 from hta_widgets.trace.arrays import Array, Bools, Codes, Floats, Ints, Rows
-from hta_widgets.trace.memo import memo
+from hta_widgets.trace.memo import MemoOwner, memo
 
 #: int16, or int32 if a file has more categories
 CategoryCodes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
@@ -338,9 +338,6 @@ def shift_time(raw: bytes, shift_ns: int) -> bytes:
 # --- arguments of events --------------------------------------------------------------------------
 
 
-if TYPE_CHECKING:
-    from hta_widgets.trace.trace import Trace
-
 #: Name of the operator whose args apply to communication kernels without args.
 PARAM_COMMS = "record_param_comms"
 #: Args of communication by PyTorch and NCCL; readers and stores keep them as columns.
@@ -419,7 +416,19 @@ def arg_table(records: Sequence[int], texts: Iterable[bytes]) -> ArgTable | None
     return ArgTable(np.array(records, np.int64), code, list(code_of))
 
 
-def event_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
+class RecordedEvents(MemoOwner, Protocol):
+    """A rank with the records that its events were read from."""
+
+    @property
+    def table(self) -> EventTable:
+        """Its events."""
+
+    @property
+    def source(self) -> RecordSource | None:
+        """Its records, None without a file."""
+
+
+def event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
     """Return some args of some events, by key as in the file; memoized with the trace.
 
     A value is None if the event has no such arg or the trace has no file.
@@ -427,7 +436,7 @@ def event_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[
     return memo(trace, (tuple(keys), rows.tobytes()), lambda: _event_args(trace, rows, keys))
 
 
-def _event_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
+def _event_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
     known: ArgTable | None = getattr(trace.source, "comm_args", None)
     if known is None or not set(keys) <= set(COMMUNICATION_KEYS):
         return _read_args(trace, rows, keys)
@@ -461,7 +470,7 @@ def to_int64(values: Sequence[Any], missing: int = -1) -> Ints:
     return np.array([number(value) for value in values], dtype=np.int64)
 
 
-def _read_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
+def _read_args(trace: RecordedEvents, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
     values_by_key: dict[str, list[Any]] = {key: [None] * len(rows) for key in keys}
     if trace.source is None or not len(rows):
         return values_by_key

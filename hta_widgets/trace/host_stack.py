@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.trace.arrays import Bools, Ints, Rows, concatenate_ranges, positions_of_rows
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import assign_lanes
 
@@ -173,7 +173,7 @@ def children_coverage(parent: Ints, start: Ints, end: Ints) -> Ints:
     return covered
 
 
-@memoized
+@memoize
 def backward_parents(trace: Trace) -> Ints:
     """Return the `attach_backward_threads` parents of the file's nesting."""
     return attach_backward_threads(trace, trace.table.parent)
@@ -220,7 +220,7 @@ class OperatorTree:
     innermost: Ints
 
 
-@memoized
+@memoize
 def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
     """Return the operators of a rank: host events of category ``cpu_op`` or ``operator``.
 

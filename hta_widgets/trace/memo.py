@@ -7,13 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextvars import ContextVar
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from hta_widgets import taxonomy
-
-if TYPE_CHECKING:
-    from hta_widgets.trace.trace import Trace
 
 
 class ComputationCancelled(BaseException):
@@ -113,7 +110,21 @@ class MemoOwner(Protocol):
         """Results by key; see `memo`."""
 
 
+class MappedRank(MemoOwner, Protocol):
+    """A rank whose memory can be released, if its columns are mapped from a file."""
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether its columns are mapped from a file."""
+
+    def __len__(self) -> int: ...
+
+    def release(self) -> None:
+        """Release its columns and results."""
+
+
 OwnerT = TypeVar("OwnerT", bound=MemoOwner)
+RankT = TypeVar("RankT", bound=MappedRank)
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -150,15 +161,15 @@ def memo(owner: MemoOwner, key: Hashable, make: Callable[[], T]) -> T:
     return value
 
 
-def memoized(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
+def memoize(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
     """Memoize a function on its first argument; see `memo`. Other arguments must be hashable."""
 
     @wraps(function)
-    def kept(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def cached_call(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> T:
         key = (function, args, tuple(kwargs.items()))
         return memo(owner, key, lambda: function(owner, *args, **kwargs))
 
-    return kept
+    return cached_call
 
 
 #: Maximum bytes of results of stored ranks; `set_memory_limit` changes it.
@@ -185,7 +196,7 @@ def raise_limit_for_pages() -> None:
     set_memory_limit(max(_max_bytes, _PAGE_BYTES))
 
 
-def iter_ranks(traces: Iterable[Trace]) -> Iterator[Trace]:
+def iter_ranks(traces: Iterable[RankT]) -> Iterator[RankT]:
     """Iterate over ranks, releasing each before the next unless all of them fit into memory.
 
     Ranks with earlier results keep them, so that a walk over a thousand ranks does not evict
@@ -216,14 +227,14 @@ class _RankCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._bytes: WeakKeyDictionary[Trace, int] = WeakKeyDictionary()
+        self._bytes: WeakKeyDictionary[MappedRank, int] = WeakKeyDictionary()
         self._at_most = 0  # upper bound of the total, as deleted ranks still count
 
-    def __contains__(self, trace: Trace) -> bool:
+    def __contains__(self, trace: MappedRank) -> bool:
         with self._lock:
             return trace in self._bytes and bool(trace.memo)
 
-    def touch(self, trace: Trace) -> None:
+    def touch(self, trace: MappedRank) -> None:
         """Count a rank as the most recently used one."""
         size = len(trace) * _BYTES_PER_EVENT  # measuring takes longer than many analyses
         with self._lock:

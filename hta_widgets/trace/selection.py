@@ -18,7 +18,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_ns
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, mask_of_rows, order_and_bounds
 from hta_widgets.trace.intervals import Intervals, union
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.query import QueryClauses, parse_clauses
 from hta_widgets.trace.trace import (
     EVENT_COLUMNS,
@@ -86,7 +86,7 @@ class Selection:
         if self.ids is not None:
             put("ids", _ids(self.ids))
         if self.traces is not None and not hasattr(self.traces, "span_ns"):
-            raise TraceError(f"a {type(self.traces).__name__} is no set of traces")
+            raise TraceError(f"a {type(self.traces).__name__} is not a set of traces")
 
     @property
     def is_everything(self) -> bool:
@@ -334,7 +334,7 @@ class TraceIndex:
         """Number of events of each kind."""
         return np.bincount(self.kind, minlength=len(KINDS))
 
-    @memoized
+    @memoize
     def rows_of_kinds(self, kinds: tuple[str, ...]) -> Rows:
         """Return the events of some kinds, ascending; all events if `kinds` is empty."""
         if not kinds:
@@ -353,20 +353,20 @@ class TraceIndex:
             else rows[self._overlap_index(kinds).positions_within(low, high)]
         )
 
-    @memoized
+    @memoize
     def _overlap_index(self, kinds: tuple[str, ...]) -> OverlapIndex:
         start, end = self._table.start_ns, self._table.end_ns
         rows = self.rows_of_kinds(kinds)
         return OverlapIndex(start[rows], end[rows]) if kinds else OverlapIndex(start, end)
 
-    @memoized
+    @memoize
     def union_of_kinds(self, kinds: tuple[str, ...]) -> Intervals:
         """Return the times at which any event of some kinds runs."""
         rows = self.rows_of_kinds(kinds)
         start = self._table.start_ns[rows]
         return union(start, start + self._table.dur_ns[rows])
 
-    @memoized
+    @memoize
     def _by_name(self) -> tuple[Rows, Rows]:
         """Return the rows ordered by name, and the bounds of each name."""
         return order_and_bounds(self._table.name, len(self._table.names))
@@ -382,13 +382,13 @@ class TraceIndex:
         return np.sort(np.concatenate([*rows, np.empty(0, dtype=np.intp)]))
 
 
-@memoized
+@memoize
 def trace_index(trace: Trace) -> TraceIndex:
     """Return the index of a rank."""
     return TraceIndex(trace)
 
 
-@memoized
+@memoize
 def device_trace_index(trace: Trace) -> TraceIndex:
     """Return the index of a rank that does not count host collectives as communication."""
     # Host collectives keep no device busy, and the time between them is not idle time.

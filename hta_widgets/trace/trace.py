@@ -30,7 +30,7 @@ from hta_widgets.trace.columns import (
     StringPool,
     Track,
 )
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.merged_format import ExportPart, stated_export_part
 from hta_widgets.trace.query import REGEXES, validate_query
 
@@ -341,7 +341,7 @@ class Trace:
         return self._table.tracks
 
     @property
-    @memoized
+    @memoize
     def launch_of(self) -> Ints:
         """For each event the id of the host call that launched it, -1 for none."""
         call = np.full(len(self), -1, dtype=np.int64)
@@ -352,7 +352,7 @@ class Trace:
         return call
 
     @property
-    @memoized
+    @memoize
     def prelaunched(self) -> Bools:
         """Mask of device work that was launched before recording began.
 

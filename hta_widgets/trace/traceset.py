@@ -143,7 +143,7 @@ class TraceSet(Mapping[int, Trace]):
         return {**self.__dict__, "memo": {}, "executor": None}
 
     @classmethod
-    def restored(
+    def restore(
         cls,
         traces: Iterable[Trace],
         problems: Problems,
@@ -241,7 +241,7 @@ class TraceSet(Mapping[int, Trace]):
         return self._problems.frame()
 
     @property
-    def found(self) -> Problems:
+    def problem_list(self) -> Problems:
         """A copy of the problems, which the caller may extend."""
         copy = Problems()
         copy.merge(self._problems)
@@ -524,7 +524,7 @@ class TraceSet(Mapping[int, Trace]):
 def replace_ranks(traces: TraceSet, changed: Mapping[int, Trace]) -> TraceSet:
     """Return the set with other traces for some of its ranks."""
     every = [changed.get(rank, trace) for rank, trace in traces.items()]
-    return TraceSet(every, problems=traces.found, like=traces)
+    return TraceSet(every, problems=traces.problem_list, like=traces)
 
 
 def part_of_job(traces: TraceSet) -> dict[str, Any] | None:

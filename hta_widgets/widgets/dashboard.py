@@ -385,19 +385,19 @@ class Dashboard(LinkedView):
         """Answer one request of docs/protocol.md."""
         return answer(request, self, self.panel_engine, self.engine)
 
-    def _on_offline(self, request: operations.Offline) -> Answer:
+    def _on_offline(self, request: operations.OfflineRequest) -> Answer:
         return self._offline.chunk(request.chunk)
 
-    def _on_headline(self, request: operations.Headline) -> Answer:
+    def _on_headline(self, request: operations.HeadlineRequest) -> Answer:
         if self._headline is None:
             self._headline = self.panel_engine.headline_until(deadline_after(request.within_ms))
         return ({} if self._headline is not None else dict(PENDING)), None
 
-    def _on_export_table(self, request: operations.ExportTable) -> Answer:
+    def _on_export_table(self, request: operations.ExportTableRequest) -> Answer:
         path = page_target(request.path, overwrite=request.overwrite)
         return {"path": self.export_table(request.name, path)}, None
 
-    def _on_table(self, request: operations.Table) -> Answer:
+    def _on_table(self, request: operations.TableRequest) -> Answer:
         panel = self._panel_id(request.panel)
         if not self.panel_engine.has_frame(
             panel, self._shown_selection, deadline_after(request.within_ms)
@@ -405,7 +405,7 @@ class Dashboard(LinkedView):
             return dict(PENDING), None
         return {}, table_bytes(self._panel_frames[panel], request.format)
 
-    def _on_save_html(self, request: operations.SaveHtml) -> Answer:
+    def _on_save_html(self, request: operations.SaveHtmlRequest) -> Answer:
         target = page_target(request.path, overwrite=request.overwrite)
         path = self.save_html(target, max_mb=request.max_mb)
         return {"path": path, "bytes": Path(path).stat().st_size}, None

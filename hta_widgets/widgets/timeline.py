@@ -119,8 +119,8 @@ class Timeline(LinkedView):
             _scene=_keep_tracks(engine.scene(), tracks),
         )
 
-    def _selected(self) -> Selection:
-        return self._clicked_event() or super()._selected()
+    def _current_selection(self) -> Selection:
+        return self._clicked_event() or super()._current_selection()
 
     def _redraw(self) -> None:
         self._scene = _keep_tracks(self.engine.scene(), self._tracks)

@@ -516,14 +516,14 @@ class TraceDiff(anywidget.AnyWidget):
             return self.sides[int(side)].answer(request)
         return answer(request, self, self._answers)
 
-    def _on_offline(self, request: operations.Offline) -> Answer:
+    def _on_offline(self, request: operations.OfflineRequest) -> Answer:
         return self._offline.chunk(request.chunk)
 
-    def _on_export_pair(self, request: operations.ExportPair) -> Answer:
+    def _on_export_pair(self, request: operations.ExportPairRequest) -> Answer:
         report = self.export(page_target(request.path, overwrite=request.overwrite))
         return {"path": str(report.path), "events": report.events, "bytes": report.bytes}, None
 
-    def _on_save_html(self, request: operations.SaveHtml) -> Answer:
+    def _on_save_html(self, request: operations.SaveHtmlRequest) -> Answer:
         target = page_target(request.path, overwrite=request.overwrite)
         written = self.save_html(target, max_mb=request.max_mb)
         return {"path": written, "bytes": Path(written).stat().st_size}, None

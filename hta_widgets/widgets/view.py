@@ -126,7 +126,7 @@ class State(anywidget.AnyWidget):
     def move(self, by_ns: int) -> None:
         """Move all windows, also those of the history."""
 
-        def moved(values: Mapping[str, Any]) -> dict[str, Any]:
+        def shift_times(values: Mapping[str, Any]) -> dict[str, Any]:
             shifted = {**values}
             if shifted["view"] is not None:
                 shifted["view"] = [time + by_ns for time in shifted["view"]]
@@ -137,10 +137,12 @@ class State(anywidget.AnyWidget):
                 }
             return shifted
 
-        now = moved(self.snapshot())
+        now = shift_times(self.snapshot())
         with self.without_history(), self.hold_sync():
             self.view, self.selection = now["view"], now["selection"]
-            self._history = {key: [moved(each) for each in self._history[key]] for key in _HISTORY}
+            self._history = {
+                key: [shift_times(each) for each in self._history[key]] for key in _HISTORY
+            }
 
     @contextmanager
     def group_changes(self) -> Iterator[None]:
@@ -474,11 +476,11 @@ class LinkedView(anywidget.AnyWidget):
             self.view = self.state.view or self._whole_range
             for name in _PLAIN:
                 setattr(self, name, getattr(self.state, name))
-            self.selection = self._selected()
+            self.selection = self._current_selection()
         finally:
             self._mirroring = False
 
-    def _selected(self) -> Selection:
+    def _current_selection(self) -> Selection:
         return Selection.from_json(self.state.selection, self.traces)
 
     def _clicked_event(self) -> Selection | None:
@@ -508,7 +510,7 @@ class LinkedView(anywidget.AnyWidget):
             raise t.TraitError(f"view must end after it starts, not {start} to {end}")
         return (start, end)
 
-    def _on_export(self, request: operations.Export) -> Answer:
+    def _on_export(self, request: operations.ExportRequest) -> Answer:
         report = export_trace(
             self.traces,
             page_target(request.path, overwrite=request.overwrite),

@@ -197,7 +197,7 @@ class _Object(dict[str, Any]):
 
 def _states_losses(traces: TraceSet) -> None:
     """Raise if complete events that Python's decoder finds in a Kineto file were lost silently."""
-    lossy = {problem.file for problem in traces.found if not problem.is_harmless}
+    lossy = {problem.file for problem in traces.problem_list if not problem.is_harmless}
     for trace in traces.values():
         file = Path(trace.path)
         if trace.format != "kineto" or trace.path in lossy or "merged" in trace.path:

@@ -12,6 +12,9 @@ from support.turned import assert_mirrored
 import hta_widgets as hw
 from hta_widgets import diff as hd
 
+#: Pairs of which one runs an operator more often.
+CASES = golden.GOLDEN.parent / "cases/diff-gone"
+
 needs_golden = pytest.mark.skipif(not golden.GOLDEN.is_dir(), reason=golden.MISSING)
 
 #: Folders with nothing that can be read: files that were never flushed, other profilers' formats.
@@ -138,18 +141,18 @@ def test_steps_of_two_real_jobs(pair):
         assert frame["diff_ns"].sum() == 1000 * (sum(after) - sum(before))
     assert [caution.kind for caution in pair.cautions] == ["gpu", "world_size", "rank"]
     texts = [found.text.replace("\u202f", " ") for found in hd.findings(pair)]
-    # Text of shared/design/diff.png (its last digits follow an earlier rule).
+    # The text of shared/design/diff.png, divided by its six steps.
     assert texts[:5] == [
-        "After takes 279 ms longer over 6 steps: 465 ms → 744 ms, +60 %: compute grows by 266 ms.",
+        "After takes 46.6 ms longer a step: 77.5 ms → 124 ms, +60 %: compute grows by 44.3 ms.",
         (
             "The runs are not alike: different GPUs: NVIDIA A100-PG509-200 → Tesla V100-SXM2-16GB; "
             "world size 8 → 2."
         ),
         (
-            "Compute grows by 266 ms and exposed copies by 77.2 ms; "
-            "idle time of the device shrinks by 49.1 ms and exposed communication by 14.6 ms."
+            "Compute grows by 44.3 ms and exposed copies by 12.9 ms; idle time of the device "
+            "shrinks by 8.19 ms and exposed communication by 2.44 ms a step."
         ),
-        "Memcpy DtoD goes from 18 to 4 645 over 6 steps (+90.2 ms).",
+        "Memcpy DtoD goes from 3 to 774.2 a step (+15.0 ms).",
         "Every step is slower; step 1011 most, +90.2 ms.",
     ]
     assert texts[-2] == "Different rank: 3 → 1."
@@ -235,3 +238,30 @@ def test_steps_of_one_run_differ_by_noise_alone(name, halves):
     assert hd.findings(diff) == []
     counts = hd.pairs(diff).attrs["matched"]
     assert counts["same"] > 10 * sum(counts[word] for word in ("added", "removed", "moved"))
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason=golden.MISSING)
+@pytest.mark.parametrize(("before", "after"), [("a1", "b1"), ("a5", "b5")])
+def test_fewer_calls_are_not_gone(before, after):
+    # The counts of the case's README: 7 and 3 calls a step, in steps of the same length.
+    fewer, more = (
+        hw.load(CASES / f"{name}.json", cache=False, progress=False) for name in (after, before)
+    )
+    texts = [
+        [one.text.replace("\u202f", " ") for one in hd.findings(diff)]
+        for diff in assert_mirrored(fewer, more)
+    ]
+    assert [found[0] for found in texts] == ["After takes as long: 900 µs a step."] * 2
+    words = ["aten::permute: 7 → 3 a step, 4 fewer in aten::attention, −80.0 µs a step."]
+    words += ["aten::permute: 3 → 7 a step, 4 more in aten::attention, +80.0 µs a step."]
+    assert [word for word in words if word in texts[0] or word in texts[1]] == words
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason=golden.MISSING)
+def test_the_change_of_a_single_step_comes_first():
+    # Steps of 4.007 and 4.426 ms.
+    sides = [hw.load(CASES / f"one{k}.json", cache=False, progress=False) for k in (0, 1)]
+    first = hd.findings(hd.compare(*sides))[0]
+    assert (round(first.before, -3), round(first.after, -3)) == (4_007_000, 4_426_000)
+    words = "After takes 419 µs longer a step: 4.01 ms → 4.43 ms, +10 %"
+    assert first.text.replace("\u202f", " ").startswith(words)

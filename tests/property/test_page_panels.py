@@ -98,6 +98,17 @@ def test_collectives_on_the_host_are_no_device_work(tmp_path, paired):
     assert not pair.same(EVERYTHING, panels=["breakdown"])["breakdown"]["columns"]["rank"]
 
 
+def test_device_time_without_an_operator(tmp_path, paired):
+    events = [
+        small.event("cpu_op", "aten::mm", 0, 2_000, pid=10), small.call(500, 900, 1),
+        small.kernel(1_000, 2_000, launch=1), small.kernel(3_000, 6_000),
+    ]  # fmt: skip
+    pair = paired(small.load(tmp_path, events, events))
+    said = pair.same(EVERYTHING, panels=["operators"])["operators"]["attrs"]["note"]
+    assert said.startswith("no operator launched 75 % of the device time; ")
+    compared(pair, "outside", 6)
+
+
 def test_communication_without_time(tmp_path, paired):
     brief = [small.kernel(0, 9_000), small.nccl(2_000, 2_000)]
     pair = paired(small.load(tmp_path, brief, [small.kernel(0, 9_000)], [small.nccl(0, 4_000)]))

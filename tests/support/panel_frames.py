@@ -145,6 +145,8 @@ def added() -> dict[str, pd.DataFrame]:
         "host_ns": [900, 300, 600], "device_ns": [5000, 0, 5000],
     })  # fmt: skip
     tree.attrs = {"left_out": 3}
+    device_tree = tree.copy()
+    device_tree.attrs = {"left_out": 3, "outside": 0.77}
     calls = pd.DataFrame({"operation": ["all_reduce", "all_reduce", "all_gather"]}).assign(
         size_bytes=[4096, 4096, 1 << 20],
         ranks=[4, 4, 2],
@@ -164,7 +166,7 @@ def added() -> dict[str, pd.DataFrame]:
     waits = {"exposed_communication_ns": 2e6, "exposed_wait_ns": 1.5e6}
     return {
         "call_tree": tree,
-        "call_tree_device": tree,
+        "call_tree_device": device_tree,
         "critical_path": parts,
         "arrivals": pd.DataFrame({"rank": [0, 1, 0, 1], "lag_ns": [0, 400, 100, 0]}).assign(
             last=[False, True, True, False]

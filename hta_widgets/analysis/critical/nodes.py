@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hta_widgets.analysis.scope import codes_of, device_work_rows
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
+from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, distinct_codes
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.trace import Trace
 
@@ -90,9 +90,9 @@ HTA_RULES: Final = GraphRules(as_hta=True, data_loading=())
 def name_mask(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> Bools:
     """Return whether the name of each event is `wanted`."""
     table = trace.table
-    codes = table.name[rows]
-    hits = [code for code in np.unique(codes).tolist() if wanted(table.names[code])]
-    return np.isin(codes, hits)
+    used, place = distinct_codes(table.name[rows])
+    hits = [bool(wanted(table.names[code])) for code in used.tolist()]
+    return np.array(hits, dtype=bool)[place]
 
 
 def pattern_matcher(texts: Sequence[str]) -> Callable[[str], object]:
@@ -258,9 +258,18 @@ def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
     host = _host_rows(trace, inside, rules)
     if not rules.as_hta:
         calls = trace.launch_of[device]
-        host = np.setdiff1d(np.union1d(host, calls[calls >= 0]), within.rows)
-        device = np.union1d(device, _unfinished_work(trace, within, device))
+        host = _union_rows(trace, host, calls[calls >= 0], without=within.rows)
+        device = _union_rows(trace, device, _unfinished_work(trace, within, device))
     return _topological_nodes(trace, host.astype(np.intp), device, within)
+
+
+def _union_rows(trace: Trace, *parts: Rows, without: Rows | Sequence[int] = ()) -> Rows:
+    """Return the rows of all parts, ascending and each once, less those of `without`."""
+    member = np.zeros(len(trace), dtype=bool)
+    for rows in parts:
+        member[rows] = True
+    member[np.asarray(without, dtype=np.intp)] = False
+    return np.flatnonzero(member)
 
 
 def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
@@ -294,9 +303,8 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
                 return rows
     if rules.data_loading:
         others = np.flatnonzero(member & ~is_call)
-        rows = np.union1d(
-            rows, others[name_mask(trace, others, pattern_matcher(rules.data_loading))]
-        )
+        loading = others[name_mask(trace, others, pattern_matcher(rules.data_loading))]
+        rows = _union_rows(trace, rows, loading)
     return rows
 
 

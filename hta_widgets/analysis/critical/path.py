@@ -16,10 +16,15 @@ from hta_widgets.analysis.critical.nodes import (
     without_steps_note,
 )
 from hta_widgets.analysis.critical.walk import path_segments
-from hta_widgets.analysis.frames import categorical, require_columns, result_frame
+from hta_widgets.analysis.frames import (
+    categorical,
+    drop_unused_texts,
+    require_columns,
+    result_frame,
+)
 from hta_widgets.arguments import check_arguments
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Array
 from hta_widgets.trace.columns import FlowTable
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet, replace_ranks
@@ -239,14 +244,14 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
     name = np.where(known, table.name[row], len(names) - 1)
     of_kind = np.where(known, table.kind[row].astype(np.int16), -1)
     track = np.where(known, table.track[row], len(tracks)).astype(np.int64)
-    used, name = np.unique(name, return_inverse=True)
+    name, used_names = drop_unused_texts(name, names)
     return result_frame(
         {
             "rank": np.full(len(start), rank, dtype=np.int64),
             "start_ns": start + trace.shift_ns,
             "dur_ns": dur,
             "id": event,
-            "name": _categorical_of(name, [names[code] for code in used.tolist()]),
+            "name": _categorical_of(name, used_names),
             "bound_by": categorical(bound, BOUNDS),
             "kind": categorical(of_kind, KINDS),
             "type": categorical(kind, EDGE_TYPES),
@@ -261,7 +266,7 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
     )
 
 
-def _categorical_of(codes: Ints, values: list[str]) -> pd.Categorical:
+def _categorical_of(codes: Array, values: list[str]) -> pd.Categorical:
     """Return a categorical of strings by code; values may occur twice."""
     distinct = list(dict.fromkeys(reversed(values)))
     number = {value: code for code, value in enumerate(distinct)}

@@ -16,10 +16,7 @@ its start to the end of the kernel; the thread is not in an operator in between.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -28,65 +25,58 @@ from hta_widgets.analysis.critical.nodes import BOUNDS, LEAD, OPERATOR
 from hta_widgets.trace.arrays import Bools, Ints
 
 OUTSIDE = BOUNDS.index("outside_path")
-
-
-class PathSegment(NamedTuple):
-    """A segment of a path; `place` is the rank's position in the set."""
-
-    start: int
-    end: int
-    place: int
-    type: int
-    edge: int  # of the rank's graph, if this determines the bound
-    event: int
-    bound: int
-    is_longest: bool = False  # on the longest chain, whose weights add up to its length
-
-
-#: A step to an earlier node: the edge, -1 for none; the node; whether it is on the longest chain.
-PathStep = tuple[int, int, bool]
+_WIDTH = 8  # rows of `PathWalker.segments`
 
 
 class RankGraph:
-    """The chains of one rank as lists, which are faster than arrays to read item by item."""
+    """The steps of a walk back through the nodes of one rank.
 
-    def __init__(self, path: CriticalPath, shift: int = 0) -> None:
+    A step depends on the node and on whether the walk follows the chain that it had gone to. Both
+    are a state: twice the node, plus 1 on the way to the longest chain before that node. Chains
+    are followed state by state in Python, so the loop reads a list and does nothing else.
+    """
+
+    def __init__(self, path: CriticalPath, shift: int = 0, exits: Collection[int] = ()) -> None:
         self.path = path
-        nodes, edges = path.nodes, path.edges
-        self.time: list[int] = (nodes.time_ns + shift).tolist()
-        self.type: list[int] = edges.type.tolist()
-        self._source: list[int] = edges.source.tolist()
-        self.last_edge: list[int] = path.chains.last_edge.tolist()
-        relevant = _last_position(_relevant_nodes(path))
-        self._relevant: list[int] = relevant.tolist()
+        self.time: Ints = path.nodes.time_ns + shift
+        #: Nodes at which a trail stops, because the walk may go to another rank there.
+        self.exits = exits
+        self._relevant = _last_position(_relevant_nodes(path))
         length_ns = path.chains.length_ns
-        longest = _last_position(length_ns == np.maximum.accumulate(length_ns))
-        self._longest: list[int] = longest.tolist()
+        self._longest = _last_position(length_ns == np.maximum.accumulate(length_ns))
+        self._before: list[int] = self._states_before().tolist()
+
+    def _states_before(self) -> Ints:
+        """Return for each state the one before, -1 for none."""
+        edge, longest = self.path.chains.last_edge, self._longest
+        states = np.append(2 * np.arange(len(edge)) + (longest != np.arange(len(edge))), -1)
+        node = np.append(-1, self._relevant)[:-1]
+        has_edge = edge >= 0
+        node[has_edge] = self.path.edges.source[edge[has_edge]]
+        before = np.empty(2 * len(edge), dtype=np.int64)
+        before[0::2] = np.where(has_edge, 2 * node, states[node])
+        before[1::2] = states[np.maximum(node, longest)]
+        return before
 
     def first_node(self, until: int) -> int:
         """Return the node from which to walk back from an instant, -1 for none."""
         # It is the last node of the threads that launch work and of the device, or a later end of
         # the longest chain.
-        count = bisect_right(self.time, until)
-        return max(self._relevant[count - 1], self._longest[count - 1]) if count else -1
+        count = int(np.searchsorted(self.time, until, "right"))
+        return int(max(self._relevant[count - 1], self._longest[count - 1])) if count else -1
 
-    def steps_from(self, node: int, *, to_longest: bool = True) -> Iterator[PathStep]:
-        """Yield the steps back from a node; with `to_longest` to the longest chain before it."""
-        goal = self._longest[node] if to_longest else node
-        is_first_chain = to_longest
-        while True:
-            edge, is_on_goal = self.last_edge[node], node == goal
-            earlier = self._relevant[node - 1] if node else -1
-            before = self._source[edge] if edge >= 0 else earlier
-            if not is_on_goal:
-                before = max(before, goal)
-            if before < 0:
-                return
-            if is_on_goal:
-                goal = before if edge >= 0 else self._longest[before]
-            is_first_chain &= edge >= 0 or not is_on_goal
-            yield edge, before, is_on_goal and is_first_chain
-            node = before
+    def first_state(self, node: int) -> int:
+        """Return the state of a walk that goes from a node to the longest chain before it."""
+        return 2 * node + int(self._longest[node] != node)
+
+    def trail(self, state: int) -> list[int]:
+        """Return the states from one back to the next exit, or to the first of its chain."""
+        states, before, exits = [state], self._before, self.exits
+        while (state := before[state]) >= 0:
+            states.append(state)
+            if exits and state >> 1 in exits:
+                break
+        return states
 
     def running_between(self, before: int, after: int) -> tuple[int, int]:
         """Return the event that runs between two nodes that no edge joins, and its bound.
@@ -121,7 +111,9 @@ def _relevant_nodes(path: CriticalPath) -> Bools:
     tracks = np.concatenate((table.track[calls[calls >= 0]], table.track[path.within.rows]))
     if not len(tracks):
         return np.ones(len(nodes), dtype=bool)
-    return ~nodes.on_host | np.isin(table.track[nodes.row], tracks)
+    launches = np.zeros(len(path.trace.tracks), dtype=bool)
+    launches[tracks] = True
+    return ~nodes.on_host | launches[table.track[nodes.row]]
 
 
 def _last_position(mask: Bools) -> Ints:
@@ -134,35 +126,27 @@ class PathWalker:
 
     def __init__(self, low: int) -> None:
         self.low = low
-        self.segments: list[PathSegment] = []
+        #: Columns of segments, the last in time first.
+        self._blocks: list[Ints] = []
 
     def walk(self, place: int, graph: RankGraph, node: int, now: int) -> None:
         """Walk from an instant to the start of the span; `node` is the first one to reach."""
         if node >= 0:
-            begin = max(min(graph.time[node], now), self.low)
-            event, bound = graph.running_between(node, -1)
-            self.add(begin, now, place, LEAD, event=event, bound=bound)
-            now = begin
-            steps = graph.steps_from(node)
+            begin = max(min(int(graph.time[node]), now), self.low)
+            self._add_lead(begin, now, place, graph, (node, -1))
+            now, state = begin, graph.first_state(node)
         while now > self.low and node >= 0:
             if (jump := self.leave(place, graph, node, now)) is not None:
                 place, graph, node, now = jump
-                steps = graph.steps_from(node, to_longest=False)
+                state = 2 * node
                 continue
-            step = next(steps, None)
-            if step is None:
+            trail = graph.trail(state)
+            if len(trail) == 1:
                 break
-            edge, before, is_longest = step
-            begin = max(min(graph.time[before], now), self.low)
-            if edge >= 0:
-                self.add(begin, now, place, graph.type[edge], edge=edge, is_longest=is_longest)
-            elif begin < now:
-                event, bound = graph.running_between(before, node)
-                self.add(begin, now, place, LEAD, event=event, bound=bound)
-            node, now = before, begin
-        if now > self.low:
-            event, bound = graph.running_between(-1, node)
-            self.add(self.low, now, place, LEAD, event=event, bound=bound)
+            now = self._add_trail(place, graph, np.array(trail), now)
+            state = trail[-1]
+            node = state >> 1
+        self._add_lead(self.low, now, place, graph, (-1, node))
 
     def leave(
         self, place: int, graph: RankGraph, node: int, now: int
@@ -171,28 +155,56 @@ class PathWalker:
         del place, graph, node, now
         return None
 
-    def add(
-        self, start: int, end: int, place: int, type_: int, *,
-        edge: int = -1, event: int = -1, bound: int = OUTSIDE, is_longest: bool = False,
-    ) -> None:  # fmt: skip
-        """Add a segment before all others, unless it has no length."""
+    def _add_trail(self, place: int, graph: RankGraph, states: Ints, now: int) -> int:
+        """Add the segments between the nodes of a trail; return the instant of the last one."""
+        node, is_on_chain = states >> 1, states[:-1] % 2 == 0
+        time = np.clip(graph.time[node], self.low, now)
+        time[0] = now
+        edge = graph.path.chains.last_edge[node[:-1]]
+        is_longest = is_on_chain & ~np.logical_or.accumulate(is_on_chain & (edge < 0))
+        lasting = np.flatnonzero(time[1:] < time[:-1])
+        edge = edge[lasting]
+        block = np.full((_WIDTH, len(lasting)), -1, dtype=np.int64)
+        block[0], block[1], block[2] = time[lasting + 1], time[lasting], place
+        block[3] = np.where(edge < 0, LEAD, graph.path.edges.type[edge])
+        block[4], block[7] = edge, is_longest[lasting]
+        for column in np.flatnonzero(edge < 0).tolist():
+            at = int(lasting[column])
+            block[5:7, column] = graph.running_between(int(node[at + 1]), int(node[at]))
+        if block.size:
+            self._blocks.append(block)
+        return int(time[-1])
+
+    def _add_lead(
+        self, start: int, end: int, place: int, graph: RankGraph, nodes: tuple[int, int]
+    ) -> None:
+        """Add the segment between two nodes, -1 for the start and the end of the span."""
         if end > start:
-            self.segments.append(
-                PathSegment(start, end, place, type_, edge, event, bound, is_longest)
-            )
+            event, bound = graph.running_between(*nodes)
+            self._blocks.append(np.array([[start, end, place, LEAD, -1, event, bound, 0]]).T)
 
+    def add_edge(self, start: int, end: int, place: int, type_: int, edge: int) -> None:
+        """Add a segment of a type along an edge; without length, set the type of the last one."""
+        if end > start:
+            self._blocks.append(np.array([[start, end, place, type_, edge, -1, OUTSIDE, 0]]).T)
+        elif self._blocks and self._blocks[-1][2, -1] == place:
+            self._blocks[-1][3, -1] = type_
 
-def segment_columns(segments: Sequence[PathSegment], paths: Mapping[int, CriticalPath]) -> Ints:
-    """Return the fields of segments by time, with the event and the bound of those along edges."""
-    width = len(PathSegment._fields)
-    values = chain.from_iterable(reversed(segments))
-    columns = np.fromiter(values, np.int64, width * len(segments)).reshape(-1, width).T.copy()
-    _, _, places, _, edges, events, bounds, _ = columns
-    for place, path in paths.items():
-        positions = np.flatnonzero((places == place) & (edges >= 0))
-        events[positions] = path.edges.event[edges[positions]]
-        bounds[positions] = path.bound_by(edges[positions])
-    return columns
+    def segments(self, paths: Mapping[int, CriticalPath]) -> Ints:
+        """Return the segments in order of time, given the graph of each rank.
+
+        The rows are: start, end, place of the rank, type, edge of the rank's graph or -1, event,
+        bound, and whether the segment is on the longest chain, whose weights add up to its length.
+        """
+        if not self._blocks:
+            return np.empty((_WIDTH, 0), dtype=np.int64)
+        columns = np.concatenate(self._blocks, axis=1)[:, ::-1].copy()
+        _, _, places, _, edges, events, bounds, _ = columns
+        for place, path in paths.items():
+            positions = np.flatnonzero((places == place) & (edges >= 0))
+            events[positions] = path.edges.event[edges[positions]]
+            bounds[positions] = path.bound_by(edges[positions])
+        return columns
 
 
 def path_segments(path: CriticalPath) -> Ints:
@@ -204,6 +216,5 @@ def path_segments(path: CriticalPath) -> Ints:
     walker = PathWalker(first)
     graph = RankGraph(path)
     walker.walk(0, graph, graph.first_node(last), last)
-    columns = segment_columns(walker.segments, {0: path})
-    start, end, _, type_, _, event, bound, is_longest = columns
+    start, end, _, type_, _, event, bound, is_longest = walker.segments({0: path})
     return np.stack((start, end - start, event, np.where(is_longest, type_, LEAD), bound))

@@ -11,13 +11,13 @@ from typing import Literal
 
 import numpy as np
 
-from hta_widgets.analysis.cross_rank.clock_fit import clock_fit
+from hta_widgets.analysis.cross_rank.clock_fit import clock_fit, drift_by_entry
 from hta_widgets.analysis.cross_rank.comm_events import recorded_shift
 from hta_widgets.analysis.cross_rank.matching import Matching
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -41,15 +41,23 @@ class Arrivals:
         return self.last_ns - self.arrival_ns
 
 
-def arrival_times(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
-    """Return the times at which ranks arrive and leave, on a clock."""
+def arrival_times(
+    traces: TraceSet, match: Matching, clock: Clock, *, without_drift: bool = False
+) -> Arrivals:
+    """Return the times at which ranks arrive and leave, on a clock.
+
+    With `without_drift`, ranks are compared on fitted clocks that do not drift, and the results are
+    on the clock of each entry's rank again.
+    """
     shifts = np.array([trace.shift_ns for trace in match.traces], dtype=np.int64)
     if clock != traces.clock:
         shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
         if clock == "fitted":
             fit = clock_fit(traces)
             shifts += fit.origin_offset_ns - fit.offset_ns
-    shift_of_entry = shifts[match.trace]
+    corrects = without_drift and clock == "fitted"
+    drift = drift_by_entry(traces, match) if corrects else np.zeros(len(match), dtype=np.int64)
+    shift_of_entry = shifts[match.trace] - drift
     arrival, end = (
         match.event_field("start_ns") + shift_of_entry,
         match.event_field("end_ns") + shift_of_entry,
@@ -61,9 +69,9 @@ def arrival_times(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
     latest = match.reduce_per_entry(np.maximum, np.where(at_last, ranks, -1))
     # A rank that has left did not wait for later ones.
     last = np.where(match.event_field("early") == 1, np.minimum(last, end), last)
-    return Arrivals(
-        shifts, arrival, end, last, np.where(is_shared, -1, latest), at_last & ~is_shared
-    )
+    last_rank = np.where(is_shared, -1, latest)
+    is_last = at_last & ~is_shared
+    return Arrivals(shifts, arrival + drift, end + drift, last + drift, last_rank, is_last)
 
 
 def entry_steps(match: Matching) -> Ints:
@@ -74,7 +82,7 @@ def entry_steps(match: Matching) -> Ints:
     return steps
 
 
-@memoized
+@memoize
 def compute_intervals(trace: Trace) -> Intervals:
     """Return the intervals in which a rank's device computes, in its table's times."""
     table = trace.table
@@ -83,7 +91,7 @@ def compute_intervals(trace: Trace) -> Intervals:
     return union(start, start + table.dur_ns[rows])
 
 
-@memoized
+@memoize
 def _cumulative_compute(trace: Trace) -> CumulativeCoverage:
     """Return the cumulative compute time of a rank, in its table's times."""
     return CumulativeCoverage(*compute_intervals(trace))

@@ -28,7 +28,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.text import duration
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, positions_of_rows
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -37,6 +37,8 @@ _COLUMNS = (
     "offset_ns", "residual_ns", "recorded_residual_ns", "collectives", "part", "drift_ppm",
 )  # fmt: skip
 _ROUNDS = 12
+_ROUNDS_OF_DRIFT = 30
+_SECOND_NS = 1e9
 MIN_COLLECTIVES = 3  # with fewer, a clock is not called skewed
 _FLOOR_NS = 100.0  # minimum uncertainty of a pair of clocks
 _MIN_SPAN_NS = 1_000_000_000  # minimum length of a trace for which drift is estimated
@@ -67,15 +69,24 @@ class ClockFit:
         return bool((enough & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
 
     @property
-    def drift_note(self) -> str:
-        """A note on drift that makes waits and transfers wrong; empty without one."""
+    def drift_text(self) -> str:
+        """How much the clocks drift: ``clocks drift by up to 20 ppm, …``; empty without drift."""
         worst = int(self.drift_ns.argmax()) if len(self.drift_ns) else -1
         if worst < 0 or self.drift_ns[worst] < _MIN_DRIFT_NS:
             return ""
         return (
             f"clocks drift by up to {abs(self.drift_ppm[worst]):.2g} ppm,"
-            f" {duration(int(self.drift_ns[worst]))} over the collectives, which is not corrected:"
-            " waits, transfers and bandwidths are off by up to as much"
+            f" {duration(int(self.drift_ns[worst]))} over the collectives"
+        )
+
+    @property
+    def drift_note(self) -> str:
+        """A note on drift that makes waits and transfers wrong; empty without one."""
+        if not self.drift_text:
+            return ""
+        return (
+            f"{self.drift_text}, which is not corrected: waits, transfers and bandwidths are off by"
+            " up to as much"
         )
 
 
@@ -140,7 +151,7 @@ def clock_offsets(
     )
 
 
-@memoized
+@memoize
 def clock_fit(traces: TraceSet) -> ClockFit:
     """Return the fit from all collectives of the set; it does not depend on the set's clock."""
     match = matching(traces)
@@ -345,6 +356,42 @@ def _drift(end: Ints, off: Floats) -> tuple[float, int]:
     residual = off - slope * (end - int(end.min()))
     scatter = float(np.median(np.abs(residual - np.median(residual))))
     return slope, round(moved) if moved > _SIGNIFICANT_DRIFT * scatter else 0
+
+
+def drift_by_entry(traces: TraceSet, match: Matching) -> Ints:
+    """Return by how much the clock of each entry is ahead at its end because it drifts.
+
+    Each rank's clock is a line against the mean clock of the collectives' ranks. Without a clear
+    drift all are 0.
+    """
+    fit, trace = clock_fit(traces), match.trace
+    if not fit.drift_text:
+        return np.zeros(len(match), dtype=np.int64)
+    shifts = np.array([recorded_shift(rank_trace) for rank_trace in match.traces], dtype=np.int64)
+    end = match.event_field("end_ns") + (shifts - fit.offset_ns)[trace]
+    time = (end - end.mean()) / _SECOND_NS
+    used = _usable_mask(match)
+    collective = np.unique(match.collective[used], return_inverse=True)[1]
+    rate, level = np.zeros((2, len(match.traces)))
+    # The lines of ranks that share no group are compared through ranks that do, round by round.
+    for _ in range(_ROUNDS_OF_DRIFT):
+        ahead = rate[trace] * time + level[trace]
+        rest = (end - end.min())[used] - ahead[used]
+        common = np.bincount(collective, rest) / np.bincount(collective)
+        apart = ahead[used] + rest - common[collective]
+        rate, level = _lines(trace[used], time[used], apart, len(match.traces))
+    ahead_ns: Ints = np.rint(rate[trace] * time + level[trace]).astype(np.int64)
+    return ahead_ns
+
+
+def _lines(group: Ints, x: Floats, y: Floats, size: int) -> tuple[Floats, Floats]:
+    """Return slope and height at 0 of the line through the points of each group."""
+    count = np.maximum(np.bincount(group, minlength=size), 1)
+    mean_x, mean_y = (np.bincount(group, values, size) / count for values in (x, y))
+    from_mean = x - mean_x[group]
+    spread = np.bincount(group, from_mean**2, size)
+    slope = np.bincount(group, from_mean * y, size) / np.where(spread > 0, spread, np.inf)
+    return slope, mean_y - slope * mean_x
 
 
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -175,19 +176,80 @@ def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]
     """Return the message's size, and the algorithm's and the bus's bandwidth, in GB/s."""
     size, operation = match.event_field("size_bytes"), match.event_field("operation")
     size = np.where(np.isin(operation, _ROOTED), match.reduce_per_entry(np.maximum, size), size)
-    members = match.per_entry(np.where(match.expected > 0, match.expected, match.sizes()))
-    share = (members - 1) / np.maximum(members, 1)
-    factor = np.select(
-        [np.isin(operation, codes) for codes in (_ALL_REDUCE, _SHARED, _WHOLE)],
-        [2 * share, share, np.ones(len(match))],
-        np.nan,
-    )
+    members = _group_sizes(match)
     transfer = times.end_ns - times.last_ns
     has_rate = (size > 0) & (transfer > 0)
     # Bytes per nanosecond are 10^9 bytes per second.
     algorithm = np.full(len(match), np.nan)
     algorithm[has_rate] = size[has_rate] / transfer[has_rate]
-    return size, algorithm, algorithm * factor
+    return size, algorithm, algorithm * _bus_factor(operation, members)
+
+
+def _group_sizes(match: Matching) -> Ints:
+    """Return the size of each entry's group; the number of its ranks with events if unknown."""
+    return match.per_entry(np.where(match.expected > 0, match.expected, match.sizes()))
+
+
+def _bus_factor(operation: Ints, members: Ints) -> Floats:
+    """Return the part of each message that a link carries, NaN if it is unknown."""
+    share = (members - 1) / np.maximum(members, 1)
+    return np.select(
+        [np.isin(operation, codes) for codes in (_ALL_REDUCE, _SHARED, _WHOLE)],
+        [2 * share, share, np.ones(len(operation))],
+        np.nan,
+    )
+
+
+class BusBandwidth(NamedTuple):
+    """The median bus bandwidth of the messages of one operation and size."""
+
+    operation: str
+    size_bytes: int
+    gb_per_s: float
+    includes_waits: bool
+
+
+def exposed_bus_bandwidth(traces: TraceSet, clock: Clock) -> BusBandwidth | None:
+    """Return the bus bandwidth of the messages that take most time without computing.
+
+    The time of a collective that is matched on all its ranks is its transfer; that of another one
+    is its event, waits included. None if the files have no sizes for half of the time.
+    """
+    match = matching(traces)
+    wait_ns = arrival_times(traces, match, clock).wait_ns
+    group_sizes = _group_sizes(match)
+    is_complete = match.per_entry(match.is_complete)
+    blocks = []
+    for trace, events, entries in zip(match.traces, match.events, match.of_trace, strict=True):
+        complete = entries[is_complete[entries]]
+        members = np.array([group.size for group in events.groups], dtype=np.int64)[events.group]
+        members[events.source >= 0] = 2
+        members[match.place[complete]] = group_sizes[complete]
+        wait = np.full(len(events.rows), -1, dtype=np.int64)
+        wait[match.place[complete]] = wait_ns[complete]
+        computed = compute_time_between(trace, events.start_ns, events.end_ns)
+        lasting = events.end_ns - events.start_ns
+        transfer = lasting - np.maximum(wait, 0)
+        has_rate = (events.size_bytes > 0) & (transfer > 0) & (members > 1)
+        has_rate &= ~np.isin(events.operation, _ROOTED)
+        bytes_on_bus = events.size_bytes * _bus_factor(events.operation, members)
+        columns = {
+            "operation": events.operation,
+            "size": events.size_bytes,
+            "exposed": lasting - computed,
+            "bus": np.where(has_rate, bytes_on_bus / np.maximum(transfer, 1), np.nan),
+            "waits": wait < 0,
+        }
+        blocks.append(pd.DataFrame(columns)[members != 1])
+    calls = pd.concat(blocks)
+    sized = calls[calls["bus"].notna()]
+    exposed_ns = sized.groupby(["operation", "size"])["exposed"].sum()
+    if not 2 * exposed_ns.sum() >= calls["exposed"].sum() > 0:
+        return None
+    operation, size = exposed_ns.idxmax()
+    messages = sized[(sized["operation"] == operation) & (sized["size"] == size)]
+    bandwidth = float(messages["bus"].median())
+    return BusBandwidth(OPERATIONS[operation], size, bandwidth, bool(messages["waits"].any()))
 
 
 def _matching_notes(

@@ -18,7 +18,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, PARAM_COMMS, event_args, to_int64
 from hta_widgets.trace.host_stack import nested_parents
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
 #: The operations of communication libraries. If a name contains several, the first listed counts.
@@ -107,7 +107,7 @@ def parse_ranks(text: str) -> tuple[int, ...]:
     return intern_ranks(tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,18}(?!\d)", text)))
 
 
-@memoized
+@memoize
 def job_header(trace: Trace) -> JobHeader:
     """Return the ranks and process groups in the header of a rank's file."""
     host = str(trace.host or trace.metadata.get("host_name") or "")
@@ -178,7 +178,7 @@ class CommEvents:
         return together
 
 
-@memoized
+@memoize
 def comm_events(trace: Trace) -> CommEvents:
     """Return the communication on a rank's device, with its args."""
     # Kernels without args take the args of the ``record_param_comms`` operator that launched them.

@@ -30,7 +30,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.host_stack import name_mask
 from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
 #: The parts of a rank's time before it arrives.
@@ -171,7 +171,7 @@ def is_data_loading_name(name: str) -> bool:
     return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
 
 
-@memoized
+@memoize
 def _copy_only_intervals(trace: Trace) -> CumulativeCoverage:
     """Return the time in which a rank's device copies and does not compute."""
     table = trace.table
@@ -182,7 +182,7 @@ def _copy_only_intervals(trace: Trace) -> CumulativeCoverage:
     )
 
 
-@memoized
+@memoize
 def _idle_causes(trace: Trace) -> tuple[CumulativeCoverage, CumulativeCoverage, CumulativeCoverage]:
     """Return the device's idle time while the host loads data, communicates, and the rest."""
     table = trace.table

@@ -39,7 +39,7 @@ from hta_widgets.analysis.notes import host_names
 from hta_widgets.analysis.scope import RankPart, RankParts
 from hta_widgets.readers.formats import all_formats, load_references
 from hta_widgets.trace.arrays import Array, Bools, Ints
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -166,7 +166,7 @@ def positions_by_code(codes: Ints, count: int) -> list[Ints]:
     return np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
 
 
-@memoized
+@memoize
 def _match(of: TraceSet) -> Matching:
     traces = list(of.values())
     events, steps, headers, on_hosts = _communication_of_ranks(of)

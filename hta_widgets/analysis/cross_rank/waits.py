@@ -154,14 +154,18 @@ def unmatched_rows(match: Matching, number: int) -> Rows:
     return events.rows[~is_matched]
 
 
-def collective_waits(traces: TraceSet, clock: Clock | None = None) -> CollectiveWaits:
+def collective_waits(
+    traces: TraceSet, clock: Clock | None = None, *, without_drift: bool = False
+) -> CollectiveWaits:
     """Return the waits of all ranks; `clock` as in `exposed_waits`."""
     clock = clock or shared_clock(traces)
     match = matching(traces)
     return memo(
         traces,
-        ("waits", clock),
-        lambda: CollectiveWaits(match, arrival_times(traces, match, clock), clock),
+        ("waits", clock, without_drift),
+        lambda: CollectiveWaits(
+            match, arrival_times(traces, match, clock, without_drift=without_drift), clock
+        ),
     )
 
 

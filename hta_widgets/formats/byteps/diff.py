@@ -30,7 +30,7 @@ from hta_widgets.formats.byteps.workers import (
 )
 from hta_widgets.text import share
 from hta_widgets.trace.arrays import Floats, Ints
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 
 KIND_WORDS = {
     "communication": "time in REDUCE, PUSH, PULL and BROADCAST",
@@ -60,7 +60,7 @@ def byteps_stages(diff: Comparison) -> pd.DataFrame:
     return _stage_frame(diff).copy()
 
 
-@memoized
+@memoize
 def _stage_frame(diff: Comparison) -> pd.DataFrame:
     sides = [_by_stage(side) for side in diff.sides]
     keys = dict.fromkeys([*sides[0], *sides[1]])

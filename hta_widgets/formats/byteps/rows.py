@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.trace.arrays import Bools, Ints
-from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.memo import memoize
 
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace
@@ -110,7 +110,7 @@ def stage_of(pid: str, tid: str, name: str) -> str | None:
     return stage[1:]
 
 
-@memoized
+@memoize
 def worker_rows(trace: Trace) -> WorkerRows:
     """Return the rows of a worker's trace, with the times of `Trace.table`."""
     table = trace.table
@@ -221,7 +221,7 @@ def is_key(text: str) -> bool:
     return text.isdecimal() and len(text) <= 20 and int(text) < _KEYS
 
 
-@memoized
+@memoize
 def requests_of(trace: Trace) -> Requests:
     """Return the requests of a server's trace."""
     table, asyncs = trace.table, trace.async_table

@@ -327,7 +327,8 @@ def _set_of(letters: str) -> npt.NDArray[np.bool_]:
     return found
 
 
-_KNOWN = _set_of("XBEiIRCstfbneSTFM")
+_NO_STREAM = (1 << 32) - 1  # as CUPTI states waits that are of no stream
+_KNOWN_PHASES = _set_of("XBEiIRCstfbneSTFM")
 _WITH_ARGS = _set_of("MC")
 _WITH_ID = _set_of("stfbneSTFC")
 _INSTANTS = _set_of("iIR")
@@ -416,6 +417,7 @@ class Columns:
         phase = _phases(records)
         args = [record.args for record in records]
         stream = _integers([-1 if arg is None else arg.stream for arg in args])
+        stream[stream == _NO_STREAM] = -1
         found: dict[str, npt.NDArray[Any]] = {
             "phase": phase,
             "name": self._names.codes_of([record.name for record in records]),
@@ -456,7 +458,7 @@ class Columns:
     ) -> None:
         """Keep ids, bindings and scopes of the few records that have any."""
         batch = self._batch
-        special = _WITH_ID[phase] | _INSTANTS[phase] | ~_KNOWN[phase]
+        special = _WITH_ID[phase] | _INSTANTS[phase] | ~_KNOWN_PHASES[phase]
         for row in np.flatnonzero(special).tolist():
             record, code = records[row], phase[row]
             if _WITH_ID[code]:
@@ -478,7 +480,7 @@ class Columns:
         start, start_state = _join_times(batch.start)
         dur, dur_state = _join_times(batch.dur)
         is_metadata = phase == _M
-        keep = _KNOWN[phase]
+        keep = _KNOWN_PHASES[phase]
         if start_state is not None:
             keep &= is_metadata | (start_state == OK)
         if not keep.all():
@@ -604,7 +606,7 @@ class Columns:
     ) -> None:
         for row in np.flatnonzero(~keep).tolist():
             kind: ProblemKind = "skipped"
-            if not _KNOWN[phase[row]]:
+            if not _KNOWN_PHASES[phase[row]]:
                 letter = batch.unknown_phase[row]
                 reason = f"records of phase {letter!r}" if letter else "records without a phase"
             elif start_state is not None and start_state[row] == TOO_LARGE:

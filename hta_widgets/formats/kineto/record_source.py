@@ -79,8 +79,8 @@ class FileRecords(NumberedRecords):
     #: whether a restored source can take over this one's checkpoints
     keeps_places = True
 
-    def kept(self) -> StoredSource:
-        """Return the facts and columns for `restored`."""
+    def to_stored(self) -> StoredSource:
+        """Return the facts and columns for `restore`."""
         index = self._index
         spans = [*index.spans.items()]
         facts = {
@@ -107,7 +107,7 @@ class FileRecords(NumberedRecords):
         return StoredSource(facts, columns)
 
     @classmethod
-    def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> FileRecords:
+    def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> FileRecords:
         """Return a source from the facts and columns of `kept`; raise `ValueError` if forged."""
         starts, ends, firsts = column("starts"), column("ends"), column("first_records")
         odd, counts = column("odd_slices"), column("odd_counts")

@@ -17,6 +17,7 @@ from msgspec import Meta, Raw, Struct, ValidationError
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.times import resolution
+from hta_widgets.readers.cache import source_from_store
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints, Rows
@@ -92,10 +93,10 @@ def split_merged(
         detail = f"its list of merged ranks is damaged ({error}); read as one rank"
         problems.add("repaired", 1, detail, file=path)
         return None
-    told, generated = _introductions(columns)
+    introduced, generated = _introductions(columns)
     rank_of_pid = np.array(
         [
-            told.get(code, (_rank_of(columns.pids[code]), None))[0]
+            introduced.get(code, (_rank_of(columns.pids[code]), None))[0]
             for code in range(len(columns.pids))
         ],
         np.int64,
@@ -107,7 +108,9 @@ def split_merged(
     for entry in entries:
         rank = entry.rank
         rows = np.flatnonzero(ours & (rank_of_row == rank))
-        pids = {columns.pids[code]: pid for code, (owner, pid) in told.items() if owner == rank}
+        pids = {
+            columns.pids[code]: pid for code, (owner, pid) in introduced.items() if owner == rank
+        }
         records = MergedRecords(
             source, columns.record[rows], rank, entry.shift_ns, pids,
             {key: json.dumps(value).encode() for key, value in entry.metadata.items()},
@@ -257,9 +260,9 @@ class MergedRecords:
         self._source, self._numbers = source, numbers
         self._rank, self._shift_ns, self._pids = rank, shift_ns, dict(pids)
 
-    def kept(self) -> StoredSource:
-        """Return the facts and columns for `restored`."""
-        whole: StoredSource = self._source.kept()  # type: ignore[attr-defined]
+    def to_stored(self) -> StoredSource:
+        """Return the facts and columns for `restore`."""
+        whole: StoredSource = self._source.to_stored()  # type: ignore[attr-defined]
         facts = {
             "kind": "merged",
             "whole": whole.facts,
@@ -271,11 +274,9 @@ class MergedRecords:
         return StoredSource(facts, {**whole.columns, "numbers": self._numbers})
 
     @classmethod
-    def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:
-        """Return a source from the result of `kept`."""
-        from hta_widgets.formats.kineto.record_source import FileRecords  # noqa: PLC0415 - a circle
-
-        source, numbers = FileRecords.restored(facts["whole"], column), column("numbers")
+    def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:
+        """Return a source from the result of `to_stored`."""
+        source, numbers = source_from_store(facts["whole"], column), column("numbers")
         if np.any(np.diff(numbers, prepend=-1, append=len(source)) <= 0):
             raise ValueError("the numbers of records are not in order")
         return cls(

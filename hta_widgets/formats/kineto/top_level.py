@@ -25,7 +25,7 @@ from hta_widgets.formats.kineto.tolerant import is_utf8, read_top_level
 from hta_widgets.readers.ranks import NoteCounts
 
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
-#: The key of the list, each letter of which JSON may escape.
+#: The key of the list. JSON may escape each of its letters.
 _KEY = b"".join(b"(?:%c|\\\\u00(?i:%02x))" % (letter, letter) for letter in b"traceEvents")
 _EVENTS = re.compile(rb'"' + _KEY + rb'"\s*:\s*\[')
 #: Maximum number of places that are tried for a list, since each decodes the text before it.

@@ -212,20 +212,32 @@ def findings(diff: Comparison) -> Iterator[Finding]:
     the run and 20 ms; numbers of calls are exact. Waiting in time lines must differ by half of the
     longer and 5 % of the run.
     """
-    if diff.has_totals:
-        yield from _changed_totals(diff)
-    yield from _changed_calls(diff)
+    records = [*_changed_calls(diff)]
     if "mpi-trace" in diff.before.formats & diff.after.formats:
-        yield from _changed_waits(diff)
-    yield from _late_ranks(diff)
+        records += _changed_waits(diff)
+    records += _late_ranks(diff)
+    if diff.has_totals:
+        total, *routines = _changed_totals(diff)
+        # The total is stated if it changed, or before other changes.
+        if total.kind == "headline" or routines or records:
+            yield total
+        yield from routines
+    yield from records
 
 
 def _changed_totals(diff: Comparison) -> Iterator[Finding]:
     frame = mpi_times(diff)
     before, after = frame.attrs["before_ns"], frame.attrs["after_ns"]
     run_ns = max(before, after)
-    if _is_significant(before, after, run_ns):
-        yield time_change("headline", before, after, measure="step")
+    is_significant = _is_significant(before, after, run_ns)
+    yield time_change(
+        "headline" if is_significant else "slight",
+        before,
+        after,
+        topic="headline",
+        measure="step",
+        details={"is_untested": not is_significant},
+    )
     for row in iter_rows(frame.head(_MAX_FINDINGS)):
         if _is_significant(row.before_ns, row.after_ns, run_ns):
             yield time_change(

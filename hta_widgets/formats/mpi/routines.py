@@ -112,7 +112,7 @@ def mpi_scope(
         lines = [trace for trace in job.lines if mpi_rank(trace) not in known]
         for part in (part_of[trace.rank] for trace in lines):
             key = ("mpi calls", job.name, job.ntasks)
-            ranks_of_job.append(part.cached(key, partial(_calls_of_time_line, part, job)))
+            ranks_of_job.append(part.get_or_compute(key, partial(_calls_of_time_line, part, job)))
         calls_of_ranks += sorted(ranks_of_job, key=lambda rank: (rank.rank, rank.key))
     notes = []
     if not jobs:

@@ -30,7 +30,7 @@ from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, number_in_group
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import NumberedRecords, RankColumns, StringPool, event_args, to_int64
-from hta_widgets.trace.memo import iter_ranks, memoized
+from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 
@@ -87,7 +87,7 @@ def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
     return calls
 
 
-@memoized
+@memoize
 def _rows(trace: Trace) -> Rows:
     """Return the events that are blocking collectives, by start."""
     table = trace.table
@@ -242,8 +242,8 @@ class TimeLineRecords(NumberedRecords):
         self._has_io = has_io
         self._named = _naming(rank, has_io=has_io)
 
-    def kept(self) -> StoredSource:
-        """Return the facts and columns for `restored`."""
+    def to_stored(self) -> StoredSource:
+        """Return the facts and columns for `restore`."""
         facts = {
             "kind": "time line",
             "path": self.path,
@@ -260,7 +260,7 @@ class TimeLineRecords(NumberedRecords):
         )
 
     @classmethod
-    def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> TimeLineRecords:
+    def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> TimeLineRecords:
         """Return the records that `kept` described."""
         first, count = facts["first"], facts["count"]
         numbers = column("numbers") if facts["apart"] else np.arange(first, first + count)

@@ -19,10 +19,11 @@ import {
 import { pack, classSharesAt, rgb } from "../stage/paints";
 import { THEMES } from "../ui/theme";
 import { spreadText } from "./charts";
-import { swapSides } from "./frames";
+import { perStep, swapSides } from "./frames";
 import { PairHistory } from "./history";
 import {
   cellText,
+  callsText,
   chanceText,
   ChangesTable,
   measuresOf,
@@ -174,6 +175,28 @@ describe("the list of changes", () => {
     expect([words("slower", 0.02), words("faster", null)]).toEqual(["p 0.020", "one step"]);
     expect([words("added", null), words("added", null, false)]).toEqual(["in most steps", "–"]);
     expect(replacedText({ before_names: "", after_names: "" })).toBe("");
+  });
+
+  test("an operator is gone only if no call is left", () => {
+    const removed = { change: "removed", before_count: 4, after_count: 0 };
+    expect(callsText({ ...removed, before_total: 7, after_total: 3 })).toBe("7 → 3");
+    expect(callsText({ ...removed, before_total: 4, after_total: 0 })).toBe("gone 4");
+    expect(callsText({ change: "slower", before_count: 2, after_count: 2 })).toBe("2");
+  });
+
+  test("sums over steps become means over them, shares stay", () => {
+    const sums = frame(
+      { name: ["gemm"], before_ns: [600], diff_ns: [-300], change_share: [-0.5] },
+      { steps: 3, before_ns: 900 },
+    );
+    const { columns, attrs } = perStep(sums);
+    expect(columns).toEqual({
+      name: ["gemm"],
+      before_ns: [200],
+      diff_ns: [-100],
+      change_share: [-0.5],
+    });
+    expect(attrs).toEqual({ steps: 3, before_ns: 300 });
   });
 
   test("the spread of steps goes with the comparison when it is turned round", () => {

@@ -7,7 +7,7 @@ import { asError, type PanelFrame, isAbort, type Scene, type Source } from "../p
 import type { ThemeName } from "../protocol/source";
 import { Emitter } from "../timeline/context";
 import type { AlignmentBase } from "./align";
-import { type DiffFacts, type BySide, FrameCache, sideSource, swapSides } from "./frames";
+import { type DiffFacts, type BySide, FrameCache, perStep, sideSource, swapSides } from "./frames";
 
 export type Colour = "change" | "kind" | "name";
 export type Arrangement = "stacked" | "beside";
@@ -98,6 +98,7 @@ export class DiffContext {
   /** A frame with its sides in the order of display. */
   async loadFrame(name: string): Promise<PanelFrame> {
     const frame = await this.frames.get(name);
-    return this.swapped.value ? swapSides(frame) : frame;
+    const shown = /^(waterfall|names)\b/.test(name) ? perStep(frame) : frame;
+    return this.swapped.value ? swapSides(shown) : shown;
   }
 }

@@ -85,6 +85,22 @@ export function swapSides(frame: PanelFrame): PanelFrame {
   return { rows: frame.rows, columns, attrs: Object.fromEntries(attrs) as PanelFrame["attrs"] };
 }
 
+/** Columns and attributes that are sums over the compared steps. */
+const SUMS = ["before_ns", "after_ns", "diff_ns", "before_count", "after_count"];
+
+/** A frame of sums over steps (`waterfall`, `names`) as means over them, as the findings are. */
+export function perStep(frame: PanelFrame): PanelFrame {
+  const steps = Number(frame.attrs.steps ?? 1);
+  const mean = <T>(value: T): T | number => (typeof value === "number" ? value / steps : value);
+  const columns = { ...frame.columns };
+  const attrs = { ...frame.attrs };
+  for (const name of SUMS) {
+    if (columns[name]) columns[name] = columns[name].map(mean);
+    if (name in attrs) attrs[name] = mean(attrs[name]);
+  }
+  return { ...frame, columns, attrs };
+}
+
 export class FrameCache {
   private readonly cached = new Map<string, Promise<PanelFrame>>();
 

@@ -230,7 +230,7 @@ export class TimelineLink {
     }
     const query = formatClauses({ rest: null, names, kinds: null });
     this.mark([{ query }, { query }], turn);
-    const what = names.length === 1 ? shortened(names[0]!) : plural(names.length, "name");
+    const what = names.length === 1 ? shortenName(names[0]!) : plural(names.length, "name");
     statusText.value = `Marked on both timelines: ${what}.`;
   }
 
@@ -407,6 +407,6 @@ export class TimelineLink {
 }
 
 /** Shorten a name: a C++ name may be longer than the page is wide. */
-function shortened(name: string): string {
+function shortenName(name: string): string {
   return name.length > 80 ? `${name.slice(0, 79)}…` : name;
 }

@@ -405,7 +405,7 @@ export interface StripData {
   labels: BySide<string>;
   slots: PanelFrame;
   lanes: PanelFrame;
-  /** Total of the steps, before and after. */
+  /** Mean length of the steps, before and after. */
   totals: BySide<number>;
   /** The median of the steps' changes; null if unknown. */
   median: number | null;

@@ -153,7 +153,8 @@ export function NamesTable({
         <FilterField name="Filter names" set={(typed) => (filter.value = typed)} />
       </div>
       <p class="hta-about">
-        {`sum of ${what}time over ${plural(steps, "step")}${ranks ? ", mean over ranks" : ""}; ` +
+        {`sum of ${what}time ${steps > 1 ? "a step, mean " : ""}over ${plural(steps, "step")}` +
+          `${ranks ? ", mean over ranks" : ""}; ` +
           "parallel streams add up, so this column does not sum to the difference" +
           (hiddenRows > 0 ? `; ${plural(hiddenRows, "name")} that changed less in Python` : "")}
       </p>
@@ -211,6 +212,14 @@ export function replacedText(row: FrameRow): string {
     return names.slice(0, 2).join(", ") + more;
   });
   return before === "" && after === "" ? "" : `${before} → ${after}`;
+}
+
+/** Calls of a change; of all calls of the name if some of them were added or removed. */
+export function callsText(row: FrameRow): string {
+  const totals = [numberAt(row, "before_total"), numberAt(row, "after_total")] as const;
+  return Math.min(...totals) > 0 && ["added", "removed"].includes(textAt(row, "change"))
+    ? countsText(...totals)
+    : counts(row);
 }
 
 /** Width from which both times and the chance are shown, px. */
@@ -294,7 +303,7 @@ export function ChangesTable({
         </span>
       ),
     },
-    { by: "count", title: "calls", isNumber: true, cell: counts },
+    { by: "count", title: "calls", isNumber: true, cell: callsText },
     {
       by: "p_value",
       title: "chance",

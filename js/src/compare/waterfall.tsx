@@ -158,10 +158,11 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     const { low, high } = fallScale(ends, maximum);
     const enlarged = maximum / (high - low);
     const diff = after - before;
+    const steps = Number(kinds.attrs.steps ?? 1);
     const title =
       diff === 0
         ? `Where the time goes ${what}`
-        : `Where the ${formatDuration(Math.abs(diff))} ${diff > 0 ? "come from" : "less come from"} ${what}`;
+        : `Where the ${formatDuration(Math.abs(diff))} ${steps > 1 ? "a step " : ""}${diff > 0 ? "come from" : "less come from"} ${what}`;
     return (
       <>
         <div class="hta-diff-head">

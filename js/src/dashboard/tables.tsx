@@ -292,7 +292,7 @@ const KERNELS: TableSpec = {
 const OPERATORS: TableSpec = {
   title: "Operators",
   about: (frame, ranks) =>
-    `time of the kernels that an operator launched, and of its own CPU work${ranksSuffix("; ", frame, ranks)}`,
+    `time of the kernels that an operator launched, and of its own CPU work${ranksSuffix("; ", frame, ranks)}${noteSuffix(frame)}`,
   columns: (frame) => [
     nameColumn({ ...NAME_OPTIONS, title: "operator", width: "minmax(0, 1.2fr)" }),
     ...(hasNonZero(frame, "device_total_ns")

@@ -4,7 +4,7 @@ import { noteFor } from "../facts/notes";
 import type { PanelFrame } from "../protocol/source";
 import type { NameTable } from "./columns";
 import { buildColumns, makeFrame } from "./frames";
-import { operatorTree, callPaths } from "./operators";
+import { operatorSums, operatorTree, callPaths } from "./operators";
 import { compareCodePoints } from "./panel_names";
 import { candidateRange, overlaps, type RankSelection, withoutMask } from "./panel_rank";
 
@@ -62,7 +62,14 @@ export function callTreeFrame(
   measure: "host" | "device",
 ): PanelFrame {
   const root = makeCallNode(-1);
-  for (const part of selections) addRank(withoutMask(part), root);
+  let [workTime, outsideTime] = [0, 0];
+  for (const selection of selections) {
+    const part = withoutMask(selection);
+    addRank(part, root);
+    const sums = operatorSums(part);
+    workTime += sums.workTime;
+    outsideTime += sums.outsideTime;
+  }
   const childTime = ({ children }: CallNode): number =>
     [...children.values()].reduce((sum, node) => sum + node[measure], 0);
   const total = childTime(root);
@@ -98,5 +105,9 @@ export function callTreeFrame(
     device_ns: ({ node }) => node.device,
   });
   const note = noteFor(root.children.size > 0 ? "no_operators_selected" : "no_operators");
-  return makeFrame(columns, { left_out: leftOut }, rows.length > 0 ? "" : note);
+  const attrs =
+    measure === "host"
+      ? { left_out: leftOut }
+      : { left_out: leftOut, outside: outsideTime / Math.max(workTime, 1) };
+  return makeFrame(columns, attrs, rows.length > 0 ? "" : note);
 }

@@ -262,7 +262,7 @@ function prelaunchedWork(selection: RankSelection): [count: number, time: number
   const { analysis, low, high } = selection;
   const { row, start, end } = analysis.work;
   const rows = analysis.memo("prelaunched", analysis.fullSelection, () => {
-    const early = analysis.trace.prelaunched();
+    const early = analysis.trace.prelaunchedMask();
     return indicesWhere(row.length, (i) => early[row[i]!] === 1);
   });
   let [count, time] = [0, 0];

@@ -161,7 +161,7 @@ function eventColumns(rank: RankTrace, names: NameTable): ColumnLookup {
     stream: () => columnGetter(rank.streams()),
     correlation: () => columnGetter(rank.correlations()),
     prelaunched: () => {
-      const early = rank.prelaunched();
+      const early = rank.prelaunchedMask();
       return (row) => early[row] === 1;
     },
     step: () => columnGetter(rank.steps()),

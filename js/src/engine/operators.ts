@@ -135,6 +135,9 @@ interface OperatorSums {
   /** All device work in the window, and the part of it that a call launched. */
   work: number;
   linked: number;
+  /** Time of that work, and of the part that no operator launched. */
+  workTime: number;
+  outsideTime: number;
 }
 
 export function operatorSums(selection: RankSelection): OperatorSums {
@@ -156,6 +159,8 @@ function emptySums(size: number): OperatorSums {
     deviceSelf: new Float64Array(size),
     work: 0,
     linked: 0,
+    workTime: 0,
+    outsideTime: 0,
   };
 }
 
@@ -223,9 +228,11 @@ function addDeviceTimes(
     if (!overlaps(from, to, low) || stream[i]! < 0) continue;
     sums.work += 1;
     if (call[i]! >= 0) sums.linked += 1;
-    if (paths === null || ofWork[i]! < 0) continue;
     if (from < low) from = low;
     if (to > high) to = high;
+    sums.workTime += to - from;
+    if (ofWork[i]! < 0) sums.outsideTime += to - from;
+    if (paths === null || ofWork[i]! < 0) continue;
     const path = paths.pathOfOperator[ofWork[i]!]!;
     time[path] = time[path]! + to - from;
   }

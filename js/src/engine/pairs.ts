@@ -308,10 +308,10 @@ export async function openDiffPage(blocks: Blocks): Promise<OpenedDiff> {
   const runs = await Promise.all(
     ["before", "after"].map(async (side) => {
       const document = (await readJson(`${side}-document`)) as PageDocument;
-      const prefixed = (name: string): string => `${side}-${name}`;
+      const sideName = (name: string): string => `${side}-${name}`;
       const runBlocks: Blocks = {
-        text: (name) => blocks.text(prefixed(name)),
-        ...(blocks.bytes && { bytes: (name: string) => blocks.bytes!(prefixed(name)) }),
+        text: (name) => blocks.text(sideName(name)),
+        ...(blocks.bytes && { bytes: (name: string) => blocks.bytes!(sideName(name)) }),
       };
       return { own: document, source: new PageSource(document, runBlocks, download) };
     }),

@@ -3,6 +3,7 @@
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
 import { median } from "../expressions/numbers";
+import { LIMITS } from "../facts/limits";
 import { noteFor } from "../facts/notes";
 import type { NameTable } from "./columns";
 import { kernelSums, prelaunchedNote, waitsByName } from "./device";
@@ -152,6 +153,7 @@ export function operatorsFrame(
   const measures = ["count", "cpuTotal", "cpuSelf", "deviceTotal", "deviceSelf"] as const;
   const sumsOfName = new Map<number, Record<(typeof measures)[number], number>>();
   const matched = { operators: 0, device_work: 0, linked: 0 };
+  let [workTime, outsideTime] = [0, 0];
   let hasOperators = false;
   for (const selection of selections) {
     const sums = operatorSums(selection);
@@ -159,6 +161,8 @@ export function operatorsFrame(
     hasOperators ||= row.length > 0;
     matched.device_work += sums.work;
     matched.linked += sums.linked;
+    workTime += sums.workTime;
+    outsideTime += sums.outsideTime;
     names.forEach((name, at) => {
       matched.operators += sums.count[at]!;
       if (sums.count[at] === 0 && sums.deviceTotal[at] === 0) return;
@@ -180,12 +184,17 @@ export function operatorsFrame(
     device_total_ns: ([, { deviceTotal }]) => deviceTotal,
     device_self_ns: ([, { deviceSelf }]) => deviceSelf,
   });
-  const note = hasOperators ? noteFor("no_operators_selected") : noteFor("no_operators");
-  return makeFrame(
-    columns,
-    { matched, total: all.length },
-    all.length > 0 ? prelaunchedNote(selections) : note,
-  );
+  const notes =
+    all.length > 0
+      ? [prelaunchedNote(selections), outsideOperatorsNote(outsideTime, workTime)]
+      : [noteFor(hasOperators ? "no_operators_selected" : "no_operators")];
+  return makeFrame(columns, { matched, total: all.length }, notes.filter(Boolean).join("; "));
+}
+
+/** Note on the share of the device time that no operator launched, if it is large. */
+function outsideOperatorsNote(outsideTime: number, workTime: number): string {
+  const share = Math.floor((100 * outsideTime) / Math.max(workTime, 1) + 0.5);
+  return share >= LIMITS.outside_operators_pct ? noteFor("outside_operators", { share }) : "";
 }
 
 /** Compare strings as Python does; JavaScript compares UTF-16 surrogates beyond U+FFFF. */

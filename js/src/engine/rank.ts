@@ -258,7 +258,7 @@ export class RankTrace {
   }
 
   /** 1 for device work that was launched before recording began. */
-  prelaunched(): Uint8Array {
+  prelaunchedMask(): Uint8Array {
     return this.memo("prelaunched", () => this.flagRows("prelaunched"));
   }
 

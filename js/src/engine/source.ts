@@ -236,9 +236,9 @@ export class PageSource implements LocalSource {
         return new RankLateness(rank.number, part, (from, to) => before(to) - before(from), true);
       }
       const { sweep } = deviceSpansOf(rank.fullSelection);
-      const exposed = (from: number, to: number): number =>
+      const exposedLength = (from: number, to: number): number =>
         timeInStates(sweep.timesWithin(from, to), WAIT, COMPUTE);
-      return new RankLateness(rank.number, part, exposed, false);
+      return new RankLateness(rank.number, part, exposedLength, false);
     });
   }
 

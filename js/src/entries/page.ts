@@ -63,12 +63,12 @@ function signStyles(): void {
   const nonce = document.querySelector<HTMLElement>("script[nonce]")?.nonce ?? "";
   type Make = (tag: string, options?: ElementCreationOptions) => HTMLElement;
   const createElement: Make = Reflect.get(document, "createElement").bind(document);
-  const signed: Make = (tag, options) => {
+  const makeSigned: Make = (tag, options) => {
     const element = createElement(tag, options);
     if (element instanceof HTMLStyleElement) element.nonce = nonce;
     return element;
   };
-  Reflect.set(document, "createElement", signed);
+  Reflect.set(document, "createElement", makeSigned);
 }
 
 async function openDiff(view: HTMLElement): Promise<void> {

@@ -104,9 +104,9 @@ function rowFact(row: StageRow, frame: StageFrame): RowFact {
   }
   const reason = foldReason(row.reason);
   // One of the folded ranks is drawn, with its own figures.
-  const named = (text: string): string =>
+  const prefixRank = (text: string): string =>
     /\d/.test(text) ? `rank ${row.rank.rank} ${text}` : text;
-  if (row.memberRanks.length > 1) ownFact.texts = ownFact.texts.map(named);
+  if (row.memberRanks.length > 1) ownFact.texts = ownFact.texts.map(prefixRank);
   if (reason === null || ownFact.tone === "warn") return ownFact;
   return { texts: [...reason, ...ownFact.texts], tone: ownFact.tone };
 }

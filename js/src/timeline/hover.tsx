@@ -90,8 +90,8 @@ export class HoverController {
     onSignal(rows.stateSignal, () => this.requestRefresh(), ctx.signal);
     ctx.signal.addEventListener("abort", () => this.leave(), { once: true });
     // Scroll events of inner elements do not bubble.
-    const scrolled = (): void => this.leave();
-    document.addEventListener("scroll", scrolled, { capture: true, signal: ctx.signal });
+    const onScroll = (): void => this.leave();
+    document.addEventListener("scroll", onScroll, { capture: true, signal: ctx.signal });
   }
 
   move(point: { x: number; y: number }): void {

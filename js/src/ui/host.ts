@@ -37,14 +37,14 @@ export function detectTheme(el: HTMLElement): ThemeName {
 export function watchTheme(
   el: HTMLElement,
   signal: AbortSignal,
-  changed: (theme: ThemeName) => void,
+  onChange: (theme: ThemeName) => void,
 ): void {
   let theme = detectTheme(el);
   const update = (): void => {
     const now = detectTheme(el);
     if (now === theme) return;
     theme = now;
-    changed(now);
+    onChange(now);
   };
   const observer = new MutationObserver(update);
   for (const node of [document.body, document.documentElement]) {
@@ -99,11 +99,11 @@ export function watchBoxes(
 /** A query matches one density only: after each change the next one is registered. */
 function watchPixelRatio(onChange: () => void, signal: AbortSignal): void {
   const query = matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
-  const changed = () => {
+  const onDensityChange = () => {
     onChange();
     watchPixelRatio(onChange, signal);
   };
-  query.addEventListener("change", changed, { once: true, signal });
+  query.addEventListener("change", onDensityChange, { once: true, signal });
 }
 
 // Whether an element is visible: near enough to the window, in a page in the foreground.
@@ -169,14 +169,14 @@ export class VisibilityTracker {
   private readonly visibleElements = new Set<Element>();
   private readonly observer: IntersectionObserver;
 
-  constructor(changed: () => void, signal: AbortSignal) {
+  constructor(onChange: () => void, signal: AbortSignal) {
     this.observer = new IntersectionObserver(
       (entries) => {
         for (const { target, isIntersecting } of entries) {
           if (isIntersecting) this.visibleElements.add(target);
           else this.visibleElements.delete(target);
         }
-        changed();
+        onChange();
       },
       // A little beyond the window, so that numbers are ready when scrolled into view.
       { rootMargin: "200px" },

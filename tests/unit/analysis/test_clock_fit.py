@@ -121,7 +121,7 @@ def test_ends_that_scatter_are_no_drift(tmp_path):
     assert collectives(traces, clock="fitted").attrs.get("note", "") == ""
 
 
-# Each rank is compared with the median of the others: of three ranks, of which one is off, the
+# Each rank is compared with the median of the others: if one of three ranks is off, the
 # other two are compared with the middle between a right clock and that one.
 @pytest.mark.parametrize(
     ("off", "apart"),

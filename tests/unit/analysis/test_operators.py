@@ -1,5 +1,6 @@
 """Costs of operators, calculated by hand."""
 
+import pytest
 from support.small import call, copy, event, kernel, load
 
 from hta_widgets.analysis import kernels_by_annotation, operator_kernels, operators
@@ -88,6 +89,23 @@ def test_work_of_the_backward_thread_belongs_to_its_operators(tmp_path):
         "aten::mm": (30, 30),
         "loss.backward": (0, 0),
     }
+
+
+@pytest.mark.parametrize(
+    ("alone_ns", "outside_ns", "share"), [(30, 0, 38), (0, 30, 38), (20, 30, 50), (3, 2, 0)]
+)
+def test_a_large_share_of_device_time_without_an_operator_is_noted(
+    tmp_path, alone_ns, outside_ns, share
+):
+    """Beside the 50 ns of `LINEAR`: work without a launch, and work launched in no operator."""
+    work = [
+        kernel(400, 400 + alone_ns),
+        call(210, 215, 9),
+        kernel(500, 500 + outside_ns, launch=9),
+    ]
+    text = f"no operator launched {share} % of the device time; kernels_by_annotation lists it by"
+    note = operators(load(tmp_path, [*LINEAR, *work])).attrs.get("note", "")
+    assert note.startswith(text) if share else note == ""
 
 
 def test_device_time_is_told_apart_to_the_nanosecond(tmp_path):

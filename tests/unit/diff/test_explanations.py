@@ -155,7 +155,7 @@ def test_steps_are_the_devices_if_the_host_is_ahead_of_it(tmp_path):
     parts = {"compute": (2980, 3580), "copies": (20, 20), "idle": (150, 150)}
     assert times(hd.waterfall(diff)) == parts
     first, *_, last = (finding.text.replace("\u202f", " ") for finding in hd.findings(diff))
-    assert first.startswith("After takes 600 ns longer over 3 steps: 3.15 µs → 3.75 µs, +19 %")
+    assert first.startswith("After takes 200 ns longer a step: 1.05 µs → 1.25 µs, +19 %")
     assert last == "Hosts are ahead of their devices: a step ends with its last device work."
     assert diff.cautions == []
     # The other side's steps are its device's, too: 1000 ns of work, then 300 without.
@@ -178,7 +178,7 @@ def test_one_step_a_side_names_differences_that_may_be_chance(tmp_path):
 
     diff = hd.compare(side(300, 1000), side(350, 1060))
     first, *texts = (one.text.replace("\u202f", " ") for one in hd.findings(diff))
-    words = "After takes 60 ns longer: 1.00 µs → 1.06 µs, +6.0 %: compute grows by 50 ns; "
+    words = "After takes 60 ns longer a step: 1.00 µs → 1.06 µs, +6.0 %: compute grows by 50 ns; "
     assert first == f"{words}one step on each side is too few to tell a change from noise."
     assert texts == [
         "gemm differs most: 200 ns → 250 ns, +25 %.",
@@ -186,7 +186,10 @@ def test_one_step_a_side_names_differences_that_may_be_chance(tmp_path):
     ]
     assert hd.findings(hd.compare(side(300, 1000), side(300, 1000))) == []
     equal = hd.findings(hd.compare(side(300, 1000), side(350, 1000)))
-    assert equal[0].text.startswith("gemm differs most: ")
+    assert [one.text.replace("\u202f", " ") for one in equal[:2]] == [
+        "After takes as long: 1.00 µs a step.",
+        "gemm differs most: 200 ns → 250 ns, +25 %.",
+    ]
 
 
 def test_work_by_operator_and_by_kernel(pair):
@@ -250,13 +253,13 @@ def test_ranks_that_only_one_side_has(tmp_path, turned):
     sides, labels = ((four, two), ("four", "two")) if turned else ((two, four), ("two", "four"))
     diff = hd.compare(*sides, labels=labels)
     texts = {one.kind: one.text.replace("\u202f", " ") for one in hd.findings(diff)}
-    # The three others wait 350 µs in each of three steps.
+    # The three others wait 350 µs in each step.
     assert texts["straggler"] == (
         "Rank 3, which only four has, keeps the others waiting there: slower kernels; "
-        "the others wait 1.05 ms on average over 3 steps."
+        "the others wait 350 µs on average a step."
     )
     late = next(one for one in hd.findings(diff) if one.kind == "straggler")
-    assert late.diff_ns == (-1_050_000 if turned else 1_050_000)
+    assert late.diff_ns == (-350_000 if turned else 350_000)
     word, times = ("faster", "150 µs → 100 µs") if turned else ("slower", "100 µs → 150 µs")
     share = "−33 %" if turned else "+50 %"
     assert texts[word] == (
@@ -288,8 +291,8 @@ def test_a_host_without_a_device(tmp_path):
     assert times(hd.waterfall(mixed)) == {"compute": (200, 0), "idle": (300, 500)}
     texts = [one.text.replace("\u202f", " ") for one in hd.findings(mixed)]
     assert texts[0] == (
-        "The step takes as long, but compute shrinks by 200 ns (−100 %) and idle time of the "
-        "device grows by 200 ns (+67 %)."
+        "The step takes as long, 500 ns a step, but compute shrinks by 200 ns (−100 %) and "
+        "idle time of the device grows by 200 ns (+67 %)."
     )
 
 
@@ -310,15 +313,15 @@ def test_steps_and_their_kinds(tmp_path):
     assert found.attrs["p_value"] < 1e-4
     texts = [one.text.replace("\u202f", " ") for one in hd.findings(diff)]
     assert texts[:2] == [
-        "After takes 390 ns longer over 4 steps: 415 ns → 805 ns, +94 %: compute grows by 390 ns.",
+        "After takes 97.5 ns longer a step: 104 ns → 201 ns, +94 %: compute grows by 97.5 ns.",
         "Every step is slower; step 3 most, +105 ns.",
     ]
     headline, spread = hd.findings(diff)[:2]
-    assert (headline.measure, headline.before, headline.after) == ("step", 415, 805)
+    assert (headline.measure, headline.before, headline.after) == ("step", 415 / 4, 805 / 4)
     assert headline.p_value == found.attrs["p_value"]
     # Work takes 30 ns less than each of four steps.
     cause = headline.parts[0]
-    assert (cause.measure, cause.before, cause.after) == ("compute", 295, 685)
+    assert (cause.measure, cause.before, cause.after) == ("compute", 295 / 4, 685 / 4)
     assert (spread.step, spread.diff_ns) == (3, 105)
     even = hd.findings(hd.compare(side(100, 110, 105, 100), side(200, 210, 205, 200)))
     assert "Every step is slower, by 100 ns at most." in [
@@ -333,8 +336,7 @@ def test_steps_and_their_kinds(tmp_path):
     first = hd.findings(slower)[0]
     assert first.kind == "slight"
     assert first.text.replace("\u202f", " ") == (
-        "After takes 2.24 µs longer over 3 steps: 30.8 µs → 33.0 µs, +7.3 %; "
-        "that may be chance (p 0.043)."
+        "After takes 747 ns longer a step: 10.3 µs → 11.0 µs, +7.3 %; that may be chance (p 0.043)."
     )
     assert hd.changes(slower).attrs["note"].startswith("the steps changed, but no single")
     # In another order they are not partners.
@@ -368,17 +370,17 @@ def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
     less = side(200, 203, 197)
     (text,) = texts(before, less)
     assert text == (
-        "The steps take as long, but exposed communication shrinks by 300 ns (−33 %) "
-        "and idle time of the device grows by 300 ns (+33 %), over 3 steps."
+        "The steps take as long, 1.00 µs a step, but exposed communication shrinks by 100 ns "
+        "(−33 %) and idle time of the device grows by 100 ns (+33 %)."
     )
     found = hd.findings(hd.compare(less, before))
-    assert (found[0].kind, found[0].diff_ns) == ("composition", 300)
+    assert (found[0].kind, found[0].diff_ns) == ("composition", 100)
     assert texts(before, before) == []
     # 4.5 % of the step; and 10 %, which three steps that scatter so do not tell from chance.
     assert texts(before, side(255, 257, 253)) == []
     assert texts(before, side(100, 280, 220)) == []
     # One step gives no estimate of chance: 21 % and 19 % of it.
-    assert texts(side(300), side(90))[0].startswith("The step takes as long, but exposed")
+    assert texts(side(300), side(90))[0].startswith("The step takes as long, 1.00 µs a step, but ")
     assert texts(side(300), side(110)) == []
     # Steps that differ have a headline and kinds instead.
     longer = hd.findings(hd.compare(before, side(200, 203, 197, length=2000)))

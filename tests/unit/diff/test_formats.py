@@ -71,7 +71,7 @@ def test_a_worker_that_comes_late_is_found_out(job):
             begins = totals.groupby("step")["start_ns"].min().to_numpy()
             assert (np.diff(begins) == np.diff(side.windows[rank], axis=1)[:, 0]).all()
     texts = dict(said(diff)[::-1])
-    assert texts["headline"].startswith("After takes 50.0 ms longer")
+    assert texts["headline"].startswith("After takes 12.5 ms longer a step")
     assert texts["straggler"].startswith("Worker 1 is now the one that the others wait for")
     stages = [text for kind, text in said(diff) if kind == "stage"]
     assert [text.split(" takes")[0] for text in stages] == ["PULL", "Waiting for the root GPU"]

@@ -237,7 +237,7 @@ def test_a_function_more_in_between_parts_nothing(tmp_path):
         # Nothing is new but a way to the same calls.
         both = hd.compare(*(load(tmp_path, side(wrapped=wrapped)) for wrapped in sides))
         assert hd.changes(both).empty
-        # The one step is 120 ns longer with the function, which tells nothing.
+        # The one step is 120 ns longer with the function, which proves nothing.
         slight, caution = hd.findings(both)
         assert (slight.kind, abs(slight.diff_ns), caution.kind) == ("slight", 120, "caution")
 

@@ -93,5 +93,5 @@ def test_all_that_is_derived_holds_and_turns_round_with_the_sides(sides):
 def test_one_step_a_side_is_said_to_tell_little(jobs):
     before, after = jobs(0)[0], jobs(1, ("extra_copy",))[0]
     found = hd.findings(hd.compare(before.select("step == 2"), after.select("step == 2")))
-    assert [one.kind for one in found] == ["added", "caution"]
+    assert [one.kind for one in found] == ["slight", "added", "caution"]
     assert found[-1].text.startswith("With one step on each side")

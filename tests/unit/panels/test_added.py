@@ -48,6 +48,14 @@ def test_calls_lie_below_their_callers_the_longest_first(tmp_path):
     ]
 
 
+def test_a_call_tree_of_the_device_states_the_work_of_no_operator(tmp_path):
+    """Beside the 50 ns of `LINEAR`: 30 ns without a launch on one of two ranks."""
+    traces = load(tmp_path, LINEAR, [*LINEAR, kernel(400, 430)])
+    assert frame_of(traces, "call_tree_device").attrs["outside"] == 30 / 130
+    assert frame_of(traces, "call_tree_device", ranks=[1]).attrs["outside"] == 30 / 80
+    assert "outside" not in frame_of(traces, "call_tree").attrs
+
+
 def test_work_in_a_window_counts_for_the_operator_that_launched_it_before(tmp_path):
     traces = load(tmp_path, LINEAR)
     named = {"start_ns": 310, "end_ns": 410, "query": "name == 'gemm'"}

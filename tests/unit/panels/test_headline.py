@@ -11,7 +11,7 @@ from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.headline import headline
+from hta_widgets.panels.headline import headline, text_of
 from hta_widgets.panels.run_times import run_times
 
 THIN = "\u202f"
@@ -357,6 +357,112 @@ def test_what_takes_little_does_not_come_first(tmp_path):
     assert [one.kind for one in found.findings] == ["idle", "exposed_communication"]
 
 
+@pytest.mark.parametrize(
+    ("communicated_us", "kinds"),
+    [(20, ["idle", "exposed_communication"]), (50, ["exposed_communication", "idle"])],
+)
+def test_the_largest_loss_of_time_comes_first(tmp_path, communicated_us, kinds):
+    """Of 100 µs, the first 20 and the last one compute; the rest is communication, then idle."""
+    communication = small.nccl(21_000, 21_000 + 1_000 * communicated_us)
+    events = [*names(10, 2_000), communication, small.kernel(100_000, 101_000)]
+    assert [one.kind for one in headline(small.load(tmp_path, events)).findings] == kinds
+
+
+def healthy_rank():
+    """Computes 97 of 100 µs and communicates 10, of which compute hides 7."""
+    return [*names(9, 10_000), small.kernel(91_000, 98_000), small.nccl(91_000, 101_000)]
+
+
+def test_a_busy_job_that_hides_its_communication_is_healthy(tmp_path):
+    for ranks, subject in ((1, "the GPU is busy 100 % of its"), (2, "GPUs are busy 100 % of each")):
+        found = headline(small.load(tmp_path, *[healthy_rank()] * ranks))
+        assert f"{found.text.replace(THIN, ' ')} ".startswith(
+            f"No single cause stands out: {subject} "
+        )
+        assert found.text.replace(THIN, " ").endswith(
+            " span, and compute hides 70 % of communication."
+        )
+        assert [one.kind for one in found.findings] == ["exposed_communication"]
+
+
+def test_a_healthy_mean_does_not_hide_a_rank_that_idles(tmp_path):
+    """One of eight ranks idles 30 %, so the mean is 3.8 %."""
+    idle = [*names(6, 10_000), small.kernel(91_000, 101_000)]
+    text = said(small.load(tmp_path, idle, *[names(10, 10_000)] * 7))
+    assert text.startswith("GPUs are idle 3.8 % of each rank's GPU span on average, most of it on")
+
+
+def all_reduces(*, rank=0, late_us=0, elements=1_000_000):
+    """Steps of 60 µs with an all-reduce from 10 to 50 µs; both ranks are late in turn."""
+    return [
+        event
+        for step in range(6)
+        for start in [60 * step]
+        for ready in [start + 10 + late_us * ((step + rank) % 2)]
+        for event in (
+            small.kernel(start * US, ready * US, name=f"kernel_{step}"),
+            collective(ready * US, (start + 50) * US, elements=elements, seq=step),
+        )
+    ]
+
+
+def test_bus_bandwidth_where_communication_leads(tmp_path):
+    """Between two ranks, each link carries 2 (n - 1) / n = 1 of the 4 MB."""
+    text = said(small.load(tmp_path, all_reduces()))  # in 40 µs
+    assert "; all-reduce of 4.00 MB at 100 GB/s bus bandwidth, waits included. " in text
+    both = [all_reduces(rank=rank, late_us=20) for rank in (0, 1)]
+    # In 20 µs from the arrival of the last rank.
+    assert "; all-reduce of 4.00 MB at 200 GB/s bus bandwidth. " in said(
+        small.load(tmp_path, *both)
+    )
+    assert "GB/s" not in said(small.load(tmp_path, all_reduces(elements=0)))
+
+
+def launches(gap_ns, *, stall_ns=0):
+    """30 kernels of 1 µs, each launched by an operator that keeps the device waiting."""
+    events, at = [small.call(-100, 0, 100), small.kernel(0, 1_000, launch=100)], 1_000
+    for k in range(29):
+        start, at = at, at + gap_ns + stall_ns * (k == 7)
+        events += [
+            small.event("cpu_op", f"aten::op_{k}", start, at, pid=10),
+            small.call(at - 500, at - 100, k + 1),
+            small.kernel(at, at + 1_000, launch=k + 1, name=f"kernel_{k}"),
+        ]
+        at += 1_000
+    return events
+
+
+def test_a_launch_bound_job(tmp_path):
+    """Spans of 29 · 10 + 1 µs, of which 30 are busy."""
+    text = ", launch-bound: 30 launches of 1.00 µs, one every 9.70 µs; for "
+    assert f"The GPU is idle 90 % of its span{text}" in said(small.load(tmp_path, launches(9_000)))
+    both = said(small.load(tmp_path, launches(9_000), launches(9_000)))
+    assert text.replace("launches of", "launches a rank of") in both
+    for others in (launches(800), launches(9_000, stall_ns=2_000_000), launches(9_000)[:30]):
+        assert "launch-bound" not in said(small.load(tmp_path, others))
+
+
+def test_a_kernel_in_hardly_any_work_is_no_finding(tmp_path):
+    events = [small.kernel(k * 5_000, k * 5_000 + 4_000) for k in range(2)]
+    later = small.event("cpu_op", "on", 9_000, 2_000_000, pid=1)
+    found = headline(small.load(tmp_path, [*events, later]))
+    assert (found.text, found.findings) == ("There is hardly any GPU work in these files.", [])
+
+
+def test_a_step_takes_as_long_as_its_device_if_the_host_is_ahead(tmp_path):
+    """The host leaves four even steps within 4 µs; the device needs 10 µs for each, once 20."""
+    events, at = [], 10_000
+    for step, dur in enumerate((10_000, 20_000, 10_000, 10_000)):
+        start = 1_000 * step
+        events += [
+            small.event("user_annotation", f"ProfilerStep#{step}", start, start + 900, pid=10),
+            small.call(start + 100, start + 200, step + 1),
+            small.kernel(at, at + dur, launch=step + 1, name=f"kernel_{step}"),
+        ]
+        at += dur
+    assert "Step 1 takes 20.0 µs, 2.0 times the median step." in said(small.load(tmp_path, events))
+
+
 def test_no_device(tmp_path):
     traces = small.load(tmp_path, [small.event("cpu_op", "aten::mm", 100, 900, pid=1)])
     assert said(traces) == (
@@ -407,9 +513,12 @@ def test_a_device_that_is_busy_with_other_work_is_not_idle(tmp_path):
     ]  # fmt: skip
     found = headline(small.load(tmp_path, rank))
     assert "idle" not in found.text
-    texts = ["".join(map(str, parts)).replace(THIN, " ") for parts in found.sentences]
-    busy, around = texts
-    assert busy.endswith("busy with work that is not in the files for 80 % of its span.")
+    assert found.text.replace(THIN, " ") == (
+        "The GPU is probably busy with work that is not in the files for 80 % of its span, 8.00 ms;"
+        " recorded work takes 1.99 ms."
+    )
+    kernel, around = (text_of(parts).replace(THIN, " ") for parts in found.sentences)
+    assert kernel == "gemm takes 100 % of GPU work, in 2 calls."
     assert around.endswith("; for 5.00 ms of that, work that is not in the files probably runs.")
 
 

@@ -522,7 +522,9 @@ def test_odd_keys_of_the_outermost_object(write, contents, events, found):
     [trace] = traces.values()
     assert [trace.args(row) for row in range(events)] == [{}] * events
     assert trace.rank == (5 if TAIL in contents else 0)
-    assert [problem.kind for problem in traces.found if problem.kind != "guessed_rank"] == found
+    assert [
+        problem.kind for problem in traces.problem_list if problem.kind != "guessed_rank"
+    ] == found
 
 
 @pytest.mark.parametrize("head", ["", '"a" x, ', '"a": {"b": [1, }, '])

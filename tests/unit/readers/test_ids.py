@@ -53,6 +53,14 @@ def test_streams_that_need_a_sign_or_64_bits_count_as_device_work(load_one, stat
     assert problems[["kind", "count"]].to_numpy().tolist() == [["repaired", 1]]
 
 
+@pytest.mark.parametrize("stated", [-1, (1 << 32) - 1, (1 << 64) - 1])
+def test_minus_one_of_any_width_is_no_stream(load_one, stated):
+    wait = event("Stream Wait Event", 0, 5, cat="cuda_sync", pid=0, tid=stated)
+    trace, _ = load_one([{**wait, "args": {"stream": stated}}, *launched(7, 3)])
+    assert trace.events["stream"].tolist()[0] == -1
+    assert trace.table.stream.dtype == "int32"
+
+
 @pytest.mark.parametrize("correlation", [-2, -(1 << 31), -(1 << 63), (1 << 63) + 5])
 def test_any_correlation_but_none_links(load_one, correlation):
     trace, _ = load_one(launched(7, correlation))

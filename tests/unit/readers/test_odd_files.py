@@ -290,7 +290,7 @@ def test_a_file_that_is_removed_after_the_listing_costs_no_other(write, tmp_path
     monkeypatch.setattr(loading, "find_files", find_and_remove)
     traces = load(tmp_path / "job")
     assert traces.ranks == [1]
-    [skipped] = [problem for problem in traces.found if problem.kind == "skipped"]
+    [skipped] = [problem for problem in traces.problem_list if problem.kind == "skipped"]
     assert skipped.file == str(removed)
     removed.write_text(TRACE)
     with pytest.raises(hw.TraceError, match="does not exist"):

@@ -249,7 +249,7 @@ def test_devices_and_steps_that_figures_join_are_counted(tmp_path):
     copies[0]["pid"] = 1  # a copy between devices is recorded on both
     traces = small.load(tmp_path, work, copies)
     assert analysis.temporal_breakdown(traces)["idle_ns"].tolist() == [0, 0]
-    (problem,) = traces.found
+    (problem,) = traces.problem_list
     assert (problem.kind, problem.count, problem.rank) == ("merged", 2, 0)
     assert problem.detail.startswith("devices in one rank (device 0, device 1): its figures join")
     assert "1 problem" in repr(traces)
@@ -259,6 +259,8 @@ def test_devices_and_steps_that_figures_join_are_counted(tmp_path):
 
     # Step 0 three times; step 1 on two threads at once, which is one step.
     steps = [step(0, 10 * k, 10 * k + 5) for k in range(3)]
-    (problem,) = small.load(tmp_path, [*steps, step(1, 40, 50), step(1, 41, 60, tid=2)]).found
+    (problem,) = small.load(
+        tmp_path, [*steps, step(1, 40, 50), step(1, 41, 60, tid=2)]
+    ).problem_list
     assert (problem.kind, problem.count) == ("merged", 2)
     assert problem.detail.startswith("steps that begin after an earlier step of their number")

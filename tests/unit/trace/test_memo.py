@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hta_widgets import taxonomy
-from hta_widgets.trace.memo import memo, memoized
+from hta_widgets.trace.memo import memo, memoize
 
 
 class Owner:
@@ -18,7 +18,7 @@ class Owner:
 def test_results_are_computed_once_per_owner_and_arguments():
     calls = []
 
-    @memoized
+    @memoize
     def number(owner: Owner, *, plus: int = 0) -> int:
         """Return the number of earlier calls."""
         calls.append(owner)
@@ -60,7 +60,7 @@ def test_after_an_error_the_next_call_computes():
 def test_rules_added_during_the_computation_make_its_result_old():
     owner, versions = Owner(), []
 
-    @memoized
+    @memoize
     def version(_owner: Owner) -> int:
         versions.append(taxonomy.version())
         if len(versions) == 1:

@@ -102,7 +102,7 @@ export class ExportForm {
       .then((text) => {
         const file = new Blob([text], { type: "image/svg+xml" });
         download(name, file);
-        this.done(`Made ${name}`, formatBytes(file.size));
+        this.showDone(`Made ${name}`, formatBytes(file.size));
       })
       .catch((error: unknown) => this.fail(error));
   }
@@ -111,10 +111,10 @@ export class ExportForm {
     const parts = [plural(events, "event"), plural(flows, "arrow"), formatBytes(bytes)];
     if (dropped > 0)
       parts.push(`${formatCount(dropped)} left out because their other end is outside`);
-    this.done(`Wrote ${path}`, parts.join(", "));
+    this.showDone(`Wrote ${path}`, parts.join(", "));
   }
 
-  private done(label: string, details: string): void {
+  private showDone(label: string, details: string): void {
     this.result.value = (
       <span class="hta-ok-text">
         <b>{label}</b>

@@ -1,0 +1,210 @@
+"""The records of a rank in its file: packed in blocks, and some of their args as columns."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hta_widgets.store.checks import DamagedFileError
+from hta_widgets.store.files import Column, TextColumn
+from hta_widgets.store.rank_file import StoredRank
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.columns import (
+    COMMUNICATION_KEYS,
+    PARAM_COMMS,
+    ArgTable,
+    NumberedRecords,
+    RecordSource,
+    arg_table,
+    event_args,
+)
+from hta_widgets.trace.memo import LRU
+from hta_widgets.trace.trace import Trace
+
+#: Large enough to compress well, small enough to read one record's args quickly.
+_BLOCK_BYTES = 1 << 18
+_LEVEL = 3
+_BLOCKS_KEPT = 8
+
+
+def comm_arg_columns(trace: Trace) -> dict[str, Column]:
+    """Return columns with the args of a rank's communication events."""
+    table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
+    communicates = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
+    if PARAM_COMMS in table.names.values:
+        communicates |= table.name == table.names.values.index(PARAM_COMMS)
+    rows = np.flatnonzero(communicates)
+    # An event of two records has the args of both; its args are read from the records.
+    if len(table.end_record):
+        rows = rows[~np.isin(rows, np.fromiter(table.end_record, np.int64))]
+    records, first = np.unique(table.record[rows], return_index=True)
+    values = event_args(trace, rows[first], COMMUNICATION_KEYS)
+    joined = (
+        b"\0".join(json.dumps(value).encode() for value in row)
+        for row in zip(*values.values(), strict=True)
+    )
+    args_table = arg_table(records.tolist(), joined)
+    if args_table is None:
+        return {}
+    texts = TextColumn()
+    for text in args_table.texts:
+        texts.add(text)
+    return {
+        "comm.record": args_table.record,
+        "comm.values": texts,
+        **{f"comm.{key}": args_table.code[:, k] for k, key in enumerate(COMMUNICATION_KEYS)},
+    }
+
+
+def stored_comm_args(rank: StoredRank) -> ArgTable | None:
+    """Return the args that `comm_arg_columns` stored, or None."""
+    if not rank.has("comm.record") or not len(record := rank.numbers("comm.record")):
+        return None
+    codes = [rank.numbers(f"comm.{key}") for key in COMMUNICATION_KEYS]
+    texts = [bytes(text) for text in rank.file.texts("comm.values")]
+    try:
+        return ArgTable(record, np.stack(codes, axis=1), texts).validate(rank.size("records"))
+    except ValueError as cause:
+        raise DamagedFileError(f"was changed: {cause}") from None
+
+
+def pack_records(source: RecordSource, events: Ints) -> dict[str, Column]:
+    """Return the columns that hold a source's records."""
+    codec = pa.Codec("zstd", compression_level=_LEVEL)
+    packed = TextColumn()
+    first: list[int] = [0]
+    raw: list[int] = []
+    checks: list[int] = []
+    texts: list[bytes] = []
+    held = 0
+
+    def flush() -> None:
+        nonlocal held
+        lengths = np.array([len(text) for text in texts], np.uint32)
+        block = b"".join((lengths.tobytes(), *texts))
+        small = memoryview(codec.compress(block))
+        packed.add(small)
+        raw.append(len(block))
+        checks.append(zlib.crc32(small))
+        first.append(first[-1] + len(texts))
+        texts.clear()
+        held = 0
+
+    for number, text in source.records(np.arange(len(source), dtype=np.int64)):
+        texts.extend([b""] * (number - first[-1] - len(texts)))
+        texts.append(text)
+        held += len(text)
+        if held >= _BLOCK_BYTES:
+            flush()
+    texts.extend([b""] * (len(source) - first[-1] - len(texts)))
+    if texts:
+        flush()
+    return {
+        "records.block": packed,
+        "records.end": np.array(packed.offsets, np.int64),
+        "records.first": np.array(first, np.int64),
+        "records.raw_bytes": np.array(raw, np.int64),
+        "records.checksum": np.array(checks, np.uint32),
+        **_arg_columns(source, events),
+    }
+
+
+#: Args that MPI time lines have as columns.
+_NUMBERS = ("bytes", "root")
+
+
+def _arg_columns(source: RecordSource, events: Ints) -> dict[str, Column]:
+    columns = getattr(source, "arg_columns", None)
+    if columns is None or not len(events):
+        return {}
+    values = columns(np.arange(int(events.max()) + 1), _NUMBERS)
+    if values is None:
+        return {}
+    return {
+        f"args.{key}": np.array([-1 if v is None else v for v in values[key]], np.int64)
+        for key in _NUMBERS
+    }
+
+
+class StoredRecords(NumberedRecords):
+    """Reads a trace file's own records from a store."""
+
+    def __init__(self, rank: StoredRank, count: int, path: str) -> None:
+        self.path = path
+        self._rank, self._count = rank, count
+        self._blocks: LRU[int, tuple[bytes, list[int]]] = LRU(_BLOCKS_KEPT)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def metadata_text(self) -> dict[str, bytes] | None:
+        """The file's top-level keys, as JSON."""
+        texts = self._rank.json("metadata_text")
+        if texts is None:
+            return None
+        return {key: text.encode("latin-1") for key, text in texts.items()}
+
+    def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
+        firsts = self._rank.numbers("records.first")
+        numbers = np.searchsorted(firsts, wanted, side="right") - 1
+        for number in np.unique(numbers).tolist():
+            text, ends = self._block(number)
+            first = int(firsts[number])
+            for index in wanted[numbers == number].tolist():
+                place = index - first
+                if ends[place + 1] > ends[place]:  # else it could not be read
+                    yield index, text[ends[place] : ends[place + 1]]
+
+    @property
+    def comm_args(self) -> ArgTable | None:
+        """The stored args of communication events, or None."""
+        args: ArgTable | None = self._rank.get_or_compute(
+            "comm", lambda: stored_comm_args(self._rank)
+        )
+        return args
+
+    def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[Any]] | None:
+        """Return the args `keys` of `records`; None if they are not stored as columns."""
+        if not set(keys) <= set(_NUMBERS) or not self._rank.has("args.bytes"):
+            return None
+        columns = {key: self._rank.numbers(f"args.{key}") for key in keys}
+        if len(records) and any(records.max() >= len(column) for column in columns.values()):
+            return None
+        return {
+            key: [None if value == -1 else value for value in column[records].tolist()]
+            for key, column in columns.items()
+        }
+
+    def release(self) -> None:
+        """Release the unpacked blocks."""
+        self._blocks.clear()
+
+    def _block(self, number: int) -> tuple[bytes, list[int]]:
+        return self._blocks.get_or_compute(
+            number, lambda: self._rank.read_checked(lambda: self._unpack_block(number))
+        )
+
+    def _unpack_block(self, number: int) -> tuple[bytes, list[int]]:
+        rank = self._rank
+        ends, firsts = rank.numbers("records.end"), rank.numbers("records.first")
+        small = rank.file.slice_bytes("records.block", int(ends[number]), int(ends[number + 1]))
+        if zlib.crc32(small) != int(rank.numbers("records.checksum")[number]):
+            raise DamagedFileError(
+                f"was changed: the checksum of its records' block {number} differs"
+            )
+        size = int(rank.numbers("records.raw_bytes")[number])
+        block = pa.Codec("zstd").decompress(small, size, asbytes=True)
+        count = int(firsts[number + 1] - firsts[number])
+        lengths: npt.NDArray[Any] = np.frombuffer(block, np.uint32, count)
+        starts = 4 * count + np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+        if int(starts[-1]) != len(block):
+            raise DamagedFileError(f"was changed: its records' block {number} has another length")
+        return block, starts.tolist()

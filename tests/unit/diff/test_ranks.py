@@ -1,0 +1,81 @@
+"""Ranks that changed while the others did not, late or not."""
+
+import pytest
+from support.small import call, event, kernel, load
+from support.turned import assert_mirrored
+
+from hta_widgets import diff as hd
+
+STEP_NS = 1_000_000
+
+
+def texts(diff):
+    return [finding.text.replace("\u202f", " ") for finding in hd.findings(diff)]
+
+
+def independent_job(tmp_path, *work_ns, steps=3):
+    """Ranks without collectives, whose steps end 100 µs after their only kernel."""
+    ranks = []
+    for work in work_ns:
+        records, now = [], 0
+        for number in range(steps):
+            # One step in three takes 1 ns more, so that times have a spread.
+            length = work + number
+            records += [
+                event("user_annotation", f"ProfilerStep#{number}", now, now + length + 100_000),
+                call(now + 10, now + 20, launch=number + 1),
+                kernel(now + 1000, now + 1000 + length, launch=number + 1),
+            ]
+            now += length + 100_000
+        ranks.append(records)
+    return load(tmp_path, *ranks)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_rank_that_nobody_waits_for_changed_alone(tmp_path, steps):
+    even = independent_job(tmp_path, 900_000, 900_000, 900_000, 900_000, steps=steps)
+    slow = independent_job(tmp_path, 900_000, 900_000, 1_125_000, 900_000, steps=steps)
+    first, second, *_ = texts(assert_mirrored(even, slow)[0])
+    # A quarter of 225 µs, as the mean over ranks: 56.25 µs.
+    assert first.startswith(
+        "After takes 56.3 µs longer a step: 1.00 ms → 1.06 ms, +5.6 % (mean over ranks): "
+        "rank 2 changed alone (compute +25 %)"
+    )
+    assert second == "Rank 2 changed alone: its compute +25 % (the others ±0 %)."
+
+
+def test_ranks_that_changed_alike_are_one_finding(tmp_path):
+    even = independent_job(tmp_path, *[900_000] * 6)
+    both = independent_job(tmp_path, 909_000, 1_080_000, 909_000, 909_000, 1_080_000, 909_000)
+    _, ranks, *_ = hd.findings(assert_mirrored(even, both)[0])
+    assert (ranks.ranks, ranks.measure) == ((1, 4), "compute")
+    assert ranks.text.replace("\u202f", " ") == (
+        "Ranks 1, 4 changed alone: their compute +20 % (the others +1.0 %)."
+    )
+    # Of a job that changed as a whole no rank is named.
+    most = independent_job(tmp_path, *[1_080_000] * 4, 900_000, 1_080_000)
+    named = [found.ranks for found in hd.findings(hd.compare(even, most)) if found.ranks]
+    assert named == [(4,)]
+    every = independent_job(tmp_path, *range(1_080_000, 1_380_000, 50_000))
+    assert not any(found.ranks for found in hd.findings(hd.compare(even, every)))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_late_rank_that_becomes_later_is_named(jobs, turned):
+    late, later = (jobs(seed, (), (("straggler", 2), ("factor", factor)))[0]
+                   for seed, factor in ((31, 1.25), (32, 1.6)))  # fmt: skip
+    first, second, *_ = texts(hd.compare(*((later, late) if turned else (late, later))))
+    assert ": rank 2 changed alone (compute " in first
+    way = "less" if turned else "longer"
+    assert second.startswith("Rank 2 changed alone: its compute ")
+    assert second.endswith(f"{way} each a step.")
+    assert "; ranks 0, 1, 3 wait " in second
+
+
+def test_one_step_is_enough_for_a_rank_that_is_slower_by_a_quarter(jobs):
+    before, _ = jobs(22, (), (("straggler", None),))
+    after, _ = jobs(23, (), (("straggler", 2), ("factor", 1.25)))
+    first, second, *_ = texts(hd.compare(before.select("step == 2"), after.select("step == 2")))
+    assert "rank 2 changed alone (compute +2" in first
+    assert "too few to tell a change from noise" in first
+    assert second.startswith("Rank 2 changed alone: its compute +2")

@@ -1,0 +1,59 @@
+"""Another batch size, recognized from the shapes of inputs."""
+
+import pytest
+from support.small import event, load
+from support.turned import assert_mirrored
+
+from hta_widgets import diff as hd
+
+
+def job(tmp_path, *shapes):
+    """A step of operators with these inputs."""
+    records = [event("user_annotation", "ProfilerStep#1", 0, 100_000, pid=10)]
+    for place, inputs in enumerate(shapes):
+        start = 1000 * place + 1000
+        dims = {"Input Dims": inputs}
+        records.append(event("cpu_op", f"aten::op{place}", start, start + 500, pid=10, **dims))
+    return load(tmp_path, records)
+
+
+def shapes_text(diff):
+    texts = [one.text for one in hd.findings(diff) if one.kind == "shapes"]
+    return [text.replace("\u202f", " ") for text in texts]
+
+
+def test_a_batch_of_twice_the_size(tmp_path):
+    def side(batch):
+        return job(
+            tmp_path,
+            [[batch, 512], [512]],
+            [[], [batch * 16, 512]],
+            [[512, 512]],
+            [[batch]],
+            [[], []],
+        )
+
+    there, back = assert_mirrored(side(32), side(64))
+    words = "in 3 of 4 calls of operators, as with another batch size."
+    assert shapes_text(there) == [f"Shapes: the first dimension of inputs 32 → 64 {words}"]
+    assert shapes_text(back) == [f"Shapes: the first dimension of inputs 64 → 32 {words}"]
+    assert hd.findings(hd.compare(side(32), side(32))) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [[[33]], [[40]], [[64]], [[32]]],  # by several factors
+        [[[64]], [[64]], [[32]], [[32]]],  # two calls
+        [None, None, None, None],
+    ],
+)
+def test_shapes_that_tell_of_no_batch(tmp_path, other):
+    assert shapes_text(hd.compare(job(tmp_path, *[[[32]]] * 4), job(tmp_path, *other))) == []
+
+
+def test_without_the_files_nothing_is_known_of_shapes(tmp_path):
+    sides = [job(tmp_path, *[[[size]]] * 4) for size in (32, 64)]
+    for file in tmp_path.glob("*/*"):
+        file.unlink()
+    assert shapes_text(hd.compare(*sides)) == []

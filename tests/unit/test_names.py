@@ -1,0 +1,91 @@
+"""Rules for names that a machine can check, see CONTRIBUTING.md."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "hta_widgets"
+
+IRREGULAR_PARTICIPLES = frozenset(
+    [
+        "begun",
+        "bound",
+        "broken",
+        "chosen",
+        "done",
+        "drawn",
+        "found",
+        "given",
+        "gone",
+        "held",
+        "hidden",
+        "kept",
+        "known",
+        "laid",
+        "left",
+        "lost",
+        "made",
+        "meant",
+        "paid",
+        "said",
+        "seen",
+        "sent",
+        "shown",
+        "spoken",
+        "taken",
+        "told",
+        "written",
+    ]
+)
+FILLERS = {"one", "found", "own", "given", "known"}
+
+
+def definitions() -> Iterator[tuple[str, ast.AST]]:
+    """Every node of the syntax tree of every module, and its file."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            yield path.relative_to(PACKAGE).as_posix(), node
+
+
+def is_lone_participle(name: str) -> bool:
+    word = name.strip("_")
+    return word in IRREGULAR_PARTICIPLES or bool(re.fullmatch(r"[a-z]{3,}[^e]ed", word))
+
+
+def test_the_name_of_no_function_is_a_lone_participle():
+    assert is_lone_participle("_widened")
+    assert is_lone_participle("told")
+    assert not is_lone_participle("feed")
+    # A property is read like a column, which may be a participle: `Trace.prelaunched`.
+    assert [
+        f"{file}: {node.name}"
+        for file, node in definitions()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and is_lone_participle(node.name)
+        and not any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+    ] == []
+
+
+def test_no_two_classes_have_one_name():
+    files = defaultdict(list)
+    for file, node in definitions():
+        # `compat` has the names of HTA.
+        if isinstance(node, ast.ClassDef) and not file.startswith("compat/"):
+            files[node.name].append(file)
+    assert {name: where for name, where in files.items() if len(where) > 1} == {}
+
+
+def test_no_name_of_a_module_is_a_filler():
+    names = [
+        f"{path.relative_to(PACKAGE)}: {target.id}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for statement in ast.parse(path.read_text("utf-8")).body
+        for target in ast.walk(statement)
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.For)
+        and isinstance(target, ast.Name)
+        and isinstance(target.ctx, ast.Store)
+        and target.id.strip("_").lower() in FILLERS
+    ]
+    assert names == []
