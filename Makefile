@@ -28,7 +28,7 @@ CATAPULT_READY := $(CATAPULT)/.ready
 POLYFILL_READY := $(POLYFILL)/.ready
 ORJSON_READY := $(ORJSON)/.ready
 CODE_SERVER_READY := $(CODE_SERVER)/.ready
-DEMO_READY := demo-job/rank-0.json.gz
+DEMO_READY := demo-job/rank-0.trace.json.gz
 
 TORCH := torch==2.13.0
 # The tests' browser is Debian's.

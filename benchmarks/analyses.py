@@ -44,10 +44,10 @@ def _single(folder: str) -> dict[int, Path]:
 
 def demo() -> dict[int, Path]:
     folder = DATA / "demo8"
-    if not (folder / "rank-0.json.gz").exists():
+    if not (folder / "rank-0.trace.json.gz").exists():
         print("  writing the demo job …", file=sys.stderr)
         write_demo(folder, ranks=8)
-    return {rank: folder / f"rank-{rank}.json.gz" for rank in range(8)}
+    return {rank: folder / f"rank-{rank}.trace.json.gz" for rank in range(8)}
 
 
 def run(python: Path | str, module: str, files: dict[int, Path], repeat: int) -> harness.Run:

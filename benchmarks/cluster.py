@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=2, help="runs of each, the best counts")
     options = parser.parse_args()
     folder = options.folder or demo_job(RANKS, STEPS, None, f"demo{RANKS}x{STEPS}")
-    files = [folder / f"rank-{rank}.json.gz" for rank in range(options.ranks)]
+    files = [folder / f"rank-{rank}.trace.json.gz" for rank in range(options.ranks)]
     missing = [file.name for file in files if not file.exists()]
     if missing:
         raise Missing(f"no {missing[0]} in {folder}")

@@ -211,20 +211,28 @@ def draw_definition(
     clusters: pd.DataFrame | None = None,
 ) -> Any:
     """Draw a frame by the definition of this name; `clusters` of ranks are drawn together."""
-    definition, colors = rows_definition(name), theme_of(theme)
-    style = FigureStyle(title or definition.title, colors, width)
+    style = FigureStyle(title or rows_definition(name).title, theme_of(theme), width)
+    content, style, note = rows_content(name, frame, style, clusters)
+    return empty_figure(frame, style, note=note) if content is None else rows_chart(content, style)
+
+
+def rows_content(
+    name: str, frame: pd.DataFrame, style: FigureStyle, clusters: pd.DataFrame | None = None
+) -> tuple[RowsContent | None, FigureStyle, str]:
+    """Return what a chart draws, its style with a subtitle, and a note if there is no content."""
+    definition, colors = rows_definition(name), style.theme
     if frame.empty:
-        return empty_figure(frame, style)
+        return None, style, ""
     source = f"analysis.{definition.analysis}" if definition.analysis else f"panel.{name}"
     require_columns_of(frame, source, *definition.needs)
     frame = with_folded_groups(frame, clusters)
     # Texts and scale are those of all ranks, folded or not.
     scope_of_all, drawn_frame = chart_scope(definition, frame)
     if drawn_frame.empty:
-        return empty_figure(drawn_frame, style)
+        return None, style, ""
     if definition.empty is not None and evaluate(definition.empty.when, scope_of_all):
         note = str(frame.attrs.get("note", "")) or definition.empty.text
-        return empty_figure(drawn_frame, style, note=note)
+        return None, style, note
     groups = folded_groups(frame) if definition.fold else {}
     if groups:
         scope = fold_scope(definition, frame, scope_of_all, groups)
@@ -265,7 +273,7 @@ def draw_definition(
         head=definition.rows.head,
         pitch=None if pitch is None else evaluate(pitch, scope),
     )
-    return rows_chart(content, style)
+    return content, style, ""
 
 
 def _fill_columns(definition: Definition, scope: Scope) -> list[Column]:

@@ -60,7 +60,7 @@ def write_demo(
     Parameters
     ----------
     directory : path-like
-        Folder of the files ``rank-0.json.gz`` …; created if missing.
+        Folder of the files ``rank-0.trace.json.gz`` …; created if missing.
     ranks, steps : int
         Size of the job.
     seed : int
@@ -129,7 +129,7 @@ def write_demo(
     if "moved_collective" in injected and ranks < 2:
         raise TraceError("a job of one rank has no collective to move", remedy="Give it 2 ranks.")
     folder = new_folder(directory)
-    files = {rank: f"rank-{rank}.{format}" for rank in plan.written}
+    files = {rank: f"rank-{rank}.trace.{format}" for rank in plan.written}
     program, nodes = training_step(_model(plan, events_per_step, injected))
     template = step_template(program, nodes)
     truth = Truth(plan, program)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import queue
 import shutil
-import sys
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -34,6 +33,7 @@ from hta_widgets.readers.formats import (
     resolve_reference,
 )
 from hta_widgets.readers.parallel import as_bytes, plan_workers, read_on_executor, trim_memory
+from hta_widgets.readers.progress import REPORT_EVERY_S, Progress, reporting_progress
 from hta_widgets.readers.ranks import assign_ranks
 from hta_widgets.readers.remote import LocalCopies, is_remote
 from hta_widgets.readers.streams import decompressed_size, time_stage
@@ -81,67 +81,6 @@ def export_profiler(profiler: Any) -> tuple[str, object]:
         directory.remove()
         raise TraceError("the profiler exported nothing", remedy="Did it record any step?")
     return str(path), directory
-
-
-_BAR_DELAY_S = 0.5
-_REPORT_EVERY_S = 0.1
-
-
-#: Function that is called with the bytes read so far and the bytes of all files.
-Progress = Callable[[int, int], object]
-
-
-@contextmanager
-def reporting_progress(
-    total_bytes: int, files: int, *, progress: bool | Progress
-) -> Iterator[Callable[[float], object]]:
-    """Yield a function that takes the number of bytes just read, and reports the progress.
-
-    Unless `progress` is a callable, a bar is shown in notebooks and terminals if loading takes
-    longer than half a second.
-    """
-    if callable(progress):
-        done_bytes = 0
-
-        def add(more_bytes: float) -> None:
-            nonlocal done_bytes
-            done_bytes = min(done_bytes + int(more_bytes), total_bytes)
-            progress(done_bytes, total_bytes)
-
-        add(0)
-        yield add
-        return
-    if not progress or not (_in_notebook() or _is_terminal(sys.stderr)):
-        yield lambda _more_bytes: None
-        return
-    from tqdm.auto import tqdm  # noqa: PLC0415 - imports asyncio
-
-    with tqdm(
-        total=total_bytes,
-        unit="B",
-        unit_scale=True,
-        unit_divisor=1024,
-        desc=f"Loading {files} trace{'' if files == 1 else 's'}",
-        delay=_BAR_DELAY_S,
-        leave=False,
-        file=sys.stderr,
-    ) as bar:
-        yield bar.update
-
-
-def _in_notebook() -> bool:
-    shell = sys.modules.get("IPython")
-    if shell is None:
-        return False
-    running = shell.get_ipython()
-    return running is not None and "IPKernelApp" in getattr(running, "config", {})
-
-
-def _is_terminal(stream: Any) -> bool:
-    try:
-        return bool(stream.isatty())
-    except (AttributeError, ValueError):
-        return False
 
 
 #: Minimum size of inputs that several processes read.
@@ -397,7 +336,7 @@ def _read_all(
             left = {place: float(weights[place]) for place in missing}
             pending = set(tasks)
             while pending:
-                done, pending = wait(pending, _REPORT_EVERY_S, FIRST_COMPLETED)
+                done, pending = wait(pending, REPORT_EVERY_S, FIRST_COMPLETED)
                 for task in done:
                     try:
                         outcomes[tasks[task]] = task.result()

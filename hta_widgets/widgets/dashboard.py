@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -14,10 +15,16 @@ import traitlets as t
 from hta_widgets import charts
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.arguments import check_arguments
-from hta_widgets.charts.defined import draw_definition
+from hta_widgets.charts.defined import draw_definition, rows_content
+from hta_widgets.charts.definition import rows_definition
+from hta_widgets.charts.figure import FigureStyle
+from hta_widgets.charts.theme import LIGHT
 from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.export.pages.format import read_asset
 from hta_widgets.export.pages.page import OfflineData, embed
+from hta_widgets.export.pictures.bars import bars_svg
+from hta_widgets.export.pictures.drawing import side_width, stacked_svg
+from hta_widgets.export.pictures.fallback import Fallback
 from hta_widgets.files import table_bytes, write_table
 from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, deadline_after
@@ -40,6 +47,7 @@ from hta_widgets.panels.frames import (
     resolve_panels,
     small_frame_to_json,
 )
+from hta_widgets.panels.headline import text_of
 from hta_widgets.readers.formats import all_formats
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -58,6 +66,9 @@ from hta_widgets.widgets.view import (
 #: The traits that a saved page shows unchanged.
 _SAVED = ("height", "folded", "panels", "metric", "_headline", "_about", "_tables")
 
+
+#: The charts in outputs of notebooks, their width in px, and the longest wait for the headline.
+_DRAWN_PANELS, _DRAWN_WIDTH, _HEADLINE_MS = ("breakdown", "overlap"), side_width(900), 500
 
 T = TypeVar("T")
 
@@ -286,6 +297,33 @@ class Dashboard(LinkedView):
             if name in self._filled or name in shown
         }
         return {**saved, "_tables": {**self._tables, **frames}}
+
+    def _fallback(self) -> Fallback:
+        """Return the headline, the first charts and the timeline for outputs without a page."""
+        view = super()._fallback()
+        late_ranks: list[int] = []
+        sentences: list[str] = []
+        headline = self.panel_engine.headline_until(deadline_after(_HEADLINE_MS))
+        if headline is not None:
+            late_ranks = headline["late_ranks"]
+            parts = [headline["headline"], *headline["more"]]
+            sentences = [text for text in map(text_of, parts) if text]
+        drawn = [name for name in _DRAWN_PANELS if name in self._filled] if view.pictures else []
+        charts_drawn = [self._chart_svg(name, late_ranks) for name in drawn]
+        row = [text for text in charts_drawn if text]
+        above = [stacked_svg(row, beside=True)] if row else []
+        return replace(view, sentences=sentences, pictures=[*above, *view.pictures])
+
+    def _chart_svg(self, panel: str, late_ranks: Sequence[int]) -> str:
+        """Return a chart of bars as SVG; empty if it has nothing to show."""
+        style = FigureStyle(rows_definition(panel).title, LIGHT, None)
+        frame = self.panel_frame(panel).copy(deep=False)
+        frame.attrs = {**frame.attrs, "late_ranks": late_ranks}
+        if self.folded:
+            groups = self.engine.answer({"op": "clusters"})[0]["clusters"]
+            frame.attrs["folded"] = [group["ranks"] for group in groups]
+        content, style, _ = rows_content(panel, frame, style)
+        return "" if content is None else bars_svg(content, style, _DRAWN_WIDTH, late_ranks)
 
     # --- following the selection ------------------------------------------------------------------
 

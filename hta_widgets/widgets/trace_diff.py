@@ -26,6 +26,7 @@ from hta_widgets.export.pages.diff_page import comparison_content, save_diff
 from hta_widgets.export.pages.format import read_asset
 from hta_widgets.export.pages.page import OfflineData
 from hta_widgets.export.pictures.drawing import MIN_BESIDE_PX, class_events, side_width, stacked_svg
+from hta_widgets.export.pictures.fallback import Fallback, timeline_fallback
 from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.export.traces.files import ExportReport, export_pair
 from hta_widgets.files import write_text
@@ -491,7 +492,18 @@ class TraceDiff(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         compute_frames_ahead(self._answers, self.align, swapped=self.swapped, pair=self.pair)
-        return super()._repr_mimebundle_(**kwargs)
+        return self._fallback().add_to(super()._repr_mimebundle_(**kwargs))
+
+    def _fallback(self) -> Fallback:
+        """Return what a notebook's output shows where the page of this view cannot run."""
+        title = f"{' → '.join(self._about['labels'])} · {self._about['facts']}"
+        sides = [
+            timeline_fallback(engine, {**scene, "title": f"{word}: {label}"}, state)
+            for (engine, scene, state), word, label in zip(
+                self._drawn_sides(), SIDES, self._about["labels"], strict=True
+            )
+        ]
+        return Fallback(title, pictures=[picture for side in sides for picture in side.pictures])
 
     # --- requests of the page ---------------------------------------------------------------------
 

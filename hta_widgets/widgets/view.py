@@ -19,6 +19,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.export.pages.format import read_asset
 from hta_widgets.export.pages.page import save_html
+from hta_widgets.export.pictures.fallback import Fallback, timeline_fallback
 from hta_widgets.export.traces.files import ExportReport, export_trace
 from hta_widgets.facts import facts
 from hta_widgets.files import target_path, write_errors
@@ -415,6 +416,15 @@ class LinkedView(anywidget.AnyWidget):
         target = target_path(path)  # raises before seconds of work
         part, state = self._dashboard_part(), self.state.snapshot()
         return save_html(target, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
+
+    # --- outputs of notebooks ---------------------------------------------------------------------
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        return self._fallback().add_to(super()._repr_mimebundle_(**kwargs))
+
+    def _fallback(self) -> Fallback:
+        """Return what a notebook's output shows where the page of this view cannot run."""
+        return timeline_fallback(self.engine, self._scene, self.state.snapshot())
 
     def _dashboard_part(self) -> Mapping[str, Any] | None:
         """Return the content of a saved page in addition to the timeline."""

@@ -27,6 +27,17 @@ export interface DocumentContext {
   listCheckpoints(): Promise<unknown[]>;
 }
 
+/** Renderers of the outputs of one notebook. */
+export interface RenderMimeRegistry {
+  createRenderer(mimeType: string, options?: object): OutputRenderer;
+}
+
+/** The renderer of a widget's view is a panel. */
+interface OutputRenderer extends Widget {
+  renderModel(model: { readonly data: Readonly<Record<string, unknown>> }): Promise<void>;
+  addWidget(widget: Widget): void;
+}
+
 export interface KernelMessage {
   header: { msg_type: string };
   parent_header: { session?: string };
@@ -69,7 +80,12 @@ export interface JupyterApp {
   readonly docRegistry: Record<
     "addFileType" | "addModelFactory" | "addWidgetFactory",
     (added: object) => void
-  >;
+  > & {
+    addWidgetExtension(
+      factory: string,
+      extension: { createNew(panel: { content: { rendermime: RenderMimeRegistry } }): void },
+    ): void;
+  };
   readonly serviceManager: {
     readonly sessions: {
       readonly ready: Promise<void>;

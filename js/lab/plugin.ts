@@ -4,6 +4,7 @@ import base from "../src/timeline/style/base.css?raw";
 import host from "../src/host/host.css?raw";
 import type { OpenViewRequest } from "../src/host/start";
 import type { JupyterApp, DocumentContext, Lab, Services, MainAreaWidget } from "./jupyterlab";
+import { showFallbacks } from "./fallback";
 import own from "./lab.css?raw";
 import icon from "./trace.svg?raw";
 import { TraceView } from "./trace_view";
@@ -14,10 +15,9 @@ const MODEL = "hta-path";
 const CATEGORY = "Traces";
 /** JupyterLab uses the longest matching extension: `.pt.trace.json` matches `.trace.json`. */
 const TYPES = [
-  { name: "hta-trace", extensions: [".trace.json", ".trace.json.gz", ".trace.json.zst", ".trc"] },
+  // JupyterLab has no other view of compressed files: its editor fails on bytes that are not UTF-8.
+  { name: "hta-trace", extensions: [".trace.json", ".json.gz", ".json.zst", ".trc"] },
   { name: "hta-named", extensions: [], pattern: "^(comm|server_profile|store)\\.json$" },
-  // Offered in "Open With", as is JupyterLab's own type "json".
-  { name: "hta-json", extensions: [".json.gz", ".json.zst"] },
 ];
 const TRACE = /\.(json|trc)(\.gz|\.zst)?$/i;
 const OPEN = "hta-widgets:open";
@@ -43,7 +43,9 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
   const { basename, dirname } = lab.PathExt;
   const isLab = services.ILabShell !== null;
   const sheet = new CSSStyleSheet();
-  sheet.replaceSync(`${base}${host}${own}`);
+  // Views bring their own copy of these rules: a later one would override what follows it there.
+  const cards = base.replaceAll(".hta-root", ":is(.hta-host-bar, .hta-host-card)");
+  sheet.replaceSync(`${cards}${host}${own}`);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
   const traceIcon = new lab.LabIcon({ name: "hta-widgets:trace", svgstr: icon });
 
@@ -101,8 +103,9 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
       return tab;
     }
   }
-  const fileTypes = [...TYPES.map(({ name }) => name), "json"];
-  const defaultFor = ["hta-trace", "hta-named"];
+  const defaultFor = TYPES.map(({ name }) => name);
+  // Plain JSON is seldom a trace: the view is offered in "Open With" alone.
+  const fileTypes = [...defaultFor, "json"];
   const options = { name: FACTORY, modelName: MODEL, fileTypes, defaultFor, readOnly: true };
   const factory = new TraceFactory(options);
   docRegistry.addWidgetFactory(factory);
@@ -112,6 +115,10 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
     command: "docmanager:open",
     args: ({ context }: MainAreaWidget) => ({ path: context?.path, factory: FACTORY }),
     name: ({ context }: MainAreaWidget) => context?.path,
+  });
+
+  docRegistry.addWidgetExtension("Notebook", {
+    createNew: ({ content }) => showFallbacks(content.rendermime),
   });
 
   // --- several files, folders, comparisons --------------------------------------------------------

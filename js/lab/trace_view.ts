@@ -4,6 +4,7 @@ import { type LoadingStage, LoadingCard } from "../src/host/card";
 import { WidgetHost } from "../src/host/host";
 import type { OpenViewRequest } from "../src/host/start";
 import type { WireMessage } from "../src/host/wire";
+import { renderButton } from "../src/ui/controls";
 import { detectTheme, watchTheme } from "../src/ui/host";
 import { applyTheme } from "../src/ui/theme";
 import type { JupyterApp, KernelConnection, Lab, SessionConnection, Widget } from "./jupyterlab";
@@ -73,6 +74,15 @@ export class TraceView {
     });
   }
 
+  /** A button that opens the file as text; none for several or compressed files. */
+  private textButtons(): HTMLElement[] {
+    const [path = "", ...others] = this.request.paths;
+    if (others.length > 0 || !path.toLowerCase().endsWith(".json")) return [];
+    const press = (): void =>
+      void this.app.commands.execute("docmanager:open", { path, factory: "Editor" });
+    return [renderButton({ text: "Open as text", press })];
+  }
+
   private async open(attempt: number): Promise<void> {
     const session = await this.connect();
     if (attempt !== this.attempt) {
@@ -92,7 +102,7 @@ export class TraceView {
     const outcome = await this.run(kernel);
     if (attempt !== this.attempt) return;
     if (outcome.type !== "opened") {
-      this.place.showFailure(outcome);
+      this.place.showFailure(outcome, this.textButtons());
       return;
     }
     await this.place.show(host, String(outcome.model));

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pytest
 from playwright.sync_api import Page, expect
 from support.browser import wheel
@@ -39,8 +40,12 @@ def files(lab, folder):
     root = lab.folder / "traces"
     shutil.copytree(folder, root / "runs/before")
     write_demo(root / "runs/after", ranks=8, steps=3, seed=0, changes=["slow_operator"])
-    shutil.copy(folder / "rank-5.json.gz", root / FILE)
+    shutil.copy(folder / "rank-5.trace.json.gz", root / FILE)
     (root / "cut off.trace.json").write_text('{"traceEvents": [7, ')
+    (root / "settings.json.gz").write_bytes(gzip.compress(b'{"learning_rate": 0.1}'))
+    shutil.copy(folder / "rank-2.trace.json.gz", root / "worker.json.gz")
+    plain = gzip.decompress((folder / "rank-1.trace.json.gz").read_bytes())
+    (root / "worker.json.zst").write_bytes(pa.compress(plain, codec="zstd", asbytes=True))
     return root
 
 
@@ -243,6 +248,30 @@ def test_two_to_compare(browse, lab, files, screenshot):
     page.get_by_role("button", name="Notebook").click()
     expect(page.locator(".jp-Notebook")).to_contain_text("hw.TraceDiff(before, after)")
     expect(page.locator(".jp-Notebook")).to_contain_text('hw.load("after")')
+
+
+@pytest.mark.parametrize("name", ["worker.json.gz", "worker.json.zst"])
+def test_a_compressed_file_of_any_name_opens(browse, files, name):
+    page = browse()
+    item(page, name).dblclick()
+    job = hw.load(files / name, progress=False, cache=False)
+    dash_of(page, job).has_numbers_of(job.select(), ("kernels",))
+
+
+def test_a_file_that_holds_no_trace_says_so(browse, files):
+    page = browse()
+    item(page, "settings.json.gz").dblclick()
+    view = page.locator(".hta-lab:visible")
+    expect(view.get_by_role("alert")).to_contain_text("Holds no trace events", timeout=60_000)
+    expect(view).to_contain_text("settings.json.gz")
+    expect(view.get_by_role("button", name="Open as text")).to_have_count(0)
+
+    item(page, "cut off.trace.json").dblclick()
+    button = view.get_by_role("button", name="Open as text")
+    expect(button).to_have_css("border-radius", "4px", timeout=60_000)
+    button.click()
+    text = page.locator(".jp-FileEditor .cm-content:visible")
+    expect(text).to_have_text('{"traceEvents": [7, ', timeout=30_000)
 
 
 def test_what_does_not_open_says_why(browse, lab, files, screenshot):

@@ -99,13 +99,13 @@ def holds_data(page):
 
 
 def test_one_file_has_the_numbers_of_python(view, folder, screenshot):
-    path = folder / "rank-5.json.gz"
+    path = folder / "rank-5.trace.json.gz"
     host, page = view(path)
     job = hw.load(path, progress=False, cache=False)
     dash = Dash(page, job)
     assert page.url == f"{host.base}/"
     dash.has_numbers_of(job.select(), ("breakdown", "kernels", "operators"))
-    expect(page).to_have_title("rank-5.json.gz")
+    expect(page).to_have_title("rank-5.trace.json.gz")
     screenshot(page, "view_file")
 
 
@@ -219,7 +219,7 @@ def test_a_folder_is_listed_watched_and_compared(view, folder, tmp_path, screens
     shutil.copytree(folder, runs / "first")
     shutil.copytree(folder, runs / "second")
     name = "<img src=x onerror=alert(1)>.json.gz"
-    shutil.copy(folder / "rank-0.json.gz", runs / name)
+    shutil.copy(folder / "rank-0.trace.json.gz", runs / name)
     os.utime(runs / name, (1_700_000_000,) * 2)
     (runs / "broken.pt.trace.json").write_text('{"traceEvents": [7, ')
     (runs / "settings.json").write_text("{}")
@@ -281,7 +281,7 @@ def test_a_host_that_is_killed_leaves_a_page_that_works(view, folder, job, scree
 
 
 def test_a_host_that_is_ended_says_so_at_once(view, folder, job):
-    host, page = view(folder / "rank-0.json.gz")
+    host, page = view(folder / "rank-0.trace.json.gz")
     expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
     host.process.send_signal(signal.SIGTERM)
     expect(page.locator(".hta-host-bar")).to_contain_text("Python has ended", timeout=5_000)

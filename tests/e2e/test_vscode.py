@@ -38,7 +38,7 @@ def files(tmp_path_factory, folder):
     root = tmp_path_factory.mktemp("vscode") / "traces"
     shutil.copytree(folder, root / "before")
     write_demo(root / "after", ranks=8, steps=3, seed=0, changes=["slow_operator"])
-    shutil.copy(folder / "rank-5.json.gz", root / FILE)
+    shutil.copy(folder / "rank-5.trace.json.gz", root / FILE)
     (root / "cut off.trace.json").write_text('{"traceEvents": [7, ')
     (root / "json.py").write_text("raise SystemExit('imported from the folder of the trace')\n")
     return root
@@ -100,7 +100,7 @@ def test_one_file_has_the_numbers_of_python_and_outlives_it(
     editor, files, folder, tmp_path, screenshot
 ):
     editor.open(FILE)
-    job = hw.load(folder / "rank-5.json.gz", progress=False, cache=False)
+    job = hw.load(folder / "rank-5.trace.json.gz", progress=False, cache=False)
     dash = EditorDash(editor, job, tmp_path)
     dash.has_numbers_of(job.select(), ("breakdown", "kernels"))
     dash.timeline.scroll_into_view_if_needed()

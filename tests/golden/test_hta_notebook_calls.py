@@ -123,7 +123,7 @@ def test_sequences_and_operators(analyzer, tmp_path):
         operator_name="aten::linear", output_dir=str(tmp_path), min_pattern_len=1, visualize=True
     )
     assert patterns["count"].is_monotonic_decreasing
-    assert [path.name for path in tmp_path.iterdir()] == ["overlaid_rank-0.json.gz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["overlaid_rank-0.trace.json.gz"]
     delays = analyzer.get_aten_op_kernels_and_delay(ranks=[0, 1], sort_by=["avg_runtime_delay"])
     assert delays[1]["avg_runtime_delay"].is_monotonic_decreasing
 
@@ -177,7 +177,7 @@ def test_critical_path(analyzer, tmp_path):
         path = analyzer.overlay_critical_path_analysis(
             0, graph, output_dir=str(tmp_path / "overlaid"), **options
         )
-        assert Path(path).name == "overlaid_critical_path_rank-0.json.gz"
+        assert Path(path).name == "overlaid_critical_path_rank-0.trace.json.gz"
     graph, success = analyzer.critical_path_analysis(
         rank=1, annotation="ProfilerStep", instance_id=(0, 1), data_load_events=["dataloader"]
     )

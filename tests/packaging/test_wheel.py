@@ -187,8 +187,14 @@ def test_each_line_of_the_readme_works_in_an_empty_folder(dist, repo, tmp_path):
     assert "rank 5 is a straggler" in said
     assert f"{(folder / 'report.html').as_uri()} (" in said
     left = {path.name for path in folder.iterdir() if not path.name.endswith(".whl")}
-    wanted = {"demo-job", "demo-job_truth.json", "report.html", "window.json.gz", "window.svg"}
-    assert left >= wanted | {"part.json.gz", "slower-job", "diff.html"}
+    wanted = {
+        "demo-job",
+        "demo-job_truth.json",
+        "report.html",
+        "window.trace.json.gz",
+        "window.svg",
+    }
+    assert left >= wanted | {"part.trace.json.gz", "slower-job", "diff.html"}
     if has_torch:
         traces = [path.name for path in (folder / "my-job").iterdir()]
-        assert traces == ["rank-0.json.gz"]
+        assert traces == ["rank-0.trace.json.gz"]

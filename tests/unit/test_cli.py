@@ -280,7 +280,7 @@ def test_demo_takes_its_other_options(tmp_path, capsys):
     folder = tmp_path / "job"
     arguments = ["demo", str(folder), "--ranks", "4", "--steps", "1", "--healthy", "--plain"]
     assert cli.main([*arguments, "--missing", "1-2", "--uneven", "1ms"]) == 0
-    assert sorted(p.name for p in folder.iterdir()) == ["rank-0.json", "rank-3.json"]
+    assert sorted(p.name for p in folder.iterdir()) == ["rank-0.trace.json", "rank-3.trace.json"]
     truth = json.loads((tmp_path / "job_truth.json").read_text())
     assert (truth["straggler"], truth["missing"]) == (None, [1, 2])
     assert 0 < max(truth["record_from_ns"]) <= 1_000_000

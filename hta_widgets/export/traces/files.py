@@ -161,9 +161,9 @@ def export_trace(
     Examples
     --------
     >>> window = traces.select(start_ns=12_000_000, end_ns=18_000_000, ranks=[0, 5])
-    >>> hw.export_trace(traces, "window.json.gz", window).events
+    >>> hw.export_trace(traces, "window.trace.json.gz", window).events
     4711
-    >>> hw.export_trace(traces.with_clock("fitted"), "one-clock.json.gz", clock="set").clock
+    >>> hw.export_trace(traces.with_clock("fitted"), "one-clock.trace.json.gz", clock="set").clock
     'fitted'
     """
     moves_ns = _clock_moves(traces, clock)
@@ -196,7 +196,7 @@ def export_trace(
 def _write_ranks(target: Target, ranks: Sequence[Members]) -> None:
     """Write ranks as a directory of files, as one file, or merged into one file."""
     if target.is_directory:
-        names = {f"rank-{members.trace.rank}.json.gz": members for members in ranks}
+        names = {f"rank-{members.trace.rank}.trace.json.gz": members for members in ranks}
         with target.directory(names) as opened:
             for name, members in names.items():
                 with opened(name) as out:

@@ -55,7 +55,7 @@ def add_counters(
 
 def _require_not_input(traces: TraceSet, path: Path, ranks: Iterable[int]) -> None:
     inputs = {Path(trace.path).resolve() for trace in traces.values() if trace.path}
-    targets = [path, *(path / f"rank-{rank}.json.gz" for rank in ranks)]
+    targets = [path, *(path / f"rank-{rank}.trace.json.gz" for rank in ranks)]
     for target in targets:
         if target.resolve() in inputs:
             raise TraceError(

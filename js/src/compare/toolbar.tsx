@@ -159,7 +159,7 @@ function RankPairs({ ctx }: { ctx: DiffContext }) {
 }
 
 const FILE_CHOICES = [
-  ["export_pair", "Write both as one trace", "pair.json.gz"],
+  ["export_pair", "Write both as one trace", "pair.trace.json.gz"],
   ["save_html", "Save this page", "diff.html"],
 ] as const;
 

@@ -243,11 +243,11 @@ describe("one source for all", () => {
 
 describe("names and values", () => {
   test.each([
-    ["ddp_8rank", "ddp_8rank-window.json.gz"],
-    ["resnet50.pt.trace.json.gz", "resnet50-window.json.gz"],
-    ["my job / 3", "my-job-3-window.json.gz"],
-    ["../../etc", "etc-window.json.gz"],
-    ["", "trace-window.json.gz"],
+    ["ddp_8rank", "ddp_8rank-window.trace.json.gz"],
+    ["resnet50.pt.trace.json.gz", "resnet50-window.trace.json.gz"],
+    ["my job / 3", "my-job-3-window.trace.json.gz"],
+    ["../../etc", "etc-window.trace.json.gz"],
+    ["", "trace-window.trace.json.gz"],
   ])("%s is exported to %s", (title, path) => {
     expect(defaultPath(title)).toBe(path);
   });

@@ -96,12 +96,12 @@ describe("failures", () => {
     view.root.focus();
     view.press("x");
     expect((view.by("textbox", "File to write") as HTMLInputElement).value).toBe(
-      "demo-job-window.json.gz",
+      "demo-job-window.trace.json.gz",
     );
     view.by("button", "Write file").click();
     await expect
       .poll(() => view.text(".hta-result"))
-      .toMatch(/^Wrote demo-job-window.json.gz: [1-9][\d ]+ events/);
+      .toMatch(/^Wrote demo-job-window.trace.json.gz: [1-9][\d ]+ events/);
     view.source.broken.set("export", "No space left on device");
     view.by("button", "Write file").click();
     await expect.poll(() => view.text(".hta-result")).toBe("No space left on device");

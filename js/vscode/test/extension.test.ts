@@ -97,7 +97,10 @@ test("each command of a menu is contributed, and no two default patterns match o
       const name = filenamePattern.replace("**/*.store/", "");
       return new RegExp(`^${name.replaceAll(".", "\\.").replaceAll("*", ".*")}$`);
     });
-  const files = ["a.pt.trace.json", "a.trace.json.gz", "b.trc", "comm.json", "store.json"];
+  const files = [
+    ...["a.pt.trace.json", "a.trace.json.gz", "rank-0.json.gz", "b.json.zst", "b.trc"],
+    ...["comm.json", "store.json"],
+  ];
   for (const file of files) expect(patterns.filter((one) => one.test(file))).toHaveLength(1);
   expect(patterns.filter((one) => one.test("settings.json"))).toEqual([]);
 });

@@ -39,7 +39,7 @@ def _events(document):
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "job"
     truth = write_demo(folder, ranks=RANKS, steps=STEPS, seed=3)
-    documents = {rank: _document(folder / f"rank-{rank}.json.gz") for rank in range(RANKS)}
+    documents = {rank: _document(folder / f"rank-{rank}.trace.json.gz") for rank in range(RANKS)}
     return truth, documents, folder
 
 
@@ -64,14 +64,14 @@ def test_the_same_arguments_give_the_same_bytes_and_another_seed_others(demo, tm
     assert all(_same(path.name, tmp_path / "job", folder) for path in folder.iterdir())
     assert _same("job_truth.json", tmp_path, folder.parent)
     write_demo(tmp_path / "job", ranks=RANKS, steps=STEPS, seed=4)
-    assert not _same("rank-1.json.gz", tmp_path / "job", folder)
+    assert not _same("rank-1.trace.json.gz", tmp_path / "job", folder)
 
 
 def test_plain_files_hold_the_same_text(demo, tmp_path):
     _, _, folder = demo
     write_demo(tmp_path / "job", ranks=RANKS, steps=STEPS, seed=3, format="json")
-    packed = gzip.decompress((folder / "rank-2.json.gz").read_bytes())
-    assert (tmp_path / "job/rank-2.json").read_bytes() == packed
+    packed = gzip.decompress((folder / "rank-2.trace.json.gz").read_bytes())
+    assert (tmp_path / "job/rank-2.trace.json").read_bytes() == packed
 
 
 def test_many_ranks_are_written_in_batches(demo, tmp_path, monkeypatch):
@@ -79,7 +79,7 @@ def test_many_ranks_are_written_in_batches(demo, tmp_path, monkeypatch):
     monkeypatch.setattr(job, "_FILES_AT_ONCE", 3)
     again = write_demo(tmp_path / "job", ranks=RANKS, steps=STEPS, seed=3)
     assert again == truth | {"truth_path": again["truth_path"]}
-    assert _same("rank-3.json.gz", tmp_path / "job", folder)
+    assert _same("rank-3.trace.json.gz", tmp_path / "job", folder)
 
 
 def test_the_truth_counts_what_is_in_the_files(demo):
@@ -248,8 +248,8 @@ def test_strided_groups_reduce_gradients_among_peers(tmp_path):
 def test_missing_ranks_have_no_file_and_no_observation(tmp_path):
     truth = write_demo(tmp_path / "job", ranks=4, steps=1, missing=[3, 1], tensor_ranks=1)
     assert sorted(p.name for p in (tmp_path / "job").iterdir()) == [
-        "rank-0.json.gz",
-        "rank-2.json.gz",
+        "rank-0.trace.json.gz",
+        "rank-2.trace.json.gz",
     ]
     assert truth["missing"] == [1, 3]
     assert truth["last_arrivals"][3] > 0
@@ -260,7 +260,7 @@ def test_missing_ranks_have_no_file_and_no_observation(tmp_path):
 def test_uneven_starts_cut_the_beginning_off(tmp_path):
     truth = write_demo(tmp_path / "job", ranks=4, steps=2, uneven_us=20_000)
     whole = write_demo(tmp_path / "whole", ranks=4, steps=2)
-    documents = {rank: _document(tmp_path / f"job/rank-{rank}.json.gz") for rank in range(4)}
+    documents = {rank: _document(tmp_path / f"job/rank-{rank}.trace.json.gz") for rank in range(4)}
     found = _collectives(documents, truth)
     for rank, document in documents.items():
         begin = truth["record_from_ns"][rank]

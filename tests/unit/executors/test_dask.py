@@ -187,9 +187,9 @@ def test_an_error_there_says_as_much_as_here(client, job, tmp_path):
     bad = tmp_path / "bad.json"
     bad.write_text('{"traceEvents": [7]}')
     with pytest.raises(hw.TraceError) as here:
-        hw.load([job / "rank-0.json.gz", bad], progress=False)
+        hw.load([job / "rank-0.trace.json.gz", bad], progress=False)
     with pytest.raises(hw.TraceError) as there:
-        hw.load([job / "rank-0.json.gz", bad], executor=client.get_executor(), progress=False)
+        hw.load([job / "rank-0.trace.json.gz", bad], executor=client.get_executor(), progress=False)
     facts = [(e.value.message, e.value.path, e.value.place, e.value.remedy) for e in (here, there)]
     assert facts[0] == facts[1]
     assert str(there.value) == str(here.value)

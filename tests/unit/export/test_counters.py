@@ -129,7 +129,7 @@ def test_merged_ranks_keep_their_counters_apart(trace_file, load, tmp_path):
     for rank in bases:
         assert counters(back[rank]) == counters(expected[rank])
     folder = add_counters(traces, tmp_path / "folder", ranks=[1], kinds=["queue_length"])
-    assert [path.name for path in folder.path.iterdir()] == ["rank-1.json.gz"]
+    assert [path.name for path in folder.path.iterdir()] == ["rank-1.trace.json.gz"]
     assert folder.samples == 2
 
 

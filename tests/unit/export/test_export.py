@@ -206,7 +206,7 @@ def test_without_clip_times_are_the_files_own(small, tmp_path, document):
 def test_a_name_without_suffix_is_a_directory(small, tmp_path, load):
     traces, _ = small
     report = export_trace(traces, tmp_path / "out")
-    assert [p.name for p in report.path.iterdir()] == ["rank-3.json.gz"]
+    assert [p.name for p in report.path.iterdir()] == ["rank-3.trace.json.gz"]
     assert load(report.path).ranks == [3]
 
 

@@ -130,7 +130,7 @@ def test_records_keep_all_but_their_times(job, kind, tmp_path, document):
     export_trace(job.with_clock("fitted"), tmp_path / "out", clock="set", counters="own")
     for rank in (0, 1):
         own = document(tmp_path / f"rank-{rank}.json")
-        written = document(tmp_path / f"out/rank-{rank}.json.gz")
+        written = document(tmp_path / f"out/rank-{rank}.trace.json.gz")
         old_rest, old_ts = by_time_without(own.pop("traceEvents"))
         new_rest, new_ts = by_time_without(written.pop("traceEvents"))
         assert new_rest == old_rest

@@ -97,7 +97,7 @@ def test_clipped_sums_are_those_of_the_window(traces, tmp_path):
         for name, start_ns, dur_ns in events.itertuples(index=False):
             inside = min(start_ns + dur_ns, window.end_ns) - max(start_ns, window.start_ns)
             expected[name] += inside
-        for record in _records(report.path / f"rank-{rank}.json.gz"):
+        for record in _records(report.path / f"rank-{rank}.trace.json.gz"):
             if record["ph"] == "X":
                 start, dur = (Decimal(str(record[key])) * 1000 for key in ("ts", "dur"))
                 got[record["name"]] += int(dur)

@@ -21,7 +21,7 @@ from support.same_sets import assert_same
 import hta_widgets as hw
 from hta_widgets import files
 from hta_widgets.formats.kineto import reader as kineto
-from hta_widgets.readers import cache, parallel as memory, streams as stages
+from hta_widgets.readers import cache, parallel as memory, progress as bar, streams as stages
 from hta_widgets.store.ranks import StoredTrace
 from hta_widgets.workers import WorkerPool
 
@@ -157,8 +157,8 @@ def test_a_worker_reports_while_it_works():
 def test_progress_is_reported_in_bytes(job, monkeypatch, capfd, parallel_bytes):
     monkeypatch.setattr(module, "_cores", lambda: 2)
     monkeypatch.setattr(module, "_PARALLEL_BYTES", parallel_bytes)
-    monkeypatch.setattr(module, "_is_terminal", lambda _stream: True)
-    monkeypatch.setattr(module, "_BAR_DELAY_S", 0)
+    monkeypatch.setattr(bar, "_is_terminal", lambda _stream: True)
+    monkeypatch.setattr(bar, "_BAR_DELAY_S", 0)
     of = sum(path.stat().st_size for path in job.iterdir() if path.suffix == ".gz")
     reports = []
     hw.load(job, progress=lambda *report: reports.append(report))
@@ -168,6 +168,30 @@ def test_progress_is_reported_in_bytes(job, monkeypatch, capfd, parallel_bytes):
     assert (done[0], done[-1]) == (0, of)
     assert len(set(done)) >= 4  # each of three files
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_bar_of_a_notebook_is_emptied(job, monkeypatch):
+    outputs = []
+
+    class Handle:
+        def update(self, output, raw):
+            outputs.append(output)
+
+    monkeypatch.setattr(
+        "IPython.display.display", lambda output, **_: outputs.append(output) or Handle()
+    )
+    monkeypatch.setattr(bar, "_in_notebook", lambda: True)
+    monkeypatch.setattr(bar, "_BAR_DELAY_S", 0)
+    monkeypatch.setattr(bar, "REPORT_EVERY_S", 0)
+    hw.load(job)
+    *bars, last = outputs
+    assert len(bars) >= 3
+    assert all("<progress" in output["text/html"] for output in bars)
+    assert bars[0]["text/plain"].startswith("Loading 3 traces: ")
+    assert last == {"text/html": "", "text/plain": ""}
+    with pytest.raises(hw.TraceError):
+        hw.load([job / "rank-0.json.gz", job / "none.json"])
+    assert outputs[-1] == last
 
 
 def test_what_tasks_print_does_not_disturb_the_answers():

@@ -38,9 +38,9 @@ function fileName(title: string): string {
   return name === "" ? "trace" : name;
 }
 
-/** A file name from a job's name: `ddp_8rank-window.json.gz`. */
+/** A file name from a job's name: `ddp_8rank-window.trace.json.gz`. */
 export function defaultPath(title: string): string {
-  return `${fileName(title)}-window.json.gz`;
+  return `${fileName(title)}-window.trace.json.gz`;
 }
 
 /** The form's state, which stays while it is closed. */

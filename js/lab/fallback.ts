@@ -1,0 +1,29 @@
+/**
+ * Outputs of notebooks whose widget is gone, as its kernel has ended: JupyterLab shows an error
+ * although the output holds other forms. Show the HTML of `hta_widgets/export/pictures/fallback.py`.
+ */
+
+import type { RenderMimeRegistry } from "./jupyterlab";
+
+const WIDGET = "application/vnd.jupyter.widget-view+json";
+const ERROR = "Error displaying widget";
+
+/** Let a notebook's renderers of widgets show the fallback of an output instead of an error. */
+export function showFallbacks(registry: RenderMimeRegistry): void {
+  const create = registry.createRenderer.bind(registry);
+  registry.createRenderer = (mimeType, options) => {
+    const renderer = create(mimeType, options);
+    if (mimeType !== WIDGET) return renderer;
+    const render = renderer.renderModel.bind(renderer);
+    renderer.renderModel = async (model) => {
+      await render(model);
+      const isError = renderer.node.textContent.startsWith(ERROR);
+      if (!isError || !String(model.data["text/html"]).includes("hta-fallback")) return;
+      const fallback = create("text/html");
+      await fallback.renderModel(model);
+      renderer.node.textContent = "";
+      renderer.addWidget(fallback);
+    };
+    return renderer;
+  };
+}

@@ -1,0 +1,42 @@
+"""Notebooks that are saved and opened again."""
+
+from playwright.sync_api import expect
+
+CELL = """
+import hta_widgets as hw
+from hta_widgets.readers import progress
+progress._BAR_DELAY_S = 0
+hw.Dashboard({folder!r})
+"""
+ERROR = "Error displaying widget"
+
+
+def reopen(page):
+    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    url = page.evaluate("location.href.split('?')[0]")
+    page.goto(f"{url}?reset")
+
+
+def test_a_reload_shows_the_view_and_nothing_else(notebook, folder):
+    page = notebook(CELL.format(folder=str(folder)))
+    expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
+    reopen(page)
+    expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
+    expect(page.locator(".jp-Notebook .hta-dash")).to_have_count(1)
+    outputs = page.locator(".jp-OutputArea-output")
+    heights = outputs.evaluate_all("nodes => nodes.map(node => node.offsetHeight)")
+    assert [height > 5 for height in heights].count(True) == 1
+    expect(page.locator(".jp-Notebook")).not_to_contain_text(ERROR)
+
+
+def test_without_its_kernel_a_notebook_shows_pictures(notebook, lab, folder, screenshot):
+    page = notebook(CELL.format(folder=str(folder)))
+    expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
+    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    lab.end_sessions()
+    reopen(page)
+    picture = page.locator(".jp-Notebook .hta-fallback img")
+    expect(picture).to_be_visible(timeout=60_000)
+    assert picture.evaluate("async node => (await node.decode(), node.naturalWidth)") == 900
+    expect(page.locator(".jp-Notebook")).not_to_contain_text(ERROR)
+    screenshot(page, "notebook_without_kernel")

@@ -1,0 +1,49 @@
+"""Outputs of notebooks, next to JupyterLab's extension and other views, look as saved pages."""
+
+import pytest
+from playwright.sync_api import expect
+
+import hta_widgets as hw
+
+CELLS = """
+import hta_widgets as hw
+traces = hw.load({folder!r}, progress=False, cache=False)
+hw.Dashboard(traces)
+""", "hw.Timeline(traces)", "hw.TraceDiff(traces, traces)"  # fmt: skip
+#: Colours of the first element of each kind: its tag, classes, states, and its parent's classes.
+STYLES = """root => {
+  const properties = ["color", "backgroundColor", "backgroundImage", "borderTopColor",
+    "borderTopStyle", "borderTopWidth", "fontWeight", "fontSize"];
+  const states = ["data-kind", "aria-pressed", "aria-disabled"];
+  const kindOf = node => [node.localName, ...[...node.classList].sort(),
+    ...states.map(name => node.getAttribute(name))].join(" ");
+  const styles = {};
+  for (const node of root.querySelectorAll("[class*=hta-]")) {
+    const kind = `${kindOf(node.parentElement)} > ${kindOf(node)}`;
+    const style = getComputedStyle(node);
+    styles[kind] ??= Object.fromEntries(properties.map(name => [name, style[name]]));
+  }
+  return styles;
+}"""
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_outputs_have_the_colors_of_a_saved_page(
+    notebook, folder, job, new_context, tmp_path, theme, name
+):
+    page = notebook(*(cell.format(folder=str(folder)) for cell in CELLS))
+    theme(name)
+    hw.Dashboard(job).save_html(tmp_path / "saved.html")
+    saved = new_context(color_scheme=name).new_page()
+    saved.goto((tmp_path / "saved.html").as_uri())
+    roots = [opened.locator(".hta-dash").first for opened in (page, saved)]
+    for root in roots:
+        expect(root).to_have_attribute("data-theme", name, timeout=60_000)
+        expect(root.locator(".hta-rank-link").first).to_be_visible(timeout=60_000)
+    expect(page.locator(".hta-diff").first).to_be_visible(timeout=60_000)
+    in_lab, in_page = (root.evaluate(STYLES) for root in roots)
+    kinds = in_lab.keys() & in_page.keys()
+    assert len(kinds) > 40
+    assert any("hta-rank-link" in kind for kind in kinds)
+    assert any("hta-swatch" in kind for kind in kinds)
+    assert {kind: in_lab[kind] for kind in kinds} == {kind: in_page[kind] for kind in kinds}

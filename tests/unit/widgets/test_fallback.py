@@ -1,0 +1,84 @@
+"""What outputs of notebooks show where widgets do not run: text, and a picture in HTML."""
+
+import base64
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.demo.job import write_demo
+from hta_widgets.export.pictures import fallback
+from hta_widgets.widgets import dashboard
+
+MAX_BYTES = 150_000
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch):
+    monkeypatch.setattr(dashboard, "_HEADLINE_MS", 60_000)
+
+
+def load_demo(folder, **options):
+    write_demo(folder, **options)
+    return hw.load(folder, cache=False, progress=False)
+
+
+def bundle(view):
+    data, _ = view._repr_mimebundle_()
+    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == view.model_id
+    assert len(data["text/html"]) <= MAX_BYTES
+    return data["text/plain"], data["text/html"]
+
+
+def texts_of(html):
+    """Return the texts of the picture in HTML."""
+    (data,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
+    return list(ET.fromstring(base64.b64decode(data)).itertext())
+
+
+def test_a_dashboard_keeps_headline_charts_and_timeline(tmp_path):
+    text, html = bundle(hw.Dashboard(load_demo(tmp_path / "job", ranks=8, steps=2)))
+    title, headline, *_ = text.split("\n")
+    assert title.startswith("job · 8 ranks · ")
+    assert headline in html
+    assert "rank 5" in headline
+    drawn = texts_of(html)
+    assert {"Where GPU time goes", "Communication and overlap", "exposed wait"} <= {*drawn}
+    assert {"ProfilerStep#0", "causes the wait"} <= {*drawn}
+
+
+def test_similar_ranks_share_rows_of_a_large_job(tmp_path):
+    _, html = bundle(hw.Dashboard(load_demo(tmp_path / "job", ranks=20, steps=1)))
+    drawn = texts_of(html)
+    assert drawn.count("rank 5") >= 2
+    assert any(re.match(r"1\d ranks: 0–4", text) for text in drawn)
+
+
+def test_names_are_text(tmp_path):
+    name = "<img src=x onerror=alert(1)>"
+    text, html = bundle(hw.Timeline(load_demo(tmp_path / name, ranks=2, steps=1)))
+    assert text.startswith(name)
+    assert "<img src=x" not in html
+    assert any(name[:12] in drawn for drawn in texts_of(html))
+
+
+def test_a_comparison_keeps_both_timelines(sides):
+    text, html = bundle(hw.TraceDiff(*sides))
+    assert text.startswith("a → b · 2 ranks each")
+    assert {"before: a", "after: b"} <= {*texts_of(html)}
+
+
+def test_too_many_events_are_not_drawn(traces, monkeypatch):
+    monkeypatch.setattr(fallback, "_MAX_DRAWN_EVENTS", 5)
+    for view in (hw.Timeline(traces), hw.Dashboard(traces)):
+        text, html = bundle(view)
+        assert "2 ranks" in text
+        assert "<img" not in html
+
+
+def test_a_picture_that_is_too_large_is_left_out(traces, monkeypatch):
+    monkeypatch.setattr(fallback, "_MAX_BYTES", 500)
+    text, html = bundle(hw.Timeline(traces))
+    assert text in html
+    assert "<img" not in html
