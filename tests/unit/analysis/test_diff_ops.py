@@ -54,7 +54,7 @@ def after(load):
         "after",
         [
             step(1, 0, 60), event("aten::mm", 1, 7.5), *launched("gemm<float>", 2, 6, 1),
-            *launched("gemm<double>", 20, 30, 2), *launched("gemm<float>", 30, 4, 3),
+            *launched("gemm<double>", 20, 30, 2), *launched("gemm<float>", 50, 4, 3),
         ],
     )  # fmt: skip
 

@@ -305,7 +305,7 @@ def test_the_excuse_lasts_while_the_others_run_ahead(tmp_path):
         for rank in range(4):
             pair = (0, 1) if rank < 2 else (2, 3)
             begin = start + (5_060 if rank < 2 else 3_060)
-            number = 10 * step
+            number = 10 * step + 1
             events[rank] += [
                 profiler_step(step),
                 call((start + 10) * US, (start + 20) * US, launch=number),
@@ -479,9 +479,9 @@ def test_a_stall_is_a_share_of_its_own_step(tmp_path):
             late = stall if rank == 1 else 0
             events[rank] += [
                 event("user_annotation", name, start * US, end - 1, pid=10),
-                call((start + 10) * US, (start + 20) * US, launch=step),
+                call((start + 10) * US, (start + 20) * US, launch=step + 1),
                 collective((start + 6_000 + late) * US, (start + 6_500 + stall) * US,
-                           ranks=(0, 1, 2, 3), seq=step, correlation=step),
+                           ranks=(0, 1, 2, 3), seq=step, correlation=step + 1),
             ]  # fmt: skip
     traces = load(tmp_path, *events)
     frame = stragglers(traces)
