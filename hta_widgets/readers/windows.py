@@ -18,11 +18,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -105,90 +105,36 @@ def _host_processes(trace: Trace) -> set[str]:
 
 def join_traces(windows: Sequence[Trace]) -> Trace:
     """Return the windows of one rank, in order of time, as one trace."""
-    first = windows[0]
-    names, categories = StringPool(), StringPool()
+    first, pools = windows[0], _Pools()
     tracks, track_codes = _join_tracks([trace.table.tracks for trace in windows])
-    kinds, series = StringPool(), StringPool()
-    events, flows, counters, instants, asyncs, copies = ([] for _ in range(6))
+    parts: list[_WindowTables] = []
     rows = records = 0
     end_record: dict[int, int] = {}
     for trace, track_code in zip(windows, track_codes, strict=True):
-        table, shift_ns = trace.table, trace.zero_ns - first.zero_ns
-        name, category = (
-            _codes(names, table.names.values),
-            _codes(categories, table.categories.values),
-        )
-        wide = category.astype(np.int32)
-        events.append(
-            replace(
-                table,
-                start_ns=table.start_ns + shift_ns,
-                name=name[table.name],
-                category=wide[table.category],
-                track=track_code[table.track],
-                depth=_joined_depths(table, tracks, track_code),
-                parent=np.where(table.parent >= 0, table.parent + rows, -1).astype(np.int32),
-                record=table.record + records,
-            )
-        )
-        end_record |= {row + rows: record + records for row, record in table.end_record.items()}
-        flow = trace.flow_table
-        flows.append(
-            replace(
-                flow,
-                kind=_codes(kinds, flow.kinds)[flow.kind],
-                source=flow.source + rows,
-                target=flow.target + rows,
-                source_record=np.where(flow.source_record >= 0, flow.source_record + records, -1),
-                target_record=np.where(flow.target_record >= 0, flow.target_record + records, -1),
-            )
-        )
-        counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
-        counters.append(
-            replace(
-                counter,
-                time_ns=counter.time_ns + shift_ns,
-                series_id=_codes(series, counter.series)[counter.series_id],
-                record=counter.record + records,
-            )
-        )
-        instants.append(
-            replace(
-                instant,
-                time_ns=instant.time_ns + shift_ns,
-                name=name[instant.name],
-                category=wide[instant.category],
-                record=instant.record + records,
-            )
-        )
-        asyncs.append(
-            replace(
-                interval,
-                start_ns=interval.start_ns + shift_ns,
-                name=name[interval.name],
-                category=wide[interval.category],
-                record=interval.record + records,
-            )
-        )
-        copies.append(replace(trace.copy_table, record=trace.copy_table.record + records))
-        rows += len(table)
+        shift_ns = trace.zero_ns - first.zero_ns
+        depth = _joined_depths(trace.table, tracks, track_code)
+        parts.append(_renumber_tables(trace, pools, track_code, depth, (shift_ns, rows, records)))
+        end_record |= {
+            row + rows: record + records for row, record in trace.table.end_record.items()
+        }
+        rows += len(trace.table)
         records += 0 if trace.source is None else len(trace.source)
-    table = _concatenate(
-        EventTable,
-        events,
-        names=names,
-        categories=categories,
-        tracks=tracks,
-        end_record=end_record,
-    )
+    events, flows, counters, instants, asyncs, copies = zip(*parts, strict=True)
     mark = windows_mark([(t.zero_ns, t.zero_ns + t.table.last_ns) for t in windows])
     stated = first.metadata.get(MARK_KEY)
     mark = {**(stated if isinstance(stated, Mapping) else {}), **mark}
     return first.replace(
-        _table=table,
-        flow_table=_concatenate(FlowTable, flows, kinds=kinds.values),
+        _table=_concatenate(
+            EventTable,
+            events,
+            names=pools.names,
+            categories=pools.categories,
+            tracks=tracks,
+            end_record=end_record,
+        ),
+        flow_table=_concatenate(FlowTable, flows, kinds=pools.flow_kinds.values),
         counter_table=_in_order_of_series(
-            _concatenate(CounterTable, counters, series=series.values)
+            _concatenate(CounterTable, counters, series=pools.series.values)
         ),
         instant_table=_concatenate(InstantTable, instants),
         async_table=_concatenate(AsyncTable, asyncs),
@@ -199,6 +145,79 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
     )
 
 
+@dataclass(frozen=True)
+class _Pools:
+    """The distinct texts of all windows."""
+
+    names: StringPool = field(default_factory=StringPool)
+    categories: StringPool = field(default_factory=StringPool)
+    flow_kinds: StringPool = field(default_factory=StringPool)
+    series: StringPool = field(default_factory=StringPool)
+
+
+class _WindowTables(NamedTuple):
+    """The tables of a window, with times, rows, records and codes of the joined trace."""
+
+    events: EventTable
+    flows: FlowTable
+    counters: CounterTable
+    instants: InstantTable
+    asyncs: AsyncTable
+    copies: CopyTable
+
+
+def _renumber_tables(
+    trace: Trace, pools: _Pools, track_code: Any, depth: Any, offsets: tuple[int, int, int]
+) -> _WindowTables:
+    """Return the tables of a window; `offsets` are added to its times, rows and records."""
+    shift_ns, rows, records = offsets
+    table, flow = trace.table, trace.flow_table
+    counter, instant, interval = trace.counter_table, trace.instant_table, trace.async_table
+    name = _codes(pools.names, table.names.values)
+    category = _codes(pools.categories, table.categories.values)
+    return _WindowTables(
+        replace(
+            table,
+            start_ns=table.start_ns + shift_ns,
+            name=name[table.name],
+            category=category[table.category],
+            track=track_code[table.track],
+            depth=depth,
+            parent=np.where(table.parent >= 0, table.parent + rows, -1).astype(np.int32),
+            record=table.record + records,
+        ),
+        replace(
+            flow,
+            kind=_codes(pools.flow_kinds, flow.kinds)[flow.kind],
+            source=flow.source + rows,
+            target=flow.target + rows,
+            source_record=np.where(flow.source_record >= 0, flow.source_record + records, -1),
+            target_record=np.where(flow.target_record >= 0, flow.target_record + records, -1),
+        ),
+        replace(
+            counter,
+            time_ns=counter.time_ns + shift_ns,
+            series_id=_codes(pools.series, counter.series)[counter.series_id],
+            record=counter.record + records,
+        ),
+        replace(
+            instant,
+            time_ns=instant.time_ns + shift_ns,
+            name=name[instant.name],
+            category=category[instant.category],
+            record=instant.record + records,
+        ),
+        replace(
+            interval,
+            start_ns=interval.start_ns + shift_ns,
+            name=name[interval.name],
+            category=category[interval.category],
+            record=interval.record + records,
+        ),
+        replace(trace.copy_table, record=trace.copy_table.record + records),
+    )
+
+
 def _codes(pool: StringPool, values: Sequence[Any]) -> Any:
     return np.array([pool.add(value) for value in values], np.int32)
 
@@ -206,11 +225,11 @@ def _codes(pool: StringPool, values: Sequence[Any]) -> Any:
 def _concatenate(kind: type[T], parts: Sequence[T], **others: Any) -> T:
     """Concatenate the columns of tables; `others` are fields that are no columns."""
     columns = {}
-    for field in fields(kind):  # type: ignore[arg-type]
-        if field.name not in others:
-            values = [getattr(part, field.name) for part in parts]
+    for column in fields(kind):  # type: ignore[arg-type]
+        if column.name not in others:
+            values = [getattr(part, column.name) for part in parts]
             is_text = isinstance(values[0], list)
-            columns[field.name] = list(chain(*values)) if is_text else np.concatenate(values)
+            columns[column.name] = list(chain(*values)) if is_text else np.concatenate(values)
     return kind(**columns, **others)
 
 
@@ -300,10 +319,10 @@ class JoinedRecords(NumberedRecords):
         for number, (low, high) in enumerate(pairwise(bounds)):
             first, shift_ns = int(self._first[number]), self._shifts_ns[number]
             for record, text in self._sources[number].records(wanted[low:high] - first):
-                yield record + first, _moved(text, shift_ns) if shift_ns else text
+                yield record + first, _shift_record(text, shift_ns) if shift_ns else text
 
 
-def _moved(text: bytes, shift_ns: int) -> bytes:
+def _shift_record(text: bytes, shift_ns: int) -> bytes:
     values = decode_fields(text)
     if values is None or "ts" not in values:
         return text
