@@ -7,9 +7,10 @@ each stage::
     worker0.1700000000500.pt.trace.json    window 1 of rank 0
 
 Files are windows of a rank if they are in one folder, state or are named after the same rank, share
-world, host and a process, do not overlap in time, and the numbers of their steps go on. They become
-one `Trace`, whose metadata state the windows (`merged_format.stated_windows`). Nothing is known
-about the time between two windows, so analyses do not count it.
+world, host and a process, do not overlap in time, and the numbers of their steps go on. At least
+half of the ranks have several. They become one `Trace`, whose metadata state the windows
+(`merged_format.stated_windows`). Nothing is known about the
+time between two windows, so analyses do not count it.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ from hta_widgets.trace.tracks import disambiguate_tracks
 T = TypeVar("T")
 #: ``NAME.TIME.pt.trace.json``, as `torch.profiler.tensorboard_trace_handler` names files.
 _HANDLER_NAME = re.compile(r"(.+)\.\d{9,}\.pt\.trace\.json(\.gz)?")
+#: A file that begins later than this is of another run, whatever its process.
+_MAX_PAUSE_NS = 7 * 86_400 * 1_000_000_000
 
 
 def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
@@ -60,6 +63,10 @@ def join_windows(traces: Sequence[Trace]) -> tuple[list[Trace], dict[str, str]]:
     for trace in traces:
         by_rank[_rank_identity(trace) or id(trace)].append(trace)
     if len(by_rank) == len(traces):
+        return list(traces), {}
+    # A profiler repeats on all ranks; a single further file was left by another run.
+    repeated = [len(files) > 1 for key, files in by_rank.items() if isinstance(key, tuple)]
+    if 2 * sum(repeated) < len(repeated):
         return list(traces), {}
     first_of: dict[str, str] = {}
     joined: dict[int, Trace | None] = {}
@@ -90,7 +97,8 @@ def _rank_identity(trace: Trace) -> tuple[Any, ...] | None:
 
 def _follows(earlier: Trace, later: Trace) -> bool:
     """Whether a file may hold a later window of the same process."""
-    if later.zero_ns < earlier.zero_ns + earlier.table.last_ns:
+    pause_ns = later.zero_ns - (earlier.zero_ns + earlier.table.last_ns)
+    if not 0 <= pause_ns <= _MAX_PAUSE_NS:
         return False
     if _host_processes(earlier).isdisjoint(_host_processes(later)):
         return False

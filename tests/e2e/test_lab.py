@@ -121,7 +121,7 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
     # The time of the last change, and nothing of the contents.
     assert contents_of(requests, FILE)
     assert all("content=0" in url for url in contents_of(requests, FILE))
-    assert not list(files.glob("*checkpoint*"))
+    assert not list(files.rglob("*-checkpoint*.gz"))
     page.locator(".hta-lab").evaluate("node => node.scrollTo(0, 0)")
     screenshot(page, "lab_file")
 
@@ -319,7 +319,7 @@ def test_the_file_browser_of_notebook_7(lab, files, page, requests, screenshot):
     expect(dash.panel("selection")).to_contain_text("start_ns=")
     dash.has_numbers_of(dash.selection, ("kernels",))
     assert all("content=0" in url for url in contents_of(requests, FILE))
-    assert not list(files.glob("*checkpoint*"))
+    assert not list(files.rglob("*-checkpoint*.gz"))
     document.locator(".hta-lab").evaluate("node => node.scrollTo(0, 0)")
     screenshot(document, "lab_notebook7")
     lab.end_sessions()

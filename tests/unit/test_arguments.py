@@ -28,7 +28,7 @@ VIEWS = (hw.Timeline, hw.Dashboard, hw.TraceDiff)
 CLASSES = (hw.TraceSet, hw.Trace, hw.Selection, compat.TraceAnalysis, *VIEWS)
 #: For stores and formats; and what would end the views that all tests share.
 INTERNAL = {
-    "TraceSet.restored",
+    "TraceSet.restore",
     "Trace.replace",
     "Trace.release",
     "Timeline.close",

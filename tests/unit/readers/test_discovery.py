@@ -135,7 +135,9 @@ def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
 def recorded(rank, start_s=0.0, events=10, **top):
     """Return a trace of `events` µs that starts at `start_s`, of a job of 4 ranks."""
     info = {"rank": rank, "world_size": top.pop("world_size", 4)}
-    records = [event(f"op {rank}", start_s * 1e6 + place) for place in range(events)]
+    # Another run is another process.
+    pid = 1000 + int(start_s)
+    records = [event(f"op {rank}", start_s * 1e6 + k, pid=pid) for k in range(events)]
     return json.dumps({"distributedInfo": info, **top, "traceEvents": records})
 
 
