@@ -89,7 +89,7 @@ class Model:
     words: int = 32_000
     ranks: int = 8  # in the group that reduces gradients
     tensor_ranks: int = 2  # in the group that splits sequences; 1 for none
-    changes: frozenset[ChangeName] = frozenset()  # against the usual job
+    changes: frozenset[ChangeName] = frozenset()  # compared with the usual job
 
     @property
     def rows(self) -> int:

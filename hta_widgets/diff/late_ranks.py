@@ -1,8 +1,9 @@
 """Find the ranks that changed unlike the others: late ones, and those that changed alone.
 
 `hta_widgets.analysis.stragglers` judges the compared steps of each side. If it names rank 1 after
-but not before, the finding has the time of its own that changed most beyond the other ranks', those
-ranks' change of the same time, and the ranks whose waits became longer, all as means over steps:
+but not before, the finding names the kind of rank 1's own time that changed most compared with the
+other ranks. It also has the change of that kind on those ranks, and the ranks that wait longer. All
+are means over steps:
 
     rank 1: compute 8 → 10 ms; rank 0: compute 8 → 8.1 ms, waits 0 → 2 ms
 

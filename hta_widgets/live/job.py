@@ -97,7 +97,7 @@ def _match_task(traces: TraceSet) -> BackgroundTask[None]:
 
 
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
-    """Return facts about the drawn clock; None if too few collectives compare clocks."""
+    """Return how far the ranks' clocks differ and whether they are corrected; None if unknown."""
     fit = clock_fit(traces)
     is_compared = fit.collectives >= MIN_COLLECTIVES
     if is_compared.sum() < 2:
@@ -115,7 +115,7 @@ class PanelEngine:
     """The frames of a dashboard's panels, for any selection."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Requests of pages run in this process: a cluster may be busy.
+        # Requests of pages run in this process, as a cluster may be busy.
         self.traces = traces.on(None)
         raise_limit_for_pages()
         self._kept: LRU[Hashable, pd.DataFrame] = LRU(MAX_FRAMES)

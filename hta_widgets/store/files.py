@@ -133,7 +133,7 @@ def _read_file(path: Path) -> pa.Buffer:
 
 
 def _map_file(path: Path) -> pa.Buffer:
-    """Map a file of a local disk."""
+    """Memory-map a file on a local disk."""
     # The mapping outlives the file's handle: open ranks do not use up file handles.
     with pa.memory_map(str(path)) as file:
         # Reading the whole file would fetch all of it from the disk, records included.

@@ -30,7 +30,8 @@ def history_move(
         return "undo" if future > 0 else None
     if new["future"]:
         return "redo" if future < 0 else None
-    # Both a redo of the last undone entry and a change leave no future; a redo restores the entry.
+    # The future is empty after a change, and after the redo of the last undone entry. Only the
+    # redo restores that entry.
     if future == -1 and {**values, **old["future"][-1]} == values:
         return "redo"
     # A full history does not grow: its first entry is dropped.

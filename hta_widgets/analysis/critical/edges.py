@@ -239,9 +239,9 @@ def _polled_work(nodes: Nodes, source: Ints, target: Ints) -> Ints:
 
 def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
     """Add edges between forward and backward threads; return their number."""
-    # While the backward pass runs, the thread that started it waits. So an outermost operator of
-    # one thread depends on that of the other thread which ended last before its start. Operators
-    # that overlap in time are not joined.
+    # While the backward pass runs, the thread that started it waits. An outermost operator
+    # therefore depends on the last outermost operator of the other thread to end before it starts.
+    # Operators that overlap in time are not joined.
     chains = _ThreadChains(nodes)
     count = 0
     outermost = np.flatnonzero(chains.depth == chains.is_start)

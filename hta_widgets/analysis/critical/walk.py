@@ -105,7 +105,7 @@ class RankGraph:
 
 def _relevant_nodes(path: CriticalPath) -> Bools:
     """Return whether each node is of the device, of the range's thread, or of one that launches."""
-    # Other threads, such as watchdogs of collectives, run whatever the step does.
+    # Other threads, such as watchdogs of collectives, run regardless of the step.
     nodes, table = path.nodes, path.trace.table
     calls = path.trace.launch_of[nodes.device]
     tracks = np.concatenate((table.track[calls[calls >= 0]], table.track[path.within.rows]))

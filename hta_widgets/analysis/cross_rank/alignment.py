@@ -67,7 +67,7 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
 def align_sequences(
     content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, *, sure: bool
 ) -> Ints:
-    """Return for each of the other rank's events its position in the first rank's sequence."""
+    """Return the position in the first rank's sequence of each event of the other rank."""
     # Both are parts of the sequence of collectives of one process group. The second is shifted
     # along the first to the position at which contents agree. Of several such positions, the one is
     # used at which all ends differ by nearly the same time, which does not depend on the clocks. If

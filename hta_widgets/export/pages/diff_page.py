@@ -134,8 +134,8 @@ def _frame_names(answers: DiffAnswers) -> list[str]:
 class FrameBlocks:
     """Blocks of frames, called ``word-N``, packed in the order of `frames` while all fit.
 
-    `numbers` has the number of each block, ascending. `words` is a text on what is left out of the
-    page, empty if nothing is. `about` has the document's entries.
+    `numbers` has the number of each block, ascending. `words` describes what the page leaves out,
+    and is empty if that is nothing. `about` has entries to add to the page's document.
     """
 
     words = ""

@@ -345,7 +345,7 @@ class Colours:
         return dark if is_light else "#ffffff"
 
     def shade(self, name: str, *, host: bool = False) -> int:
-        """Return the shade of a short name: the same in every rank, run and language."""
+        """Return the shade of a short name, the same for all ranks, runs, and in the page."""
         value = 0x811C9DC5
         for byte in name.encode("utf-8", "surrogatepass"):
             value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
