@@ -126,7 +126,7 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
   const jobs = new lab.WidgetTracker({ namespace: "hta-jobs" });
   const show = (request: OpenViewRequest): void => {
     const id = `hta-${request.view}-${request.paths.join("|")}`;
-    if (jobs.find((one) => one.id === id) === undefined) {
+    if (jobs.find((job) => job.id === id) === undefined) {
       const view = makeView(request);
       const tab = new lab.MainAreaWidget({ content: view.widget });
       const label = request.paths

@@ -21,14 +21,14 @@ export class TraceView {
   readonly widget: Widget;
   /** Differs from the document's path: JupyterLab would connect to that kernel with comms. */
   readonly sessionPath: string;
-  private readonly place: LoadingCard;
+  private readonly loadingCard: LoadingCard;
   private readonly closed = new AbortController();
   /** Number of the current attempt; results of earlier attempts are dropped. */
   private attempt = 0;
   private session: SessionConnection | null = null;
-  private busy: KernelConnection | null = null;
+  private busyKernel: KernelConnection | null = null;
   /** Whether the busy kernel runs the request; until then it ignores interrupts. */
-  private runs = false;
+  private isRunning = false;
 
   constructor(
     private readonly lab: Lab,
@@ -41,20 +41,20 @@ export class TraceView {
     this.sessionPath = `${first}${rest}.${request.view}`;
     this.widget = new lab.Widget();
     this.widget.addClass("hta-lab");
-    this.place = new LoadingCard({ cancel: () => this.cancel(), again: () => this.start() });
-    const { bar, el: place, card } = this.place;
-    this.widget.node.append(bar, place);
+    this.loadingCard = new LoadingCard({ cancel: () => this.cancel(), again: () => this.start() });
+    const { bar, el: cardEl, card } = this.loadingCard;
+    this.widget.node.append(bar, cardEl);
     for (const el of [bar, card]) {
       applyTheme(el, detectTheme(this.widget.node));
       watchTheme(this.widget.node, this.closed.signal, (theme) => applyTheme(el, theme));
     }
     // Tabs that are restored in the background load when they become visible.
-    const sight = new IntersectionObserver((entries) => {
+    const visibilityObserver = new IntersectionObserver((entries) => {
       if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
-      sight.disconnect();
+      visibilityObserver.disconnect();
       this.start();
     });
-    sight.observe(this.widget.node);
+    visibilityObserver.observe(this.widget.node);
     this.widget.disposed.connect(() => this.close());
   }
 
@@ -65,12 +65,12 @@ export class TraceView {
 
   private start(): void {
     const attempt = (this.attempt += 1);
-    this.place.removeShown();
+    this.loadingCard.removeShown();
     this.session?.dispose();
     this.session = null;
-    this.place.showProgress({ stage: "start" });
+    this.loadingCard.showProgress({ stage: "start" });
     this.open(attempt).catch((error: unknown) => {
-      if (attempt === this.attempt) this.place.showFailure({ message: errorMessage(error) });
+      if (attempt === this.attempt) this.loadingCard.showFailure({ message: errorMessage(error) });
     });
   }
 
@@ -102,10 +102,10 @@ export class TraceView {
     const outcome = await this.run(kernel);
     if (attempt !== this.attempt) return;
     if (outcome.type !== "opened") {
-      this.place.showFailure(outcome, this.textButtons());
+      this.loadingCard.showFailure(outcome, this.textButtons());
       return;
     }
-    await this.place.show(host, String(outcome.model));
+    await this.loadingCard.show(host, String(outcome.model));
   }
 
   /** The session that was started before the page was reloaded, or a new one. */
@@ -114,7 +114,7 @@ export class TraceView {
     const [path, name] = [this.sessionPath, await this.kernelName()];
     await sessions.ready;
     await sessions.refreshRunning();
-    const session = [...sessions.running()].find((one) => one.path === path);
+    const session = [...sessions.running()].find((running) => running.path === path);
     if (session !== undefined) return sessions.connectTo({ model: session, ...CONNECT });
     const kernel = name === "" ? undefined : { name };
     const options = {
@@ -135,18 +135,19 @@ export class TraceView {
       view,
       paths.map((path) => this.nameOf(path)),
     );
-    this.busy = kernel;
-    this.runs = false;
+    this.busyKernel = kernel;
+    this.isRunning = false;
     const future = kernel.requestExecute({ code, store_history: false, allow_stdin: false });
     let outcome: WireMessage | null = null;
     future.onIOPub = ({ content }) => {
-      this.runs = true;
+      this.isRunning = true;
       const message = (content.data as Record<string, unknown> | undefined)?.[MIME] as WireMessage;
-      if (message?.type === "progress") this.place.showProgress(message as unknown as LoadingStage);
+      if (message?.type === "progress")
+        this.loadingCard.showProgress(message as unknown as LoadingStage);
       else if (message !== undefined) outcome = message;
     };
     const { status, ename, evalue } = (await future.done).content;
-    if (this.busy === kernel) this.busy = null;
+    if (this.busyKernel === kernel) this.busyKernel = null;
     if (outcome !== null) return outcome;
     if (ename === "KeyboardInterrupt") return CANCELLED;
     if (ename === "ModuleNotFoundError" && /hta_widgets/.test(String(evalue))) {
@@ -160,36 +161,40 @@ export class TraceView {
   }
 
   private cancel(): void {
-    if (this.busy !== null && this.runs) {
-      this.busy
+    if (this.busyKernel !== null && this.isRunning) {
+      this.busyKernel
         .interrupt()
-        .catch((error: unknown) => this.place.showFailure({ message: errorMessage(error) }));
+        .catch((error: unknown) => this.loadingCard.showFailure({ message: errorMessage(error) }));
       return;
     }
     this.attempt += 1;
-    this.busy = null;
+    this.busyKernel = null;
     if (this.session !== null) this.leave(this.session);
     this.session = null;
-    this.place.showFailure(CANCELLED);
+    this.loadingCard.showFailure(CANCELLED);
   }
 
   /** The kernel has ended: fail if it was loading; a shown view uses the data in the page. */
   private end(attempt: number, host: WidgetHost): void {
-    if (attempt !== this.attempt || !this.place.bar.hidden || this.closed.signal.aborted) return;
+    if (attempt !== this.attempt || !this.loadingCard.bar.hidden || this.closed.signal.aborted)
+      return;
     host.endModel();
-    if (this.busy !== null) {
-      this.busy = null;
+    if (this.busyKernel !== null) {
+      this.busyKernel = null;
       this.attempt += 1;
-      this.place.showFailure({ message: "the kernel ended while it was loading", remedy: MEMORY });
+      this.loadingCard.showFailure({
+        message: "the kernel ended while it was loading",
+        remedy: MEMORY,
+      });
       return;
     }
-    if (this.place.isShown) this.place.showEnded("The kernel has ended");
+    if (this.loadingCard.isShown) this.loadingCard.showEnded("The kernel has ended");
   }
 
   /** A tab that is closed ends its kernel; a page that is left does not. */
   private close(): void {
     this.closed.abort();
-    this.place.removeShown();
+    this.loadingCard.removeShown();
     this.attempt += 1;
     if (this.session !== null) this.leave(this.session);
   }

@@ -209,15 +209,15 @@ export class ChartFrame implements ChartPanel, GestureTarget {
   }
 
   private showTooltip(target: HoverTarget, at: ChartPoint): void {
-    const { tooltip: content } = this;
+    const { tooltip } = this;
     const lines = target.tooltip.lines.flatMap(([what, value]) => [
       h("dt", {}, what),
       h("dd", {}, value),
     ]);
-    replaceChildren(content, h("b", {}, target.tooltip.heading), h("dl", {}, ...lines));
-    content.hidden = false;
+    replaceChildren(tooltip, h("b", {}, target.tooltip.heading), h("dl", {}, ...lines));
+    tooltip.hidden = false;
     const scrolled = this.view.scrollTop;
-    const size = { width: content.offsetWidth, height: content.offsetHeight };
+    const size = { width: tooltip.offsetWidth, height: tooltip.offsetHeight };
     const viewport = {
       width: this.el.clientWidth,
       height: Math.max(this.el.clientHeight, at.y - scrolled + size.height + 16),
@@ -227,7 +227,7 @@ export class ChartFrame implements ChartPanel, GestureTarget {
       bottom: target.box.top - scrolled + target.box.height,
     };
     const placed = placeTooltip({ x: at.x, y: at.y - scrolled }, size, viewport, mark);
-    content.style.transform = `translate(${Math.round(placed.left)}px, ${Math.round(placed.top)}px)`;
+    tooltip.style.transform = `translate(${Math.round(placed.left)}px, ${Math.round(placed.top)}px)`;
   }
 
   private toggleTable(): void {
@@ -259,11 +259,11 @@ const MAX_TABLE_ROWS = 500;
 
 export function fillTable(
   el: HTMLElement,
-  { rows: all, columns: columnsByName }: PanelFrame,
+  { rows: totalRows, columns: columnsByName }: PanelFrame,
 ): void {
-  const rows = Math.min(all, MAX_TABLE_ROWS);
+  const rows = Math.min(totalRows, MAX_TABLE_ROWS);
   const columns = Object.entries(columnsByName)
-    .filter(([, values]) => values.length === all)
+    .filter(([, values]) => values.length === totalRows)
     .map(([name, values]) => {
       const attributes = { class: typeof values[0] === "string" ? "hta-chart-text" : "" };
       const cell = (row: number) => h("td", attributes, cellText(name, values[row] ?? null));
@@ -273,7 +273,8 @@ export function fillTable(
   const body = Array.from({ length: rows }, (_, row) =>
     h("tr", {}, ...columns.map(({ cell }) => cell(row))),
   );
-  const moreNote = all > rows && h("p", {}, `${formatCount(all - rows)} more rows not listed`);
+  const moreNote =
+    totalRows > rows && h("p", {}, `${formatCount(totalRows - rows)} more rows not listed`);
   replaceChildren(el, h("table", {}, h("thead", {}, head), h("tbody", {}, ...body)), moreNote);
 }
 

@@ -19,7 +19,7 @@ const CASES = (vectors as unknown as { cases: Case[] }).cases;
 const NOTHING: ChartSelection = { ranks: null, names: null, kinds: null, window: null };
 
 /** Charts of BytePS and MPI are tested in tests/e2e. */
-const OWN = CHART_IDS.filter((id) => CASES.some(({ name }) => name === `${id} of 5`));
+const DRAWN_IDS = CHART_IDS.filter((id) => CASES.some(({ name }) => name === `${id} of 5`));
 
 function frameOf(panel: string, ranks = 5): PanelFrame {
   return CASES.find(({ name }) => name === `${panel} of ${ranks}`)!.frame;
@@ -59,8 +59,8 @@ async function painted(): Promise<void> {
 /** Positions of rows: their names in the picture's own text. */
 async function rowAt(panel: ChartPanel, name: string): Promise<{ x: number; y: number }> {
   const svg = await (await panel.toSvg()).text();
-  const found = new DOMParser().parseFromString(svg, "image/svg+xml");
-  for (const text of found.querySelectorAll("text")) {
+  const svgDocument = new DOMParser().parseFromString(svg, "image/svg+xml");
+  for (const text of svgDocument.querySelectorAll("text")) {
     if (text.textContent !== name) continue;
     return { x: Number(text.getAttribute("x")), y: Number(text.getAttribute("y")) - 4 };
   }
@@ -95,7 +95,7 @@ function press(
 }
 
 describe("charts", () => {
-  test.each(OWN)("%s is drawn, says what it shows, and is saved", async (id) => {
+  test.each(DRAWN_IDS)("%s is drawn, says what it shows, and is saved", async (id) => {
     const { panel, plot } = await mount(id);
     expect(plot.getAttribute("role")).toBe("img");
     expect(plot.getAttribute("aria-label")!.length).toBeGreaterThan(20);
@@ -111,11 +111,11 @@ describe("charts", () => {
   test("a click takes one rank, another with Ctrl adds one, and the same again clears", async () => {
     const { panel, brushes, plot } = await mount("breakdown");
     const frame = frameOf("breakdown");
-    const [one, two] = [await rowAt(panel, "rank 1"), await rowAt(panel, "rank 3")];
-    press(plot, 200, one.y);
+    const [firstRow, secondRow] = [await rowAt(panel, "rank 1"), await rowAt(panel, "rank 3")];
+    press(plot, 200, firstRow.y);
     panel.show(frame, { ...NOTHING, ranks: [1] });
-    press(plot, 200, two.y, { ctrlKey: true });
-    press(plot, 200, one.y);
+    press(plot, 200, secondRow.y, { ctrlKey: true });
+    press(plot, 200, firstRow.y);
     press(plot, 200, 4);
     expect(brushes).toEqual([{ ranks: [1] }, { ranks: [1, 3] }, { ranks: null }, { ranks: null }]);
   });

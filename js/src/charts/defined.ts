@@ -70,15 +70,15 @@ export function buildRowsContent(
   theme: Theme,
 ): RowsContent | string {
   // Texts and scale refer to all ranks, even if similar ranks are folded.
-  const whole = buildScope(definition, frame);
-  if (!whole.has("row")) return frameNote(frame) || noteFor("nothing");
-  if (definition.empty !== undefined && evaluate(definition.empty.when, whole)) {
+  const frameScope = buildScope(definition, frame);
+  if (!frameScope.has("row")) return frameNote(frame) || noteFor("nothing");
+  if (definition.empty !== undefined && evaluate(definition.empty.when, frameScope)) {
     return frameNote(frame) || definition.empty.text;
   }
-  const { endTimes, summary: stackSummary } = buildStack(definition, whole, {}, theme);
-  whole.set("ends", endTimes).set("parts", stackSummary);
+  const { endTimes, summary: stackSummary } = buildStack(definition, frameScope, {}, theme);
+  frameScope.set("ends", endTimes).set("parts", stackSummary);
   const { rows, scale, marks = [], fold } = definition;
-  const scope = buildFoldedScope(definition, frame, whole);
+  const scope = buildFoldedScope(definition, frame, frameScope);
   const rowOf = scope.get("row") as Float64Array;
   const names = scope.get("names") as string[];
   const data: Record<string, ColumnData> = { row: rowOf };
@@ -89,8 +89,8 @@ export function buildRowsContent(
       ? [[barStyle(mark.color, theme), mark.name]]
       : [],
   );
-  const inMarks = marks.map((mark) => addMarkColumns(mark, scope, data, theme));
-  const isFolded = scope !== whole && fold !== undefined;
+  const barTextsOfMarks = marks.map((mark) => addMarkColumns(mark, scope, data, theme));
+  const isFolded = scope !== frameScope && fold !== undefined;
   if (isFolded) addSpread(definition, scope, data);
   if (definition.place !== undefined) data.row = toNumbers(evaluate(definition.place, scope));
   const order =
@@ -100,25 +100,25 @@ export function buildRowsContent(
   if (order !== null) {
     for (const [name, values] of Object.entries(data)) data[name] = takeRows(values, order);
   }
-  const one = (code: Code): number => toNumber(evaluate(code, whole));
-  const each = (code: string): ColumnData => toColumn(evaluate(code, scope), names.length);
+  const numberOf = (code: Code): number => toNumber(evaluate(code, frameScope));
+  const columnOf = (code: string): ColumnData => toColumn(evaluate(code, scope), names.length);
   const texts = (template: string): readonly string[] =>
     toColumn(fillTemplate(template, scope), names.length) as string[];
-  const keys = rows.keys.map(each);
+  const keys = rows.keys.map(columnOf);
   const ranks = rows.rank === undefined ? null : toNumbers(evaluate(rows.rank, scope));
   const rowsWhereTrue = (code: string | undefined): Set<number> | undefined =>
-    code === undefined ? undefined : new Set(indicesOfTrue(each(code)));
+    code === undefined ? undefined : new Set(indicesOfTrue(columnOf(code)));
   const flaggedRows = ranks === null ? undefined : markedRows(frame, ranks);
   const tooltip = tooltipFiller(definition.tooltip, scope, stack.lines);
   const drawnMarks = [...stack.marks, ...marks.map((mark) => buildMark(mark, data, theme))];
   const spreadMarks = isFolded ? [buildMark(SPREAD_MARK, data, theme)] : [];
-  const firstOfGroup = isFolded && hasRankRows(definition) ? firstRowOfItems(rowOf) : null;
-  const subtitleText = chartTexts(definition, frame, whole);
+  const firstOfGroup = isFolded && hasRankRows(definition) ? firstItemOfRows(rowOf) : null;
+  const headTexts = chartTexts(definition, frame, frameScope);
   return {
-    ...subtitleText,
+    ...headTexts,
     subtitle: isFolded
-      ? joinSentences(subtitleText.subtitle, foldedSubtitle(fold))
-      : subtitleText.subtitle,
+      ? joinSentences(headTexts.subtitle, foldedSubtitle(fold))
+      : headTexts.subtitle,
     names,
     keys: names.map((_, row) =>
       keys.flatMap((column) => column[row] as SelectionKey | SelectionKey[]),
@@ -130,13 +130,13 @@ export function buildRowsContent(
     marks: hasRankRows(definition)
       ? [...drawnMarks, ...spreadMarks]
       : [...spreadMarks, ...drawnMarks],
-    xStart: one(scale.from ?? 0),
-    xEnd: one(scale.to) || 1,
-    ticks: buildTicks(scale.ticks ?? [], whole),
-    zeroLine: Boolean(evaluate(scale.zero_line ?? 0, whole)),
+    xStart: numberOf(scale.from ?? 0),
+    xEnd: numberOf(scale.to) || 1,
+    ticks: buildTicks(scale.ticks ?? [], frameScope),
+    zeroLine: Boolean(evaluate(scale.zero_line ?? 0, frameScope)),
     hasRules: rows.rules,
     head: rows.head ?? "",
-    rowPitchPx: rows.pitch === undefined ? undefined : one(rows.pitch),
+    rowPitchPx: rows.pitch === undefined ? undefined : numberOf(rows.pitch),
     columns: filterByCondition(definition.columns ?? [], scope).map(
       ({ head = "", text, min_width, late_rows, bold_rows }) => ({
         head,
@@ -148,12 +148,12 @@ export function buildRowsContent(
     ),
     secondLines: rows.second && texts(rows.second.text),
     endTexts: rows.ends && buildEndTexts(rows.ends, texts(rows.ends.text), scope),
-    barTexts: () => [...stack.barTexts(), ...inMarks.flatMap((each) => each())],
+    barTexts: () => [...stack.barTexts(), ...barTextsOfMarks.flatMap((barTexts) => barTexts())],
     legend: [...stack.legend, ...legend],
     tooltip: (row) => {
       const { heading, lines } = tooltip(row);
-      const ofGroup = firstOfGroup === null ? [] : foldedLines(scope, fold!, firstOfGroup[row]!);
-      return { heading, lines: [...lines, ...ofGroup] };
+      const groupLines = firstOfGroup === null ? [] : foldedLines(scope, fold!, firstOfGroup[row]!);
+      return { heading, lines: [...lines, ...groupLines] };
     },
     table: isFolded ? foldedFrame(scope, fold, frame) : undefined,
     ...markInteraction(definition, scope, data, order),
@@ -169,10 +169,10 @@ const SPREAD_MARK: MarkDefinition = {
 };
 
 /** The first item of each row. */
-function firstRowOfItems(row: Float64Array): number[] {
-  const rows: number[] = [];
-  row.forEach((of, item) => (rows[of] ??= item));
-  return rows;
+function firstItemOfRows(row: Float64Array): number[] {
+  const firstItems: number[] = [];
+  row.forEach((rowNumber, item) => (firstItems[rowNumber] ??= item));
+  return firstItems;
 }
 
 /** Add the columns of `SPREAD_MARK`; a row of several items has one line. */
@@ -182,10 +182,10 @@ function addSpread(
   data: Record<string, ColumnData>,
 ): void {
   const row = scope.get("row") as Float64Array;
-  const first = hasRankRows(definition) ? new Set(firstRowOfItems(row)) : null;
+  const first = hasRankRows(definition) ? new Set(firstItemOfRows(row)) : null;
   for (const name of ["fold_low", "fold_high"]) {
     const edgeValues = scope.get(name) as Float64Array;
-    data[name] = edgeValues.map((end, item) => (first?.has(item) === false ? NaN : end));
+    data[name] = edgeValues.map((edge, item) => (first?.has(item) === false ? NaN : edge));
   }
 }
 
@@ -195,10 +195,10 @@ export function chartTexts(
   frame: PanelFrame,
   scope: EvaluationScope,
 ): Pick<RowsContent, "title" | "subtitle" | "finding"> {
-  const fillAll = (all: readonly (string | ConditionalText)[]): string =>
+  const fillAll = (templates: readonly (string | ConditionalText)[]): string =>
     joinSentences(
-      ...filterByCondition(all, scope).map((each) =>
-        String(fillTemplate(typeof each === "string" ? each : each.text, scope)),
+      ...filterByCondition(templates, scope).map((template) =>
+        String(fillTemplate(typeof template === "string" ? template : template.text, scope)),
       ),
     );
   const finding = fillAll(definition.finding);
@@ -217,8 +217,9 @@ function filterByCondition<T extends string | readonly unknown[] | Conditional>(
   conditionals: readonly T[],
   scope: EvaluationScope,
 ): T[] {
-  return conditionals.filter((each) => {
-    const when = typeof each === "object" && "when" in each ? each.when : undefined;
+  return conditionals.filter((conditional) => {
+    const when =
+      typeof conditional === "object" && "when" in conditional ? conditional.when : undefined;
     return when === undefined || Boolean(evaluate(when, scope));
   });
 }
@@ -253,13 +254,13 @@ const hasRankRows = ({ rows }: Definition): boolean =>
 export function buildFoldedScope(
   definition: Definition,
   frame: PanelFrame,
-  whole: EvaluationScope,
+  frameScope: EvaluationScope,
 ): EvaluationScope {
   const groups = definition.fold === undefined ? NO_GROUPS : foldGroups(frame);
-  if (groups.size === 0) return whole;
+  if (groups.size === 0) return frameScope;
   if (hasRankRows(definition)) return buildScope(definition, frame, groups);
-  const scope = new Map(whole);
-  foldItems(scope, definition.fold!, groups, [whole.get("row") as ColumnData]);
+  const scope = new Map(frameScope);
+  foldItems(scope, definition.fold!, groups, [frameScope.get("row") as ColumnData]);
   return scope;
 }
 
@@ -274,8 +275,8 @@ export function buildScope(
     ["late_ranks", new Set(lateRanks(frame))],
     ["fact_ranks", new Set(factRanks(frame))],
   ]);
-  for (const [name, minimum] of Object.entries(definition.attrs ?? {})) {
-    scope.set(name, (frame.attrs[name] ?? minimum) as ScalarValue);
+  for (const [name, defaultValue] of Object.entries(definition.attrs ?? {})) {
+    scope.set(name, (frame.attrs[name] ?? defaultValue) as ScalarValue);
   }
   for (const name of [...definition.needs, ...(definition.uses ?? [])]) {
     scope.set(name, columnFromFrame(frame.columns[name] ?? new Array<null>(frame.rows).fill(null)));
@@ -302,10 +303,12 @@ export function buildScope(
     );
   }
   const items = (scope.get(definition.needs[0]!) as ColumnData).length;
-  const group = definition.group?.map((name) => toColumn(scope.get(name)!, items));
+  const groupColumns = definition.group?.map((name) => toColumn(scope.get(name)!, items));
   scope.set(
     "row",
-    group === undefined ? Float64Array.from(new Float64Array(items).keys()) : combineCodes(group),
+    groupColumns === undefined
+      ? Float64Array.from(new Float64Array(items).keys())
+      : combineCodes(groupColumns),
   );
   for (const [name, code] of Object.entries(definition.let ?? {}))
     scope.set(name, evaluate(code, scope));
@@ -399,14 +402,14 @@ function buildTicks(
   if (ticks.type === "places") {
     const [at, where] = [ticks.at, ticks.where].map((code) => toNumbers(evaluate(code, scope)));
     const { at: text } = makeFiller(ticks.text, scope);
-    return Array.from(indicesOfTrue(where!)).map((each) => [at![each]!, text(each)]);
+    return Array.from(indicesOfTrue(where!)).map((item) => [at![item]!, text(item)]);
   }
   const [to, from, max] = [ticks.to, ticks.from ?? 0, ticks.max_ticks].map((code) =>
     toNumber(evaluate(code, scope)),
   ) as [number, number, number];
   const all = niceTicks(to, max, from);
   const step = all.length > 1 ? all[1]! - all[0]! : Math.max(to, 1);
-  const labels = (at: number): string => {
+  const labelOf = (at: number): string => {
     if (at === 0 && ticks.zero !== undefined) return ticks.zero;
     if (ticks.format === "share_delta") return formatShareDelta(at);
     if (ticks.format === "count") return formatCount(at);
@@ -414,7 +417,7 @@ function buildTicks(
   };
   return all
     .filter((at) => ticks.format !== "count" || Number.isInteger(at))
-    .map((at) => [at, labels(at)]);
+    .map((at) => [at, labelOf(at)]);
 }
 
 function buildEndTexts(
@@ -465,14 +468,14 @@ function markInteraction(
   return {
     windows: window !== undefined,
     hitTest: (x, y, reachX, reachY) => {
-      let [best, distance] = [-1, 1];
+      let [best, minDistance] = [-1, 1];
       from.forEach((left, at) => {
         const aside = Math.max(left - x, x - to[at]!, 0) / reachX;
         const above = Math.abs(row[at]! - y);
         // A bar is hit over the whole height of its row.
         const inRow = above <= 0.5 ? aside : Infinity;
-        const distanceShare = mark.shape === "dot" ? Math.hypot(aside, above / reachY) : inRow;
-        if (distanceShare <= distance) [best, distance] = [at, distanceShare];
+        const distance = mark.shape === "dot" ? Math.hypot(aside, above / reachY) : inRow;
+        if (distance <= minDistance) [best, minDistance] = [at, distance];
       });
       return hitOf(best);
     },
@@ -488,9 +491,9 @@ function markInteraction(
   }
 
   function chosenOf(selected: ChartSelection): number[] | null {
-    const of =
+    const selectedKeys =
       key === null || selects === "window" ? null : (selected[selects] as SelectionKey[] | null);
-    const requested = of === null ? null : new Set(of);
+    const requested = selectedKeys === null ? null : new Set(selectedKeys);
     const within = start === undefined ? null : selected.window;
     if (requested === null && within === null) return null;
     const [low, high] = within ?? [-Infinity, Infinity];
@@ -498,8 +501,7 @@ function markInteraction(
       const item = items[at]!;
       const inside = within === null || (start![item]! < high && end![item]! > low);
       return (
-        inside &&
-        (requested === null || key![item]!.every((selectedKey) => requested.has(selectedKey)))
+        inside && (requested === null || key![item]!.every((itemKey) => requested.has(itemKey)))
       );
     });
   }

@@ -29,40 +29,40 @@ const CASES = vectors.cases as unknown as Case[];
 const CHOSEN_NONE = { ranks: null, names: null, kinds: null, window: null };
 
 function drawn(panel: string, frame: PanelFrame): RowsContent {
-  const found = buildRowsContent(DEFINITIONS[panel]!, frame, THEMES.light);
-  if (typeof found === "string") throw new Error(found);
-  return found;
+  const content = buildRowsContent(DEFINITIONS[panel]!, frame, THEMES.light);
+  if (typeof content === "string") throw new Error(content);
+  return content;
 }
 
 test.each(CASES)("$name", ({ panel, frame, names, keys, data, columns, headings, tips, said }) => {
-  const found = drawn(panel, frame);
-  expect(found.names).toEqual(names);
-  expect(found.keys).toEqual(keys);
-  for (const [name, values] of Object.entries(data)) same(found.data[name]!, values);
+  const content = drawn(panel, frame);
+  expect(content.names).toEqual(names);
+  expect(content.keys).toEqual(keys);
+  for (const [name, values] of Object.entries(data)) same(content.data[name]!, values);
   for (const [head, texts] of Object.entries(columns)) {
     expect(
-      found.columns
-        .concat({ head: "total", texts: found.endTexts?.map((end) => end.text) ?? [] })
-        .find((each) => each.head === head)?.texts,
+      content.columns
+        .concat({ head: "total", texts: content.endTexts?.map((end) => end.text) ?? [] })
+        .find((column) => column.head === head)?.texts,
     ).toEqual(texts);
   }
-  headings?.forEach((text, row) => expect(found.tooltip(row).heading).toBe(text));
+  headings?.forEach((text, row) => expect(content.tooltip(row).heading).toBe(text));
   tips?.forEach((lines, row) => {
-    const own = found.tooltip(row).lines;
-    expect(own.slice(own.length - lines.length)).toEqual(lines);
-    if (lines.length === 0) expect(own.map(([what]) => what)).not.toContain("mean of");
+    const tooltipLines = content.tooltip(row).lines;
+    expect(tooltipLines.slice(tooltipLines.length - lines.length)).toEqual(lines);
+    if (lines.length === 0) expect(tooltipLines.map(([what]) => what)).not.toContain("mean of");
   });
-  expect(found.subtitle).toContain(`similar ranks together: mean, line: ${said}`);
+  expect(content.subtitle).toContain(`similar ranks together: mean, line: ${said}`);
 });
 
 describe("what is of all ranks stays so", () => {
   test.each(CASES)("in $panel", ({ panel, frame }) => {
-    const whole = drawn(panel, { ...frame, attrs: { ...frame.attrs, folded: [] } });
+    const unfolded = drawn(panel, { ...frame, attrs: { ...frame.attrs, folded: [] } });
     const folded = drawn(panel, frame);
-    expect(folded.finding).toBe(whole.finding);
-    expect(folded.ticks).toEqual(whole.ticks);
-    expect([folded.xStart, folded.xEnd]).toEqual([whole.xStart, whole.xEnd]);
-    expect(folded.subtitle.startsWith(whole.subtitle)).toBe(true);
+    expect(folded.finding).toBe(unfolded.finding);
+    expect(folded.ticks).toEqual(unfolded.ticks);
+    expect([folded.xStart, folded.xEnd]).toEqual([unfolded.xStart, unfolded.xEnd]);
+    expect(folded.subtitle.startsWith(unfolded.subtitle)).toBe(true);
   });
 });
 
@@ -82,13 +82,13 @@ test("a table has a line for each row of the chart", () => {
 
 test("the heatmap folds rows, and its strip is the mean of all ranks", () => {
   const { frame, names, share, mean, total, ranks } = vectors.heatmap;
-  const found = buildHeatmapContent(frame);
-  if (typeof found === "string") throw new Error(found);
-  expect([found.names, found.ranks]).toEqual([names, ranks]);
-  same(found.share, share);
-  same(found.mean, mean);
-  same(found.total, total);
-  const drawing = new HeatmapDrawing(found, THEMES.light);
+  const content = buildHeatmapContent(frame);
+  if (typeof content === "string") throw new Error(content);
+  expect([content.names, content.ranks]).toEqual([names, ranks]);
+  same(content.share, share);
+  same(content.mean, mean);
+  same(content.total, total);
+  const drawing = new HeatmapDrawing(content, THEMES.light);
   drawing.layout(600);
   expect(drawing.press(2, false, CHOSEN_NONE)).toEqual({ ranks: [0, 1], window: [0, 10] });
   expect(drawing.targetOf(2)!.tooltip.lines).toContainEqual([

@@ -101,7 +101,7 @@ export function foldItems(
   const rank = scope.get("rank") as Float64Array;
   const { of, format, at = of } = fold.spread;
   const [measure, position] = [of, at].map((code) => toNumbers(evaluate(code, scope), items));
-  const placeKeys = rank.map((one, item) => (place[item]! > 0 ? -place[item]! : one));
+  const placeKeys = rank.map((rankNumber, item) => (place[item]! > 0 ? -place[item]! : rankNumber));
   const columns = each.map((name) => toColumn(scope.get(name)!, items));
   const foldScope: EvaluationScope = new Map([
     ["fold", combineCodes([...separateBy, placeKeys, ...columns])],
@@ -112,7 +112,7 @@ export function foldItems(
   const aggregate = (code: string, value: ColumnData = rank): ColumnData =>
     evaluate(`${code}, by=fold)`, new Map([...foldScope, ["value", value]])) as ColumnData;
   const ranks = aggregate("lists(rank") as number[][];
-  const members = ranks.map((some) => [...new Set(some)].sort((a, b) => a - b));
+  const members = ranks.map((foldedRanks) => [...new Set(foldedRanks)].sort((a, b) => a - b));
   for (const [name] of itemColumns) {
     const value = scope.get(name) as ColumnData;
     const rule = name === "rank" ? "min" : (by[name] ?? "mean");
@@ -120,8 +120,8 @@ export function foldItems(
     if (rule === "same") {
       const distinctCounts = aggregate("distinct(value", value);
       const missingValue = value instanceof Float64Array ? NaN : "";
-      const sharedValues = Array.from(first, (one, item) =>
-        distinctCounts[item] === 1 ? one : missingValue,
+      const sharedValues = Array.from(first, (firstValue, item) =>
+        distinctCounts[item] === 1 ? firstValue : missingValue,
       );
       scope.set(
         name,
@@ -143,13 +143,13 @@ export function foldItems(
     ["of_low", aggregate("pick(rank, -measure")],
     ["of_high", aggregate("pick(rank, measure")],
   ]);
-  const note = fillTemplate(
+  const spreadTexts = fillTemplate(
     `{low:${format}} (rank {of_low}) – {high:${format}} (rank {of_high})`,
     spreadScope,
   ) as string[];
   scope.set(
     "spread_text",
-    note.map((text, item) => (isSingle(item) ? "" : text)),
+    spreadTexts.map((text, item) => (isSingle(item) ? "" : text)),
   );
 }
 

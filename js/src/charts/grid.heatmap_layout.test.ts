@@ -16,10 +16,10 @@ test.each([8, 64, 1024])("of %i ranks no total is written across a bar", (count)
   if (typeof content === "string") throw new Error(content);
   const plan = planHeatmap(content, 1200, THEMES.light);
   const [x, y, text] = (["x", "y", "text"] as const).map((name) =>
-    plan.textLayer.texts.map((each) => each[name]),
+    plan.textLayer.texts.map((entry) => entry[name]),
   ) as [number[], number[], string[]];
   const from = plan.left + plan.plotWidth;
-  const totals = text.flatMap((each, at) => (x[at]! > from && each !== "total" ? [at] : []));
+  const totals = text.flatMap((label, at) => (x[at]! > from && label !== "total" ? [at] : []));
   const beside = plan.bars.filter(([left]) => left > from);
   expect(totals.length).toBeGreaterThan(7);
   for (const at of totals.filter((at) => y[at]! > plan.top)) {

@@ -103,39 +103,39 @@ export function buildHeatmapContent(frame: PanelFrame): HeatmapContent | string 
   const computedFrame = { rows: ranks.length, columns, attrs: { ...frame.attrs, ...attrs } };
   const scope = buildScope(HEATMAP, computedFrame);
   const texts = chartTexts({ ...HEATMAP, unmatched: kinds }, frame, scope);
-  const drawn = buildFoldedScope(HEATMAP, computedFrame, scope);
-  const isFolded = drawn !== scope;
-  const rows = drawn.get("members") as number[][];
-  const at = new Map(ranks.map((rank, row) => [rank, row]));
-  const of = rows.map((members) => members.map((rank) => at.get(rank)!));
+  const drawnScope = buildFoldedScope(HEATMAP, computedFrame, scope);
+  const isFolded = drawnScope !== scope;
+  const rows = drawnScope.get("members") as number[][];
+  const rowOfRank = new Map(ranks.map((rank, row) => [rank, row]));
+  const memberRows = rows.map((members) => members.map((rank) => rowOfRank.get(rank)!));
   const [drawnShare, drawnValue] = isFolded
-    ? [meanOfRows(share, of, bins), meanOfRows(value, of, bins)]
+    ? [meanOfRows(share, memberRows, bins), meanOfRows(value, memberRows, bins)]
     : [share, value];
   return {
     ...texts,
     subtitle: isFolded ? joinSentences(texts.subtitle, FOLDED_NOTE) : texts.subtitle,
     ranks: rows,
-    names: drawn.get("names") as string[],
+    names: drawnScope.get("names") as string[],
     start,
     end,
     bins,
     edges,
     ramp: ramp as "busy" | "waiting",
     share: drawnShare,
-    mean: sums.map((each) => each / ranks.length),
-    total: Array.from(drawn.get("total_ns") as Float64Array),
+    mean: sums.map((shareSum) => shareSum / ranks.length),
+    total: Array.from(drawnScope.get("total_ns") as Float64Array),
     tooltip: (row, bin) => {
-      const cell = new Map(drawn)
+      const cell = new Map(drawnScope)
         .set("start_ns", edges[bin]!)
         .set("end_ns", edges[bin + 1]!)
         .set("share", drawnShare[row * bins + bin]!)
         .set("value_ns", drawnValue[row * bins + bin]!);
       const { heading, lines } = tooltipFiller(HEATMAP.tooltip, cell)(row);
-      if (!isFolded || of[row]!.length === 1) return { heading, lines };
-      const shares = of[row]!.map((one) => share[one * bins + bin]!);
+      if (!isFolded || memberRows[row]!.length === 1) return { heading, lines };
+      const shares = memberRows[row]!.map((memberRow) => share[memberRow * bins + bin]!);
       const [low, high] = [Math.min(...shares), Math.max(...shares)].map(formatShare);
       const range = ["share, least to most", `${low} – ${high}`] as const;
-      return { heading, lines: [...lines, range, ...foldedLines(drawn, FOLD_RULE, row)] };
+      return { heading, lines: [...lines, range, ...foldedLines(drawnScope, FOLD_RULE, row)] };
     },
     ...markedRows(
       frame,
@@ -155,8 +155,8 @@ function meanOfRows(
   const means = new Float64Array(rows.length * bins);
   rows.forEach((members, row) => {
     for (let bin = 0; bin < bins; bin += 1) {
-      const all = members.reduce((total, one) => total + values[one * bins + bin]!, 0);
-      means[row * bins + bin] = all / members.length;
+      const sum = members.reduce((total, memberRow) => total + values[memberRow * bins + bin]!, 0);
+      means[row * bins + bin] = sum / members.length;
     }
   });
   return means;
@@ -198,7 +198,9 @@ export class HeatmapDrawing implements Drawing {
     const veiledBoxes: Box4[] = [];
     if (selection.window !== null || selection.ranks !== null) {
       const runs = runsOfTrue(
-        content.ranks.map((own) => own.every((rank) => selection.ranks?.includes(rank) ?? true)),
+        content.ranks.map((ranks) =>
+          ranks.every((rank) => selection.ranks?.includes(rank) ?? true),
+        ),
       );
       let y = plan.top;
       for (const [first, last] of runs) {
@@ -256,9 +258,14 @@ export class HeatmapDrawing implements Drawing {
     const { plan, content } = this;
     const [row, bin] = [Math.floor(index / content.bins), index % content.bins];
     if (row >= content.ranks.length) return null;
-    const wide = plan.plotWidth / content.bins;
-    const left = plan.left + bin * wide;
-    const box = { left, top: plan.top + row * plan.rowPitch, width: wide, height: plan.rowPitch };
+    const cellWidth = plan.plotWidth / content.bins;
+    const left = plan.left + bin * cellWidth;
+    const box = {
+      left,
+      top: plan.top + row * plan.rowPitch,
+      width: cellWidth,
+      height: plan.rowPitch,
+    };
     return { index, box, tooltip: content.tooltip(row, bin) };
   }
 
@@ -274,8 +281,8 @@ export class HeatmapDrawing implements Drawing {
       Home: [0, -bin],
       End: [0, bins - 1 - bin],
     }[key] ?? [0, 0];
-    const rows = Math.max(0, Math.min(ranks.length - 1, row + down!));
-    return rows * bins + Math.max(0, Math.min(bins - 1, bin + right!));
+    const nextRow = Math.max(0, Math.min(ranks.length - 1, row + down!));
+    return nextRow * bins + Math.max(0, Math.min(bins - 1, bin + right!));
   }
 
   click(x: number, y: number, additive: boolean, selection: ChartSelection): Brush {
@@ -298,11 +305,11 @@ export class HeatmapDrawing implements Drawing {
     const { bins, ranks } = this.content;
     const [row, bin] = [Math.floor(index / bins), index % bins];
     const window = this.binWindow(bin, bin);
-    const one = [...ranks[row]!];
-    if (additive) return { ranks: toggleKeys(selection.ranks, one) };
-    return isSameWindow(selection.window, window) && isExactly(selection.ranks, one)
+    const pressedRanks = [...ranks[row]!];
+    if (additive) return { ranks: toggleKeys(selection.ranks, pressedRanks) };
+    return isSameWindow(selection.window, window) && isExactly(selection.ranks, pressedRanks)
       ? this.clearBrush()
-      : { ranks: one, window };
+      : { ranks: pressedRanks, window };
   }
 
   drag(
@@ -327,11 +334,11 @@ export class HeatmapDrawing implements Drawing {
     const { plan } = this;
     const range = this.cellRange(from, to);
     if (range === null) return null;
-    const wide = plan.plotWidth / this.content.bins;
+    const cellWidth = plan.plotWidth / this.content.bins;
     return {
-      left: plan.left + range.low * wide,
+      left: plan.left + range.low * cellWidth,
       top: plan.top + range.first * plan.rowPitch,
-      width: (range.high - range.low + 1) * wide,
+      width: (range.high - range.low + 1) * cellWidth,
       height: (range.last - range.first + 1) * plan.rowPitch,
     };
   }
@@ -382,9 +389,9 @@ export class HeatmapDrawing implements Drawing {
 /** Ranges of consecutive wanted rows, ends exclusive. */
 function runsOfTrue(flags: readonly boolean[]): [number, number][] {
   const runs: [number, number][] = [];
-  flags.forEach((is, row) => {
+  flags.forEach((flag, row) => {
     const open = runs.at(-1);
-    if (!is) return;
+    if (!flag) return;
     if (open !== undefined && open[1] === row) open[1] = row + 1;
     else runs.push([row, row + 1]);
   });
@@ -449,8 +456,8 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   textLayer.text(left - 8, y + STRIP_WIDTH_PX - 7, "mean of ranks", theme.ink3, { align: "right" });
   const barWidth = plotWidth / content.bins;
   const bars: [number, number, number, number][] = [];
-  content.mean.forEach((each, bin) => {
-    const tall = Math.min(1, each) * (STRIP_WIDTH_PX - 2);
+  content.mean.forEach((share, bin) => {
+    const tall = Math.min(1, share) * (STRIP_WIDTH_PX - 2);
     const from = left + bin * barWidth;
     if (tall > 0) bars.push([from, strip - tall, from + Math.max(1, barWidth - 1), strip]);
   });
@@ -475,16 +482,20 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
     const middle = top + (row + 0.5) * rowPitch;
     if (right > 0) {
       const from = left + plotWidth + 10;
-      const barLength = (of: number): number =>
-        maxTotal > 0 ? (content.total[of]! / maxTotal) * span : 0;
+      const barLength = (barRow: number): number =>
+        maxTotal > 0 ? (content.total[barRow]! / maxTotal) * span : 0;
       const size = barLength(row);
       const half = Math.max(0.5, rowPitch * 0.34);
       if (size > 0) bars.push([from, middle - half, from + size, middle + half]);
       if (labelled.has(row)) {
         // In thin rows, the text also overlaps the neighbours' bars.
         let clear = size;
-        for (let of = Math.max(0, row - beside); of <= Math.min(rows - 1, row + beside); of += 1) {
-          clear = Math.max(clear, barLength(of));
+        for (
+          let nearRow = Math.max(0, row - beside);
+          nearRow <= Math.min(rows - 1, row + beside);
+          nearRow += 1
+        ) {
+          clear = Math.max(clear, barLength(nearRow));
         }
         textLayer.text(from + clear + 5, middle, totals[row]!, color, { bold });
       }

@@ -21,23 +21,29 @@ const CASES = vectors.cases as unknown as Case[];
 const plain = (value: ScopeValue): unknown => {
   if (value instanceof Float64Array) return Array.from(value);
   const cells = Array.isArray(value)
-    ? value.map((one) => (one === Boolean(one) ? +one : one))
+    ? value.map((cell) => (cell === Boolean(cell) ? +cell : cell))
     : value;
   return JSON.parse(JSON.stringify(cells).replaceAll("\u202f", " "));
 };
 
-test.each(CASES.map((one) => [one.code ?? one.text!, one] as const))("%s", (_, one) => {
-  const columns = Object.entries(one.columns).map(
-    ([name, values]) =>
-      [name, columnFromFrame(values as (number | string | boolean | null)[])] as const,
-  );
-  const scope: EvaluationScope = new Map<string, ScopeValue>([
-    ...columns,
-    ["late_ranks", new Set([3])],
-  ]);
-  const found = one.code === undefined ? fillTemplate(one.text!, scope) : evaluate(one.code, scope);
-  expect(plain(found)).toEqual(plain(one.is));
-});
+test.each(CASES.map((example) => [example.code ?? example.text!, example] as const))(
+  "%s",
+  (_, example) => {
+    const columns = Object.entries(example.columns).map(
+      ([name, values]) =>
+        [name, columnFromFrame(values as (number | string | boolean | null)[])] as const,
+    );
+    const scope: EvaluationScope = new Map<string, ScopeValue>([
+      ...columns,
+      ["late_ranks", new Set([3])],
+    ]);
+    const value =
+      example.code === undefined
+        ? fillTemplate(example.text!, scope)
+        : evaluate(example.code, scope);
+    expect(plain(value)).toEqual(plain(example.is));
+  },
+);
 
 test("what is not known is named with what is", () => {
   const scope: EvaluationScope = new Map([["length", 1]]);

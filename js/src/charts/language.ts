@@ -64,19 +64,19 @@ function compactColumn(cells: ScalarValue[]): ColumnData {
 
 /** A column as it is in frames; unknown numbers are NaN, unknown texts empty. */
 export function columnFromFrame(values: ArrayLike<number | string | boolean | null>): ColumnData {
-  let knownCount = 0;
-  while (knownCount < values.length && values[knownCount] === null) knownCount += 1;
-  if (typeof values[knownCount] !== "string") {
+  let firstKnown = 0;
+  while (firstKnown < values.length && values[firstKnown] === null) firstKnown += 1;
+  if (typeof values[firstKnown] !== "string") {
     return mapNumbers(values.length, (row) => (values[row] === null ? NaN : Number(values[row])));
   }
   return Array.from(values, (value) => (value === null ? "" : String(value)));
 }
 
 /** Some rows, in their order. */
-export function takeRows(rows: ColumnData, at: Int32Array): ColumnData {
-  if (rows instanceof Float64Array) return mapNumbers(at.length, (row) => rows[at[row]!]!);
+export function takeRows(values: ColumnData, at: Int32Array): ColumnData {
+  if (values instanceof Float64Array) return mapNumbers(at.length, (row) => values[at[row]!]!);
   const result = new Array<ScalarValue>(at.length);
-  for (let row = 0; row < at.length; row += 1) result[row] = rows[at[row]!]!;
+  for (let row = 0; row < at.length; row += 1) result[row] = values[at[row]!]!;
   return result;
 }
 
@@ -175,7 +175,7 @@ const COLUMN_FUNCTIONS: Readonly<Record<string, (...values: ScopeValue[]) => Sco
   extremes: (names, values, how) =>
     extremesText(names as string[], toNumbers(values), FORMATS[how as string]!),
   listed: (texts, between = ", ") =>
-    (texts as string[]).filter((one) => one !== "").join(between as string),
+    (texts as string[]).filter((text) => text !== "").join(between as string),
 };
 
 /** The rows of a group. */
@@ -198,7 +198,7 @@ function makeFold(initial: number, combine: (a: number, b: number) => number) {
 
 const sumKnown = makeFold(0, (a, b) => a + b);
 const countKnown = (values: ColumnData, members: GroupRows): number =>
-  members.reduce((all, at) => all + (Number.isFinite(toNumber(values[at])) ? 1 : 0), 0);
+  members.reduce((count, at) => count + (Number.isFinite(toNumber(values[at])) ? 1 : 0), 0);
 
 /** Functions that reduce a column to one value, for all rows or for each group. */
 const AGGREGATES: Readonly<
@@ -295,38 +295,38 @@ function evaluateAggregate(
   const values = given[0] as ColumnData;
   const { where = true } = named;
   const keys = (named.by ?? named.each) as Float64Array | undefined;
-  const all = keys ?? new Float64Array(values.length);
-  let groups = groupCache.get(all);
+  const groupKeys = keys ?? new Float64Array(values.length);
+  let groups = groupCache.get(groupKeys);
   if (groups === undefined || where !== true) {
-    groups = groupRows(all, indicesOfTrue(toColumn(where, values.length)));
-    if (where === true) groupCache.set(all, groups);
+    groups = groupRows(groupKeys, indicesOfTrue(toColumn(where, values.length)));
+    if (where === true) groupCache.set(groupKeys, groups);
   }
   const { starts, members } = groups;
-  const each = <T>(work: (own: GroupRows) => T): T[] =>
-    Array.from({ length: Math.max(starts.length - 1, keys === undefined ? 1 : 0) }, (_, group) =>
-      work(members.subarray(starts[group], starts[group + 1])),
+  const mapGroups = <T>(work: (group: GroupRows) => T): T[] =>
+    Array.from({ length: Math.max(starts.length - 1, keys === undefined ? 1 : 0) }, (_, at) =>
+      work(members.subarray(starts[at], starts[at + 1])),
     );
   if (name !== "pick" && name !== "is_most") {
-    return spread(each((groupValues) => AGGREGATES[name]!(values, groupValues)));
+    return spread(mapGroups((group) => AGGREGATES[name]!(values, group)));
   }
   const scores = toNumbers(given.at(-1)!);
-  const max = each((own) =>
-    own.reduce(
+  const bestRows = mapGroups((group) =>
+    group.reduce(
       (best, at) =>
         Number.isFinite(scores[at]) && !(scores[at]! <= (scores[best] ?? -Infinity)) ? at : best,
       -1,
     ),
   );
   if (name === "is_most") {
-    const found = new Float64Array(values.length);
-    for (const at of max) if (at >= 0) found[at] = 1;
-    return found;
+    const isBest = new Float64Array(values.length);
+    for (const at of bestRows) if (at >= 0) isBest[at] = 1;
+    return isBest;
   }
-  return spread(max.map((at) => values[at] ?? (values instanceof Float64Array ? NaN : "")));
+  return spread(bestRows.map((at) => values[at] ?? (values instanceof Float64Array ? NaN : "")));
 
-  function spread(found: ScalarValue[]): ScopeValue {
-    if (keys === undefined) return found[0]!;
-    const rows = compactColumn(found);
+  function spread(results: ScalarValue[]): ScopeValue {
+    if (keys === undefined) return results[0]!;
+    const rows = compactColumn(results);
     return named.each === undefined ? rows : takeRows(rows, Int32Array.from(keys));
   }
 }
@@ -405,8 +405,8 @@ function evaluateNode(node: Expression, scope: EvaluationScope): ScopeValue {
         .map((child) => evaluateNode(child, scope))
         .reduce((all, child) => evaluateComparison(node.operator, [all, child]));
     case "compare": {
-      const [[sign, of]] = node.rest as [readonly [string, Expression]];
-      const [left, right] = [evaluateNode(node.first, scope), evaluateNode(of, scope)];
+      const [[sign, second]] = node.rest as [readonly [string, Expression]];
+      const [left, right] = [evaluateNode(node.first, scope), evaluateNode(second, scope)];
       if (sign !== "in") return evaluateComparison(sign, [left, right]);
       return mapCells((cell) => (right as ReadonlySet<ScalarValue>).has(cell), [left]);
     }
@@ -416,13 +416,13 @@ function evaluateNode(node: Expression, scope: EvaluationScope): ScopeValue {
         evaluateNode(node.right, scope),
       ]);
     case "at": {
-      const [of, index] = [
+      const [column, index] = [
         evaluateNode(node.operand, scope) as ColumnData,
         evaluateNode(node.index, scope),
       ];
       return isColumn(index)
-        ? takeRows(of, Int32Array.from(toNumbers(index)))
-        : of[toNumber(index)]!;
+        ? takeRows(column, Int32Array.from(toNumbers(index)))
+        : column[toNumber(index)]!;
     }
     case "if": {
       const test = evaluateNode(node.test, scope);
@@ -449,26 +449,26 @@ function evaluateCall(
   if (name === "text" && node.args[0]?.type === "literal") {
     return fillTemplate(String(node.args[0].value), scope);
   }
-  const args = node.args.map((one) => evaluateNode(one, scope));
+  const args = node.args.map((argument) => evaluateNode(argument, scope));
   const columnFunction = COLUMN_FUNCTIONS[name];
   if (columnFunction !== undefined) return columnFunction(...args);
   const isOfColumn = name in AGGREGATES || name === "pick" || name === "is_most";
   if (isOfColumn && !(args.length > 1 && name in NUMBER_FUNCTIONS)) {
     const named = Object.entries(node.kwargs).map(
-      ([key, of]) => [key, evaluateNode(of, scope)] as const,
+      ([key, value]) => [key, evaluateNode(value, scope)] as const,
     );
     return evaluateAggregate(name, args, Object.fromEntries(named));
   }
   if (name in NUMBER_FUNCTIONS) return applyNumbers(NUMBER_FUNCTIONS[name]!, args);
-  const cells = CELL_FUNCTIONS[name];
-  if (cells === undefined) {
+  const cellFunction = CELL_FUNCTIONS[name];
+  if (cellFunction === undefined) {
     throw unknownNameError(
       "function",
       name,
       Object.keys({ ...NUMBER_FUNCTIONS, ...CELL_FUNCTIONS, ...COLUMN_FUNCTIONS, ...AGGREGATES }),
     );
   }
-  return mapCells(cells, args);
+  return mapCells(cellFunction, args);
 }
 
 /** Format a value; "" if it is unknown and the hole names no format. */
@@ -515,16 +515,16 @@ export function makeFiller(text: string, scope: EvaluationScope): FilledText {
   return {
     rows: values.find(isColumn)?.length,
     at: (row) => {
-      let found = pieces[0]!;
+      let filled = pieces[0]!;
       for (const [hole, value] of values.entries()) {
         const text = formatHole(
           isColumn(value) ? value[row]! : (value as ScalarValue),
           holes[hole]!.format,
         );
         if (text === "") return "";
-        found += text + pieces[hole + 1]!;
+        filled += text + pieces[hole + 1]!;
       }
-      return found;
+      return filled;
     },
   };
 }

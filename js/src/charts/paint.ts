@@ -103,8 +103,8 @@ export function paintDot(
   pen.beginPath();
   if (angle === undefined) pen.arc(x, y, radius, 0, 2 * Math.PI);
   else {
-    for (const [at, lineToCorner] of [0, 2, 4].entries()) {
-      const direction = (lineToCorner * Math.PI) / 3 - Math.PI / 2 - angle;
+    for (const [at, sixth] of [0, 2, 4].entries()) {
+      const direction = (sixth * Math.PI) / 3 - Math.PI / 2 - angle;
       const corner = [x + radius * Math.cos(direction), y + radius * Math.sin(direction)] as const;
       if (at === 0) pen.moveTo(...corner);
       else pen.lineTo(...corner);
@@ -123,11 +123,11 @@ export function paintWhisker(
   theme: Theme,
 ): void {
   const alpha = pen.globalAlpha;
-  for (const [strokeColor, lineWidth, strokeLine] of [
+  for (const [strokeColor, lineWidth, opacity] of [
     [theme.bg, 4, 0.75],
     [color, 1.5, 1],
   ] as const) {
-    pen.globalAlpha = alpha * strokeLine;
+    pen.globalAlpha = alpha * opacity;
     pen.strokeStyle = strokeColor;
     pen.lineWidth = lineWidth;
     pen.beginPath();

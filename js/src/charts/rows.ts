@@ -62,17 +62,17 @@ export class RowsDrawing implements Drawing {
     for (const [style, ...box] of plan.keys) paintBox(pen, box, { scale: 4, ...style });
     const selectedRows =
       selectedItems === null ? null : new Set(selectedItems.map((at) => row[at]));
-    const text = new TextLayer();
-    addBarTexts(plan, text, (each) => selectedRows?.has(each) === false);
-    text.paint(pen);
+    const barTexts = new TextLayer();
+    addBarTexts(plan, barTexts, (barRow) => selectedRows?.has(barRow) === false);
+    barTexts.paint(pen);
     plan.textLayer.paint(pen);
   }
 
   private paintMark(pen: DrawContext, mark: ChartMark, at: number): void {
     const { plan } = this;
     const { data } = this.content;
-    const value = (of: string | number): number =>
-      typeof of === "number" ? of : (data[of]![at] as number);
+    const value = (place: string | number): number =>
+      typeof place === "number" ? place : (data[place]![at] as number);
     const [left, right] = [plan.x(value(mark.left)), plan.x(value(mark.right))];
     const style = mark.style(at);
     if (style === undefined || !Number.isFinite(left) || !Number.isFinite(right)) return;
@@ -90,8 +90,8 @@ export class RowsDrawing implements Drawing {
       });
     } else if (right > left) {
       // Without space between rows, only outlines would be visible.
-      const shown = plan.fillShare === 1 ? { ...style, line: undefined } : style;
-      paintBox(pen, [left, middle - half, right, middle + half], shown);
+      const markStyle = plan.fillShare === 1 ? { ...style, line: undefined } : style;
+      paintBox(pen, [left, middle - half, right, middle + half], markStyle);
     }
   }
 
@@ -200,7 +200,7 @@ export class RowsDrawing implements Drawing {
     if (keys === null) return null;
     const selectedKeys = new Set(keys);
     const rows = content.keys.map(
-      (each) => each.length > 0 && each.every((key) => selectedKeys.has(key)),
+      (rowKeys) => rowKeys.length > 0 && rowKeys.every((key) => selectedKeys.has(key)),
     );
     const row = content.data.row as Float64Array;
     return Array.from(row.keys()).filter((at) => rows[Math.round(row[at]!)]);
@@ -313,23 +313,23 @@ function planRows(content: RowsContent, width: number, theme: Theme): RowsPlan {
   const rows = content.names.length;
   const rowPitch = computeRowPitch(rows, content.rowPitchPx);
   let y = layoutHead(head);
-  const shown = content.columns.filter((each) => width >= (each.minWidthPx ?? 0));
-  const headed = content.ticks.length > 0 || shown.some((each) => each.head !== "");
+  const shownColumns = content.columns.filter((column) => width >= (column.minWidthPx ?? 0));
+  const headed = content.ticks.length > 0 || shownColumns.some((column) => column.head !== "");
   if (headed || content.head !== "") y += 6 + 14;
   const headY = y - 7;
   const top = y + 4;
   const namesWidth = gutterWidth(content, width);
-  const side = shown.map(columnWidth);
-  const sideWidth = side.reduce((sum, each) => sum + each + 14, 0);
+  const sideWidths = shownColumns.map(columnWidth);
+  const sideWidth = sideWidths.reduce((sum, sideColumn) => sum + sideColumn + 14, 0);
   const { xStart } = content;
   const span = content.xEnd - xStart;
-  const ends = (content.endTexts ?? []).reduce((max, each) => {
-    const reach = (each.at - xStart) / span;
-    return Math.max(max, reach > 0.3 ? textWidth(each.text) + 8 : 0);
+  const endWidth = (content.endTexts ?? []).reduce((max, endText) => {
+    const reach = (endText.at - xStart) / span;
+    return Math.max(max, reach > 0.3 ? textWidth(endText.text) + 8 : 0);
   }, 0);
   const plotWidth = Math.max(
     40,
-    width - namesWidth - sideWidth - ends - (ends + sideWidth > 0 ? 0 : 1),
+    width - namesWidth - sideWidth - endWidth - (endWidth + sideWidth > 0 ? 0 : 1),
   );
   const plan: RowsPlan = {
     ...head,
@@ -351,13 +351,13 @@ function planRows(content: RowsContent, width: number, theme: Theme): RowsPlan {
   };
   addRowNames(plan);
   addScale(plan, headY, width - sideWidth);
-  addSideColumns(plan, shown, side, headY);
+  addSideColumns(plan, shownColumns, sideWidths, headY);
   return plan;
 }
 
 function gutterWidth(content: RowsContent, width: number): number {
   const texts = [...content.names, ...(content.secondLines ?? []), content.head];
-  const maxWidth = texts.reduce((wide, name) => Math.max(wide, textWidth(name, "bold")), 0);
+  const maxWidth = texts.reduce((widest, name) => Math.max(widest, textWidth(name, "bold")), 0);
   return Math.ceil(Math.min(maxWidth + 10, Math.max(72, width * 0.42)));
 }
 
@@ -371,7 +371,7 @@ function columnWidth(column: SideColumn): number {
 
 /** Interval of labelled rows, if rows are close together. */
 export function computeLabelInterval(pitch: number): number {
-  return [1, 2, 4, 8, 16, 32, 64].find((each) => each * pitch >= LINE_HEIGHT_PX) ?? 128;
+  return [1, 2, 4, 8, 16, 32, 64].find((interval) => interval * pitch >= LINE_HEIGHT_PX) ?? 128;
 }
 
 function addRowNames(plan: RowsPlan): void {

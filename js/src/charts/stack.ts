@@ -69,23 +69,23 @@ function buildPartStack(
 ): StackContent {
   const rows = (scope.get("names") as string[]).length;
   let left = new Float64Array(rows);
-  const whole = stack.of === undefined ? null : toNumbers(evaluate(stack.of, scope));
+  const totals = stack.of === undefined ? null : toNumbers(evaluate(stack.of, scope));
   data.row = Float64Array.from(left.keys());
   const parts = stack.parts.map((part, at) => {
     const barDefinition = BAR_STYLES[part.color]!;
-    const ns = toNumbers(evaluate(part.ns, scope), rows).map((each) => each || 0);
+    const ns = toNumbers(evaluate(part.ns, scope), rows).map((time) => time || 0);
     const size =
-      whole === null ? ns : ns.map((each, row) => (whole[row]! > 0 ? each / whole[row]! : 0));
-    const [start, end] = [left, left.map((each, row) => each + size[row]!)];
+      totals === null ? ns : ns.map((time, row) => (totals[row]! > 0 ? time / totals[row]! : 0));
+    const [start, end] = [left, left.map((edge, row) => edge + size[row]!)];
     // A zero-width bar would still draw its outline.
     const visibleEdges = (edges: Float64Array): Float64Array =>
       barDefinition.line === undefined
         ? edges
-        : edges.map((each, row) => (size[row]! > 0 ? each : NaN));
+        : edges.map((edge, row) => (size[row]! > 0 ? edge : NaN));
     data[`left_${at}`] = visibleEdges(start);
     data[`right_${at}`] = visibleEdges(end);
     const inside = (): BarText[] => {
-      if (whole === null || barDefinition.on === undefined) return [];
+      if (totals === null || barDefinition.on === undefined) return [];
       const color = resolveColor(barDefinition.on, theme);
       const plate =
         barDefinition.hatch === undefined ? undefined : resolveColor(barDefinition.fill, theme);
@@ -104,13 +104,15 @@ function buildPartStack(
     };
     return { mark, style, name: String(fillTemplate(part.name, scope)), ns, size, inside };
   });
-  const shownParts = parts.filter(({ ns }) => ns.some((each) => each > 0));
-  const all = Math.max(sum(whole ?? []), 1);
+  const shownParts = parts.filter(({ ns }) => ns.some((time) => time > 0));
+  const totalTime = Math.max(sum(totals ?? []), 1);
   return {
     marks: shownParts.map(({ mark }) => mark),
     barTexts: () => parts.flatMap(({ inside }) => inside()),
     legend: shownParts.map(({ style, name }) => [style, name]),
-    summary: shownParts.map(({ name, ns }) => `${name} ${formatShare(sum(ns) / all)}`).join(", "),
+    summary: shownParts
+      .map(({ name, ns }) => `${name} ${formatShare(sum(ns) / totalTime)}`)
+      .join(", "),
     endTimes: left,
     lines: (row) =>
       shownParts.map(({ name, ns, size }) => [
@@ -129,15 +131,15 @@ function buildItemStack(
 ): StackContent {
   const by = scope.get(stack.by) as string[];
   const row = scope.get("row") as Float64Array;
-  const size = toNumbers(evaluate(stack.value, scope)).map((each) => Math.max(each, 0) || 0);
+  const size = toNumbers(evaluate(stack.value, scope)).map((time) => Math.max(time, 0) || 0);
   const share = scope.get(stack.share) as Float64Array;
   const endTimes = new Float64Array((scope.get("names") as string[]).length);
   const [left, right] = [size.slice(), size.slice()];
-  size.forEach((each, at) => {
+  size.forEach((time, at) => {
     const from = endTimes[row[at]!]!;
-    const to = (endTimes[row[at]!] = from + each);
+    const to = (endTimes[row[at]!] = from + time);
     // A zero-width bar would still draw its outline.
-    [left[at], right[at]] = each > 0 ? [from, to] : [NaN, NaN];
+    [left[at], right[at]] = time > 0 ? [from, to] : [NaN, NaN];
   });
   const barTexts = (): BarText[] =>
     Array.from(indicesOfTrue(share)).flatMap((at) => {
@@ -148,24 +150,24 @@ function buildItemStack(
     });
   Object.assign(data, { left, right, [stack.by]: by });
   const sums = new Map<string, number>();
-  size.forEach((each, at) => sums.set(by[at]!, (sums.get(by[at]!) ?? 0) + each));
+  size.forEach((time, at) => sums.set(by[at]!, (sums.get(by[at]!) ?? 0) + time));
   const shownParts = CAUSES.flatMap((name) => {
-    const of = sums.get(name) ?? 0;
-    return of > 0 ? [{ name, style: barStyle(name, theme), words: causeLabel(name), of }] : [];
+    const time = sums.get(name) ?? 0;
+    return time > 0 ? [{ name, style: barStyle(name, theme), label: causeLabel(name), time }] : [];
   });
   const styles = new Map<string, MarkStyle>(shownParts.map(({ name, style }) => [name, style]));
   const text = makeFiller(stack.text, scope);
   return {
     marks: [{ shape: "bar", left: "left", right: "right", style: (at) => styles.get(by[at]!) }],
     barTexts,
-    legend: shownParts.map(({ style, words }) => [style, words]),
+    legend: shownParts.map(({ style, label }) => [style, label]),
     summary: shownParts
-      .map(({ words, of }) => `${words} ${formatShare(of / sum(size))}`)
+      .map(({ label, time }) => `${label} ${formatShare(time / sum(size))}`)
       .join(", "),
     endTimes,
     lines: (at) =>
-      by.flatMap((name, each): TooltipLineTemplate[] =>
-        row[each] === at && size[each]! > 0 ? [[causeLabel(name), text.at(each)]] : [],
+      by.flatMap((name, item): TooltipLineTemplate[] =>
+        row[item] === at && size[item]! > 0 ? [[causeLabel(name), text.at(item)]] : [],
       ),
   };
 }

@@ -51,8 +51,8 @@ describe("rows", () => {
       );
       expect(found.ticks.map(([, text]) => text)).toEqual(content.ticks.map(([, text]) => text));
       for (const column of content.columns) {
-        const mine = found.columns.find(({ head }) => head === column.head);
-        if (mine !== undefined) expect(mine.texts, column.head).toEqual(column.texts);
+        const drawnColumn = found.columns.find(({ head }) => head === column.head);
+        if (drawnColumn !== undefined) expect(drawnColumn.texts, column.head).toEqual(column.texts);
       }
       for (const [name, values] of Object.entries(content.data)) {
         same(found.data[name]!, values, name);
@@ -69,7 +69,7 @@ describe("heatmap", () => {
     same([found.start, found.end], [content.x_start, content.x_end], "scale");
     same(found.share, content.share.flat(), "share");
     same(found.mean, content.mean, "mean");
-    expect(found.total.map((each) => each > 0)).toEqual(content.totals.map(() => true));
+    expect(found.total.map((total) => total > 0)).toEqual(content.totals.map(() => true));
   });
 });
 
@@ -100,6 +100,6 @@ test("tables have the words that charts have, and no constants", () => {
     idle_category: ["host_data_loading"],
   };
   fillTable(el, { rows: 1, columns, attrs: {} });
-  const cells = [...el.querySelectorAll("td")].map((one) => one.textContent);
+  const cells = [...el.querySelectorAll("td")].map((cell) => cell.textContent);
   expect(cells).toEqual(["compute + communication", "host: data loading"]);
 });

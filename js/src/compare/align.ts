@@ -40,10 +40,10 @@ function segmentAt(
 
 function stretchTime(time: number, from: Span, to: Span): number {
   const length = from[1] - from[0];
-  const goes = to[1] - to[0];
+  const targetLength = to[1] - to[0];
   if (time <= from[0] || length === 0) return to[0] + (time - from[0]);
   if (time >= from[1]) return to[1] + (time - from[1]);
-  return to[0] + ((time - from[0]) * goes) / length;
+  return to[0] + ((time - from[0]) * targetLength) / length;
 }
 
 export function toCommon(pieces: readonly AlignedSegment[], time: number): number {

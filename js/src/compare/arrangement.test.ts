@@ -22,7 +22,7 @@ test("the choice shows what was chosen, also without room for it", () => {
     h(ArrangeChoice, { chosen: "beside", why: "stacked: too narrow", choose }),
   );
   const pressed = [...choice.querySelectorAll("[aria-pressed=true]")];
-  expect(pressed.map((one) => one.textContent)).toEqual(["beside"]);
+  expect(pressed.map((button) => button.textContent)).toEqual(["beside"]);
   expect(choice.textContent).toContain("too narrow");
   choice.querySelector<HTMLElement>("[data-arrange=stacked]")!.click();
   expect(chosen).toEqual(["stacked"]);

@@ -78,7 +78,7 @@ describe("classes of events", () => {
     const of = (swapped: boolean, ...names: string[]) =>
       names.map((name) =>
         countEventsInGroup(
-          GROUPS.find((one) => one.name === name)!,
+          GROUPS.find((group) => group.name === name)!,
           counts,
           swapped,
         ),
@@ -154,10 +154,10 @@ describe("the list of changes", () => {
     const chosen: (number | null)[] = [];
     const look = { theme: "light", maxRows: 6, whose: "", hasSteps: true } as const;
     const choose = (row: number | null): unknown => chosen.push(row);
-    const panel = (one: number | null): HTMLElement =>
-      drawn(h(ChangesTable, { ...look, frame: changes, chosen: one, choose }));
-    const rowsOf = (one: number | null): HTMLElement[] => [
-      ...panel(one).querySelectorAll<HTMLElement>(".hta-name-row"),
+    const panel = (row: number | null): HTMLElement =>
+      drawn(h(ChangesTable, { ...look, frame: changes, chosen: row, choose }));
+    const rowsOf = (row: number | null): HTMLElement[] => [
+      ...panel(row).querySelectorAll<HTMLElement>(".hta-name-row"),
     ];
     const rows = rowsOf(null);
     expect(rows.map((row) => row.dataset.name)).toEqual(changes.columns.name);
@@ -171,9 +171,9 @@ describe("the list of changes", () => {
   });
 
   test("states chance only if the spread is known", () => {
-    const words = (...given: Parameters<typeof chanceText>) => chanceText(...given).words;
-    expect([words("slower", 0.02), words("faster", null)]).toEqual(["p 0.020", "one step"]);
-    expect([words("added", null), words("added", null, false)]).toEqual(["in most steps", "–"]);
+    const chance = (...given: Parameters<typeof chanceText>) => chanceText(...given).words;
+    expect([chance("slower", 0.02), chance("faster", null)]).toEqual(["p 0.020", "one step"]);
+    expect([chance("added", null), chance("added", null, false)]).toEqual(["in most steps", "–"]);
     expect(replacedText({ before_names: "", after_names: "" })).toBe("");
   });
 
@@ -226,7 +226,7 @@ describe("one history of two timelines", () => {
   function pair() {
     const walked: string[] = [];
     let clock = 0;
-    const one = new PairHistory(
+    const pairHistory = new PairHistory(
       (side, way) => {
         walked.push(`${way} ${side}`);
         return true;
@@ -238,99 +238,99 @@ describe("one history of two timelines", () => {
       () => clock,
     );
     const grows = (side: 0 | 1, past = 0, act?: string) =>
-      one.recordChange(side, history(past), {
+      pairHistory.recordChange(side, history(past), {
         ...history(past + 1),
         ...(act !== undefined && { together: act }),
       });
     const both = (act?: string): void => [0, 1].forEach((side) => grows(side as 0 | 1, 0, act));
-    return { one, walked, grows, both, wait: () => (clock += 1000) };
+    return { pairHistory, walked, grows, both, wait: () => (clock += 1000) };
   }
 
   test("goes back in the order in which the sides changed, and forth again", () => {
-    const { one, walked, grows, wait } = pair();
+    const { pairHistory, walked, grows, wait } = pair();
     for (const side of [0, 1, 0] as const) {
       grows(side);
       wait();
     }
-    while (one.travel("undo"));
-    while (one.travel("redo"));
+    while (pairHistory.travel("undo"));
+    while (pairHistory.travel("redo"));
     expect(walked).toEqual(["undo 0", "undo 1", "undo 0", "redo 0", "redo 1", "redo 0"]);
   });
 
   test("what changes both sides at once is one step", () => {
-    const { one, walked, grows, both, wait } = pair();
+    const { pairHistory, walked, grows, both, wait } = pair();
     both();
     wait();
     grows(1, 1);
-    expect([one.travel("undo"), one.travel("undo"), one.travel("undo")]).toEqual([
-      true,
-      true,
-      false,
-    ]);
+    expect([
+      pairHistory.travel("undo"),
+      pairHistory.travel("undo"),
+      pairHistory.travel("undo"),
+    ]).toEqual([true, true, false]);
     expect(walked).toEqual(["undo 1", "both", "undo 0", "undo 1"]);
   });
 
   test("a choice next to them is one step, with all its changes, and is undone with it", () => {
-    const { one, walked, grows, both } = pair();
+    const { pairHistory, walked, grows, both } = pair();
     let step = 3;
     let was = 0;
     const turn = (): void => {
       [step, was] = [was, step];
     };
-    one.beginAct("mark", turn);
+    pairHistory.beginAct("mark", turn);
     both("mark");
     // A separate change, even shortly after; and one that changes neither timeline.
     grows(0, 1);
-    one.beginAct("swap", turn);
+    pairHistory.beginAct("swap", turn);
     const steps = (way: "undo" | "redo", count: number) =>
-      Array.from({ length: count }, () => `${one.travel(way)} ${step}`);
+      Array.from({ length: count }, () => `${pairHistory.travel(way)} ${step}`);
     expect(steps("undo", 3)).toEqual(["true 0", "true 0", "true 3"]);
-    expect(one.canUndo).toBe(false);
+    expect(pairHistory.canUndo).toBe(false);
     expect(walked).toEqual(["undo 0", "both", "undo 0", "undo 1"]);
     expect(steps("redo", 4)).toEqual(["true 0", "true 0", "true 3", "false 3"]);
   });
 
   test("what Python undoes on both sides is one step to redo, however late, and turns once", () => {
-    const { one, walked, both, wait } = pair();
+    const { pairHistory, walked, both, wait } = pair();
     let turns = 0;
-    one.beginAct("mark", () => (turns += 1));
+    pairHistory.beginAct("mark", () => (turns += 1));
     both("mark");
-    one.recordChange(0, history(1), history(0, 1));
+    pairHistory.recordChange(0, history(1), history(0, 1));
     wait();
-    one.recordChange(1, history(1), history(0, 1));
-    expect([turns, one.canUndo]).toEqual([1, false]);
-    expect([one.travel("redo"), one.canRedo, turns]).toEqual([true, false, 2]);
+    pairHistory.recordChange(1, history(1), history(0, 1));
+    expect([turns, pairHistory.canUndo]).toEqual([1, false]);
+    expect([pairHistory.travel("redo"), pairHistory.canRedo, turns]).toEqual([true, false, 2]);
     expect(walked).toEqual(["both", "redo 0", "redo 1"]);
   });
 
   test("an act of another page is one step, however late its second side arrives", () => {
-    const { one, walked, grows, wait } = pair();
+    const { pairHistory, walked, grows, wait } = pair();
     grows(0, 0, "elsewhere");
     wait();
     grows(1, 0, "elsewhere");
-    expect([one.travel("undo"), one.canUndo]).toEqual([true, false]);
+    expect([pairHistory.travel("undo"), pairHistory.canUndo]).toEqual([true, false]);
     expect(walked).toEqual(["both", "undo 0", "undo 1"]);
   });
 
   test("follows what Python undoes on one side, and forgets what is gone", () => {
-    const { one, walked, grows, wait } = pair();
+    const { pairHistory, walked, grows, wait } = pair();
     grows(0);
     wait();
     grows(1);
-    one.recordChange(0, history(1), history(0, 1));
-    expect(one.canRedo).toBe(true);
-    one.travel("undo");
+    pairHistory.recordChange(0, history(1), history(0, 1));
+    expect(pairHistory.canRedo).toBe(true);
+    pairHistory.travel("undo");
     expect(walked).toEqual(["undo 1"]);
     wait();
-    one.recordChange(0, history(0, 1), history(1));
-    expect(one.canRedo).toBe(false);
+    pairHistory.recordChange(0, history(0, 1), history(1));
+    expect(pairHistory.canRedo).toBe(false);
   });
 
   test("a full history that grows no more still counts", () => {
-    const { one } = pair();
+    const { pairHistory } = pair();
     const full = history(100);
-    one.recordChange(0, full, { past: [...full.past.slice(1), entry(100)], future: [] });
-    expect(one.canUndo).toBe(true);
+    pairHistory.recordChange(0, full, { past: [...full.past.slice(1), entry(100)], future: [] });
+    expect(pairHistory.canUndo).toBe(true);
   });
 });
 
@@ -373,8 +373,8 @@ describe("tables of other formats", () => {
 
   test("one row of measures is turned into many", () => {
     const table = drawnTable("x", frame({ before_a_s: [1], after_a_s: [2], diff_a_s: [1] }));
-    const words = [...table.querySelectorAll("tbody td")].map((cell) => plain(cell.textContent));
-    expect(words).toEqual(["a", "1.00 s", "2.00 s", "+1.00 s"]);
+    const cells = [...table.querySelectorAll("tbody td")].map((cell) => plain(cell.textContent));
+    expect(cells).toEqual(["a", "1.00 s", "2.00 s", "+1.00 s"]);
   });
 
   test("show some rows first, and all when asked", async () => {

@@ -219,16 +219,16 @@ export class DiffCharts {
   /** Return a function that undoes and redoes the next choice. */
   private recordTurn(): () => void {
     const { pair, choice, statusText } = this.ctx;
-    let other = { pair: pair.value, choice: choice.value };
+    let previous = { pair: pair.value, choice: choice.value };
     return () => {
       const now = { pair: pair.value, choice: choice.value };
-      choice.value = other.choice;
-      if (other.pair !== now.pair) this.clearChoice();
+      choice.value = previous.choice;
+      if (previous.pair !== now.pair) this.clearChoice();
       if (choice.value.step !== now.choice.step) {
         this.loadChosen().catch((error: unknown) => this.ctx.fail(error));
       }
       statusText.value = null;
-      other = now;
+      previous = now;
     };
   }
 
@@ -242,21 +242,21 @@ export class DiffCharts {
     const { ctx } = this;
     const { step } = ctx.choice.value;
     const pair = ctx.pair.value;
-    const falls = async () => {
+    const requestWaterfall = async () => {
       const row = step === null ? undefined : rowsOf(await this.loadSlotFrame())[step];
-      const what = [
+      const scopes = [
         row ? `in ${stepLabel(textAt(row, "after_label"))}` : "",
         pair === null ? "" : `on ${this.ranksText()}`,
       ];
       const steps = await ctx.loadFrame(this.ofPair("steps")).catch(() => null);
       return {
         kinds: await ctx.loadFrame(this.chosenFrameName("waterfall:kind")),
-        what: what.filter((word) => word !== "").join(" "),
+        what: scopes.filter((scope) => scope !== "").join(" "),
         spread: steps === null ? "" : spreadText(steps),
       };
     };
     await Promise.all([
-      this.waterfall.load(falls),
+      this.waterfall.load(requestWaterfall),
       this.names.load(() => ctx.loadFrame(this.chosenFrameName("names"))),
     ]);
   }
@@ -278,9 +278,10 @@ function stepText(row: FrameRow): string {
 /** `6 steps of 77.5 ± 3.1 ms → 124 ± 20 ms, p 0.003`; "" for a single step. */
 export function spreadText({ rows, columns, attrs }: PanelFrame): string {
   const spread = [Number(attrs.before_std_ns ?? NaN), Number(attrs.after_std_ns ?? NaN)];
-  if (rows < 2 || attrs.p_value === null || spread.some((one) => !Number.isFinite(one))) return "";
+  if (rows < 2 || attrs.p_value === null || spread.some((deviation) => !Number.isFinite(deviation)))
+    return "";
   const mean = (name: string): number =>
-    (columns[name] ?? []).reduce<number>((sum, one) => sum + Number(one), 0) / rows;
+    (columns[name] ?? []).reduce<number>((sum, value) => sum + Number(value), 0) / rows;
   const side = (name: string, std: number): string =>
     `${formatDuration(Math.round(mean(name)))} ± ${formatDuration(Math.round(std))}`;
   const p = Number(attrs.p_value);

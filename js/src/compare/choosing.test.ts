@@ -38,7 +38,7 @@ function shown() {
   charts.names.show(names);
   const pressed = (part: "strip" | "names"): string[] =>
     [...charts[part].el.querySelectorAll("[aria-pressed=true]")].map(
-      (one) => one.getAttribute("aria-label") ?? one.textContent ?? "",
+      (button) => button.getAttribute("aria-label") ?? button.textContent ?? "",
     );
   return { charts, turns, pressed };
 }

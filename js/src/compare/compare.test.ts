@@ -26,16 +26,22 @@ const segmentFrame = frame({
 
 describe("slots", () => {
   test("are as wide as the longer step, on one scale, with a gap between", () => {
-    const [one, two] = placeSlots(slots, [0, 1], 355);
+    const [first, second] = placeSlots(slots, [0, 1], 355);
     // 350 ns and 5 px of gap: a pixel per nanosecond.
-    expect(one).toMatchObject({ label: "Step #7", x: 0, width: 150, reach: [100, 150], diff: 50 });
-    expect(two).toMatchObject({ x: 155, width: 200, reach: [200, 120], share: -0.4 });
+    expect(first).toMatchObject({
+      label: "Step #7",
+      x: 0,
+      width: 150,
+      reach: [100, 150],
+      diff: 50,
+    });
+    expect(second).toMatchObject({ x: 155, width: 200, reach: [200, 120], share: -0.4 });
   });
 
   test("have the lengths of the table of steps: means over ranks, which start and end apart", () => {
     const steps = frame({ before_ns: [90, 200], after_ns: [120, 130], diff_ns: [30, -70] });
-    const [one] = placeSlots(withLengths(slots, steps), [0, 1], 325);
-    expect(one).toMatchObject({ width: 120, reach: [90, 120], diff: 30 });
+    const [slot] = placeSlots(withLengths(slots, steps), [0, 1], 325);
+    expect(slot).toMatchObject({ width: 120, reach: [90, 120], diff: 30 });
     expect(withLengths(slots, frame({ before_ns: [90] }))).toBe(slots);
   });
 
@@ -46,9 +52,9 @@ describe("slots", () => {
   });
 
   test("bands lie between the end before and the end after", () => {
-    const [one, two] = placeSlots(slots, [0, 1], 355);
-    expect(bandPoints(one!, 70).join(" ")).toBe("100,0 150,0 150,70 150,70");
-    expect(bandPoints(two!, 70)[3]).toEqual([120, 70]);
+    const [first, second] = placeSlots(slots, [0, 1], 355);
+    expect(bandPoints(first!, 70).join(" ")).toBe("100,0 150,0 150,70 150,70");
+    expect(bandPoints(second!, 70)[3]).toEqual([120, 70]);
   });
 
   test("one alone takes all the room; nothing is drawn of what is not there", () => {
@@ -156,8 +162,8 @@ test("the tree: children within their parent, the largest first, too small ones 
 
 test("words and colours of differences", () => {
   const counts = [[18, 4645], [0, 218], [6, 0], [3, 3]] as const; // prettier-ignore
-  const words = counts.map(([before, after]) => plain(countsText(before, after)));
-  expect(words).toEqual(["18 → 4 645", "new 218", "gone 6", "3"]);
+  const texts = counts.map(([before, after]) => plain(countsText(before, after)));
+  expect(texts).toEqual(["18 → 4 645", "new 218", "gone 6", "3"]);
   const { delta } = THEMES.light;
   const colours = [0.019, Infinity, -0.5].map((share) => deltaColour(share, "light"));
   expect(colours).toEqual([delta[3], delta[6], delta[1]]);
@@ -251,7 +257,7 @@ describe("names", () => {
     const again = shown(hostile);
     again.rows()[0]!.click();
     expect([...told, ...again.told]).toEqual([[hostile], null]);
-    for (const one of [el, again.el]) one.remove();
+    for (const table of [el, again.el]) table.remove();
   });
 });
 
@@ -260,10 +266,10 @@ describe("a saved page that holds some of many steps", () => {
     // As JSON brings it.
     const members: unknown = [["gemm<1>", "gemm<2>"], ["copy"]];
     const columns = { name: ["gemm", "copy"], members } as PanelFrame["columns"];
-    const whole = frame(columns);
+    const namesFrame = frame(columns);
     const read: string[] = [];
     const source = new PairSource(
-      { names: whole },
+      { names: namesFrame },
       null,
       () => Promise.resolve(new Uint8Array()),
       [null, null],
@@ -292,7 +298,7 @@ describe("a saved page that holds some of many steps", () => {
     expect(none!.getAttribute("aria-disabled")).toBe("true");
     expect(none!.getAttribute("aria-label")).toContain("not in this page");
     expect(held!.hasAttribute("aria-disabled")).toBe(false);
-    for (const one of [none!, held!]) one.dispatchEvent(new MouseEvent("click"));
+    for (const slotEl of [none!, held!]) slotEl.dispatchEvent(new MouseEvent("click"));
     none!.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
     expect(chosen).toEqual([1]);
   });
@@ -308,7 +314,7 @@ test("without findings, the difference that may be chance is not hidden", () => 
 
 test("what the runs ran on differently is the second line", () => {
   const told = (rows: [string, string][]): PanelFrame =>
-    frame({ kind: rows.map(([kind]) => kind), text: rows.map(([, words]) => words) });
+    frame({ kind: rows.map(([kind]) => kind), text: rows.map(([, text]) => text) });
   const lines = (frame: PanelFrame, totals: [number, number] | null = null): unknown[] => {
     const look = { frame, totals, whose: "", conditions: "GPUs: A → B." };
     const el = document.createElement("div");

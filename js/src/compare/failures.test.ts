@@ -40,7 +40,9 @@ async function mounted(broken: string[] = [], about: Partial<DiffFacts> = {}) {
 }
 
 function press(el: HTMLElement): void {
-  const button = [...el.querySelectorAll("button")].find((one) => one.textContent === "Try again");
+  const button = [...el.querySelectorAll("button")].find(
+    (candidate) => candidate.textContent === "Try again",
+  );
   button!.click();
 }
 

@@ -6,8 +6,8 @@ import { PairSource } from "../engine/pairs";
 import type { PanelFrame } from "../protocol/source";
 import { FrameCache } from "./frames";
 
-const one = frame({ name: ["a"] });
-const two = frame({ name: ["a", "b"] });
+const oneRow = frame({ name: ["a"] });
+const twoRows = frame({ name: ["a", "b"] });
 
 function shown(several: Record<string, PanelFrame> | null, single: Record<string, PanelFrame>) {
   const source = new FrameSource((name) => single[name], several);
@@ -15,17 +15,17 @@ function shown(several: Record<string, PanelFrame> | null, single: Record<string
 }
 
 test("several come in one answer, known frames are not requested again", async () => {
-  const { source, frames } = shown({ steps: one, names: two }, { icicle: one });
+  const { source, frames } = shown({ steps: oneRow, names: twoRows }, { icicle: oneRow });
   await frames.get("icicle");
   frames.fetchFrames(["steps", "icicle", "names"]);
-  expect(await Promise.all([frames.get("steps"), frames.get("names")])).toEqual([one, two]);
+  expect(await Promise.all([frames.get("steps"), frames.get("names")])).toEqual([oneRow, twoRows]);
   expect(source.asked).toEqual(["frame icicle", "frames steps names"]);
 });
 
 test("a frame that the answer lacks is requested by itself, and has the reason", async () => {
-  const { source, frames } = shown({ steps: one }, { names: two });
+  const { source, frames } = shown({ steps: oneRow }, { names: twoRows });
   frames.fetchFrames(["steps", "names", "icicle"]);
-  expect(await frames.get("names")).toEqual(two);
+  expect(await frames.get("names")).toEqual(twoRows);
   await expect(frames.get("icicle")).rejects.toThrow("no icicle");
   expect(source.asked).toEqual(["frames steps names icicle", "frame names", "frame icicle"]);
   // Ask again: the frame may have become available.
@@ -34,14 +34,14 @@ test("a frame that the answer lacks is requested by itself, and has the reason",
 });
 
 test("if several cannot be requested together, each is", async () => {
-  const { frames } = shown(null, { steps: one });
+  const { frames } = shown(null, { steps: oneRow });
   frames.fetchFrames(["steps"]);
-  expect(await frames.get("steps")).toEqual(one);
+  expect(await frames.get("steps")).toEqual(oneRow);
 });
 
 test("a saved page gives several as well, as far as it holds them", async () => {
   const none = (): Promise<never> => Promise.reject(new Error("nothing more"));
-  const source = new PairSource({ steps: one, names: two }, null, none, [null, null], none);
+  const source = new PairSource({ steps: oneRow, names: twoRows }, null, none, [null, null], none);
   const { reply } = await source.ask("frames", { names: ["steps", "changes", "names:3"] });
-  expect(reply).toEqual({ frames: { steps: one } });
+  expect(reply).toEqual({ frames: { steps: oneRow } });
 });

@@ -74,11 +74,11 @@ export function swapSides(frame: PanelFrame): PanelFrame {
   for (const [name, values] of Object.entries(frame.columns)) {
     if (swappedName(name) !== name) columns[swappedName(name)] = values;
     else if (/(^|_)(diff|delta)(_|$)/.test(name)) {
-      columns[name] = values.map((one) => (typeof one === "number" ? 0 - one : one));
+      columns[name] = values.map((value) => (typeof value === "number" ? 0 - value : value));
     } else if (name === "change" || name === "status") {
-      columns[name] = values.map((one) => OPPOSITE[String(one)] ?? one);
+      columns[name] = values.map((value) => OPPOSITE[String(value)] ?? value);
     } else if (name === "side") {
-      columns[name] = values.map((one) => (one === 0 ? 1 : one === 1 ? 0 : one));
+      columns[name] = values.map((value) => (value === 0 ? 1 : value === 1 ? 0 : value));
     } else columns[name] = values;
   }
   const attrs = Object.entries(frame.attrs).map(([name, value]) => [swappedName(name), value]);
@@ -147,13 +147,13 @@ export class FrameCache {
 }
 
 /** Names of both sides without their common beginning. */
-export function shortLabels([one, two]: readonly [string, string]): [string, string] {
+export function shortLabels([first, second]: readonly [string, string]): [string, string] {
   let at = 0;
-  while (at < one.length && one[at] === two[at]) at += 1;
+  while (at < first.length && first[at] === second[at]) at += 1;
   const start =
-    Math.max(...["_", "-", "/", ".", " "].map((mark) => one.slice(0, at).lastIndexOf(mark))) + 1;
-  const short: [string, string] = [one.slice(start), two.slice(start)];
-  return one === two || short.some((name) => name.length < 3) ? [one, two] : short;
+    Math.max(...["_", "-", "/", ".", " "].map((mark) => first.slice(0, at).lastIndexOf(mark))) + 1;
+  const short: [string, string] = [first.slice(start), second.slice(start)];
+  return first === second || short.some((name) => name.length < 3) ? [first, second] : short;
 }
 
 /** One side of a comparison as the source of a timeline. */

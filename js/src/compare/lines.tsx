@@ -29,11 +29,11 @@ export function pairText({ events, status }: PairedEvents): {
   words: string;
   delta: string;
 } {
-  const [one, two] = events;
-  const name = (two ?? one)?.short ?? "";
-  if (one === null || two === null) {
-    const present = one ?? two;
-    const side = one === null ? "after only" : "before only";
+  const [first, second] = events;
+  const name = (second ?? first)?.short ?? "";
+  if (first === null || second === null) {
+    const present = first ?? second;
+    const side = first === null ? "after only" : "before only";
     if (status === null) return { name, words: "not compared: outside of the steps", delta: "" };
     return {
       name,
@@ -41,12 +41,12 @@ export function pairText({ events, status }: PairedEvents): {
       delta: "",
     };
   }
-  const diff = two.dur - one.dur;
+  const diff = second.dur - first.dur;
   const statusText = status === "same" || status === "changed" ? "" : ` · ${status}`;
   return {
-    name: one.short === two.short ? name : `${one.short} → ${two.short}`,
-    words: `${formatDuration(one.dur)} → ${formatDuration(two.dur)}`,
-    delta: `${deltaText(diff)} ${shareText(diff, one.dur)}${statusText}`,
+    name: first.short === second.short ? name : `${first.short} → ${second.short}`,
+    words: `${formatDuration(first.dur)} → ${formatDuration(second.dur)}`,
+    delta: `${deltaText(diff)} ${shareText(diff, first.dur)}${statusText}`,
   };
 }
 
@@ -127,10 +127,10 @@ export class PairLines {
     pen.strokeStyle = starts.length > 100 ? ruleStrong : kind.annotation;
     pen.lineWidth = 1;
     pen.setLineDash([2, 3]);
-    for (const [one, two] of starts) {
+    for (const [firstStart, secondStart] of starts) {
       pen.beginPath();
-      pen.moveTo(Math.round(stages[0].xOf(one)) + 0.5, 0);
-      pen.lineTo(Math.round(stages[1].xOf(two)) + 0.5, HEIGHT);
+      pen.moveTo(Math.round(stages[0].xOf(firstStart)) + 0.5, 0);
+      pen.lineTo(Math.round(stages[1].xOf(secondStart)) + 0.5, HEIGHT);
       pen.stroke();
     }
     pen.setLineDash([]);
@@ -141,9 +141,9 @@ export class PairLines {
       this.band(pen, stages, [{ start, dur }, below], "changed", false);
     }
     for (const pair of [this.selected.value, this.hovered.value]) {
-      const [one, two] = pair?.events ?? [null, null];
-      if (one === null || two === null) continue;
-      this.band(pen, stages, [one, two], pair?.status ?? "", true);
+      const [first, second] = pair?.events ?? [null, null];
+      if (first === null || second === null) continue;
+      this.band(pen, stages, [first, second], pair?.status ?? "", true);
     }
     pen.restore();
   }

@@ -244,9 +244,11 @@ export class TimelineLink {
     const { ctx } = this;
     try {
       const { reply } = await requested;
-      const [one = [], two = []] = reply.events;
-      this.mark([{ ids: [...one] }, { ids: [...two] }], turn);
-      const [before, after] = ctx.inOrder([one, two]).map(({ length }) => plural(length, what));
+      const [firstIds = [], secondIds = []] = reply.events;
+      this.mark([{ ids: [...firstIds] }, { ids: [...secondIds] }], turn);
+      const [before, after] = ctx
+        .inOrder([firstIds, secondIds])
+        .map(({ length }) => plural(length, what));
       ctx.statusText.value = `Marked: ${name}, ${before} before and ${after} after.`;
     } catch (error) {
       ctx.fail(error);
@@ -380,7 +382,7 @@ export class TimelineLink {
     if (!event.name.startsWith("ProfilerStep#")) return null;
     const [mine, theirs] = side === 0 ? ["before", "after"] : ["after", "before"];
     const slots = await this.ctx.frames.get("slots:steps");
-    const row = rowsOf(slots).find((one) => one[`${mine}_label`] === event.name);
+    const row = rowsOf(slots).find((slot) => slot[`${mine}_label`] === event.name);
     if (row === undefined) return null;
     const start = numberAt(row, `${theirs}_start_ns`);
     const name = textAt(row, `${theirs}_label`);

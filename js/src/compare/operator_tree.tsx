@@ -58,16 +58,16 @@ export function placeTiles(frame: PanelFrame, top: number, width: number): Icicl
     rows: FrameRow[],
     x: number,
     tileWidth: number,
-    whole: number,
+    parentSize: number,
     depth: number,
   ): void => {
     const sum = rows.reduce((total, row) => total + rowSize(row), 0);
-    const scale = tileWidth / Math.max(whole, sum, 1e-9);
+    const scale = tileWidth / Math.max(parentSize, sum, 1e-9);
     let at = x;
     for (const row of rows) {
-      const ownWidth = rowSize(row) * scale;
-      layoutRow(row, at, ownWidth, depth);
-      at += ownWidth;
+      const rowWidth = rowSize(row) * scale;
+      layoutRow(row, at, rowWidth, depth);
+      at += rowWidth;
     }
   };
   if (focus !== null) layoutRow(focus, 0, width, 0);

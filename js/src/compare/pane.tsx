@@ -117,8 +117,8 @@ export function Findings({
   // The toolbar lists the other cautions.
   const rows = all.filter((row) => row.kind !== "caution");
   const [first, ...rest] = rows.map((row) => textAt(row, "text"));
-  const [words, reasonText] = noFindingTexts(totals);
-  const [leadText, share, end] = headlineParts(first ?? words);
+  const [headText, reasonText] = noFindingTexts(totals);
+  const [leadText, share, end] = headlineParts(first ?? headText);
   const next = first === undefined ? reasonText : rest.slice(0, SENTENCES).join(" ");
   const more = rest.slice(SENTENCES);
   // `whose` is a heading here, if everything below is of one pair of ranks.

@@ -379,20 +379,22 @@ function busyShares(
   const bySlot = new Map(slots.map((slot) => [slot.slot, slot]));
   const cellNs = Number(attrs.cell_ns ?? 1);
   const column = (name: string): readonly number[] => (columns[name] ?? []) as readonly number[];
-  const [slotOf, side, lane, cell, busy] = ["slot", "side", "lane", "cell", "busy_ns"].map(column);
+  const [slotNumber, side, lane, cell, busy] = ["slot", "side", "lane", "cell", "busy_ns"].map(
+    column,
+  );
   const shares = new Map<string, Float64Array>();
   for (let row = 0; row < rows; row += 1) {
-    const slot = bySlot.get(slotOf![row]!);
+    const slot = bySlot.get(slotNumber![row]!);
     if (slot === undefined) continue;
     const key = `${slot.slot}/${side![row]}/${lane![row]}`;
     const wide = Math.max(1, Math.floor(slot.width * dpr));
     const pixels = getOrMake(shares, key, () => new Float64Array(wide));
-    const perNs = (slot.width * dpr) / Math.max(...slot.length, 1);
-    const from = cell![row]! * cellNs * perNs;
-    const to = Math.min((cell![row]! + 1) * cellNs * perNs, wide);
-    const nsPerPixel = (busy![row]! * perNs) / Math.max(to - from, 1e-9);
+    const pxPerNs = (slot.width * dpr) / Math.max(...slot.length, 1);
+    const from = cell![row]! * cellNs * pxPerNs;
+    const to = Math.min((cell![row]! + 1) * cellNs * pxPerNs, wide);
+    const share = (busy![row]! * pxPerNs) / Math.max(to - from, 1e-9);
     for (let at = Math.floor(from); at < to; at += 1) {
-      pixels[at]! += nsPerPixel * (Math.min(to, at + 1) - Math.max(from, at));
+      pixels[at]! += share * (Math.min(to, at + 1) - Math.max(from, at));
     }
   }
   return shares;
@@ -445,11 +447,11 @@ interface StripLane {
   place: number;
 }
 
-/** The kinds that occur, or all if none does. `words` are the formats' names of kinds. */
-export function stripLanes(frame: PanelFrame, words: Record<string, string>): StripLane[] {
+/** The kinds that occur, or all if none does. `kindNames` are the names that formats give them. */
+export function stripLanes(frame: PanelFrame, kindNames: Record<string, string>): StripLane[] {
   const present = new Set(frame.columns.lane);
   const all = LANES.map((lane, place) => {
-    const name = words[lane.kind] ?? lane.name;
+    const name = kindNames[lane.kind] ?? lane.name;
     return { ...lane, name, place };
   });
   const some = all.filter(({ place }) => present.has(place));

@@ -443,8 +443,8 @@ function MeasureCells({
 /** `mpi_message_sizes` as `MPI message sizes`. */
 export function tableTitle(name: string): string {
   const [first = "", ...rest] = name.split("_");
-  const word = FORMAT_NAMES[first] ?? first.charAt(0).toUpperCase() + first.slice(1);
-  return [word, ...rest].join(" ");
+  const firstWord = FORMAT_NAMES[first] ?? first.charAt(0).toUpperCase() + first.slice(1);
+  return [firstWord, ...rest].join(" ");
 }
 
 /** Transpose a single row of many measures into one row per measure. */

@@ -58,7 +58,7 @@ export function DiffToolbar(props: DiffToolbarProps) {
                 data="base"
                 options={BASE_CHOICES}
                 chosen={base.value}
-                choose={(one) => ctx.saveTrait("align", one)}
+                choose={(alignment) => ctx.saveTrait("align", alignment)}
               />
               <select
                 class="hta-diff-bases-narrow"

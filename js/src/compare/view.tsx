@@ -207,7 +207,7 @@ export class DiffApp {
 }
 
 function DiffStatus({ ctx }: { ctx: DiffContext }) {
-  const { has_events: events, all_matched: matched, matched: words } = ctx.about;
+  const { has_events: events, all_matched: isAllMatched, matched: matchedText } = ctx.about;
   const hint = events
     ? "Click steps, changes, names, operators; point at events for partners."
     : "";
@@ -217,8 +217,8 @@ function DiffStatus({ ctx }: { ctx: DiffContext }) {
         {ctx.statusText.value ?? hint}
       </span>
       {events && (
-        <span class={`hta-badge hta-diff-truth ${matched ? "hta-ok" : "hta-warn"}`}>
-          {`${matched ? "✓ " : "⚠ "}${words}`}
+        <span class={`hta-badge hta-diff-truth ${isAllMatched ? "hta-ok" : "hta-warn"}`}>
+          {`${isAllMatched ? "✓ " : "⚠ "}${matchedText}`}
         </span>
       )}
     </div>

@@ -42,9 +42,9 @@ const MAX_PARTS = 8;
 /** Kinds by size, without those absent from both runs. */
 export function waterfallBars(
   kinds: PanelFrame,
-  words: Record<string, string> = LEVEL_LABELS,
+  kindNames: Record<string, string> = LEVEL_LABELS,
 ): WaterfallBar[] {
-  const label = (row: FrameRow): string => words[textAt(row, "kind")] ?? textAt(row, "kind");
+  const label = (row: FrameRow): string => kindNames[textAt(row, "kind")] ?? textAt(row, "kind");
   const bars = barsOf(rowsOf(kinds), label, Number(kinds.attrs.before_ns ?? 0), 0);
   return bars.filter(({ before, after }) => before !== 0 || after !== 0);
 }
@@ -106,14 +106,14 @@ export class Waterfall extends DiffPanel<WaterfallData> {
   private readonly level = signal<Level>("operator");
   /** The parts of the open kind, or why they are missing; null until they are loaded. */
   private readonly parts = signal<PanelFrame | Error | null>(null);
-  private readonly words: Record<string, string>;
+  private readonly kindNames: Record<string, string>;
 
   constructor(
     ctx: DiffContext,
     private readonly ask: (level: Level) => Promise<PanelFrame>,
   ) {
     super(ctx, "Where the time goes", { class: "hta-diff-pane hta-diff-waterfall" });
-    this.words = { ...LEVEL_LABELS, ...ctx.about.kind_words };
+    this.kindNames = { ...LEVEL_LABELS, ...ctx.about.kind_words };
   }
 
   override show(shown: WaterfallData): void {
@@ -150,7 +150,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     const isLoaded = parts !== null && !(parts instanceof Error);
     const before = Number(kinds.attrs.before_ns ?? 0);
     const after = Number(kinds.attrs.after_ns ?? 0);
-    const bars = waterfallBars(kinds, this.words).flatMap((bar) =>
+    const bars = waterfallBars(kinds, this.kindNames).flatMap((bar) =>
       bar.kind === open && isLoaded ? [bar, ...partBars(parts, bar)] : [bar],
     );
     const ends = [before, after, ...bars.flatMap(({ from, to }) => [from, to])];
@@ -212,7 +212,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
               const [kind, ns] = [textAt(row, "kind"), numberAt(row, `${side}_ns`)];
               return (
                 <i
-                  title={`${this.words[kind] ?? ""} ${formatDuration(ns)}`}
+                  title={`${this.kindNames[kind] ?? ""} ${formatDuration(ns)}`}
                   style={{
                     width: percentCss(Math.max(ns, 0) / maxTotal),
                     background: this.kindColour(kind),

@@ -180,12 +180,12 @@ test("views receive the kernel's state and the page's data", () => {
 });
 
 test("abandoning withdraws the request from the kernel", async () => {
-  const one = new AbortController();
-  const asked = source.ask("find", {} as never, one.signal);
-  one.abort();
+  const aborter = new AbortController();
+  const asked = source.ask("find", {} as never, aborter.signal);
+  aborter.abort();
   await expect(asked).rejects.toMatchObject({ name: "AbortError" });
   expect(kernel.asked[0]!.signal?.aborted).toBe(true);
-  await expect(source.ask("find", {} as never, one.signal)).rejects.toMatchObject({
+  await expect(source.ask("find", {} as never, aborter.signal)).rejects.toMatchObject({
     name: "AbortError",
   });
   expect(kernel.asked).toHaveLength(1);

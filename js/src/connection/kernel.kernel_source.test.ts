@@ -70,8 +70,8 @@ describe("asking", () => {
 
   test("returns only the bytes of the view, at any offset in their buffer", async () => {
     const asked = ask();
-    const whole = Uint8Array.from([9, 9, 1, 2, 3, 9]);
-    model.reply(0, {}, [new DataView(whole.buffer, 2, 3)]);
+    const bytes = Uint8Array.from([9, 9, 1, 2, 3, 9]);
+    model.reply(0, {}, [new DataView(bytes.buffer, 2, 3)]);
     expect([...new Uint8Array((await asked).buffer!)]).toEqual([1, 2, 3]);
   });
 
@@ -119,9 +119,9 @@ test("two views of one model do not receive each other's replies", async () => {
 
 describe("abandoning", () => {
   test("a question by its signal", async () => {
-    const one = new AbortController();
-    const asked = ask("find", one.signal);
-    one.abort();
+    const aborter = new AbortController();
+    const asked = ask("find", aborter.signal);
+    aborter.abort();
     await expect(asked).rejects.toMatchObject({ name: "AbortError" });
     expect(() => model.reply(0, {})).not.toThrow();
   });

@@ -58,10 +58,12 @@ export class PanelGrid {
     const { timeline, selectionState, height: given } = this.ctx;
     if (!isAnew && this.hasFitted && selectionState.selection.value !== null) return;
     this.hasFitted = true;
-    const ownBand = this.layout?.bands.flat().find(({ panels }) => panels.includes("timeline"));
-    if (this.layout?.name === "full" && ownBand !== undefined) {
+    const timelineColumn = this.layout?.bands
+      .flat()
+      .find(({ panels }) => panels.includes("timeline"));
+    if (this.layout?.name === "full" && timelineColumn !== undefined) {
       const height = this.el.firstElementChild?.clientHeight ?? 0;
-      timeline.height = Math.max(timeline.height + height - this.heightOf(ownBand), MIN_PX);
+      timeline.height = Math.max(timeline.height + height - this.heightOf(timelineColumn), MIN_PX);
     } else {
       const needed = Math.min(Math.max(timeline.ctx.stage.contentHeight(), MIN_PX), MAX_PX);
       const maxHeight = Math.max(needed * MAX_STRETCH, ROOMY_PX);
@@ -86,7 +88,9 @@ export class PanelGrid {
     const band = this.layout?.bands.find((columns) => columns.some(has)) ?? [];
     const ownColumn = band.find(has);
     if (ownColumn === undefined) return -Infinity;
-    const others = band.filter((one) => one !== ownColumn).map((one) => this.heightOf(one));
+    const others = band
+      .filter((column) => column !== ownColumn)
+      .map((column) => this.heightOf(column));
     return Math.max(...others) - this.heightOf(ownColumn);
   }
 }

@@ -28,7 +28,7 @@ const askedPanels = (view: DashView, holds: (selection: SelectionJson) => boolea
     .flatMap(({ panels, selection }) => (holds(selection) ? panels : []));
 
 const itemOf = (view: DashView, selector: string, text: string): HTMLElement =>
-  view.all(selector).find((one) => one.textContent?.includes(text))!;
+  view.all(selector).find((item) => item.textContent?.includes(text))!;
 
 function click(node: HTMLElement, init: MouseEventInit = {}): void {
   node.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, ...init }));
@@ -183,13 +183,13 @@ test("figures of what is in view follow the timeline", async () => {
 });
 
 test("the headline's ranks and findings select, and it is of the whole job whatever the panels are", async () => {
-  const found = { ...FULL_SELECTION, start_ns: 5, end_ns: 9 };
+  const finding = { ...FULL_SELECTION, start_ns: 5, end_ns: 9 };
   const view = await opened({
     _headline: {
       headline: ["2 of 3 ranks wait for ", { rank: 2, text: "rank 2" }, "."],
       more: [[{ rank: 2, text: "Rank 2" }, " is slow."]],
       findings: [
-        { kind: "step", share: 0, text: "Slow.", label: "Slowest step", selection: found },
+        { kind: "step", share: 0, text: "Slow.", label: "Slowest step", selection: finding },
       ],
     },
   });
@@ -197,13 +197,13 @@ test("the headline's ranks and findings select, and it is of the whole job whate
   view.find(".hta-headline h2 button").click();
   expect(selection(view)).toMatchObject({ ranks: [2] });
   itemOf(view, ".hta-sel-doings button", "Slowest step").click();
-  expect(selection(view)).toEqual(found);
-  const whole = "2 of 3 ranks wait for rank 2. of the whole job";
-  await expect.poll(() => view.text(".hta-headline h2")).toBe(whole);
+  expect(selection(view)).toEqual(finding);
+  const headText = "2 of 3 ranks wait for rank 2. of the whole job";
+  await expect.poll(() => view.text(".hta-headline h2")).toBe(headText);
   view.state.set("selection", null);
   await expect.poll(() => view.text(".hta-headline h2")).not.toContain("whole job");
   view.state.set("scope", "view");
-  await expect.poll(() => view.text(".hta-headline h2")).toBe(whole);
+  await expect.poll(() => view.text(".hta-headline h2")).toBe(headText);
 });
 
 test("communication has a name in the legend, and a page without a kernel no Save HTML", async () => {
@@ -240,9 +240,11 @@ test("a rank that is a fact is in ink, ranks that are missing are in amber", asy
 test("every panel marks the ranks that the headline names, also if it comes later", async () => {
   const view = await opened();
   const marked = (): unknown[] =>
-    FakeChart.all.map(({ frame }) => frame?.attrs.late_ranks).filter((one) => one !== undefined);
+    FakeChart.all
+      .map(({ frame }) => frame?.attrs.late_ranks)
+      .filter((ranks) => ranks !== undefined);
   /** All late ranks that any chart marks. */
-  const late = () => [...new Set(marked().map((one) => JSON.stringify(one)))];
+  const late = () => [...new Set(marked().map((ranks) => JSON.stringify(ranks)))];
   await expect.poll(() => marked().length).toBeGreaterThan(3);
   expect(late()).toEqual(["[]"]);
   view.model.set("_headline", { headline: [], more: [], late_ranks: [2] });

@@ -150,8 +150,8 @@ export function computeLayout(width: number, choice: PanelChoice, full = false):
   bands = bands.filter((columns) => columns.length > 0);
   const bandOf = (id: string): number =>
     bands.findIndex((columns) => columns.some(({ panels }) => panels.includes(id)));
-  const timedPanels = Math.max(bandOf("timeline"), bandOf("heatmap"));
-  return { name, bands, statusAfter: timedPanels < 0 ? bands.length - 1 : timedPanels };
+  const timedBand = Math.max(bandOf("timeline"), bandOf("heatmap"));
+  return { name, bands, statusAfter: timedBand < 0 ? bands.length - 1 : timedBand };
 }
 
 function rowBand(ids: readonly string[]): LayoutColumn[] {
@@ -192,10 +192,10 @@ function fractionTrack(share: number): string {
 export function choiceWithPanel(choice: PanelChoice, id: string, on: boolean): PanelChoice {
   if (isRowsChoice(choice)) {
     const rows = choice
-      .map((ids) => ids.filter((rowIds) => rowIds !== id))
+      .map((ids) => ids.filter((panelId) => panelId !== id))
       .filter((ids) => ids.length > 0);
     return on ? [...rows, [id]] : rows;
   }
-  const ids = choice.filter((rowIds) => rowIds !== id);
+  const ids = choice.filter((panelId) => panelId !== id);
   return on ? [...ids, id] : ids;
 }

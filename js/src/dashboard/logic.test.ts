@@ -45,10 +45,10 @@ describe("places", () => {
   });
 
   test.each([700, 900, 1100, 1640, 2000])("at %i px every panel has one place", (width) => {
-    const found = computeLayout(width, EVERY)
+    const placedIds = computeLayout(width, EVERY)
       .bands.flat()
       .flatMap(({ panels }) => panels);
-    expect(found.sort()).toEqual([...EVERY].sort());
+    expect(placedIds.sort()).toEqual([...EVERY].sort());
   });
 
   test("the status line stands below the timeline and what shares its axis", () => {

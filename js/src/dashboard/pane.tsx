@@ -53,10 +53,10 @@ interface PanelRequester<Request> {
 export class PanelData<Request> {
   private readonly entries = new Map<string, PanelEntry>();
   private readonly keptFrames = new Map<string, PanelFrame>();
-  private wantedIds: { ids: readonly string[]; request: Request } | null = null;
+  private wanted: { ids: readonly string[]; request: Request } | null = null;
   private inFlight = false;
   /** Number of changes of the job; replies to requests before the last change are discarded. */
-  private sendCount = 0;
+  private changeCount = 0;
 
   constructor(
     private readonly requester: PanelRequester<Request>,
@@ -84,7 +84,7 @@ export class PanelData<Request> {
 
   /** Request the numbers of `request` for these panels, unless they are shown or cached. */
   requestPanels(ids: readonly string[], request: Request): void {
-    this.wantedIds = { ids, request };
+    this.wanted = { ids, request };
     for (const id of ids) {
       const key = this.keyOf(id, request);
       const entry = this.entry(id);
@@ -107,31 +107,31 @@ export class PanelData<Request> {
 
   /** After a change of the scene: the next `requestPanels` requests all numbers again. */
   clear(): void {
-    this.sendCount += 1;
+    this.changeCount += 1;
     this.keptFrames.clear();
     for (const entry of this.entries.values()) entry.key = entry.shownKey = "";
   }
 
   private send(): void {
-    if (this.inFlight || this.wantedIds === null || this.signal.aborted) return;
-    const { ids, request } = this.wantedIds;
+    if (this.inFlight || this.wanted === null || this.signal.aborted) return;
+    const { ids, request } = this.wanted;
     const open = ids.filter((id) => this.entry(id).state.peek().isStale);
     if (open.length === 0) return;
     this.inFlight = true;
-    const { sendCount } = this;
+    const { changeCount } = this;
     const keys = new Map(open.map((id) => [id, this.keyOf(id, request)]));
     this.requester
       .ask(open, request)
       .then(
         (answers) => {
-          if (sendCount !== this.sendCount) return;
+          if (changeCount !== this.changeCount) return;
           for (const [id, answer] of answers) {
             if (answer instanceof Error) this.setError(id, keys.get(id)!, answer);
             else this.setFrame(id, keys.get(id)!, answer);
           }
         },
         (error: unknown) => {
-          if (isAbort(error) || sendCount !== this.sendCount) return;
+          if (isAbort(error) || changeCount !== this.changeCount) return;
           for (const [id, key] of keys) this.setError(id, key, asError(error));
         },
       )
@@ -148,7 +148,9 @@ export class PanelData<Request> {
     const name = `${id} ${key}`;
     this.keptFrames.delete(name);
     this.keptFrames.set(name, frame);
-    const framesOfPanel = [...this.keptFrames.keys()].filter((one) => one.startsWith(`${id} `));
+    const framesOfPanel = [...this.keptFrames.keys()].filter((keptName) =>
+      keptName.startsWith(`${id} `),
+    );
     for (const old of framesOfPanel.slice(0, -this.requester.maxKeptFrames))
       this.keptFrames.delete(old);
   }

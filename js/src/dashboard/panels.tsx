@@ -79,7 +79,7 @@ export class PaneSet {
     const existing = this.panes.get(id);
     if (existing !== undefined) return existing;
     const { ctx } = this;
-    const formatPanel = this.ownPanels[id];
+    const drawPanel = this.ownPanels[id];
     const { shape, title } = findPanelKind(id);
     const el = h("section", {
       class: `hta-pane hta-pane-${shape}`,
@@ -96,8 +96,8 @@ export class PaneSet {
         ctx={ctx}
         id={id}
         el={el}
-        state={formatPanel ? SELF_STATE : data.state(id)}
-        draw={formatPanel ?? ((numbers) => this.draw(id, numbers))}
+        state={drawPanel ? SELF_STATE : data.state(id)}
+        draw={drawPanel ?? ((numbers) => this.draw(id, numbers))}
         retry={() => this.retry()}
       />
     );

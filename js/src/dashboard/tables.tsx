@@ -115,8 +115,8 @@ function footText(spec: TableSpec, frame: PanelFrame, drawn: number): string {
 /** Rows; short names of different names are made different. */
 function rowsOf({ columns }: PanelFrame): RowReader[] {
   const names = (columns.name ?? []).map(String);
-  const short = (columns.short ?? names).map((one) =>
-    String(one).replace(AUTOGRAD_PREFIX, "evaluate "),
+  const short = (columns.short ?? names).map((name) =>
+    String(name).replace(AUTOGRAD_PREFIX, "evaluate "),
   );
   const labels = disambiguate(short, names);
   return names.map((_, row) => (by) => (by === "short" ? labels[row] : columns[by]?.[row]) ?? null);
@@ -171,7 +171,7 @@ const barColumn = (
   by: string,
   title: string,
   hint: string,
-  words: (value: CellValue) => string,
+  formatCell: (value: CellValue) => string,
   {
     kind = () => "communication",
     wait = "",
@@ -186,7 +186,7 @@ const barColumn = (
       value={numberOrNull(row(by))}
       max={max}
       kind={kind(row)}
-      text={words(row(by))}
+      text={formatCell(row(by))}
       wait={numberOrNull(row(wait)) ?? 0}
     />
   ),
@@ -371,8 +371,8 @@ const noteSuffix = (frame: PanelFrame): string => withPrefix(" · ", frameNote(f
 
 /** A name, with its job if there are several. */
 function jobPrefix(frame: PanelFrame, row: RowReader, by: string): string {
-  const isOne = new Set(frame.columns.job ?? []).size <= 1;
-  return isOne ? String(row(by)) : `${String(row("job"))} · ${String(row(by))}`;
+  const isSingleJob = new Set(frame.columns.job ?? []).size <= 1;
+  return isSingleJob ? String(row(by)) : `${String(row("job"))} · ${String(row(by))}`;
 }
 
 const routineColumn = (frame: PanelFrame, width: string): DashColumn =>

@@ -20,7 +20,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
   /** The panel that the menu added last. */
   const added = useRef("");
   const { title, range, events, steps, truth } = scene;
-  const kinds = problemLines(scene).length;
+  const problemCount = problemLines(scene).length;
   const isWarning = truth.level !== "ok";
   const isPart = (scene.ranks_of_job ?? "") !== "";
   const ranks = isPart ? scene.ranks_of_job! : plural(scene.ranks.length, "rank");
@@ -68,11 +68,11 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
           <CutName text={title} />
         </b>
         <span class="hta-facts" title={[...before, ranks, ...after].join(" · ")}>
-          {before.map((one) => `${one} · `)}
+          {before.map((fact) => `${fact} · `)}
           {isPart ? <span class="hta-warn-text">{ranks}</span> : ranks}
-          {after.map((one) => ` · ${one}`)}
+          {after.map((fact) => ` · ${fact}`)}
         </span>
-        {kinds > 0 && (
+        {problemCount > 0 && (
           <button
             type="button"
             class={`hta-badge hta-problem-badge ${isWarning ? "hta-warn" : ""}`}
@@ -80,7 +80,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
             onClick={({ currentTarget }) => ctx.timeline.panels.openProblems(currentTarget)}
           >
             {isWarning && <Icon name="warn" />}
-            <span>{plural(kinds, isWarning ? "problem" : "note")}</span>
+            <span>{plural(problemCount, isWarning ? "problem" : "note")}</span>
           </button>
         )}
       </div>

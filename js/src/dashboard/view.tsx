@@ -128,10 +128,10 @@ export class DashApp {
     ctx.source.onReply((op) => {
       if (op === "panels" && !ctx.shownPanels.peek().includes("timeline")) timeline.folding.ready();
     });
-    const moved = throttle(VIEW_DELAY_MS, abortSignal, () => panes.refresh());
+    const refreshPanes = throttle(VIEW_DELAY_MS, abortSignal, () => panes.refresh());
     timeline.onView((view) => {
       ctx.view = view;
-      moved();
+      refreshPanes();
     });
     watchTheme(root, abortSignal, (theme) => this.setTheme(theme));
     watchBoxes([root], () => this.arrange(), abortSignal);

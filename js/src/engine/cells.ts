@@ -90,9 +90,9 @@ export class IndexedLane {
   kindTimes(start: number, end: number): [kind: number, ns: number][] {
     const edges = Float64Array.of(start, end);
     return this.kindSpans
-      .map(({ kind, spans }) => ({ kind, of: spans.measure(edges) }))
-      .filter(({ of }) => of.count[0]! > 0)
-      .map(({ kind, of }) => [kind, of.covered[0]!]);
+      .map(({ kind, spans }) => ({ kind, coverage: spans.measure(edges) }))
+      .filter(({ coverage }) => coverage.count[0]! > 0)
+      .map(({ kind, coverage }) => [kind, coverage.covered[0]!]);
   }
 
   /** Positions in `rows` of events of at least `minDurNs` ns that overlap a window, in order. */

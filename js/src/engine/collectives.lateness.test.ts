@@ -35,14 +35,14 @@ interface LatenessCase {
 const cases = (vectors as unknown as { cases: LatenessCase[] }).cases;
 
 function partOf({ entries }: RankCase): CollectiveEvents {
-  const column = (name: Field) => Float64Array.from(entries, (one) => one[name]);
+  const column = (name: Field) => Float64Array.from(entries, (entry) => entry[name]);
   return {
     start: column("start"),
     dur: column("dur"),
     wait: column("wait"),
     late: column("late"),
     imposed: column("imposed"),
-    lastRank: Int32Array.from(entries, (one) => one.last_alone),
+    lastRank: Int32Array.from(entries, (entry) => entry.last_alone),
   };
 }
 
@@ -101,9 +101,9 @@ test("a window must have a length", () => {
 
 describe("the part of one cover beyond another", () => {
   const left = (a: [number, number][], b: [number, number][]) => {
-    const found: number[][] = [];
-    coverOf(a).forEachDifference(coverOf(b), (...part) => found.push(part));
-    return found;
+    const remaining: number[][] = [];
+    coverOf(a).forEachDifference(coverOf(b), (...part) => remaining.push(part));
+    return remaining;
   };
 
   test("nothing removed, all removed, cut in pieces", () => {

@@ -44,7 +44,7 @@ function arrivalsOf({ rank, clock, entries }: RibbonCase["ranks"][number], names
 describe.each(cases)("$name", ({ ranks, reply: wanted, windows }) => {
   const { names } = wanted;
   const ribbon = new RibbonIndex(
-    ranks.map((one) => arrivalsOf(one, names)),
+    ranks.map((rank) => arrivalsOf(rank, names)),
     names,
   );
 
@@ -52,13 +52,13 @@ describe.each(cases)("$name", ({ ranks, reply: wanted, windows }) => {
     const answer = ribbon.ribbonReply(request);
     const { columns: header, ...reply } = answer.reply;
     expect(reply).toEqual(wanted);
-    const found = Object.entries(
+    const decoded = Object.entries(
       header as Record<string, [keyof typeof FORMATS, number, number]>,
     ).map(([name, [format, offset, length]]) => [
       name,
       Array.from(new FORMATS[format](answer.buffer!, offset, length)),
     ]);
-    expect(Object.fromEntries(found)).toEqual(columns);
+    expect(Object.fromEntries(decoded)).toEqual(columns);
     expect(Array.from(decodeRibbon(answer, request).jobArrivals.call)).toEqual(columns.job_call);
   });
 });

@@ -78,7 +78,7 @@ export class Collectives {
     };
     const { call, recordedName } = this.entries;
     for (let i = 0; i < recordedName.length; i += 1) recordedName[i]! += this.calls.name[call[i]!]!;
-    this.entries.lastRank = call.map((of) => this.calls.last[of]!);
+    this.entries.lastRank = call.map((callIndex) => this.calls.last[callIndex]!);
     this.busFactor = columns.floats("call_bus_factor");
     this.unmatchedIds = columns.i32("unmatched");
     this.rankOffsets = [0];
@@ -146,10 +146,12 @@ export class Collectives {
     entries: CollectiveEntries,
     { role, track }: OverlayHeader,
   ): OverlayLane {
-    const ofAll = role === "late" ? delayPieces : waitsWithoutTransfers;
-    const ofTrack = role === "late" ? delayPieces : waitPieces;
+    const piecesOfRank = role === "late" ? delayPieces : waitsWithoutTransfers;
+    const piecesOfTracks = role === "late" ? delayPieces : waitPieces;
     const { start, dur, entry } =
-      track < 0 ? ofAll(entries) : piecesOnTrack(ofTrack(entries), entries.track, track);
+      track < 0
+        ? piecesOfRank(entries)
+        : piecesOnTrack(piecesOfTracks(entries), entries.track, track);
     const index = new IndexedLane({
       starts: start,
       durs: dur,
@@ -183,15 +185,15 @@ export class Collectives {
   collectiveReply(rank: number, id: number): Collective | null {
     const { entries, calls } = this;
     const rankIndex = this.ranks.indexOf(rank);
-    const ownEntry = entries.id
+    const entry = entries.id
       .subarray(0, this.rankOffsets[rankIndex + 1])
       .indexOf(id, this.rankOffsets[rankIndex]);
-    if (ownEntry < 0) return null;
-    const call = entries.call[ownEntry]!;
+    if (entry < 0) return null;
+    const call = entries.call[entry]!;
     const members = this.membersOf(call);
     const arrivals = members.map((at) => entries.start[at]! + entries.clock[at]!);
     const first = Math.min(...arrivals);
-    const algbw = this.bandwidth(ownEntry);
+    const algbw = this.bandwidth(entry);
     const factor = this.busFactor[call]!;
     return {
       number: call + 1,
@@ -227,7 +229,7 @@ export class Collectives {
   private membersOf(call: number): number[] {
     if (this.members === null) {
       this.members = Array.from(this.calls.name, () => []);
-      this.entries.call.forEach((of, at) => this.members![of]!.push(at));
+      this.entries.call.forEach((callIndex, entry) => this.members![callIndex]!.push(entry));
     }
     return this.members[call]!;
   }
@@ -327,7 +329,7 @@ export function waitUnion(events: CollectiveEvents): IntervalUnion {
 function transferUnion({ start, dur, wait }: CollectiveEvents): IntervalUnion {
   const transfers = sortPieces(
     start.map((time, i) => time + wait[i]!),
-    dur.map((whole, i) => whole - wait[i]!),
+    dur.map((length, i) => length - wait[i]!),
   );
   return IntervalSet.of(transfers.start, transfers.dur).cover;
 }
@@ -382,8 +384,8 @@ export class RankLateness {
   waitForRanks(late: readonly number[], from: number, to: number): number {
     const cover = getOrMake(this.waitUnionByLateRanks, late.join(), () => {
       const { start, wait, lastRank: last } = this.events;
-      const theirs = wait.map((ns, i) => (late.includes(last[i]!) ? ns : 0));
-      const { start: begin, dur } = sortPieces(start, theirs);
+      const waitsForLate = wait.map((ns, i) => (late.includes(last[i]!) ? ns : 0));
+      const { start: begin, dur } = sortPieces(start, waitsForLate);
       return IntervalSet.of(begin, dur).cover;
     });
     return cover.coveredWithin(from, to);
@@ -411,13 +413,13 @@ export function latenessReply(
   ranks: readonly RankLateness[],
   start: number,
   end: number,
-  { lateRanks: ofJob, note, clock }: JobLateness,
+  { lateRanks: lateRanksOfJob, note, clock }: JobLateness,
 ): Lateness {
   checkWindow({ start, end });
-  const figures = ranks.map((one) => one.figuresBetween(start, end));
+  const figures = ranks.map((rankLateness) => rankLateness.figuresBetween(start, end));
   // Late ranks of the whole job, limited to ranks that delay others in this window.
   const lateRanks = ranks.flatMap(({ rank }, i) =>
-    ofJob.includes(rank) && figures[i]!.imposed > 0 ? [rank] : [],
+    lateRanksOfJob.includes(rank) && figures[i]!.imposed > 0 ? [rank] : [],
   );
   const reply: Lateness = {
     start,
@@ -428,12 +430,14 @@ export function latenessReply(
     wait: figures.map((figure) => figure.wait),
     exposed_wait: figures.map((figure) => figure.exposed_wait),
     imposed: figures.map((figure) => figure.imposed),
-    wait_for_late: ranks.map((one) => one.waitForRanks(lateRanks, start, end)),
+    wait_for_late: ranks.map((rankLateness) => rankLateness.waitForRanks(lateRanks, start, end)),
     late: lateRanks,
     note,
     clock,
   };
-  const approximate = ranks.filter((one) => one.approximate).map(({ rank }) => rank);
+  const approximate = ranks
+    .filter((rankLateness) => rankLateness.approximate)
+    .map(({ rank }) => rank);
   if (approximate.length > 0) reply.approximate = approximate;
   return reply;
 }
@@ -498,7 +502,7 @@ export class RibbonIndex {
     members.forEach(setDelays);
     this.calls = members.map(summarizeCall);
     this.maxDelay = this.ranks.reduce((maxDelay, { delay }) => maxOf(delay, maxDelay), 0);
-    this.maxWait = this.calls.reduce((maxDelay, { wait }) => Math.max(maxDelay, wait), 0);
+    this.maxWait = this.calls.reduce((maxWait, { wait }) => Math.max(maxWait, wait), 0);
   }
 
   /** Answer `ribbon`: the latest arrival of each rank and bin, the costliest call of each bin. */
@@ -511,9 +515,9 @@ export class RibbonIndex {
     const binOf = makeBinner(request);
     const latestArrivals = this.ranks
       .filter(({ rank }) => ranks === null || ranks.includes(rank))
-      .flatMap((one) => latestPerBin(one, request, binOf));
+      .flatMap((rankDelays) => latestPerBin(rankDelays, request, binOf));
     const costliest = this.costliestCalls(request, binOf);
-    const jobs = costliest.map(([, call]) => call);
+    const costliestCalls = costliest.map(([, call]) => call);
     return packReply(
       { names: this.names, of: this.calls.length, most: this.maxDelay, job_most: this.maxWait },
       {
@@ -533,12 +537,12 @@ export class RibbonIndex {
         ),
         id: Uint32Array.from(latestArrivals, ({ rankDelays, index }) => rankDelays.id[index]!),
         job_bin: Uint32Array.from(costliest, ([bin]) => bin),
-        job_time: Float64Array.from(jobs, ({ time }) => time),
-        job_wait: Float64Array.from(jobs, ({ wait }) => wait),
-        job_rank: Int32Array.from(jobs, ({ rank }) => rank),
-        job_call: Uint32Array.from(jobs, ({ number }) => number),
-        job_name: Uint32Array.from(jobs, ({ name }) => name),
-        job_id: Uint32Array.from(jobs, ({ id }) => id),
+        job_time: Float64Array.from(costliestCalls, ({ time }) => time),
+        job_wait: Float64Array.from(costliestCalls, ({ wait }) => wait),
+        job_rank: Int32Array.from(costliestCalls, ({ rank }) => rank),
+        job_call: Uint32Array.from(costliestCalls, ({ number }) => number),
+        job_name: Uint32Array.from(costliestCalls, ({ name }) => name),
+        job_id: Uint32Array.from(costliestCalls, ({ id }) => id),
       },
     );
   }
@@ -573,20 +577,20 @@ function latestPerBin(
   { start, end }: RibbonRequest,
   binOf: BinOf,
 ): BinnedArrival[] {
-  const marks: BinnedArrival[] = [];
+  const arrivals: BinnedArrival[] = [];
   const last = countBelow(rankDelays.start, end);
   for (let index = countBelow(rankDelays.start, start); index < last; index += 1) {
     const bin = binOf(rankDelays.start[index]!);
-    const before = marks.at(-1);
-    if (before?.bin !== bin) marks.push({ rankDelays, index, bin });
-    else if (rankDelays.delay[index]! > rankDelays.delay[before.index]!) before.index = index;
+    const previous = arrivals.at(-1);
+    if (previous?.bin !== bin) arrivals.push({ rankDelays, index, bin });
+    else if (rankDelays.delay[index]! > rankDelays.delay[previous.index]!) previous.index = index;
   }
-  return marks;
+  return arrivals;
 }
 
 /** Members of each collective, by rank. */
 function groupMembers(ranks: readonly RankDelays[]): CallMember[][] {
-  const calls = ranks.reduce((most, { call }) => maxOf(call, most), -1) + 1;
+  const calls = ranks.reduce((maxCall, { call }) => maxOf(call, maxCall), -1) + 1;
   const members = Array.from({ length: calls }, (): CallMember[] => []);
   for (const rankDelays of ranks) {
     rankDelays.call.forEach((call, index) => {
@@ -608,17 +612,20 @@ function setDelays(members: readonly CallMember[]): void {
     rankDelays.delay[index] = Math.max(arrival - median, 0);
 }
 
-function summarizeCall(members: readonly CallMember[], place: number): CollectiveCall {
+function summarizeCall(members: readonly CallMember[], callIndex: number): CollectiveCall {
   // If several come last at the same time, take the last in order of ranks.
   const last = members.reduce((latest, member) =>
     member.arrival >= latest.arrival ? member : latest,
   );
   const together = members.filter(({ arrival }) => arrival === last.arrival).length;
-  const waited = members.reduce((sum, { rankDelays, index }) => sum + rankDelays.wait[index]!, 0);
+  const totalWait = members.reduce(
+    (sum, { rankDelays, index }) => sum + rankDelays.wait[index]!,
+    0,
+  );
   return {
-    number: place + 1,
+    number: callIndex + 1,
     time: last.rankDelays.start[last.index]!,
-    wait: Math.floor(waited / Math.max(members.length - 1, 1)),
+    wait: Math.floor(totalWait / Math.max(members.length - 1, 1)),
     rank: members.length > 1 && together === 1 ? last.rankDelays.rank : -1,
     name: last.rankDelays.recordedName[last.index]!,
     id: last.rankDelays.id[last.index]!,

@@ -99,9 +99,9 @@ function locationOf(
 
 /** Enclosing events, innermost first. */
 function enclosingEvents(rank: RankTrace, row: number): Brief[] {
-  const above = rank.parents();
+  const parents = rank.parents();
   const out: Brief[] = [];
-  for (let at = above[row]!; at >= 0; at = above[at]!) out.push(rank.brief(rank.events, at));
+  for (let at = parents[row]!; at >= 0; at = parents[at]!) out.push(rank.brief(rank.events, at));
   return out;
 }
 
@@ -120,14 +120,15 @@ async function launchOf(
   }
   const modules: Brief[] = [];
   const frames: Brief[] = [];
-  for (const above of enclosingEvents(rank, call)) {
-    const category = names.category(rank.typeOf(rank.events, above.id)[1]);
-    if (above.name.startsWith("nn.Module: ")) modules.push(above);
-    else if (category === "python_function") frames.push(above);
+  for (const parent of enclosingEvents(rank, call)) {
+    const category = names.category(rank.typeOf(rank.events, parent.id)[1]);
+    if (parent.name.startsWith("nn.Module: ")) modules.push(parent);
+    else if (category === "python_function") frames.push(parent);
   }
   const [innermost] = operators;
-  const shown = innermost === undefined ? [] : (await readArgs(args, "events", innermost.id)).pairs;
-  const shapes = shown.find(([key]) => key === "Input Dims" || key === "Input dims")?.[1] ?? "";
+  const argPairs =
+    innermost === undefined ? [] : (await readArgs(args, "events", innermost.id)).pairs;
+  const shapes = argPairs.find(([key]) => key === "Input Dims" || key === "Input dims")?.[1] ?? "";
   return { operators, modules, frames, shapes, forward: forwardOperator(rank, operators) };
 }
 
@@ -200,8 +201,8 @@ function flowsOf(rank: RankTrace, row: number): Flow[] {
   const { kind, source, target } = rank.flows();
   const { start, dur } = rank.events;
   const result: Flow[] = [];
-  const collect = (direction: "out" | "in", ownEnds: Int32Array, otherEnds: Int32Array): void => {
-    for (let at = ownEnds.indexOf(row); at >= 0; at = ownEnds.indexOf(row, at + 1)) {
+  const collect = (direction: "out" | "in", rowEnds: Int32Array, otherEnds: Int32Array): void => {
+    for (let at = rowEnds.indexOf(row); at >= 0; at = rowEnds.indexOf(row, at + 1)) {
       result.push({
         kind: rank.header.flow_kinds[kind[at]!] ?? "",
         direction,
@@ -217,6 +218,6 @@ function flowsOf(rank: RankTrace, row: number): Flow[] {
 
 /** Durations of the events of this name and category. */
 function sameNameDurations({ type, dur }: EventTable, row: number): Float64Array {
-  const requested = type[row]!;
-  return dur.filter((_, at) => type[at] === requested);
+  const requestedType = type[row]!;
+  return dur.filter((_, at) => type[at] === requestedType);
 }

@@ -45,10 +45,12 @@ export function deviceSpansOf(selection: RankSelection): DeviceSpans {
       gather(collectiveEntries.start, waits),
       gather(collectiveEntries.wait, waits),
     );
-    const alone = new Set(full.analysis.unmatchedIds);
+    const unmatchedRows = new Set(full.analysis.unmatchedIds);
     const unmatched = spansOfWork(
       work,
-      selected.filter((i) => alone.has(work.row[i]!) && work.kind[i] === COMMUNICATION_KIND),
+      selected.filter(
+        (i) => unmatchedRows.has(work.row[i]!) && work.kind[i] === COMMUNICATION_KIND,
+      ),
     );
     return { kinds, sweep: Sweep.of([...kinds, waited, unmatched].map(({ cover }) => cover)) };
   });
@@ -75,9 +77,9 @@ interface DeviceTimes {
 export function deviceTimesOf(selection: RankSelection): DeviceTimes {
   return selection.analysis.memo("times", selection, ({ low, high }) => {
     const { kinds, sweep } = deviceSpansOf(selection);
-    const extents = kinds.map((one) => one.extentWithin(low, high));
+    const extents = kinds.map((spans) => spans.extentWithin(low, high));
     return {
-      counts: kinds.map((one) => one.count(low, high)),
+      counts: kinds.map((spans) => spans.count(low, high)),
       start: Math.min(...extents.map(([start]) => start)),
       end: Math.max(...extents.map(([, end]) => end)),
       times: sweep.timesWithin(low, high),
@@ -95,14 +97,14 @@ export function workCount(selection: RankSelection): number {
  * is defined by the work around it. Null if the window is entirely before or after that work.
  */
 export function deviceSpan(selection: RankSelection): [start: number, end: number] | null {
-  const jobTimes = deviceTimesOf(withOpenWindow(selection));
+  const openTimes = deviceTimesOf(withOpenWindow(selection));
   const { work } = selection.analysis.trace.header;
   const headerSpan =
     work && (workCount(withOpenWindow(selection)) > 0 || selection.mask === null)
       ? work
       : [Infinity, -Infinity];
-  const start = Math.max(Math.min(jobTimes.start, headerSpan[0]!), selection.low);
-  const end = Math.min(Math.max(jobTimes.end, headerSpan[1]!), selection.high);
+  const start = Math.max(Math.min(openTimes.start, headerSpan[0]!), selection.low);
+  const end = Math.min(Math.max(openTimes.end, headerSpan[1]!), selection.high);
   return start < end || workCount(selection) > 0 ? [start, end] : null;
 }
 
@@ -158,11 +160,8 @@ export function overlapTimes(selection: RankSelection): {
 }
 
 function overlapWithAllCompute(selection: RankSelection): Float64Array {
-  const sweep = selection.analysis.memo("overlap", withOpenWindow(selection), (selected) => {
-    const [compute, communication] = [
-      deviceSpansOf(withoutMask(selected)),
-      deviceSpansOf(selected),
-    ];
+  const sweep = selection.analysis.memo("overlap", withOpenWindow(selection), (full) => {
+    const [compute, communication] = [deviceSpansOf(withoutMask(full)), deviceSpansOf(full)];
     return Sweep.of([compute.kinds[0]!.cover, communication.kinds[1]!.cover]);
   });
   return sweep.timesWithin(selection.low, selection.high);

@@ -128,7 +128,7 @@ class TraceWriter {
   }
 
   async write(originNs: string | null): Promise<{ text: string; written: WriteCounts }> {
-    const marks = this.parts.map((part) => this.partMarker(part, BigInt(originNs ?? 0)));
+    const partMarkers = this.parts.map((part) => this.partMarker(part, BigInt(originNs ?? 0)));
     for (const part of this.parts) {
       const pids = this.writeMetadata(part.rank);
       await this.writeEvents(part, pids);
@@ -139,12 +139,12 @@ class TraceWriter {
     const ranks = this.parts.map(({ rank }) => rank.number);
     if (this.isMerged) {
       const rankRecords = ranks.map((rank, at) => {
-        const metadata = marks[at] === "" ? "" : `${jsonString(MARKER)}: ${marks[at]!}`;
+        const metadata = partMarkers[at] === "" ? "" : `${jsonString(MARKER)}: ${partMarkers[at]!}`;
         return `{"rank": ${rank}, "file": "rank-${rank}", "shift_ns": 0, "metadata": {${metadata}}}`;
       });
       head.push(`${jsonString(MARKER)}: {"merged": 1, "ranks": [${rankRecords.join(", ")}]}`);
     } else {
-      if (marks[0] !== "") head.push(`${jsonString(MARKER)}: ${marks[0]!}`);
+      if (partMarkers[0] !== "") head.push(`${jsonString(MARKER)}: ${partMarkers[0]!}`);
       head.push(`"distributedInfo": {"rank": ${ranks[0]!}}`);
     }
     head.push('"schemaVersion": 1', '"displayTimeUnit": "ms"');
@@ -227,8 +227,8 @@ class TraceWriter {
       const track = rank.trackAt(lane[row]!)!;
       const [from, to] = this.clipToSelection(start[row]!, start[row]! + dur[row]!);
       const texts = await args.textsOf("events", row);
-      const was = this.originalTimes(start[row]!, dur[row]!, from, to);
-      const argsJson = this.formatArgs(texts, rank, was);
+      const originalTimes = this.originalTimes(start[row]!, dur[row]!, from, to);
+      const argsJson = this.formatArgs(texts, rank, originalTimes);
       this.records.push(
         `{"ph": "X", "cat": ${jsonString(this.names.category(category))}, ` +
           `"name": ${jsonString(this.names.full(name))}, ` +
@@ -254,20 +254,20 @@ class TraceWriter {
   }
 
   /** The file's own text of the args, unless it needs changes. */
-  private formatArgs(texts: readonly string[], rank: RankTrace, was: string): string {
-    if (texts.length === 1 && was === "" && !this.isMerged) return texts[0]!;
+  private formatArgs(texts: readonly string[], rank: RankTrace, originalTimes: string): string {
+    if (texts.length === 1 && originalTimes === "" && !this.isMerged) return texts[0]!;
     const pairs: [string, JsonText][] = [];
     for (const text of texts) {
       const value = readJson(text);
       if (value.pairs === null) pairs.push(["args", value]);
       else pairs.push(...value.pairs);
     }
-    const written = pairs.map(([key, { json }]) => {
+    const fields = pairs.map(([key, { json }]) => {
       const scoped = this.isMerged && ID_ARGS.includes(key) ? scopedId(json, rank.number) : json;
       return `${jsonString(key)}: ${scoped}`;
     });
-    if (was !== "") written.push(`"hta_clipped": ${was}`);
-    return written.length === 0 ? "" : `{${written.join(", ")}}`;
+    if (originalTimes !== "") fields.push(`"hta_clipped": ${originalTimes}`);
+    return fields.length === 0 ? "" : `{${fields.join(", ")}}`;
   }
 
   /** Arrows recorded in the file whose ends are both written. */

@@ -16,7 +16,7 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
   const spent = idleByCause({ ...analysis.fullSelection, low: start, high: end }).time;
   const call = work.call[next]!;
   const causes = CAUSES.map((cause, at) => ({ cause, time: spent[at]! }))
-    .filter((one) => one.time > 0)
+    .filter((spentOnCause) => spentOnCause.time > 0)
     .sort((a, b) => b.time - a.time);
   const times = hostSelfTimes(analysis, start, end, call);
   const byName = new Map<
@@ -24,22 +24,22 @@ export function gapAt(analysis: RankAnalysis, time: number): Gap | null {
     { longest: number; maxTime: number; count: number; time: number }
   >();
   let total = 0;
-  for (const [row, own] of times) {
-    total += own;
+  for (const [row, selfTime] of times) {
+    total += selfTime;
     const [name] = trace.typeOf(trace.events, row);
     const nameTime = byName.get(name) ?? { longest: row, maxTime: 0, count: 0, time: 0 };
-    if (own > nameTime.maxTime) [nameTime.longest, nameTime.maxTime] = [row, own];
+    if (selfTime > nameTime.maxTime) [nameTime.longest, nameTime.maxTime] = [row, selfTime];
     nameTime.count += 1;
-    nameTime.time += own;
+    nameTime.time += selfTime;
     byName.set(name, nameTime);
   }
   const host = [...byName.values()]
     .sort((a, b) => b.time - a.time || a.longest - b.longest)
     .slice(0, LIMITS.gap_names)
-    .map(({ longest, count, time: own }): HostTime => ({
+    .map(({ longest, count, time: selfTime }): HostTime => ({
       longest: trace.brief(trace.events, longest),
       count,
-      time: own,
+      time: selfTime,
     }));
   return {
     rank: trace.number,
@@ -64,7 +64,7 @@ function hostSelfTimes(
   call: number,
 ): Map<number, number> {
   const { start, dur, lane } = trace.events;
-  const [above, streams] = [trace.parents(), trace.streams()];
+  const [parents, streams] = [trace.parents(), trace.streams()];
   const inside = new Map<number, number>();
   for (let row = 0; row < start.length; row += 1) {
     const end = start[row]! + dur[row]!;
@@ -74,7 +74,7 @@ function hostSelfTimes(
   }
   const spent = new Map(inside);
   for (const [row, time] of inside) {
-    const outer = above[row]!;
+    const outer = parents[row]!;
     if (inside.has(outer)) spent.set(outer, spent.get(outer)! - time);
   }
   const byTrack = new Map<number, number>();
@@ -82,10 +82,10 @@ function hostSelfTimes(
   for (const [row, time] of spent) {
     byTrack.set(trackOf(row), (byTrack.get(trackOf(row)) ?? 0) + Math.max(time, 0));
   }
-  let selected = call < 0 ? -1 : trackOf(call);
-  if (!((byTrack.get(selected) ?? 0) > 0)) {
+  let selectedTrack = call < 0 ? -1 : trackOf(call);
+  if (!((byTrack.get(selectedTrack) ?? 0) > 0)) {
     const tracksByTime = [...byTrack].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
-    selected = tracksByTime[0]?.[0] ?? -1;
+    selectedTrack = tracksByTime[0]?.[0] ?? -1;
   }
-  return new Map([...spent].filter(([row, time]) => time > 0 && trackOf(row) === selected));
+  return new Map([...spent].filter(([row, time]) => time > 0 && trackOf(row) === selectedTrack));
 }

@@ -126,8 +126,8 @@ class GapIndex {
     const from = first + (cut.includes(first) ? 1 : 0);
     const to = last + (cut.includes(last) ? 0 : 1);
     if (to <= from) return sums;
-    const [until, since] = [this.sumsBefore(to), this.sumsBefore(from)];
-    return sums.map((sum, k) => sum + until[k]! - since[k]!);
+    const [sumsToEnd, sumsToStart] = [this.sumsBefore(to), this.sumsBefore(from)];
+    return sums.map((sum, k) => sum + sumsToEnd[k]! - sumsToStart[k]!);
   }
 
   /** Sums of all gaps before one. */
@@ -216,16 +216,16 @@ function forEachGap(
 function earliestLaunched(
   analysis: RankAnalysis,
   at: number,
-  member: (i: number) => boolean,
+  isMember: (i: number) => boolean,
 ): number {
   const { start, callStart } = analysis.work;
   const time = start[at]!;
   let best = at;
   for (let i = at - 1; i >= 0 && start[i] === time; i -= 1) {
-    if (callStart[i]! <= callStart[best]! && member(i)) best = i;
+    if (callStart[i]! <= callStart[best]! && isMember(i)) best = i;
   }
   for (let i = at + 1; i < start.length && start[i] === time; i += 1) {
-    if (callStart[i]! < callStart[best]! && member(i)) best = i;
+    if (callStart[i]! < callStart[best]! && isMember(i)) best = i;
   }
   return best;
 }

@@ -35,14 +35,14 @@ export function cellReply(
   if (index instanceof CounterSeries) {
     const edges = Float64Array.of(start, end);
     const { min, max } = index.measure(edges);
-    const held = !Number.isNaN(min[0]);
+    const hasSamples = !Number.isNaN(min[0]);
     return {
       count: index.countSamples(start, end),
       busy: 0,
       longest: null,
       kinds: {},
-      min: held ? min[0]! : null,
-      max: held ? max[0]! : null,
+      min: hasSamples ? min[0]! : null,
+      max: hasSamples ? max[0]! : null,
     };
   }
   const laneCell = laneCellReply(index, names, start, end);
@@ -80,9 +80,9 @@ function overviewCell(
       kinds: kindTimesByName(contents.kinds, names),
     };
   }
-  const held = rank.counterExtremes(lane, start, end);
-  if (held === null) throw new Error("average of a wider cell; detail not embedded");
-  const [min, max] = held.map((value) => (Number.isFinite(value) ? value : null));
+  const extremes = rank.counterExtremes(lane, start, end);
+  if (extremes === null) throw new Error("average of a wider cell; detail not embedded");
+  const [min, max] = extremes.map((value) => (Number.isFinite(value) ? value : null));
   return { count: null, busy: 0, longest: null, kinds: {}, min, max };
 }
 
@@ -165,33 +165,33 @@ export function marksReply(
 ): Reply {
   checkWindow(view);
   checkBins(view.bins);
-  const shown = [...new Set(view.lanes)].sort((a, b) => a - b);
-  const grid = new Uint8Array(shown.length * view.bins);
+  const shownLanes = [...new Set(view.lanes)].sort((a, b) => a - b);
+  const grid = new Uint8Array(shownLanes.length * view.bins);
   const binOf = makeBinner(view);
-  const rowOf = new Map(shown.map((lane, at) => [lane, at]));
+  const rowOf = new Map(shownLanes.map((lane, at) => [lane, at]));
   let total = 0;
   let inView = 0;
   for (const group of members) {
     total += group.marked.length;
     const { rank, rows } = group;
     // Events are on a summary lane as well.
-    const above = rows.table === "events" ? rank.header.summary : [];
-    const folded = above
+    const summaries = rows.table === "events" ? rank.header.summary : [];
+    const shownSummaries = summaries
       .filter(({ lane }) => rowOf.has(lane))
       .map((summary) => ({ at: rowOf.get(summary.lane)!, holds: rank.summaryTest(summary) }));
     for (const member of membersInWindow(group, view)) {
       inView += 1;
       const bin = binOf(rows.start[member]!);
-      const ownRow = rowOf.get(rows.lane[member]!);
-      if (ownRow !== undefined) grid[ownRow * view.bins + bin] = 1;
-      for (const { at, holds } of folded) if (holds(member)) grid[at * view.bins + bin] = 1;
+      const laneRow = rowOf.get(rows.lane[member]!);
+      if (laneRow !== undefined) grid[laneRow * view.bins + bin] = 1;
+      for (const { at, holds } of shownSummaries) if (holds(member)) grid[at * view.bins + bin] = 1;
     }
   }
   const filledCells = indicesWhere(grid.length, (at) => grid[at] === 1);
   return packReply(
     { in_view: inView, total, error },
     {
-      lane: Uint32Array.from(filledCells, (at) => shown[Math.floor(at / view.bins)]!),
+      lane: Uint32Array.from(filledCells, (at) => shownLanes[Math.floor(at / view.bins)]!),
       bin: Uint32Array.from(filledCells, (at) => at % view.bins),
     },
   );

@@ -65,25 +65,25 @@ export class MaskCache {
     const { tracks, ids, query } = selection;
     const { type, lane } = rank.events;
     const mask = new Uint8Array(type.length);
-    const { types, rows } = this.compileTests(rank, query);
+    const { types, rows: testRow } = this.compileTests(rank, query);
     const onTrack = compileTrackTest(rank, tracks);
     if (ids !== null) {
       for (const [number, row] of ids) {
         if (number === rank.number && row >= 0 && row < mask.length) mask[row] = 1;
       }
     }
-    if (ids === null && onTrack === null && rows === null) {
+    if (ids === null && onTrack === null && testRow === null) {
       for (let row = 0; row < mask.length; row += 1) mask[row] = types[type[row]!]!;
       return mask;
     }
     for (let row = 0; row < mask.length; row += 1) {
       if (row % STRIDE === 0) await pacer.yieldIfDue();
       if (ids !== null && mask[row] === 0) continue;
-      const has =
+      const isMember =
         types[type[row]!] === 1 &&
         (onTrack === null || onTrack(lane[row]!)) &&
-        (rows === null || rows(row));
-      mask[row] = has ? 1 : 0;
+        (testRow === null || testRow(row));
+      mask[row] = isMember ? 1 : 0;
     }
     return mask;
   }
@@ -110,11 +110,11 @@ export class MaskCache {
       return columns(name);
     });
     if ([...used].some((name) => !TYPE_COLUMNS.has(name))) return { types, rows: test };
-    const first = new Int32Array(types.length).fill(-1);
+    const firstRowOfType = new Int32Array(types.length).fill(-1);
     const { type } = rank.events;
-    for (let row = type.length - 1; row >= 0; row -= 1) first[type[row]!] = row;
+    for (let row = type.length - 1; row >= 0; row -= 1) firstRowOfType[type[row]!] = row;
     for (let at = 0; at < types.length; at += 1) {
-      if (types[at] === 1 && first[at]! >= 0 && !test(first[at]!)) types[at] = 0;
+      if (types[at] === 1 && firstRowOfType[at]! >= 0 && !test(firstRowOfType[at]!)) types[at] = 0;
     }
     return { types, rows: null };
   }

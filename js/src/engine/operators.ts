@@ -48,7 +48,7 @@ export function operatorTree({ analysis: { fullSelection } }: RankSelection): Op
           return places.get(name)!;
         }),
         names: Int32Array.from(places.keys()),
-        ofWork: work.row.map((operatorRow) => ofWork[operatorRow]!),
+        ofWork: work.row.map((workRow) => ofWork[workRow]!),
         covered: coveredByChildren(start, end, parent),
       };
     },

@@ -44,12 +44,12 @@ export class RankOverview {
     const readSums = (kind: number): GridSums => {
       const cellsOf = (values: Float64Array): Float64Array =>
         values.subarray(at, at + header.cells);
-      const [ownStarts, ownCount] = [cellsOf(starts), cellsOf(count)];
-      const open = ownCount.map((events, k) => events - ownStarts[k]!);
+      const [laneStarts, laneCounts] = [cellsOf(starts), cellsOf(count)];
+      const open = laneCounts.map((events, k) => events - laneStarts[k]!);
       const sums: GridSums = {
         kind,
         covered: prefixSums(cellsOf(covered)),
-        starts: prefixSums(ownStarts),
+        starts: prefixSums(laneStarts),
         open,
       };
       at += header.cells;

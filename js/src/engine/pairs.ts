@@ -114,14 +114,14 @@ export class PairSource implements LocalSource {
       if (side === null) throw new Error("This page holds no events.");
       return side.ask(op, request, signal);
     }
-    const answers: PairHandlers = this.handlers;
-    const answer = answers[op];
-    if (answer === undefined) {
+    const handlers: PairHandlers = this.handlers;
+    const handler = handlers[op];
+    if (handler === undefined) {
       throw new Error(
         "A saved page has no kernel to write files. Use the notebook, or hta-widgets.",
       );
     }
-    return { reply: await answer(request), buffer: null };
+    return { reply: await handler(request), buffer: null };
   }
 
   private async frame(name: string): Promise<PanelFrame> {
@@ -147,9 +147,9 @@ export class PairSource implements LocalSource {
     return frames;
   }
 
-  private loadPart(block: string, names: string): Promise<FramesByName> {
+  private loadPart(block: string, name: string): Promise<FramesByName> {
     return getOrMake(this.parts, block, () =>
-      this.readPart(block).then((frames) => this.withMembers(frames, names)),
+      this.readPart(block).then((frames) => this.withMembers(frames, name)),
     );
   }
 
@@ -168,11 +168,14 @@ export class PairSource implements LocalSource {
     const [allNames, stepFrame] = [this.frames.names, frames[name]];
     if (allNames === undefined || stepFrame === undefined) return frames;
     const membersOfName = new Map(
-      (allNames.columns.name ?? []).map((one, row) => [one, allNames.columns.members?.[row]]),
+      (allNames.columns.name ?? []).map((eventName, row) => [
+        eventName,
+        allNames.columns.members?.[row],
+      ]),
     );
     // The only column of lists.
     const members = (stepFrame.columns.name ?? []).map(
-      (one) => membersOfName.get(one) ?? [one],
+      (eventName) => membersOfName.get(eventName) ?? [eventName],
     ) as unknown as CellValue[];
     return { ...frames, [name]: { ...stepFrame, columns: { ...stepFrame.columns, members } } };
   }
@@ -197,7 +200,7 @@ function readPairs(bytes: Uint8Array, specs: PairsHeader["columns"]): EventPairs
   /** By row, from values of device work only. */
   const spread = (values: Float64Array): Float64Array => {
     let at = 0;
-    return Float64Array.from(device, (is) => (is === 1 ? values[at++]! : 0));
+    return Float64Array.from(device, (isDevice) => (isDevice === 1 ? values[at++]! : 0));
   };
   const sideOf = (side: 0 | 1): RunEvents => {
     const [rank, id] = [readIndices(`rank${side}`), readIndices(`id${side}`)];
@@ -209,14 +212,14 @@ function readPairs(bytes: Uint8Array, specs: PairsHeader["columns"]): EventPairs
       rowOf: new Map(Array.from(id, (event, row) => [`${rank[row]}/${event}`, row])),
     };
   };
-  const changes = Object.keys(specs)
+  const changeNames = Object.keys(specs)
     .filter((name) => /^change\d+$/.test(name))
     .sort((a, b) => Number(a.slice(6)) - Number(b.slice(6)));
   return {
     sides: [sideOf(0), sideOf(1)],
     status: columns.u8("status"),
     class: columns.u8("class"),
-    changes: changes.map((name) => columns.f64(name)),
+    changes: changeNames.map((name) => columns.f64(name)),
     node: readIndices("node"),
     device,
   };
@@ -225,9 +228,9 @@ function readPairs(bytes: Uint8Array, specs: PairsHeader["columns"]): EventPairs
 /** The run of a request's event, and the other one. */
 function orderSides(
   { sides: [before, after] }: EventPairs,
-  of: number,
-): [own: RunEvents, other: RunEvents] {
-  return of === 0 ? [before, after] : [after, before];
+  side: number,
+): [run: RunEvents, otherRun: RunEvents] {
+  return side === 0 ? [before, after] : [after, before];
 }
 
 function partnerReply(
@@ -235,13 +238,13 @@ function partnerReply(
   { of, rank, id, pair }: Requests["partner"],
   header: PairsHeader | null,
 ): Partner {
-  const [own, other] = orderSides(pairs, of);
-  const row = own.rowOf.get(`${rank}/${id}`);
+  const [run, otherRun] = orderSides(pairs, of);
+  const row = run.rowOf.get(`${rank}/${id}`);
   if (row === undefined) return { status: null, rank: -1, id: -1, node: -1 };
   return {
     status: header?.statuses[pairs.status[row]!] ?? null,
-    rank: other.rank[row]!,
-    id: other.id[row]!,
+    rank: otherRun.rank[row]!,
+    id: otherRun.id[row]!,
     // Nodes in the tree of one pair of ranks have other numbers.
     node: typeof pair === "number" ? -1 : pairs.node[row]!,
   };
@@ -249,23 +252,23 @@ function partnerReply(
 
 /** The longest pairs of device work whose event in one run is in the view. */
 function tiesReply(pairs: EventPairs, { of, start, end, most: max }: Requests["ties"]): Ties {
-  const [own, other] = orderSides(pairs, of);
-  const shown = indicesWhere(
+  const [run, otherRun] = orderSides(pairs, of);
+  const shownRows = indicesWhere(
     pairs.device.length,
     (row) =>
       pairs.device[row] === 1 &&
-      own.id[row]! >= 0 &&
-      own.start[row]! < end &&
-      own.start[row]! + own.dur[row]! > start,
+      run.id[row]! >= 0 &&
+      run.start[row]! < end &&
+      run.start[row]! + run.dur[row]! > start,
   );
   const [before, after] = pairs.sides;
   const longerDur = (row: number): number => Math.max(before.dur[row]!, after.dur[row]!);
-  const longest = shown
-    .filter((row) => other.id[row]! >= 0)
+  const longest = shownRows
+    .filter((row) => otherRun.id[row]! >= 0)
     .sort((a, b) => longerDur(b) - longerDur(a) || a - b)
     .slice(0, max);
   return {
-    of: shown.length,
+    of: shownRows.length,
     ties: Array.from(longest, (row): Ties["ties"][number] => [
       before.start[row]!,
       before.dur[row]!,
@@ -313,7 +316,7 @@ export async function openDiffPage(blocks: Blocks): Promise<OpenedDiff> {
         text: (name) => blocks.text(sideName(name)),
         ...(blocks.bytes && { bytes: (name: string) => blocks.bytes!(sideName(name)) }),
       };
-      return { own: document, source: new PageSource(document, runBlocks, download) };
+      return { document, source: new PageSource(document, runBlocks, download) };
     }),
   );
   const source = new PairSource(
@@ -330,8 +333,8 @@ export async function openDiffPage(blocks: Blocks): Promise<OpenedDiff> {
   }
   return {
     traits: page.traits,
-    scenes: runs.map(({ own: document }) => document.scene),
-    states: runs.map(({ own: document }) => document.state as Record<string, unknown>),
+    scenes: runs.map(({ document }) => document.scene),
+    states: runs.map(({ document }) => document.state as Record<string, unknown>),
     source,
   };
 }

@@ -136,11 +136,11 @@ function totalWaits(selections: readonly RankSelection[]): Map<number, number> {
 /** The rank whose mean is farthest from the median rank's, and the ratio of both. */
 function outlierRank({ kind, perRank }: KernelFigures): { rank: number; ratio: number } | null {
   if (kind === COMMUNICATION || perRank.length < MIN_RANKS) return null;
-  const middle = median(perRank.map(({ mean }) => mean));
-  if (!(middle > 0)) return null;
-  const deviations = perRank.map(({ mean }) => Math.abs(mean - middle));
+  const medianMean = median(perRank.map(({ mean }) => mean));
+  if (!(medianMean > 0)) return null;
+  const deviations = perRank.map(({ mean }) => Math.abs(mean - medianMean));
   const { rank, mean } = perRank[deviations.indexOf(Math.max(...deviations))]!;
-  return { rank, ratio: mean / middle };
+  return { rank, ratio: mean / medianMean };
 }
 
 const ZERO_SUMS = { count: 0, cpuTotal: 0, cpuSelf: 0, deviceTotal: 0, deviceSelf: 0 };

@@ -129,28 +129,28 @@ export class RankAnalysis {
     const { type } = events;
     const [launches, streams] = [this.trace.launches(), this.trace.streams()];
     const kernelOfType = this.kernelOfTypes();
-    const row = indicesWhere(type.length, (one) => kernelOfType[type[one]!]! >= 0);
+    const row = indicesWhere(type.length, (eventRow) => kernelOfType[type[eventRow]!]! >= 0);
     const start = gather(events.start, row);
     const end = gather(events.dur, row).map((dur, i) => start[i]! + dur);
-    const call = row.map((one) => launches[one]!);
+    const call = row.map((eventRow) => launches[eventRow]!);
     const callStart = new Float64Array(row.length).fill(Infinity);
     const callEnd = callStart.slice();
-    call.forEach((eventRow, i) => {
-      if (eventRow < 0) return;
-      callStart[i] = events.start[eventRow]!;
-      callEnd[i] = events.start[eventRow]! + events.dur[eventRow]!;
+    call.forEach((callRow, i) => {
+      if (callRow < 0) return;
+      callStart[i] = events.start[callRow]!;
+      callEnd[i] = events.start[callRow]! + events.dur[callRow]!;
     });
     return {
       row,
       start,
       end,
       latestEnd: latestEnds(end),
-      kind: Uint8Array.from(row, (one) => header.types[type[one]!]![2]),
-      kernel: row.map((one) => kernelOfType[type[one]!]!),
+      kind: Uint8Array.from(row, (eventRow) => header.types[type[eventRow]!]![2]),
+      kernel: row.map((eventRow) => kernelOfType[type[eventRow]!]!),
       call,
       callStart,
       callEnd,
-      stream: Float64Array.from(row, (one) => streams[one]!),
+      stream: Float64Array.from(row, (eventRow) => streams[eventRow]!),
     };
   }
 

@@ -49,9 +49,12 @@ export function breakdownFrame(selections: readonly RankSelection[]): PanelFrame
   const rows = active.map((selection) => {
     const [start, end] = deviceSpan(selection)!;
     const { times } = deviceTimesOf(selection);
-    const [wait, known] = [exposedWaitTime(selection), selection.analysis.unmatchedIds !== null];
+    const [wait, isMatchKnown] = [
+      exposedWaitTime(selection),
+      selection.analysis.unmatchedIds !== null,
+    ];
     const span = recordedTime(selection, start, end);
-    return { rank: selection.analysis.number, span, times, wait, known };
+    return { rank: selection.analysis.number, span, times, wait, isMatchKnown };
   });
   const columns = buildColumns(rows, {
     rank: ({ rank }) => rank,
@@ -64,8 +67,8 @@ export function breakdownFrame(selections: readonly RankSelection[]): PanelFrame
     exposed_communication_ns: ({ times }) => timeInStates(times, COMMUNICATION, COMPUTE),
     exposed_memory_ns: ({ times }) => timeInStates(times, MEMORY, COMPUTE | COMMUNICATION),
     exposed_wait_ns: ({ wait }) => wait,
-    unmatched_exposed_ns: ({ known, times }) =>
-      known ? timeInStates(times, UNMATCHED, COMPUTE) : null,
+    unmatched_exposed_ns: ({ isMatchKnown, times }) =>
+      isMatchKnown ? timeInStates(times, UNMATCHED, COMPUTE) : null,
   });
   const attrs = { matched: matchedKinds(countByKind(selections)), missing_ranks: ranksWithoutWork };
   const notes = [
@@ -90,8 +93,10 @@ export function overlapFrame(selections: readonly RankSelection[]): PanelFrame {
   });
   const { compute, communication } = matchedKinds(countByKind(selections));
   const rowsWithoutCommunication = rows.filter((row) => row.communication === 0);
-  const ranksWhere = (has: boolean): number[] =>
-    rowsWithoutCommunication.filter(({ kernels }) => kernels > 0 === has).map(({ rank }) => rank);
+  const ranksWhere = (hasKernels: boolean): number[] =>
+    rowsWithoutCommunication
+      .filter(({ kernels }) => kernels > 0 === hasKernels)
+      .map(({ rank }) => rank);
   const notes = new Set([
     missingRanksNote(rankNumbersOf(selections), ranksWhere(false), NO_COMMUNICATION),
     missingRanksNote(rankNumbersOf(selections), ranksWhere(true), NO_TIME),

@@ -110,11 +110,11 @@ test("times of adjacent windows add up to the time of both", () => {
     const rank = rankOf(events);
     const some = [...events.keys()].filter(() => random(2) > 0);
     const times = (low: number, high: number, chosen: number[] | null): number[] => {
-      const one = part(rank, low, high, chosen);
-      const [start, end] = deviceSpan(one) ?? [0, 0];
-      const { times: states } = deviceTimesOf(one);
+      const selection = part(rank, low, high, chosen);
+      const [start, end] = deviceSpan(selection) ?? [0, 0];
+      const { times: states } = deviceTimesOf(selection);
       const sums = [1, 2, 3, 4, 5, 6, 7].map((any) => timeInStates(states, any));
-      return [end - start, ...sums, ...idleByCause(one).time, overlapTimes(one).both];
+      return [end - start, ...sums, ...idleByCause(selection).time, overlapTimes(selection).both];
     };
     for (let tries = 0; tries < 12; tries += 1) {
       const [low, middle, high] = [random(90), random(90), random(90)].sort((a, b) => a - b);

@@ -71,13 +71,13 @@ export class PanelEngine {
       idle: idleFrame,
       queue: queuesFrame,
       kernel_types: kernelTypesFrame,
-      kernel_durations: (parts, top) =>
-        kernelDurationsFrame(parts, names, Math.min(top ?? TOP_DURATIONS, TOP_DURATIONS)),
-      kernels: (parts, top) => kernelsFrame(parts, names, top ?? TOP),
-      operators: (parts, top) => operatorsFrame(parts, names, top ?? TOP),
-      call_tree: (parts) => callTreeFrame(parts, names, "host"),
-      call_tree_device: (parts) => callTreeFrame(parts, names, "device"),
-      steps: (parts) => stepsFrame(parts, page.phases ?? NO_PHASES),
+      kernel_durations: (selections, top) =>
+        kernelDurationsFrame(selections, names, Math.min(top ?? TOP_DURATIONS, TOP_DURATIONS)),
+      kernels: (selections, top) => kernelsFrame(selections, names, top ?? TOP),
+      operators: (selections, top) => operatorsFrame(selections, names, top ?? TOP),
+      call_tree: (selections) => callTreeFrame(selections, names, "host"),
+      call_tree_device: (selections) => callTreeFrame(selections, names, "device"),
+      steps: (selections) => stepsFrame(selections, page.phases ?? NO_PHASES),
       summary: summaryFrame,
     };
   }
@@ -93,10 +93,10 @@ export class PanelEngine {
         const panelNames = Object.keys(this.builders).join(", ");
         throw new Error(`no panel ${JSON.stringify(id)}; the panels are ${panelNames}`);
       }
-      const ownSelection = withoutOwnDimensions(id, selection);
-      const key = JSON.stringify([id, top, ownSelection]);
+      const panelSelection = withoutOwnDimensions(id, selection);
+      const key = JSON.stringify([id, top, panelSelection]);
       panels[id] = await this.frameCache.get(key, async () => {
-        const { selections, missing } = await this.selectRanks(ownSelection, pacer);
+        const { selections, missing } = await this.selectRanks(panelSelection, pacer);
         return withMissingRanks(buildFrame(selections, top), missing);
       });
       await pacer.yieldIfDue();
@@ -142,8 +142,8 @@ export class PanelEngine {
   /** Causes of a device's idle time at an instant; null also for a rank without single events. */
   async gap({ rank, time }: Requests["gap"]): Promise<GapReply> {
     await this.job.loadRank(rank);
-    const panel = await this.analysisOf(rank, new Pacer());
-    return { gap: panel === null ? null : gapAt(panel, time) };
+    const analysis = await this.analysisOf(rank, new Pacer());
+    return { gap: analysis === null ? null : gapAt(analysis, time) };
   }
 
   private async selectRanks(selection: SelectionJson, pacer: Pacer): Promise<SelectedRanks> {
@@ -183,9 +183,15 @@ export class PanelEngine {
   private async buildAnalysis(number: number, pacer: Pacer): Promise<RankAnalysis | null> {
     const analysis = await this.job.loadAnalysis(number);
     if (analysis === null) return null;
-    for (const index of [deviceSpansOf, eventIntervals, queueFigures, gapIndexOf, operatorSums]) {
+    for (const buildIndex of [
+      deviceSpansOf,
+      eventIntervals,
+      queueFigures,
+      gapIndexOf,
+      operatorSums,
+    ]) {
       await pacer.yieldIfDue();
-      index(analysis.fullSelection);
+      buildIndex(analysis.fullSelection);
     }
     return analysis;
   }
@@ -237,7 +243,7 @@ function eventIntervals(selection: RankSelection): IntervalSet {
   return selection.analysis.memo("events", withOpenWindow(selection), (full) => {
     const { start, dur } = full.analysis.trace.events;
     if (full.mask === null) return IntervalSet.of(start, dur);
-    const at = indicesWhere(start.length, (row) => isSelected(full, row));
-    return IntervalSet.of(gather(start, at), gather(dur, at));
+    const rows = indicesWhere(start.length, (row) => isSelected(full, row));
+    return IntervalSet.of(gather(start, rows), gather(dur, rows));
   });
 }

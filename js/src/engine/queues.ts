@@ -96,9 +96,9 @@ function queueChanges(selection: RankSelection): QueueChanges[] {
     const launched = indicesWhere(row.length, (i) => call[i]! >= 0 && isSelected(full, row[i]!));
     const streams = [...new Set(launched.map((i) => stream[i]!))].sort((a, b) => a - b);
     return streams.map((streamNumber) => {
-      const streamRows = launched.filter((i) => stream[i] === streamNumber);
+      const streamWork = launched.filter((i) => stream[i] === streamNumber);
       const { marks = [] } = full.analysis.trace.header;
-      return new QueueChanges(streamNumber, full.analysis.work, streamRows, marks);
+      return new QueueChanges(streamNumber, full.analysis.work, streamWork, marks);
     });
   });
 }
@@ -106,6 +106,6 @@ function queueChanges(selection: RankSelection): QueueChanges[] {
 /** Figures of all streams' queues in the window; queues are computed over all times. */
 export function queueFigures(selection: RankSelection): QueueFigures[] {
   return selection.analysis.memo("queues", selection, ({ low, high }) =>
-    queueChanges(selection).map((one) => one.figuresWithin(low, high)),
+    queueChanges(selection).map((changes) => changes.figuresWithin(low, high)),
   );
 }

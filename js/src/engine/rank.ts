@@ -153,7 +153,7 @@ export class RankTrace {
   // --- lanes ---
 
   laneContent(lane: number): LaneContent {
-    const summary = this.header.summary.find((one) => one.lane === lane);
+    const summary = this.header.summary.find((candidate) => candidate.lane === lane);
     if (summary !== undefined) return { role: summary.role, summary };
     const track = this.trackAt(lane);
     if (track === null) throw new Error(`no lane ${lane} on rank ${this.number}`);
@@ -164,33 +164,35 @@ export class RankTrace {
     return { role: "events", track, spilled: lane - track.lane0 >= track.nested };
   }
 
-  tableOfContent(ref: LaneContent): EventTable {
-    if (ref.role === "async") return this.asyncs;
-    return ref.role === "instant" ? this.instants : this.events;
+  tableOfContent(content: LaneContent): EventTable {
+    if (content.role === "async") return this.asyncs;
+    return content.role === "instant" ? this.instants : this.events;
   }
 
   /** Index of a lane, computed on first access. */
   laneIndex(lane: number): IndexedLane | CounterSeries {
     return getOrMake(this.lanes, lane, () => {
-      const ref = this.laneContent(lane);
-      return ref.role === "counter" ? this.counterSeries(ref.track) : this.buildLane(ref, lane);
+      const content = this.laneContent(lane);
+      return content.role === "counter"
+        ? this.counterSeries(content.track)
+        : this.buildLane(content, lane);
     });
   }
 
   /** A lane of events indexed by classes instead of kinds; null for other lanes. */
   classLane(lane: number, classes: Uint8Array): IndexedLane | null {
-    const ref = this.laneContent(lane);
-    if (ref.role === "counter" || this.tableOfContent(ref) !== this.events) return null;
-    return this.memo(`classes of ${lane}`, () => this.buildLane(ref, lane, classes));
+    const content = this.laneContent(lane);
+    if (content.role === "counter" || this.tableOfContent(content) !== this.events) return null;
+    return this.memo(`classes of ${lane}`, () => this.buildLane(content, lane, classes));
   }
 
   private buildLane(
-    ref: LaneContent,
+    content: LaneContent,
     lane: number,
     classes: Uint8Array | null = null,
   ): IndexedLane {
-    const rows = this.tableOfContent(ref);
-    const members = this.laneRows(lane, ref);
+    const rows = this.tableOfContent(content);
+    const members = this.laneRows(lane, content);
     const kinds = new Uint8Array(members.length);
     for (let i = 0; i < kinds.length; i += 1) {
       kinds[i] = classes?.[members[i]!] ?? this.kindOf(rows, members[i]!);
@@ -199,18 +201,18 @@ export class RankTrace {
       starts: gather(rows.start, members),
       durs: gather(rows.dur, members),
       kinds,
-      rows: ref.role === "cpu" || classes !== null ? null : members,
+      rows: content.role === "cpu" || classes !== null ? null : members,
     });
   }
 
   /** Rows of a lane of events, asyncs or instants, in lane order. */
-  laneRows(lane: number, ref = this.laneContent(lane)): Int32Array {
-    if (ref.role === "counter") throw new Error("a counter lane has samples, not events");
-    if (ref.role === "events") return this.eventRowsOfLane(lane);
-    if ("summary" in ref) {
-      return indicesWhere(this.events.start.length, this.summaryTest(ref.summary));
+  laneRows(lane: number, content = this.laneContent(lane)): Int32Array {
+    if (content.role === "counter") throw new Error("a counter lane has samples, not events");
+    if (content.role === "events") return this.eventRowsOfLane(lane);
+    if ("summary" in content) {
+      return indicesWhere(this.events.start.length, this.summaryTest(content.summary));
     }
-    const { start, dur, lane: lanes } = this.tableOfContent(ref);
+    const { start, dur, lane: lanes } = this.tableOfContent(content);
     const laneMembers = indicesWhere(lanes.length, (row) => lanes[row] === lane);
     return laneMembers.sort((a, b) => start[a]! - start[b]! || dur[b]! - dur[a]! || a - b);
   }
@@ -269,9 +271,9 @@ export class RankTrace {
 
   /** 1 for the rows that a column lists. */
   private flagRows(name: string): Uint8Array {
-    const marks = new Uint8Array(this.events.start.length);
-    for (const row of this.columns.i32(`${name}_row`)) marks[row] = 1;
-    return marks;
+    const flags = new Uint8Array(this.events.start.length);
+    for (const row of this.columns.i32(`${name}_row`)) flags[row] = 1;
+    return flags;
   }
 
   /** First start and last end of the work on the device; null for none. */
@@ -289,8 +291,8 @@ export class RankTrace {
   counterSeries(track: TrackHeader): CounterSeries {
     const times = this.memo("counter times", () => this.columns.f64("counter_time"));
     const values = this.memo("counter values", () => this.columns.floats("counter_value"));
-    const series = this.header.tracks.filter(({ role }) => role === "counter");
-    const at = series.indexOf(track);
+    const counterTracks = this.header.tracks.filter(({ role }) => role === "counter");
+    const at = counterTracks.indexOf(track);
     const first = this.header.counters.slice(0, at).reduce((sum, count) => sum + count, 0);
     const last = first + this.header.counters[at]!;
     return new CounterSeries(
@@ -312,9 +314,12 @@ export class RankTrace {
       const { columns, header } = this;
       const { type } = this.events;
       const streams = this.streams();
-      const isOf = new Uint8Array(header.types.length);
-      for (const eventRow of header.operators) isOf[eventRow] = 1;
-      const row = indicesWhere(type.length, (one) => isOf[type[one]!] === 1 && streams[one]! < 0);
+      const isOperatorType = new Uint8Array(header.types.length);
+      for (const operatorType of header.operators) isOperatorType[operatorType] = 1;
+      const row = indicesWhere(
+        type.length,
+        (eventRow) => isOperatorType[type[eventRow]!] === 1 && streams[eventRow]! < 0,
+      );
       const places = columns.i32("launched_operator");
       let at = 0;
       const ofWork = this.launches().map((call) => (call < 0 ? -1 : places[at++]! - 1));
@@ -353,10 +358,10 @@ export class RankTrace {
   launches(): Int32Array {
     return this.memo("launches", () => {
       const calls = new Int32Array(this.events.start.length).fill(-1);
-      const launch = this.header.flow_kinds.indexOf("launch");
+      const launchKind = this.header.flow_kinds.indexOf("launch");
       const { kind, source, target } = this.flows();
       for (let i = 0; i < target.length; i += 1) {
-        if (kind[i] === launch) calls[target[i]!] = source[i]!;
+        if (kind[i] === launchKind) calls[target[i]!] = source[i]!;
       }
       return calls;
     });
@@ -403,9 +408,9 @@ export class RankTrace {
     const last = new Float64Array(this.header.tracks.length);
     return this.columns.f64(name).map((folded, row) => {
       if (hasNone && folded === 0) return -1;
-      const step = hasNone ? folded - 1 : folded;
+      const zigzag = hasNone ? folded - 1 : folded;
       const track = this.trackOfLane[lane[row]! - this.header.lane0]!;
-      last[track] = last[track]! + (step % 2 === 0 ? step / 2 : -(step + 1) / 2);
+      last[track] = last[track]! + (zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2);
       return last[track];
     });
   }
@@ -504,8 +509,10 @@ export class ArgsReader {
     const directory = await this.directory;
     const place = this.rowNumber(table, row);
     const first = directory.firstOf[place] ?? 0;
-    const texts = directory.multiple.get(place) ?? (first > 0 ? [first - 1] : []);
-    return Promise.all(texts.map((text) => this.readText(textRange(directory, text))));
+    const textIndices = directory.multiple.get(place) ?? (first > 0 ? [first - 1] : []);
+    return Promise.all(
+      textIndices.map((textIndex) => this.readText(textRange(directory, textIndex))),
+    );
   }
 
   /** Key and display text of each of a row's args. */
@@ -544,10 +551,10 @@ export class ArgsReader {
     const [places, sizes] = [columns.i32("row"), columns.i32("size")];
     const firstOf = new Int32Array(this.rowNumber("instants", instants.start.length));
     const multiple = new Map<number, number[]>();
-    places.forEach((place, text) => {
+    places.forEach((place, textIndex) => {
       const first = firstOf[place]!;
-      if (first === 0) firstOf[place] = text + 1;
-      else multiple.set(place, [...(multiple.get(place) ?? [first - 1]), text]);
+      if (first === 0) firstOf[place] = textIndex + 1;
+      else multiple.set(place, [...(multiple.get(place) ?? [first - 1]), textIndex]);
     });
     // An event's end may precede its beginning in the file.
     for (const place of columns.i32("swapped")) multiple.get(place)?.reverse();
@@ -556,9 +563,9 @@ export class ArgsReader {
     for (const count of columns.i32("block")) {
       const from = firstOfBlock.at(-1)!;
       let end = 0;
-      for (let text = from; text < from + count; text += 1) {
-        end += sizes[text]!;
-        ends[text] = end;
+      for (let textIndex = from; textIndex < from + count; textIndex += 1) {
+        end += sizes[textIndex]!;
+        ends[textIndex] = end;
       }
       firstOfBlock.push(from + count);
     }
@@ -566,7 +573,7 @@ export class ArgsReader {
   }
 }
 
-function textRange({ firstOfBlock, ends, sizes }: ArgsDirectory, text: number): TextRange {
-  const end = ends[text]!;
-  return [countUpTo(firstOfBlock, text) - 1, end - sizes[text]!, end];
+function textRange({ firstOfBlock, ends, sizes }: ArgsDirectory, textIndex: number): TextRange {
+  const end = ends[textIndex]!;
+  return [countUpTo(firstOfBlock, textIndex) - 1, end - sizes[textIndex]!, end];
 }

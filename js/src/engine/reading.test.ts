@@ -22,10 +22,10 @@ describe("columns", () => {
 
   test("floating point numbers in planes", () => {
     const values = Float64Array.of(0.1, -2.5);
-    const whole = new Uint8Array(values.buffer);
+    const bytes = new Uint8Array(values.buffer);
     const planes = new Uint8Array(16);
     for (let i = 0; i < 2; i += 1)
-      for (let k = 0; k < 8; k += 1) planes[k * 2 + i] = whole[i * 8 + k]!;
+      for (let k = 0; k < 8; k += 1) planes[k * 2 + i] = bytes[i * 8 + k]!;
     expect(Array.from(new ColumnReader(planes, { a: [0, 2, 8, FLOAT] }).floats("a"))).toEqual([
       0.1, -2.5,
     ]);
@@ -91,7 +91,7 @@ describe("queries", () => {
   ];
   const columnOf = (name: string): ((row: number) => QueryValue) | null =>
     name in rows[0]! ? (row) => rows[row]![name]! : null;
-  const found = (query: string): number[] => {
+  const matchingRows = (query: string): number[] => {
     const test = compileQuery(query, columnOf);
     return rows.flatMap((_, row) => (test(row) ? [row] : []));
   };
@@ -118,7 +118,7 @@ describe("queries", () => {
     [String.raw`name == "gemm \"x\""`, [2]],
     [String.raw`name.str.contains(r"^a\w+::")`, [1]],
     ["True", [0, 1, 2]],
-  ])("%s", (query, wanted) => expect(found(query)).toEqual(wanted));
+  ])("%s", (query, wanted) => expect(matchingRows(query)).toEqual(wanted));
 
   test.each([
     ["colour == 'red'", "events have no column colour"],
@@ -132,8 +132,8 @@ describe("queries", () => {
     ["dur_ns @ 3", '"@ 3" is not known here'],
     ["dur_ns.str.len() > 1", "needs a column of text"],
   ])("%s is refused", (query, reason) => {
-    expect(() => found(query)).toThrow(reason);
-    expect(() => found(query)).toThrow("cannot be evaluated without a kernel");
+    expect(() => matchingRows(query)).toThrow(reason);
+    expect(() => matchingRows(query)).toThrow("cannot be evaluated without a kernel");
   });
 });
 

@@ -78,12 +78,12 @@ class RankHits {
 
   /** Number of matches before a place; `inclusive` also counts the match at the place. */
   countBefore(time: number, table: number, row: number, inclusive: boolean): number {
-    const places = this.ordered;
-    const low = countBelow(places.start, time);
-    const high = countUpTo(places.start, time);
+    const hits = this.ordered;
+    const low = countBelow(hits.start, time);
+    const high = countUpTo(hits.start, time);
     let before = low;
     for (let at = low; at < high; at += 1) {
-      const order = places.table[at]! - table || places.row[at]! - row;
+      const order = hits.table[at]! - table || hits.row[at]! - row;
       if (order < 0 || (inclusive && order === 0)) before += 1;
     }
     return before;
@@ -246,16 +246,16 @@ export async function totalsReply(
       entry,
     );
   }
-  const named = [...byName.values()].sort(compareTotals);
+  const nameTotals = [...byName.values()].sort(compareTotals);
   return {
-    events: named.reduce((events, { count }) => events + count, 0),
+    events: nameTotals.reduce((events, { count }) => events + count, 0),
     kinds: [...kinds.values()].sort(compareTotals).map((sums) => toRecord(sums, names)),
-    names: named.slice(0, LIMITS.totals_names).map((sums) => ({
+    names: nameTotals.slice(0, LIMITS.totals_names).map((sums) => ({
       name: names.full(sums.name),
       short: names.short(sums.name),
       ...toRecord(sums, names),
     })),
-    names_total: named.length,
+    names_total: nameTotals.length,
   };
 }
 
@@ -299,9 +299,9 @@ function emptyEntry({
 function entryFor<K>(
   groups: Map<K, TotalsEntry>,
   key: K,
-  of: Pick<TotalsEntry, "kind" | "name" | "order">,
+  origin: Pick<TotalsEntry, "kind" | "name" | "order">,
 ): TotalsEntry {
-  return getOrMake(groups, key, () => emptyEntry(of));
+  return getOrMake(groups, key, () => emptyEntry(origin));
 }
 
 function mergeInto(into: TotalsEntry, part: TotalsEntry): void {

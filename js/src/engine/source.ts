@@ -83,8 +83,8 @@ export class PageSource implements LocalSource {
   }
 
   /** Set the source of event classes, which a comparison has. */
-  setClassLoader(classes: EventClassLoader): void {
-    this.job.classLoader = classes;
+  setClassLoader(loader: EventClassLoader): void {
+    this.job.classLoader = loader;
   }
 
   get isComplete(): boolean {
@@ -93,8 +93,9 @@ export class PageSource implements LocalSource {
 
   /** Exclude files, which the kernel writes, and arguments that did not fit. */
   canAnswer(op: Operation): boolean {
-    const { ranks_args: some = [], ranks_full: all = [] } = this.job.page.scene.embedded ?? {};
-    const hasArguments = op !== "event" || some.length === all.length;
+    const { ranks_args: argsRanks = [], ranks_full: fullRanks = [] } =
+      this.job.page.scene.embedded ?? {};
+    const hasArguments = op !== "event" || argsRanks.length === fullRanks.length;
     return this.isComplete && hasArguments && op !== "export" && op in this.handlers;
   }
 
@@ -108,15 +109,15 @@ export class PageSource implements LocalSource {
     request: Requests[Op],
     signal?: AbortSignal,
   ): Promise<Answer<Op>> {
-    const answer: PageHandlers[Op] = this.handlers[op];
-    if (answer === undefined) {
+    const handler: PageHandlers[Op] = this.handlers[op];
+    if (handler === undefined) {
       const message = `unknown op ${op}; the ops are ${Object.keys(this.handlers).join(", ")}`;
       throw new RequestError({ code: "unknown_op", message });
     }
     // Reply later, as a kernel would: the page paints its frame first.
     await yieldToPage();
     signal?.throwIfAborted();
-    const reply = await answer(request);
+    const reply = await handler(request);
     signal?.throwIfAborted();
     return reply;
   }
@@ -160,14 +161,14 @@ export class PageSource implements LocalSource {
     if (request.selection !== null && request.selection !== undefined) {
       const selection = normalizeSelection(request.selection);
       const ranks = await this.job.loadFullRanks();
-      const members = ranks.map(async (rank): Promise<MarkedRows> => {
+      const markedRows = ranks.map(async (rank): Promise<MarkedRows> => {
         const marked = await this.job.masks.memberRows(rank, selection);
         return { rank, rows: rank.events, marked };
       });
-      return marksReply(request, await Promise.all(members), null);
+      return marksReply(request, await Promise.all(markedRows), null);
     }
     const hits = await this.search.hits(request.text ?? "");
-    const members = hits.ranks
+    const markedRows = hits.ranks
       .filter(({ count }) => count > 0)
       .flatMap((rankHits) =>
         TABLES.map((table): MarkedRows => {
@@ -175,7 +176,7 @@ export class PageSource implements LocalSource {
           return { rank: rankHits.rank, rows, marked: rankHits.matchingRows(table) };
         }),
       );
-    return marksReply(request, members, hits.error);
+    return marksReply(request, markedRows, hits.error);
   }
 
   private async totalsReply(request: Requests["totals"]): Promise<Answer<"totals">> {
@@ -199,8 +200,11 @@ export class PageSource implements LocalSource {
     return jsonReply({ brief: neighborEvent(rank, rows, row, request.direction ?? 1) });
   }
 
-  private async launchesReply({ rank: at, id }: Requests["launches"]): Promise<Answer<"launches">> {
-    const rank = await this.job.loadRank(at);
+  private async launchesReply({
+    rank: number,
+    id,
+  }: Requests["launches"]): Promise<Answer<"launches">> {
+    const rank = await this.job.loadRank(number);
     if (rank instanceof RankOverview) return jsonReply({ call: null, kernels: [], count: 0 });
     return jsonReply(launchesReply(rank, rank.checkRow(rank.events, id)));
   }
@@ -230,15 +234,20 @@ export class PageSource implements LocalSource {
       );
     }
     return (await this.loadAnalyses()).map((rank) => {
-      const part = collectives.entriesOfRank(rank.number);
+      const entries = collectives.entriesOfRank(rank.number);
       if (rank instanceof RankOverview) {
-        const before = rank.deviceTimeBefore("exposed_wait");
-        return new RankLateness(rank.number, part, (from, to) => before(to) - before(from), true);
+        const exposedBefore = rank.deviceTimeBefore("exposed_wait");
+        return new RankLateness(
+          rank.number,
+          entries,
+          (from, to) => exposedBefore(to) - exposedBefore(from),
+          true,
+        );
       }
       const { sweep } = deviceSpansOf(rank.fullSelection);
-      const exposedLength = (from: number, to: number): number =>
+      const exposedTime = (from: number, to: number): number =>
         timeInStates(sweep.timesWithin(from, to), WAIT, COMPUTE);
-      return new RankLateness(rank.number, part, exposedLength, false);
+      return new RankLateness(rank.number, entries, exposedTime, false);
     });
   }
 

@@ -195,12 +195,12 @@ export class IntervalSet {
 
   private countOverlapping(edges: Float64Array, count: Float64Array): void {
     let begun = 0;
-    let over = 0;
+    let ended = 0;
     for (let k = 0; k < count.length; k += 1) {
       begun = gallopBelow(this.starts!, edges[k + 1]!, begun);
       // Ends are integers: "at most" is "below the next one".
-      over = gallopBelow(this.ends!, edges[k]! + 1, over);
-      count[k] = begun - over;
+      ended = gallopBelow(this.ends!, edges[k]! + 1, ended);
+      count[k] = begun - ended;
     }
   }
 

@@ -16,7 +16,7 @@ const cases = (statsVectors as unknown as { cases: StatsCase[] }).cases;
 
 describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
   const devices = ranks.map(
-    (one) => new DeviceUsage(workOf(rankOf(one.device, one.rank, one.range))),
+    ({ device, rank, range }) => new DeviceUsage(workOf(rankOf(device, rank, range))),
   );
 
   test.each(windows)("$start … $end", ({ start, end, ...answer }) => {

@@ -37,21 +37,21 @@ export class DeviceUsage {
 
   private readonly range: readonly [number, number];
 
-  constructor(of: RankAnalysis | RankOverview) {
-    const source = of instanceof RankOverview ? of : of.trace;
+  constructor(rankData: RankAnalysis | RankOverview) {
+    const source = rankData instanceof RankOverview ? rankData : rankData.trace;
     this.rank = source.number;
     this.range = source.header.range;
-    this.isApproximate = of instanceof RankOverview;
-    if (of instanceof RankOverview) {
-      this.hasDevice = of.header.has_device;
-      this.span = of.header.device_range;
+    this.isApproximate = rankData instanceof RankOverview;
+    if (rankData instanceof RankOverview) {
+      this.hasDevice = rankData.header.has_device;
+      this.span = rankData.header.device_range;
       const names = Object.keys(DEVICE_UNIONS) as Union[];
-      const before = new Map(names.map((name) => [name, of.deviceTimeBefore(name)]));
+      const before = new Map(names.map((name) => [name, rankData.deviceTimeBefore(name)]));
       this.times = (start, end) => (name) => before.get(name)!(end) - before.get(name)!(start);
     } else {
-      this.hasDevice = of.trace.deviceRows().length > 0;
-      this.span = of.trace.header.device_range ?? of.trace.workExtent() ?? [0, 0];
-      const { sweep } = deviceSpansOf(of.fullSelection);
+      this.hasDevice = rankData.trace.deviceRows().length > 0;
+      this.span = rankData.trace.header.device_range ?? rankData.trace.workExtent() ?? [0, 0];
+      const { sweep } = deviceSpansOf(rankData.fullSelection);
       this.times = (start, end) => {
         const times = sweep.timesWithin(start, end);
         return (name) => timeInStates(times, DEVICE_UNIONS[name]);
@@ -94,11 +94,11 @@ function overlapLength([low, high]: readonly [number, number], start: number, en
 }
 
 function hostTimeReader(rank: RankData): (time: number) => number {
-  const first = rank.header.summary.find(({ role }) => role === "cpu");
-  if (first === undefined) return () => 0;
-  if (rank instanceof RankOverview) return rank.laneTimeBefore(first.lane);
+  const cpuSummary = rank.header.summary.find(({ role }) => role === "cpu");
+  if (cpuSummary === undefined) return () => 0;
+  if (rank instanceof RankOverview) return rank.laneTimeBefore(cpuSummary.lane);
   return (time) => {
-    const lane = rank.laneIndex(first.lane);
+    const lane = rank.laneIndex(cpuSummary.lane);
     return lane instanceof CounterSeries ? 0 : lane.spans.cover.coveredBefore(time);
   };
 }

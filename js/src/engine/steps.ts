@@ -32,18 +32,18 @@ interface StepTime {
 
 /** Frame of steps; the windows of the parts are open, or that of an export. */
 export function stepsFrame(selections: readonly RankSelection[], phases: PhasesHeader): PanelFrame {
-  const ofPhase = (phase: number, name: string): StepTime[] =>
+  const timesOfPhase = (phase: number, name: string): StepTime[] =>
     selections.flatMap((selection) => stepTimes(selection, phase, name));
-  const stepTimesOfRanks = ofPhase(0, "step").map((stepTime) => ({
+  const stepTimesOfRanks = timesOfPhase(0, "step").map((stepTime) => ({
     ...stepTime,
     dur: stepTime.end - stepTime.start,
   }));
   const minSum = sum(stepTimesOfRanks.map(({ dur }) => dur)) * MIN_PHASE_PCT;
   const longPhases = phases.labels
-    .map((label, at) => ofPhase(at + 1, label))
+    .map((label, at) => timesOfPhase(at + 1, label))
     .filter(
-      (stepTime) =>
-        stepTimesOfRanks.length > 0 && sum(stepTime.map(({ dur }) => dur)) * 100 >= minSum,
+      (phaseTimes) =>
+        stepTimesOfRanks.length > 0 && sum(phaseTimes.map(({ dur }) => dur)) * 100 >= minSum,
     );
   const groups = [stepTimesOfRanks, ...longPhases];
   const columns = buildColumns(groups.flat(), {
@@ -90,8 +90,8 @@ function stepTimes(selection: RankSelection, phase: number, name: string): StepT
     const [from, end] = [Math.max(start[row]!, low), Math.min(start[row]! + dur[row]!, high)];
     const stepTime = byStep.get(step);
     if (stepTime === undefined) {
-      const names = { phase: name, rank: analysis.number, step };
-      byStep.set(step, { ...names, start: from, end, dur: end - from, isWhole: !cut.has(step) });
+      const stepKey = { phase: name, rank: analysis.number, step };
+      byStep.set(step, { ...stepKey, start: from, end, dur: end - from, isWhole: !cut.has(step) });
     } else {
       stepTime.start = Math.min(stepTime.start, from);
       stepTime.end = Math.max(stepTime.end, end);
@@ -104,8 +104,8 @@ function stepTimes(selection: RankSelection, phase: number, name: string): StepT
 /** Rows and steps of a rank's ranges of a phase; phase 0 is the step itself. */
 function stepRows(analysis: RankAnalysis, phase: number): [row: number, step: number][] {
   return analysis.memo(`steps ${phase}`, analysis.fullSelection, () => {
-    const { row, step, phase: of } = analysis.trace.phases();
-    const indices = Array.from(row.keys()).filter((i) => of[i] === phase);
+    const { row, step, phase: phases } = analysis.trace.phases();
+    const indices = Array.from(row.keys()).filter((i) => phases[i] === phase);
     return indices.map((i) => [row[i]!, step[i]!]);
   });
 }
@@ -116,9 +116,11 @@ function deviations(rows: readonly StepTime[]): (number | null)[] {
   for (const { step, dur, isWhole } of rows) {
     if (isWhole) getOrMake(byStep, step, () => []).push(dur);
   }
-  const middles = new Map(Array.from(byStep, ([step, durs]) => [step, median(durs)]));
+  const medians = new Map(Array.from(byStep, ([step, durs]) => [step, median(durs)]));
   return rows.map(({ step, dur, isWhole }) => {
-    const middle = middles.get(step);
-    return !isWhole || middle === undefined || middle === 0 ? null : (dur - middle) / middle;
+    const stepMedian = medians.get(step);
+    return !isWhole || stepMedian === undefined || stepMedian === 0
+      ? null
+      : (dur - stepMedian) / stepMedian;
   });
 }

@@ -38,9 +38,9 @@ describe.each(SETS.map((sets, seed) => ({ seed, sets })))("sets of seed $seed", 
         const state = sets.reduce((sum, set, k) => sum + (covers(time)(set) ? 1 << k : 0), 0);
         if (state > 0) times[state] = times[state]! + 1;
       }
-      const found = sweep.timesWithin(low, high);
-      expect([...found]).toEqual([...times.subarray(0, found.length)]);
-      expect([...times.subarray(found.length)].some((time) => time > 0)).toBe(false);
+      const measured = sweep.timesWithin(low, high);
+      expect([...measured]).toEqual([...times.subarray(0, measured.length)]);
+      expect([...times.subarray(measured.length)].some((time) => time > 0)).toBe(false);
     }
     const all = [...sweep.timesWithin(-Infinity, Infinity)];
     expect(all).toEqual([...sweep.timesWithin(0, 200)]);

@@ -16,12 +16,12 @@ export class Sweep {
     private readonly starts: Float64Array,
     private readonly codes: Uint8Array,
   ) {
-    const size = (this.size = codes.reduce((maxEdges, code) => Math.max(maxEdges, code), 0) + 1);
+    const size = (this.size = codes.reduce((maxCode, code) => Math.max(maxCode, code), 0) + 1);
     this.sums = new Float64Array(Math.ceil(starts.length / STRIDE) * size);
     const soFar = new Float64Array(size);
     for (let at = 0; at < starts.length; at += 1) {
-      const timesBefore = codes[at - 1] ?? 0;
-      if (timesBefore > 0) soFar[timesBefore] = soFar[timesBefore]! + starts[at]! - starts[at - 1]!;
+      const codeBefore = codes[at - 1] ?? 0;
+      if (codeBefore > 0) soFar[codeBefore] = soFar[codeBefore]! + starts[at]! - starts[at - 1]!;
       if (at % STRIDE === 0) this.sums.set(soFar, (at / STRIDE) * size);
     }
   }

@@ -76,12 +76,14 @@ async function loadClasses(
   request: Requests["tiles"],
   ranks: ReadonlyMap<number, RankData>,
 ): Promise<CollectedTiles["classes"]> {
-  const loadClass = job.classLoader;
-  if (request.classed !== true || loadClass === null) return null;
+  const loadClassesOfRank = job.classLoader;
+  if (request.classed !== true || loadClassesOfRank === null) return null;
   const classes = new Map<number, Uint8Array | null>();
   for (const [number, rank] of ranks) {
     const classOfRow =
-      rank instanceof RankOverview ? null : await loadClass(number, rank.events.start.length);
+      rank instanceof RankOverview
+        ? null
+        : await loadClassesOfRank(number, rank.events.start.length);
     classes.set(number, classOfRow);
   }
   return classes;
@@ -138,9 +140,9 @@ function sliceReader(
   index: IndexedLane,
   names: NameTable,
 ): (at: number) => TileSlice {
-  const ref = rank.laneContent(lane);
-  const rows = rank.tableOfContent(ref);
-  const spilled = "spilled" in ref && ref.spilled ? FLAGS.slice.spilled : 0;
+  const content = rank.laneContent(lane);
+  const rows = rank.tableOfContent(content);
+  const spilled = "spilled" in content && content.spilled ? FLAGS.slice.spilled : 0;
   return (at) => {
     const row = index.rows[at]!;
     const [name, , kind] = rank.typeOf(rows, row);
@@ -189,12 +191,12 @@ function packTiles(level: number, collected: CollectedTiles, names: NameTable): 
       counter_min: concatCells(
         new Float32Array(counters.length * CELLS_PER_TILE),
         counters,
-        (of) => of.min,
+        (tile) => tile.min,
       ),
       counter_max: concatCells(
         new Float32Array(counters.length * CELLS_PER_TILE),
         counters,
-        (of) => of.max,
+        (tile) => tile.max,
       ),
       ...classColumns(collected),
     },

@@ -52,7 +52,7 @@ describe.each(cases)("tiles: $name", ({ level, first, last, end, lanes, counters
   test("exact time of every cell", () => {
     const width = 2 ** level;
     for (const { lane, index, cells } of wanted.tiles) {
-      const { events } = lanes.find((one) => one.lane === lane)!;
+      const { events } = lanes.find((candidate) => candidate.lane === lane)!;
       const indexed = laneOf(events, true);
       for (const { cell, covered } of cells) {
         const start = (index * CELLS_PER_TILE + cell!) * width;
@@ -124,7 +124,7 @@ describe("search texts", () => {
   test.each(bad)("bad: %s", (text) => {
     const { matching, error } = matchNames(text, names);
     expect(error).toMatch(/^not a regular expression: ./);
-    expect(matching.every((one) => one === 0)).toBe(true);
+    expect(matching.every((flag) => flag === 0)).toBe(true);
   });
 });
 

@@ -99,13 +99,13 @@ function tokenize(query: string): QueryToken[] {
 function unescapeString(text: string): string {
   return text.replace(
     /\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|\n|([\s\S]))/g,
-    (whole, x?: string, u?: string, long?: string, letter?: string) => {
+    (match, x?: string, u?: string, long?: string, letter?: string) => {
       const code = x ?? u ?? long;
       if (code !== undefined) return String.fromCodePoint(Number.parseInt(code, 16));
       if (letter === undefined) return "";
       if ("\\'\"".includes(letter)) return letter;
       // As in Python, an escape without a meaning is kept unchanged.
-      return ESCAPES[letter] ?? whole;
+      return ESCAPES[letter] ?? match;
     },
   );
 }

@@ -126,19 +126,19 @@ export function stragglersFrame(tables: ColumnTables, selection: SelectionJson):
       const starts = ofIteration.map(({ start_ns }) => start_ns);
       const start_ns = starts.reduce((a, b) => Math.min(a, b));
       const end_ns = starts.reduce((a, b) => Math.max(a, b)) + 1;
-      return groupBy(ofIteration, ({ node }) => node).map((own) => {
-        const { job, node, iteration } = own[0]!;
+      return groupBy(ofIteration, ({ node }) => node).map((ofNode) => {
+        const { job, node, iteration } = ofNode[0]!;
         return {
           ...{
             job,
             node,
             iteration,
-            keys: own.length,
-            lag_ns: sumBy(own, "lag"),
+            keys: ofNode.length,
+            lag_ns: sumBy(ofNode, "lag"),
             start_ns,
             end_ns,
           },
-          last: own.filter(({ isLast }) => isLast).length,
+          last: ofNode.filter(({ isLast }) => isLast).length,
           label: byServers ? nodeLabel(node) : `worker ${node}`,
         };
       });
@@ -151,9 +151,9 @@ export function stragglersFrame(tables: ColumnTables, selection: SelectionJson):
     lagsOfGroups,
     "job node iteration keys lag_ns last start_ns end_ns label",
   );
-  const none = byServers ? "no iteration was pushed by every node" : NO_PULLS;
+  const emptyNote = byServers ? "no iteration was pushed by every node" : NO_PULLS;
   const source = byServers ? "servers" : "workers";
-  return makeFrame(columns, { source }, lagsOfGroups.length === 0 ? none : "");
+  return makeFrame(columns, { source }, lagsOfGroups.length === 0 ? emptyNote : "");
 }
 
 export function serversFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
@@ -164,14 +164,14 @@ export function serversFrame(tables: ColumnTables, selection: SelectionJson): Pa
     const closed = ofServer.filter(({ dur_ns }) => dur_ns >= 0);
     const pushes = closed.filter(({ push }) => push === 1);
     const pulls = closed.filter(({ push }) => push !== 1);
-    return { file, own: ofServer, closed, pushes, pulls };
+    return { file, ofServer, closed, pushes, pulls };
   });
   const columns = buildColumns(serverRows, {
     server: ({ file }) => file.server,
     requests: ({ closed }) => closed.length,
-    open: ({ own: ofServer, closed }) => ofServer.length - closed.length,
-    keys: ({ own: ofServer }) => new Set(ofServer.map(({ key }) => key)).size,
-    iterations: ({ own: ofServer }) => completeIterations(ofServer),
+    open: ({ ofServer, closed }) => ofServer.length - closed.length,
+    keys: ({ ofServer }) => new Set(ofServer.map(({ key }) => key)).size,
+    iterations: ({ ofServer }) => completeIterations(ofServer),
     busy_ns: ({ pushes }) =>
       unionLength(pushes.map(({ start_ns: start, dur_ns: dur }) => [start, start + dur])),
     push_ns: ({ pushes }) => sumBy(pushes, "dur_ns"),
@@ -236,8 +236,8 @@ function lastNodeOf(
     lag: sumBy(ofNode, "lag") / ofNode.length,
   }));
   nodes.sort((a, b) => b.share - a.share || a.node - b.node);
-  const [maxShare] = nodes;
-  return maxShare === undefined || maxShare.share === 0 ? null : maxShare;
+  const [lastNode] = nodes;
+  return lastNode === undefined || lastNode.share === 0 ? null : lastNode;
 }
 
 // Gradients and stages of workers.
@@ -267,15 +267,15 @@ export function gradientsFrame(tables: ColumnTables, selection: SelectionJson): 
   }).map((group) => {
     // If the worker's root GPU has the tensor, only it counts: other queues contain its work.
     const ofRoot = group.filter(({ rank }) => files.get(rank)!.root);
-    const isCounted = ofRoot.length > 0 ? ofRoot : group;
+    const counted = ofRoot.length > 0 ? ofRoot : group;
     const { job, worker } = files.get(group[0]!.rank)!;
     return {
-      ...{ tensor: group[0]!.tensor, job, worker, count: isCounted.length },
-      total_ns: sumBy(isCounted, "total_ns"),
-      busy_ns: sumBy(isCounted, "busy_ns"),
-      queue_ns: sumBy(isCounted, "queue_ns"),
-      tail_ns: sumBy(isCounted, "tail_ns"),
-      critical: isCounted.filter(({ critical }) => critical).length,
+      ...{ tensor: group[0]!.tensor, job, worker, count: counted.length },
+      total_ns: sumBy(counted, "total_ns"),
+      busy_ns: sumBy(counted, "busy_ns"),
+      queue_ns: sumBy(counted, "queue_ns"),
+      tail_ns: sumBy(counted, "tail_ns"),
+      critical: counted.filter(({ critical }) => critical).length,
       root: ofRoot.length > 0,
     };
   });

@@ -40,8 +40,8 @@ function selectedRows(table: ColumnTables[string], { ranks }: SelectionJson): Ro
   return selected.filter((row) => row.source === "profile" || !profiled.has(place(row)));
 }
 
-function ratio(part: number, whole: number): number | null {
-  return whole > 0 ? part / whole : null;
+function ratio(part: number, total: number): number | null {
+  return total > 0 ? part / total : null;
 }
 
 export function routinesFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
@@ -55,17 +55,17 @@ export function routinesFrame(tables: ColumnTables, selection: SelectionJson): P
   );
   const routineTotals = groupBy(rows, ({ job, routine }) => `${job}\0${routine}`).map((group) => {
     const { job, routine, is_io } = group[0]!;
-    const minTime = group.reduce((one, other) => (other.time_s < one.time_s ? other : one));
-    const maxTime = group.reduce((one, other) => (other.time_s > one.time_s ? other : one));
+    const fastest = group.reduce((extreme, row) => (row.time_s < extreme.time_s ? row : extreme));
+    const slowest = group.reduce((extreme, row) => (row.time_s > extreme.time_s ? row : extreme));
     const [calls, time] = [sumBy(group, "calls"), sumBy(group, "time_s")];
     return {
       ...{ job, name: routine, ranks: group.length, calls, bytes: sumBy(group, "bytes") },
       ...{ time_s: time, is_io: is_io === true },
       ...{
-        min_s: minTime.time_s,
-        min_rank: minTime.rank,
-        max_s: maxTime.time_s,
-        max_rank: maxTime.rank,
+        min_s: fastest.time_s,
+        min_rank: fastest.rank,
+        max_s: slowest.time_s,
+        max_rank: slowest.rank,
       },
       mean_s: time / group.length,
       share_of_time: is_io === true ? null : ratio(time, timeOfJobs.get(job) ?? 0),
@@ -101,25 +101,26 @@ export function sizesFrame(tables: ColumnTables, selection: SelectionJson): Pane
   const routinesBySize = groupBy(
     rows.filter(({ routine }) => !requested || names!.includes(routine)),
     byRoutine,
-  ).map((own) => {
-    const sums = groupBy(own, ({ size_lo = -1, size_hi = -1 }) => `${size_lo} ${size_hi}`).map(
-      totalsOf,
-    );
-    return { sums: sums.sort((a, b) => a.size_lo - b.size_lo), whole: totalsOf(sums) };
+  ).map((ofRoutine) => {
+    const sums = groupBy(
+      ofRoutine,
+      ({ size_lo = -1, size_hi = -1 }) => `${size_lo} ${size_hi}`,
+    ).map(totalsOf);
+    return { sums: sums.sort((a, b) => a.size_lo - b.size_lo), total: totalsOf(sums) };
   });
   routinesBySize.sort(
-    ({ whole: a }, { whole: b }) =>
+    ({ total: a }, { total: b }) =>
       compareCodePoints(a.job, b.job) ||
       b.time_s - a.time_s ||
       compareCodePoints(a.routine, b.routine),
   );
-  const cells = routinesBySize.flatMap(({ sums, whole }) =>
+  const cells = routinesBySize.flatMap(({ sums, total }) =>
     sums.map(({ routine, ...sum }) => ({
       ...sum,
       name: routine,
-      share_of_calls: ratio(sum.calls, whole.calls),
-      share_of_time: ratio(sum.time_s, whole.time_s),
-      share_of_bytes: ratio(sum.bytes, whole.bytes),
+      share_of_calls: ratio(sum.calls, total.calls),
+      share_of_time: ratio(sum.time_s, total.time_s),
+      share_of_bytes: ratio(sum.bytes, total.bytes),
       mean_us: ratio(sum.time_s * 1e6, sum.calls),
     })),
   );

@@ -39,7 +39,8 @@ function makeRowsInWindow(id: string): TableFrameBuilder {
       (at) => start === undefined || overlaps(start[at]!, end![at]! - start[at]!),
     );
     const taken: PanelFrame["columns"] = {};
-    for (const [name, of] of Object.entries(columns)) taken[name] = remaining.map((at) => of[at]!);
+    for (const [name, values] of Object.entries(columns))
+      taken[name] = remaining.map((at) => values[at]!);
     return { rows: remaining.length, columns: taken, attrs };
   };
 }
@@ -86,7 +87,7 @@ export function frameFromTables(
 const TOO_LARGE_NOTE = "this is too much for a saved page of this job: a kernel can count it";
 
 export function withTables(source: Source, tables: () => ColumnTables): Source {
-  const frames = async (
+  const askPanels = async (
     request: Requests["panels"],
     signal?: AbortSignal,
   ): Promise<Answer<"panels">> => {
@@ -114,7 +115,7 @@ export function withTables(source: Source, tables: () => ColumnTables): Source {
       signal?: AbortSignal,
     ): Promise<Answer<Op>> =>
       op === "panels"
-        ? ((await frames(request as Requests["panels"], signal)) as Answer<Op>)
+        ? ((await askPanels(request as Requests["panels"], signal)) as Answer<Op>)
         : source.ask(op, request, signal),
   };
 }

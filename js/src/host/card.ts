@@ -32,7 +32,7 @@ export class LoadingCard {
   private readonly progressBar = h("progress", { "aria-label": "Progress of loading" });
   private readonly cancel: HTMLElement;
   /** Ends the view that is shown. */
-  private shownCard: AbortController | null = null;
+  private shownAborter: AbortController | null = null;
 
   constructor(private readonly callbacks: { cancel(): void; again(): void }) {
     this.cancel = renderButton({ text: "Cancel", press: () => callbacks.cancel() });
@@ -40,12 +40,12 @@ export class LoadingCard {
   }
 
   get isShown(): boolean {
-    return this.shownCard !== null;
+    return this.shownAborter !== null;
   }
 
   removeShown(): void {
-    this.shownCard?.abort();
-    this.shownCard = null;
+    this.shownAborter?.abort();
+    this.shownAborter = null;
     this.bar.hidden = true;
   }
 
@@ -87,14 +87,14 @@ export class LoadingCard {
 
   async show(host: WidgetHost, model: string): Promise<void> {
     this.removeShown();
-    const shown = new AbortController();
-    this.shownCard = shown;
+    const aborter = new AbortController();
+    this.shownAborter = aborter;
     const el = h("div");
     replaceChildren(this.el, el);
     try {
-      await host.show(model, el, shown.signal);
+      await host.show(model, el, aborter.signal);
     } catch (error) {
-      if (!shown.signal.aborted) this.showFailure({ message: String(error) });
+      if (!aborter.signal.aborted) this.showFailure({ message: String(error) });
     }
   }
 

@@ -37,11 +37,11 @@ function hostOf(
 test("a model notifies its listeners of changes once and synchronously", () => {
   const { model } = modelOf({ a: 1 });
   const heard: string[] = [];
-  const one = (): void => void heard.push(`one ${String(model.get("a"))}`);
-  model.on("change:a", one);
+  const listener = (): void => void heard.push(`one ${String(model.get("a"))}`);
+  model.on("change:a", listener);
   model.on("change:a", () => {
     heard.push("two");
-    model.off("change:a", one);
+    model.off("change:a", listener);
   });
   model.on("change", () => heard.push("any"));
   model.set("a", 2);

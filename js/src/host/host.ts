@@ -83,9 +83,9 @@ export class WidgetHost {
       model.receive(data as Record<string, unknown>, buffers);
     } else if (type === "comm_open") {
       const state = decodeState(data as Record<string, unknown>, buffers);
-      const post = (own: Record<string, unknown>, sent: readonly BinaryData[]): void => {
+      const post = (commData: Record<string, unknown>, sent: readonly BinaryData[]): void => {
         if (this.manager.kernel.status === "dead") throw new Error("Python has ended.");
-        this.transport.post({ type: "comm_msg", comm: id, data: own }, sent);
+        this.transport.post({ type: "comm_msg", comm: id, data: commData }, sent);
       };
       const made = new RemoteModel(state, post, this.manager);
       this.models.set(id, made);
@@ -101,12 +101,12 @@ export class WidgetHost {
     const model = this.models.get(id);
     if (model !== undefined) return Promise.resolve(model);
     return new Promise((resolve, reject) => {
-      const onTimeout = setTimeout(
+      const timer = setTimeout(
         () => reject(new Error(`This page has no model ${ref}.`)),
         this.timeoutMs,
       );
       const onFound = (model: RemoteModel): void => {
-        clearTimeout(onTimeout);
+        clearTimeout(timer);
         resolve(model);
       };
       this.pendingModels.set(id, [...(this.pendingModels.get(id) ?? []), onFound]);

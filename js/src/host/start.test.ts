@@ -26,7 +26,7 @@ function tick(path: string): void {
 
 function press(name: string): void {
   const all = [...page.el.querySelectorAll("button")];
-  all.find((one) => one.textContent === name)!.click();
+  all.find((candidate) => candidate.textContent === name)!.click();
 }
 
 test("an entry opens as a dashboard, whatever its name", () => {

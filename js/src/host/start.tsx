@@ -46,9 +46,9 @@ export class StartPage {
 
   private renderEntries(): void {
     const { title, entries } = this;
-    const every = entries.flatMap((entry) => [entry, ...entry.parts]);
+    const allEntries = entries.flatMap((entry) => [entry, ...entry.parts]);
     const ticked = this.selectedPaths.flatMap(
-      (path) => every.find((entry) => entry.path === path) ?? [],
+      (path) => allEntries.find((entry) => entry.path === path) ?? [],
     );
     this.selectedPaths = ticked.map(({ path }) => path);
     const sortedPaths = ticked.sort((a, b) => a.changed_ms - b.changed_ms).map(({ path }) => path);

@@ -32,8 +32,11 @@ function lateFact(rank: SceneRank, lateness: LatenessByRank | null): RowFact | n
   const { last, collectives, wait } = lateness.lateness;
   if (lateness.late.has(rank.rank)) {
     const count = formatCount(last[index] ?? 0);
-    const of = formatCount(collectives[index] ?? 0);
-    return { texts: [`last in ${count} of ${of}`, `last ${count}/${of}`, "last"], tone: "late" };
+    const collectiveCount = formatCount(collectives[index] ?? 0);
+    return {
+      texts: [`last in ${count} of ${collectiveCount}`, `last ${count}/${collectiveCount}`, "last"],
+      tone: "late",
+    };
   }
   const [lastCount, all] = [last[index] ?? 0, collectives[index] ?? 0];
   if (all >= MIN_COLLECTIVES && 2 * lastCount > all)

@@ -267,7 +267,7 @@ function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
     const rank = ribbon.jobArrivals.rank[at]!;
     if (rank < 0) continue;
     const x = xs[at]!;
-    const text = [`rank ${rank}`, String(rank)];
+    const texts = [`rank ${rank}`, String(rank)];
     const behind = x + widthOf(at) + 2;
     const before = at > 0 ? xs[at - 1]! + MARK_PX : lanesX;
     for (const [gap, edge, availableWidth, align] of [
@@ -276,7 +276,8 @@ function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
     ] as const) {
       if (used.has(gap) || availableWidth < MIN_NAME_PX) continue;
       if (
-        pen.drawFirstFit(text, edge, y + 11, availableWidth, FONT.label, colorOf(rank), align) === 0
+        pen.drawFirstFit(texts, edge, y + 11, availableWidth, FONT.label, colorOf(rank), align) ===
+        0
       )
         continue;
       used.add(gap);

@@ -18,10 +18,10 @@ function union(events: readonly Given[], from: number, to: number): number {
 const overlaps = ([start, dur]: Given, from: number, to: number) =>
   dur === 0 ? start >= from && start < to : start < to && start + dur > from;
 
-test.each(cases)("$name: cells less their slices equal the time of short events", (one) => {
-  const width = 2 ** one.level;
-  for (const tile of one.tiles) {
-    const { events, slices } = one.lanes.find(({ lane }) => lane === tile.lane)!;
+test.each(cases)("$name: cells less their slices equal the time of short events", (example) => {
+  const width = 2 ** example.level;
+  for (const tile of example.tiles) {
+    const { events, slices } = example.lanes.find(({ lane }) => lane === tile.lane)!;
     if (!slices) continue;
     const share = new Float32Array(256);
     const count = new Int32Array(256);

@@ -30,7 +30,9 @@ async function pixels(draw: (raster: PixelRaster) => Promise<void> | void) {
   const at = (x: number, y: number): number => px[y * WIDTH + x]!;
   const column = (x: number): number[] => Array.from({ length: HEIGHT }, (_, y) => at(x, y));
   const used = (): number[] =>
-    Array.from({ length: WIDTH }, (_, x) => x).filter((x) => column(x).some((one) => one !== BACK));
+    Array.from({ length: WIDTH }, (_, x) => x).filter((x) =>
+      column(x).some((pixel) => pixel !== BACK),
+    );
   return { at, column, used };
 }
 
@@ -51,7 +53,7 @@ describe("waiting", () => {
     expect([at(45, 1), at(45, HEIGHT - 2)]).toEqual([BACK, BACK]);
     const inside = between(22, 68).map((x) => at(x, 10));
     expect(new Set(inside)).toEqual(new Set([paints.waitFill, paints.waitLine]));
-    const lines = inside.filter((one) => one === paints.waitLine).length;
+    const lines = inside.filter((pixel) => pixel === paints.waitLine).length;
     expect(lines / inside.length).toBeCloseTo(1 / 5, 1);
   });
 
@@ -67,7 +69,7 @@ describe("waiting", () => {
     // Cells do not end where pixels do: one more is touched at most.
     expect(between(20, 60).every((x) => used().includes(x))).toBe(true);
     expect(used().length).toBeLessThanOrEqual(42);
-    const heights = between(21, 59).map((x) => column(x).filter((one) => one !== BACK).length);
+    const heights = between(21, 59).map((x) => column(x).filter((pixel) => pixel !== BACK).length);
     for (const height of heights) expect(Math.abs(height - 8)).toBeLessThanOrEqual(1);
     expect(new Set(column(30).slice(0, 8))).toEqual(new Set([BACK]));
   });
@@ -106,13 +108,13 @@ describe("coming late", () => {
 });
 
 describe("a lane of communication", () => {
-  const draw = async (own: "wait" | "late", start: number, dur: number) => {
+  const draw = async (overlayName: "wait" | "late", start: number, dur: number) => {
     const lane = await windowOf([piece(300_000, 300_000)]);
     const over = {
       wait: null,
       late: null,
       isNamed: true,
-      [own]: await windowOf([piece(start, dur)]),
+      [overlayName]: await windowOf([piece(start, dur)]),
     };
     return pixels((raster) => drawLane(raster, place(), lane, paints, null, over));
   };

@@ -189,8 +189,8 @@ function drawRects(
     const x0 = Math.max(-2, Math.round((from - start) / nsPerPx));
     const x1 = Math.min(width + 2, Math.round((from + dur - start) / nsPerPx));
     const right = x1 - x0 >= 3 * dpr ? x1 - gap : x1;
-    const nameCode = codes[i]!;
-    const kind = paints.byClass && nameCode === 255 ? paints.unknownClass : nameCode;
+    const sliceCode = codes[i]!;
+    const kind = paints.byClass && sliceCode === 255 ? paints.unknownClass : sliceCode;
     const code = kind * 3 + (shade === null ? 0 : shade(sliceName[i]!));
     if (right < x1) raster.fillRect(right, y0, x1, y1, paints.ground[form]);
     if (paints.hatched[kind] === 1) {

@@ -111,10 +111,10 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
       } else if (late) {
         pen.drawText("causes the wait", left, baseline, FONT.labelStrong, theme.late);
       } else {
-        const idleWords = formatShare((idle[index] ?? 0) / totalNs);
+        const idleText = formatShare((idle[index] ?? 0) / totalNs);
         const rest = isMpi(row.rank) ? "other" : "idle";
         const isNamed = geometry.stripRows > 1;
-        drawNumberPair(pen, theme, left, baseline, width, text, [rest, idleWords], isNamed);
+        drawNumberPair(pen, theme, left, baseline, width, text, [rest, idleText], isNamed);
       }
     } else {
       const text = (stats.stats.data[index] ?? 0) > 0 ? "no GPU work" : "no data";

@@ -40,7 +40,7 @@ export function drawOverlay(pen: CanvasPen, frame: OverlayFrame): void {
     }
   });
   pen.withClip(lanesX, axisTop, lanesWidth, geometry.height - axisTop, () => {
-    for (const note of overlay.timeMarks) drawTimeMark(pen, frame, note);
+    for (const mark of overlay.timeMarks) drawTimeMark(pen, frame, mark);
   });
   if (overlay.collective !== null) drawArrival(pen, frame, overlay.collective);
   pen.withClip(lanesX, lanesTop - 6, lanesWidth, rowsHeight + 6, () => {
@@ -201,22 +201,22 @@ function drawPlate(
 function drawTimeMark(
   pen: CanvasPen,
   frame: OverlayFrame,
-  note: Overlay["timeMarks"][number],
+  mark: Overlay["timeMarks"][number],
 ): void {
   const { geometry, theme, view } = frame;
   const top = geometry.axisTop + geometry.axisHeight - 7;
-  const x0 = xAtTime(geometry, view, note.start);
-  const x1 = xAtTime(geometry, view, note.end);
-  const colour = note.kept ? theme.focus : theme.ink2;
-  const spans = note.end > note.start;
+  const x0 = xAtTime(geometry, view, mark.start);
+  const x1 = xAtTime(geometry, view, mark.end);
+  const colour = mark.kept ? theme.focus : theme.ink2;
+  const spans = mark.end > mark.start;
   if (spans) pen.fillRect(x0, top, x1 - x0, 7, interpolateStops([theme.bg, colour], 0.25));
   for (const x of spans ? [x0, x1] : [x0]) {
-    if (note.kept) pen.verticalLine(x, top, geometry.height, colour);
+    if (mark.kept) pen.verticalLine(x, top, geometry.height, colour);
     else pen.dashedLine(x, top, geometry.height, colour);
     pen.fillRect(x, top, 5, 7, colour);
   }
   if (!spans) return;
-  const text = formatDuration(note.end - note.start);
+  const text = formatDuration(mark.end - mark.start);
   if (x1 - x0 >= pen.textWidth(text, FONT.labelStrong) + 24) {
     drawPlate(pen, frame, text, (x0 + x1) / 2, top - 5);
   }

@@ -206,7 +206,7 @@ describe("scrolling", () => {
   });
 
   test("brings a lane into sight, and returns whether a row shows it", () => {
-    const track = open.rows.find(({ track: one }) => one?.label === "stream 20")!;
+    const track = open.rows.find(({ track: sceneTrack }) => sceneTrack?.label === "stream 20")!;
     const lane = track.track!.lane0;
     const scroll = scrollToReveal(open, 200, 0, lane)!;
     const sight = new VisibleLanes(placeRows(open, scroll, 90, 200));
@@ -228,9 +228,9 @@ describe("scrolling", () => {
 
 describe("the ribbon of late arrivals", () => {
   /** Tops and heights of lanes and ribbon, as they follow each other. */
-  function stack(ranks: number, each: number, ribbons = true, open?: number) {
+  function stack(ranks: number, rankHeight: number, ribbons = true, open?: number) {
     const shown = state({ open: new Set(open === undefined ? [] : [open]) });
-    const row = layoutRows(sceneOf(ranks), shown, ranks * each, ribbons).rows[0]!;
+    const row = layoutRows(sceneOf(ranks), shown, ranks * rankHeight, ribbons).rows[0]!;
     const parts = [...row.bands(), ...(row.ribbon() === null ? [] : [row.ribbon()!])];
     parts.sort((a, b) => a.top - b.top);
     for (const [at, part] of parts.entries()) {

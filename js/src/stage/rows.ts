@@ -249,9 +249,11 @@ export function layoutRows(
     const order = pins.get(rankKey(rank));
     const rows: StageRow[] = [];
     if (tracks !== undefined) {
-      const like = membersOf(state.rankGroups, rank.rank, isShown);
+      const memberRanks = membersOf(state.rankGroups, rank.rank, isShown);
       const isOpen = tracks !== null;
-      rows.push(headRow(rank, isOpen, order !== undefined, foldSizes, state.rankGroups, like));
+      rows.push(
+        headRow(rank, isOpen, order !== undefined, foldSizes, state.rankGroups, memberRanks),
+      );
     }
     for (const track of tracksOf(rank)) {
       const trackOrder = pins.get(trackKey(rank, track));
@@ -513,8 +515,8 @@ function ribbonExtent(
   return { top: above.top + above.height + FULL_SIZES.gap, height: fold.ribbon };
 }
 
-function compactFold(each: number, hasComm: boolean): FoldSizes {
-  const extra = Math.max(0, Math.min(each - COMPACT_SIZES.height, 14));
+function compactFold(rankHeight: number, hasComm: boolean): FoldSizes {
+  const extra = Math.max(0, Math.min(rankHeight - COMPACT_SIZES.height, 14));
   const forComm = hasComm ? Math.floor(extra * 0.43) : 0;
   return {
     mode: "compact",

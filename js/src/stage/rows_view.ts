@@ -86,11 +86,11 @@ export class RowsView {
 
   /**
    * Find the empty lanes of opened ranks; null for a lane that is not loaded. The lane
-   * `remaining` stays where it is, if rows scroll. False if nothing has changed.
+   * `fixedLane` stays where it is, if rows scroll. False if nothing has changed.
    */
   updateEmptyLanes(
     isEmpty: (lane: number, rank: SceneRank) => boolean | null,
-    remaining: number | null,
+    fixedLane: number | null,
   ): boolean {
     const bare = new Set<number>();
     for (const { rank, track } of this.layout.rows) {
@@ -102,10 +102,10 @@ export class RowsView {
     }
     if (bare.size === this.emptyLanes.size && [...bare].every((lane) => this.emptyLanes.has(lane)))
       return false;
-    const before = remaining === null ? null : this.visible.findLane(remaining);
+    const before = fixedLane === null ? null : this.visible.findLane(fixedLane);
     this.emptyLanes = bare;
     this.update(this.scene, this.geometry);
-    const after = remaining === null ? null : this.visible.findLane(remaining);
+    const after = fixedLane === null ? null : this.visible.findLane(fixedLane);
     if (before !== null && after !== null) this.scrollTo(this.scroll + after.y - before.y);
     return true;
   }
@@ -199,7 +199,8 @@ export class VisibleLanes {
     const role = track.role === "stream" ? (kind === "communication" ? "comm" : "gpu") : "cpu";
     if (role === "cpu" && track.role !== "thread") return null;
     const summaryLane = summary.find(
-      (one) => one.role === role && (role !== "cpu" || one.label === track.label),
+      (summaryBand) =>
+        summaryBand.role === role && (role !== "cpu" || summaryBand.label === track.label),
     );
     return summaryLane === undefined ? null : this.findLane(summaryLane.lane);
   }
@@ -279,7 +280,7 @@ export function scrollToReveal(
   const row = layout.rows[index];
   if (row === undefined) return null;
   if (index < layout.stickyCount) return scroll;
-  const band = row.bands().find((one) => one.lane === lane);
+  const band = row.bands().find((candidate) => candidate.lane === lane);
   if (band === undefined) return null;
   const top = row.top + band.top;
   const bottom = top + band.height;

@@ -49,7 +49,9 @@ const colour = (hex: string) => {
 };
 
 const laneTop = (rank: number, role: string) => {
-  const row = stage.rows().find((one) => one.rank === rank && one.track === null)!;
+  const row = stage
+    .rows()
+    .find((candidate) => candidate.rank === rank && candidate.track === null)!;
   return row.top + (role === "gpu" ? 3 : 28);
 };
 
@@ -269,18 +271,18 @@ test("another scene replaces the first", async () => {
 test("while the kernel is busy, figures of another view are not shown as this one's", async () => {
   await mounted();
   await vi.waitFor(() => expect(source.asked.some(({ op }) => op === "stats")).toBe(true));
-  const words = () => {
+  const hasInk = () => {
     const row = stage.rows()[0]!;
     const ctx = stage.el.querySelector("canvas")!.getContext("2d")!;
     const { data } = ctx.getImageData(12, row.top + 19, 90, 11);
     return data.some((value, i) => i % 4 === 0 && value < 160);
   };
-  await vi.waitFor(() => expect(words()).toBe(true));
+  await vi.waitFor(() => expect(hasInk()).toBe(true));
   source.held = [];
   stage.setView([1e7, 1.5e7]);
   source.become("busy");
-  await vi.waitFor(() => expect(words()).toBe(false));
+  await vi.waitFor(() => expect(hasInk()).toBe(false));
   source.become("live");
   source.release();
-  await vi.waitFor(() => expect(words()).toBe(true));
+  await vi.waitFor(() => expect(hasInk()).toBe(true));
 });

@@ -45,7 +45,9 @@ describe("waits", () => {
     const lanes = () =>
       source.asked
         .filter(({ op }) => op === "tiles")
-        .map(({ request }) => (request.parts as { lanes: number[] }[]).flatMap((one) => one.lanes));
+        .map(({ request }) =>
+          (request.parts as { lanes: number[] }[]).flatMap((part) => part.lanes),
+        );
     await expect.poll(() => lanes().flat()).toContain(commOf(0).wait);
     expect(lanes()[0]).not.toContain(commOf(0).wait);
     expect(ops().indexOf("lateness")).toBeGreaterThan(ops().indexOf("stats"));

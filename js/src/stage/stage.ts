@@ -304,11 +304,11 @@ export class Stage {
       const { scene, geometry, overlay, data } = this;
       if (geometry.lanesWidth <= 0) return;
       const viewport = { view, nsPerPx: nsPerDevicePx(geometry, view), range: scene.range };
-      const remaining = (overlay.hover ?? overlay.selected)?.lane ?? null;
+      const fixedLane = (overlay.hover ?? overlay.selected)?.lane ?? null;
       const changed = this.rowsView.updateEmptyLanes(
         (lane, rank) =>
           isCoarse(rank, viewport.nsPerPx) ? false : isLaneEmpty(data.store, lane, viewport),
-        remaining,
+        fixedLane,
       );
       if (!changed) return;
       this.onRowsMoved();
@@ -423,10 +423,10 @@ export class Stage {
     if (this.camera.isMoving) this.loop.schedule();
   }
 
-  /** Input of a painter; `whole` overrides the visible part. */
-  private frame(theme = this.theme, whole: Partial<FullPicture> = {}): StageFrame {
+  /** Input of a painter; `picture` overrides the visible part. */
+  private frame(theme = this.theme, picture: Partial<FullPicture> = {}): StageFrame {
     const { scene, data, camera, rowsView, geometry, classes, overlay, byName } = this;
-    const { view = camera.view } = whole;
+    const { view = camera.view } = picture;
     const stats = data.stats.value;
     const isCurrent =
       stats === null ||
@@ -454,7 +454,7 @@ export class Stage {
       overlay,
       searchMarks: data.searchMarks.value,
       selectionMarks: data.selectionMarks.value,
-      ...whole,
+      ...picture,
     };
   }
 }

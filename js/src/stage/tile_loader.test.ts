@@ -75,12 +75,12 @@ test("while one request is pending no other is sent; then the newest view's", as
 });
 
 test("requests the parts that a reply left out, and does not treat them as empty", async () => {
-  const whole = source.ask.bind(source);
+  const askAll = source.ask.bind(source);
   vi.spyOn(source, "ask").mockImplementationOnce(async (_op, request) => {
     const asked = request as Requests["tiles"];
     const [part] = asked.parts;
     const parts = [{ ...part!, lanes: [0] }];
-    const { reply, buffer } = await whole("tiles", { ...asked, parts });
+    const { reply, buffer } = await askAll("tiles", { ...asked, parts });
     return { reply: { ...reply, left: [{ ...part!, lanes: [1] }] }, buffer };
   });
   await shown(0, 5e7);
@@ -92,16 +92,16 @@ test("requests the parts that a reply left out, and does not treat them as empty
 
 test("unpacks compressed replies", async () => {
   vi.useRealTimers();
-  const whole = source.ask.bind(source);
+  const askPlain = source.ask.bind(source);
   vi.spyOn(source, "ask").mockImplementationOnce(async (op, request) => {
-    const { reply, buffer } = await whole(op, request);
+    const { reply, buffer } = await askPlain(op, request);
     return { reply: { ...reply, gzip: true }, buffer: zipped(buffer!) };
   });
   show(sight(0, 5e7));
   await vi.waitFor(() => expect(told).toBe(1));
   const plain = new TileStore(scene.lanes);
   const asked = source.asked[0]!.request as { level: number; parts: TileBlock[] };
-  plain.add(asked.parts, decodeTiles(await whole("tiles", asked)));
+  plain.add(asked.parts, decodeTiles(await askPlain("tiles", asked)));
   const [{ first, last }] = asked.parts as [TileBlock];
   for (let index = first; index < last; index += 1) {
     expect(store.get(0, asked.level, index)).toEqual(plain.get(0, asked.level, index));

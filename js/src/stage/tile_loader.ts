@@ -137,10 +137,10 @@ async function unpackReply(reply: Reply): Promise<Reply> {
 /** The requested parts less those left out, which come in the same order. */
 function withoutLeftOut(parts: readonly TileBlock[], left: unknown): readonly TileBlock[] {
   if (!Array.isArray(left)) return parts;
-  const of = (part: TileBlock) => `${part.first}:${part.last}`;
-  const open = new Map((left as TileBlock[]).map((part) => [of(part), new Set(part.lanes)]));
+  const keyOf = (part: TileBlock) => `${part.first}:${part.last}`;
+  const open = new Map((left as TileBlock[]).map((part) => [keyOf(part), new Set(part.lanes)]));
   return parts.map((part) => {
-    const missing = open.get(of(part));
+    const missing = open.get(keyOf(part));
     if (missing === undefined) return part;
     return { ...part, lanes: part.lanes.filter((lane) => !missing.has(lane)) };
   });

@@ -239,7 +239,7 @@ describe("a window over a lane", () => {
   test("a slice across tiles is there once", () => {
     const store = new TileStore(1);
     const slices: Slices[] = [[[3, 10, 5], [4, 250, 20]], [[4, 250, 20], [5, 300, 9]]]; // prettier-ignore
-    const tiles = slices.map((own, index) => ({ lane: 0, index, slices: own }));
+    const tiles = slices.map((tileSlices, index) => ({ lane: 0, index, slices: tileSlices }));
     store.add([part([0], 0, 2)], reply(0, tiles));
     const window = windowOf(store, 0, 0, 2);
     expect([...window.sliceId.slice(0, window.slices)]).toEqual([3, 4, 5]);

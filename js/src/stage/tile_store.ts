@@ -351,9 +351,9 @@ export function planAhead(store: TileStore, viewport: TileViewport): TileRequest
     [lanes, level + 3, [view[0] - 8 * span, view[1] + 8 * span]],
     [lanes, levelOf((viewport.nsPerPx * (range[1] - range[0])) / span), range],
   ];
-  for (const [which, at, window] of steps) {
-    if (at < 0 || at > MAX_LEVEL) continue;
-    const request = missingTiles(store, which, at, window, range);
+  for (const [stepLanes, stepLevel, window] of steps) {
+    if (stepLevel < 0 || stepLevel > MAX_LEVEL) continue;
+    const request = missingTiles(store, stepLanes, stepLevel, window, range);
     if (request !== null) return request;
   }
   return null;

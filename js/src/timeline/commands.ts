@@ -160,8 +160,8 @@ export class Commands {
     }
     picking
       .step(direction)
-      .then((found) => {
-        if (!found)
+      .then((hasMoved) => {
+        if (!hasMoved)
           status.flashMessage(
             [`No ${direction > 0 ? "later" : "earlier"} event on this lane.`],
             1500,

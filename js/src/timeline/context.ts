@@ -172,7 +172,7 @@ export type TimeMark = Overlay["timeMarks"][number];
 export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: boolean): TimeMark[] {
   const [start, end] = [Math.round(span[0]), Math.round(span[1])];
   const others = marks.filter(
-    (note) => (isKept || note.kept) && !(note.start === start && note.end === end),
+    (mark) => (isKept || mark.kept) && !(mark.start === start && mark.end === end),
   );
   return [...others, { start, end, kept: isKept }];
 }

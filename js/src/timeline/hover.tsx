@@ -51,11 +51,15 @@ function foldedRankLines({ rank, memberRanks }: RowInfo, groups: RankGroups | nu
   if (groups === null) return [];
   const lines: TooltipLine[] = [];
   const why = groups.reasons.get(rank) ?? "";
-  const stands = [...groups.groups].find(([, ranks]) => ranks.includes(rank))?.[0];
+  const representative = [...groups.groups].find(([, ranks]) => ranks.includes(rank))?.[0];
   if (memberRanks !== undefined) {
     lines.push([<b>{`ranks ${rangesText(memberRanks)}`}</b>, " are alike; drawn:"]);
-  } else if (stands !== undefined && stands !== rank && !groups.unfolded.has(stands)) {
-    lines.push([`similar to rank ${stands}; shown separately while selected`]);
+  } else if (
+    representative !== undefined &&
+    representative !== rank &&
+    !groups.unfolded.has(representative)
+  ) {
+    lines.push([`similar to rank ${representative}; shown separately while selected`]);
   }
   if (why !== "") lines.push([memberRanks === undefined ? "Not folded: " : "Unlike most: ", why]);
   return lines;
@@ -69,7 +73,7 @@ export class HoverController {
   readonly tooltip = new TooltipState();
   private point: { x: number; y: number } | null = null;
   private frame = 0;
-  private outlinedEvent = "";
+  private outlinedKey = "";
   private readonly scheduleRefresh;
   private rowExtent: { lane: number; top: number; bottom: number } | null = null;
   /** Key of the cell or gap whose exact figures were requested. */
@@ -213,7 +217,7 @@ export class HoverController {
 
   private rowLines(row: RowInfo): TooltipLine[] {
     const { value: rankGroups } = this.app.rows.rankGroups;
-    const { value: roomy } = this.app.rows.keepEmptyLanes;
+    const { value: keepEmptyLanes } = this.app.rows.keepEmptyLanes;
     const rank = this.app.ctx.lanes.findRank(row.rank);
     if (row.track !== null) {
       const { track } = row;
@@ -231,8 +235,8 @@ export class HoverController {
         const what = row.thinLanes === track.lanes ? "of it is in view" : "are empty in view";
         lines.push(noteLine(`${which} ${what}: drawn thin`));
       }
-      if (row.thinLanes !== undefined || roomy) {
-        const what = roomy ? "make empty lanes thin" : "give empty lanes their height";
+      if (row.thinLanes !== undefined || keepEmptyLanes) {
+        const what = keepEmptyLanes ? "make empty lanes thin" : "give empty lanes their height";
         lines.push(noteLine(`Click to ${what}`));
       }
       return lines;
@@ -256,8 +260,8 @@ export class HoverController {
 
   private outline(slice: StageHit["slice"]): void {
     const key = slice === null ? "" : `${slice.lane}/${slice.start}/${slice.dur}`;
-    if (key === this.outlinedEvent) return;
-    this.outlinedEvent = key;
+    if (key === this.outlinedKey) return;
+    this.outlinedKey = key;
     const hover = slice === null ? null : { lane: slice.lane, start: slice.start, dur: slice.dur };
     this.app.ctx.stage.setOverlay({ hover });
     this.arrows.show(slice);

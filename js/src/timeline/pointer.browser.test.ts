@@ -184,18 +184,20 @@ describe("the pointer", () => {
 
   test("the overview moves, widens and sets the view", async () => {
     const view = await opened();
-    const whole = length(view.scene.range);
+    const jobLength = length(view.scene.range);
     const across = (from: number, to: number): void =>
       drag(view, [LEFT + WIDTH * from, 16], [LEFT + WIDTH * to, 16]);
     across(0.25, 0.5);
-    await expect.poll(() => length(viewOf(view) ?? [0, whole]) / whole).toBeCloseTo(0.25, 2);
-    await expect.poll(() => viewOf(view)[0] / whole).toBeCloseTo(0.25, 2);
+    await expect
+      .poll(() => length(viewOf(view) ?? [0, jobLength]) / jobLength)
+      .toBeCloseTo(0.25, 2);
+    await expect.poll(() => viewOf(view)[0] / jobLength).toBeCloseTo(0.25, 2);
     await expect.poll(() => view.text(".hta-said")).toContain("idle");
     across(0.4, 0.6);
-    expect(viewOf(view)[0] / whole).toBeCloseTo(0.45, 2);
+    expect(viewOf(view)[0] / jobLength).toBeCloseTo(0.45, 2);
     across(0.7, 0.9);
-    expect(viewOf(view)[0] / whole).toBeCloseTo(0.45, 2);
-    expect(viewOf(view)[1] / whole).toBeCloseTo(0.9, 2);
+    expect(viewOf(view)[0] / jobLength).toBeCloseTo(0.45, 2);
+    expect(viewOf(view)[1] / jobLength).toBeCloseTo(0.9, 2);
     // A click near its end keeps the view inside the job.
     const [first, last] = view.scene.range;
     view.state.set("view", [last - 20e6, last]);
@@ -206,14 +208,14 @@ describe("the pointer", () => {
 
   test("two fingers zoom, one pans", async () => {
     const view = await opened();
-    const whole = length(view.scene.range);
+    const jobLength = length(view.scene.range);
     const touch = { pointerType: "touch" };
     const fingers = (type: string, ...places: [pointerId: number, x: number][]): void =>
       places.forEach(([pointerId, x]) => pointer(view, type, x, 150, { ...touch, pointerId }));
     fingers("pointerdown", [1, 400], [2, 600]);
     fingers("pointermove", [1, 300], [2, 700]);
     fingers("pointerup", [2, 700], [1, 300]);
-    expect(length(viewOf(view)) / whole).toBeCloseTo(0.5, 1);
+    expect(length(viewOf(view)) / jobLength).toBeCloseTo(0.5, 1);
     const before = viewOf(view);
     drag(view, [500, 150], [300, 150], touch);
     expect(viewOf(view)[0]).toBeGreaterThan(before[0]);

@@ -391,13 +391,13 @@ function snapTime(ctx: TimelineContext, point: PointerPoint): number {
 /** Rows between two heights, in the order of the screen. */
 function rowsBetween(ctx: TimelineContext, from: RowInfo | null, to: RowInfo | null): RowInfo[] {
   const rows = ctx.stage.rows();
-  const index = (row: RowInfo | null): number =>
+  const indexOfRow = (row: RowInfo | null): number =>
     row === null
       ? -1
       : rows.findIndex(
-          (indexA) => indexA.rank === row.rank && indexA.track?.key === row.track?.key,
+          (shownRow) => shownRow.rank === row.rank && shownRow.track?.key === row.track?.key,
         );
-  const [a, b] = [index(from), index(to)];
+  const [a, b] = [indexOfRow(from), indexOfRow(to)];
   if (a < 0 && b < 0) return [];
   const [low, high] = sortPair(a < 0 ? b : a, b < 0 ? a : b);
   return rows.slice(low, high + 1);

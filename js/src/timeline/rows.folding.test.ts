@@ -64,9 +64,9 @@ test("a pin or a filter that names a rank shows it, one that names tracks does n
 });
 
 test("groups of one are not folded, and nothing is hidden then", () => {
-  const clusters = scene.ranks.map(({ rank: one }) => ({
-    representative: one,
-    ranks: [one],
+  const clusters = scene.ranks.map(({ rank: rank }) => ({
+    representative: rank,
+    ranks: [rank],
     why: "",
   }));
   const alike = rankGroupsOf({ clusters, outliers: [], note: "" }, none, none);

@@ -130,7 +130,9 @@ export class RowsController {
     const name = pinName(row);
     const pinned = this.ctx.shared.state.pinned;
     const on = !pinned.includes(name);
-    this.ctx.shared.set({ pinned: on ? [...pinned, name] : pinned.filter((one) => one !== name) });
+    this.ctx.shared.set({
+      pinned: on ? [...pinned, name] : pinned.filter((pinnedName) => pinnedName !== name),
+    });
     return on;
   }
 
@@ -279,8 +281,8 @@ export class FoldingController {
 
   private get groups(): number[][] {
     const groups = new Map<number, number[]>();
-    for (const [rank, stands] of this.rankGroups.value?.hidden ?? []) {
-      getOrMake(groups, stands, () => [stands]).push(rank);
+    for (const [rank, representative] of this.rankGroups.value?.hidden ?? []) {
+      getOrMake(groups, representative, () => [representative]).push(rank);
     }
     return [...groups.values()];
   }

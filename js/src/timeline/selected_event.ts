@@ -104,8 +104,8 @@ export class EventSelection {
           rank === brief.rank || memberRanks?.includes(brief.rank) === true,
       );
     const row =
-      rows.find((one) => one.track !== null && one.track.key === track) ??
-      rows.find((one) => one.track === null && !one.open);
+      rows.find((candidate) => candidate.track !== null && candidate.track.key === track) ??
+      rows.find((candidate) => candidate.track === null && !candidate.open);
     if (row === undefined) return null;
     const top = ctx.stage.el.getBoundingClientRect().top + row.top;
     return { top, bottom: top + row.height };
@@ -255,7 +255,7 @@ export class EventSelection {
 
   /** Follow the first arrow out of the event, or back into it. */
   followFlow(direction: "out" | "in"): boolean {
-    const flow = this.detail?.flows.find((one) => one.direction === direction);
+    const flow = this.detail?.flows.find((candidate) => candidate.direction === direction);
     if (flow === undefined) return false;
     this.goTo(flow.brief);
     return true;

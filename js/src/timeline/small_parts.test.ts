@@ -25,25 +25,25 @@ import { filterError, pinName } from "./rows";
 
 describe("marks", () => {
   test("an unkept mark replaces the one before, a kept one stays", () => {
-    let notes = addTimeMark([], [10, 20], false);
-    notes = addTimeMark(notes, [30, 40], false);
-    expect(notes).toEqual([{ start: 30, end: 40, kept: false }]);
-    notes = addTimeMark(notes, [50, 60], true);
-    notes = addTimeMark(notes, [70, 80], false);
-    expect(notes.map((note) => note.start)).toEqual([50, 70]);
+    let marks = addTimeMark([], [10, 20], false);
+    marks = addTimeMark(marks, [30, 40], false);
+    expect(marks).toEqual([{ start: 30, end: 40, kept: false }]);
+    marks = addTimeMark(marks, [50, 60], true);
+    marks = addTimeMark(marks, [70, 80], false);
+    expect(marks.map((note) => note.start)).toEqual([50, 70]);
   });
 
   test("keeping the stretch that is marked makes one mark of it", () => {
-    const notes = addTimeMark(addTimeMark([], [10, 20], false), [10, 20], true);
-    expect(notes).toEqual([{ start: 10, end: 20, kept: true }]);
+    const marks = addTimeMark(addTimeMark([], [10, 20], false), [10, 20], true);
+    expect(marks).toEqual([{ start: 10, end: 20, kept: true }]);
   });
 
   test("the nearest goes first", () => {
-    const notes = [
+    const marks = [
       { start: 0, end: 10, kept: true },
       { start: 100, end: 110, kept: true },
     ];
-    expect(removeNearestTimeMark(notes, 90).map((note) => note.start)).toEqual([0]);
+    expect(removeNearestTimeMark(marks, 90).map((note) => note.start)).toEqual([0]);
     expect(removeNearestTimeMark([], 5)).toEqual([]);
   });
 });
@@ -116,10 +116,10 @@ describe("histograms", () => {
   test("the words compare with the median", () => {
     const figures = { count: 15, sum: 1, mean: 1, median: 100, min: 50, max: 200 };
     const same = { ...figures, edges: [], counts: [], scale: "linear" } as const;
-    const words = (dur: number): string => plain(histogramText(same, dur));
-    expect(words(90)).toBe("15 events, 50–200 ns, median 100 ns; this one −10 %");
-    expect(words(450)).toContain("this one 4.5× the median");
-    expect(words(100)).toContain("±0 %");
+    const sentence = (dur: number): string => plain(histogramText(same, dur));
+    expect(sentence(90)).toBe("15 events, 50–200 ns, median 100 ns; this one −10 %");
+    expect(sentence(450)).toContain("this one 4.5× the median");
+    expect(sentence(100)).toContain("±0 %");
   });
 });
 

@@ -88,7 +88,7 @@ export class StatusLine {
   /** Text for screen readers. */
   readonly announcement = signal("");
   private readonly messages = signal<Partial<Record<Layer, RichText>>>({});
-  private readonly layer = computed(() => LAYERS.find((one) => one in this.messages.value));
+  private readonly layer = computed(() => LAYERS.find((layer) => layer in this.messages.value));
   /** The most urgent message. */
   readonly words = computed(() => this.messages.value[this.layer.value ?? "view"] ?? []);
   readonly hasHint = computed(
@@ -114,10 +114,10 @@ export class StatusLine {
         source.status === "live"
           ? null
           : (options.linkedPanel?.kernelStatus() ?? KERNEL_STATUSES[source.status]),
-      (says) => {
-        this.kernel.value = says;
+      (status) => {
+        this.kernel.value = status;
         // The badge of a saved view shows that it is saved, so the line is free for other texts.
-        this.setMessage("kernel", source.status === "busy" ? (says?.text ?? null) : null);
+        this.setMessage("kernel", source.status === "busy" ? (status?.text ?? null) : null);
       },
       abortSignal,
     );

@@ -33,7 +33,7 @@ const together: Collective = {
   ...call,
   last_rank: -1,
   late: 0,
-  ranks: call.ranks.map((one) => ({ ...one, arrival: 0, wait: 0 })),
+  ranks: call.ranks.map((member) => ({ ...member, arrival: 0, wait: 0 })),
 };
 
 describe("one collective", () => {
@@ -55,23 +55,23 @@ describe("the status line of an event", () => {
     rank, table: "events", id: 10 + rank, lane: 0, name: "n", short: "AllReduce",
     kind: "communication", start: 0, dur: 6.2e6,
   }); // prettier-ignore
-  const words = (rank: number, one: Collective | null) =>
-    text(eventText(event(rank), "stream 40", [0, 1e7], one));
+  const sentence = (rank: number, collective: Collective | null) =>
+    text(eventText(event(rank), "stream 40", [0, 1e7], collective));
 
   test("names the share of waiting and the rank waited for, or the delay of the last one", () => {
-    expect(words(0, call)).toBe(
+    expect(sentence(0, call)).toBe(
       "Collective 13 of 2 100, AllReduce on rank 0, stream 40: 6.20 ms, " +
         "5.00 ms of it waiting for rank 2.",
     );
-    expect(words(2, call)).toMatch(/6\.20 ms, arrived 4\.50 ms after the median rank\.$/);
-    expect(words(1, together)).toMatch(/6\.20 ms, no wait\.$/);
+    expect(sentence(2, call)).toMatch(/6\.20 ms, arrived 4\.50 ms after the median rank\.$/);
+    expect(sentence(1, together)).toMatch(/6\.20 ms, no wait\.$/);
   });
 
   test("describes an event outside this collective as any other event", () => {
-    expect(words(0, null)).toBe(
+    expect(sentence(0, null)).toBe(
       "AllReduce on rank 0, stream 40: 6.20 ms. View 0.0–10.0 ms (10.0 ms).",
     );
-    expect(words(7, call)).toContain("View 0.0–10.0 ms");
+    expect(sentence(7, call)).toContain("View 0.0–10.0 ms");
   });
 });
 
@@ -117,10 +117,10 @@ describe("the status line of a view", () => {
   test("waits come before the time shares", () => {
     const scene = recordedScene();
     const [start, end] = scene.range;
-    const each = (value: number) => [value, value, value];
+    const ofEachRank = (value: number) => [value, value, value];
     const stats = {
-      start, end, ranks: [0, 1, 2], data: each(1000), span: each(1000), compute: each(200), communication: each(90),
-      exposed: each(50), memory: each(0), idle: each(750), kinds: {},
+      start, end, ranks: [0, 1, 2], data: ofEachRank(1000), span: ofEachRank(1000), compute: ofEachRank(200), communication: ofEachRank(90),
+      exposed: ofEachRank(50), memory: ofEachRank(0), idle: ofEachRank(750), kinds: {},
     }; // prettier-ignore
     const said = text(viewText(scene.range, scene, stats, lateness()));
     expect(said).toMatch(/^Whole job, [\d.]+ ms\. 2 ranks wait .* for rank 2\. GPUs compute 20 %/);
@@ -128,9 +128,9 @@ describe("the status line of a view", () => {
 });
 
 describe("the panel of a collective", () => {
-  const made = (one: Collective, own = 0) => {
+  const made = (collective: Collective, ownIndex = 0) => {
     const go = vi.fn();
-    const el = drawn(h(CollectivePanel, { collective: one, ownIndex: own, goTo: go }));
+    const el = drawn(h(CollectivePanel, { collective: collective, ownIndex: ownIndex, goTo: go }));
     const rows = [...el.querySelectorAll<HTMLElement>(".hta-call")];
     const parts = (row: HTMLElement) =>
       [...row.querySelectorAll<HTMLElement>(".hta-call-part")].map(({ className, style }) => [

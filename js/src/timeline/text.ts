@@ -146,13 +146,14 @@ export function lateText(
   if (lateness === null || lateness.late.length !== 1) return null;
   const [rank] = lateness.late as [number];
   const length = lateness.end - lateness.start;
-  const others = lateness.ranks.flatMap((one, at) => {
+  const others = lateness.ranks.flatMap((otherRank, at) => {
     const wait = lateness.wait_for_late[at] ?? 0;
-    const span = stats?.span[stats.ranks.indexOf(one)] ?? length;
-    return one === rank || wait < LIMITS.wait_share * length ? [] : [{ wait, span }];
+    const span = stats?.span[stats.ranks.indexOf(otherRank)] ?? length;
+    return otherRank === rank || wait < LIMITS.wait_share * length ? [] : [{ wait, span }];
   });
   if (others.length === 0) return null;
-  const sum = (of: "wait" | "span"): number => others.reduce((all, one) => all + one[of], 0);
+  const sum = (of: "wait" | "span"): number =>
+    others.reduce((total, other) => total + other[of], 0);
   const [mean, share] = [sum("wait") / others.length, sum("wait") / Math.max(sum("span"), 1)];
   const waitingText =
     others.length === 1 ? "1 rank waits" : `${formatCount(others.length)} ranks wait`;

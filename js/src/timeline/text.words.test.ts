@@ -19,8 +19,8 @@ import {
 const scene = recordedScene();
 const [start, end] = scene.range;
 
-const text = (words: RichText | string): string =>
-  spaced(typeof words === "string" ? words : plainText(words));
+const text = (sentence: RichText | string): string =>
+  spaced(typeof sentence === "string" ? sentence : plainText(sentence));
 const said = (span: Span, of: Scene, figures: Stats | null): string =>
   text(viewText(span, of, figures));
 /** The whole of a job in words. */
@@ -81,21 +81,23 @@ describe("the view in words", () => {
     [59e6, 40e6, "begins 1.00 ms before and ends 18.0 ms after the export's window"],
     [60e6, 4e6, "reaches the edge of the export's window, which may have cut it"],
     [61e6, 4e6, ""],
-  ])("an event from %d on for %d ns that an export cut has a note", (start, dur, words) => {
-    expect(spaced(cutText({ start, dur }, exported))).toBe(words);
+  ])("an event from %d on for %d ns that an export cut has a note", (start, dur, clause) => {
+    expect(spaced(cutText({ start, dur }, exported))).toBe(clause);
     expect(cutText({ start, dur }, scene)).toBe("");
   });
 
   test("one rank speaks in the singular, nothing communicated is not said", () => {
-    const one: Scene = { ...scene, ranks: scene.ranks.slice(0, 1) };
-    expect(wholly(one, { communication: [0, 0, 0], exposed: [0, 0, 0] })).toContain(
+    const singleRank: Scene = { ...scene, ranks: scene.ranks.slice(0, 1) };
+    expect(wholly(singleRank, { communication: [0, 0, 0], exposed: [0, 0, 0] })).toContain(
       "The GPU computes 20 % and idles 74 % of the GPU span.",
     );
   });
 
   test("devices are called what their files call them", () => {
     const mtia = ranksWith(({ tracks }) => ({
-      tracks: tracks.map((one) => (one.role === "stream" ? { ...one, process: "MTIA 17" } : one)),
+      tracks: tracks.map((track) =>
+        track.role === "stream" ? { ...track, process: "MTIA 17" } : track,
+      ),
     }));
     expect(wholly(mtia)).toContain("MTIAs compute");
   });
@@ -109,21 +111,23 @@ describe("the view in words", () => {
   test("a window is named by its ends and its length, or by the step that fills it", () => {
     expect(said([451.32e6, 453.36e6], scene, null)).toBe("451.32–453.36 ms (2.04 ms).");
     const step = scene.steps[0]!;
-    const words = said([step.start, step.start + step.dur], scene, null);
-    expect(words).toBe("ProfilerStep#1 in view, 13.9 ms.");
+    const sentence = said([step.start, step.start + step.dur], scene, null);
+    expect(sentence).toBe("ProfilerStep#1 in view, 13.9 ms.");
     expect(said([end + 10, end + 20], scene, stats())).toContain("Outside the job");
   });
 
   test("no device is not an idle device", () => {
-    const words = wholly(ranksWith(() => ({ summary: [] })));
-    expect(words).toContain("No GPU events in these files.");
-    expect(words).not.toContain("0 %");
+    const sentence = wholly(ranksWith(() => ({ summary: [] })));
+    expect(sentence).toContain("No GPU events in these files.");
+    expect(sentence).not.toContain("0 %");
   });
 
   test("MPI calls do not count as device time, and the remainder is not idle", () => {
-    const words = wholly(ranksWith(() => ({ summary: [{ lane: 0, role: "comm", label: "MPI" }] })));
-    expect(words).toContain("Ranks are in MPI 10 % and elsewhere 77 % of the time.");
-    expect(words).not.toContain("GPU");
+    const sentence = wholly(
+      ranksWith(() => ({ summary: [{ lane: 0, role: "comm", label: "MPI" }] })),
+    );
+    expect(sentence).toContain("Ranks are in MPI 10 % and elsewhere 77 % of the time.");
+    expect(sentence).not.toContain("GPU");
   });
 });
 
@@ -167,7 +171,7 @@ describe("selections", () => {
       "Events by query",
     );
     const row = { count: 1, sum: 95e6, mean: 1, min: 1, max: 1, device: 0, host: 0 };
-    const words = selectionText(window, scene, {
+    const sentence = selectionText(window, scene, {
       events: 15775,
       kinds: [
         { ...row, kind: "annotation", sum: 1.8e9 },
@@ -177,7 +181,7 @@ describe("selections", () => {
       names: [],
       names_total: 0,
     });
-    expect(text(words)).toBe(
+    expect(text(sentence)).toBe(
       "Selection 163–350 ms (187 ms) on all 3 ranks: 15 775 events, 102 ms compute, " +
         "95.0 ms communication.",
     );

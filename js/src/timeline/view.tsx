@@ -231,11 +231,11 @@ export class TimelineApp {
     source.onFailure((op, error) => {
       if (DRAWING_OPS.has(op)) ctx.fail("The timeline is not complete", error);
     });
-    const speak = throttle(GRID_DELAY_MS, abortSignal, () => {
+    const updateAccessGrid = throttle(GRID_DELAY_MS, abortSignal, () => {
       const { pinned } = shared.state;
       this.accessGrid.value = { rows: rows.stateSignal.value, selected: picking.brief, pinned };
     });
-    onSignal(() => [rows.stateSignal.value, picking.brief], speak, abortSignal);
+    onSignal(() => [rows.stateSignal.value, picking.brief], updateAccessGrid, abortSignal);
     onSignal(rows.stateSignal, () => this.heightEdge.fit(), abortSignal);
     onSignal(
       () => shared.stateSignal.value.color,
@@ -247,7 +247,7 @@ export class TimelineApp {
         const { hits } = search.result.value;
         return hits === null || search.text === "" ? null : searchText(hits);
       },
-      (words) => status.setMessage("search", words),
+      (text) => status.setMessage("search", text),
       abortSignal,
     );
     // The search describes a hit that was stepped to; any other event has its own text.

@@ -113,8 +113,8 @@ export class ViewFacts {
   /** Show waits of the same ranks and window as the legend's other shares. */
   private showWaits(): void {
     const { lateness, stats, shown } = this;
-    const isOne = lateness?.start === stats?.start && lateness?.end === stats?.end;
-    this.app.legend.setLateness(lateness, isOne ? stats : null, shown);
+    const isSameWindow = lateness?.start === stats?.start && lateness?.end === stats?.end;
+    this.app.legend.setLateness(lateness, isSameWindow ? stats : null, shown);
   }
 
   /** `of rank 5 in view, 12.3–18.9 ms`. */

@@ -95,14 +95,14 @@ test("shares", () => {
 });
 
 test("counts, bytes, values", () => {
-  expect([215_456, 999, null].map((one) => plain(formatCount(one)))).toEqual([
+  expect([215_456, 999, null].map((count) => plain(formatCount(count)))).toEqual([
     "215 456",
     "999",
     "–",
   ]);
-  const bytes = [26_550_272, 0, 999_600].map((one) => plain(formatBytes(one)));
+  const bytes = [26_550_272, 0, 999_600].map((size) => plain(formatBytes(size)));
   expect(bytes).toEqual(["26.6 MB", "0 B", "1.00 MB"]);
-  expect([12345, 0.123456].map((one) => plain(formatValue(one)))).toEqual(["12 345", "0.1235"]);
+  expect([12345, 0.123456].map((value) => plain(formatValue(value)))).toEqual(["12 345", "0.1235"]);
   expect(plain(formatValue(8e9, "bytes"))).toBe("8.00 GB");
   expect([1, 3].map((count) => plural(count, "problem"))).toEqual(["1 problem", "3 problems"]);
 });

@@ -12,8 +12,8 @@ const TIME_UNITS: readonly (readonly [name: string, ns: number])[] = [
 
 /** Digits of the integer part in groups of three from four digits on. */
 export function groupDigits(digits: string): string {
-  const [whole = "", fraction] = digits.split(".");
-  const grouped = whole.replace(/\B(?=(\d{3})+(?!\d))/g, THIN_SPACE);
+  const [integerPart = "", fraction] = digits.split(".");
+  const grouped = integerPart.replace(/\B(?=(\d{3})+(?!\d))/g, THIN_SPACE);
   return fraction === undefined ? grouped : `${grouped}.${fraction}`;
 }
 
@@ -50,8 +50,8 @@ export function formatTime(ns: number): string {
   const size = Math.abs(ns);
   const sign = ns < 0 ? MINUS : "";
   if (size < 1e9) return `${sign}${(size / 1e6).toFixed(3)}${THIN_SPACE}ms`;
-  const [whole = "", fraction = ""] = (size / 1e9).toFixed(6).split(".");
-  return `${sign}${groupDigits(whole)}.${fraction.slice(0, 3)}${THIN_SPACE}${fraction.slice(3)}${THIN_SPACE}s`;
+  const [integerPart = "", fraction = ""] = (size / 1e9).toFixed(6).split(".");
+  return `${sign}${groupDigits(integerPart)}.${fraction.slice(0, 3)}${THIN_SPACE}${fraction.slice(3)}${THIN_SPACE}s`;
 }
 
 /** Every nanosecond: `451 975 123 ns`. */

@@ -239,13 +239,13 @@ export function Toolbar(props: { name: string; class?: string; children: Compone
     };
     settle();
     // Components in the toolbar add, remove and hide buttons.
-    const changes = new MutationObserver(settle);
-    changes.observe(place.current!, {
+    const observer = new MutationObserver(settle);
+    observer.observe(place.current!, {
       childList: true,
       subtree: true,
       attributeFilter: ["hidden"],
     });
-    return () => changes.disconnect();
+    return () => observer.disconnect();
   }, []);
   return (
     <div

@@ -72,7 +72,7 @@ export function Table<Row>(props: TableProps<Row>) {
   const columns = props.columns.filter(({ from = 0 }) => width >= from);
   const filterText = props.filter?.trim().toLowerCase() ?? "";
   const shownRows = rows.filter((row) =>
-    namesOf(row).some((one) => one.toLowerCase().includes(filterText)),
+    namesOf(row).some((name) => name.toLowerCase().includes(filterText)),
   );
   const { value: by } = order;
   if (value !== null && by !== null && by !== first) {

@@ -114,7 +114,7 @@ export function disambiguate(labels: readonly string[], names: readonly string[]
 function groupsOfSameLabel(labels: readonly string[]): number[][] {
   const rows = new Map<string, number[]>();
   labels.forEach((label, row) => rows.set(label, [...(rows.get(label) ?? []), row]));
-  return [...rows.values()].filter((each) => each.length > 1);
+  return [...rows.values()].filter((rowsOfLabel) => rowsOfLabel.length > 1);
 }
 
 /** The fewest words of each name that distinguish it from the others. */
@@ -123,7 +123,7 @@ function differingWords(names: readonly string[]): string[] {
     Array.from(name.matchAll(/(?:\w+::)*(\w+)/g), (match) => match[1]!),
   );
   const chosenTexts = names.map(() => "");
-  const longest = Math.max(...wordsByName.map((each) => each.length));
+  const longest = Math.max(...wordsByName.map((nameWords) => nameWords.length));
   for (let place = 0; place < longest; place += 1) {
     const open = groupsOfSameLabel(chosenTexts);
     if (open.length === 0) break;
@@ -132,7 +132,7 @@ function differingWords(names: readonly string[]): string[] {
       if (new Set(wordOfRow.values()).size < 2) continue;
       for (const row of rows) {
         const combined = [chosenTexts[row]!, wordOfRow.get(row)!]
-          .filter((each) => each !== "")
+          .filter((text) => text !== "")
           .join(", ");
         if (combined.length <= MAX_LABEL_LENGTH) chosenTexts[row] = combined;
       }
@@ -302,7 +302,7 @@ export function ranksText(ranks: readonly number[], maxShown = 3): string {
 export function extremesText(
   names: readonly string[],
   values: readonly number[] | Float64Array,
-  words: (value: number) => string,
+  formatValue: (value: number) => string,
 ): string {
   if (values.length <= 16) return "";
   let [low, high] = [-1, -1];
@@ -312,7 +312,7 @@ export function extremesText(
     if (high < 0 || value > values[high]!) high = at;
   });
   if (low < 0) return "";
-  const [lower, upper] = [words(values[low]!), words(values[high]!)];
+  const [lower, upper] = [formatValue(values[low]!), formatValue(values[high]!)];
   if (lower === upper) return `${lower} on each`;
   return `${lower} (${names[low]}) to ${upper} (${names[high]})`;
 }

@@ -189,7 +189,7 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
 
 /** Rows of a collective: share of waiting, message size, bandwidth. */
 function callRows(rank: number, collective: Collective | null): FactRow[] {
-  const ownArrival = collective?.ranks.find((one) => one.rank === rank);
+  const ownArrival = collective?.ranks.find((member) => member.rank === rank);
   if (collective === null || ownArrival === undefined) return [];
   const waitText = ownArrival.wait > 0 ? `${formatDuration(ownArrival.wait)} waiting` : "no wait";
   const rows: FactRow[] = [
@@ -381,7 +381,10 @@ export function CollectivePanel(props: {
 }) {
   const { collective, ownIndex, goTo } = props;
   const { ranks, late: lateRanks } = collective;
-  const longestNs = Math.max(...ranks.map((one) => one.arrival + one.wait + one.transfer), 1);
+  const longestNs = Math.max(
+    ...ranks.map((member) => member.arrival + member.wait + member.transfer),
+    1,
+  );
   const last = lastRankOf(collective);
   const shown = arrivalRows(ranks, ownIndex);
   const waits = waitsText(collective);
@@ -391,9 +394,9 @@ export function CollectivePanel(props: {
       <h3>{title}</h3>
       <p class="hta-note">{waits}</p>
       <div class="hta-calls" role="group" aria-label={`${title}: ${waits}`}>
-        {shown.map((one) => {
-          const { rank, id, arrival, wait, transfer } = one;
-          const isLast = one === last;
+        {shown.map((member) => {
+          const { rank, id, arrival, wait, transfer } = member;
+          const isLast = member === last;
           return (
             <div
               class={`hta-call${rank === ownIndex ? " hta-own" : ""}${isLast ? " hta-late" : ""}`}

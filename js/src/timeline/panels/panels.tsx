@@ -172,8 +172,8 @@ export class PanelControl {
 
   readonly copy = (text: string, label: string): void => {
     const { ctx, status } = this.app;
-    void copyAndReport(text, label, ctx.root).then((words) => {
-      if (!ctx.signal.aborted) status.flashMessage([words], 1500);
+    void copyAndReport(text, label, ctx.root).then((message) => {
+      if (!ctx.signal.aborted) status.flashMessage([message], 1500);
     });
   };
 
@@ -199,20 +199,22 @@ export class PanelControl {
     });
     useEffect(() => {
       const el = place.current!;
-      const look = (): void => {
+      const reveal = (): void => {
         if (shown.value !== null) moveIntoView(el, picking.rowExtent);
       };
       const { signal: abortSignal } = ctx;
-      document.addEventListener("scroll", look, {
+      document.addEventListener("scroll", reveal, {
         capture: true,
         passive: true,
         signal: abortSignal,
       });
-      window.addEventListener("resize", look, { signal: abortSignal });
+      window.addEventListener("resize", reveal, { signal: abortSignal });
       // The panel also moves when content above it grows.
-      const cut = new IntersectionObserver(look, { threshold: [0, 0.25, 0.5, 0.75, 0.98, 1] });
-      cut.observe(el);
-      return () => cut.disconnect();
+      const observer = new IntersectionObserver(reveal, {
+        threshold: [0, 0.25, 0.5, 0.75, 0.98, 1],
+      });
+      observer.observe(el);
+      return () => observer.disconnect();
     }, []);
     const { name, Panel } = id === null ? { Panel: null } : PANELS[id];
     return (

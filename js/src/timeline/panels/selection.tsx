@@ -45,7 +45,7 @@ export class AreaTables {
   matchingNames({ names }: Totals): NameSums[] {
     const filterText = this.filter.value.trim().toLowerCase();
     const matches = names.filter(({ name, short }) =>
-      [name, short].some((one) => one.toLowerCase().includes(filterText)),
+      [name, short].some((text) => text.toLowerCase().includes(filterText)),
     );
     return sortTotals(matches, this.names.value, (row) => row.short);
   }
