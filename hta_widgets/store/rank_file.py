@@ -146,14 +146,14 @@ class StoredRank:
 
     def _get(self, name: str, make: Callable[[], Any], item_bytes: int | None) -> Any:
         value = self._values.get(name)
-        if self._file is not None:
-            self.read_checked(self._file.require_whole)
         if value is None:
             value = self.read_checked(make)
             self._values[name] = value
             _bytes_in_use.add(
                 self, value.nbytes if item_bytes is None else item_bytes * len(value or ())
             )
+        elif self._file is not None:  # arrays are parts of the mapping; `make` checked it
+            self.read_checked(self._file.require_whole)
         return value
 
     # --- memory -----------------------------------------------------------------------------------
