@@ -44,9 +44,7 @@ def read_store(
     opened = open_store(path, profile_type=profile_type)
     traces = tuple(trace.replace(shift_ns=0, clock_offset_ns=0) for trace in opened.traces)
     problems = Problems()
-    for problem in opened.problems:
-        if problem.kind != "clock":
-            problems.add(problem.kind, problem.count, problem.detail, problem.rank, problem.file)
+    problems.merge(problem for problem in opened.problems if problem.kind != "clock")
     return Outcome(traces, problems)
 
 

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from hta_widgets import taxonomy
 from hta_widgets.arguments import check_arguments
@@ -370,6 +371,16 @@ def _files_to_cache(files: list[FoundFile], sizes: list[int], *, all_of: bool) -
     return worth
 
 
+class _ReadTraces(NamedTuple):
+    """The traces of all files that could be read."""
+
+    traces: list[Trace]
+    #: the rank that the caller gave each of `traces`
+    given: list[int | None]
+    #: the ranks of stores, which are finished, and whose numbers are known
+    stored: list[Trace]
+
+
 def _assemble_set(
     source: Any,
     files: list[FoundFile],
@@ -377,93 +388,91 @@ def _assemble_set(
     wanted: set[int] | None,
     problems: Problems,
 ) -> TraceSet:
-    traces: list[Trace] = []
-    stored: list[Trace] = []
-    kept: list[FoundFile] = []
-    foreign: list[tuple[str, str]] = []
-    unread: TraceError | None = None
-    for file, outcome in zip(files, outcomes, strict=True):
-        if outcome.error is None and file.format == "store":
-            stored.extend(outcome.traces)
-            problems.merge(outcome.problems)
-        elif outcome.error is None:
-            traces.extend(outcome.traces)
-            merged = len(outcome.traces) > 1
-            kept.extend(FoundFile(file.path) if merged else file for _ in outcome.traces)
-            problems.merge(outcome.problems)
-        elif file.named:
-            raise outcome.error
-        elif not outcome.is_of_contents or not Path(file.path).exists():
-            unread = unread or outcome.error
-            problems.add("skipped", 1, f"the file {outcome.error.message}", file=file.path)
-        else:
-            foreign.append((file.path, outcome.error.message))
-    report_foreign(foreign, problems)
-    if not traces and not stored:
-        if unread is not None:
-            raise unread
-        example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
-        count = sum(one.count for one in problems if one.kind in {"foreign", "empty"})
-        raise TraceError(
-            f"none of its {count:,} files is a trace ({example})",
-            path=os.fspath(source) if isinstance(source, (str, os.PathLike)) else None,
-            remedy=SUPPORTED_FORMATS_TEXT,
-        )
-    kept, traces = _finish_formats(kept, traces, problems)
+    traces, given, stored = _traces_of(source, files, outcomes, problems)
+    traces, given = _finish_formats(traces, given, problems)
     first_of: dict[str, str] = {}
-    if all(file.rank is None for file in kept):
-        file_of = {trace.path: file for trace, file in zip(traces, kept, strict=True)}
+    if all(rank is None for rank in given):
         traces, first_of = join_windows(traces)
-        kept = [file_of[trace.path] for trace in traces]
+        given = [None] * len(traces)
     cut = {problem.file for problem in problems if problem.kind == "truncated"}
     problems = _add_truncated_lengths(problems, traces, cut)
-    # Ranks of a store are finished, and their numbers are known.
+    by_order = [format_named(trace.format).reading.keyed_by_order for trace in traces]
     keys = assign_ranks(
-        [file.path for file in kept] + [trace.path for trace in stored],
-        [file.rank for file in kept] + [None] * len(stored),
+        [trace.path for trace in traces + stored],
+        given + [None] * len(stored),
         [trace.stated_rank for trace in traces] + [trace.rank for trace in stored],
         problems,
-        [format_named(trace.format).reading.keyed_by_order for trace in traces]
-        + [False] * len(stored),
+        by_order + [False] * len(stored),
         cut,
         traces + stored,
     )
     rank_of = {trace.path: key for trace, key in zip(traces, keys, strict=False)}
-    for path, first in first_of.items():
-        detail = f"holds a later window of the rank of {Path(first).name}; joined with it"
-        problems.add("duplicate_rank", 1, detail, rank_of[first], path)
-    problems = _with_ranks(problems, {path: rank_of[first] for path, first in first_of.items()})
-    traces += stored
-    if wanted is not None and not wanted <= set(keys):
+    problems = _note_joined_files(problems, first_of, rank_of)
+    ranked = [trace.replace(rank=key) for trace, key in zip(traces + stored, keys, strict=True)]
+    if wanted is None:
+        return TraceSet(ranked, problems=problems)
+    if not wanted <= set(keys):
         missing = ", ".join(map(str, sorted(wanted - set(keys))))
         raise TraceError(
             f"no rank {missing}", remedy=f"The ranks are {', '.join(map(str, sorted(keys)))}."
         )
-    named = [trace.replace(rank=key) for trace, key in zip(traces, keys, strict=True)]
-    if wanted is None:
-        return TraceSet(named, problems=problems)
-    paths = {path for t in named if t.rank in wanted for path in (t.path, t.profile_path)}
+    chosen = [trace for trace in ranked if trace.rank in wanted]
+    paths = {None, *(path for trace in chosen for path in (trace.path, trace.profile_path))}
     paths |= {path for path, first in first_of.items() if first in paths}
-    chosen = (trace for trace in named if trace.rank in wanted)
-    return TraceSet(chosen, problems=_problems_of_files(problems, paths))
-
-
-def _problems_of_files(problems: Problems, paths: set[str | None]) -> Problems:
-    """Return the problems of some files, and those of no file."""
     relevant = Problems()
-    for problem in problems:
-        if problem.file is None or problem.file in paths:
-            relevant.add(problem.kind, problem.count, problem.detail, problem.rank, problem.file)
-    return relevant
+    relevant.merge(problem for problem in problems if problem.file in paths)
+    return TraceSet(chosen, problems=relevant)
 
 
-def _with_ranks(problems: Problems, rank_of: Mapping[str, int]) -> Problems:
-    """Return the problems, with the ranks of some files."""
-    ranked = Problems()
+def _traces_of(
+    source: Any, files: list[FoundFile], outcomes: list[Outcome], problems: Problems
+) -> _ReadTraces:
+    """Return the traces of the files; report files that are none, and raise if all are."""
+    result = _ReadTraces([], [], [])
+    foreign: list[tuple[str, str]] = []
+    unread: TraceError | None = None
+    for file, (traces, noted, error, is_of_contents) in zip(files, outcomes, strict=True):
+        if error is None:
+            problems.merge(noted)
+            if file.format == "store":
+                result.stored.extend(traces)
+            else:
+                result.traces.extend(traces)
+                # Ranks that were merged into one file have the numbers that the file states.
+                result.given.extend([file.rank] if len(traces) == 1 else [None] * len(traces))
+        elif file.named:
+            raise error
+        elif not is_of_contents or not Path(file.path).exists():
+            unread = unread or error
+            problems.add("skipped", 1, f"the file {error.message}", file=file.path)
+        else:
+            foreign.append((file.path, error.message))
+    report_foreign(foreign, problems)
+    if result.traces or result.stored:
+        return result
+    if unread is not None:
+        raise unread
+    example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
+    count = sum(problem.count for problem in problems if problem.kind in {"foreign", "empty"})
+    raise TraceError(
+        f"none of its {count:,} files is a trace ({example})",
+        path=os.fspath(source) if isinstance(source, (str, os.PathLike)) else None,
+        remedy=SUPPORTED_FORMATS_TEXT,
+    )
+
+
+def _note_joined_files(
+    problems: Problems, first_of: Mapping[str, str], rank_of: Mapping[str, int]
+) -> Problems:
+    """Return the problems with the ranks of joined files, and a note on each of these files."""
+    result = Problems()
     for problem in problems:
-        rank = rank_of.get(problem.file or "", problem.rank)
-        ranked.add(problem.kind, problem.count, problem.detail, rank, problem.file)
-    return ranked
+        first = first_of.get(problem.file or "")
+        result.merge([problem if first is None else replace(problem, rank=rank_of[first])])
+    for path, first in first_of.items():
+        detail = f"holds a later window of the rank of {Path(first).name}; joined with it"
+        result.add("duplicate_rank", 1, detail, rank_of[first], path)
+    return result
 
 
 def _add_truncated_lengths(
@@ -475,40 +484,36 @@ def _add_truncated_lengths(
     events: Counter[str | None] = Counter()
     for trace in traces:
         events[trace.path] += len(trace)
-    whole = [number for path, number in events.items() if path not in cut]
-    found = Problems()
+    lengths = [number for path, number in events.items() if path not in cut]
+    result = Problems()
     for problem in problems:
         detail = problem.detail
         number = events.pop(problem.file, 0) if problem.kind == "truncated" else 0
         if number:
             detail += f"; {number:,} events before that were read"
-            if whole and (most := median(whole)) > 0:
-                detail += f", {share(number / most)} of the median of whole files"
-        found.add(problem.kind, problem.count, detail, problem.rank, problem.file)
-    return found
+            if lengths and (middle := median(lengths)) > 0:
+                detail += f", {share(number / middle)} of the median of whole files"
+        result.merge([replace(problem, detail=detail)])
+    return result
 
 
 def _finish_formats(
-    files: list[FoundFile], traces: list[Trace], problems: Problems
-) -> tuple[list[FoundFile], list[Trace]]:
-    """Call the `finish` function of each format with its traces, and those compared with them."""
+    traces: list[Trace], given: list[int | None], problems: Problems
+) -> tuple[list[Trace], list[int | None]]:
+    """Call the `finish` function of each format with its traces, and those compared with them.
+
+    Returns the traces, and the rank that the caller gave each of them.
+    """
     for format_ in all_formats():
-        traces_of_format = [
-            trace
-            for trace in traces
-            if trace.format in {format_.name, *format_.comparison.compared_with}
-        ]
-        if not format_.reading.finish or all(
-            trace.format != format_.name for trace in traces_of_format
-        ):
+        names = {format_.name, *format_.comparison.compared_with}
+        if not format_.reading.finish or all(trace.format != format_.name for trace in traces):
             continue
-        file_of = {trace.path: file for trace, file in zip(traces, files, strict=True)}
-        others = [trace for trace in traces if trace not in traces_of_format]
-        traces = others + list(
-            resolve_reference(format_.reading.finish)(traces_of_format, problems)
-        )
-        files = [file_of[trace.path] for trace in traces]
-    return files, traces
+        rank_of = {trace.path: rank for trace, rank in zip(traces, given, strict=True)}
+        finish = resolve_reference(format_.reading.finish)
+        finished = finish([trace for trace in traces if trace.format in names], problems)
+        traces = [trace for trace in traces if trace.format not in names] + list(finished)
+        given = [rank_of[trace.path] for trace in traces]
+    return traces, given
 
 
 def _is_worth_processes(sizes: list[int]) -> bool:
