@@ -13,7 +13,8 @@ from typing import Any
 
 from hta_widgets.errors import TraceError
 from hta_widgets.files import expand_home
-from hta_widgets.readers.detection import SUPPORTED_FORMATS_TEXT, remedy_for, sniff
+from hta_widgets.readers.detection import sniff
+from hta_widgets.readers.foreign import SUPPORTED_FORMATS_TEXT, foreign_remedy
 from hta_widgets.readers.formats import (
     FileStart,
     Outcome,
@@ -122,7 +123,7 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
             if what is None:
                 why = _why_empty(file.path).removeprefix("the file ")
                 raise TraceError(why, path=file.path, remedy="Copy the file again.")
-            raise TraceError(f"is {what}", path=file.path, remedy=remedy_for(what))
+            raise TraceError(f"is {what}", path=file.path, remedy=foreign_remedy(what))
         elif what is None:
             problems.add("empty", 1, _why_empty(file.path), file=file.path)
         else:

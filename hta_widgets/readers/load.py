@@ -22,8 +22,8 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache as columnar
-from hta_widgets.readers.detection import SUPPORTED_FORMATS_TEXT
 from hta_widgets.readers.discovery import FoundFile, find_files, report_foreign
+from hta_widgets.readers.foreign import SUPPORTED_FORMATS_TEXT
 from hta_widgets.readers.formats import (
     Outcome,
     all_formats,
