@@ -248,7 +248,7 @@ def _size(copy: Path) -> int:
 
 def _existing_parent(path: Path) -> Path:
     """Return `path` or, if it is not a folder, its nearest parent that exists."""
-    return next((one for one in (path, *path.parents) if one.is_dir()), Path())
+    return next((parent for parent in (path, *path.parents) if parent.is_dir()), Path())
 
 
 def _remove(copy: Path) -> None:

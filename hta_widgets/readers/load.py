@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from hta_widgets import taxonomy
 from hta_widgets.arguments import check_arguments
@@ -172,10 +174,10 @@ def load(
             "memory_limit": memory_limit,
         }
         try:
-            found = load(copied.source(source), **options, cache=cache, progress=progress)
+            traces = load(copied.source(source), **options, cache=cache, progress=progress)
         except TraceError as error:
             raise copied.with_original_name(error) from None
-        return copied.with_original_names(found).on(executor)
+        return copied.with_original_names(traces).on(executor)
     problems = Problems()
     for fault in format_faults():
         problems.add("foreign", 1, fault)
@@ -214,10 +216,10 @@ def read_trace(
         outcome: Outcome = resolve_reference(format_named(format).reading.read)(
             path, advance=advance, keepalive=keepalive
         )
-        kept = None
+        entry = None
         if cache and format != "store" and not taxonomy.version():
             with time_stage("cache"):
-                kept = columnar.store_entry(path, outcome, format)
+                entry = columnar.store_entry(path, outcome, format)
     except TraceError as error:
         return Outcome((), Problems(), error)
     except MemoryError:
@@ -235,12 +237,12 @@ def read_trace(
     finally:
         if size_bytes >= _TRIM_FROM_BYTES:
             trim_memory()
-    if kept is None and aside is not None and format != "store":
+    if entry is None and aside is not None and format != "store":
         try:
             return columnar.spill_to_disk(outcome, aside, path, format)
         except TraceError as error:
             return Outcome((), Problems(), error, is_of_contents=False)
-    return outcome if kept is None else kept
+    return outcome if entry is None else entry
 
 
 def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
@@ -257,14 +259,13 @@ def _drop_unrequested(files: list[FoundFile], wanted: set[int] | None) -> list[F
     peeks = [format_named(file.format).reading.peek_rank for file in files]
     if wanted is None or len(files) == 1 or not all(peeks):
         return files
-    known = [
+    stated = [
         resolve_reference(peek)(file.path) if file.rank is None else file.rank
         for file, peek in zip(files, peeks, strict=True)
     ]
-    if None in known or len(set(known)) < len(known):
+    if None in stated or len(set(stated)) < len(stated) or not wanted.issubset(stated):
         return files
-    chosen = [file for file, rank in zip(files, known, strict=True) if rank in wanted]
-    return chosen if {rank for rank in known if rank in wanted} == wanted else files
+    return [file for file, rank in zip(files, stated, strict=True) if rank in wanted]
 
 
 def _read_all(
@@ -277,81 +278,90 @@ def _read_all(
     cache: bool,
 ) -> list[Outcome]:
     sizes = [_decompressed_size(file.path) for file in files]
-    elsewhere = executor is not None and runs_in_other_processes(executor)
-    kept = _files_to_cache(files, sizes, all_of=elsewhere) if cache else [False] * len(files)
+    in_others = executor is not None and runs_in_other_processes(executor)
+    is_cached = _files_to_cache(files, sizes, all_of=in_others) if cache else [False] * len(files)
     outcomes: dict[int, Outcome] = {}
     with time_stage("cache"):
-        for place in [place for place, worth in enumerate(kept) if worth]:
-            copy = columnar.fetch(files[place].path, files[place].format)
-            if copy is not None:
-                outcomes[place] = copy
+        for place in np.flatnonzero(is_cached).tolist():
+            entry = columnar.fetch(files[place].path, files[place].format)
+            if entry is not None:
+                outcomes[place] = entry
     missing = [place for place in range(len(files)) if place not in outcomes]
-    to_read = [sizes[place] for place in missing]
-    mapped = elsewhere or all(kept[place] for place in missing)
-    plan = plan_workers(to_read, limit_bytes, _cores(), kept=mapped)
+    to_read = [files[place] for place in missing]
+    keep = [is_cached[place] for place in missing]
+    sizes = [sizes[place] for place in missing]
+    plan = plan_workers(sizes, limit_bytes, _cores(), kept=in_others or all(keep))
     aside = temporary_folder() if plan.spills_to_disk and keepalive is None else None
-    weights = [_size(file.path) for file in files]
+    weights = [_size(file.path) for file in to_read]
     with ExitStack() as stack:
         pool: WorkerPool | None = None
-        if executor is None and plan.workers > 1 and _is_worth_processes(to_read):
+        if executor is None and plan.workers > 1 and _is_worth_processes(sizes):
             pool = stack.enter_context(WorkerPool(plan.workers))
         advance = stack.enter_context(
-            reporting_progress(
-                sum(weights[place] for place in missing), len(missing), progress=progress
-            )
+            reporting_progress(sum(weights), len(missing), progress=progress)
         )
         if executor is not None:
             read = read_on_executor(
-                executor,
-                read_trace,
-                [files[place] for place in missing],
-                [kept[place] for place in missing],
-                aside,
-                lambda index: advance(weights[missing[index]]),
+                executor, read_trace, to_read, keep, aside, lambda index: advance(weights[index])
             )
-            outcomes.update(zip(missing, read, strict=True))
-        elif pool is None:
-            for place in missing:
-                file = files[place]
-                outcomes[place] = read_trace(
+        elif pool is not None:
+            read = _read_in_pool(pool, to_read, keep, weights, aside, advance)
+        else:
+            read = [
+                read_trace(
                     file.path,
                     file.format,
                     advance=advance,
                     keepalive=keepalive,
-                    cache=kept[place],
+                    cache=keep_file,
                     aside=aside,
                 )
-        else:
-            reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
-            tasks = {
-                pool.submit_reporting(
-                    partial(_report_file, reports, place),
-                    read_trace,
-                    files[place].path,
-                    files[place].format,
-                    cache=kept[place],
-                    aside=aside,
-                ): place
-                for place in missing
-            }
-            left = {place: float(weights[place]) for place in missing}
-            pending = set(tasks)
-            while pending:
-                done, pending = wait(pending, REPORT_EVERY_S, FIRST_COMPLETED)
-                for task in done:
-                    try:
-                        outcomes[tasks[task]] = task.result()
-                    except TraceError as error:
-                        path = files[tasks[task]].path
-                        raise TraceError(error.message, path=path, remedy=error.remedy) from error
-                while not reports.empty():
-                    place, size = reports.get()
-                    # A file that is read again, as its worker was killed, reports bytes again.
-                    size = min(size, left[place])
-                    left[place] -= size
-                    advance(size)
-                for task in done:
-                    advance(left[tasks[task]])
+                for file, keep_file in zip(to_read, keep, strict=True)
+            ]
+    outcomes.update(zip(missing, read, strict=True))
+    return [outcomes[place] for place in range(len(files))]
+
+
+def _read_in_pool(
+    pool: WorkerPool,
+    files: list[FoundFile],
+    keep: list[bool],
+    weights: list[int],
+    aside: Path | None,
+    advance: Callable[[float], object],
+) -> list[Outcome]:
+    """Read files in processes; `keep` states which to cache, `weights` are their sizes on disk."""
+    outcomes: dict[int, Outcome] = {}
+    reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+    tasks = {
+        pool.submit_reporting(
+            partial(_report_file, reports, place),
+            read_trace,
+            file.path,
+            file.format,
+            cache=keep[place],
+            aside=aside,
+        ): place
+        for place, file in enumerate(files)
+    }
+    left_bytes = [float(weight) for weight in weights]
+    pending = set(tasks)
+    while pending:
+        done, pending = wait(pending, REPORT_EVERY_S, FIRST_COMPLETED)
+        for task in done:
+            try:
+                outcomes[tasks[task]] = task.result()
+            except TraceError as error:
+                path = files[tasks[task]].path
+                raise TraceError(error.message, path=path, remedy=error.remedy) from error
+        while not reports.empty():
+            place, size = reports.get()
+            # A file that is read again, as its worker was killed, reports bytes again.
+            size = min(size, left_bytes[place])
+            left_bytes[place] -= size
+            advance(size)
+        for task in done:
+            advance(left_bytes[tasks[task]])
     return [outcomes[place] for place in range(len(files))]
 
 
@@ -361,12 +371,12 @@ def _report_file(into: queue.SimpleQueue[tuple[int, float]], place: int, size: f
 
 def _files_to_cache(files: list[FoundFile], sizes: list[int], *, all_of: bool) -> list[bool]:
     """Return whether to cache each file: if it is large enough, until the cache would be full."""
-    least = 0 if all_of else _MIN_CACHED_BYTES
+    min_bytes = 0 if all_of else _MIN_CACHED_BYTES
     if sum(sizes) >= _MANY_BYTES:
-        least = min(least, _MIN_CACHED_BYTES_OF_MANY)
+        min_bytes = min(min_bytes, _MIN_CACHED_BYTES_OF_MANY)
     room, worth = columnar.limit_bytes(), []
     for file, size in zip(files, sizes, strict=True):
-        worth.append(file.format != "store" and size >= least and room > 0)
+        worth.append(file.format != "store" and size >= min_bytes and room > 0)
         room -= int(_COPIED_SHARE * size) if worth[-1] else 0
     return worth
 
