@@ -386,7 +386,7 @@ class _ReadTraces(NamedTuple):
 
     traces: list[Trace]
     #: the rank that the caller gave each of `traces`
-    given: list[int | None]
+    caller_ranks: list[int | None]
     #: the ranks of stores, which are finished, and whose numbers are known
     stored: list[Trace]
 
@@ -398,18 +398,18 @@ def _assemble_set(
     wanted: set[int] | None,
     problems: Problems,
 ) -> TraceSet:
-    traces, given, stored = _traces_of(source, files, outcomes, problems)
-    traces, given = _finish_formats(traces, given, problems)
+    traces, caller_ranks, stored = _traces_of(source, files, outcomes, problems)
+    traces, caller_ranks = _finish_formats(traces, caller_ranks, problems)
     first_of: dict[str, str] = {}
-    if all(rank is None for rank in given):
+    if all(rank is None for rank in caller_ranks):
         traces, first_of = join_windows(traces)
-        given = [None] * len(traces)
+        caller_ranks = [None] * len(traces)
     cut = {problem.file for problem in problems if problem.kind == "truncated"}
     problems = _add_truncated_lengths(problems, traces, cut)
     by_order = [format_named(trace.format).reading.keyed_by_order for trace in traces]
     keys = assign_ranks(
         [trace.path for trace in traces + stored],
-        given + [None] * len(stored),
+        caller_ranks + [None] * len(stored),
         [trace.stated_rank for trace in traces] + [trace.rank for trace in stored],
         problems,
         by_order + [False] * len(stored),
@@ -449,7 +449,9 @@ def _traces_of(
             else:
                 result.traces.extend(traces)
                 # Ranks that were merged into one file have the numbers that the file states.
-                result.given.extend([file.rank] if len(traces) == 1 else [None] * len(traces))
+                result.caller_ranks.extend(
+                    [file.rank] if len(traces) == 1 else [None] * len(traces)
+                )
         elif file.named:
             raise error
         elif not is_of_contents or not Path(file.path).exists():
@@ -508,7 +510,7 @@ def _add_truncated_lengths(
 
 
 def _finish_formats(
-    traces: list[Trace], given: list[int | None], problems: Problems
+    traces: list[Trace], caller_ranks: list[int | None], problems: Problems
 ) -> tuple[list[Trace], list[int | None]]:
     """Call the `finish` function of each format with its traces, and those compared with them.
 
@@ -518,12 +520,12 @@ def _finish_formats(
         names = {format_.name, *format_.comparison.compared_with}
         if not format_.reading.finish or all(trace.format != format_.name for trace in traces):
             continue
-        rank_of = {trace.path: rank for trace, rank in zip(traces, given, strict=True)}
+        rank_of = {trace.path: rank for trace, rank in zip(traces, caller_ranks, strict=True)}
         finish = resolve_reference(format_.reading.finish)
         finished = finish([trace for trace in traces if trace.format in names], problems)
         traces = [trace for trace in traces if trace.format not in names] + list(finished)
-        given = [rank_of[trace.path] for trace in traces]
-    return traces, given
+        caller_ranks = [rank_of[trace.path] for trace in traces]
+    return traces, caller_ranks
 
 
 def _is_worth_processes(sizes: list[int]) -> bool:

@@ -233,20 +233,20 @@ def _codes(pool: StringPool, values: Sequence[Any]) -> Any:
 
 def _join_tracks(parts: Sequence[Sequence[Track]]) -> tuple[list[Track], list[Any]]:
     """Return the tracks of all windows, and for each window the positions of its tracks there."""
-    known: dict[tuple[str, str, str], Track] = {}
+    track_of_key: dict[tuple[str, str, str], Track] = {}
     for track in (track for tracks in parts for track in tracks):
         key = track.pid, track.tid, track.role
-        other = known.setdefault(key, track)
+        other = track_of_key.setdefault(key, track)
         nested = max(track.nested, other.nested)
         spilled = max(track.lanes - track.nested, other.lanes - other.nested)
-        known[key] = replace(other, nested=nested, lanes=nested + spilled)
-    ordered = sorted(known, key=lambda key: known[key].sort)
+        track_of_key[key] = replace(other, nested=nested, lanes=nested + spilled)
+    ordered = sorted(track_of_key, key=lambda key: track_of_key[key].sort)
     place = {key: number for number, key in enumerate(ordered)}
     codes = [
         np.array([place[track.pid, track.tid, track.role] for track in tracks], np.int32)
         for tracks in parts
     ]
-    return disambiguate_tracks([known[key] for key in ordered]), codes
+    return disambiguate_tracks([track_of_key[key] for key in ordered]), codes
 
 
 def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Any) -> Any:

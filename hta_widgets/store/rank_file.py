@@ -67,10 +67,10 @@ class StoredRank:
     @property
     def file(self) -> ArrowFile:
         """The file, mapped."""
-        known = self._file
-        if known is None:
-            known = self._file = ArrowFile(self.path, self.frame)
-        return known
+        arrow_file = self._file
+        if arrow_file is None:
+            arrow_file = self._file = ArrowFile(self.path, self.frame)
+        return arrow_file
 
     # --- contents ---------------------------------------------------------------------------------
 
@@ -125,9 +125,9 @@ class StoredRank:
         except (TraceError, MemoryError):
             raise
         except Exception as cause:  # files may be damaged in any way
-            known = isinstance(cause, DamagedFileError)
+            is_described = isinstance(cause, DamagedFileError)
             raise TraceError(
-                str(cause) if known else f"is not as it was written ({cause!r})",
+                str(cause) if is_described else f"is not as it was written ({cause!r})",
                 path=self.path,
                 remedy="Copy the store again, or save the traces again; was it replaced after it"
                 " was loaded, load it again.",

@@ -181,14 +181,14 @@ def assign_lanes(
             nesting = resolve_nesting(
                 begin[low:high], end[low:high], stop[low:high] - low, resolution_ns
             )
-            kept = np.delete(np.arange(high - low), nesting.spilled)
+            nested_rows = np.delete(np.arange(high - low), nesting.spilled)
             place = np.zeros(high - low + 1, dtype=np.int64)
-            place[kept + 1] = 1
+            place[nested_rows + 1] = 1
             np.cumsum(place, out=place)
-            level = _depth(place[nesting.stop[kept]])
+            level = _depth(place[nesting.stop[nested_rows]])
             above = _parents(level)
-            depth[low + kept] = level
-            parent[low + kept] = np.where(above >= 0, low + kept[above], -1)
+            depth[low + nested_rows] = level
+            parent[low + nested_rows] = np.where(above >= 0, low + nested_rows[above], -1)
             nesting.write_parents(begin[low:high], end[low:high], low, parent[low:high])
             rows = low + nesting.spilled
             lane = _first_free_lanes(begin[rows], end[rows])
@@ -385,8 +385,8 @@ def device_streams(
     of_thread = np.full(len(slots), -1, dtype=np.int64)
     for number in np.unique(thread[bare]).tolist():
         of_thread[number] = _number_of_thread(columns.tids[int(slots[number]) % threads], -1)
-    known = np.flatnonzero(result >= 0)
-    of_thread[thread[known]] = result[known]
+    with_stream = np.flatnonzero(result >= 0)
+    of_thread[thread[with_stream]] = result[with_stream]
     ids = of_thread[thread[bare]]
     if not fit_int32(ids.max()):
         result = result.astype(np.int64)
