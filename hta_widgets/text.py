@@ -192,7 +192,7 @@ def value(number: Number, unit: str = "") -> str:
 
 def escape_controls(text: str) -> str:
     """Return a line for a terminal, with control characters escaped as in JSON."""
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def shorten_words(text: str) -> str:

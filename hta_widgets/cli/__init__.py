@@ -125,7 +125,7 @@ def _add_view(commands: Any) -> None:
         type=float,
         default=0,
         metavar="MIN",
-        help="end after so many minutes without a page (0: never)",
+        help="end after MIN minutes without a page (0: never)",
     )
 
 

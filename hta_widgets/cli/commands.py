@@ -63,10 +63,10 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
     if "breakdown" in offered_panels(traces.formats):
         parts.insert(0, (PanelEngine(traces).frame("breakdown"), _SPENT))
     for frame, names in parts:
-        known = frame.set_index("rank").to_dict("index")
+        row_of_rank = frame.set_index("rank").to_dict("index")
         for rank in ranks:
-            found = known.get(rank["rank"], {})
-            rank.update({name: found[name] for name in names if name in found})
+            row = row_of_rank.get(rank["rank"], {})
+            rank.update({name: row[name] for name in names if name in row})
     # The note is about events; profiles have none, and are judged by their sums.
     has_waits = bool((stragglers["collectives"] > 0).any())
     note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
@@ -203,13 +203,13 @@ def summary(options: argparse.Namespace) -> None:
     traces = _load(options.paths, options.ranks)
     if clock_fit(traces).is_needed:  # as in views
         traces = traces.with_clock("fitted")
-    found = job_summary(traces)
+    summary = job_summary(traces)
     if options.json:
-        lines = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False).split("\n")
+        lines = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False).split("\n")
         print(*map(escape_controls, lines), sep="\n")
     else:
         clock = " · on the fitted clock" if traces.clock == "fitted" else ""
-        say(repr(traces).strip("<>") + clock, *summary_lines(found))
+        say(repr(traces).strip("<>") + clock, *summary_lines(summary))
 
 
 def export(options: argparse.Namespace) -> None:

@@ -31,6 +31,7 @@ from hta_widgets.compat.frames import (
 from hta_widgets.compat.trace import Trace, owner_of
 from hta_widgets.errors import TraceError
 from hta_widgets.files import new_folder
+from hta_widgets.readers.progress import in_notebook
 from hta_widgets.trace.selection import Selection
 from hta_widgets.widgets.timeline import Timeline as TraceTimeline
 
@@ -280,15 +281,6 @@ def print_where_figures_show() -> None:
         " page",
         file=sys.stderr,
     )
-
-
-def in_notebook() -> bool:
-    """Return whether the code runs in a Jupyter kernel."""
-    if "IPython" not in sys.modules:
-        return False
-    from IPython.core.getipython import get_ipython  # noqa: PLC0415 - absent from plain Python
-
-    return getattr(get_ipython(), "kernel", None) is not None
 
 
 # --- timelines ------------------------------------------------------------------------------------

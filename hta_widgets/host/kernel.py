@@ -12,16 +12,15 @@ from hta_widgets.host.opening import failure_message, models_of, open_view
 MIME = "application/vnd.hta-widgets+json"
 
 _Request = tuple[str, tuple[str, ...]]
-#: the request and the view of the page; a page that is reloaded gets the same view
-_shown: list[tuple[_Request, Any]] = []
+#: the view of the page, by its request; a page that is reloaded gets the same view
+_shown: dict[_Request, Any] = {}
 
 
 def show(*paths: str, view: str = "dashboard") -> tuple[Any, ...]:
     """Open paths, and report to the page; return traces and dashboard, or both runs and diff."""
     request = (view, paths)
-    known = [one for asked, one in _shown if asked == request and one.comm is not None]
-    if known:
-        widget = known[0]
+    widget = _shown.get(request)
+    if widget is not None and widget.comm is not None:
         for model in models_of(widget):
             model.send_state()
     else:
@@ -30,7 +29,8 @@ def show(*paths: str, view: str = "dashboard") -> tuple[Any, ...]:
         except Exception as error:
             _publish(failure_message(error))
             raise
-        _shown[:] = [(request, widget)]
+        _shown.clear()
+        _shown[request] = widget
     _publish({"type": "opened", "model": widget.model_id})
     if view == "diff":
         before, after = widget.sources

@@ -58,12 +58,12 @@ def models_of(widget: Any) -> Sequence[Any]:
 
 def failure_message(error: Exception) -> dict[str, Any]:
     """Return the message `failed`; print an error that is not a `TraceError`."""
-    known = {name: getattr(error, name, None) for name in ("path", "place", "remedy")}
+    details = {name: getattr(error, name, None) for name in ("path", "place", "remedy")}
     message = error.message if isinstance(error, TraceError) else str(error)
     kind = type(error).__name__
     if not isinstance(error, TraceError):
         traceback.print_exception(error, file=sys.stderr)
-    return {"type": "failed", "message": message, "kind": kind, **known}
+    return {"type": "failed", "message": message, "kind": kind, **details}
 
 
 # --- files that pages wrote -----------------------------------------------------------------------

@@ -111,8 +111,8 @@ class Hub:
         self.send({"type": "hello", **hello}, to=page)
         self._attaching = page
         try:
-            for one in list(self._comms.values()):
-                one.receive({"method": "request_state"}, [])
+            for comm in list(self._comms.values()):
+                comm.receive({"method": "request_state"}, [])
         finally:
             self._attaching = None
 
@@ -136,13 +136,13 @@ class Hub:
 
     def receive(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
         """Handle a message of a page to a model; drop it if the model is not here."""
-        one = self._comms.get(str(message.get("comm")))
+        comm = self._comms.get(str(message.get("comm")))
         data = message.get("data")
-        if one is None or not isinstance(data, dict):
+        if comm is None or not isinstance(data, dict):
             return
         self.current = page
         try:
-            one.receive(data, buffers)
+            comm.receive(data, buffers)
         finally:
             self.current = None
 
@@ -355,7 +355,7 @@ class Session:
             signal.SIGINT: self._on_end_signal,
             signal.SIGTERM: self._on_end_signal,
         }
-        before = {number: signal.signal(number, one) for number, one in handlers.items()}
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
             while not self._is_ending and (task := self._tasks.get()) is not None:
                 self._run_task(*task)
@@ -476,7 +476,7 @@ class Session:
         self._answer_others(load)
 
     def _close_unused(self) -> None:
-        unused = [one for one in self._widgets if one not in self._shown.values()]
+        unused = [request for request in self._widgets if request not in self._shown.values()]
         for request in unused[: max(len(unused) - _MAX_CACHED_WIDGETS, 0)]:
             for widget in models_of(self._widgets.pop(request)):
                 widget.close()

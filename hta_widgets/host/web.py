@@ -356,7 +356,7 @@ class Site:
         def write(frame: bytes) -> None:
             with contextlib.suppress(WebSocketClosedError):
                 page.write_message(frame, binary=True).add_done_callback(
-                    lambda one: one.exception()
+                    lambda sent: sent.exception()
                 )
 
         def send(frame: bytes) -> None:

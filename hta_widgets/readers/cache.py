@@ -130,7 +130,7 @@ def fetch(path: str, format: str = "kineto") -> Outcome | None:  # noqa: A002 - 
         _counts["misses"] += 1
         return None
     try:
-        found = _open_entry(copy, path, format)
+        outcome = _open_entry(copy, path, format)
     except (TraceError, OSError):
         _counts["rebuilt"] += 1
         _remove(copy)
@@ -138,7 +138,7 @@ def fetch(path: str, format: str = "kineto") -> Outcome | None:  # noqa: A002 - 
     with contextlib.suppress(OSError):  # the cache may be read-only
         os.utime(copy)  # entries are evicted by time of last use
     _counts["hits"] += 1
-    return found
+    return outcome
 
 
 def store_entry(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:  # noqa: A002
@@ -155,16 +155,16 @@ def store_entry(path: str, outcome: Outcome, format: str = "kineto") -> Outcome 
             size = _size(part)
             part.rename(copy)
             _cache_size.count_entry(copy, size)
-        found = _open_entry(copy, path, format)
+        entry = _open_entry(copy, path, format)
     except Exception:  # noqa: BLE001 - without an entry the next load is only slower
         # The disk is full, the folder is read-only, or another process was faster.
         if part is not None:
             _remove(part)
         return None
-    for trace, read in zip(found.traces, outcome.traces, strict=True):
+    for trace, read in zip(entry.traces, outcome.traces, strict=True):
         if getattr(read.source, "keeps_places", False):
             trace.source.use_source(read.source)  # type: ignore[union-attr]
-    return found
+    return entry
 
 
 def _open_entry(folder: Path, path: str, format: str) -> Outcome:  # noqa: A002
@@ -248,7 +248,7 @@ def _size(copy: Path) -> int:
 
 def _existing_parent(path: Path) -> Path:
     """Return `path` or, if it is not a folder, its nearest parent that exists."""
-    return next((one for one in (path, *path.parents) if one.is_dir()), Path())
+    return next((parent for parent in (path, *path.parents) if parent.is_dir()), Path())
 
 
 def _remove(copy: Path) -> None:
@@ -261,7 +261,7 @@ def _remove(copy: Path) -> None:
 
 def evict(new: Path) -> int:
     """Remove unfinished folders and the least recently used entries, but not `new`."""
-    known = []
+    entries = []
     for copy in _cache_entries():
         with contextlib.suppress(OSError):
             used = copy.stat().st_mtime
@@ -269,9 +269,9 @@ def evict(new: Path) -> int:
                 if time.time() - used > _LONGEST_WRITE_S:
                     _remove(copy)
                 continue
-            known.append((used, _size(copy), copy))
-    total, most = sum(size for _, size, _ in known), limit_bytes()
-    for _, size, copy in sorted(known):
+            entries.append((used, _size(copy), copy))
+    total, most = sum(size for _, size, _ in entries), limit_bytes()
+    for _, size, copy in sorted(entries):
         if total <= most:
             break
         if copy != new:

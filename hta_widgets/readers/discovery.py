@@ -13,7 +13,8 @@ from typing import Any
 
 from hta_widgets.errors import TraceError
 from hta_widgets.files import expand_home
-from hta_widgets.readers.detection import SUPPORTED_FORMATS_TEXT, remedy_for, sniff
+from hta_widgets.readers.detection import sniff
+from hta_widgets.readers.foreign import SUPPORTED_FORMATS_TEXT, foreign_remedy
 from hta_widgets.readers.formats import (
     FileStart,
     Outcome,
@@ -44,9 +45,7 @@ def read_store(
     opened = open_store(path, profile_type=profile_type)
     traces = tuple(trace.replace(shift_ns=0, clock_offset_ns=0) for trace in opened.traces)
     problems = Problems()
-    for problem in opened.problems:
-        if problem.kind != "clock":
-            problems.add(problem.kind, problem.count, problem.detail, problem.rank, problem.file)
+    problems.merge(problem for problem in opened.problems if problem.kind != "clock")
     return Outcome(traces, problems)
 
 
@@ -115,16 +114,16 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
             continue
         what = sniffed.foreign
         if sniffed.format is not None:
-            known = replace(file, format=sniffed.format)
+            detected = replace(file, format=sniffed.format)
             if sniffed.aside and not file.named:
-                aside.append((known, f"is {what}; load it by itself"))
+                aside.append((detected, f"is {what}; load it by itself"))
             else:
-                readable.append(known)
+                readable.append(detected)
         elif sole or (file.named and what is not None):
             if what is None:
                 why = _why_empty(file.path).removeprefix("the file ")
                 raise TraceError(why, path=file.path, remedy="Copy the file again.")
-            raise TraceError(f"is {what}", path=file.path, remedy=remedy_for(what))
+            raise TraceError(f"is {what}", path=file.path, remedy=foreign_remedy(what))
         elif what is None:
             problems.add("empty", 1, _why_empty(file.path), file=file.path)
         else:
@@ -152,26 +151,26 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
 
 
 def _drop_copies(files: list[FoundFile], problems: Problems) -> list[FoundFile]:
-    """Drop the copies that JAX writes for Perfetto, beside the file of the host."""
+    """Drop the copies that JAX writes for Perfetto next to the file of the host."""
     originals = {
         str(Path(file.path).parent): file.path
         for file in reversed(files)
         if Path(file.path).name.endswith((".trace.json.gz", ".trace.json"))
     }
-    kept = []
+    remaining = []
     for file in files:
         original = originals.get(str(Path(file.path).parent))
         if original and not file.named and _PERFETTO_COPY.fullmatch(Path(file.path).name):
             detail = f"left out: {Path(original).name} holds the same run"
             problems.add("duplicate_rank", 1, detail, file=file.path)
         else:
-            kept.append(file)
-    return kept
+            remaining.append(file)
+    return remaining
 
 
 def files_below(directory: str) -> Iterator[str]:
     """Yield the files to read for a directory; for a store its manifest."""
-    yield from (found.path for found in _Search().files_of(directory))
+    yield from (file.path for file in _Search().files_of(directory))
 
 
 def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
@@ -268,9 +267,9 @@ class _Search:
         except OSError:
             return True  # opening it reports the reason
         key = (state.st_dev, state.st_ino)
-        known = key in self._seen and bool(state.st_ino)
+        is_seen = key in self._seen and bool(state.st_ino)
         self._seen.add(key)
-        return not known
+        return not is_seen
 
 
 def _list_folder(folder: str) -> tuple[list[str], list[str]]:
@@ -333,11 +332,11 @@ def _expand_glob(pattern: str) -> set[str]:
     if "**" not in parts:
         return set(glob.glob(pattern))  # noqa: PTH207 - a pattern may be absolute
     at = parts.index("**")
-    found: set[str] = set()
+    paths: set[str] = set()
     for base in filter(os.path.isdir, _expand_glob(str(Path(*parts[:at])))):
         for folder, _, _ in _Search().folders(base):
-            found |= _expand_glob(str(Path(glob.escape(folder), *parts[at + 1 :])))
-    return found
+            paths |= _expand_glob(str(Path(glob.escape(folder), *parts[at + 1 :])))
+    return paths
 
 
 def _list_foreign(foreign: list[tuple[str, str]], problems: Problems) -> str:

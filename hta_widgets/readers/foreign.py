@@ -1,7 +1,8 @@
-"""Names of other programs' files, and what their users can do.
+"""Names of files that are not read, and what their users can do.
 
 A file is recognized by how it begins and by words that it holds, a report of Nsight also by its
-ending. For example a pickle that holds ``device_traces`` is a snapshot of CUDA's memory.
+ending. For example a pickle that holds ``device_traces`` is a snapshot of CUDA's memory, and any
+other pickle is "a Python pickle".
 """
 
 from __future__ import annotations
@@ -10,6 +11,15 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from hta_widgets.readers.formats import FileStart
+
+#: Remedy for files of other formats.
+SUPPORTED_FORMATS_TEXT = (
+    "Load Kineto or other Chrome trace-event JSON, plain, gzip or zstd, or files of BytePS or"
+    " mpitrace."
+)
+_DECOMPRESS = "Decompress it first; of compressed files, gzip and zstd are read."
+_UNPACK = "Unpack it first."
 _RECORD_INSTEAD = "Record the run with torch.profiler, and load its JSON."
 
 
@@ -40,6 +50,11 @@ _NAMED_FIELD = (
 _NSIGHT_REMEDY = (
     "Nsight Systems' files are not read yet, neither reports nor their export (nsys export --type"
     f" sqlite --include-blobs true FILE). {_RECORD_INSTEAD}"
+)
+_PERFETTO = ForeignFormat(
+    "a Perfetto protobuf trace",
+    "Export it as Chrome JSON (traceconv json), and load that.",
+    _NEVER,  # see `_is_perfetto`
 )
 
 FOREIGN_FORMATS = (
@@ -100,7 +115,37 @@ FOREIGN_FORMATS = (
         " and load the result.",
         r'\{\s*"rocprofiler-sdk-tool"',
     ),
-    ForeignFormat("a tar archive", "Unpack it first.", r"[\x00-\xff]{257}ustar"),
+    ForeignFormat("a tar archive", _UNPACK, r"[\x00-\xff]{257}ustar"),
+    ForeignFormat("a zip archive", _UNPACK, r"PK(\x03\x04|\x05\x06)"),
+    ForeignFormat("a 7z archive", _UNPACK, r"7z\xbc\xaf\x27\x1c"),
+    ForeignFormat("compressed with xz", _DECOMPRESS, r"\xfd7zXZ\0"),
+    ForeignFormat("compressed with bzip2", _DECOMPRESS, "BZh"),
+    ForeignFormat("compressed with lz4", _DECOMPRESS, r"\x04\x22\x4d\x18"),
+    ForeignFormat(
+        "a Git LFS pointer, not the file itself",
+        "Fetch the file with git lfs pull.",
+        "version https://git-lfs",
+    ),
+    ForeignFormat("UTF-16 text", "Convert it to UTF-8.", r"\s*(\xff\xfe|\xfe\xff|[{[]\0|\0[{[])"),
+    _PERFETTO,
+    *(
+        ForeignFormat(name, SUPPORTED_FORMATS_TEXT, begins)
+        for name, begins in (
+            ("a PNG image", r"\x89PNG"),
+            ("a JPEG image", r"\xff\xd8\xff"),
+            ("a GIF image", "GIF8"),
+            ("a PDF document", "%PDF"),
+            ("a Parquet file", "PAR1"),
+            ("an Arrow file", "ARROW1"),
+            ("an executable", r"\x7fELF"),
+            ("an HDF5 file", r"\x89HDF"),
+            ("a NumPy array", r"\x93NUMPY"),
+            ("a Python pickle", r"\x80[\x02-\x05]"),
+            ("an HTML page", "(?i)<!DOCTYPE|<html"),
+            ("an XML file", r"(?i)<\?xml"),
+            ("a Linux perf recording", "PERFILE2"),
+        )
+    ),
 )
 
 
@@ -109,9 +154,39 @@ def foreign_format(path: str, start: bytes) -> ForeignFormat | None:
 
     `start` is the beginning of the contents, without a byte order mark and blanks before it.
     """
-    return next((known for known in FOREIGN_FORMATS if known.is_of(path, start)), None)
+    return next((format_ for format_ in FOREIGN_FORMATS if format_.is_of(path, start)), None)
 
 
-def foreign_remedy(name: str) -> str | None:
-    """Return the remedy for files of the format called `name`; None if it is not known."""
-    return next((known.remedy for known in FOREIGN_FORMATS if known.name == name), None)
+def foreign_remedy(name: str) -> str:
+    """Return the remedy for files that are described by `name`."""
+    remedies = (format_.remedy for format_ in FOREIGN_FORMATS if format_.name == name)
+    return next(remedies, SUPPORTED_FORMATS_TEXT)
+
+
+def describe_unknown(start: FileStart) -> str:
+    """Describe contents of no format that is known by its first bytes."""
+    if not start.without_bom:
+        return "blank text"
+    if start.without_bom[:1] == b"\x0a" or _is_perfetto(start.text):
+        return _PERFETTO.name
+    return "a binary file of unknown format" if b"\0" in start.text else "text that is not JSON"
+
+
+def _is_perfetto(start: bytes) -> bool:
+    """Whether bytes begin a Perfetto trace: a sequence of packets in length-delimited field 1."""
+    position = 0
+    for _ in range(3):
+        if position + 2 > len(start) or start[position] != 0x0A:
+            return False
+        length, shift, position = 0, 0, position + 1
+        while position < len(start) and shift < 35:
+            byte = start[position]
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            position += 1
+            if not byte & 0x80:
+                break
+        position += length
+        if position >= len(start):
+            return True
+    return True

@@ -67,7 +67,7 @@ class FileStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReading:
-    """How a format's files are recognised and read.
+    """Functions that recognise and read the files of a format.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class FileReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatAnalyses:
-    """What a format adds to analyses.
+    """Functions and values that a format adds to analyses.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class FormatAnalyses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatViews:
-    """What a format adds to charts and dashboards.
+    """Charts, panels and texts that a format adds.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class FormatViews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatComparison:
-    """How two runs of a format are compared.
+    """Functions and words for the comparison of two runs of a format.
 
     Attributes
     ----------

@@ -8,21 +8,24 @@ import shutil
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from hta_widgets import taxonomy
 from hta_widgets.arguments import check_arguments
 from hta_widgets.errors import TraceError
 from hta_widgets.files import temporary_folder
 from hta_widgets.readers import cache as columnar
-from hta_widgets.readers.detection import SUPPORTED_FORMATS_TEXT
 from hta_widgets.readers.discovery import FoundFile, find_files, report_foreign
+from hta_widgets.readers.foreign import SUPPORTED_FORMATS_TEXT
 from hta_widgets.readers.formats import (
     Outcome,
     all_formats,
@@ -171,10 +174,10 @@ def load(
             "memory_limit": memory_limit,
         }
         try:
-            found = load(copied.source(source), **options, cache=cache, progress=progress)
+            traces = load(copied.source(source), **options, cache=cache, progress=progress)
         except TraceError as error:
             raise copied.with_original_name(error) from None
-        return copied.with_original_names(found).on(executor)
+        return copied.with_original_names(traces).on(executor)
     problems = Problems()
     for fault in format_faults():
         problems.add("foreign", 1, fault)
@@ -213,10 +216,10 @@ def read_trace(
         outcome: Outcome = resolve_reference(format_named(format).reading.read)(
             path, advance=advance, keepalive=keepalive
         )
-        kept = None
+        entry = None
         if cache and format != "store" and not taxonomy.version():
             with time_stage("cache"):
-                kept = columnar.store_entry(path, outcome, format)
+                entry = columnar.store_entry(path, outcome, format)
     except TraceError as error:
         return Outcome((), Problems(), error)
     except MemoryError:
@@ -234,12 +237,12 @@ def read_trace(
     finally:
         if size_bytes >= _TRIM_FROM_BYTES:
             trim_memory()
-    if kept is None and aside is not None and format != "store":
+    if entry is None and aside is not None and format != "store":
         try:
             return columnar.spill_to_disk(outcome, aside, path, format)
         except TraceError as error:
             return Outcome((), Problems(), error, is_of_contents=False)
-    return outcome if kept is None else kept
+    return outcome if entry is None else entry
 
 
 def _requested_ranks(ranks: int | Iterable[int] | None) -> set[int] | None:
@@ -256,14 +259,13 @@ def _drop_unrequested(files: list[FoundFile], wanted: set[int] | None) -> list[F
     peeks = [format_named(file.format).reading.peek_rank for file in files]
     if wanted is None or len(files) == 1 or not all(peeks):
         return files
-    known = [
+    stated = [
         resolve_reference(peek)(file.path) if file.rank is None else file.rank
         for file, peek in zip(files, peeks, strict=True)
     ]
-    if None in known or len(set(known)) < len(known):
+    if None in stated or len(set(stated)) < len(stated) or not wanted.issubset(stated):
         return files
-    chosen = [file for file, rank in zip(files, known, strict=True) if rank in wanted]
-    return chosen if {rank for rank in known if rank in wanted} == wanted else files
+    return [file for file, rank in zip(files, stated, strict=True) if rank in wanted]
 
 
 def _read_all(
@@ -276,81 +278,90 @@ def _read_all(
     cache: bool,
 ) -> list[Outcome]:
     sizes = [_decompressed_size(file.path) for file in files]
-    elsewhere = executor is not None and runs_in_other_processes(executor)
-    kept = _files_to_cache(files, sizes, all_of=elsewhere) if cache else [False] * len(files)
+    in_others = executor is not None and runs_in_other_processes(executor)
+    is_cached = _files_to_cache(files, sizes, all_of=in_others) if cache else [False] * len(files)
     outcomes: dict[int, Outcome] = {}
     with time_stage("cache"):
-        for place in [place for place, worth in enumerate(kept) if worth]:
-            copy = columnar.fetch(files[place].path, files[place].format)
-            if copy is not None:
-                outcomes[place] = copy
+        for place in np.flatnonzero(is_cached).tolist():
+            entry = columnar.fetch(files[place].path, files[place].format)
+            if entry is not None:
+                outcomes[place] = entry
     missing = [place for place in range(len(files)) if place not in outcomes]
-    to_read = [sizes[place] for place in missing]
-    mapped = elsewhere or all(kept[place] for place in missing)
-    plan = plan_workers(to_read, limit_bytes, _cores(), kept=mapped)
+    to_read = [files[place] for place in missing]
+    keep = [is_cached[place] for place in missing]
+    sizes = [sizes[place] for place in missing]
+    plan = plan_workers(sizes, limit_bytes, _cores(), kept=in_others or all(keep))
     aside = temporary_folder() if plan.spills_to_disk and keepalive is None else None
-    weights = [_size(file.path) for file in files]
+    weights = [_size(file.path) for file in to_read]
     with ExitStack() as stack:
         pool: WorkerPool | None = None
-        if executor is None and plan.workers > 1 and _is_worth_processes(to_read):
+        if executor is None and plan.workers > 1 and _is_worth_processes(sizes):
             pool = stack.enter_context(WorkerPool(plan.workers))
         advance = stack.enter_context(
-            reporting_progress(
-                sum(weights[place] for place in missing), len(missing), progress=progress
-            )
+            reporting_progress(sum(weights), len(missing), progress=progress)
         )
         if executor is not None:
             read = read_on_executor(
-                executor,
-                read_trace,
-                [files[place] for place in missing],
-                [kept[place] for place in missing],
-                aside,
-                lambda index: advance(weights[missing[index]]),
+                executor, read_trace, to_read, keep, aside, lambda index: advance(weights[index])
             )
-            outcomes.update(zip(missing, read, strict=True))
-        elif pool is None:
-            for place in missing:
-                file = files[place]
-                outcomes[place] = read_trace(
+        elif pool is not None:
+            read = _read_in_pool(pool, to_read, keep, weights, aside, advance)
+        else:
+            read = [
+                read_trace(
                     file.path,
                     file.format,
                     advance=advance,
                     keepalive=keepalive,
-                    cache=kept[place],
+                    cache=keep_file,
                     aside=aside,
                 )
-        else:
-            reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
-            tasks = {
-                pool.submit_reporting(
-                    partial(_report_file, reports, place),
-                    read_trace,
-                    files[place].path,
-                    files[place].format,
-                    cache=kept[place],
-                    aside=aside,
-                ): place
-                for place in missing
-            }
-            left = {place: float(weights[place]) for place in missing}
-            pending = set(tasks)
-            while pending:
-                done, pending = wait(pending, REPORT_EVERY_S, FIRST_COMPLETED)
-                for task in done:
-                    try:
-                        outcomes[tasks[task]] = task.result()
-                    except TraceError as error:
-                        path = files[tasks[task]].path
-                        raise TraceError(error.message, path=path, remedy=error.remedy) from error
-                while not reports.empty():
-                    place, size = reports.get()
-                    # A file that is read again, as its worker was killed, reports bytes again.
-                    size = min(size, left[place])
-                    left[place] -= size
-                    advance(size)
-                for task in done:
-                    advance(left[tasks[task]])
+                for file, keep_file in zip(to_read, keep, strict=True)
+            ]
+    outcomes.update(zip(missing, read, strict=True))
+    return [outcomes[place] for place in range(len(files))]
+
+
+def _read_in_pool(
+    pool: WorkerPool,
+    files: list[FoundFile],
+    keep: list[bool],
+    weights: list[int],
+    aside: Path | None,
+    advance: Callable[[float], object],
+) -> list[Outcome]:
+    """Read files in processes; `keep` states which to cache, `weights` are their sizes on disk."""
+    outcomes: dict[int, Outcome] = {}
+    reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+    tasks = {
+        pool.submit_reporting(
+            partial(_report_file, reports, place),
+            read_trace,
+            file.path,
+            file.format,
+            cache=keep[place],
+            aside=aside,
+        ): place
+        for place, file in enumerate(files)
+    }
+    left_bytes = [float(weight) for weight in weights]
+    pending = set(tasks)
+    while pending:
+        done, pending = wait(pending, REPORT_EVERY_S, FIRST_COMPLETED)
+        for task in done:
+            try:
+                outcomes[tasks[task]] = task.result()
+            except TraceError as error:
+                path = files[tasks[task]].path
+                raise TraceError(error.message, path=path, remedy=error.remedy) from error
+        while not reports.empty():
+            place, size = reports.get()
+            # A file that is read again, as its worker was killed, reports bytes again.
+            size = min(size, left_bytes[place])
+            left_bytes[place] -= size
+            advance(size)
+        for task in done:
+            advance(left_bytes[tasks[task]])
     return [outcomes[place] for place in range(len(files))]
 
 
@@ -360,14 +371,24 @@ def _report_file(into: queue.SimpleQueue[tuple[int, float]], place: int, size: f
 
 def _files_to_cache(files: list[FoundFile], sizes: list[int], *, all_of: bool) -> list[bool]:
     """Return whether to cache each file: if it is large enough, until the cache would be full."""
-    least = 0 if all_of else _MIN_CACHED_BYTES
+    min_bytes = 0 if all_of else _MIN_CACHED_BYTES
     if sum(sizes) >= _MANY_BYTES:
-        least = min(least, _MIN_CACHED_BYTES_OF_MANY)
+        min_bytes = min(min_bytes, _MIN_CACHED_BYTES_OF_MANY)
     room, worth = columnar.limit_bytes(), []
     for file, size in zip(files, sizes, strict=True):
-        worth.append(file.format != "store" and size >= least and room > 0)
+        worth.append(file.format != "store" and size >= min_bytes and room > 0)
         room -= int(_COPIED_SHARE * size) if worth[-1] else 0
     return worth
+
+
+class _ReadTraces(NamedTuple):
+    """The traces of all files that could be read."""
+
+    traces: list[Trace]
+    #: the rank that the caller gave each of `traces`
+    caller_ranks: list[int | None]
+    #: the ranks of stores, which are finished, and whose numbers are known
+    stored: list[Trace]
 
 
 def _assemble_set(
@@ -377,93 +398,93 @@ def _assemble_set(
     wanted: set[int] | None,
     problems: Problems,
 ) -> TraceSet:
-    traces: list[Trace] = []
-    stored: list[Trace] = []
-    kept: list[FoundFile] = []
-    foreign: list[tuple[str, str]] = []
-    unread: TraceError | None = None
-    for file, outcome in zip(files, outcomes, strict=True):
-        if outcome.error is None and file.format == "store":
-            stored.extend(outcome.traces)
-            problems.merge(outcome.problems)
-        elif outcome.error is None:
-            traces.extend(outcome.traces)
-            merged = len(outcome.traces) > 1
-            kept.extend(FoundFile(file.path) if merged else file for _ in outcome.traces)
-            problems.merge(outcome.problems)
-        elif file.named:
-            raise outcome.error
-        elif not outcome.is_of_contents or not Path(file.path).exists():
-            unread = unread or outcome.error
-            problems.add("skipped", 1, f"the file {outcome.error.message}", file=file.path)
-        else:
-            foreign.append((file.path, outcome.error.message))
-    report_foreign(foreign, problems)
-    if not traces and not stored:
-        if unread is not None:
-            raise unread
-        example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
-        count = sum(one.count for one in problems if one.kind in {"foreign", "empty"})
-        raise TraceError(
-            f"none of its {count:,} files is a trace ({example})",
-            path=os.fspath(source) if isinstance(source, (str, os.PathLike)) else None,
-            remedy=SUPPORTED_FORMATS_TEXT,
-        )
-    kept, traces = _finish_formats(kept, traces, problems)
+    traces, caller_ranks, stored = _traces_of(source, files, outcomes, problems)
+    traces, caller_ranks = _finish_formats(traces, caller_ranks, problems)
     first_of: dict[str, str] = {}
-    if all(file.rank is None for file in kept):
-        file_of = {trace.path: file for trace, file in zip(traces, kept, strict=True)}
+    if all(rank is None for rank in caller_ranks):
         traces, first_of = join_windows(traces)
-        kept = [file_of[trace.path] for trace in traces]
+        caller_ranks = [None] * len(traces)
     cut = {problem.file for problem in problems if problem.kind == "truncated"}
     problems = _add_truncated_lengths(problems, traces, cut)
-    # Ranks of a store are finished, and their numbers are known.
+    by_order = [format_named(trace.format).reading.keyed_by_order for trace in traces]
     keys = assign_ranks(
-        [file.path for file in kept] + [trace.path for trace in stored],
-        [file.rank for file in kept] + [None] * len(stored),
+        [trace.path for trace in traces + stored],
+        caller_ranks + [None] * len(stored),
         [trace.stated_rank for trace in traces] + [trace.rank for trace in stored],
         problems,
-        [format_named(trace.format).reading.keyed_by_order for trace in traces]
-        + [False] * len(stored),
+        by_order + [False] * len(stored),
         cut,
         traces + stored,
     )
     rank_of = {trace.path: key for trace, key in zip(traces, keys, strict=False)}
-    for path, first in first_of.items():
-        detail = f"holds a later window of the rank of {Path(first).name}; joined with it"
-        problems.add("duplicate_rank", 1, detail, rank_of[first], path)
-    problems = _with_ranks(problems, {path: rank_of[first] for path, first in first_of.items()})
-    traces += stored
-    if wanted is not None and not wanted <= set(keys):
+    problems = _note_joined_files(problems, first_of, rank_of)
+    ranked = [trace.replace(rank=key) for trace, key in zip(traces + stored, keys, strict=True)]
+    if wanted is None:
+        return TraceSet(ranked, problems=problems)
+    if not wanted <= set(keys):
         missing = ", ".join(map(str, sorted(wanted - set(keys))))
         raise TraceError(
             f"no rank {missing}", remedy=f"The ranks are {', '.join(map(str, sorted(keys)))}."
         )
-    named = [trace.replace(rank=key) for trace, key in zip(traces, keys, strict=True)]
-    if wanted is None:
-        return TraceSet(named, problems=problems)
-    paths = {path for t in named if t.rank in wanted for path in (t.path, t.profile_path)}
+    chosen = [trace for trace in ranked if trace.rank in wanted]
+    paths = {None, *(path for trace in chosen for path in (trace.path, trace.profile_path))}
     paths |= {path for path, first in first_of.items() if first in paths}
-    chosen = (trace for trace in named if trace.rank in wanted)
-    return TraceSet(chosen, problems=_problems_of_files(problems, paths))
-
-
-def _problems_of_files(problems: Problems, paths: set[str | None]) -> Problems:
-    """Return the problems of some files, and those of no file."""
     relevant = Problems()
-    for problem in problems:
-        if problem.file is None or problem.file in paths:
-            relevant.add(problem.kind, problem.count, problem.detail, problem.rank, problem.file)
-    return relevant
+    relevant.merge(problem for problem in problems if problem.file in paths)
+    return TraceSet(chosen, problems=relevant)
 
 
-def _with_ranks(problems: Problems, rank_of: Mapping[str, int]) -> Problems:
-    """Return the problems, with the ranks of some files."""
-    ranked = Problems()
+def _traces_of(
+    source: Any, files: list[FoundFile], outcomes: list[Outcome], problems: Problems
+) -> _ReadTraces:
+    """Return the traces of the files; report files that are none, and raise if all are."""
+    result = _ReadTraces([], [], [])
+    foreign: list[tuple[str, str]] = []
+    unread: TraceError | None = None
+    for file, (traces, noted, error, is_of_contents) in zip(files, outcomes, strict=True):
+        if error is None:
+            problems.merge(noted)
+            if file.format == "store":
+                result.stored.extend(traces)
+            else:
+                result.traces.extend(traces)
+                # Ranks that were merged into one file have the numbers that the file states.
+                result.caller_ranks.extend(
+                    [file.rank] if len(traces) == 1 else [None] * len(traces)
+                )
+        elif file.named:
+            raise error
+        elif not is_of_contents or not Path(file.path).exists():
+            unread = unread or error
+            problems.add("skipped", 1, f"the file {error.message}", file=file.path)
+        else:
+            foreign.append((file.path, error.message))
+    report_foreign(foreign, problems)
+    if result.traces or result.stored:
+        return result
+    if unread is not None:
+        raise unread
+    example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
+    count = sum(problem.count for problem in problems if problem.kind in {"foreign", "empty"})
+    raise TraceError(
+        f"none of its {count:,} files is a trace ({example})",
+        path=os.fspath(source) if isinstance(source, (str, os.PathLike)) else None,
+        remedy=SUPPORTED_FORMATS_TEXT,
+    )
+
+
+def _note_joined_files(
+    problems: Problems, first_of: Mapping[str, str], rank_of: Mapping[str, int]
+) -> Problems:
+    """Return the problems with the ranks of joined files, and a note on each of these files."""
+    result = Problems()
     for problem in problems:
-        rank = rank_of.get(problem.file or "", problem.rank)
-        ranked.add(problem.kind, problem.count, problem.detail, rank, problem.file)
-    return ranked
+        first = first_of.get(problem.file or "")
+        result.merge([problem if first is None else replace(problem, rank=rank_of[first])])
+    for path, first in first_of.items():
+        detail = f"holds a later window of the rank of {Path(first).name}; joined with it"
+        result.add("duplicate_rank", 1, detail, rank_of[first], path)
+    return result
 
 
 def _add_truncated_lengths(
@@ -475,40 +496,36 @@ def _add_truncated_lengths(
     events: Counter[str | None] = Counter()
     for trace in traces:
         events[trace.path] += len(trace)
-    whole = [number for path, number in events.items() if path not in cut]
-    found = Problems()
+    lengths = [number for path, number in events.items() if path not in cut]
+    result = Problems()
     for problem in problems:
         detail = problem.detail
         number = events.pop(problem.file, 0) if problem.kind == "truncated" else 0
         if number:
             detail += f"; {number:,} events before that were read"
-            if whole and (most := median(whole)) > 0:
-                detail += f", {share(number / most)} of the median of whole files"
-        found.add(problem.kind, problem.count, detail, problem.rank, problem.file)
-    return found
+            if lengths and (middle := median(lengths)) > 0:
+                detail += f", {share(number / middle)} of the median of whole files"
+        result.merge([replace(problem, detail=detail)])
+    return result
 
 
 def _finish_formats(
-    files: list[FoundFile], traces: list[Trace], problems: Problems
-) -> tuple[list[FoundFile], list[Trace]]:
-    """Call the `finish` function of each format with its traces, and those compared with them."""
+    traces: list[Trace], caller_ranks: list[int | None], problems: Problems
+) -> tuple[list[Trace], list[int | None]]:
+    """Call the `finish` function of each format with its traces, and those compared with them.
+
+    Returns the traces, and the rank that the caller gave each of them.
+    """
     for format_ in all_formats():
-        traces_of_format = [
-            trace
-            for trace in traces
-            if trace.format in {format_.name, *format_.comparison.compared_with}
-        ]
-        if not format_.reading.finish or all(
-            trace.format != format_.name for trace in traces_of_format
-        ):
+        names = {format_.name, *format_.comparison.compared_with}
+        if not format_.reading.finish or all(trace.format != format_.name for trace in traces):
             continue
-        file_of = {trace.path: file for trace, file in zip(traces, files, strict=True)}
-        others = [trace for trace in traces if trace not in traces_of_format]
-        traces = others + list(
-            resolve_reference(format_.reading.finish)(traces_of_format, problems)
-        )
-        files = [file_of[trace.path] for trace in traces]
-    return files, traces
+        rank_of = {trace.path: rank for trace, rank in zip(traces, caller_ranks, strict=True)}
+        finish = resolve_reference(format_.reading.finish)
+        finished = finish([trace for trace in traces if trace.format in names], problems)
+        traces = [trace for trace in traces if trace.format not in names] + list(finished)
+        caller_ranks = [rank_of[trace.path] for trace in traces]
+    return traces, caller_ranks
 
 
 def _is_worth_processes(sizes: list[int]) -> bool:

@@ -41,10 +41,10 @@ def trim_memory() -> None:
 @cache
 def _malloc_trim() -> Callable[[int], int] | None:
     try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):  # musl, macOS, Windows
         return None
-    return found
+    return trim
 
 
 #: Tasks per worker: more tasks balance better, but each costs the scheduler some milliseconds.
@@ -92,8 +92,8 @@ def read_on_executor(
         try:
             for start in range(0, len(files), size):
                 batch = range(start, min(start + size, len(files)))
-                given = [_FileToRead(files[k].path, files[k].format, keep[k]) for k in batch]
-                tasks[submit(executor, _read_in_worker, read, given, aside, handover)] = batch
+                batch_files = [_FileToRead(files[k].path, files[k].format, keep[k]) for k in batch]
+                tasks[submit(executor, _read_in_worker, read, batch_files, aside, handover)] = batch
             for task in _as_completed(tasks):
                 outcomes.update(zip(tasks[task], result_of(task), strict=True))
                 for place in tasks[task]:

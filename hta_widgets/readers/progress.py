@@ -39,7 +39,7 @@ def reporting_progress(
         yield add
         return
     title = f"Loading {plural(files, 'trace')}"
-    if progress and _in_notebook():
+    if progress and in_notebook():
         with _notebook_bar(total_bytes, title) as add_bytes:
             yield add_bytes
     elif progress and _is_terminal(sys.stderr):
@@ -94,12 +94,10 @@ def _notebook_bar(total_bytes: int, title: str) -> Iterator[Callable[[float], ob
             handle.update({"text/html": "", "text/plain": ""}, raw=True)
 
 
-def _in_notebook() -> bool:
-    shell = sys.modules.get("IPython")
-    if shell is None:
-        return False
-    running = shell.get_ipython()
-    return running is not None and "IPKernelApp" in getattr(running, "config", {})
+def in_notebook() -> bool:
+    """Return whether the code runs in a Jupyter kernel, without importing IPython."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
 
 
 def _is_terminal(stream: Any) -> bool:

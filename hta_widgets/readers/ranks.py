@@ -39,7 +39,7 @@ class NoteCounts:
 
     def count(self, kind: ProblemKind) -> int:
         """Return the number of notes of a kind."""
-        return sum(count for (known, _), count in self._counts.items() if known == kind)
+        return sum(count for (note_kind, _), count in self._counts.items() if note_kind == kind)
 
     def add_to(self, problems: Problems, file: str) -> None:
         """Add all notes to the problems of `file`."""
@@ -122,8 +122,8 @@ def assign_ranks(
     taken = {key for key in given if key is not None}
     duplicates = []
     claims: list[_RankClaim] = []
-    known = [rank for rank in stated if rank is not None]
-    if len(traces) == len(stated) and len(set(known)) < len(known):
+    stated_ranks = [rank for rank in stated if rank is not None]
+    if len(traces) == len(stated) and len(set(stated_ranks)) < len(stated_ranks):
         claims = _rank_claims(traces, stated, cut)
     order = range(len(stated))
     for place in sorted(order, key=lambda place: claims[place].order) if claims else order:

@@ -96,8 +96,8 @@ class LocalCopies:
             _download_tree({name: base + name if name else url for name in names}, fetch, tree, url)
         os.utime(tree)
         for name in names:
-            there = base + name if name else url
-            self._names[str(tree / _path_of(there))] = redact_urls(there)
+            file_url = base + name if name else url
+            self._names[str(tree / _path_of(file_url))] = redact_urls(file_url)
         return str(tree / _path_of(url if names.keys() == {""} else base))
 
     def with_original_names(self, traces: TraceSet) -> TraceSet:

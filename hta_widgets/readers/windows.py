@@ -19,11 +19,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import PurePath
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,15 +42,17 @@ from hta_widgets.trace.columns import (
     RecordSource,
     StringPool,
     Track,
+    concatenate_tables,
     decode_fields,
     encode_fields,
+    replace_columns,
     shift_time,
+    take_rows,
 )
 from hta_widgets.trace.merged_format import MARK_KEY, windows_mark
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import disambiguate_tracks
 
-T = TypeVar("T")
 #: ``NAME.TIME.pt.trace.json``, as `torch.profiler.tensorboard_trace_handler` names files.
 _HANDLER_NAME = re.compile(r"(.+)\.\d{9,}\.pt\.trace\.json(\.gz)?")
 #: A file that begins later than this is of another run, whatever its process.
@@ -128,25 +130,24 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
         rows += len(trace.table)
         records += 0 if trace.source is None else len(trace.source)
     events, flows, counters, instants, asyncs, copies = zip(*parts, strict=True)
+    counter_table = concatenate_tables(counters, series=pools.series.values)
+    order = np.lexsort((counter_table.time_ns, counter_table.series_id))
     mark = windows_mark([(t.zero_ns, t.zero_ns + t.table.last_ns) for t in windows])
     stated = first.metadata.get(MARK_KEY)
     mark = {**(stated if isinstance(stated, Mapping) else {}), **mark}
     return first.replace(
-        _table=_concatenate(
-            EventTable,
+        _table=concatenate_tables(
             events,
             names=pools.names,
             categories=pools.categories,
             tracks=tracks,
             end_record=end_record,
         ),
-        flow_table=_concatenate(FlowTable, flows, kinds=pools.flow_kinds.values),
-        counter_table=_in_order_of_series(
-            _concatenate(CounterTable, counters, series=pools.series.values)
-        ),
-        instant_table=_concatenate(InstantTable, instants),
-        async_table=_concatenate(AsyncTable, asyncs),
-        copy_table=_concatenate(CopyTable, copies),
+        flow_table=concatenate_tables(flows, kinds=pools.flow_kinds.values),
+        counter_table=take_rows(counter_table, order),
+        instant_table=concatenate_tables(instants),
+        async_table=concatenate_tables(asyncs),
+        copy_table=concatenate_tables(copies),
         metadata={**first.metadata, MARK_KEY: mark},
         source=JoinedRecords.of(windows, mark),
         resolution_ns=min(trace.resolution_ns for trace in windows),
@@ -184,7 +185,7 @@ def _renumber_tables(
     name = _codes(pools.names, table.names.values)
     category = _codes(pools.categories, table.categories.values)
     return _WindowTables(
-        replace(
+        replace_columns(
             table,
             start_ns=table.start_ns + shift_ns,
             name=name[table.name],
@@ -194,7 +195,7 @@ def _renumber_tables(
             parent=np.where(table.parent >= 0, table.parent + rows, -1).astype(np.int32),
             record=table.record + records,
         ),
-        replace(
+        replace_columns(
             flow,
             kind=_codes(pools.flow_kinds, flow.kinds)[flow.kind],
             source=flow.source + rows,
@@ -202,27 +203,27 @@ def _renumber_tables(
             source_record=np.where(flow.source_record >= 0, flow.source_record + records, -1),
             target_record=np.where(flow.target_record >= 0, flow.target_record + records, -1),
         ),
-        replace(
+        replace_columns(
             counter,
             time_ns=counter.time_ns + shift_ns,
             series_id=_codes(pools.series, counter.series)[counter.series_id],
             record=counter.record + records,
         ),
-        replace(
+        replace_columns(
             instant,
             time_ns=instant.time_ns + shift_ns,
             name=name[instant.name],
             category=category[instant.category],
             record=instant.record + records,
         ),
-        replace(
+        replace_columns(
             interval,
             start_ns=interval.start_ns + shift_ns,
             name=name[interval.name],
             category=category[interval.category],
             record=interval.record + records,
         ),
-        replace(trace.copy_table, record=trace.copy_table.record + records),
+        replace_columns(trace.copy_table, record=trace.copy_table.record + records),
     )
 
 
@@ -230,44 +231,22 @@ def _codes(pool: StringPool, values: Sequence[Any]) -> Any:
     return np.array([pool.add(value) for value in values], np.int32)
 
 
-def _concatenate(kind: type[T], parts: Sequence[T], **others: Any) -> T:
-    """Concatenate the columns of tables; `others` are fields that are no columns."""
-    columns = {}
-    for column in fields(kind):  # type: ignore[arg-type]
-        if column.name not in others:
-            values = [getattr(part, column.name) for part in parts]
-            is_text = isinstance(values[0], list)
-            columns[column.name] = list(chain(*values)) if is_text else np.concatenate(values)
-    return kind(**columns, **others)
-
-
-def _in_order_of_series(counters: CounterTable) -> CounterTable:
-    order = np.lexsort((counters.time_ns, counters.series_id))
-    return replace(
-        counters,
-        **{
-            name: getattr(counters, name)[order]
-            for name in ("time_ns", "series_id", "value", "record")
-        },
-    )
-
-
 def _join_tracks(parts: Sequence[Sequence[Track]]) -> tuple[list[Track], list[Any]]:
     """Return the tracks of all windows, and for each window the positions of its tracks there."""
-    known: dict[tuple[str, str, str], Track] = {}
+    track_of_key: dict[tuple[str, str, str], Track] = {}
     for track in (track for tracks in parts for track in tracks):
         key = track.pid, track.tid, track.role
-        other = known.setdefault(key, track)
+        other = track_of_key.setdefault(key, track)
         nested = max(track.nested, other.nested)
         spilled = max(track.lanes - track.nested, other.lanes - other.nested)
-        known[key] = replace(other, nested=nested, lanes=nested + spilled)
-    ordered = sorted(known, key=lambda key: known[key].sort)
+        track_of_key[key] = replace(other, nested=nested, lanes=nested + spilled)
+    ordered = sorted(track_of_key, key=lambda key: track_of_key[key].sort)
     place = {key: number for number, key in enumerate(ordered)}
     codes = [
         np.array([place[track.pid, track.tid, track.role] for track in tracks], np.int32)
         for tracks in parts
     ]
-    return disambiguate_tracks([known[key] for key in ordered]), codes
+    return disambiguate_tracks([track_of_key[key] for key in ordered]), codes
 
 
 def _joined_depths(table: EventTable, tracks: Sequence[Track], track_code: Any) -> Any:

@@ -151,7 +151,7 @@ class ColumnRule(NamedTuple):
 
 
 class CheckedRank(Protocol):
-    """What checks need of the rank that a column belongs to."""
+    """The parts of a stored rank that the checks of its columns use."""
 
     #: number of rows of each table, and of records; -1 for a trace without records
     sizes: Mapping[str, int]

@@ -104,22 +104,22 @@ def _checksum(data: Any, before: int = 0) -> int:
 
 
 def _frame_of(path: Path) -> FileFrame:
-    whole = _read_file(path) if is_remote(path) else _map_file(path)
-    reader = pa.ipc.open_file(whole)
+    content = _read_file(path) if is_remote(path) else _map_file(path)
+    reader = pa.ipc.open_file(content)
     buffers = [
         buffer
         for column in reader.get_batch(0).columns
         for buffer in column.buffers()
         if buffer is not None and buffer.size
     ]
-    start = min((buffer.address for buffer in buffers), default=whole.address) - whole.address
+    start = min((buffer.address for buffer in buffers), default=content.address) - content.address
     end = max((buffer.address + buffer.size for buffer in buffers), default=0)
-    end = max(end - whole.address, start)
-    return FileFrame(whole.size, start, end, _frame_checksum(whole, start, end))
+    end = max(end - content.address, start)
+    return FileFrame(content.size, start, end, _frame_checksum(content, start, end))
 
 
-def _frame_checksum(whole: pa.Buffer, start: int, end: int) -> int:
-    view = memoryview(whole)
+def _frame_checksum(content: pa.Buffer, start: int, end: int) -> int:
+    view = memoryview(content)
     return _checksum(view[end:], _checksum(view[:start]))
 
 
@@ -152,15 +152,15 @@ class ArrowFile:
             if size != frame.size_bytes:
                 raise DamagedFileError(f"has {size:,} bytes instead of {frame.size_bytes:,}")
             is_copied = is_remote(path)
-            whole = _read_file(path) if is_copied else _map_file(path)
+            content = _read_file(path) if is_copied else _map_file(path)
             self._mapped_state = None if is_copied else state
         except OSError as cause:
             raise DamagedFileError(f"cannot be read ({cause.strerror or cause})") from None
         intact = 0 <= frame.start <= frame.end <= size
-        if not intact or _frame_checksum(whole, frame.start, frame.end) != frame.checksum:
+        if not intact or _frame_checksum(content, frame.start, frame.end) != frame.checksum:
             raise DamagedFileError("was changed: the checksum of its frame differs")
         try:
-            reader = pa.ipc.open_file(whole)
+            reader = pa.ipc.open_file(content)
             self._batch: Any = reader.get_batch(0)
             header = json.loads(reader.schema.metadata[_HEADER])
             self._specs: dict[str, list[Any]] = header["columns"]

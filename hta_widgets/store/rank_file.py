@@ -67,10 +67,10 @@ class StoredRank:
     @property
     def file(self) -> ArrowFile:
         """The file, mapped."""
-        known = self._file
-        if known is None:
-            known = self._file = ArrowFile(self.path, self.frame)
-        return known
+        arrow_file = self._file
+        if arrow_file is None:
+            arrow_file = self._file = ArrowFile(self.path, self.frame)
+        return arrow_file
 
     # --- contents ---------------------------------------------------------------------------------
 
@@ -125,9 +125,9 @@ class StoredRank:
         except (TraceError, MemoryError):
             raise
         except Exception as cause:  # files may be damaged in any way
-            known = isinstance(cause, DamagedFileError)
+            is_described = isinstance(cause, DamagedFileError)
             raise TraceError(
-                str(cause) if known else f"is not as it was written ({cause!r})",
+                str(cause) if is_described else f"is not as it was written ({cause!r})",
                 path=self.path,
                 remedy="Copy the store again, or save the traces again; was it replaced after it"
                 " was loaded, load it again.",
@@ -146,14 +146,14 @@ class StoredRank:
 
     def _get(self, name: str, make: Callable[[], Any], item_bytes: int | None) -> Any:
         value = self._values.get(name)
-        if self._file is not None:
-            self.read_checked(self._file.require_whole)
         if value is None:
             value = self.read_checked(make)
             self._values[name] = value
             _bytes_in_use.add(
                 self, value.nbytes if item_bytes is None else item_bytes * len(value or ())
             )
+        elif self._file is not None:  # arrays are parts of the mapping; `make` checked it
+            self.read_checked(self._file.require_whole)
         return value
 
     # --- memory -----------------------------------------------------------------------------------

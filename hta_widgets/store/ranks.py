@@ -433,12 +433,12 @@ class StoredTrace(Trace):
         stored: StoredRank | None = self.__dict__.get("_stored")
         if name != "metadata" or stored is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = stored.stored_or_rebuilt(
+        metadata = stored.stored_or_rebuilt(
             lambda: stored.json("metadata"), lambda trace: trace.metadata
         )
-        self.metadata = found
+        self.metadata = metadata
         self.__dict__["_metadata_is_read"] = True
-        return found
+        return metadata
 
     @property
     def is_mapped(self) -> bool:

@@ -58,8 +58,8 @@ def write_files(
         write_trace(folder / f"rank-{trace.rank}-{place}.{token}.arrow", trace, keep_source)
         for place, trace in enumerate(traces)
     ]
-    found = [[p.kind, p.count, p.detail, p.rank, p.file] for p in problems]
-    body = {"clock": clock, "problems": found, "ranks": ranks}
+    problem_rows = [[p.kind, p.count, p.detail, p.rank, p.file] for p in problems]
+    body = {"clock": clock, "problems": problem_rows, "ranks": ranks}
     (folder / MANIFEST).write_bytes(dump_manifest(body))
     return [rank["file"] for rank in ranks]
 

@@ -62,9 +62,9 @@ def group_statistics(code: Array, groups: int, values: Ints) -> GroupStatistics:
 
 def sum_by_group(group: Array, values: Array, groups: int) -> Ints:
     """Return the sum of whole numbers in each group, exactly."""
-    found = np.zeros(groups, dtype=np.int64)
-    np.add.at(found, group, values)
-    return found
+    sums = np.zeros(groups, dtype=np.int64)
+    np.add.at(sums, group, values)
+    return sums
 
 
 def distinct_codes(codes: Array) -> tuple[Ints, Ints]:
@@ -138,9 +138,9 @@ def mask_of_rows(rows: Array | list[int], size: int) -> Bools:
 
 def positions_of_rows(rows: Array, size: int) -> Ints:
     """Return the position in `rows` of each number below `size`, or -1; the entry at -1 is -1."""
-    found = np.full(size + 1, -1, dtype=np.int64)
-    found[rows] = np.arange(len(rows))
-    return found
+    positions = np.full(size + 1, -1, dtype=np.int64)
+    positions[rows] = np.arange(len(rows))
+    return positions
 
 
 def sorted_unique(values: Ints) -> Ints:

@@ -346,8 +346,8 @@ def _gather_columns(
 ) -> tuple[dict[str, Any], RankColumns, tuple[Rows, ...]]:
     """Gather the events in `rows`, and the metadata records and other `groups` of rows."""
     # Events get the columns of the event table, and pid and tid.
-    kept = np.concatenate((*groups, np.flatnonzero(columns.phase == ord("M"))))
-    kept.sort()
+    rows_kept = np.concatenate((*groups, np.flatnonzero(columns.phase == ord("M"))))
+    rows_kept.sort()
     wide = len(columns.categories) > np.iinfo(np.int16).max
     events: dict[str, Any] = {"dur_ns": dur, "phase": phase}
     others: dict[str, Any] = {}
@@ -357,19 +357,19 @@ def _gather_columns(
             if name == "stream" or (name == "category" and wide):
                 dtype = np.promote_types(values.dtype, np.int32).type  # noqa: PLW2901
             events[name] = values[rows].astype(dtype, copy=False)
-        others[name] = values[kept].astype(np.int64 if name == "record" else values.dtype)
+        others[name] = values[rows_kept].astype(np.int64 if name == "record" else values.dtype)
         if consume:
             setattr(columns, name, values[:0].copy())
     scoped = np.fromiter(columns.scope, np.int64, len(columns.scope))
-    places = np.searchsorted(kept, scoped).tolist()
-    at_next = columns.ends_at_next[np.isin(columns.ends_at_next, kept)]
+    places = np.searchsorted(rows_kept, scoped).tolist()
+    at_next = columns.ends_at_next[np.isin(columns.ends_at_next, rows_kept)]
     found = replace(
         columns,
         **others,
-        ends_at_next=np.searchsorted(kept, at_next),
+        ends_at_next=np.searchsorted(rows_kept, at_next),
         scope=dict(zip(places, columns.scope.values(), strict=True)),
     )
-    return events, found, tuple(np.searchsorted(kept, rows) for rows in groups)
+    return events, found, tuple(np.searchsorted(rows_kept, rows) for rows in groups)
 
 
 def _event_table(

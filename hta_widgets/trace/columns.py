@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from itertools import chain
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -215,7 +216,7 @@ class EventTable:
 
     def with_kinds(self, kind: Codes) -> EventTable:
         """Return the same events with other kinds."""
-        return replace(self, kind=kind)
+        return replace_columns(self, kind=kind)
 
 
 @dataclass(slots=True)
@@ -278,6 +279,42 @@ class AsyncTable:
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+
+Table = TypeVar("Table", EventTable, FlowTable, CounterTable, InstantTable, AsyncTable, CopyTable)
+#: Fields of tables that do not have a value per row.
+_SHARED_FIELDS = {"names", "categories", "tracks", "end_record", "kinds", "series"}
+
+
+def replace_columns(table: Table, **changes: Any) -> Table:
+    """Return a table with other values of some fields; it is in memory if `table` is mapped."""
+    # A mapped table is of a subclass, which `dataclasses.replace` cannot make.
+    kind = next(kind for kind in type(table).__mro__ if "__dataclass_fields__" in vars(kind))
+    names = [column.name for column in fields(table)]
+    columns = {name: getattr(table, name) for name in names if name not in changes}
+    return kind(**columns, **changes)  # type: ignore[no-any-return]
+
+
+def take_rows(table: Table, rows: Rows, **changes: Any) -> Table:
+    """Return some rows of a table; `changes` are fields of the result."""
+    columns = dict(changes)
+    for name in (column.name for column in fields(table) if column.name not in changes):
+        values = getattr(table, name)
+        if isinstance(values, np.ndarray):
+            columns[name] = values[rows]
+        elif name not in _SHARED_FIELDS:
+            columns[name] = [values[row] for row in rows.tolist()]
+    return replace_columns(table, **columns)
+
+
+def concatenate_tables(tables: Sequence[Table], **changes: Any) -> Table:
+    """Return the rows of all tables; other fields are from `changes`, else from the first table."""
+    columns = dict(changes)
+    for name in {column.name for column in fields(tables[0])} - _SHARED_FIELDS - set(changes):
+        values = [getattr(table, name) for table in tables]
+        is_text = isinstance(values[0], list)
+        columns[name] = list(chain(*values)) if is_text else np.concatenate(values)
+    return replace_columns(tables[0], **columns)
 
 
 class NumberedRecords(ABC):

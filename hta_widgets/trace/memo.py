@@ -74,8 +74,8 @@ class LRU(Generic[K, V]):
 
     def get_or_compute(self, key: K, make: Callable[[], V]) -> V:
         """Return the value under `key`; compute it if there is none."""
-        found = self.get(key)
-        return self.put(key, make()) if found is None else found
+        value = self.get(key)
+        return self.put(key, make()) if value is None else value
 
     def values(self) -> list[V]:
         """Return all values, the most recently used last."""

@@ -64,8 +64,8 @@ class CompactFrame(pd.DataFrame):
 
     def displayed_columns(self) -> Any:
         """Return the columns that are displayed."""
-        known = self.notna() & (self != -1)
-        unknown = [name for name in self.attrs.get("optional", ()) if not known[name].any()]
+        has_value = self.notna() & (self != -1)
+        unknown = [name for name in self.attrs.get("optional", ()) if not has_value[name].any()]
         return pd.DataFrame(self).drop(columns=[*unknown, *self.attrs.get("hidden", ())])
 
     def __repr__(self) -> str:

@@ -80,8 +80,8 @@ class Selection:
         if self.ranks is not None:
             put("ranks", tuple(normalize_ranks(self.ranks)))
         if self.tracks is not None:
-            one = isinstance(self.tracks, str) or not isinstance(self.tracks, Iterable)
-            tracks = [self.tracks] if one else self.tracks
+            is_single = isinstance(self.tracks, str) or not isinstance(self.tracks, Iterable)
+            tracks = [self.tracks] if is_single else self.tracks
             put("tracks", frozenset(_track(item) for item in tracks))
         if self.ids is not None:
             put("ids", _ids(self.ids))
@@ -244,8 +244,7 @@ def select_events(
         if query.traces is not None:
             # The window of `query` is on the clock of its own set, for example that of a view.
             traces = traces.with_clock(query.traces.clock)
-        given = (start_ns, end_ns, ranks, tracks, None, ids)
-        fields = zip(_FIELDS, given, strict=True)
+        fields = zip(_FIELDS, (start_ns, end_ns, ranks, tracks, None, ids), strict=True)
         changes: dict[str, Any] = {name: value for name, value in fields if value is not None}
         return replace(query, traces=traces, **changes)
     if isinstance(query, pd.DataFrame):

@@ -28,8 +28,6 @@ def _is_epoch(time_ns: int) -> bool:
 
 def common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | None, list[int]]:
     """Return the epoch time of instant 0, if known, and the shift of each trace."""
-    # Times stay as recorded unless clocks have nothing in common: ranks far apart form groups, the
-    # largest group stays, and the others are moved to start with it (problem ``clock``).
     filled = [trace for trace in traces if len(trace)]
     if not filled:
         return None, [0] * len(traces)
@@ -43,7 +41,7 @@ def common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | Non
         start = min(trace.zero_ns for trace in group)
         for trace in group:
             shift[id(trace)] = trace.zero_ns - start
-            problems.add("clock", 1, _is_far_apart(start, origin), trace.rank, trace.path)
+            problems.add("clock", 1, _describe_difference(start, origin), trace.rank, trace.path)
     shifts = [shift.get(id(trace), 0) for trace in traces]
     return origin if _is_epoch(origin) else None, shifts
 
@@ -62,7 +60,8 @@ def clock_groups(traces: Sequence[Trace]) -> list[list[Trace]]:
     return groups
 
 
-def _is_far_apart(start_ns: int, origin_ns: int) -> str:
+def _describe_difference(start_ns: int, origin_ns: int) -> str:
+    """Describe the clock of a group of ranks that is moved to the origin."""
     moved = "moved to start with them"
     if _is_epoch(start_ns) and not _is_epoch(origin_ns):
         return f"its clock counts from the epoch, other ranks' clocks do not; {moved}"

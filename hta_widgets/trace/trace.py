@@ -182,7 +182,7 @@ def events_of(
     index = pd.Index(np.concatenate(ids) if ids else np.empty(0, np.int64), name="id")
     frame = _frame(traces, picked, wanted, index)
     ranks = np.array([trace.rank for trace in traces], np.int64)
-    frame.insert(0, "rank", np.repeat(ranks, [len(one) for one in ids]))
+    frame.insert(0, "rank", np.repeat(ranks, [len(ids_of_rank) for ids_of_rank in ids]))
     return frame
 
 

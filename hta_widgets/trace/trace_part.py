@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any, TypeVar
-
 import numpy as np
 
 from hta_widgets.trace.arrays import Bools, Ints, Rows, positions_of_rows
-from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
+from hta_widgets.trace.columns import take_rows
 from hta_widgets.trace.selection import (
     Selection,
     overlaps_window,
     window_in_table_time,
 )
 from hta_widgets.trace.trace import Trace
-
-T = TypeVar("T")
-#: Columns of tables that are lists of texts, one per row.
-_TEXT_COLUMNS = {"pid", "tid", "scope", "async_id"}
 
 
 def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
@@ -37,8 +30,7 @@ def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
     source_row, target = new_row[flows.source], new_row[flows.target]
     joined = np.flatnonzero((source_row >= 0) & (target >= 0))
     return trace.replace(
-        _table=_take_rows(
-            EventTable,
+        _table=take_rows(
             table,
             rows,
             parent=new_row[table.parent[rows]].astype(np.int32),
@@ -48,26 +40,9 @@ def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
                 if new_row[row] >= 0
             },
         ),
-        flow_table=_take_rows(
-            FlowTable, flows, joined, source=source_row[joined], target=target[joined]
-        ),
-        counter_table=_take_rows(
-            CounterTable, counters, inside(counters.time_ns, counters.time_ns)
-        ),
-        instant_table=_take_rows(
-            InstantTable, instants, inside(instants.time_ns, instants.time_ns)
-        ),
-        async_table=_take_rows(AsyncTable, asyncs, inside(asyncs.start_ns, ends)),
+        flow_table=take_rows(flows, joined, source=source_row[joined], target=target[joined]),
+        counter_table=take_rows(counters, inside(counters.time_ns, counters.time_ns)),
+        instant_table=take_rows(instants, inside(instants.time_ns, instants.time_ns)),
+        async_table=take_rows(asyncs, inside(asyncs.start_ns, ends)),
         part=True,
     )
-
-
-def _take_rows(kind: type[T], table: T, rows: Rows, **changes: Any) -> T:
-    """Return some rows of a table; `changes` are columns that replace its own."""
-    columns = {column.name: getattr(table, column.name) for column in fields(kind)}  # type: ignore[arg-type]
-    for name, values in columns.items():
-        if isinstance(values, np.ndarray):
-            columns[name] = values[rows]
-        elif name in _TEXT_COLUMNS:
-            columns[name] = [values[row] for row in rows.tolist()]
-    return kind(**columns | changes)

@@ -570,8 +570,8 @@ def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
 
 def most_frequent_size(sizes: Iterable[int]) -> int:
     """Return the world size that most files state, of several the largest; 0 if none states one."""
-    known = Counter(size for size in sizes if size > 0)
-    return max(known, key=lambda size: (known[size], size), default=0)
+    counts = Counter(size for size in sizes if size > 0)
+    return max(counts, key=lambda size: (counts[size], size), default=0)
 
 
 def rank_coverage_text(traces: TraceSet) -> str:

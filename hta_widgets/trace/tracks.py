@@ -173,28 +173,32 @@ def assign_lanes(
     stop = _subtree_ends(begin, end, first)
     depth, parent, crossing = _nesting(end, stop)
     overlaps, rounded = np.empty(0, dtype=np.int64), 0
+    spill_lanes = np.zeros(tracks, dtype=np.int64)
     if crossing.any():
-        touched = np.unique(track[order[crossing]]).tolist()
         spilled = []
-        for low, high in ((int(first[number]), int(first[number + 1])) for number in touched):
+        for number in np.unique(track[order[crossing]]).tolist():
+            low, high = first[number : number + 2].tolist()
             nesting = resolve_nesting(
                 begin[low:high], end[low:high], stop[low:high] - low, resolution_ns
             )
-            kept = np.delete(np.arange(high - low), nesting.spilled)
+            nested_rows = np.delete(np.arange(high - low), nesting.spilled)
             place = np.zeros(high - low + 1, dtype=np.int64)
-            place[kept + 1] = 1
+            place[nested_rows + 1] = 1
             np.cumsum(place, out=place)
-            level = _depth(place[nesting.stop[kept]])
+            level = _depth(place[nesting.stop[nested_rows]])
             above = _parents(level)
-            depth[low + kept] = level
-            parent[low + kept] = np.where(above >= 0, low + kept[above], -1)
+            depth[low + nested_rows] = level
+            parent[low + nested_rows] = np.where(above >= 0, low + nested_rows[above], -1)
             nesting.write_parents(begin[low:high], end[low:high], low, parent[low:high])
-            spilled.append(low + nesting.spilled)
+            rows = low + nesting.spilled
+            lane = _first_free_lanes(begin[rows], end[rows])
+            depth[rows] = level.max() + 1 + lane
+            spill_lanes[number] = lane.max(initial=-1) + 1
+            spilled.append(rows)
             rounded += nesting.rounded
         overlaps = np.concatenate(spilled)
 
-    nested, lanes = _count_lanes(depth, overlaps, first)
-    _spill(begin, end, depth, overlaps, first, nested, lanes)
+    nested = _count_nested_lanes(depth, overlaps, first)
     too_deep = int((depth > _MAX_DEPTH).sum())
 
     result_depth = np.empty(count, dtype=np.int16)
@@ -204,7 +208,13 @@ def assign_lanes(
     result_parent[order] = order[parent]
     result_parent[order[parent < 0]] = -1
     return LaneAssignment(
-        result_depth, result_parent, nested, lanes, len(overlaps), rounded, too_deep
+        result_depth,
+        result_parent,
+        nested,
+        nested + spill_lanes,
+        len(overlaps),
+        rounded,
+        too_deep,
     )
 
 
@@ -265,38 +275,30 @@ def _nesting(end: Ints, stop: Ints) -> tuple[Ints, Ints, Bools]:
     return depth, parent, crossing
 
 
-def _count_lanes(depth: Ints, spilled: Ints, first: Ints) -> tuple[Ints, Ints]:
+def _count_nested_lanes(depth: Ints, spilled: Ints, first: Ints) -> Ints:
+    """Return the number of lanes of each track without its spill lanes."""
     proper = depth + 1
     proper[spilled] = 0
     sizes = np.diff(first)
     nested = np.zeros(len(sizes), dtype=np.int64)
     filled = np.flatnonzero(sizes)
     nested[filled] = np.maximum.reduceat(proper, first[:-1][filled])
-    return nested, nested.copy()
+    return nested
 
 
-def _spill(
-    begin: Ints, end: Ints, depth: Ints, spilled: Ints, first: Ints, nested: Ints, lanes: Ints
-) -> None:
-    """Put each spilled event into the first spill lane of its track that is free."""
-    track_of = np.searchsorted(first, spilled, side="right") - 1
-    for track in np.unique(track_of).tolist():
-        rows = spilled[track_of == track]
-        busy: list[tuple[int, int]] = []  # (end, lane)
-        free: list[int] = []
-        used = 0
-        for row, start, stop in zip(
-            rows.tolist(), begin[rows].tolist(), end[rows].tolist(), strict=True
-        ):
-            while busy and busy[0][0] <= start:
-                heappush(free, heappop(busy)[1])
-            if free:
-                lane = heappop(free)
-            else:
-                lane, used = used, used + 1
-            heappush(busy, (stop, lane))
-            depth[row] = nested[track] + lane
-        lanes[track] += used
+def _first_free_lanes(begin: Ints, end: Ints) -> Ints:
+    """Return for each event, sorted by start, the first lane without an event at that time."""
+    busy: list[tuple[int, int]] = []  # (end, lane)
+    free: list[int] = []
+    lanes = []
+    for start_ns, end_ns in zip(begin.tolist(), end.tolist(), strict=True):
+        while busy and busy[0][0] <= start_ns:
+            heappush(free, heappop(busy)[1])
+        # Without a free lane, the lanes 0 to len(busy) - 1 are busy.
+        lane = heappop(free) if free else len(busy)
+        heappush(busy, (end_ns, lane))
+        lanes.append(lane)
+    return np.array(lanes, dtype=np.int64)
 
 
 _STREAM_TID = re.compile(r"(?:stream\s*)?(\d{1,19})\s*", re.IGNORECASE)
@@ -383,8 +385,8 @@ def device_streams(
     of_thread = np.full(len(slots), -1, dtype=np.int64)
     for number in np.unique(thread[bare]).tolist():
         of_thread[number] = _number_of_thread(columns.tids[int(slots[number]) % threads], -1)
-    known = np.flatnonzero(result >= 0)
-    of_thread[thread[known]] = result[known]
+    with_stream = np.flatnonzero(result >= 0)
+    of_thread[thread[with_stream]] = result[with_stream]
     ids = of_thread[thread[bare]]
     if not fit_int32(ids.max()):
         result = result.astype(np.int64)

@@ -14,7 +14,7 @@ process                thread                      written by
 =====================  ==========================  ==============================
 
 `mark_rows` gives these rows the category ``kernel`` and a stream, so that they are device work,
-of a kind by name. Other threads of such a process, for example ``XLA Modules`` beside the streams
+of a kind by name. Other threads of such a process, for example ``XLA Modules`` next to the streams
 or Ascend's ``Overlap Analysis``, repeat the same time, and stay as they are. The rows of Horovod's
 timelines, whose processes are tensors, get the category ``horovod``.
 """

@@ -558,10 +558,10 @@ def _build_traces(contents: FileContents, path: str, build: _Build) -> Outcome:
                 build(*part[:4], path, problems).replace(local_rank=part.device) for part in split
             ]
             return Outcome(tuple(traces), problems)
-    stated, found = stated_rank(contents.metadata, problems, path), Problems()
+    stated, notes = stated_rank(contents.metadata, problems, path), Problems()
     with time_stage("model"):
-        trace = build(stated, contents.columns, contents.metadata, contents.source, path, found)
-    for problem in found:  # the rank may change
+        trace = build(stated, contents.columns, contents.metadata, contents.source, path, notes)
+    for problem in notes:  # the rank may change
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return Outcome((trace,), problems)
 

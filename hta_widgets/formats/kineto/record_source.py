@@ -108,7 +108,7 @@ class FileRecords(NumberedRecords):
 
     @classmethod
     def restore(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> FileRecords:
-        """Return a source from the facts and columns of `kept`; raise `ValueError` if forged."""
+        """Return a source from the result of `to_stored`; raise `ValueError` if it is forged."""
         starts, ends, firsts = column("starts"), column("ends"), column("first_records")
         odd, counts = column("odd_slices"), column("odd_counts")
         records = np.diff(firsts, append=facts["count"])
@@ -152,14 +152,14 @@ class FileRecords(NumberedRecords):
                 _skip(stream, start)
                 text = stream.read_exactly(end - start)
                 first = self._index.first_records[number]
-                places = wanted[slices == number] - first
-                for place, body in self._bodies(number, text, places):
+                for place, body in self._bodies(text, number, wanted[slices == number] - first):
                     yield first + place, body
         finally:
             if stream is not None:
                 stream.close()
 
-    def _bodies(self, number: int, text: bytes, places: Ints) -> Iterator[tuple[int, bytes]]:
+    def _bodies(self, text: bytes, number: int, places: Ints) -> Iterator[tuple[int, bytes]]:
+        """Yield records of slice `number`, which holds `text`, with their places in the slice."""
         spans = self._index.spans.get(number)
         if spans is not None:
             for place in places.tolist():
@@ -172,7 +172,7 @@ class FileRecords(NumberedRecords):
             for place in places.tolist():
                 yield place, bytes(bodies[place])
         except (msgspec.DecodeError, IndexError):
-            raise self._has_changed() from None
+            raise self._changed_file_error() from None
 
     def _open(self, offset: int) -> Stream:
         if self._checkpoints is None:
@@ -189,9 +189,9 @@ class FileRecords(NumberedRecords):
                 remedy="Put the file back, or load it from its new path.",
             ) from None
         if state != self._state:
-            raise self._has_changed()
+            raise self._changed_file_error()
 
-    def _has_changed(self) -> TraceError:
+    def _changed_file_error(self) -> TraceError:
         return TraceError(
             "was changed after it was loaded, so the details of its events cannot be read",
             path=self.path,

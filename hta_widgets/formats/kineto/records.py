@@ -122,8 +122,8 @@ def split_merged(
             source, columns.record[rows], rank, entry.shift_ns, pids,
             {key: json.dumps(value).encode() for key, value in entry.metadata.items()},
         )  # fmt: skip
-        own = columns_of_rank(columns, rows, rank, pids)
-        parts.append(MergedRank(rank, own, entry.metadata, records, entry.format))
+        rank_columns = columns_of_rank(columns, rows, rank, pids)
+        parts.append(MergedRank(rank, rank_columns, entry.metadata, records, entry.format))
         ours[rows] = False
     problems.add("skipped", int(ours.sum()), "records of no rank of the merged file", file=path)
     return parts
@@ -146,8 +146,8 @@ def _introductions(columns: RankColumns) -> tuple[dict[int, tuple[int, bytes]], 
 
 def _rank_of(pid: str) -> int:
     """Return the rank encoded in a process number, or -1."""
-    known = pid.isdecimal() and len(pid) <= 18 and int(pid)
-    return (int(pid) - 1) // PID_STRIDE if known else -1
+    is_number = pid.isdecimal() and len(pid) <= 18 and int(pid)
+    return (int(pid) - 1) // PID_STRIDE if is_number else -1
 
 
 def columns_of_rank(
@@ -319,9 +319,9 @@ class MergedRecords:
         fields = decode_fields(text)
         if fields is None:
             return text
-        own = self._pids.get(fields.get("pid", b"").strip(b'"').decode(), b"")
-        if own:
-            fields["pid"] = own
+        original_pid = self._pids.get(fields.get("pid", b"").strip(b'"').decode(), b"")
+        if original_pid:
+            fields["pid"] = original_pid
         else:
             fields.pop("pid", None)
         for name in ID_FIELDS:

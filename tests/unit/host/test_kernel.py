@@ -29,7 +29,7 @@ def page(monkeypatch):
     sent, published = [], []
     monkeypatch.setattr(Comm, "sent", sent, raising=False)
     monkeypatch.setattr(comm, "create_comm", Comm)
-    monkeypatch.setattr(kernel, "_shown", [])
+    monkeypatch.setattr(kernel, "_shown", {})
     monkeypatch.setattr(
         kernel, "publish_display_data", lambda data: published.append(data[kernel.MIME])
     )

@@ -180,7 +180,7 @@ def test_the_bar_of_a_notebook_is_emptied(job, monkeypatch):
     monkeypatch.setattr(
         "IPython.display.display", lambda output, **_: outputs.append(output) or Handle()
     )
-    monkeypatch.setattr(bar, "_in_notebook", lambda: True)
+    monkeypatch.setattr(bar, "in_notebook", lambda: True)
     monkeypatch.setattr(bar, "_BAR_DELAY_S", 0)
     monkeypatch.setattr(bar, "REPORT_EVERY_S", 0)
     hw.load(job)

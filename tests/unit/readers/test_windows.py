@@ -1,5 +1,7 @@
 """Files of one rank that follow one another are windows of it, and verdicts stay the same."""
 
+import importlib
+
 import pandas as pd
 import pytest
 
@@ -141,3 +143,20 @@ def test_three_windows_with_counters_instants_and_problems(folder):
     assert traces[0].instants["time_ns"].tolist() == [0, 1_000_000, 2_000_000]
     problems = traces.problems.query("kind == 'skipped'")
     assert problems["rank"].tolist() == [0, 0, 0]
+
+
+def test_windows_in_the_cache_are_joined_too(folder, tmp_path, monkeypatch):
+    """Their columns are mapped on the second load."""
+    monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "the cache"))
+    module = importlib.import_module("hta_widgets.readers.load")
+    monkeypatch.setattr(module, "_MIN_CACHED_BYTES", 0)
+    path = folder(("worker3.json", step(1, 100)), ("again-worker3.json", step(2, 900)))
+    for _ in range(2):
+        traces = hw.load(path)
+        assert traces.windows == [(0, 90_000), (800_000, 890_000)]
+        trace = traces[3]
+        (kernel,) = trace.events.index[trace.events["name"] == "gemm2"]
+        assert trace.events["step"][trace.launch_of[kernel]] == 2
+        assert trace.args(kernel) == {"stream": 7, "correlation": 1}
+        trace.release()
+        assert trace.metadata["baseTimeNanoseconds"] == 0
