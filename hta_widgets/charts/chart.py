@@ -1,7 +1,7 @@
 """Draw charts of rows whose texts are templates over the columns of their data.
 
 A chart is a public function of a frame, or of traces, whose analysis `analysis_frame` runs. It ends
-in one drawing call: `draw_definition` for charts that dashboards show too, `empty_figure` with the
+in one drawing call: `draw_definition` for charts that dashboards show, `empty_figure` with the
 reason why there is nothing to draw, or `draw_rows` with a `RowsContent`::
 
     return draw_rows(

@@ -16,6 +16,8 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.charts.data import (
+    ChartSource,
+    analysis_frame,
     color_ramp,
     rank_list,
     require_columns_of,
@@ -201,13 +203,26 @@ def with_folded_groups(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd
 # --- charts ---------------------------------------------------------------------------------------
 
 
+def draw_analysis(
+    name: str,
+    source: ChartSource,
+    options: Mapping[str, Any],
+    width: int | None,
+    theme: ThemeName | Theme,
+    title: str,
+    clusters: pd.DataFrame | None = None,
+) -> Any:
+    """Draw the frame of an analysis, or run it on traces, by the definition of this name."""
+    frame = analysis_frame(rows_definition(name).analysis, source, options)
+    return draw_definition(name, frame, width, theme, title, clusters)
+
+
 def draw_definition(
     name: str,
     frame: pd.DataFrame,
-    *,
     width: int | None = None,
     theme: ThemeName | Theme = "light",
-    title: str | None = None,
+    title: str = "",
     clusters: pd.DataFrame | None = None,
 ) -> Any:
     """Draw a frame by the definition of this name; `clusters` of ranks are drawn together."""

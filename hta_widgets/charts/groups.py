@@ -59,10 +59,8 @@ def parallel_groups(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.parallel_groups`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -350,10 +348,8 @@ def communication_by_group(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.communication_by_group`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -372,8 +368,7 @@ def communication_by_group(
         options,
         *("rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     keys = [key for key in ("group", "description", "collective") if key in frame]
@@ -396,10 +391,8 @@ def communication_by_stream(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.communication_by_stream`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -418,8 +411,7 @@ def communication_by_stream(
         options,
         *("stream", "rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     return _draw_communication(frame, ["stream"], "stream", style)

@@ -43,10 +43,8 @@ def diff_icicle(
         Result of `hta_widgets.diff.icicle`.
     depth : int, default 14
         Number of levels.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
 
     Returns
     -------

@@ -84,10 +84,8 @@ def rank_clusters(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.rank_clusters`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -344,12 +342,9 @@ def rank_time_heatmap(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.rank_time_heatmap`.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. The ranks of a cluster are drawn together,
-        as their mean with a line from minimum to maximum. By default each rank is drawn.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 

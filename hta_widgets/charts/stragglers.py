@@ -46,10 +46,8 @@ def stragglers(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.stragglers`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -246,10 +244,8 @@ def stragglers_by_step(
     measure : {"lost_share", "imposed_wait"}, default "lost_share"
         Share of the step that the others lose, or all their waiting for the rank, including the
         part that is hidden behind computing.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
