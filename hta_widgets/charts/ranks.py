@@ -33,6 +33,7 @@ from hta_widgets.charts.figure import (
     models,
     new_figure,
     plain_axis,
+    script,
 )
 from hta_widgets.charts.lanes import time_axis
 from hta_widgets.charts.rows import (
@@ -52,21 +53,6 @@ from hta_widgets.text import count, duration, plural, share
 _MAX_CLUSTERS = 60
 #: Maximum length of a list of ranks, in characters; narrow charts would truncate longer ones.
 _LETTERS = 18
-
-# Cuts the text on a cluster's difference to the available width; the tooltip shows all of it.
-_CUT = r"""
-if (!fig.inner_width) return;
-const pen = document.createElement("canvas").getContext("2d");
-pen.font = "11px " + family;
-const fitting = (text) => {
-  let end = text.length;
-  const shown = () => (end < text.length ? text.slice(0, end) + "…" : text);
-  while (end > 1 && pen.measureText(shown()).width > fig.inner_width - 12) end -= 1;
-  return shown();
-};
-const text = Array.from(source.data.full, fitting);
-if (text.some((each, k) => each !== source.data.text[k])) source.data = { ...source.data, text };
-"""
 
 
 @check_arguments
@@ -314,7 +300,7 @@ def _draw_reasons(figure: Any, texts: dict[str, list[Any]], style: FigureStyle) 
     )
     figure.js_on_change(
         "inner_width",
-        models.CustomJS(args={"fig": figure, "source": source, "family": FONT}, code=_CUT),
+        models.CustomJS(args={"fig": figure, "source": source, "family": FONT}, code=script("cut")),
     )
 
 
