@@ -440,7 +440,7 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Any:
     content = RowsContent(
         data=data,
         names=grid.names(),
-        marks=[Bars("left", "right", "@fill", line="@line")],
+        marks=[Bars("left", "right", "fill", line="line")],
         scale=Scale(grid.end(), ticks=grid.ticks()),
         head=" ",
         columns=[Column("in all", [duration(total_ns) for total_ns in grid.total])],

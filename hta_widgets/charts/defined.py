@@ -550,38 +550,38 @@ def _add_mark(
         data[code] = np.broadcast_to(evaluate(code, scope), len(scope["row"]))
         return code
 
-    def add_colors(color: str | ItemColor) -> str:
+    def mark_color(color: str | ItemColor) -> str:
         if isinstance(color, str):
             return color_of(color, colors)
         column = color_column(color)
         data[column] = item_colors(color, scope, colors)
-        return f"@{column}"
+        return column
 
     if isinstance(mark, DotMark):
         return Dots(
             place(mark.at),
-            add_colors(mark.color),
+            mark_color(mark.color),
             place(mark.size),
             marker=place(mark.marker) or "",
             angle=place(mark.angle) or "",
         )
     left, right = place(mark.left), place(mark.right)
     if isinstance(mark, LineMark):
-        return Whiskers(left, right, add_colors(mark.color))
+        return Whiskers(left, right, mark_color(mark.color))
     left = left if isinstance(left, str) else float(left)
     if isinstance(mark.color, str):
         return _styled_bars(mark.color, left, right, mark.name, colors)
-    bars = Bars(left, right, add_colors(mark.color), mark.name)
+    bars = Bars(left, right, mark_color(mark.color), mark.name)
     if mark.bar_text:
         data["inside"] = fill_template(mark.bar_text, scope)
         data["on"] = [text_on(fill) for fill in data[color_column(mark.color)]]
-        return replace(bars, text="inside", text_color="@on")
+        return replace(bars, text="inside", text_color="on")
     if mark.hatch is None:
         return bars
     return replace(
         bars,
-        hatch=f"@{place(mark.hatch.pattern)}",
-        hatch_color=add_colors(mark.hatch.color),
+        hatch=place(mark.hatch.pattern),
+        hatch_color=mark_color(mark.hatch.color),
         hatch_weight=3,
         hatch_scale=12,
     )

@@ -263,7 +263,7 @@ def kernel_breakdown(
             data=data,
             names=disambiguate(names, list(data["name"]), [str(kind) for kind in data["kind"]]),
             marks=[
-                Bars(0.0, "per_rank_ns", "@fill"),
+                Bars(0.0, "per_rank_ns", "fill"),
                 *[Whiskers("least_ns", "most_ns", theme.ink2)] * has_ranks,
             ],
             scale=time_scale(
@@ -401,7 +401,7 @@ def _draw_mean_durations(
         RowsContent(
             data=data,
             names=names,
-            marks=[Bars(0.0, "mean_ns", "@fill"), Whiskers("min_ns", "max_ns", theme.ink2)],
+            marks=[Bars(0.0, "mean_ns", "fill"), Whiskers("min_ns", "max_ns", theme.ink2)],
             scale=time_scale(float(data["max_ns"].max())),
             head="kernel" if name is None else " ",
             columns=[

@@ -84,7 +84,7 @@ def _signed_bars(
     ticks = round_ticks(high, 2, low)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, -low, 1.0)
     labels = [(at, ("+" if at > 0 else "") + axis_time(at, step)) for at in ticks]
-    bars = Bars(*ends, "@fill", line="@line")
+    bars = Bars(*ends, "fill", line="line")
     return [bars], Scale(high + span, low - span, labels, zero_line=True)
 
 

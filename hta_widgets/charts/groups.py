@@ -148,7 +148,7 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
     content = RowsContent(
         data=cells,
         names=[f"rank {rank}" for rank in ranks],
-        marks=[Bars("left", "right", "@fill", line="@line", text="text", text_color=theme.ink)],
+        marks=[Bars("left", "right", "fill", line="line", text="text", text_color=theme.ink)],
         scale=Scale(float(len(drawn)), ticks=[(at + 0.5, head) for at, head in enumerate(heads)]),
         head=" ",
         columns=columns,
@@ -183,8 +183,8 @@ def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
         marks=[
             # A rank is hardly a pixel wide, so bars have no tint, and an outline only in rows of
             # one group, where it covers no other group.
-            Bars("left", "right", "@line", only=("alone", "no")),
-            Bars("left", "right", "@line", line="@line", only=("alone", "yes")),
+            Bars("left", "right", "line", only=("alone", "no")),
+            Bars("left", "right", "line", line="line", only=("alone", "yes")),
         ],
         scale=Scale(
             float(len(ranks)),

@@ -97,7 +97,7 @@ def diff_icicle(
     narrow = int((~wide).sum())
     measure = str(frame.attrs.get("measure", ""))
     of = f" on the {measure}" if measure else ""
-    bars = Bars("low", "high", "@fill", line=theme.bg, text="label", text_color="@ink", height=0.96)
+    bars = Bars("low", "high", "fill", line=theme.bg, text="label", text_color="ink", height=0.96)
     return draw_rows(
         RowsContent(
             data=data,

@@ -26,7 +26,9 @@ from hta_widgets.text import axis_time
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars from one column of the source to another; colours may be columns, as ``@column``.
+    """Bars from one column of the source to another.
+
+    Colours and hatches are values, or names of columns with a value for each bar.
 
     `only` is a column and a value, for bars of the rows with that value only. Hatches are drawn
     fast if all bars of a mark have the same one.
@@ -124,15 +126,9 @@ class RowsContent:
     pitch: float | None = None
 
 
-def column_name(value: Any) -> Any:
-    """Return the name of the column for ``@column``, and any other value as it is."""
-    return value[1:] if isinstance(value, str) and value.startswith("@") else value
-
-
-def fill_color(mark: Bars, theme: Theme) -> Any:
+def fill_color(mark: Bars, theme: Theme) -> str:
     """Return the fill of bars, blended with the background if `alpha` is below 1."""
-    fill = column_name(mark.fill)
-    return fill if mark.alpha == 1 else blend(fill, theme.bg, mark.alpha)
+    return mark.fill if mark.alpha == 1 else blend(mark.fill, theme.bg, mark.alpha)
 
 
 def draw_mark(
@@ -175,11 +171,10 @@ def draw_mark(
             source=source,
             marker=mark.marker or "circle",
             angle=mark.angle or 0,
-            fill_color=column_name(mark.color),
+            fill_color=mark.color,
             line_color=theme.bg,
             nonselection_fill_alpha=0.3,
         )
-    line = None if profile and mark.line is None else column_name(mark.line)
     style: dict[str, Any] = {}
     if mark.only is not None:
         column, only = mark.only
@@ -187,8 +182,8 @@ def draw_mark(
         style["view"] = models.CDSView(filter=chosen)
     if mark.hatch is not None:
         style |= {
-            "hatch_pattern": column_name(mark.hatch),
-            "hatch_color": column_name(mark.hatch_color),
+            "hatch_pattern": mark.hatch,
+            "hatch_color": mark.hatch_color,
             "hatch_scale": mark.hatch_scale,
             "hatch_weight": mark.hatch_weight,
             "nonselection_hatch_alpha": 0.3,
@@ -200,7 +195,7 @@ def draw_mark(
         source=source,
         height=1.0 if profile else mark.height,
         fill_color=fill_color(mark, theme),
-        line_color=line,
+        line_color=mark.line,
         line_width=1,
         nonselection_fill_alpha=0.3,
         nonselection_line_alpha=0.3,
@@ -383,8 +378,7 @@ def _draw_texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool
             if isinstance(mark.left, str)
             else np.full(len(right), float(mark.left))
         )
-        color = column_name(mark.text_color)
-        colors = data[color] if mark.text_color.startswith("@") else [color] * len(right)
+        colors = data.get(mark.text_color, [mark.text_color] * len(right))
         kept = [
             at
             for at, full in enumerate(data[mark.text])

@@ -179,7 +179,7 @@ def step_times(
         RowsContent(
             data=data,
             names=names,
-            marks=[Dots("apart", "@fill", 7 if len(names) <= NAMED_ROWS else 4)],
+            marks=[Dots("apart", "fill", 7 if len(names) <= NAMED_ROWS else 4)],
             scale=_deviation_scale(dots["apart"]),
             head=" ",
             columns=[

@@ -97,7 +97,7 @@ def stragglers(
         RowsContent(
             data=data,
             names=names,
-            marks=[Bars(0.0, "imposed_to_ns", "@fill", line="@line"), *[lost] * has_loss],
+            marks=[Bars(0.0, "imposed_to_ns", "fill", line="line"), *[lost] * has_loss],
             scale=time_scale(float(data["imposed_wait_ns"].max())),
             head=" ",
             legend=[
@@ -295,7 +295,7 @@ def stragglers_by_step(
         RowsContent(
             data=data,
             names=names,
-            marks=[Bars("left", "right", "@fill", line="@fill")],
+            marks=[Bars("left", "right", "fill", line="fill")],
             scale=Scale(float(len(steps)), ticks=_ticks(steps)),
             legend=_add_colors(data, theme, measure),
             head=" ",

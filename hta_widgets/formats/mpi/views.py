@@ -180,7 +180,7 @@ def mpi_compare(
         RowsContent(
             data=data,
             names="{name}",
-            marks=[Bars("left", "right", "@fill")],
+            marks=[Bars("left", "right", "fill")],
             scale=Scale(
                 most * 1.02, start=-most * 1.02, ticks=time_ticks(most, 2, -most), zero_line=True
             ),
