@@ -60,12 +60,12 @@ class _ExpressionColumns(Mapping[str, Any]):
 
     def __init__(self, data: pd.DataFrame) -> None:
         self._data = data
-        self._known: dict[str, Any] = {}
+        self._columns: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._known:
-            self._known[name] = column(self._data[name])
-        return self._known[name]
+        if name not in self._columns:
+            self._columns[name] = column(self._data[name])
+        return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:
         return map(str, self._data)

@@ -53,6 +53,7 @@ from hta_widgets.charts.figure import (
 from hta_widgets.charts.language import (
     CELLS,
     Scope,
+    aggregate,
     column,
     combination_codes,
     evaluate,
@@ -153,33 +154,29 @@ def fold_items(scope: Scope, fold: FoldSpec, groups: Groups, apart: Sequence[Any
     of = np.broadcast_to(evaluate(spread.of, scope), items)
     at = np.broadcast_to(evaluate(spread.of if spread.at is None else spread.at, scope), items)
     group_of_item = np.where(place > 0, -place, rank)
-    inner = {
-        "fold": combination_codes([*apart, group_of_item, *(scope[name] for name in fold.each)])
-    }
-    inner |= {"measure": of, "position": at, "rank": rank}
+    folds = combination_codes([*apart, group_of_item, *(scope[name] for name in fold.each)])
 
-    def evaluate_folded(code: str, value: Any = rank) -> Any:
-        return evaluate(f"{code}, by=fold)", {**inner, "value": value})
+    def reduce_folds(function: str, *columns: Any) -> Any:
+        return aggregate(function, columns, {"by": folds})
 
-    members = [sorted({int(number) for number in some}) for some in evaluate_folded("lists(rank")]
+    members = [sorted({int(number) for number in ranks}) for ranks in reduce_folds("lists", rank)]
     alone = np.array([len(ranks) == 1 for ranks in members])
     for name in columns:
         value = scope[name]
+        is_text = np.asarray(value).dtype.kind in "OU"
         rule = "min" if name == "rank" else fold.by.get(name, "mean")
         if rule == "same":
-            first = evaluate_folded("first(value", value)
-            none: Any = "" if first.dtype.kind in "OU" else np.nan
-            scope[name] = np.where(evaluate_folded("distinct(value", value) == 1, first, none)
+            is_same = reduce_folds("distinct", value) == 1
+            scope[name] = np.where(is_same, reduce_folds("first", value), "" if is_text else np.nan)
         else:
-            is_text = np.asarray(value).dtype.kind in "OU"
-            scope[name] = evaluate_folded("first(value" if is_text else f"{rule}(value", value)
+            scope[name] = reduce_folds("first" if is_text else rule, value)
     set_members(scope, members)
-    scope["fold_low"] = np.where(alone, np.nan, evaluate_folded("min(position").astype(float))
-    scope["fold_high"] = np.where(alone, np.nan, evaluate_folded("max(position").astype(float))
-    ends = {"low": evaluate_folded("min(measure"), "high": evaluate_folded("max(measure")}
+    scope["fold_low"] = np.where(alone, np.nan, reduce_folds("min", at).astype(float))
+    scope["fold_high"] = np.where(alone, np.nan, reduce_folds("max", at).astype(float))
+    ends = {"low": reduce_folds("min", of), "high": reduce_folds("max", of)}
     ends |= {
-        "of_low": evaluate_folded("pick(rank, -measure"),
-        "of_high": evaluate_folded("pick(rank, measure"),
+        "of_low": reduce_folds("pick", rank, -of),
+        "of_high": reduce_folds("pick", rank, of),
     }
     low, high = (f"{{{end}:{spread.format}}} (rank {{of_{end}}})" for end in ("low", "high"))
     text = fill_template(f"{low} – {high}", ends)
@@ -311,12 +308,14 @@ def _fold_of(definition: Definition) -> FoldSpec:
     return definition.fold
 
 
-def fold_scope(definition: Definition, frame: pd.DataFrame, whole: Scope, groups: Groups) -> Scope:
+def fold_scope(
+    definition: Definition, frame: pd.DataFrame, scope_of_all: Scope, groups: Groups
+) -> Scope:
     """Return the scope in which `groups` of ranks are drawn together."""
     if _has_rank_rows(definition):
         return chart_scope(definition, frame, groups)[0]
-    scope = dict(whole)
-    fold_items(scope, _fold_of(definition), groups, [whole["row"]])
+    scope = dict(scope_of_all)
+    fold_items(scope, _fold_of(definition), groups, [scope["row"]])
     return scope
 
 

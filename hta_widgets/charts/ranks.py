@@ -352,9 +352,7 @@ def rank_time_heatmap(
     )
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
-    if frame.empty:
-        return empty_figure(frame, style)
-    if not (frame["end_ns"] > frame["start_ns"]).any():
+    if frame.empty or not (frame["end_ns"] > frame["start_ns"]).any():
         return empty_figure(frame, style)
     frame = with_folded_groups(frame, clusters)
     metric = str(frame.attrs.get("metric", "busy"))

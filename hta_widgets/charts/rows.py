@@ -74,7 +74,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class Column:
-    """Texts at the right, one per row; shown if the chart is at least `least` px wide."""
+    """Texts at the right, one per row; shown if the chart is at least `min_width` px wide."""
 
     head: str
     texts: Sequence[str] | str
@@ -203,12 +203,14 @@ def draw_mark(
     )
 
 
+#: Maximum number of rows whose extremes are seen without a sentence about them.
+_FEW_ROWS = 16
 #: Maximum number of rows with a name each; more are drawn as a profile, with some names.
 NAMED_ROWS = 64
 
 
 def round_ticks(end: float, count: int = 3, start: float = 0.0) -> list[float]:
-    """Return the multiples of a round step in a range, about `most` from 0 to its farther end."""
+    """Return the multiples of a round step in a range, about `count` from 0 to its farther end."""
     span = max(abs(end), abs(start))
     if span <= 0:
         return [0.0]
@@ -220,19 +222,17 @@ def round_ticks(end: float, count: int = 3, start: float = 0.0) -> list[float]:
     return [float(k * step) for k in range(first, last + 1)]
 
 
-def time_ticks(end_ns: float, most: int = 3, start_ns: float = 0.0) -> list[tuple[float, str]]:
+def time_ticks(end_ns: float, count: int = 3, start_ns: float = 0.0) -> list[tuple[float, str]]:
     """Return the positions of ticks on a time axis, with their labels."""
-    ticks = round_ticks(end_ns, most, start_ns)
+    ticks = round_ticks(end_ns, count, start_ns)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(end_ns, 1.0)
     return [(at, axis_time(at, step)) for at in ticks]
 
 
-def extremes_text(
-    names: Sequence[str], values: Any, words: Callable[[float], str], *, least: int = 16
-) -> str:
-    """Return the minimum and the maximum with their names; "" for `least` or fewer rows."""
+def extremes_text(names: Sequence[str], values: Any, words: Callable[[float], str]) -> str:
+    """Return the minimum and the maximum with their names; "" for up to 16 rows, all visible."""
     numbers = np.asarray(values, dtype=float)
-    if len(numbers) <= least or not np.isfinite(numbers).any():
+    if len(numbers) <= _FEW_ROWS or not np.isfinite(numbers).any():
         return ""
     low, high = int(np.nanargmin(numbers)), int(np.nanargmax(numbers))
     if words(numbers[low]) == words(numbers[high]):
