@@ -1,7 +1,7 @@
 """Draw charts of rows whose texts are templates over the columns of their data.
 
 A chart is a public function of a frame, or of traces, whose analysis `analysis_frame` runs. It ends
-in one drawing call: `draw_definition` for charts that dashboards show too, `empty_figure` with the
+in one drawing call: `draw_definition` for charts that dashboards show, `empty_figure` with the
 reason why there is nothing to draw, or `draw_rows` with a `RowsContent`::
 
     return draw_rows(
@@ -60,12 +60,12 @@ class _ExpressionColumns(Mapping[str, Any]):
 
     def __init__(self, data: pd.DataFrame) -> None:
         self._data = data
-        self._known: dict[str, Any] = {}
+        self._columns: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._known:
-            self._known[name] = column(self._data[name])
-        return self._known[name]
+        if name not in self._columns:
+            self._columns[name] = column(self._data[name])
+        return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:
         return map(str, self._data)

@@ -22,7 +22,7 @@ from hta_widgets.charts.data import (
     rank_list,
     thin_points,
 )
-from hta_widgets.charts.defined import draw_definition
+from hta_widgets.charts.defined import draw_analysis
 from hta_widgets.charts.figure import (
     FigureStyle,
     add_tooltip,
@@ -97,10 +97,8 @@ def arrivals(
         Ranks to draw in red, such as those that `hta_widgets.analysis.stragglers` names. By default
         one rank may be drawn dark, which is not a judgement: it alone is last at more than half of
         its collectives, and more than half of all waiting is for it.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -248,12 +246,9 @@ def clock_offsets(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.clock_offsets`.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. The ranks of a cluster are drawn together,
-        as their mean with a line from minimum to maximum. By default each rank is drawn.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -268,10 +263,7 @@ def clock_offsets(
     --------
     >>> charts.clock_offsets(analysis.clock_offsets(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("clock_offsets", frame, options)
-    return draw_definition(
-        "clocks", frame, clusters=clusters, width=width, theme=theme, title=title
-    )
+    return draw_analysis("clocks", frame, options, width, theme, title, clusters)
 
 
 #: Maximum number of columns; above it, several collectives share a cell.
@@ -314,10 +306,8 @@ def collectives(
         arrivals count as 0.
     late : iterable of int, optional
         Ranks to mark, as in `arrivals`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -344,8 +334,7 @@ def collectives(
         *("rank", "collective", "name", "size_bytes", "last_rank", "busbw_gb_s"),
         *("arrival_ns", "wait_ns", "transfer_ns"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title or _TITLES[measure], theme, width)
+    style = FigureStyle(title or _TITLES[measure], theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     grid = _Grid(frame, measure, late)
@@ -451,7 +440,7 @@ def _draw_cells(grid: _Grid, style: FigureStyle) -> Any:
     content = RowsContent(
         data=data,
         names=grid.names(),
-        marks=[Bars("left", "right", "@fill", line="@line")],
+        marks=[Bars("left", "right", "fill", line="line")],
         scale=Scale(grid.end(), ticks=grid.ticks()),
         head=" ",
         columns=[Column("in all", [duration(total_ns) for total_ns in grid.total])],

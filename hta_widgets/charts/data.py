@@ -113,10 +113,10 @@ def _cell_numbers(values: npt.NDArray[np.float64], cells: int) -> Ints:
     return np.minimum(position, cells - 1).astype(np.int64)
 
 
-def rank_list(ranks: Sequence[int] | Ints, most: int = 3) -> str:
+def rank_list(ranks: Sequence[int] | Ints, max_runs: int = 3) -> str:
     """Return text such as ``rank 5``, ``ranks 0–4, 6, 7`` or ``ranks 0–3, 8–11 and 24 more``."""
     numbers = sorted(int(rank) for rank in ranks)
-    shown = consecutive_runs(numbers)[:most]
+    shown = consecutive_runs(numbers)[:max_runs]
     words = map(run_text, shown)
     left = len(numbers) - sum(map(len, shown))
     more = f" and {count(left)} more" if left else ""

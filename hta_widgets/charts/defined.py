@@ -16,6 +16,8 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.charts.data import (
+    ChartSource,
+    analysis_frame,
     color_ramp,
     rank_list,
     require_columns_of,
@@ -51,6 +53,7 @@ from hta_widgets.charts.figure import (
 from hta_widgets.charts.language import (
     CELLS,
     Scope,
+    aggregate,
     column,
     combination_codes,
     evaluate,
@@ -151,33 +154,29 @@ def fold_items(scope: Scope, fold: FoldSpec, groups: Groups, apart: Sequence[Any
     of = np.broadcast_to(evaluate(spread.of, scope), items)
     at = np.broadcast_to(evaluate(spread.of if spread.at is None else spread.at, scope), items)
     group_of_item = np.where(place > 0, -place, rank)
-    inner = {
-        "fold": combination_codes([*apart, group_of_item, *(scope[name] for name in fold.each)])
-    }
-    inner |= {"measure": of, "position": at, "rank": rank}
+    folds = combination_codes([*apart, group_of_item, *(scope[name] for name in fold.each)])
 
-    def evaluate_folded(code: str, value: Any = rank) -> Any:
-        return evaluate(f"{code}, by=fold)", {**inner, "value": value})
+    def reduce_folds(function: str, *columns: Any) -> Any:
+        return aggregate(function, columns, {"by": folds})
 
-    members = [sorted({int(number) for number in some}) for some in evaluate_folded("lists(rank")]
+    members = [sorted({int(number) for number in ranks}) for ranks in reduce_folds("lists", rank)]
     alone = np.array([len(ranks) == 1 for ranks in members])
     for name in columns:
         value = scope[name]
+        is_text = np.asarray(value).dtype.kind in "OU"
         rule = "min" if name == "rank" else fold.by.get(name, "mean")
         if rule == "same":
-            first = evaluate_folded("first(value", value)
-            none: Any = "" if first.dtype.kind in "OU" else np.nan
-            scope[name] = np.where(evaluate_folded("distinct(value", value) == 1, first, none)
+            is_same = reduce_folds("distinct", value) == 1
+            scope[name] = np.where(is_same, reduce_folds("first", value), "" if is_text else np.nan)
         else:
-            is_text = np.asarray(value).dtype.kind in "OU"
-            scope[name] = evaluate_folded("first(value" if is_text else f"{rule}(value", value)
+            scope[name] = reduce_folds("first" if is_text else rule, value)
     set_members(scope, members)
-    scope["fold_low"] = np.where(alone, np.nan, evaluate_folded("min(position").astype(float))
-    scope["fold_high"] = np.where(alone, np.nan, evaluate_folded("max(position").astype(float))
-    ends = {"low": evaluate_folded("min(measure"), "high": evaluate_folded("max(measure")}
+    scope["fold_low"] = np.where(alone, np.nan, reduce_folds("min", at).astype(float))
+    scope["fold_high"] = np.where(alone, np.nan, reduce_folds("max", at).astype(float))
+    ends = {"low": reduce_folds("min", of), "high": reduce_folds("max", of)}
     ends |= {
-        "of_low": evaluate_folded("pick(rank, -measure"),
-        "of_high": evaluate_folded("pick(rank, measure"),
+        "of_low": reduce_folds("pick", rank, -of),
+        "of_high": reduce_folds("pick", rank, of),
     }
     low, high = (f"{{{end}:{spread.format}}} (rank {{of_{end}}})" for end in ("low", "high"))
     text = fill_template(f"{low} – {high}", ends)
@@ -201,13 +200,26 @@ def with_folded_groups(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd
 # --- charts ---------------------------------------------------------------------------------------
 
 
+def draw_analysis(
+    name: str,
+    source: ChartSource,
+    options: Mapping[str, Any],
+    width: int | None,
+    theme: ThemeName | Theme,
+    title: str,
+    clusters: pd.DataFrame | None = None,
+) -> Any:
+    """Draw the frame of an analysis, or run it on traces, by the definition of this name."""
+    frame = analysis_frame(rows_definition(name).analysis, source, options)
+    return draw_definition(name, frame, width, theme, title, clusters)
+
+
 def draw_definition(
     name: str,
     frame: pd.DataFrame,
-    *,
     width: int | None = None,
     theme: ThemeName | Theme = "light",
-    title: str | None = None,
+    title: str = "",
     clusters: pd.DataFrame | None = None,
 ) -> Any:
     """Draw a frame by the definition of this name; `clusters` of ranks are drawn together."""
@@ -296,12 +308,14 @@ def _fold_of(definition: Definition) -> FoldSpec:
     return definition.fold
 
 
-def fold_scope(definition: Definition, frame: pd.DataFrame, whole: Scope, groups: Groups) -> Scope:
+def fold_scope(
+    definition: Definition, frame: pd.DataFrame, scope_of_all: Scope, groups: Groups
+) -> Scope:
     """Return the scope in which `groups` of ranks are drawn together."""
     if _has_rank_rows(definition):
         return chart_scope(definition, frame, groups)[0]
-    scope = dict(whole)
-    fold_items(scope, _fold_of(definition), groups, [whole["row"]])
+    scope = dict(scope_of_all)
+    fold_items(scope, _fold_of(definition), groups, [scope["row"]])
     return scope
 
 
@@ -535,38 +549,38 @@ def _add_mark(
         data[code] = np.broadcast_to(evaluate(code, scope), len(scope["row"]))
         return code
 
-    def add_colors(color: str | ItemColor) -> str:
+    def mark_color(color: str | ItemColor) -> str:
         if isinstance(color, str):
             return color_of(color, colors)
         column = color_column(color)
         data[column] = item_colors(color, scope, colors)
-        return f"@{column}"
+        return column
 
     if isinstance(mark, DotMark):
         return Dots(
             place(mark.at),
-            add_colors(mark.color),
+            mark_color(mark.color),
             place(mark.size),
             marker=place(mark.marker) or "",
             angle=place(mark.angle) or "",
         )
     left, right = place(mark.left), place(mark.right)
     if isinstance(mark, LineMark):
-        return Whiskers(left, right, add_colors(mark.color))
+        return Whiskers(left, right, mark_color(mark.color))
     left = left if isinstance(left, str) else float(left)
     if isinstance(mark.color, str):
         return _styled_bars(mark.color, left, right, mark.name, colors)
-    bars = Bars(left, right, add_colors(mark.color), mark.name)
+    bars = Bars(left, right, mark_color(mark.color), mark.name)
     if mark.bar_text:
         data["inside"] = fill_template(mark.bar_text, scope)
         data["on"] = [text_on(fill) for fill in data[color_column(mark.color)]]
-        return replace(bars, text="inside", text_color="@on")
+        return replace(bars, text="inside", text_color="on")
     if mark.hatch is None:
         return bars
     return replace(
         bars,
-        hatch=f"@{place(mark.hatch.pattern)}",
-        hatch_color=add_colors(mark.hatch.color),
+        hatch=place(mark.hatch.pattern),
+        hatch_color=mark_color(mark.hatch.color),
         hatch_weight=3,
         hatch_scale=12,
     )

@@ -10,7 +10,7 @@ import pandas as pd
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.chart import draw_rows
 from hta_widgets.charts.data import ChartSource, analysis_frame, spread_over_ranks, top_rows
-from hta_widgets.charts.defined import draw_definition
+from hta_widgets.charts.defined import draw_analysis, draw_definition
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import FigureStyle, empty_figure, unmatched_note
 from hta_widgets.charts.rows import (
@@ -46,12 +46,9 @@ def temporal_breakdown(
         a column ``exposed_wait_ns`` (the part of ``exposed_communication_ns`` that is spent waiting
         for the last rank), communication is split into transfer and, hatched, waits.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. The ranks of a cluster are drawn together,
-        as their mean with a line from minimum to maximum. By default each rank is drawn.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -64,10 +61,7 @@ def temporal_breakdown(
     --------
     >>> charts.temporal_breakdown(analysis.temporal_breakdown(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("temporal_breakdown", frame, options)
-    return draw_definition(
-        "breakdown", frame, clusters=clusters, width=width, theme=theme, title=title
-    )
+    return draw_analysis("breakdown", frame, options, width, theme, title, clusters)
 
 
 @check_arguments
@@ -85,10 +79,8 @@ def kernel_type_breakdown(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.kernel_type_breakdown`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -101,13 +93,13 @@ def kernel_type_breakdown(
     >>> charts.kernel_type_breakdown(analysis.kernel_type_breakdown(traces))  # doctest: +SKIP
     """
     frame = analysis_frame("kernel_type_breakdown", frame, options, "kernel_type", "sum_ns")
-    if frame.empty or "rank" not in frame:
-        return draw_definition("kernel_types", frame, width=width, theme=theme, title=title)
-    sums = frame.groupby("kernel_type", sort=False, observed=True)["sum_ns"].sum()
-    data = sums.sort_values(ascending=False, kind="stable").reset_index()
-    data["share"] = data["sum_ns"] / max(1, data["sum_ns"].sum())
-    data.attrs = {**frame.attrs, "together": 1}
-    return draw_definition("kernel_types", data, width=width, theme=theme, title=title)
+    if len(frame) and "rank" in frame:
+        attrs = {**frame.attrs, "together": 1}
+        sums = frame.groupby("kernel_type", sort=False, observed=True)["sum_ns"].sum()
+        frame = sums.sort_values(ascending=False, kind="stable").reset_index()
+        frame["share"] = frame["sum_ns"] / max(1, frame["sum_ns"].sum())
+        frame.attrs = attrs
+    return draw_definition("kernel_types", frame, width, theme, title)
 
 
 @check_arguments
@@ -127,12 +119,9 @@ def comm_comp_overlap(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.comm_comp_overlap`.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. The ranks of a cluster are drawn together,
-        as their mean with a line from minimum to maximum. By default each rank is drawn.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -144,10 +133,7 @@ def comm_comp_overlap(
     --------
     >>> charts.comm_comp_overlap(analysis.comm_comp_overlap(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("comm_comp_overlap", frame, options)
-    return draw_definition(
-        "overlap", frame, clusters=clusters, width=width, theme=theme, title=title
-    )
+    return draw_analysis("overlap", frame, options, width, theme, title, clusters)
 
 
 @check_arguments
@@ -167,12 +153,9 @@ def idle_time_breakdown(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.idle_time_breakdown`.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. The ranks of a cluster are drawn together,
-        as their mean with a line from minimum to maximum. By default each rank is drawn.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -185,10 +168,7 @@ def idle_time_breakdown(
     --------
     >>> charts.idle_time_breakdown(analysis.idle_time_breakdown(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("idle_time_breakdown", frame, options)
-    return draw_definition(
-        "idle_streams", frame, clusters=clusters, width=width, theme=theme, title=title
-    )
+    return draw_analysis("idle_streams", frame, options, width, theme, title, clusters)
 
 
 @check_arguments
@@ -208,12 +188,9 @@ def device_idle_breakdown(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.device_idle_breakdown`.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. The ranks of a cluster are drawn together,
-        as their mean with a line from minimum to maximum. By default each rank is drawn.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -225,8 +202,7 @@ def device_idle_breakdown(
     --------
     >>> charts.device_idle_breakdown(analysis.device_idle_breakdown(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("device_idle_breakdown", frame, options)
-    return draw_definition("idle", frame, clusters=clusters, width=width, theme=theme, title=title)
+    return draw_analysis("idle", frame, options, width, theme, title, clusters)
 
 
 _MEASURES = ("count", "sum_ns", "min_ns", "max_ns")
@@ -250,10 +226,8 @@ def kernel_breakdown(
         Result of `hta_widgets.analysis.kernel_breakdown`.
     top : int, default 12
         Number of kernels; the others share one bar, which is labelled with their number.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -289,7 +263,7 @@ def kernel_breakdown(
             data=data,
             names=disambiguate(names, list(data["name"]), [str(kind) for kind in data["kind"]]),
             marks=[
-                Bars(0.0, "per_rank_ns", "@fill"),
+                Bars(0.0, "per_rank_ns", "fill"),
                 *[Whiskers("least_ns", "most_ns", theme.ink2)] * has_ranks,
             ],
             scale=time_scale(
@@ -361,13 +335,11 @@ def kernel_duration_by_rank(
     top : int, default 12
         Number of kernels, those with most time.
     late : iterable of int, optional
-        Ranks to draw in red, as in `step_phases`.clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. The ranks of a cluster are drawn together,
-        as their mean with a line from minimum to maximum. By default each rank is drawn.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+        Ranks to draw in red, as in `step_phases`.
+    clusters : DataFrame, optional
+        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -402,9 +374,7 @@ def kernel_duration_by_rank(
         data["short"] = [short_name(full_name) for full_name in data["name"]]
     data.attrs = {**frame.attrs, "drawn": top, "others": max(0, len(total) - top)}
     data.attrs |= {} if late is None else {"late_ranks": list(late)}
-    return draw_definition(
-        "kernel_durations", data, clusters=clusters, width=width, theme=theme, title=title
-    )
+    return draw_definition("kernel_durations", data, width, theme, title, clusters)
 
 
 def _draw_mean_durations(
@@ -431,7 +401,7 @@ def _draw_mean_durations(
         RowsContent(
             data=data,
             names=names,
-            marks=[Bars(0.0, "mean_ns", "@fill"), Whiskers("min_ns", "max_ns", theme.ink2)],
+            marks=[Bars(0.0, "mean_ns", "fill"), Whiskers("min_ns", "max_ns", theme.ink2)],
             scale=time_scale(float(data["max_ns"].max())),
             head="kernel" if name is None else " ",
             columns=[
@@ -472,12 +442,9 @@ def queue_length_summary(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.queue_length_summary`.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. The ranks of a cluster are drawn together,
-        as their mean with a line from minimum to maximum. By default each rank is drawn.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -491,5 +458,4 @@ def queue_length_summary(
     --------
     >>> charts.queue_length_summary(analysis.queue_length_summary(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("queue_length_summary", frame, options)
-    return draw_definition("queue", frame, clusters=clusters, width=width, theme=theme, title=title)
+    return draw_analysis("queue", frame, options, width, theme, title, clusters)

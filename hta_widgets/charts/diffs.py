@@ -84,7 +84,7 @@ def _signed_bars(
     ticks = round_ticks(high, 2, low)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, -low, 1.0)
     labels = [(at, ("+" if at > 0 else "") + axis_time(at, step)) for at in ticks]
-    bars = Bars(*ends, "@fill", line="@line")
+    bars = Bars(*ends, "fill", line="line")
     return [bars], Scale(high + span, low - span, labels, zero_line=True)
 
 
@@ -114,10 +114,8 @@ def diff_ops(
     measure : {"duration", "count"}, default "duration"
     top : int, default 15
         Number of names; the subtitle reports how many others differ.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -134,15 +132,9 @@ def diff_ops(
         "diff_ops",
         frame,
         options,
-        "name",
-        "kind",
-        "before_count",
-        "after_count",
-        "before_ns",
-        "after_ns",
+        *("name", "kind", "before_count", "after_count", "before_ns", "after_ns"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title or _OPS_TITLES[measure], theme, width)
+    style = FigureStyle(title or _OPS_TITLES[measure], theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     return _draw_ops(frame, style, measure, top)
@@ -235,10 +227,8 @@ def diff_changes(
         Result of `hta_widgets.diff.changes`.
     top : int, default 15
         Number of changes; the subtitle reports how many others there are.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
 
     Returns
     -------
@@ -324,10 +314,8 @@ def diff_names(
     frame : DataFrame
         Result of `hta_widgets.diff.names`.
     top : int, default 15
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
 
     Returns
     -------
@@ -344,8 +332,7 @@ def diff_names(
         *("name", "kind", "diff_ns_per_step", "before_ns_per_step", "after_ns_per_step"),
         *("before_count_per_step", "after_count_per_step"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     names = ("before_ns", "after_ns", "diff_ns", "before_count", "after_count")
@@ -380,10 +367,8 @@ def diff_waterfall(
         Result of `hta_widgets.diff.waterfall`, or ``tables(diff)["mpi_times"]``.
     top : int, default 15
         Number of parts; the others are drawn as one, so that the bars still add up.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
 
     Returns
     -------
@@ -464,10 +449,8 @@ def diff_steps(
     ----------
     frame : DataFrame
         Result of `hta_widgets.diff.steps`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
 
     Returns
     -------

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from html import escape
 from importlib import import_module
 from os import PathLike
@@ -157,120 +158,17 @@ def _require_models(charts: tuple[Any, ...]) -> None:
 _ASSUMED_WIDTH = 720
 _LETTER_WIDTH = 6.4
 
-# The width of a chart, which only the browser knows, determines its line breaks, the length of
-# its names, the columns of numbers that have room, and the bars that are wide enough for a number.
-_FIT = r"""
-const width = fig.outer_width;
-if (!width) return;
-const pen = document.createElement("canvas").getContext("2d");
-const wide = (text, css) => { pen.font = css; return pen.measureText(text).width; };
-const small = "11px " + family;
-const wrap = (text, room, css) => {
-  const lines = [];
-  let line = "";
-  for (let word of text.split(" ")) {
-    if (line !== "" && wide(line + " " + word, css) > room) { lines.push(line); line = ""; }
-    while (wide(word, css) > room && word.length > 1) {
-      let end = word.length - 1;
-      while (end > 1 && wide(word.slice(0, end), css) > room) end -= 1;
-      lines.push(word.slice(0, end));
-      word = word.slice(end);
-    }
-    line = line === "" ? word : line + " " + word;
-  }
-  lines.push(line);
-  return lines.join("\n");
-};
-const cut = (text, room) => {
-  const letters = Array.from(text);
-  let kept = letters.length;
-  const shorter = () => {
-    const head = Math.ceil(kept * 0.6);
-    const tail = letters.slice(letters.length - kept + head);
-    return letters.slice(0, head).join("") + "…" + tail.join("");
-  };
-  if (wide(text, small) <= room) return text;
-  do kept -= 1; while (kept > 2 && wide(shorter(), small) > room);
-  return shorter();
-};
-let gutter = fig.min_border_left;
-if (timed) gutter = width < 760 ? 104 : 164;
-else if (names.length > 0) {
-  const most = Math.max(...names.map(([, text]) => wide(text, small)));
-  gutter = Math.ceil(Math.min(most + 14, Math.max(72, width * 0.36)));
-}
-if (names.length > 0) {
-  // Two lines only where one has no room.
-  const joined = (text) => {
-    const one = text.replace("\n", " · ");
-    return wide(one, small) <= gutter - 12 ? one : text;
-  };
-  const lines = (text, end = "") => joined(text).split("\n").map((line, k, all) => (
-    k + 1 === all.length && end ? cut(line, gutter - 12 - wide(end, small)) + end
-      : cut(line, gutter - 12)
-  )).join("\n");
-  // Names that differ only where they are cut are numbered.
-  const met = new Map();
-  const entries = names.map(([at, text]) => {
-    const short = lines(text);
-    const count = (met.get(short) ?? 0) + 1;
-    met.set(short, count);
-    return [at, count > 1 && short.includes("…") ? lines(text, ` (${count})`) : short];
-  });
-  const texts = JSON.stringify(entries);
-  if (axis.tags[0] !== texts) {
-    axis.tags = [texts];
-    axis.major_label_overrides = new Map(entries);
-  }
-}
-const place = () => {
-  for (const [title] of words) if (title.offset !== 4 - gutter) title.offset = 4 - gutter;
-  if (legend != null && legend.location[0] !== 4 - gutter) {
-    legend.location = [4 - gutter, legend.location[1]];
-  }
-};
-// Words move before the gutter narrows and after it widens: else they would reach beyond the
-// canvas in between, whose first column Bokeh does not wipe.
-const wider = gutter > fig.min_border_left;
-if (!wider) place();
-if (fig.min_border_left !== gutter) fig.min_border_left = gutter;
-if (wider) setTimeout(place, 50);
-if (timed) {
-  const margin = width < 900 ? 8 : 128;
-  if (fig.min_border_right !== margin) fig.min_border_right = margin;
-  const ticker = fig.below[0].ticker;
-  const most = Math.max(2, Math.min(7, Math.floor((fig.inner_width ?? width / 2) / 80)));
-  if (ticker.desired_num_ticks !== most) ticker.desired_num_ticks = most;
-}
-for (const [title, text, css] of words) {
-  const lines = wrap(text, width - 12, css + family);
-  if (title.text !== lines) title.text = lines;
-}
-for (const [column, least] of columns) {
-  const shown = width >= least;
-  if (column.visible !== shown) column.visible = shown;
-}
-if (legend != null) {
-  const most = Math.max(...legend.items.map((item) => wide(item.label.value ?? "", small) + 26));
-  const ncols = Math.max(1, Math.min(legend.items.length, Math.floor((width - 12) / most)));
-  if (legend.ncols !== ncols) legend.ncols = ncols;
-}
-if (ticks.length > 1 && fig.inner_width) {
-  const least = 56 * Math.abs(fig.x_range.end - fig.x_range.start) / fig.inner_width;
-  const apart = Math.min(...ticks.slice(1).map((at, k) => at - ticks[k]));
-  const every = Math.max(1, Math.ceil(least / apart));
-  const zero = Math.max(0, ticks.indexOf(0));
-  const kept = ticks.filter((_, k) => (k - zero) % every === 0);
-  const ticker = fig.below[0].ticker;
-  if (ticker.ticks.length !== kept.length) ticker.ticks = kept;
-}
-if (labels != null && fig.inner_width) {
-  const scale = fig.inner_width / Math.abs(fig.x_range.end - fig.x_range.start);
-  const { full, span, text } = labels.data;
-  const shown = Array.from(full, (each, k) => wide(each, small) + 8 <= span[k] * scale ? each : "");
-  if (shown.some((each, k) => each !== text[k])) labels.data = { ...labels.data, text: shown };
-}
-"""
+
+@cache
+def script(name: str) -> str:
+    """Return the content of ``scripts/NAME.js``, the body of a function that charts call."""
+    return Path(__file__).with_name("scripts").joinpath(f"{name}.js").read_text("utf-8")
+
+
+def _after_layout(code: str) -> str:
+    """Delay code, because Bokeh does not always draw changes that are made during a layout."""
+    return f"setTimeout(() => {{{code}}}, 0);"
+
 
 #: Control characters and blanks, but not the narrow spaces that keep numbers together.
 _BREAKS = re.compile(r"[\x00-\x20\x7f\x85\u2028\u2029]+")
@@ -341,8 +239,7 @@ def keep_fitting(
             "ticks": sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or []),
             "family": FONT,
         },
-        # Delayed, because Bokeh does not always draw changes that are made during a layout.
-        code=f"setTimeout(() => {{{_FIT}}}, 0);",
+        code=_after_layout(script("fit")),
     )
     figure.js_on_change("outer_width", fit)
     figure.js_on_change("inner_width", fit)
@@ -592,68 +489,6 @@ def to_html(
     return Path(write_text(path, page.replace("</head>", f"{ground}</head>", 1)))
 
 
-# Only the browser knows the time per pixel, which changes with width and zoom. Segments that are
-# drawn one by one would blend with their neighbours, or be widened if they are too short to see.
-_PIXELS = r"""
-// Bokeh draws half a pixel off the grid, which leaves one whole pixel less, and two halves.
-const inner = fig.inner_width ?? 0;
-const wide = Math.round(inner) - 1;
-const { start: from, end: to } = fig.x_range;
-if (wide <= 0 || !(to > from)) return;
-const { start_ns, end_ns, dur_ns, row } = segments.data;
-const scale = wide / (to - from);
-const lanes = causes.map(([lane, name]) => (
-  { lane, name, took: new Float64Array(wide), seen: new Uint8Array(wide) }
-));
-const lane_at = new Map(lanes.map((each) => [each.lane, each]));
-for (let k = 0; k < row.length; k += 1) {
-  const since = (Number(start_ns[k]) - from) * scale;
-  const until = (Number(end_ns[k]) - from) * scale;
-  if (until <= 0 || since >= wide || until <= since) continue;
-  const { took, seen } = lane_at.get(Number(row[k]));
-  // Segments that were put together take less than the time from their first to their last.
-  const dense = Number(dur_ns[k]) * scale / (until - since);
-  const beyond = Math.min(wide, Math.ceil(until));
-  for (let at = Math.max(0, Math.floor(since)); at < beyond; at += 1) {
-    took[at] += (Math.min(until, at + 1) - Math.max(since, at)) * dense;
-  }
-  let first = Math.round(since);
-  let last = Math.round(until);
-  if (last <= first) {
-    first = Math.min(wide - 1, Math.floor((since + until) / 2));
-    last = first + 1;
-  }
-  seen.fill(1, Math.max(0, first), Math.min(wide, last));
-}
-const drawn = { left: [], right: [], row: [], bound_by: [], thin: [] };
-const time = (pixel) => from + (pixel + 0.5) * (to - from) / inner;
-const draw = (row, name, first, last) => {
-  drawn.left.push(time(first));
-  drawn.right.push(time(last));
-  drawn.row.push(row);
-  drawn.bound_by.push(name);
-  drawn.thin.push(last - first < 3 ? name : "");
-};
-const runs = (row, name_at) => {
-  let first = 0;
-  for (let at = 1; at <= wide; at += 1) {
-    if (at < wide && name_at[at] === name_at[first]) continue;
-    if (name_at[first] !== "") draw(row, name_at[first], first, at);
-    first = at;
-  }
-};
-const most = Array.from({ length: wide }, (_, at) => {
-  let best = "";
-  let size = 1 - lanes.reduce((sum, { took }) => sum + took[at], 0);
-  for (const { name, took } of lanes) if (took[at] > size) [best, size] = [name, took[at]];
-  return best;
-});
-runs(0, most);
-for (const { lane, name, seen } of lanes) runs(lane, Array.from(seen, (one) => one ? name : ""));
-pixels.data = drawn;
-"""
-
-
 def keep_dominant(figure: Any, segments: Any, causes: Mapping[int, str]) -> Any:
     """Return a source of whole pixels to draw instead of segments, kept up to date while zooming.
 
@@ -670,10 +505,9 @@ def keep_dominant(figure: Any, segments: Any, causes: Mapping[int, str]) -> Any:
         "pixels": pixels,
         "causes": [list(entry) for entry in causes.items()],
     }
-    # Delayed, because Bokeh does not always draw changes that are made during a layout.
-    later = models.CustomJS(args=arguments, code=f"setTimeout(() => {{{_PIXELS}}}, 0);")
+    later = models.CustomJS(args=arguments, code=_after_layout(script("pixels")))
     figure.js_on_change("inner_width", later)
-    now = models.CustomJS(args=arguments, code=_PIXELS)
+    now = models.CustomJS(args=arguments, code=script("pixels"))
     figure.x_range.js_on_change("start", now)
     figure.x_range.js_on_change("end", now)
     return pixels

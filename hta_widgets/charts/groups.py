@@ -59,10 +59,8 @@ def parallel_groups(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.parallel_groups`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -150,7 +148,7 @@ def _rank_rows(data: pd.DataFrame, theme: Theme) -> tuple[RowsContent, Sequence[
     content = RowsContent(
         data=cells,
         names=[f"rank {rank}" for rank in ranks],
-        marks=[Bars("left", "right", "@fill", line="@line", text="text", text_color=theme.ink)],
+        marks=[Bars("left", "right", "fill", line="line", text="text", text_color=theme.ink)],
         scale=Scale(float(len(drawn)), ticks=[(at + 0.5, head) for at, head in enumerate(heads)]),
         head=" ",
         columns=columns,
@@ -185,8 +183,8 @@ def _group_rows(data: pd.DataFrame) -> tuple[RowsContent, Sequence[str]]:
         marks=[
             # A rank is hardly a pixel wide, so bars have no tint, and an outline only in rows of
             # one group, where it covers no other group.
-            Bars("left", "right", "@line", only=("alone", "no")),
-            Bars("left", "right", "@line", line="@line", only=("alone", "yes")),
+            Bars("left", "right", "line", only=("alone", "no")),
+            Bars("left", "right", "line", line="line", only=("alone", "yes")),
         ],
         scale=Scale(
             float(len(ranks)),
@@ -350,10 +348,8 @@ def communication_by_group(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.communication_by_group`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -372,8 +368,7 @@ def communication_by_group(
         options,
         *("rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     keys = [key for key in ("group", "description", "collective") if key in frame]
@@ -396,10 +391,8 @@ def communication_by_stream(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.communication_by_stream`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -418,8 +411,7 @@ def communication_by_stream(
         options,
         *("stream", "rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
     )
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     return _draw_communication(frame, ["stream"], "stream", style)

@@ -43,10 +43,8 @@ def diff_icicle(
         Result of `hta_widgets.diff.icicle`.
     depth : int, default 14
         Number of levels.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
 
     Returns
     -------
@@ -99,7 +97,7 @@ def diff_icicle(
     narrow = int((~wide).sum())
     measure = str(frame.attrs.get("measure", ""))
     of = f" on the {measure}" if measure else ""
-    bars = Bars("low", "high", "@fill", line=theme.bg, text="label", text_color="@ink", height=0.96)
+    bars = Bars("low", "high", "fill", line=theme.bg, text="label", text_color="ink", height=0.96)
     return draw_rows(
         RowsContent(
             data=data,

@@ -19,6 +19,7 @@ from hta_widgets.charts.figure import (
     models,
     new_figure,
     plain_axis,
+    script,
 )
 from hta_widgets.charts.rows import Tooltip, selection_box
 from hta_widgets.charts.theme import Theme
@@ -27,16 +28,6 @@ from hta_widgets.text import count
 #: Maximum number of changes that are drawn one by one. With more, each lane is divided into slices
 #: of time, this many in all lanes together, and each slice is drawn as its minimum and maximum.
 MAX_POINTS = 20_000
-
-#: `axis_time` in JavaScript, for axes whose ticks change with the zoom. Bokeh sets `tick`, `ticks`.
-_AXIS_JS = """
-const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.max(Math.abs(tick), 1);
-const [unit, scale] = step >= 1e9 ? ["s", 1e9] : step >= 1e5 ? ["ms", 1e6] : ["\u00b5s", 1e3];
-const decimals = Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9));
-const [whole, part] = (Math.abs(tick) / scale).toFixed(decimals).split(".");
-const grouped = whole.replace(/\\B(?=(\\d{3})+(?!\\d))/g, "\u202f");
-return (tick < 0 ? "\u2212" : "") + grouped + (part ? "." + part : "") + "\u202f" + unit;
-"""
 
 Floats = npt.NDArray[np.float64]
 
@@ -70,7 +61,7 @@ def time_axis(figure: Any) -> None:
     axis.ticker = models.AdaptiveTicker(
         base=10, mantissas=[1, 2, 5], min_interval=1, desired_num_ticks=4, num_minor_ticks=0
     )
-    axis.formatter = models.CustomJSTickFormatter(code=_AXIS_JS)
+    axis.formatter = models.CustomJSTickFormatter(code=script("axis_time"))
     figure.xgrid.ticker = axis.ticker
 
 

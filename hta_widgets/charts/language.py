@@ -10,7 +10,7 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -69,10 +69,10 @@ def column(values: pd.Series) -> np.ndarray:
     if pd.api.types.is_numeric_dtype(values.dtype):
         whole = values.dtype.kind in "iub"
         return values.to_numpy(values.dtype.name.lower() if whole and not values.hasnans else float)
-    known = values[values.notna()]
-    if len(known) and all(isinstance(each, bool | np.bool_) for each in known):
+    present = values[values.notna()]
+    if len(present) and all(isinstance(each, bool | np.bool_) for each in present):
         return values.fillna(value=False).to_numpy(bool)
-    if all(isinstance(each, float | int | np.number) for each in known):
+    if all(isinstance(each, float | int | np.number) for each in present):
         return values.to_numpy(float, na_value=np.nan)
     return np.array(["" if pd.isna(each) else str(each) for each in values], object)
 
@@ -96,9 +96,9 @@ def _elementwise(work: Callable[..., Any]) -> Callable[..., Any]:
     def run(values: Any, *rest: Any) -> Any:
         if not is_rows(values):
             return work(values, *rest)
-        found = np.empty(len(values), object)
-        found[:] = [work(each, *rest) for each in values]
-        return found
+        results = np.empty(len(values), object)
+        results[:] = [work(each, *rest) for each in values]
+        return results
 
     return run
 
@@ -148,14 +148,15 @@ _NAMES: dict[str, Any] = {"count": "size", "distinct": "nunique", "lists": list}
 _NONE = {"sum": 0, "count": 0, "distinct": 0, "any": False, "all": True}
 
 
-def _aggregate(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
-    values = np.asarray(given[0])
+def aggregate(name: str, columns: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Return the result of a function of `COLUMNS`; the last column of `pick` has the scores."""
+    values = np.asarray(columns[0])
     length = len(values)
-    chosen = np.broadcast_to(named.get("where", True), length).astype(bool)
-    keys = np.asarray(named.get("each", named.get("by", np.zeros(length))), int)
+    chosen = np.broadcast_to(options.get("where", True), length).astype(bool)
+    keys = np.asarray(options.get("each", options.get("by", np.zeros(length))), int)
     groups = range(int(keys.max(initial=0)) + 1)
     if name in ("pick", "is_most"):
-        scores = pd.Series(np.asarray(given[-1], float))[chosen].dropna()
+        scores = pd.Series(np.asarray(columns[-1], float))[chosen].dropna()
         most = scores.groupby(keys[scores.index]).idxmax()
         if name == "is_most":
             return np.isin(np.arange(length), most)
@@ -167,9 +168,9 @@ def _aggregate(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
         grouped = pd.Series(values)[chosen].groupby(keys[chosen]).agg(_NAMES.get(name, name))
         none: Any = _NONE.get(name, "" if values.dtype.kind in "OU" else np.nan)
         results = grouped.reindex(groups, fill_value=none).to_numpy()
-    if "each" in named:
+    if "each" in options:
         return results[keys]
-    return results if "by" in named else results[0]
+    return results if "by" in options else results[0]
 
 
 @cache
@@ -229,14 +230,14 @@ def _evaluate_node(node: ast.expr, scope: Mapping[str, Any]) -> Any:
         case ast.Call(func=ast.Name(id="text"), args=[ast.Constant(value=value)]):
             return fill_template(str(value), scope)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
-            given = [_evaluate_node(arg, scope) for arg in args]
-            if name in ("max", "min") and len(given) > 1:
-                return (np.maximum if name == "max" else np.minimum)(*given)
+            values = [_evaluate_node(arg, scope) for arg in args]
+            if name in ("max", "min") and len(values) > 1:
+                return (np.maximum if name == "max" else np.minimum)(*values)
             if name in CELLS:
-                return CELLS[name](*given)
+                return CELLS[name](*values)
             if name in COLUMNS:
-                named = {str(one.arg): _evaluate_node(one.value, scope) for one in keywords}
-                return _aggregate(name, given, named)
+                options = {str(key.arg): _evaluate_node(key.value, scope) for key in keywords}
+                return aggregate(name, values, options)
     raise TraceError(
         f"{ast.unparse(node)} is not known in a chart's definition",
         remedy=(
@@ -263,19 +264,19 @@ def format_value(value: Any, spec: str = "") -> str:
 
 def split_template(template: str) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the texts around the holes of a template, and each hole's code and format."""
-    pieces, found, last = [], [], 0
+    pieces, holes, last = [], [], 0
     for hole in _HOLE.finditer(template):
         pieces.append(template[last : hole.start()])
         code, how = _FORMAT.match(hole[1]).groups(default="")  # type: ignore[union-attr]
-        found.append((code, how))
+        holes.append((code, how))
         last = hole.end()
-    return [*pieces, template[last:]], found
+    return [*pieces, template[last:]], holes
 
 
 def fill_template(template: str, scope: Mapping[str, Any]) -> Any:
     """Fill the holes of a text, for each row if a hole has rows; "" if a hole is empty."""
-    pieces, found = split_template(template)
-    values = [(evaluate(code, scope), how) for code, how in found]
+    pieces, holes = split_template(template)
+    values = [(evaluate(code, scope), how) for code, how in holes]
     length = next((len(value) for value, _ in values if is_rows(value)), None)
     columns = [
         [format_value(each, how) for each in value.tolist()]

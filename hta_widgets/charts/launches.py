@@ -52,10 +52,8 @@ def launch_stats(
         Longer launch calls are drawn solid.
     launch_delay_cutoff_ns : int, default 100 000
         Longer launch delays are drawn solid.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 

@@ -53,10 +53,8 @@ def operators(
         Result of `hta_widgets.analysis.operators`.
     top : int, default 12
         Number of operators; the others share one row, which is labelled with their number.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -73,15 +71,8 @@ def operators(
         "operators",
         frame,
         options,
-        *(
-            "rank",
-            "name",
-            "count",
-            "cpu_self_ns",
-            "device_self_ns",
-            "cpu_total_ns",
-            "device_total_ns",
-        ),
+        *("rank", "name", "count", "cpu_self_ns", "device_self_ns", "cpu_total_ns"),
+        "device_total_ns",
     )
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
@@ -154,10 +145,8 @@ def user_annotation_breakdown(
         Result of `hta_widgets.analysis.user_annotation_breakdown`.
     top : int, default 12
         Number of annotations; the others share one bar, which is labelled with their number.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -240,10 +229,8 @@ def frequent_kernel_sequences(
         Result of `hta_widgets.analysis.frequent_kernel_sequences`.
     top : int, default 10
         Number of sequences; the others share one row, which is labelled with their number.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 

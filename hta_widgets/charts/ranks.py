@@ -33,6 +33,7 @@ from hta_widgets.charts.figure import (
     models,
     new_figure,
     plain_axis,
+    script,
 )
 from hta_widgets.charts.lanes import time_axis
 from hta_widgets.charts.rows import (
@@ -53,21 +54,6 @@ _MAX_CLUSTERS = 60
 #: Maximum length of a list of ranks, in characters; narrow charts would truncate longer ones.
 _LETTERS = 18
 
-# Cuts the text on a cluster's difference to the available width; the tooltip shows all of it.
-_CUT = r"""
-if (!fig.inner_width) return;
-const pen = document.createElement("canvas").getContext("2d");
-pen.font = "11px " + family;
-const fitting = (text) => {
-  let end = text.length;
-  const shown = () => (end < text.length ? text.slice(0, end) + "…" : text);
-  while (end > 1 && pen.measureText(shown()).width > fig.inner_width - 12) end -= 1;
-  return shown();
-};
-const text = Array.from(source.data.full, fitting);
-if (text.some((each, k) => each !== source.data.text[k])) source.data = { ...source.data, text };
-"""
-
 
 @check_arguments
 def rank_clusters(
@@ -84,10 +70,8 @@ def rank_clusters(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.rank_clusters`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -316,7 +300,7 @@ def _draw_reasons(figure: Any, texts: dict[str, list[Any]], style: FigureStyle) 
     )
     figure.js_on_change(
         "inner_width",
-        models.CustomJS(args={"fig": figure, "source": source, "family": FONT}, code=_CUT),
+        models.CustomJS(args={"fig": figure, "source": source, "family": FONT}, code=script("cut")),
     )
 
 
@@ -344,12 +328,9 @@ def rank_time_heatmap(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.rank_time_heatmap`.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. The ranks of a cluster are drawn together,
-        as their mean with a line from minimum to maximum. By default each rank is drawn.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -371,9 +352,7 @@ def rank_time_heatmap(
     )
     theme = theme_of(theme)
     style = FigureStyle(title, theme, width)
-    if frame.empty:
-        return empty_figure(frame, style)
-    if not (frame["end_ns"] > frame["start_ns"]).any():
+    if frame.empty or not (frame["end_ns"] > frame["start_ns"]).any():
         return empty_figure(frame, style)
     frame = with_folded_groups(frame, clusters)
     metric = str(frame.attrs.get("metric", "busy"))

@@ -26,7 +26,9 @@ from hta_widgets.text import axis_time
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars from one column of the source to another; colours may be columns, as ``@column``.
+    """Bars from one column of the source to another.
+
+    Colours and hatches are values, or names of columns with a value for each bar.
 
     `only` is a column and a value, for bars of the rows with that value only. Hatches are drawn
     fast if all bars of a mark have the same one.
@@ -72,7 +74,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class Column:
-    """Texts at the right, one per row; shown if the chart is at least `least` px wide."""
+    """Texts at the right, one per row; shown if the chart is at least `min_width` px wide."""
 
     head: str
     texts: Sequence[str] | str
@@ -124,15 +126,9 @@ class RowsContent:
     pitch: float | None = None
 
 
-def column_name(value: Any) -> Any:
-    """Return the name of the column for ``@column``, and any other value as it is."""
-    return value[1:] if isinstance(value, str) and value.startswith("@") else value
-
-
-def fill_color(mark: Bars, theme: Theme) -> Any:
+def fill_color(mark: Bars, theme: Theme) -> str:
     """Return the fill of bars, blended with the background if `alpha` is below 1."""
-    fill = column_name(mark.fill)
-    return fill if mark.alpha == 1 else blend(fill, theme.bg, mark.alpha)
+    return mark.fill if mark.alpha == 1 else blend(mark.fill, theme.bg, mark.alpha)
 
 
 def draw_mark(
@@ -175,11 +171,10 @@ def draw_mark(
             source=source,
             marker=mark.marker or "circle",
             angle=mark.angle or 0,
-            fill_color=column_name(mark.color),
+            fill_color=mark.color,
             line_color=theme.bg,
             nonselection_fill_alpha=0.3,
         )
-    line = None if profile and mark.line is None else column_name(mark.line)
     style: dict[str, Any] = {}
     if mark.only is not None:
         column, only = mark.only
@@ -187,8 +182,8 @@ def draw_mark(
         style["view"] = models.CDSView(filter=chosen)
     if mark.hatch is not None:
         style |= {
-            "hatch_pattern": column_name(mark.hatch),
-            "hatch_color": column_name(mark.hatch_color),
+            "hatch_pattern": mark.hatch,
+            "hatch_color": mark.hatch_color,
             "hatch_scale": mark.hatch_scale,
             "hatch_weight": mark.hatch_weight,
             "nonselection_hatch_alpha": 0.3,
@@ -200,7 +195,7 @@ def draw_mark(
         source=source,
         height=1.0 if profile else mark.height,
         fill_color=fill_color(mark, theme),
-        line_color=line,
+        line_color=mark.line,
         line_width=1,
         nonselection_fill_alpha=0.3,
         nonselection_line_alpha=0.3,
@@ -208,12 +203,14 @@ def draw_mark(
     )
 
 
+#: Maximum number of rows whose extremes are seen without a sentence about them.
+_FEW_ROWS = 16
 #: Maximum number of rows with a name each; more are drawn as a profile, with some names.
 NAMED_ROWS = 64
 
 
 def round_ticks(end: float, count: int = 3, start: float = 0.0) -> list[float]:
-    """Return the multiples of a round step in a range, about `most` from 0 to its farther end."""
+    """Return the multiples of a round step in a range, about `count` from 0 to its farther end."""
     span = max(abs(end), abs(start))
     if span <= 0:
         return [0.0]
@@ -225,19 +222,17 @@ def round_ticks(end: float, count: int = 3, start: float = 0.0) -> list[float]:
     return [float(k * step) for k in range(first, last + 1)]
 
 
-def time_ticks(end_ns: float, most: int = 3, start_ns: float = 0.0) -> list[tuple[float, str]]:
+def time_ticks(end_ns: float, count: int = 3, start_ns: float = 0.0) -> list[tuple[float, str]]:
     """Return the positions of ticks on a time axis, with their labels."""
-    ticks = round_ticks(end_ns, most, start_ns)
+    ticks = round_ticks(end_ns, count, start_ns)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(end_ns, 1.0)
     return [(at, axis_time(at, step)) for at in ticks]
 
 
-def extremes_text(
-    names: Sequence[str], values: Any, words: Callable[[float], str], *, least: int = 16
-) -> str:
-    """Return the minimum and the maximum with their names; "" for `least` or fewer rows."""
+def extremes_text(names: Sequence[str], values: Any, words: Callable[[float], str]) -> str:
+    """Return the minimum and the maximum with their names; "" for up to 16 rows, all visible."""
     numbers = np.asarray(values, dtype=float)
-    if len(numbers) <= least or not np.isfinite(numbers).any():
+    if len(numbers) <= _FEW_ROWS or not np.isfinite(numbers).any():
         return ""
     low, high = int(np.nanargmin(numbers)), int(np.nanargmax(numbers))
     if words(numbers[low]) == words(numbers[high]):
@@ -383,8 +378,7 @@ def _draw_texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool
             if isinstance(mark.left, str)
             else np.full(len(right), float(mark.left))
         )
-        color = column_name(mark.text_color)
-        colors = data[color] if mark.text_color.startswith("@") else [color] * len(right)
+        colors = data.get(mark.text_color, [mark.text_color] * len(right))
         kept = [
             at
             for at, full in enumerate(data[mark.text])

@@ -54,10 +54,8 @@ def queue_length(
         Result of `hta_widgets.analysis.queue_length`.
     top : int, default 12
         Number of streams, those with the longest queues.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -110,10 +108,8 @@ def memory_bandwidth(
         Result of `hta_widgets.analysis.memory_bandwidth`.
     top : int, default 12
         Number of lanes, one per rank and kind of copy; those with the highest peaks are drawn.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -212,10 +208,8 @@ def memory_timeline(
     frame : DataFrame
         Result of `hta_widgets.analysis.memory_timeline`: ``time_ns`` and a column of bytes per
         category.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
 
     Returns
     -------
@@ -229,8 +223,7 @@ def memory_timeline(
     >>> charts.memory_timeline(analysis.memory_timeline(traces, rank=0))  # doctest: +SKIP
     """
     frame = require_frame("memory_timeline", frame, "hta_widgets.analysis.memory_timeline(path)")
-    theme = theme_of(theme)
-    style = FigureStyle(title, theme, width)
+    style = FigureStyle(title, theme_of(theme), width)
     if frame.empty:
         return empty_figure(frame, style)
     require_columns_of(frame, "analysis.memory_timeline", "time_ns")

@@ -57,12 +57,9 @@ def step_phases(
         Ranks to draw in red, such as stragglers. Default: the ranks that the headline names, from
         ``.attrs["late_ranks"]`` of frames of a dashboard.
     clusters : DataFrame, optional
-        Result of `hta_widgets.analysis.rank_clusters`. The ranks of a cluster are drawn together,
-        as their mean with a line from minimum to maximum. By default each rank is drawn.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+        Result of `hta_widgets.analysis.rank_clusters`. Each is drawn as mean, minimum and maximum.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
 
     Returns
     -------
@@ -81,7 +78,7 @@ def step_phases(
     if late is not None:
         frame = frame.copy(deep=False)
         frame.attrs = {**frame.attrs, "late_ranks": list(late)}
-    return draw_definition("steps", frame, clusters=clusters, width=width, theme=theme, title=title)
+    return draw_definition("steps", frame, width, theme, title, clusters)
 
 
 #: Minimum excess of an outlier over the median rank, as a share of the median.
@@ -132,10 +129,8 @@ def step_times(
         and data that has several groups. For another kind, give only its rows.
     late : iterable of int, optional
         Ranks to draw in red, such as stragglers.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -184,7 +179,7 @@ def step_times(
         RowsContent(
             data=data,
             names=names,
-            marks=[Dots("apart", "@fill", 7 if len(names) <= NAMED_ROWS else 4)],
+            marks=[Dots("apart", "fill", 7 if len(names) <= NAMED_ROWS else 4)],
             scale=_deviation_scale(dots["apart"]),
             head=" ",
             columns=[

@@ -46,10 +46,8 @@ def stragglers(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.stragglers`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -99,7 +97,7 @@ def stragglers(
         RowsContent(
             data=data,
             names=names,
-            marks=[Bars(0.0, "imposed_to_ns", "@fill", line="@line"), *[lost] * has_loss],
+            marks=[Bars(0.0, "imposed_to_ns", "fill", line="line"), *[lost] * has_loss],
             scale=time_scale(float(data["imposed_wait_ns"].max())),
             head=" ",
             legend=[
@@ -246,10 +244,8 @@ def stragglers_by_step(
     measure : {"lost_share", "imposed_wait"}, default "lost_share"
         Share of the step that the others lose, or all their waiting for the rank, including the
         part that is hidden behind computing.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -299,7 +295,7 @@ def stragglers_by_step(
         RowsContent(
             data=data,
             names=names,
-            marks=[Bars("left", "right", "@fill", line="@fill")],
+            marks=[Bars("left", "right", "fill", line="fill")],
             scale=Scale(float(len(steps)), ticks=_ticks(steps)),
             legend=_add_colors(data, theme, measure),
             head=" ",

@@ -63,7 +63,7 @@ def content_of(panel: str, frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _used(marks: Any) -> set[str]:
-    """Return the columns that marks name."""
+    """Return the columns that marks name, and the values that they have instead of columns."""
     found: set[Any] = {"row"}
     for mark in marks:
         if isinstance(mark, Bars):
@@ -73,7 +73,7 @@ def _used(marks: Any) -> set[str]:
             looks, found = (mark.color,), found | {mark.left, mark.right}
         else:
             looks, found = (mark.color,), found | {mark.at, mark.size, mark.marker, mark.angle}
-        found |= {look[1:] for look in looks if look is not None and look.startswith("@")}
+        found.update(looks)
     return found
 
 

@@ -105,8 +105,8 @@ def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
         service_ns=requests["service_ns"].where(~push, 0),
     )
     first = requests.groupby(keys, sort=True)[["server", "tensor", "partition", "job"]].first()
-    keys_frame = first.join(columns.groupby(keys, sort=True).sum()).reset_index()
-    keys_frame["job"] = keys_frame["job"].fillna("")
+    rows = first.join(columns.groupby(keys, sort=True).sum()).reset_index()
+    rows["job"] = rows["job"].fillna("")
     place = ["job", "server", "key"]
     nodes = arrivals.groupby([*place, "node"], sort=True, as_index=False).agg(
         last_share=("last", "mean"), last_lag_ns=("lag_ns", "mean")
@@ -114,15 +114,13 @@ def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
     nodes = nodes[nodes["last_share"] > 0].rename(columns={"node": "last_node"})
     nodes = nodes.sort_values(["last_share", "last_node"], ascending=[False, True], kind="stable")
     lag = nodes.drop_duplicates(place)[[*place, "last_node", "last_share", "last_lag_ns"]]
-    keys_frame = keys_frame.merge(lag, how="left", on=place)
-    keys_frame["last_node"] = keys_frame["last_node"].fillna(-1).astype(np.int64)
-    keys_frame.insert(
-        0, "name", pd.Series([str(key) for key in keys_frame.pop("key")], dtype=object)
-    )
-    order = np.argsort(-keys_frame["wait_ns"].to_numpy(), kind="stable")
-    keys_frame = keys_frame.drop(columns="job").iloc[order].reset_index(drop=True)
-    keys_frame.attrs = dict(requests.attrs)
-    return keys_frame
+    rows = rows.merge(lag, how="left", on=place)
+    rows["last_node"] = rows["last_node"].fillna(-1).astype(np.int64)
+    rows.insert(0, "name", pd.Series([str(key) for key in rows.pop("key")], dtype=object))
+    order = np.argsort(-rows["wait_ns"].to_numpy(), kind="stable")
+    rows = rows.drop(columns="job").iloc[order].reset_index(drop=True)
+    rows.attrs = dict(requests.attrs)
+    return rows
 
 
 # --- the panels -----------------------------------------------------------------------------------
@@ -133,8 +131,8 @@ def _analysis_function(name: str, *formats: str) -> Whole:
 
     def whole(traces: TraceSet, selection: Selection) -> pd.DataFrame:
         scope = restrict_to_format(traces, selection, *formats)
-        found: pd.DataFrame = getattr(analysis, name)(traces, selection=scope)
-        return found
+        frame: pd.DataFrame = getattr(analysis, name)(traces, selection=scope)
+        return frame
 
     return whole
 
@@ -316,8 +314,8 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
         requests_frame["wait_ns"] = waits.reindex(place, fill_value=0).to_numpy()
         frames.append(requests_frame)
         for key in unique.tolist():
-            known_name = (trace.rank, key) in names.index
-            tensor, partition = names.loc[(trace.rank, key)] if known_name else ("", -1)
+            has_name = (trace.rank, key) in names.index
+            tensor, partition = names.loc[(trace.rank, key)] if has_name else ("", -1)
             keys.append([str(key), str(tensor), int(partition)])
     whole = pd.concat(frames, ignore_index=True)
     whole.attrs = {"keys": keys}
@@ -382,7 +380,7 @@ def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
     blame = analysis.byteps_pull_blame(traces)
     cost = int(blame["slack_ns"].sum())
     whole = max(int(blame["pull_ns"].sum()), 1)
-    results = []
+    findings = []
     for row in blame[blame["straggler"]].to_dict("records"):
         ranks = [
             trace.rank
@@ -396,8 +394,8 @@ def _late_by_pulls(traces: TraceSet) -> list[HeadlineFinding]:
         )
         parts: list[Piece] = [{"rank": ranks[-1], "text": f"Worker {row['worker']}"}, text]
         label, chosen = f"Select worker {row['worker']}", Selection(ranks=tuple(ranks))
-        results.append(HeadlineFinding("waiting", cost / whole, parts, label, chosen))
-    return results
+        findings.append(HeadlineFinding("waiting", cost / whole, parts, label, chosen))
+    return findings
 
 
 def _late_by_servers(traces: TraceSet) -> list[HeadlineFinding]:
@@ -405,14 +403,14 @@ def _late_by_servers(traces: TraceSet) -> list[HeadlineFinding]:
         return []
     lag = analysis.byteps_worker_lag(traces)
     pulls = Selection(query="name.str.startswith('pull-')")
-    results = []
+    findings = []
     for row in lag[lag["straggler"]].to_dict("records"):
         text = (
             f"N{row['label'][1:]} is last in {count(round(row['score'] * row['iterations']))} of"
             f" {count(row['iterations'])} pushes, {duration(row['mean_lag_ns'])} behind: the"
             f" others' pulls wait {duration(row['imposed_wait_ns'])} for it."
         )
-        results.append(
+        findings.append(
             HeadlineFinding("waiting", float(row["score"]), [text], "Select pulls", pulls)
         )
-    return results
+    return findings

@@ -55,8 +55,7 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     The folder of a GPU is named after its local rank; the folder above it is the worker. Workers
     count in natural order of their folders, including those whose files are empty.
     """
-    placed = [trace.replace(**_identity(trace)) for trace in traces if _identity(trace)]
-    others = [trace for trace in traces if not _identity(trace)]
+    placed, others = _apply_stated_numbers(traces)
     paths = [*(trace.path for trace in others), *_empty_files(problems, "comm.json")]
     numbers = _numbers([_worker_folder(path) for path in paths])
     taken: dict[tuple[str | None, int], set[int]] = {}
@@ -76,8 +75,7 @@ def place_workers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
 
 def place_servers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
     """Assign numbers to servers in natural order of their files, including empty files."""
-    placed = [trace.replace(**_identity(trace)) for trace in traces if _identity(trace)]
-    others = [trace for trace in traces if not _identity(trace)]
+    placed, others = _apply_stated_numbers(traces)
     paths = [*(trace.path for trace in others), *_empty_files(problems, "server_profile.json")]
     numbers = _numbers(paths)
     for trace in others:
@@ -102,19 +100,26 @@ def _name_keys(servers: Sequence[Trace]) -> None:
                 trace.tracks[at] = replace(track, label=label)
 
 
-def _identity(trace: Trace) -> dict[str, Any]:
+def _apply_stated_numbers(traces: Sequence[Trace]) -> tuple[list[Trace], list[Trace]]:
+    """Return the traces with the numbers that their files state, and those without any."""
+    stated = [(trace, _stated_numbers(trace)) for trace in traces]
+    placed = [trace.replace(**numbers) for trace, numbers in stated if numbers]
+    return placed, [trace for trace, numbers in stated if not numbers]
+
+
+def _stated_numbers(trace: Trace) -> dict[str, Any]:
     """Return the numbers and the job that a file exported by this package states."""
     mark = trace.metadata.get(MARK_KEY)
     stated = mark.get(IDENTITY_KEY) if isinstance(mark, dict) else None
     if not isinstance(stated, dict):
         return {}
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         name: number
         for name in ("worker", "local_rank", "server")
         if is_rank(number := stated.get(name))
     }
     job = stated.get("job")
-    return found | ({"job": job} if isinstance(job, str) else {})
+    return numbers | ({"job": job} if isinstance(job, str) else {})
 
 
 def _empty_files(problems: Problems, name: str) -> list[str]:
@@ -150,16 +155,17 @@ def _numbers(paths: Sequence[str]) -> dict[str, tuple[str | None, int]]:
     numbers: dict[str, tuple[str | None, int]] = {}
     for folder, members in jobs.items():
         stated = [number for path in members if (number := _stated_number(path)) is not None]
-        whole = len(set(stated)) == len(members)
-        for path, number in zip(members, stated if whole else range(len(members)), strict=True):
+        are_distinct = len(set(stated)) == len(members)
+        member_numbers = stated if are_distinct else range(len(members))
+        for path, number in zip(members, member_numbers, strict=True):
             numbers[path] = names[folder] or None, number
     return numbers
 
 
 def _stated_number(path: str) -> int | None:
     """Return the number that the folder of a worker or server in `path` states, or None."""
-    found = [match for part in PurePath(path).parts if (match := _NUMBERED.fullmatch(part))]
-    return int(found[-1][1]) if found else None
+    matches = [match for part in PurePath(path).parts if (match := _NUMBERED.fullmatch(part))]
+    return int(matches[-1][1]) if matches else None
 
 
 def _job_folder(path: str) -> str | None:
@@ -200,12 +206,13 @@ def build_server(
     brackets = np.flatnonzero(columns.timed & np.isin(columns.phase, (ord("B"), ord("E"))))
     group = columns.pid[brackets].astype(np.int64) * len(columns.names) + columns.name[brackets]
     opens = columns.phase[brackets] == ord("B")
-    begins, ends, alone = (brackets[at] for at in first_in_first_out(group, opens))
+    begins, ends, alone = (brackets[at] for at in pair_first_in_first_out(group, opens))
     iteration = np.full(len(columns.phase), -1, np.int64)
     iteration[brackets[opens]] = number_in_group(group[opens])
     open_rows = alone[columns.phase[alone] == ord("B")]
-    own = columns.categories.add(_SERVER_CATEGORY)
-    columns.category = np.full(len(columns.category), own, columns.category.dtype)
+    # Kinds follow from categories and tracks from threads: the trace is built after both are set.
+    category = columns.categories.add(_SERVER_CATEGORY)
+    columns.category = np.full(len(columns.category), category, columns.category.dtype)
     nodes = _assign_node_threads(columns)
     trace = build_trace(
         columns,
@@ -221,6 +228,7 @@ def build_server(
     )
     table = trace.table
     table.tracks[:] = [replace(track, role="other", tid=track.pid) for track in table.tracks]
+    # The table is sorted by time and has no unpaired records, so iterations follow by record.
     of_record = np.full(int(columns.record.max(initial=-1)) + 1, -1, np.int64)
     of_record[columns.record] = iteration
     table.step[:] = of_record[table.record]
@@ -233,14 +241,16 @@ def build_server(
         [columns.pids[code] for code in columns.pid[open_rows].tolist()],
         columns.record[open_rows],
     )
+    # Requests are read from the steps and the open asyncs; waits and counters follow from them.
     requests = requests_of(trace)
     trace.counter_table = _open_over_time(trace, requests)
     trace.async_table = _add_waits(trace, requests)
+    # What was memoized until here is of the tables without waits and counters.
     trace.memo.clear()
     return trace
 
 
-def first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
+def pair_first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
     """Pair each end with the first open begin of its group; return begins, ends and unpaired."""
     balance = pd.Series(np.where(opens, 1, -1)).groupby(group).cumsum()
     lowest = balance.clip(upper=0).groupby(group).cummin()
@@ -336,10 +346,9 @@ def build_worker(
     """
     blank = [code for code, text in enumerate(columns.categories.values) if not text]
     if blank:
-        own = columns.categories.add(_WORKER_CATEGORY)
-        columns.category = np.where(np.isin(columns.category, blank), own, columns.category).astype(
-            columns.category.dtype
-        )
+        category = columns.categories.add(_WORKER_CATEGORY)
+        code = columns.category.dtype.type(category)
+        columns.category = np.where(np.isin(columns.category, blank), code, columns.category)
     trace = build_trace(
         columns,
         rank=0 if rank is None else rank,
@@ -460,7 +469,7 @@ def _with_counters(
 ) -> CounterTable:
     """Add counters of the number of open spans of each label over time."""
     times, series, values = [others.time_ns], [others.series_id], [others.value]
-    known = list(others.series)
+    names = list(others.series)
     for label, start, end in spans:
         if not len(start) or (name, label, "value") in others.series:
             continue
@@ -468,14 +477,14 @@ def _with_counters(
         at, where = np.unique(np.concatenate([start, end]), return_inverse=True)
         times.append(at)
         values.append(np.cumsum(np.bincount(where.reshape(-1), change)))
-        series.append(np.full(len(at), len(known), np.int32))
-        known.append((name, label, "value"))
+        series.append(np.full(len(at), len(names), np.int32))
+        names.append((name, label, "value"))
     time_ns = np.concatenate(times).astype(np.int64)
     added = np.full(len(time_ns) - len(others.record), -1, np.int64)
     return CounterTable(
         time_ns=time_ns,
         series_id=np.concatenate(series).astype(np.int32),
         value=np.concatenate(values).astype(np.float64),
-        series=known,
+        series=names,
         record=np.concatenate([others.record, added]),
     )

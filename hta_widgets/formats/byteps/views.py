@@ -6,7 +6,7 @@ from typing import Any
 
 from hta_widgets.arguments import Positive, check_arguments
 from hta_widgets.charts.data import ChartSource, analysis_frame, require_columns_of
-from hta_widgets.charts.defined import draw_definition
+from hta_widgets.charts.defined import draw_analysis, draw_definition
 from hta_widgets.charts.theme import Theme, ThemeName
 from hta_widgets.formats.byteps.frames import by_iteration, by_tensor
 
@@ -28,10 +28,8 @@ def byteps_arrivals(
         Result of `hta_widgets.analysis.byteps_arrivals`, by the servers' clocks; or of
         `hta_widgets.analysis.byteps_pulls`: then a lag is the difference between the longest PULL
         and the worker's, which needs no common clock.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -53,7 +51,7 @@ def byteps_arrivals(
             columns = ("iteration", "node", "lag_ns", "last")
             require_columns_of(frame, "analysis.byteps_arrivals", *columns)
         frame = by_iteration(frame)
-    return draw_definition("byteps_stragglers", frame, width=width, theme=theme, title=title)
+    return draw_definition("byteps_stragglers", frame, width, theme, title)
 
 
 @check_arguments
@@ -71,10 +69,8 @@ def byteps_servers(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_servers`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -86,8 +82,7 @@ def byteps_servers(
     --------
     >>> charts.byteps_servers(analysis.byteps_servers(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("byteps_servers", frame, options)
-    return draw_definition("byteps_servers", frame, width=width, theme=theme, title=title)
+    return draw_analysis("byteps_servers", frame, options, width, theme, title)
 
 
 @check_arguments
@@ -105,10 +100,8 @@ def byteps_clock(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_clock`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -120,8 +113,7 @@ def byteps_clock(
     --------
     >>> charts.byteps_clock(analysis.byteps_clock(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("byteps_clock", frame, options)
-    return draw_definition("byteps_clock", frame, width=width, theme=theme, title=title)
+    return draw_analysis("byteps_clock", frame, options, width, theme, title)
 
 
 @check_arguments
@@ -142,10 +134,8 @@ def byteps_gradients(
         Result of `hta_widgets.analysis.byteps_gradients`.
     top : int, optional
         Number of tensors. Default: as many as have room, ten at most.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -164,24 +154,15 @@ def byteps_gradients(
         "byteps_gradients",
         frame,
         options,
-        *(
-            "tensor",
-            "job",
-            "worker",
-            "total_ns",
-            "busy_ns",
-            "queue_ns",
-            "tail_ns",
-            "critical",
-            "root",
-        ),
+        *("tensor", "job", "worker", "total_ns", "busy_ns", "queue_ns", "tail_ns", "critical"),
+        "root",
     )
     if len(frame):
         frame = by_tensor(frame)
         frame.attrs["top"] = top or 0
         if frame.empty:
             frame.attrs["note"] = "no stage of these gradients was recorded"
-    return draw_definition("byteps_gradients", frame, width=width, theme=theme, title=title)
+    return draw_definition("byteps_gradients", frame, width, theme, title)
 
 
 @check_arguments
@@ -202,10 +183,8 @@ def byteps_stages(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_stages`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -217,8 +196,7 @@ def byteps_stages(
     --------
     >>> charts.byteps_stages(analysis.byteps_stages(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("byteps_stages", frame, options)
-    return draw_definition("byteps_stages", frame, width=width, theme=theme, title=title)
+    return draw_analysis("byteps_stages", frame, options, width, theme, title)
 
 
 @check_arguments
@@ -236,10 +214,8 @@ def byteps_pull_blame(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.byteps_pull_blame`.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -251,5 +227,4 @@ def byteps_pull_blame(
     --------
     >>> charts.byteps_pull_blame(analysis.byteps_pull_blame(traces))  # doctest: +SKIP
     """
-    frame = analysis_frame("byteps_pull_blame", frame, options)
-    return draw_definition("byteps_blame", frame, width=width, theme=theme, title=title)
+    return draw_analysis("byteps_blame", frame, options, width, theme, title)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.facts import facts
 from hta_widgets.formats.byteps.frames import restrict_to_format
 from hta_widgets.formats.mpi.model import MPI_FORMATS
 from hta_widgets.formats.mpi.ranks import mpi_stragglers
@@ -61,28 +62,20 @@ def by_size(sizes: pd.DataFrame, routines: pd.DataFrame) -> pd.DataFrame:
     """
     columns, place = ["calls", "time_s", "bytes"], ["job", "routine"]
     groups = sizes.groupby([*place, "size_lo", "size_hi"], sort=True)
-    sums_by_size = groups[columns].sum().reset_index()
-    whole = routines.groupby(place, sort=True)[columns].sum()
-    binned = pd.MultiIndex.from_frame(sums_by_size[place])
-    plain = whole[~whole.index.isin(binned)].reset_index().assign(size_lo=-1, size_hi=-1)
-    sums_by_size = pd.concat([sums_by_size, plain[sums_by_size.columns]], ignore_index=True)
+    rows = groups[columns].sum().reset_index()
+    totals = routines.groupby(place, sort=True)[columns].sum()
+    binned = pd.MultiIndex.from_frame(rows[place])
+    plain = totals[~totals.index.isin(binned)].reset_index().assign(size_lo=-1, size_hi=-1)
+    rows = pd.concat([rows, plain[rows.columns]], ignore_index=True)
     for name in columns:
-        sums = sums_by_size.groupby(place)[name].transform("sum")
-        sums_by_size[f"share_of_{name.removesuffix('_s')}"] = (sums_by_size[name] / sums).where(
-            sums > 0
-        )
-    sums_by_size["mean_us"] = np.where(
-        sums_by_size["calls"] > 0, sums_by_size["time_s"] * 1e6 / sums_by_size["calls"], np.nan
-    )
-    time = sums_by_size.groupby(place)["time_s"].transform("sum")
-    order = np.lexsort(
-        (sums_by_size["size_lo"], sums_by_size["routine"], -time, sums_by_size["job"])
-    )
-    sums_by_size = (
-        sums_by_size.iloc[order].reset_index(drop=True).rename(columns={"routine": "name"})
-    )
-    sums_by_size.attrs = dict(sizes.attrs)
-    return sums_by_size
+        sums = rows.groupby(place)[name].transform("sum")
+        rows[f"share_of_{name.removesuffix('_s')}"] = (rows[name] / sums).where(sums > 0)
+    rows["mean_us"] = np.where(rows["calls"] > 0, rows["time_s"] * 1e6 / rows["calls"], np.nan)
+    time = rows.groupby(place)["time_s"].transform("sum")
+    order = np.lexsort((rows["size_lo"], rows["routine"], -time, rows["job"]))
+    rows = rows.iloc[order].reset_index(drop=True).rename(columns={"routine": "name"})
+    rows.attrs = dict(sizes.attrs)
+    return rows
 
 
 def _keys_of_ranks(traces: TraceSet) -> _Keys:
@@ -111,9 +104,9 @@ def _ranks_frame(traces: TraceSet, _selection: Selection, _top: int | None) -> p
         *("cpu_utilisation", "rss_mib", "stale"),
     ]
     frame = analysis.mpi_ranks(traces)
-    late, known = mpi_stragglers(traces), _keys_of_ranks(traces)
+    late, keys_of = mpi_stragglers(traces), _keys_of_ranks(traces)
     places = [(str(job), int(rank)) for job, rank in zip(frame["job"], frame["rank"], strict=True)]
-    keys = [",".join(map(str, known.get(place, []))) for place in places]
+    keys = [",".join(map(str, keys_of.get(place, []))) for place in places]
     rank_rows = frame[names].assign(
         is_straggler=np.array([place in late for place in places], bool),
         keys=pd.Series(keys, dtype=object),
@@ -157,11 +150,11 @@ def _hosts_frame(traces: TraceSet, _selection: Selection, _top: int | None) -> p
 
 def _panel(name: str, frame: FrameMaker) -> Panel:
     def whole(traces: TraceSet, selection: Selection) -> pd.DataFrame:
-        found: pd.DataFrame = getattr(analysis, panel.analysis)(traces, **_scope(traces, selection))
-        return found
+        run = getattr(analysis, facts("panels")[name]["analysis"])
+        rows: pd.DataFrame = run(traces, **_scope(traces, selection))
+        return rows
 
-    panel = catalogue_panel(name, frame=frame, whole=whole)
-    return panel
+    return catalogue_panel(name, frame=frame, whole=whole)
 
 
 #: In the order of the list from which users choose; windows do not apply to totals of a run.
@@ -188,9 +181,9 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
 
     def rows(run: Any, *more: str) -> Any:
         frames = [run(traces, ranks=ranks) for ranks in by_format if ranks]
-        found = pd.concat(frames, ignore_index=True)[[*names, *more]]
-        found.attrs = {"note": note}
-        return small_frame_to_json(found)
+        table = pd.concat(frames, ignore_index=True)[[*names, *more]]
+        table.attrs = {"note": note}
+        return small_frame_to_json(table)
 
     return {
         "routines": rows(analysis.mpi_routines, "is_io"),

@@ -277,8 +277,8 @@ class MpiJob:
         """Rank 0's profile, which lists all ranks."""
         for trace in self.profiles:
             if trace.profile.summary is not None and trace.profile.summary.ranks:
-                found: MpiProfile = trace.profile
-                return found
+                profile: MpiProfile = trace.profile
+                return profile
         return None
 
     @property
@@ -306,10 +306,7 @@ def mpi_jobs(traces: Iterable[Trace]) -> list[MpiJob]:
     jobs = []
     for (folder, job), members in runs.items():
         members.sort(
-            key=lambda trace_: (
-                -1 if trace_.stated_rank is None else trace_.stated_rank,
-                trace_.rank,
-            )
+            key=lambda trace: (-1 if trace.stated_rank is None else trace.stated_rank, trace.rank)
         )
         jobs.append(
             MpiJob(
@@ -321,8 +318,8 @@ def mpi_jobs(traces: Iterable[Trace]) -> list[MpiJob]:
     return jobs
 
 
-def is_stale(profile: MpiProfile, head: MpiProfile) -> str:
-    """Describe how a rank's profile contradicts rank 0's table; return "" if it does not.
+def stale_reason(profile: MpiProfile, head: MpiProfile) -> str:
+    """Return how a rank's profile contradicts rank 0's table, or "" if it does not.
 
     Runs within one batch job write files of the same names, but not for the same ranks.
     """
@@ -333,11 +330,11 @@ def is_stale(profile: MpiProfile, head: MpiProfile) -> str:
     row = next((row for row in head.summary.ranks if row.rank == profile.rank), None)
     if row is None:
         return "rank 0's table does not list it"
-    for what, own, listed, unit in (
+    for measure, value, listed, unit in (
         ("communication time", profile.comm_s, row.comm_s, "s"),
         ("elapsed time", profile.elapsed_s, row.elapsed_s, "s"),
         ("resident set", profile.rss_mib, row.rss_mib, "MiB"),
     ):
-        if abs(own - listed) > _ROUNDING:
-            return f"its {what} is {own:.3f} {unit}, rank 0's table has {listed:.2f} {unit}"
+        if abs(value - listed) > _ROUNDING:
+            return f"its {measure} is {value:.3f} {unit}, rank 0's table has {listed:.2f} {unit}"
     return ""

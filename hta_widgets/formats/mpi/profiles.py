@@ -20,8 +20,8 @@ from hta_widgets.formats.mpi.model import (
     RankRow,
     StackFrame,
     Summary,
-    is_stale,
     mpi_jobs,
+    stale_reason,
 )
 from hta_widgets.readers.formats import FileStart, Outcome
 from hta_widgets.readers.streams import read_whole_file
@@ -525,7 +525,7 @@ def finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
         hosts = {row.rank: row.host or None for row in ranks}
         lines = {trace.stated_rank: trace for trace in reversed(job.lines)}
         for trace in job.profiles:
-            stale = "" if head is None else is_stale(trace.profile, head)
+            stale = "" if head is None else stale_reason(trace.profile, head)
             if stale:
                 problems.add(
                     "stale", 1, f"left over by another run of the job: {stale}", file=trace.path
@@ -537,5 +537,5 @@ def finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:
                 profile=replace(trace.profile, stale=bool(stale)),
                 profile_path=line and trace.path,
             )
-    found = [changed.get(id(trace), trace) for trace in traces]
-    return [trace for trace in found if trace is not None]
+    remaining = (changed.get(id(trace), trace) for trace in traces)
+    return [trace for trace in remaining if trace is not None]

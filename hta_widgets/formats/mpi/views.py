@@ -43,10 +43,8 @@ def mpi_message_sizes(
         Look at all three: small messages are most of the calls and few of the bytes.
     routines : DataFrame, optional
         Result of `hta_widgets.analysis.mpi_routines`; adds routines whose messages have no size.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -70,12 +68,11 @@ def mpi_message_sizes(
         columns = ("job", "routine", "calls", "time_s", "bytes")
         require_columns_of(routines, "analysis.mpi_routines", *columns)
     if len(frame):
-        attrs = {**frame.attrs, "measure": measure}
         if routines is None:
             routines = frame[["job", "routine"]].iloc[:0].assign(calls=0, time_s=0.0, bytes=0.0)
         frame = by_size(frame, routines)
-        frame.attrs = attrs
-    return draw_definition("mpi_sizes", frame, width=width, theme=theme, title=title)
+        frame.attrs["measure"] = measure
+    return draw_definition("mpi_sizes", frame, width, theme, title)
 
 
 @check_arguments
@@ -95,10 +92,9 @@ def mpi_routines(
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.mpi_routines`.
     top : int, default 16
-        Number of routines.width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+        Number of routines.
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -117,10 +113,9 @@ def mpi_routines(
         *("job", "routine", "rank", "calls", "time_s", "bytes", "is_io"),
     )
     if len(frame):
-        attrs = {**frame.attrs, "top": top}
         frame = by_routine(frame)
-        frame.attrs = attrs
-    return draw_definition("mpi_routines", frame, width=width, theme=theme, title=title)
+        frame.attrs["top"] = top
+    return draw_definition("mpi_routines", frame, width, theme, title)
 
 
 @check_arguments
@@ -141,10 +136,8 @@ def mpi_compare(
         Result of `hta_widgets.analysis.mpi_compare`.
     top : int, default 16
         Number of rows, those that differ most.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
     **options
         Arguments of the analysis, for traces.
 
@@ -187,7 +180,7 @@ def mpi_compare(
         RowsContent(
             data=data,
             names="{name}",
-            marks=[Bars("left", "right", "@fill")],
+            marks=[Bars("left", "right", "fill")],
             scale=Scale(
                 most * 1.02, start=-most * 1.02, ticks=time_ticks(most, 2, -most), zero_line=True
             ),
@@ -226,10 +219,8 @@ def mpi_ranks(
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Result of `hta_widgets.analysis.mpi_ranks`, or a dashboard's panel of that name.
-    width : int, optional
-        In CSS px. Default: the width of the output area.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
+    width, theme, title : int, {"light", "dark"} or Theme, and str, optional
+        The width is in CSS px; its default is that of the output area.
 
     Returns
     -------
@@ -243,4 +234,4 @@ def mpi_ranks(
     >>> charts.mpi_ranks(analysis.mpi_ranks(traces))  # doctest: +SKIP
     """
     frame = panel_frame("mpi_ranks", frame, "mpi_ranks")
-    return draw_definition("mpi_ranks", frame, width=width, theme=theme, title=title)
+    return draw_definition("mpi_ranks", frame, width, theme, title)

@@ -8,7 +8,7 @@ import pytest
 import hta_widgets as hw
 from hta_widgets import analysis, taxonomy
 from hta_widgets.demo.byteps import write_byteps_job
-from hta_widgets.formats.byteps.reader import first_in_first_out
+from hta_widgets.formats.byteps.reader import pair_first_in_first_out
 from hta_widgets.formats.byteps.rows import servers_of_keys, worker_rows
 from hta_widgets.live.job import TileEngine
 
@@ -202,7 +202,7 @@ def test_pairing_against_queues():
             else:
                 alone.append(at)
         alone += [at for waiting in queues.values() for at in waiting]
-        begins, ends, lost = first_in_first_out(group, opens)
+        begins, ends, lost = pair_first_in_first_out(group, opens)
         assert sorted(zip(begins.tolist(), ends.tolist(), strict=True)) == sorted(pairs)
         assert lost.tolist() == sorted(alone)
 
