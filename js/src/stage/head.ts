@@ -142,9 +142,9 @@ export function drawStrip(pen: CanvasPen, frame: StageFrame): void {
     for (const [row, [, draw]] of rows.entries()) draw(pen, frame, yOf(row));
   });
   pen.verticalLine(lanesX - 1, stripTop, rowsTop, theme.rule);
-  if (geometry.margin === 0) return;
-  const x = lanesX + lanesWidth;
-  pen.verticalLine(x, stripTop, rowsTop, theme.rule);
+  if (geometry.margin > 0) {
+    pen.verticalLine(lanesX + lanesWidth, stripTop, rowsTop, theme.rule);
+  }
 }
 
 function rangesInView(ranges: readonly SceneStep[], view: Span): SceneStep[] {
@@ -310,8 +310,9 @@ export function timeTicks(
   const span = end - start;
   if (!(span > 0) || width <= 0) return { step: 1, times: [] };
   let step = Math.max(niceStep(span / 9), 1e-3);
+  const max = maxAbs(start, end);
   for (let tries = 0; tries < 6; tries += 1) {
-    const label = formatAxis(maxAbs(start, end), step, maxAbs(start, end));
+    const label = formatAxis(max, step, max);
     if ((step / span) * width >= widthOf(label) + 20) break;
     step = niceStep(step * 1.5);
   }
