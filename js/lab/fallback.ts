@@ -1,6 +1,7 @@
 /**
- * Outputs of notebooks whose widget is gone, as its kernel has ended: JupyterLab shows an error
- * although the output holds other forms. Show the HTML of `hta_widgets/export/pictures/fallback.py`.
+ * Show the static picture of a widget whose kernel has ended. JupyterLab's renderer of widgets
+ * shows an error instead, although the output also contains the HTML that
+ * `hta_widgets/export/pictures/fallback.py` wrote.
  */
 
 import type { RenderMimeRegistry } from "./jupyterlab";

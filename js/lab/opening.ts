@@ -9,11 +9,10 @@ const VARIABLES: Record<OpenViewRequest["view"], string> = {
 };
 
 /**
- * Code that opens files by their names relative to the kernel's folder.
+ * Code that opens files by their names relative to the kernel's folder, which holds the traces.
  *
- * The kernel runs in the folder of the traces. Its first lines take that folder off `sys.path`
- * before any import, since a `pandas.py` next to a trace would run otherwise. Python has imported
- * `sys` and `os` at its start.
+ * The first lines remove that folder from `sys.path`: otherwise, `import pandas` would run a
+ * `pandas.py` next to a trace. `sys` and `os` are safe to import, as Python did so at its start.
  */
 export function openingCode(view: OpenViewRequest["view"], names: readonly string[]): string {
   const paths = names.map((name) => JSON.stringify(name)).join(", ");

@@ -30,8 +30,8 @@ export function makePlugin(lab: Lab): object {
   // Requiring a token that is missing fails: Notebook 7 lacks some.
   const present = names.filter((name) => lab[name] !== undefined);
   const optional = present.map((name) => lab[name]);
-  const activate = (app: JupyterApp, ...given: unknown[]): void => {
-    const services = names.map((name) => [name, given[present.indexOf(name)] ?? null] as const);
+  const activate = (app: JupyterApp, ...loaded: unknown[]): void => {
+    const services = names.map((name) => [name, loaded[present.indexOf(name)] ?? null] as const);
     addTraces(lab, app, Object.fromEntries(services) as unknown as Services);
   };
   return { id: ID, autoStart: true, optional, activate };
@@ -43,7 +43,8 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
   const { basename, dirname } = lab.PathExt;
   const isLab = services.ILabShell !== null;
   const sheet = new CSSStyleSheet();
-  // Views bring their own copy of these rules: a later one would override what follows it there.
+  // Views load these rules too. Here they apply to bars and cards only: as the later copy, they
+  // would override the rules that follow them in a view.
   const cards = base.replaceAll(".hta-root", ":is(.hta-host-bar, .hta-host-card)");
   sheet.replaceSync(`${cards}${host}${own}`);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];

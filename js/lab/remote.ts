@@ -28,7 +28,7 @@ async function loadPackage(name: string): Promise<object> {
 }
 
 const container = {
-  init: (given: ShareScope): void => void (scope = given),
+  init: (shareScope: ShareScope): void => void (scope = shareScope),
   async get(module: string): Promise<() => object> {
     if (module !== "./extension") return () => ({});
     const packages = await Promise.all([...PACKAGES, "@lumino/widgets"].map(loadPackage));

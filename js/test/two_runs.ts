@@ -30,7 +30,7 @@ export const strip = {
   lanes: frame({ slot: [] }),
   totals: [300, 270] as [number, number],
   median: null,
-  whose: "",
+  ranksText: "",
 };
 
 const ABOUT: DiffFacts = {

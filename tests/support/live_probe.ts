@@ -23,7 +23,7 @@ export default {
         fetch: () => offline.start(),
         state: () => ({
           status: source.status,
-          holds: source.localExtent,
+          holds: source.pageExtent,
         }),
       },
     });

@@ -168,6 +168,6 @@ export interface Drawing {
     selection: ChartSelection,
   ): Brush | null;
   dragBox(from: ChartPoint, to: ChartPoint): ChartBox | null;
-  /** The brush that clears what this chart writes. */
-  clearBrush(): Brush;
+  /** The brush that selects nothing: null for each dimension that this chart writes. */
+  emptyBrush(): Brush;
 }

@@ -94,7 +94,7 @@ export function watchGestures(target: GestureTarget, signal: AbortSignal): void 
       focused = null;
       target.focus(null);
     } else if (event.key === "Backspace" || event.key === "Delete") {
-      target.brush(drawing.clearBrush());
+      target.brush(drawing.emptyBrush());
     } else {
       const next = drawing.nextTarget(focused, event.key);
       if (!/^(Arrow|Home|End)/.test(event.key) || next === null) return;

@@ -19,7 +19,7 @@ import { buildFoldedScope, buildScope, chartTexts, tooltipFiller } from "./defin
 import { HEATMAP } from "./definition";
 import { foldedLines, FOLDED_NOTE } from "./folding";
 import { isSameWindow, isExactly, toggleKeys } from "./gestures";
-import { type BoxEdges as Box4, strokeFrame, paintBox, type DrawContext, TextLayer } from "./paint";
+import { type BoxEdges, strokeFrame, paintBox, type DrawContext, TextLayer } from "./paint";
 import { computeLabelInterval, LINE_HEIGHT_PX } from "./rows";
 
 const SHADE_COUNT = 128;
@@ -155,8 +155,8 @@ function meanOfRows(
   const means = new Float64Array(rows.length * bins);
   rows.forEach((members, row) => {
     for (let bin = 0; bin < bins; bin += 1) {
-      const sum = members.reduce((total, memberRow) => total + values[memberRow * bins + bin]!, 0);
-      means[row * bins + bin] = sum / members.length;
+      const total = sum(members.map((memberRow) => values[memberRow * bins + bin]!));
+      means[row * bins + bin] = total / members.length;
     }
   });
   return means;
@@ -194,8 +194,8 @@ export class HeatmapDrawing implements Drawing {
     const [from, to] = (
       selection.window === null ? [plan.left, right] : selection.window.map(x)
     ) as [number, number];
-    const framedBoxes: Box4[] = [];
-    const veiledBoxes: Box4[] = [];
+    const framedBoxes: BoxEdges[] = [];
+    const veiledBoxes: BoxEdges[] = [];
     if (selection.window !== null || selection.ranks !== null) {
       const runs = runsOfTrue(
         content.ranks.map((ranks) =>
@@ -288,17 +288,17 @@ export class HeatmapDrawing implements Drawing {
   click(x: number, y: number, additive: boolean, selection: ChartSelection): Brush {
     const { plan } = this;
     const row = this.rowAt(y);
-    if (row === null) return this.clearBrush();
+    if (row === null) return this.emptyBrush();
     // A click on a name or total selects the ranks of the row, without a window.
     if (x < plan.left || x > plan.left + plan.plotWidth) {
       const ranks = [...this.content.ranks[row]!];
       if (additive) return { ranks: toggleKeys(selection.ranks, ranks) };
       return selection.window === null && isExactly(selection.ranks, ranks)
-        ? this.clearBrush()
+        ? this.emptyBrush()
         : { ranks, window: null };
     }
     const cell = this.cellAt(x, y);
-    return cell === null ? this.clearBrush() : this.press(cell, additive, selection);
+    return cell === null ? this.emptyBrush() : this.press(cell, additive, selection);
   }
 
   press(index: number, additive: boolean, selection: ChartSelection): Brush {
@@ -308,7 +308,7 @@ export class HeatmapDrawing implements Drawing {
     const pressedRanks = [...ranks[row]!];
     if (additive) return { ranks: toggleKeys(selection.ranks, pressedRanks) };
     return isSameWindow(selection.window, window) && isExactly(selection.ranks, pressedRanks)
-      ? this.clearBrush()
+      ? this.emptyBrush()
       : { ranks: pressedRanks, window };
   }
 
@@ -343,7 +343,7 @@ export class HeatmapDrawing implements Drawing {
     };
   }
 
-  clearBrush(): Brush {
+  emptyBrush(): Brush {
     return { ranks: null, window: null };
   }
 
@@ -386,7 +386,7 @@ export class HeatmapDrawing implements Drawing {
   }
 }
 
-/** Ranges of consecutive wanted rows, ends exclusive. */
+/** Ranges of consecutive rows whose flag is set, ends exclusive. */
 function runsOfTrue(flags: readonly boolean[]): [number, number][] {
   const runs: [number, number][] = [];
   flags.forEach((flag, row) => {
@@ -431,7 +431,7 @@ interface HeatmapPlan {
   top: number;
   rowPitch: number;
   textLayer: TextLayer;
-  bars: readonly Box4[];
+  bars: readonly BoxEdges[];
 }
 
 export function planHeatmap(content: HeatmapContent, width: number, theme: Theme): HeatmapPlan {

@@ -120,7 +120,7 @@ export class RowsDrawing implements Drawing {
 
   click(x: number, y: number, additive: boolean, selection: ChartSelection): Brush {
     const row = this.rowAt(y);
-    if (row === null) return this.clearBrush();
+    if (row === null) return this.emptyBrush();
     const hit = this.hitAt(x, y);
     const keys = hit?.keys ?? this.content.keys[row] ?? [];
     return this.brushFor(keys, additive, selection, hit?.window ?? null);
@@ -168,7 +168,7 @@ export class RowsDrawing implements Drawing {
     return rows === null ? null : content.keys.slice(rows[0], rows[1] + 1).flat();
   }
 
-  clearBrush(): Brush {
+  emptyBrush(): Brush {
     return { [this.dimension]: null, ...(this.content.windows === true ? { window: null } : {}) };
   }
 
@@ -179,12 +179,12 @@ export class RowsDrawing implements Drawing {
     window: [number, number] | null = null,
   ): Brush {
     const before: readonly SelectionKey[] | null = selection[this.dimension];
-    if (keys.length === 0 && window === null) return this.clearBrush();
+    if (keys.length === 0 && window === null) return this.emptyBrush();
     if (additive) {
       return { [this.dimension]: toggleKeys(before, keys), ...(window ? { window } : {}) };
     }
     if (isExactly(before, keys) && (window === null || isSameWindow(selection.window, window))) {
-      return this.clearBrush();
+      return this.emptyBrush();
     }
     return {
       [this.dimension]: [...new Set(keys)],
@@ -504,7 +504,7 @@ export class WindowDrawing extends RowsDrawing {
 
   override press(index: number, additive: boolean, selection: ChartSelection): Brush {
     const spot = this.targetOf(index);
-    if (spot === null) return this.clearBrush();
+    if (spot === null) return this.emptyBrush();
     const { left, top, width, height } = spot.box;
     return this.click(left + width / 2, top + height / 2, additive, selection);
   }
@@ -524,7 +524,7 @@ export class WindowDrawing extends RowsDrawing {
     return { left: Math.min(from.x, to.x), top, width: Math.abs(to.x - from.x), height };
   }
 
-  override clearBrush(): Brush {
+  override emptyBrush(): Brush {
     return { window: null };
   }
 

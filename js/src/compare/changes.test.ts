@@ -152,7 +152,7 @@ describe("the list of changes", () => {
 
   test("says before and after, how much, how often, and whether it may be chance", () => {
     const chosen: (number | null)[] = [];
-    const look = { theme: "light", maxRows: 6, whose: "", hasSteps: true } as const;
+    const look = { theme: "light", maxRows: 6, ranksText: "", hasSteps: true } as const;
     const choose = (row: number | null): unknown => chosen.push(row);
     const panel = (row: number | null): HTMLElement =>
       drawn(h(ChangesTable, { ...look, frame: changes, chosen: row, choose }));

@@ -8,7 +8,7 @@ import { type DiffChoice, type DiffContext, NO_CHOICE } from "./context";
 import { type FrameRow, rowsOf, shareText, textAt } from "./frames";
 import type { TimelineLink } from "./link";
 import { Icicle, type FrameOfRanks } from "./operator_tree";
-import { type Headline, medianShare, DiffPanel, MIN_TOLD_SHARE } from "./pane";
+import { type Headline, medianShare, DiffPanel, MIN_REPORTED_SHARE } from "./pane";
 import { lengthsOf, stepLabel, Strip, type StripData, withLengths } from "./steps";
 import { ChangesTable, NamesTable } from "./tables";
 import { Waterfall } from "./waterfall";
@@ -54,10 +54,10 @@ export class DiffCharts {
       ctx,
       "What changed",
       "changes",
-      ({ frame, whose: ranksText, of }, room) => (
+      ({ frame, ranksText, pair }, room) => (
         <ChangesTable
           frame={frame}
-          whose={ranksText}
+          ranksText={ranksText}
           theme={theme.value}
           maxRows={room}
           chosen={choice.value.change}
@@ -66,7 +66,7 @@ export class DiffCharts {
             const turn = this.mark({ change: row });
             if (row === null) timelineLink.markNames(null, turn);
             else {
-              const requested = source.ask("change_events", { row, pair: of }, abortSignal);
+              const requested = source.ask("change_events", { row, pair }, abortSignal);
               void timelineLink.markEvents(requested, name, "event", turn);
             }
           }}
@@ -104,9 +104,8 @@ export class DiffCharts {
       const [namesSize, changesSize] = [measureTable(names), measureTable(changes)];
       const tableChrome = changesSize.height - changesSize.shown * changesSize.row;
       const freeRows = rowsForHeight(leftHeight - waterfallHeight - tableChrome, namesSize);
-      changes.maxRows.value = splitRows(freeRows).changes;
-      const changeRows = changes.shown.value?.frame.rows ?? 0;
-      names.maxRows.value = clampNameRows(freeRows - Math.min(changes.maxRows.value, changeRows));
+      const rows = splitRows(freeRows, changes.shown.value?.frame.rows ?? 0);
+      [names.maxRows.value, changes.maxRows.value] = [rows.names, rows.changes];
       return;
     }
     names.maxRows.value = clampNameRows(rowsForHeight(waterfallHeight, measureTable(names)));
@@ -133,7 +132,7 @@ export class DiffCharts {
       this.changes.load(() => this.framedOfPair("changes")),
       this.headline.load(async () => {
         const framed = await this.framedOfPair(findings);
-        const kinds = framed.of === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
+        const kinds = framed.pair === null ? "waterfall:kind" : this.ofPair("waterfall:kind");
         return { ...framed, totals: totalTimesOf(await ctx.loadFrame(kinds)) };
       }),
       this.icicle.load(() => this.framedOfPair("icicle")),
@@ -154,7 +153,7 @@ export class DiffCharts {
     const slots = await this.loadSlotFrame();
     const lanes = await ctx.loadFrame(this.ofPair("lanes"));
     const labels = ctx.inOrder(ctx.about.labels);
-    return { labels, slots, lanes, totals, median, whose: this.ranksText() };
+    return { labels, slots, lanes, totals, median, ranksText: this.ranksText() };
   }
 
   /** Frame of the chosen pair of ranks; of all ranks if a page without a kernel has only that. */
@@ -164,7 +163,7 @@ export class DiffCharts {
     if (pair !== null) {
       try {
         const frame = await ctx.loadFrame(this.ofPair(name));
-        return { frame, of: pair, whose: `on ${this.ranksText()}` };
+        return { frame, pair, ranksText: `on ${this.ranksText()}` };
       } catch (error) {
         if (isAbort(error)) throw error;
       }
@@ -172,8 +171,8 @@ export class DiffCharts {
     const frame = await ctx.loadFrame(name);
     // Calls of ranks without a partner are not matched.
     const isOfPairs = ctx.about.by_rank_means && ["changes", "icicle"].includes(name);
-    if (isOfPairs) return { frame, of: null, whose: this.ranksText(null) };
-    return { frame, of: null, whose: pair === null ? "" : "of all ranks" };
+    if (isOfPairs) return { frame, pair: null, ranksText: this.ranksText(null) };
+    return { frame, pair: null, ranksText: pair === null ? "" : "of all ranks" };
   }
 
   private ofPair(name: string): string {
@@ -287,7 +286,7 @@ export function spreadText({ rows, columns, attrs }: PanelFrame): string {
   const p = Number(attrs.p_value);
   const chance = p < 0.0001 ? "p < 0.0001" : `p ${p.toFixed(p < 0.01 ? 4 : 2)}`;
   const [before, after] = [mean("before_ns"), mean("after_ns")];
-  const slight = Math.abs(after - before) < MIN_TOLD_SHARE * Math.max(before, after);
+  const slight = Math.abs(after - before) < MIN_REPORTED_SHARE * Math.max(before, after);
   const significant = slight ? "hardly chance, but less than 1\u202f%" : "more than chance";
   const verdict = attrs.is_significant === true ? significant : "may be chance";
   return (
@@ -318,11 +317,14 @@ export function rowsForHeight(
   return row > 0 ? Math.floor((wished - (height - shown * row)) / row) : shown;
 }
 
-/** Divide rows among names and changes; changes take precedence. */
-export function splitRows(freeRows: number): { names: number; changes: number } {
+/** Divide rows among names and changes. Changes take precedence; names get what they leave. */
+export function splitRows(
+  freeRows: number,
+  changeCount = Infinity,
+): { names: number; changes: number } {
   const missing = Math.max(0, MIN_ROWS.names - (freeRows - MAX_CHANGES));
   const changes = Math.max(MIN_ROWS.changes, MAX_CHANGES - missing);
-  return { names: clampNameRows(freeRows - changes), changes };
+  return { names: clampNameRows(freeRows - Math.min(changes, changeCount)), changes };
 }
 
 function clampNameRows(names: number): number {

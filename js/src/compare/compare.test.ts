@@ -316,7 +316,7 @@ test("what the runs ran on differently is the second line", () => {
   const told = (rows: [string, string][]): PanelFrame =>
     frame({ kind: rows.map(([kind]) => kind), text: rows.map(([, text]) => text) });
   const lines = (frame: PanelFrame, totals: [number, number] | null = null): unknown[] => {
-    const look = { frame, totals, whose: "", conditions: "GPUs: A → B." };
+    const look = { frame, totals, ranksText: "", conditions: "GPUs: A → B." };
     const el = document.createElement("div");
     render(h(Findings, look), el);
     return Array.from(el.children, (child) => child.textContent);

@@ -272,25 +272,25 @@ export class TimelineLink {
   private onSelect(side: Side): void {
     if (!this.ctx.coupled.value) return;
     const { alignment } = this;
-    const { selection: given } = this.apps[side].ctx.shared.state;
+    const { selection } = this.apps[side].ctx.shared.state;
     const to = otherSide(side);
-    if (given === null || alignment === null) {
+    if (selection === null || alignment === null) {
       this.writePartner(to, { selection: null });
       return;
     }
     // Single events have partners, which are looked up one by one.
-    if (given.ids) return;
+    if (selection.ids) return;
     const edge = (time: number | null): number | null =>
       time === null
         ? null
         : Math.round(toOwnTime(alignment.segments[to], toCommon(alignment.segments[side], time)));
     const pairs = this.ctx.about.rank_pairs;
     const ranks =
-      given.ranks?.flatMap((rank) =>
+      selection.ranks?.flatMap((rank) =>
         pairs.filter((pair) => pair[side] === rank).map((pair) => pair[to]),
       ) ?? null;
-    const { query } = given;
-    const window = { start_ns: edge(given.start_ns), end_ns: edge(given.end_ns) };
+    const { query } = selection;
+    const window = { start_ns: edge(selection.start_ns), end_ns: edge(selection.end_ns) };
     this.writePartner(to, { selection: { ...FULL_SELECTION, ...window, ranks, query } });
   }
 

@@ -90,9 +90,9 @@ function unpairedStyle(background: string, theme: ThemeName): Record<string, str
 export interface FrameOfRanks {
   frame: PanelFrame;
   /** The pair of ranks; null for all. */
-  of: number | null;
+  pair: number | null;
   /** Text on the ranks, if not all that are compared. */
-  whose: string;
+  ranksText: string;
 }
 
 export class Icicle extends DiffPanel<FrameOfRanks> {
@@ -106,14 +106,14 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
 
   override show(shown: FrameOfRanks): void {
     super.show(shown);
-    this.ctx.treeOf = shown.of;
+    this.ctx.treeOf = shown.pair;
   }
 
   private zoomTo(top: number): void {
     this.ctx.choice.value = { ...this.ctx.choice.value, top };
   }
 
-  protected draw({ frame, whose }: FrameOfRanks) {
+  protected draw({ frame, ranksText }: FrameOfRanks) {
     const width = this.width.value;
     const { top } = this.ctx.choice.value;
     const tiles = width === 0 ? [] : placeTiles(frame, top, width - 32);
@@ -126,7 +126,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     return (
       <>
         <div class="hta-diff-head">
-          <h3>{`Operators, what they launch included${whose && `, ${whose}`}`}</h3>
+          <h3>{`Operators, what they launch included${ranksText && `, ${ranksText}`}`}</h3>
           {this.scale()}
         </div>
         <p class="hta-about">

@@ -73,7 +73,7 @@ export abstract class DiffPanel<Shown> {
 /** Number of sentences after the first; the rest are behind a disclosure. */
 const SENTENCES = 4;
 /** The smallest difference that is reported, as a share of the time. */
-export const MIN_TOLD_SHARE = 0.01;
+export const MIN_REPORTED_SHARE = 0.01;
 
 /** Total time of the compared events, before and after, ns. */
 type TotalTimes = BySide<number>;
@@ -84,7 +84,7 @@ interface FindingsProps {
   /** Null without events. */
   totals: TotalTimes | null;
   /** Text on the ranks if one pair is chosen. */
-  whose: string;
+  ranksText: string;
 }
 
 export class Headline extends DiffPanel<FindingsProps> {
@@ -107,7 +107,7 @@ export class Headline extends DiffPanel<FindingsProps> {
 export function Findings({
   frame,
   totals,
-  whose,
+  ranksText,
   conditions,
 }: FindingsProps & { conditions: string }) {
   const all = rowsOf(frame);
@@ -121,10 +121,10 @@ export function Findings({
   const [leadText, share, end] = headlineParts(first ?? headText);
   const next = first === undefined ? reasonText : rest.slice(0, SENTENCES).join(" ");
   const more = rest.slice(SENTENCES);
-  // `whose` is a heading here, if everything below is of one pair of ranks.
+  // `ranksText` is a heading here, if everything below is of one pair of ranks.
   return (
     <>
-      {whose !== "" && <p class="hta-diff-whose">{whose}</p>}
+      {ranksText !== "" && <p class="hta-diff-whose">{ranksText}</p>}
       <h2>
         {leadText}
         {share !== "" && <em class={deltaClass(share)}>{share}</em>}
@@ -169,7 +169,7 @@ export function noFindingTexts(totals: TotalTimes | null): [string, string] {
   if (before === 0 && after === 0)
     return ["Nothing to compare: neither side has events in what was chosen.", ""];
   const diff = after - before;
-  if (Math.abs(diff) < MIN_TOLD_SHARE * Math.max(before, after)) return [noChangeText, ""];
+  if (Math.abs(diff) < MIN_REPORTED_SHARE * Math.max(before, after)) return [noChangeText, ""];
   const change = `${formatDuration(before)} → ${formatDuration(after)}`;
   const share = shareText(diff, before);
   return [

@@ -84,7 +84,7 @@ export class Strip extends DiffPanel<StripData> {
             lanes={narrow ? [] : lanes}
             run={run}
             only={slots.length === 1 ? slots[0]! : null}
-            whose={narrow ? "" : data.whose}
+            ranksText={narrow ? "" : data.ranksText}
           />
           <div class="hta-diff-picture" style={{ height: `${height}px` }}>
             <StripCanvas
@@ -227,9 +227,9 @@ function Gutter(props: {
   lanes: readonly StripLane[];
   run: number;
   only: StepSlot | null;
-  whose: string;
+  ranksText: string;
 }) {
-  const { data, lanes, run, only, whose } = props;
+  const { data, lanes, run, only, ranksText } = props;
   const names = shortLabels(data.labels);
   const median = data.median === null ? "" : `median ${shareText(data.median, 1)}`;
   const side = (at: 0 | 1) => (
@@ -254,9 +254,9 @@ function Gutter(props: {
     <div class="hta-diff-gutter">
       <small
         style={{ height: `${LABELS_HEIGHT}px` }}
-        title={`${data.whose}, steps starting in line`}
+        title={`${data.ranksText}, steps starting in line`}
       >
-        {whose}
+        {ranksText}
       </small>
       {side(0)}
       <div class="hta-diff-run hta-diff-between" style={{ height: `${BAND_HEIGHT + 8}px` }}>
@@ -412,7 +412,7 @@ export interface StripData {
   /** The median of the steps' changes; null if unknown. */
   median: number | null;
   /** Text on the lanes: a pair of ranks, or a mean over pairs. */
-  whose: string;
+  ranksText: string;
 }
 
 interface StepSlot {

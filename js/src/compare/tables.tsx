@@ -233,18 +233,18 @@ export function ChangesTable({
   theme,
   maxRows,
   chosen: selected,
-  whose,
+  ranksText,
   hasSteps,
   choose,
 }: ChooserProps<number> & {
   /** The ranks, if not all that are compared. */
-  whose: string;
+  ranksText: string;
   hasSteps: boolean;
   choose(row: number | null, name: string): void;
 }) {
   const rows = rowsOf(frame);
   const tested = Number(frame.attrs.tested ?? 0);
-  const title = `What changed${whose && `, ${whose}`}`;
+  const title = `What changed${ranksText && `, ${ranksText}`}`;
   const nameOf = (row: FrameRow): string => textAt(row, "short") || textAt(row, "name");
   const columns: TableColumn<FrameRow>[] = [
     {

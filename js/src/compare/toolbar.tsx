@@ -132,7 +132,7 @@ function Cautions({ texts }: { texts: readonly string[] }) {
 
 /** The choice of a pair of ranks for figures and timelines, or of all. */
 function RankPairs({ ctx }: { ctx: DiffContext }) {
-  const { rank_pairs: pairs, held_pairs: held, by_rank_means: means } = ctx.about;
+  const { rank_pairs: pairs, held_pairs: heldPairs, by_rank_means: means } = ctx.about;
   return (
     <select
       class="hta-diff-pairs"
@@ -147,7 +147,7 @@ function RankPairs({ ctx }: { ctx: DiffContext }) {
       {pairs.map((pair, at) => {
         const [before, after] = ctx.inOrder(pair);
         const text = before === after ? `rank ${before}` : `rank ${before} → rank ${after}`;
-        const lacks = held !== undefined && !held.includes(at);
+        const lacks = heldPairs !== undefined && !heldPairs.includes(at);
         return (
           <option key={at} value={String(at)} disabled={lacks}>
             {lacks ? `${text} (not in this page)` : text}

@@ -182,7 +182,7 @@ export class DiffApp {
       if (events === null) {
         await headline.load(async () => {
           const frame = await ctx.loadFrame(ctx.findings);
-          return { frame, totals: null, whose: "" };
+          return { frame, totals: null, ranksText: "" };
         });
         return;
       }
@@ -207,16 +207,16 @@ export class DiffApp {
 }
 
 function DiffStatus({ ctx }: { ctx: DiffContext }) {
-  const { has_events: events, all_matched: isAllMatched, matched: matchedText } = ctx.about;
-  const hint = events
+  const { has_events: hasEvents, all_matched: isAllMatched, matched: matchedText } = ctx.about;
+  const hint = hasEvents
     ? "Click steps, changes, names, operators; point at events for partners."
     : "";
   return (
-    <div class={`hta-status hta-diff-status${events ? "" : " hta-diff-quiet"}`}>
+    <div class={`hta-status hta-diff-status${hasEvents ? "" : " hta-diff-quiet"}`}>
       <span class="hta-grow" aria-live="polite">
         {ctx.statusText.value ?? hint}
       </span>
-      {events && (
+      {hasEvents && (
         <span class={`hta-badge hta-diff-truth ${isAllMatched ? "hta-ok" : "hta-warn"}`}>
           {`${isAllMatched ? "✓ " : "⚠ "}${matchedText}`}
         </span>

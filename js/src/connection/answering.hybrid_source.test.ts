@@ -59,7 +59,7 @@ describe("without data in the page", () => {
   test("the kernel answers, however late", async () => {
     const asked = source.ask("stats", {} as never);
     kernel.now.value = "busy";
-    expect([source.localExtent, source.status]).toEqual(["nothing", "busy"]);
+    expect([source.pageExtent, source.status]).toEqual(["nothing", "busy"]);
     kernel.asked[0]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
   });
@@ -84,12 +84,12 @@ describe("without data in the page", () => {
 });
 
 describe("a page that holds all of the job", () => {
-  beforeEach(() => (source.local.value = page));
+  beforeEach(() => (source.page.value = page));
 
   test("answers alone", async () => {
     expect((await source.ask("stats", {} as never)).reply).toEqual(FROM_PAGE);
     expect(kernel.asked).toEqual([]);
-    expect(source.localExtent).toBe("all");
+    expect(source.pageExtent).toBe("all");
   });
 
   test("leaves files to the kernel, even if that takes long", async () => {
@@ -125,7 +125,7 @@ describe("a page that holds all of the job", () => {
   });
 
   test("no longer answers when the job changes", async () => {
-    source.local.value = null;
+    source.page.value = null;
     const asked = source.ask("stats", {} as never);
     kernel.asked[0]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
@@ -145,14 +145,14 @@ describe("a page that holds all of the job", () => {
 describe("a page that holds a part of the job", () => {
   beforeEach(() => {
     page.isComplete = false;
-    source.local.value = page;
+    source.page.value = page;
   });
 
   test("leaves all to the kernel", async () => {
     const asked = source.ask("stats", {} as never);
     kernel.asked[0]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
-    expect([source.localExtent, page.ask.mock.calls]).toEqual(["part", []]);
+    expect([source.pageExtent, page.ask.mock.calls]).toEqual(["part", []]);
   });
 
   test("answers for a kernel that ends meanwhile", async () => {
@@ -171,9 +171,9 @@ describe("a page that holds a part of the job", () => {
 
 test("views receive the kernel's state and the page's data", () => {
   const heard: string[] = [];
-  const end = effect(() => void heard.push(`${source.status} ${source.localExtent}`));
+  const end = effect(() => void heard.push(`${source.status} ${source.pageExtent}`));
   kernel.now.value = "busy";
-  source.local.value = page;
+  source.page.value = page;
   kernel.now.value = "none";
   expect(heard).toEqual(["live nothing", "busy nothing", "busy all", "none all"]);
   end();

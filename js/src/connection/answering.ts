@@ -1,4 +1,11 @@
-/** Route the requests of a view to its kernel, or to the data of the job that the page fetched. */
+/**
+ * Who answers the requests of a view: the kernel, or the page itself.
+ *
+ * A live view starts with the kernel alone. `OfflineData` then fetches the job's data from it and
+ * opens them as a `LocalSource`, the engine that also answers in saved pages. From then on
+ * `HybridSource` prefers the page: moving and selecting stay fast while the kernel is busy, and go on
+ * after it ends. `ObservedSource` is for the stage and the widgets around it, which share replies.
+ */
 
 import { type Signal, signal } from "@preact/signals";
 import { type Blocks, canGunzip, readBlock } from "../engine/columns";
@@ -28,12 +35,13 @@ import {
 } from "./kernel";
 
 /**
- * Replies come from the page once it has fetched the whole job, otherwise from the kernel. Requests
- * that the page cannot answer go to the kernel; without one, the page's partial data is used.
+ * The page answers where its reply equals that of the kernel (`LocalSource.canAnswer`). The kernel
+ * answers all other requests, and those that fail in the page. After the kernel has ended, the page
+ * answers all requests, from a part of the job if it has no more.
  */
 export class HybridSource implements Source {
-  /** What the page holds, and answers from. */
-  readonly local = signal<LocalSource | null>(null);
+  /** Source over the data that the page has fetched; null before. */
+  readonly page = signal<LocalSource | null>(null);
 
   constructor(
     private readonly kernel: Source & { checkAlive(): void },
@@ -44,10 +52,10 @@ export class HybridSource implements Source {
     return this.kernel.status;
   }
 
-  /** Whether the page holds all of the job, a part or nothing. */
-  get localExtent(): "all" | "part" | "nothing" {
-    const source = this.local.value;
-    return source === null ? "nothing" : source.isComplete ? "all" : "part";
+  /** How much of the job the page holds. */
+  get pageExtent(): "all" | "part" | "nothing" {
+    const page = this.page.value;
+    return page === null ? "nothing" : page.isComplete ? "all" : "part";
   }
 
   ask: Source["ask"] = (op, request, signal) =>
@@ -63,11 +71,11 @@ export class HybridSource implements Source {
   ): Promise<Answer<Op>> {
     signal?.throwIfAborted();
     let pageError: unknown;
-    const local = this.local.peek();
-    if (local?.canAnswer(op, request) === true) {
+    const page = this.page.peek();
+    if (page?.canAnswer(op, request) === true) {
       this.kernel.checkAlive();
       try {
-        return await local.ask(op, request, signal);
+        return await page.ask(op, request, signal);
       } catch (error) {
         if (isAbort(error)) throw error;
         pageError = error;
@@ -82,10 +90,11 @@ export class HybridSource implements Source {
       }
       return answer;
     } catch (error) {
-      const fallback = this.local.peek();
-      if (isAbort(error) || this.status !== "none" || fallback === null) throw error;
-      return fallback.ask(op, request, signal).catch((localError: unknown) => {
-        throw hasErrorCode(localError, "unknown_op") ? error : localError;
+      // The kernel's answer may have taken longer than fetching its data.
+      const pageNow = this.page.peek();
+      if (isAbort(error) || this.status !== "none" || pageNow === null) throw error;
+      return pageNow.ask(op, request, signal).catch((reason: unknown) => {
+        throw hasErrorCode(reason, "unknown_op") ? error : reason;
       });
     }
   }
@@ -122,12 +131,12 @@ export class OfflineData {
   readonly progress = signal(NOT_STARTED);
   private attempt = new AbortController();
 
-  /** `openSource` makes the source that is `local` from the data that the kernel sent. */
+  /** `openSource` makes the value of `page` from the data that the kernel sent. */
   constructor(
     private readonly kernel: Source,
-    private readonly local: Signal<LocalSource | null>,
+    private readonly page: Signal<LocalSource | null>,
     private readonly signal: AbortSignal,
-    private readonly openSource: (local: Blocks) => Promise<LocalSource> = openPageSource,
+    private readonly openSource: (blocks: Blocks) => Promise<LocalSource> = openPageSource,
   ) {
     signal.addEventListener("abort", () => this.attempt.abort(), { once: true });
   }
@@ -137,7 +146,7 @@ export class OfflineData {
     this.attempt.abort();
     if (this.signal.aborted) return;
     this.attempt = new AbortController();
-    this.local.value = null;
+    this.page.value = null;
     this.progress.value = NOT_STARTED;
     const { signal } = this.attempt;
     this.fetch(signal).catch((error: unknown) => {
@@ -151,28 +160,23 @@ export class OfflineData {
     if (!canGunzip()) throw new Error("This browser cannot unpack data: no DecompressionStream.");
     await sleep(FETCH_DELAY_MS, signal);
     await whenIdle(signal);
-    const { bytes: receivedBytes = 0, chunks = 0, blocks = {} } = await this.waitUntilReady(signal);
-    const content = new Uint8Array(receivedBytes);
-    let received = 0;
+    const { bytes: totalBytes = 0, chunks = 0, blocks = {} } = await this.waitUntilReady(signal);
+    const content = new Uint8Array(totalBytes);
+    let receivedBytes = 0;
     for (let chunk = 0; chunk < chunks; chunk += 1) {
-      this.progress.value = {
-        state: "fetching",
-        receivedBytes: received,
-        totalBytes: receivedBytes,
-        message: "",
-      };
+      this.progress.value = { ...NOT_STARTED, state: "fetching", receivedBytes, totalBytes };
       const { buffer } = await this.askOffline({ chunk }, signal);
       const chunkBytes = new Uint8Array(buffer ?? new ArrayBuffer(0));
-      content.set(chunkBytes, received);
-      received += chunkBytes.length;
+      content.set(chunkBytes, receivedBytes);
+      receivedBytes += chunkBytes.length;
       await whenIdle(signal);
     }
-    if (received !== receivedBytes)
-      throw new Error(`The kernel sent ${received} bytes of ${receivedBytes}.`);
+    if (receivedBytes !== totalBytes)
+      throw new Error(`The kernel sent ${receivedBytes} bytes of ${totalBytes}.`);
     const source = await this.openSource(blocksIn(content, blocks));
     signal.throwIfAborted();
-    this.local.value = source;
-    this.progress.value = { state: "ready", receivedBytes, totalBytes: receivedBytes, message: "" };
+    this.page.value = source;
+    this.progress.value = { ...NOT_STARTED, state: "ready", receivedBytes, totalBytes };
   }
 
   /** The kernel's reply once it is done. */
@@ -201,11 +205,11 @@ export interface LiveSource {
 export function liveSource(
   model: MessageModel,
   signal: AbortSignal,
-  openSource?: (held: Blocks) => Promise<LocalSource>,
+  openSource?: (blocks: Blocks) => Promise<LocalSource>,
 ): LiveSource {
   const kernel = new KernelSource(model, signal);
   const source = new HybridSource(kernel, kernel.terms);
-  return { source, offline: new OfflineData(kernel, source.local, signal, openSource) };
+  return { source, offline: new OfflineData(kernel, source.page, signal, openSource) };
 }
 
 async function openPageSource(blocks: Blocks): Promise<LocalSource> {

@@ -69,7 +69,7 @@ export function NameTable({
   chosen: selection,
 }: PanelNumbers & { ctx: DashContext; id: string; spec: TableSpec; maxRows: number }) {
   const filter = useSignal("");
-  const rows = useMemo(() => rowsOf(frame), [frame]);
+  const rows = useMemo(() => rowReaders(frame), [frame]);
   // If only names of another table are chosen, no row of this table is faint.
   const isOn = (row: RowReader): boolean => selection.names?.includes(String(row("name"))) ?? false;
   return (
@@ -112,8 +112,8 @@ function footText(spec: TableSpec, frame: PanelFrame, drawn: number): string {
   return `${formatCount(left)} ${spec.foot(frame)}.`;
 }
 
-/** Rows; short names of different names are made different. */
-function rowsOf({ columns }: PanelFrame): RowReader[] {
+/** Readers of the rows; short forms of different names are made different. */
+function rowReaders({ columns }: PanelFrame): RowReader[] {
   const names = (columns.name ?? []).map(String);
   const short = (columns.short ?? names).map((name) =>
     String(name).replace(AUTOGRAD_PREFIX, "evaluate "),

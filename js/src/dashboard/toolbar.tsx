@@ -107,7 +107,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
         name="Choose which panels are shown"
         keep
         items={panels}
-        closed={showAdded}
+        onClose={showAdded}
       />
       <MenuButton
         text="Export…"

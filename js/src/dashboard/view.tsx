@@ -156,7 +156,7 @@ export class DashApp {
     const { selectionState, timeline, source, live, signal: abortSignal } = ctx;
     // Requests that a busy kernel did not answer are repeated once it is free.
     onSignal(
-      () => [source.status, live?.source.localExtent],
+      () => [source.status, live?.source.pageExtent],
       ([status]) => status === "live" && panes.retry(),
       abortSignal,
     );

@@ -23,7 +23,7 @@ function makeCallNode(name: number): CallNode {
   return { name, count: 0, host: 0, device: 0, children: new Map() };
 }
 
-/** Add the paths of a rank's operators in the window of a part, chosen or not. */
+/** Add the paths of a rank's operators in a window, chosen or not. */
 function addRank(selection: RankSelection, root: CallNode): void {
   const paths = callPaths(selection);
   if (paths === null) return;
@@ -64,9 +64,9 @@ export function callTreeFrame(
   const root = makeCallNode(-1);
   let [workTime, outsideTime] = [0, 0];
   for (const selection of selections) {
-    const part = withoutMask(selection);
-    addRank(part, root);
-    const sums = operatorSums(part);
+    const inWindow = withoutMask(selection);
+    addRank(inWindow, root);
+    const sums = operatorSums(inWindow);
     workTime += sums.workTime;
     outsideTime += sums.outsideTime;
   }

@@ -7,6 +7,7 @@ import {
   DEVICE_KIND_COUNT,
   isSelected,
   matchedInWindow,
+  memo,
   withOpenWindow,
   overlaps,
   type RankSelection,
@@ -29,7 +30,7 @@ interface DeviceSpans {
 }
 
 export function deviceSpansOf(selection: RankSelection): DeviceSpans {
-  return selection.analysis.memo("device", withOpenWindow(selection), (full) => {
+  return memo("device", withOpenWindow(selection), (full) => {
     const { work, collectiveEntries } = full.analysis;
     const selected = indicesWhere(work.row.length, (i) => isSelected(full, work.row[i]!));
     const kinds = Array.from({ length: DEVICE_KIND_COUNT }, (_, kind) =>
@@ -75,7 +76,7 @@ interface DeviceTimes {
 }
 
 export function deviceTimesOf(selection: RankSelection): DeviceTimes {
-  return selection.analysis.memo("times", selection, ({ low, high }) => {
+  return memo("times", selection, ({ low, high }) => {
     const { kinds, sweep } = deviceSpansOf(selection);
     const extents = kinds.map((spans) => spans.extentWithin(low, high));
     return {
@@ -117,7 +118,7 @@ export function unrecordedTimes(
 ): readonly (readonly [start: number, end: number])[] {
   const marks = selection.analysis.trace.header.marks ?? [];
   if (marks.length === 0) return [];
-  return selection.analysis.memo("unrecorded", withOpenWindow(selection), (full) => {
+  return memo("unrecorded", withOpenWindow(selection), (full) => {
     const { work } = full.analysis;
     const selected = indicesWhere(work.row.length, (i) => isSelected(full, work.row[i]!));
     return marks.flatMap((mark) => {
@@ -160,7 +161,7 @@ export function overlapTimes(selection: RankSelection): {
 }
 
 function overlapWithAllCompute(selection: RankSelection): Float64Array {
-  const sweep = selection.analysis.memo("overlap", withOpenWindow(selection), (full) => {
+  const sweep = memo("overlap", withOpenWindow(selection), (full) => {
     const [compute, communication] = [deviceSpansOf(withoutMask(full)), deviceSpansOf(full)];
     return Sweep.of([compute.kinds[0]!.cover, communication.kinds[1]!.cover]);
   });
@@ -195,7 +196,7 @@ export function binEdges(start: number, end: number, bins: number): Float64Array
   );
 }
 
-/** Time of the metric in each bin, rank by rank; the windows of the parts are open. */
+/** Time of the metric in each bin, rank by rank; the windows of the selections are open. */
 export function heatmapValues(
   selections: readonly RankSelection[],
   metric: Metric,
@@ -227,7 +228,7 @@ interface KernelSums {
 }
 
 export function kernelSums(selection: RankSelection): KernelSums {
-  return selection.analysis.memo("kernels", selection, ({ analysis, mask, low, high }) => {
+  return memo("kernels", selection, ({ analysis, mask, low, high }) => {
     const { work, kernels } = analysis;
     const [first, last] = candidateRange(work, selection);
     const count = new Float64Array(kernels.length);
@@ -253,7 +254,7 @@ export function kernelSums(selection: RankSelection): KernelSums {
 
 /** Time that the rank waits in communication, by position in the job's names. */
 export function waitsByName(selection: RankSelection): Map<number, number> {
-  return selection.analysis.memo("waits by name", selection, ({ analysis, low, high }) => {
+  return memo("waits by name", selection, ({ analysis, low, high }) => {
     const { id, start, wait } = analysis.collectiveEntries;
     const times = new Map<number, number>();
     for (const i of matchedInWindow(selection)) {
@@ -292,7 +293,7 @@ export function prelaunchedNote(selections: readonly RankSelection[]): string {
 function prelaunchedWork(selection: RankSelection): [count: number, time: number] {
   const { analysis, low, high } = selection;
   const { row, start, end } = analysis.work;
-  const rows = analysis.memo("prelaunched", analysis.fullSelection, () => {
+  const rows = memo("prelaunched", analysis.fullSelection, () => {
     const early = analysis.trace.prelaunchedMask();
     return indicesWhere(row.length, (i) => early[row[i]!] === 1);
   });

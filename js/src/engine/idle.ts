@@ -3,7 +3,13 @@
 import { CAUSES } from "../facts/panels";
 import { countBelow, countUpTo } from "./columns";
 import { deviceTimesOf, deviceSpan, unrecordedTimes } from "./device";
-import { isSelected, withOpenWindow, type RankAnalysis, type RankSelection } from "./panel_rank";
+import {
+  isSelected,
+  memo,
+  withOpenWindow,
+  type RankAnalysis,
+  type RankSelection,
+} from "./panel_rank";
 import type { Sweep } from "./sweep";
 
 const HOST_NOTHING = CAUSES.indexOf("host_nothing");
@@ -39,7 +45,7 @@ function addTime(sums: CauseSums, cause: number, time: number): void {
 }
 
 export function idleByCause(selection: RankSelection): { time: Float64Array; gaps: Float64Array } {
-  return selection.analysis.memo("idle", selection, (windowed) => {
+  return memo("idle", selection, (windowed) => {
     const sums = gapIndexOf(windowed).sumsWithin(windowed);
     addEdgeGaps(windowed, sums);
     return { time: sums.subarray(0, CAUSES.length), gaps: sums.subarray(CAUSES.length) };
@@ -47,7 +53,7 @@ export function idleByCause(selection: RankSelection): { time: Float64Array; gap
 }
 
 export function gapIndexOf(selection: RankSelection): GapIndex {
-  return selection.analysis.memo("gaps", withOpenWindow(selection), (full) => new GapIndex(full));
+  return memo("gaps", withOpenWindow(selection), (full) => new GapIndex(full));
 }
 
 /**
@@ -74,7 +80,7 @@ class GapIndex {
   /** The start of the first work that each call launched. */
   private readonly firstStarts = new Map<number, number>();
 
-  /** Build the gaps of a part whose window is open. */
+  /** Build the gaps between chosen work; the window is open. */
   constructor(selection: RankSelection) {
     this.analysis = selection.analysis;
     const { call, start: workStart } = selection.analysis.work;

@@ -65,7 +65,7 @@ export class MaskCache {
     const { tracks, ids, query } = selection;
     const { type, lane } = rank.events;
     const mask = new Uint8Array(type.length);
-    const { types, rows: testRow } = this.compileTests(rank, query);
+    const { typeMatches, testRow } = this.compileTests(rank, query);
     const onTrack = compileTrackTest(rank, tracks);
     if (ids !== null) {
       for (const [number, row] of ids) {
@@ -73,14 +73,14 @@ export class MaskCache {
       }
     }
     if (ids === null && onTrack === null && testRow === null) {
-      for (let row = 0; row < mask.length; row += 1) mask[row] = types[type[row]!]!;
+      for (let row = 0; row < mask.length; row += 1) mask[row] = typeMatches[type[row]!]!;
       return mask;
     }
     for (let row = 0; row < mask.length; row += 1) {
       if (row % STRIDE === 0) await pacer.yieldIfDue();
       if (ids !== null && mask[row] === 0) continue;
       const isMember =
-        types[type[row]!] === 1 &&
+        typeMatches[type[row]!] === 1 &&
         (onTrack === null || onTrack(lane[row]!)) &&
         (testRow === null || testRow(row));
       mask[row] = isMember ? 1 : 0;
@@ -88,35 +88,39 @@ export class MaskCache {
     return mask;
   }
 
-  /** Tests of a query: by type, and by single event. */
+  /**
+   * Tests of a query. `typeMatches`: 1 by type if its events may match; `testRow`: test of a row,
+   * null if all rows of matching types match.
+   */
   private compileTests(
     rank: RankTrace,
     query: string | null,
-  ): { types: Uint8Array; rows: RowTest | null } {
-    const { header } = rank;
-    const types = new Uint8Array(header.types.length).fill(1);
-    if (query === null) return { types, rows: null };
+  ): { typeMatches: Uint8Array; testRow: RowTest | null } {
+    const { header, events } = rank;
+    const typeMatches = new Uint8Array(header.types.length).fill(1);
+    if (query === null) return { typeMatches, testRow: null };
     const { rest, names, kinds } = parseClauses(query);
     const [nameSet, kindSet] = [new Set(names), new Set(kinds)];
-    header.types.forEach(([name, , kind], at) => {
-      if (names !== null && !nameSet.has(this.names.full(name))) types[at] = 0;
-      if (kinds !== null && !kindSet.has(this.names.kind(kind))) types[at] = 0;
+    header.types.forEach(([name, , kind], type) => {
+      if (names !== null && !nameSet.has(this.names.full(name))) typeMatches[type] = 0;
+      if (kinds !== null && !kindSet.has(this.names.kind(kind))) typeMatches[type] = 0;
     });
-    if (rest === null) return { types, rows: null };
+    if (rest === null) return { typeMatches, testRow: null };
     const used = new Set<string>();
     const columns = eventColumns(rank, this.names);
-    const test = compileQuery(rest, (name) => {
+    const testRow = compileQuery(rest, (name) => {
       used.add(name);
       return columns(name);
     });
-    if ([...used].some((name) => !TYPE_COLUMNS.has(name))) return { types, rows: test };
-    const firstRowOfType = new Int32Array(types.length).fill(-1);
-    const { type } = rank.events;
-    for (let row = type.length - 1; row >= 0; row -= 1) firstRowOfType[type[row]!] = row;
-    for (let at = 0; at < types.length; at += 1) {
-      if (types[at] === 1 && firstRowOfType[at]! >= 0 && !test(firstRowOfType[at]!)) types[at] = 0;
-    }
-    return { types, rows: null };
+    if ([...used].some((name) => !TYPE_COLUMNS.has(name))) return { typeMatches, testRow };
+    // The query has the same result for all events of a type: evaluate it for the first of each.
+    const isTested = new Uint8Array(typeMatches.length);
+    events.type.forEach((type, row) => {
+      if (typeMatches[type] === 0 || isTested[type] === 1) return;
+      isTested[type] = 1;
+      if (!testRow(row)) typeMatches[type] = 0;
+    });
+    return { typeMatches, testRow: null };
   }
 }
 

@@ -4,6 +4,7 @@ import { gather } from "./columns";
 import {
   candidateRange,
   isSelected,
+  memo,
   withOpenWindow,
   overlaps,
   type RankSelection,
@@ -27,32 +28,28 @@ interface OperatorTree extends SortedIntervals {
 }
 
 export function operatorTree({ analysis: { fullSelection } }: RankSelection): OperatorTree {
-  return fullSelection.analysis.memo(
-    "all operators",
-    fullSelection,
-    ({ analysis: { trace, work } }) => {
-      const { type, start: eventStart, dur } = trace.events;
-      const { row, parent, ofWork } = trace.operators();
-      const places = new Map<number, number>();
-      const start = gather(eventStart, row);
-      const end = gather(dur, row).map((time, at) => start[at]! + time);
-      return {
-        row,
-        start,
-        end,
-        latestEnd: latestEnds(end),
-        parent,
-        name: row.map((operatorRow) => {
-          const [name] = trace.header.types[type[operatorRow]!]!;
-          if (!places.has(name)) places.set(name, places.size);
-          return places.get(name)!;
-        }),
-        names: Int32Array.from(places.keys()),
-        ofWork: work.row.map((workRow) => ofWork[workRow]!),
-        covered: coveredByChildren(start, end, parent),
-      };
-    },
-  );
+  return memo("all operators", fullSelection, ({ analysis: { trace, work } }) => {
+    const { type, start: eventStart, dur } = trace.events;
+    const { row, parent, ofWork } = trace.operators();
+    const places = new Map<number, number>();
+    const start = gather(eventStart, row);
+    const end = gather(dur, row).map((time, at) => start[at]! + time);
+    return {
+      row,
+      start,
+      end,
+      latestEnd: latestEnds(end),
+      parent,
+      name: row.map((operatorRow) => {
+        const [name] = trace.header.types[type[operatorRow]!]!;
+        if (!places.has(name)) places.set(name, places.size);
+        return places.get(name)!;
+      }),
+      names: Int32Array.from(places.keys()),
+      ofWork: work.row.map((workRow) => ofWork[workRow]!),
+      covered: coveredByChildren(start, end, parent),
+    };
+  });
 }
 
 function coveredByChildren(
@@ -88,7 +85,7 @@ interface CallPaths {
 
 /** Null if no operator is chosen. */
 export function callPaths(selection: RankSelection): CallPaths | null {
-  return selection.analysis.memo("paths", withOpenWindow(selection), (full) => {
+  return memo("paths", withOpenWindow(selection), (full) => {
     const { row, parent, name, names } = operatorTree(full);
     if (!row.some((operatorRow) => isSelected(full, operatorRow))) return null;
     const pathOfOperator = new Int32Array(row.length);
@@ -141,7 +138,7 @@ interface OperatorSums {
 }
 
 export function operatorSums(selection: RankSelection): OperatorSums {
-  return selection.analysis.memo("operators", selection, (windowed) => {
+  return memo("operators", selection, (windowed) => {
     const sums = emptySums(operatorTree(windowed).names.length);
     const paths = callPaths(windowed);
     if (paths !== null) addHostTimes(windowed, paths, sums);

@@ -1,4 +1,4 @@
-/** Device work of one rank, results kept for choices of its events, and windows that cut them. */
+/** One rank as panels see it: its device work, what a selection includes, and cached results. */
 
 import { kindCode } from "../facts/limits";
 import { getOrMake } from "../protocol/maps";
@@ -12,7 +12,10 @@ const MAX_RESULTS = 48;
 /** Kinds up to memory are work of the device. */
 export const DEVICE_KIND_COUNT = kindCode("memory") + 1;
 
-/** Input of a panel: the chosen events of one rank, and the window that cuts them. */
+/**
+ * The part of a selection that is on one rank: the input of the panels. Events that overlap the
+ * window are cut at its edges.
+ */
 export interface RankSelection {
   readonly analysis: RankAnalysis;
   /** 1 by row for each chosen event, regardless of the window; null if all are chosen. */
@@ -20,7 +23,7 @@ export interface RankSelection {
   /** Edges of the window; infinite if it is open. */
   readonly low: number;
   readonly high: number;
-  /** Distinguishes parts of one rank. */
+  /** Equal for equal masks; "" if all events are chosen. */
   readonly key: string;
 }
 
@@ -29,7 +32,7 @@ export function withOpenWindow(selection: RankSelection): RankSelection {
   return { ...selection, low: -Infinity, high: Infinity };
 }
 
-/** All events in the window of a part. */
+/** All events, in the same window. */
 export function withoutMask(selection: RankSelection): RankSelection {
   return { ...selection, mask: null, key: "" };
 }
@@ -46,7 +49,7 @@ export interface SortedIntervals {
   readonly latestEnd: Float64Array;
 }
 
-/** Range of positions, end exclusive, of the events that may overlap the window of a part. */
+/** Range of positions, end exclusive, of the events that may overlap the window. */
 export function candidateRange(
   { start, latestEnd }: SortedIntervals,
   { low, high }: RankSelection,
@@ -105,8 +108,9 @@ export class RankAnalysis {
   readonly collectiveEntries: ReturnType<Collectives["entriesOfRank"]>;
   /** Its communication without a match on other ranks; null if not known. */
   readonly unmatchedIds: Int32Array | null;
-  private readonly windowResults = new LruCache<string, unknown>(MAX_RESULTS);
-  private readonly fullResults = new Map<string, unknown>();
+  /** Results of `memo`: those for all events, and those for masks and windows. */
+  readonly fullResults = new Map<string, unknown>();
+  readonly windowResults = new LruCache<string, unknown>(MAX_RESULTS);
 
   constructor(
     readonly trace: RankTrace,
@@ -167,16 +171,18 @@ export class RankAnalysis {
       );
     });
   }
+}
 
-  /** Result of `make` for a part, cached. */
-  memo<T>(name: string, selection: RankSelection, make: (selection: RankSelection) => T): T {
-    if (selection.key === "" && selection.low === -Infinity && selection.high === Infinity) {
-      if (!this.fullResults.has(name)) this.fullResults.set(name, make(selection));
-      return this.fullResults.get(name) as T;
-    }
-    return this.windowResults.get(
-      `${name} ${selection.low} ${selection.high} ${selection.key}`,
-      () => make(selection),
-    );
+/** Result of `make` for a selection, cached under `name`. */
+export function memo<T>(
+  name: string,
+  selection: RankSelection,
+  make: (selection: RankSelection) => T,
+): T {
+  const { analysis, low, high, key } = selection;
+  if (key === "" && low === -Infinity && high === Infinity) {
+    if (!analysis.fullResults.has(name)) analysis.fullResults.set(name, make(selection));
+    return analysis.fullResults.get(name) as T;
   }
+  return analysis.windowResults.get(`${name} ${low} ${high} ${key}`, () => make(selection));
 }

@@ -36,11 +36,11 @@ const NO_COMMUNICATION: MissingNotes = ["no_communication", "no_communication_on
 const NO_TIME: MissingNotes = ["no_communication_time", "no_communication_time_on"];
 const KIND_LABELS = ["COMPUTATION", "COMMUNICATION", "MEMORY"] as const;
 
-/** Parts whose window touches the device work, and the ranks of the others. */
+/** Selections whose window touches the device work, and the ranks of the others. */
 function splitByWork(
   selections: readonly RankSelection[],
 ): [working: RankSelection[], idle: number[]] {
-  const active = selections.filter((part) => deviceSpan(part) !== null);
+  const active = selections.filter((selection) => deviceSpan(selection) !== null);
   return [active, rankNumbersOf(selections.filter((selection) => !active.includes(selection)))];
 }
 

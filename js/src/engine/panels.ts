@@ -29,6 +29,7 @@ import { kernelDurationsFrame, kernelsFrame, operatorsFrame } from "./panel_name
 import {
   isSelected,
   matchedInWindow,
+  memo,
   withOpenWindow,
   type RankAnalysis,
   type RankSelection,
@@ -51,7 +52,7 @@ const NO_PHASES: PhasesHeader = { names: [], labels: [] };
 
 type FrameBuilder = (selections: RankSelection[], top: number | null) => PanelFrame;
 
-/** Parts of the ranks that the page holds, and the chosen ranks whose events it lacks. */
+/** Selections of the ranks that the page holds, and the chosen ranks whose events it lacks. */
 interface SelectedRanks {
   selections: RankSelection[];
   missing: number[];
@@ -119,22 +120,25 @@ export class PanelEngine {
     checkWindow({ start, end });
     checkBins(bins, LIMITS.heatmap_bins);
     const selection = withoutOwnDimensions("heatmap", normalizeSelection(request.selection));
-    const selected = await this.selectRanks(selection, new Pacer());
-    const parts = selected.selections.map(withOpenWindow);
-    const values = heatmapValues(parts, metric, binEdges(start, end, bins));
-    const note = heatmapNote(parts, metric, values);
+    const selectedRanks = await this.selectRanks(selection, new Pacer());
+    const selections = selectedRanks.selections.map(withOpenWindow);
+    const values = heatmapValues(selections, metric, binEdges(start, end, bins));
+    const note = heatmapNote(selections, metric, values);
     const attrs: Record<string, unknown> = {
-      matched: matchedKinds(countByKind(parts)),
-      span_ns: parts.map((part) => {
-        const [first, last] = deviceSpan(part) ?? [0, 0];
-        return recordedTime(part, Math.max(first, start), Math.min(last, end));
+      matched: matchedKinds(countByKind(selections)),
+      span_ns: selections.map((rankSelection) => {
+        const [first, last] = deviceSpan(rankSelection) ?? [0, 0];
+        return recordedTime(rankSelection, Math.max(first, start), Math.min(last, end));
       }),
     };
     if (note !== "") attrs.note = note;
-    if (selected.missing.length > 0) {
-      Object.assign(attrs, { missing_ranks: selected.missing, left_out: selected.missing });
+    if (selectedRanks.missing.length > 0) {
+      Object.assign(attrs, {
+        missing_ranks: selectedRanks.missing,
+        left_out: selectedRanks.missing,
+      });
     }
-    const ranks = parts.map(({ analysis }) => analysis.number);
+    const ranks = selections.map(({ analysis }) => analysis.number);
     const reply = { ranks, start, end, bins, exact: true, attrs };
     return { reply, buffer: values.buffer as ArrayBuffer };
   }
@@ -240,7 +244,7 @@ function summaryFrame(selections: readonly RankSelection[]): PanelFrame {
 
 /** Intervals of the chosen events, regardless of the window. */
 function eventIntervals(selection: RankSelection): IntervalSet {
-  return selection.analysis.memo("events", withOpenWindow(selection), (full) => {
+  return memo("events", withOpenWindow(selection), (full) => {
     const { start, dur } = full.analysis.trace.events;
     if (full.mask === null) return IntervalSet.of(start, dur);
     const rows = indicesWhere(start.length, (row) => isSelected(full, row));

@@ -1,7 +1,13 @@
 /** Number of launched operations that wait on each stream of a rank. */
 
 import { countBelow, countUpTo, gather, indicesWhere } from "./columns";
-import { isSelected, withOpenWindow, type RankSelection, type DeviceWork } from "./panel_rank";
+import {
+  isSelected,
+  memo,
+  withOpenWindow,
+  type RankSelection,
+  type DeviceWork,
+} from "./panel_rank";
 
 /** Figures of one stream's queue. */
 interface QueueFigures {
@@ -91,7 +97,7 @@ class QueueChanges {
 
 /** Changes of all streams by chosen work whose call is known. */
 function queueChanges(selection: RankSelection): QueueChanges[] {
-  return selection.analysis.memo("changes", withOpenWindow(selection), (full) => {
+  return memo("changes", withOpenWindow(selection), (full) => {
     const { row, call, stream } = full.analysis.work;
     const launched = indicesWhere(row.length, (i) => call[i]! >= 0 && isSelected(full, row[i]!));
     const streams = [...new Set(launched.map((i) => stream[i]!))].sort((a, b) => a - b);
@@ -105,7 +111,7 @@ function queueChanges(selection: RankSelection): QueueChanges[] {
 
 /** Figures of all streams' queues in the window; queues are computed over all times. */
 export function queueFigures(selection: RankSelection): QueueFigures[] {
-  return selection.analysis.memo("queues", selection, ({ low, high }) =>
+  return memo("queues", selection, ({ low, high }) =>
     queueChanges(selection).map((changes) => changes.figuresWithin(low, high)),
   );
 }

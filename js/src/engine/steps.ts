@@ -12,7 +12,7 @@ import {
   missingRanksNote,
   rankNumbersOf,
 } from "./frames";
-import { isSelected, type RankAnalysis, type RankSelection } from "./panel_rank";
+import { isSelected, memo, type RankAnalysis, type RankSelection } from "./panel_rank";
 
 /** Phases below this share of all steps are omitted. */
 const MIN_PHASE_PCT = 1;
@@ -30,7 +30,7 @@ interface StepTime {
   isWhole: boolean;
 }
 
-/** Frame of steps; the windows of the parts are open, or that of an export. */
+/** Frame of steps; the windows of the selections are open, or that of an export. */
 export function stepsFrame(selections: readonly RankSelection[], phases: PhasesHeader): PanelFrame {
   const timesOfPhase = (phase: number, name: string): StepTime[] =>
     selections.flatMap((selection) => stepTimes(selection, phase, name));
@@ -103,7 +103,7 @@ function stepTimes(selection: RankSelection, phase: number, name: string): StepT
 
 /** Rows and steps of a rank's ranges of a phase; phase 0 is the step itself. */
 function stepRows(analysis: RankAnalysis, phase: number): [row: number, step: number][] {
-  return analysis.memo(`steps ${phase}`, analysis.fullSelection, () => {
+  return memo(`steps ${phase}`, analysis.fullSelection, () => {
     const { row, step, phase: phases } = analysis.trace.phases();
     const indices = Array.from(row.keys()).filter((i) => phases[i] === phase);
     return indices.map((i) => [row[i]!, step[i]!]);

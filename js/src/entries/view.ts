@@ -30,7 +30,7 @@ interface FolderListing {
 
 class ViewPage {
   private readonly bar = h("header", { class: "hta-root hta-host-bar" });
-  private readonly place: LoadingCard;
+  private readonly card: LoadingCard;
   private readonly notice = h("div", { class: "hta-host-notice", role: "status" });
   private readonly socket: HostSocket;
   private host: WidgetHost | null = null;
@@ -44,16 +44,16 @@ class ViewPage {
   private isGone = false;
 
   constructor(private readonly root: HTMLElement) {
-    this.place = new LoadingCard({
+    this.card = new LoadingCard({
       cancel: () => this.socket.post({ type: "cancel", id: this.requested }),
       again: () => this.requestView(),
     });
-    root.replaceChildren(this.bar, this.place.el);
+    root.replaceChildren(this.bar, this.card.el);
     const dark = window.matchMedia("(prefers-color-scheme: dark)");
     const setTheme = (): void => applyTheme(document.body, dark.matches ? "dark" : "light");
     dark.addEventListener("change", setTheme);
     setTheme();
-    this.place.showProgress({ stage: "start" });
+    this.card.showProgress({ stage: "start" });
     this.socket = new HostSocket(`${location.origin.replace(/^http/, "ws")}/ws`, {
       onMessage: (message, buffers) => this.receive(message, buffers),
       onLost: () => undefined,
@@ -71,7 +71,7 @@ class ViewPage {
     else if (message.type === "folder") this.showFolder(message as unknown as FolderListing);
     else if (message.id !== this.requested) return;
     else if (message.type === "progress")
-      this.place.showProgress(message as unknown as LoadingStage);
+      this.card.showProgress(message as unknown as LoadingStage);
     else if (message.type === "failed") this.fail(message);
     else if (message.type === "opened") {
       this.show(String(message.model)).catch((error: unknown) =>
@@ -119,7 +119,7 @@ class ViewPage {
   private requestView(): void {
     if (this.request === null) return;
     this.requested += 1;
-    this.place.showProgress({ stage: "start" });
+    this.card.showProgress({ stage: "start" });
     const { view, paths } = this.request;
     const kind = view === "diff" ? view : "dashboard";
     this.socket.post({ type: "open", id: this.requested, view: kind, paths });
@@ -132,13 +132,13 @@ class ViewPage {
   private leaveView(): void {
     this.fullWindow?.abort();
     this.fullWindow = null;
-    this.place.removeShown();
+    this.card.removeShown();
     this.shown = null;
   }
 
   private fail(message: Omit<WireMessage, "type">): void {
     this.leaveView();
-    this.place.showFailure(message);
+    this.card.showFailure(message);
   }
 
   private async show(model: string): Promise<void> {
@@ -152,7 +152,7 @@ class ViewPage {
     this.shown = shown;
     this.arrange();
     this.printBar();
-    await this.place.show(this.host, model);
+    await this.card.show(this.host, model);
   }
 
   /** Let the timeline alone fill the window, in this page only, or show the whole dashboard. */
@@ -177,8 +177,8 @@ class ViewPage {
   private showStart(): void {
     this.leaveView();
     document.title = this.hello?.title ?? "";
-    if (this.start === null) this.place.showProgress({ stage: "start" });
-    else replaceChildren(this.place.el, this.start.el);
+    if (this.start === null) this.card.showProgress({ stage: "start" });
+    else replaceChildren(this.card.el, this.start.el);
   }
 
   private showFolder({ title, entries }: FolderListing): void {

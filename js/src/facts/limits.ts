@@ -1,6 +1,6 @@
 /**
- * Limits, flags and codes that Python and the page share, so that a kernel and a saved page answer
- * alike. Limits of one language alone stay where they are used.
+ * Limits, flags and codes that Python and the page share, so that a kernel and a saved page give
+ * the same answers. Limits of a single language are defined where they are used.
  */
 
 import kinds from "../../../hta_widgets/facts/kinds.json";

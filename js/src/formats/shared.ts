@@ -1,6 +1,8 @@
 /** Rows of tables in a page: read, grouped, converted to columns. */
 
 import type { FrameColumns } from "../engine/frames";
+import { overlaps } from "../engine/panel_rank";
+import { IntervalUnion } from "../engine/spans";
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame, SelectionJson, CellValue } from "../protocol/source";
 
@@ -61,18 +63,13 @@ export function overlapTest({
   const low = from ?? -Infinity;
   const high = to ?? Infinity;
   if (low === high) return () => false;
-  return (start, dur) => start < high && (start + dur > low || start >= low);
+  return (start, dur) => start < high && overlaps(start, start + dur, low);
 }
 
 /** Length of the union of spans. */
 export function unionLength(spans: readonly (readonly [start: number, end: number])[]): number {
   const sorted = [...spans].sort((a, b) => a[0] - b[0]);
-  let total = 0;
-  let reached = -Infinity;
-  for (const [start, end] of sorted) {
-    if (end <= reached) continue;
-    total += end - Math.max(start, reached);
-    reached = end;
-  }
-  return total;
+  const starts = Float64Array.from(sorted, ([start]) => start);
+  const ends = Float64Array.from(sorted, ([, end]) => end);
+  return IntervalUnion.of(starts, ends).prefix.at(-1)!;
 }

@@ -51,7 +51,7 @@ export class WidgetHost {
   private readonly manager: Manager;
   private readonly host: Record<string, unknown>;
 
-  /** `terms`: terms for the replying program, see `HostWords`; `timeoutMs`: wait for a model. */
+  /** `terms`: how texts name the replying program, see `HostTerms`; `timeoutMs`: wait for a model. */
   constructor(
     private readonly transport: Transport,
     terms: Record<string, string> | null = null,
@@ -87,9 +87,9 @@ export class WidgetHost {
         if (this.manager.kernel.status === "dead") throw new Error("Python has ended.");
         this.transport.post({ type: "comm_msg", comm: id, data: commData }, sent);
       };
-      const made = new RemoteModel(state, post, this.manager);
-      this.models.set(id, made);
-      for (const resolveModel of this.pendingModels.get(id) ?? []) resolveModel(made);
+      const model = new RemoteModel(state, post, this.manager);
+      this.models.set(id, model);
+      for (const resolveModel of this.pendingModels.get(id) ?? []) resolveModel(model);
       this.pendingModels.delete(id);
     }
     return true;
@@ -141,9 +141,9 @@ export class WidgetHost {
 
   private async initialize(ref: string): Promise<RunningModule> {
     const model = await this.model(ref);
-    const made = (await this.transport.load(String(model.get("_esm")))).default;
+    const factory = (await this.transport.load(String(model.get("_esm")))).default;
     const widget = (
-      typeof made === "function" ? await (made as () => unknown)() : made
+      typeof factory === "function" ? await (factory as () => unknown)() : factory
     ) as WidgetModule;
     const { signal } = this.aborter;
     const exports = await widget.initialize?.({ model, signal, experimental });

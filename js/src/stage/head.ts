@@ -136,34 +136,41 @@ export function drawStrip(pen: CanvasPen, frame: StageFrame): void {
   }
   const yOf = (row: number): number => stripTop + row * SIZE.steps;
   for (const [row, [name]] of rows.entries()) {
-    pen.drawTruncated(name, 12, yOf(row) + 11, gutter - 20, FONT.label, theme.ink3);
+    pen.drawTruncated(name, 12, yOf(row) + TEXT_Y_PX, gutter - 20, FONT.label, theme.ink3);
   }
   pen.withClip(lanesX, stripTop, lanesWidth, stripHeight, () => {
     for (const [row, [, draw]] of rows.entries()) draw(pen, frame, yOf(row));
   });
   pen.verticalLine(lanesX - 1, stripTop, rowsTop, theme.rule);
-  if (geometry.margin === 0) return;
-  const x = lanesX + lanesWidth;
-  pen.verticalLine(x, stripTop, rowsTop, theme.rule);
+  if (geometry.margin > 0) {
+    pen.verticalLine(lanesX + lanesWidth, stripTop, rowsTop, theme.rule);
+  }
 }
 
-function isInView(steps: readonly SceneStep[], view: Span): SceneStep[] {
-  return steps.filter(({ start, dur }) => start < view[1] && start + dur > view[0]);
+function rangesInView(ranges: readonly SceneStep[], view: Span): SceneStep[] {
+  return ranges.filter(({ start, dur }) => start < view[1] && start + dur > view[0]);
 }
+
+const STEP_HEIGHT_PX = 15;
+const EDGE_WIDTH_PX = 2;
+/** Distance of a text from the end of its step, and of its baseline from the top of its row. */
+const INSET_PX = 6;
+const TEXT_Y_PX = 11;
 
 function drawSteps(pen: CanvasPen, frame: StageFrame, y: number): void {
   const { geometry, theme, scene, view } = frame;
   const tint = interpolateStops([theme.bg, theme.kind.annotation], theme.annotationTint);
   const left = geometry.lanesX;
   const right = left + geometry.lanesWidth;
+  const textY = y + TEXT_Y_PX;
   let lastEdge = Number.NEGATIVE_INFINITY;
-  for (const step of isInView(scene.steps, view)) {
+  for (const step of rangesInView(scene.steps, view)) {
     const x0 = xAtTime(geometry, view, step.start);
     const x1 = Math.min(xAtTime(geometry, view, step.start + step.dur), right);
     const from = Math.max(x0, left);
-    pen.fillRect(from, y, Math.max(x1 - from - (x1 < right ? 1 : 0), 1), 15, tint);
-    if (x0 - lastEdge >= 4) {
-      pen.fillRect(x0, y, 2, 15, theme.kind.annotation);
+    pen.fillRect(from, y, Math.max(x1 - from - (x1 < right ? 1 : 0), 1), STEP_HEIGHT_PX, tint);
+    if (x0 - lastEdge >= 2 * EDGE_WIDTH_PX) {
+      pen.fillRect(x0, y, EDGE_WIDTH_PX, STEP_HEIGHT_PX, theme.kind.annotation);
       lastEdge = x0;
     }
     const begun = x0 < left;
@@ -173,8 +180,8 @@ function drawSteps(pen: CanvasPen, frame: StageFrame, y: number): void {
     const forms = [name, name.replace(/[^#]*#/, "#")];
     const used = pen.drawFirstFit(
       forms,
-      from + 6,
-      y + 11,
+      from + INSET_PX,
+      textY,
       x1 - from - 10,
       FONT.labelStrong,
       theme.ink,
@@ -183,8 +190,8 @@ function drawSteps(pen: CanvasPen, frame: StageFrame, y: number): void {
     const end = goesOn ? "›" : formatDuration(step.dur);
     // The duration is at the end of the step. If only a part is in view, it could be read as that
     // part's.
-    if ((!begun || goesOn) && pen.textWidth(end, FONT.label) <= x1 - from - used - 24) {
-      pen.drawText(end, x1 - 6, y + 11, FONT.label, theme.ink2, "right");
+    if ((!begun || goesOn) && pen.textWidth(end, FONT.label) <= x1 - from - used - 4 * INSET_PX) {
+      pen.drawText(end, x1 - INSET_PX, textY, FONT.label, theme.ink2, "right");
     }
   }
 }
@@ -194,7 +201,7 @@ function drawPhases(pen: CanvasPen, frame: StageFrame, y: number): void {
   const left = geometry.lanesX;
   const right = left + geometry.lanesWidth;
   let labelEnd = Number.NEGATIVE_INFINITY;
-  for (const phase of isInView(scene.phases, view)) {
+  for (const phase of rangesInView(scene.phases, view)) {
     const x0 = xAtTime(geometry, view, phase.start);
     const x1 = Math.min(xAtTime(geometry, view, phase.start + phase.dur), right);
     if (x1 - labelEnd < 3) continue;
@@ -202,7 +209,7 @@ function drawPhases(pen: CanvasPen, frame: StageFrame, y: number): void {
     const from = Math.max(x0, left, labelEnd);
     const name = x0 < left ? `‹ ${phase.name}` : phase.name;
     if (x1 - from >= 26)
-      pen.drawTruncated(name, from + 5, y + 11, x1 - from - 9, FONT.label, theme.ink2);
+      pen.drawTruncated(name, from + 5, y + TEXT_Y_PX, x1 - from - 9, FONT.label, theme.ink2);
     labelEnd = x1;
   }
 }
@@ -231,11 +238,12 @@ function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
   const { geometry, theme, view, ribbon, lateness } = frame;
   const { lanesX, lanesWidth } = geometry;
   if (ribbon === null) return;
+  const textY = y + TEXT_Y_PX;
   if (ribbon.collectiveCount === 0) {
     pen.drawTruncated(
       "no collectives matched",
-      lanesX + 6,
-      y + 11,
+      lanesX + INSET_PX,
+      textY,
       lanesWidth,
       FONT.label,
       theme.ink3,
@@ -276,8 +284,7 @@ function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
     ] as const) {
       if (used.has(gap) || availableWidth < MIN_NAME_PX) continue;
       if (
-        pen.drawFirstFit(texts, edge, y + 11, availableWidth, FONT.label, colorOf(rank), align) ===
-        0
+        pen.drawFirstFit(texts, edge, textY, availableWidth, FONT.label, colorOf(rank), align) === 0
       )
         continue;
       used.add(gap);
@@ -303,8 +310,9 @@ export function timeTicks(
   const span = end - start;
   if (!(span > 0) || width <= 0) return { step: 1, times: [] };
   let step = Math.max(niceStep(span / 9), 1e-3);
+  const max = maxAbs(start, end);
   for (let tries = 0; tries < 6; tries += 1) {
-    const label = formatAxis(maxAbs(start, end), step, maxAbs(start, end));
+    const label = formatAxis(max, step, max);
     if ((step / span) * width >= widthOf(label) + 20) break;
     step = niceStep(step * 1.5);
   }

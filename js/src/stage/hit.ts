@@ -132,12 +132,12 @@ function withLongerWait(
   return wait > 0 ? { ...slice, wait } : slice;
 }
 
-function makeSlice({ scene: frame, windows }: StageFrame, lane: LaneWindow, i: number): Slice {
+function makeSlice({ scene, windows }: StageFrame, lane: LaneWindow, i: number): Slice {
   return {
     lane: lane.lane,
     id: lane.sliceId[i]!,
     name: windows.store.names.get(lane.sliceName[i]!) ?? "",
-    kind: frame.kinds[lane.sliceKind[i]!] ?? "other",
+    kind: scene.kinds[lane.sliceKind[i]!] ?? "other",
     start: lane.sliceStart[i]!,
     dur: lane.sliceDur[i]!,
     flags: lane.sliceFlags[i]!,

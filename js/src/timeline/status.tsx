@@ -278,7 +278,7 @@ function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
 
 export function kernelStatusOf({
   status,
-  localExtent: extent,
+  pageExtent: extent,
   terms,
 }: HybridSource): KernelStatus | null {
   if (status === "live") return null;

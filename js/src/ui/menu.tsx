@@ -14,10 +14,11 @@ interface OpenPopover {
   anchor: HTMLElement;
   /** What had the focus before. */
   focusBefore: Element | null;
-  onClosed: AbortController;
+  /** Aborted when the popover closes: removes its listeners. */
+  listeners: AbortController;
 }
 
-/** A layer with content at a button, which may be another one each time. */
+/** A layer with content at a button; each opening may be at another button. */
 export class Popover {
   private readonly el: HTMLElement;
   private openPopover: OpenPopover | null = null;
@@ -42,8 +43,8 @@ export class Popover {
     if (this.signal.aborted) return;
     const { el } = this;
     const root = this.root();
-    const onClosed = new AbortController();
-    this.openPopover = { root, anchor, focusBefore: activeElement(root), onClosed };
+    const listeners = new AbortController();
+    this.openPopover = { root, anchor, focusBefore: activeElement(root), listeners };
     root.append(el);
     render(this.content(), el);
     placePopover(anchor, el, root);
@@ -53,7 +54,7 @@ export class Popover {
       const path = event.composedPath();
       if (!path.includes(el) && !path.includes(anchor)) this.close(false);
     };
-    const { signal } = onClosed;
+    const { signal } = listeners;
     this.signal.addEventListener("abort", () => this.close(false), { signal });
     root.addEventListener("pointerdown", outside, { signal, capture: true });
     document.addEventListener("pointerdown", outside, { signal, capture: true });
@@ -71,9 +72,9 @@ export class Popover {
   close(giveFocusBack = true): boolean {
     const { el, openPopover } = this;
     if (openPopover === null) return false;
-    const { root, anchor, focusBefore, onClosed } = openPopover;
+    const { root, anchor, focusBefore, listeners } = openPopover;
     const inside = el.contains(activeElement(el));
-    onClosed.abort();
+    listeners.abort();
     this.openPopover = null;
     el.remove();
     render(null, el);
@@ -179,28 +180,28 @@ export interface MenuItem {
 }
 
 /**
- * A button with a menu; `keep`: it stays open while its switches are pressed. `closed` is called
- * after it is closed.
+ * A button with a menu; `keep`: it stays open while its switches are pressed. `onClose` is called
+ * after it closes.
  */
 export function MenuButton({
   items,
   keep = false,
-  closed,
+  onClose,
   ...look
 }: Omit<ButtonProps, "press"> & {
   items(): readonly MenuItem[];
   keep?: boolean;
-  closed?: () => void;
+  onClose?: () => void;
 }) {
   const content = (close: () => void): VNode => (
-    <Menu items={items} close={keep ? () => undefined : close} closed={closed} />
+    <Menu items={items} close={keep ? () => undefined : close} onClose={onClose} />
   );
   return <OpenerButton {...look} role="menu" content={content} />;
 }
 
-function Menu(props: { items(): readonly MenuItem[]; close(): void; closed?: () => void }) {
-  const { items, close, closed } = props;
-  useEffect(() => closed, [closed]);
+function Menu(props: { items(): readonly MenuItem[]; close(): void; onClose?: () => void }) {
+  const { items, close, onClose } = props;
+  useEffect(() => onClose, [onClose]);
   return (
     <div class="hta-dash-menu">
       {items().map(({ text, note, on, isParted = false, press }) => (

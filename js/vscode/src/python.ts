@@ -8,7 +8,7 @@ import type { OpenTraceRequest, HostProblem } from "./messages";
 const HEAD_BYTES = 4;
 /** A process that does not end by itself within this time is killed. */
 const DRAIN_MS = 5000;
-const KEPT_CHARACTERS = 4000;
+const MAX_ERROR_CHARACTERS = 4000;
 const OLDEST = [3, 11] as const;
 const PROBE =
   "import sys; print('%d %d' % sys.version_info[:2]); import importlib.util as u; " +
@@ -49,12 +49,12 @@ export async function explainEnd(
   cwd: string,
   problem: HostProblem,
 ): Promise<HostProblem> {
-  const { ran, said } = await new Promise<{ ran: boolean; said: string }>((resolve) => {
-    execFile(python, ["-c", PROBE], { cwd, timeout: 20_000 }, (error, out) =>
-      resolve({ ran: error === null, said: out }),
+  const { hasRun, output } = await new Promise<{ hasRun: boolean; output: string }>((resolve) => {
+    execFile(python, ["-c", PROBE], { cwd, timeout: 20_000 }, (error, output) =>
+      resolve({ hasRun: error === null, output }),
     );
   });
-  const version = /^(\d+) (\d+)/.exec(said);
+  const version = /^(\d+) (\d+)/.exec(output);
   if (version === null) {
     return {
       message: "Python cannot be run",
@@ -73,7 +73,7 @@ export async function explainEnd(
     };
   }
   const lacksHost = /No module named .?hta_widgets\.host/.test(problem.remedy ?? "");
-  if (!ran || (said.includes("True") && !lacksHost)) return { ...problem, path: python };
+  if (!hasRun || (output.includes("True") && !lacksHost)) return { ...problem, path: python };
   return {
     message: lacksHost ? "hta_widgets is too old" : "hta_widgets is not installed",
     path: python,
@@ -112,7 +112,7 @@ export class HostProcess {
     this.child = spawn(python, args, { cwd });
     this.child.stdout?.on("data", (chunk: Buffer) => this.read(chunk));
     this.child.stderr?.on("data", (chunk: Buffer) => {
-      this.errors = (this.errors + chunk.toString()).slice(-KEPT_CHARACTERS);
+      this.errors = (this.errors + chunk.toString()).slice(-MAX_ERROR_CHARACTERS);
       this.callbacks?.onLog(chunk.toString());
     });
     this.child.on("error", (error) => this.end(error.message));
