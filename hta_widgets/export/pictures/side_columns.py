@@ -17,8 +17,11 @@ from hta_widgets.export.pictures.rows import Band, Row
 from hta_widgets.text import count, duration, share, value
 
 _BASELINE = 4
-_CLOSE, _LINE = 9, 11
+#: Minimum distance between the baselines of two texts, one above the other.
+_LINE = 11
 _PAD = 12
+#: Short names of lanes, for rows without room for the long ones.
+_SHORT_LANE_NAMES = {"compute": "GPU"}
 #: Minimum number of collectives for a label on how often a rank comes last.
 _MIN_COLLECTIVES = 4
 
@@ -83,19 +86,21 @@ class SideColumnPainter(Painter):
         ink = {"plain": theme.ink2, "late": theme.late, "warn": "#744600"}[fact.style]
         right = place.left - 8
         if not row.open and row.height >= 34:
-            lanes = [] if place.narrow else [band for band in row.bands if band.label]
+            bands = [] if place.narrow else [band for band in row.bands if band.label]
+            lanes = [(_name_baseline(band, row.height), band.label) for band in bands]
             for baseline, texts, bold, colour in (
                 (14, row.names, True, theme.ink),
                 (28, fact.texts, late, ink),
             ):
-                room = right - 12 - _lane_names_width(lanes, row.height, baseline)
+                width = text_width(first_text_that_fits(texts, right - 12, bold=bold), bold=bold)
+                lanes = _lane_names_next_to(lanes, row, baseline, width, right - 12)
+                room = right - 12 - _width_on_line(lanes, baseline)
                 label = first_text_that_fits(texts, room, bold=bold)
                 if not label and baseline == 14:
                     label = fit_text(row.names[-1], room, bold=True)
                 drawing.text(12, y + baseline, label, colour, bold=bold)
-            for band in lanes:
-                at = y + _name_baseline(band, row.height)
-                drawing.text(right, at, band.label, theme.ink3, anchor="end")
+            for at, name in lanes:
+                drawing.text(right, y + at, name, theme.ink3, anchor="end")
             return
         middle = y + round(row.height / 2) + _BASELINE
         room = right - 12
@@ -271,11 +276,32 @@ def _name_baseline(band: Band, row_height: float) -> float:
     return min(baseline, row_height - 3)
 
 
-def _lane_names_width(lanes: Sequence[Band], row_height: float, baseline: float) -> float:
-    """Return the width of the lane names on the same line."""
-    widths = [
-        text_width(band.label) + 8
-        for band in lanes
-        if abs(_name_baseline(band, row_height) - baseline) < _CLOSE
+#: The baseline of each name of a folded row's lanes, from the row's top, and the name.
+_LaneNames = Sequence[tuple[float, str]]
+
+
+def _lane_names_next_to(
+    lanes: _LaneNames, row: Row, baseline: float, width: float, room: float
+) -> _LaneNames:
+    """Return the lane names that leave `width` of `room` at a baseline, as `stage/gutter.ts` does.
+
+    Facts on groups and outliers have priority over lane names, which every row repeats.
+    """
+    is_near = [abs(at - baseline) < _LINE for at, _ in lanes]
+    pairs = list(zip(lanes, is_near, strict=True))
+    others = [lane for lane, near in pairs if not near]
+    short = [
+        (at, _SHORT_LANE_NAMES.get(name, name) if near else name) for (at, name), near in pairs
     ]
+    forms = [lanes, others] if len(row.like) > 1 or row.why else [lanes, short]
+    if baseline == 14 and others not in forms:
+        # A cut name of a rank may be ambiguous.
+        forms.append(others)
+    fitting = (form for form in forms if width + _width_on_line(form, baseline) <= room)
+    return next(fitting, forms[-1])
+
+
+def _width_on_line(lanes: _LaneNames, baseline: float) -> float:
+    """Return the width of the lane names at a baseline."""
+    widths = [text_width(name) + 8 for at, name in lanes if abs(at - baseline) < _LINE]
     return max(widths, default=0)
