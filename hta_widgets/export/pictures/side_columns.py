@@ -87,7 +87,7 @@ class SideColumnPainter(Painter):
         right = place.left - 8
         if not row.open and row.height >= 34:
             bands = [] if place.narrow else [band for band in row.bands if band.label]
-            lanes = [(_name_baseline(band, row.height), band.label) for band in bands]
+            lanes: _LaneNames = [(_name_baseline(band, row.height), band.label) for band in bands]
             for baseline, texts, bold, colour in (
                 (14, row.names, True, theme.ink),
                 (28, fact.texts, late, ink),
