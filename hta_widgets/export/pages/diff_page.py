@@ -27,8 +27,9 @@ from hta_widgets.export.pages.format import (
     save_page,
 )
 from hta_widgets.export.pages.page import embed
-from hta_widgets.live.comparison import DiffAnswers, PairTable
+from hta_widgets.live.comparison import DiffAnswers
 from hta_widgets.live.job import TileEngine
+from hta_widgets.live.pair_table import PairTable
 from hta_widgets.text import plural
 
 _CODE = ("diff.js", "state.js", "diff.css")

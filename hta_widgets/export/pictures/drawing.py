@@ -14,7 +14,8 @@ import pandas as pd
 
 from hta_widgets.charts.theme import FONT, Theme
 from hta_widgets.facts import facts
-from hta_widgets.live.comparison import BINS, CLASSES, DiffAnswers
+from hta_widgets.live.comparison import DiffAnswers
+from hta_widgets.live.pair_table import BINS, CLASSES
 from hta_widgets.trace.arrays import Codes, Floats, Ints
 
 SIZE_PX = 11
