@@ -236,7 +236,7 @@ class TraceDiff(anywidget.AnyWidget):
             for side in self.comparison.sides
         )
         self.frames: SelectionCache[pd.DataFrame] = SelectionCache(
-            (*_FRAME_NAMES, *self._answers.tables), self._frame, self._known_frame
+            (*_FRAME_NAMES, *self._answers.tables), self._frame, self._check_frame_name
         )
         super().__init__(
             left_state=self.left.state,
@@ -280,7 +280,7 @@ class TraceDiff(anywidget.AnyWidget):
         """The changes as sentences, most important first; empty if there are none."""
         return diff.findings(self.comparison)
 
-    def _known_frame(self, name: str) -> str:
+    def _check_frame_name(self, name: str) -> str:
         names = (*_FRAME_NAMES, *self._answers.tables)
         if name not in names:
             raise UnknownNameError(
@@ -482,7 +482,7 @@ class TraceDiff(anywidget.AnyWidget):
         )
 
     @t.validate("pair")
-    def _known_pair(self, proposal: Any) -> Any:
+    def _validate_pair(self, proposal: Any) -> Any:
         pair, count = proposal["value"], len(self.comparison.rank_pairs)
         if pair is not None and not 0 <= pair < count:
             raise TraceError(

@@ -504,7 +504,7 @@ class LinkedView(anywidget.AnyWidget):
                 self.state.selected_event = None
 
     @t.validate("view")
-    def _has_length(self, proposal: Mapping[str, Any]) -> tuple[int, int]:
+    def _validate_view(self, proposal: Mapping[str, Any]) -> tuple[int, int]:
         start, end = proposal["value"]
         if end <= start:
             raise t.TraitError(f"view must end after it starts, not {start} to {end}")
