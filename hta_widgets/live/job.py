@@ -68,12 +68,7 @@ from hta_widgets.tiles.search import (
 )
 from hta_widgets.tiles.tile_reply import NameKeys, answer_tiles
 from hta_widgets.trace.arrays import Ints, Rows
-from hta_widgets.trace.memo import (
-    LRU,
-    memo,
-    raise_if_cancelled,
-    raise_limit_for_pages,
-)
+from hta_widgets.trace.memo import LRU, memo, raise_if_cancelled, raise_limit_for_pages
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -193,7 +188,7 @@ class PanelEngine:
             return make()
         task = self._tasks.get(key, make)
         tasks = (_match_task(self.traces), task)
-        return task.value if all(each.wait_until(deadline) for each in tasks) else None
+        return task.value if all(work.wait_until(deadline) for work in tasks) else None
 
     def stop(self) -> None:
         """Cancel all work, for example when the page is closed; later requests start it again."""

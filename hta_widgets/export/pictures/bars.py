@@ -1,4 +1,7 @@
-"""Charts of rows with bars as SVG, drawn from the content of which Bokeh figures are made."""
+"""Charts of rows with bars as SVG, from the content that `charts.chart` draws as a Bokeh figure.
+
+Bokeh needs a browser to write SVG, and outputs of notebooks are saved without one.
+"""
 
 from __future__ import annotations
 

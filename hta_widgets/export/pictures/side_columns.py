@@ -7,12 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hta_widgets.export.pictures.drawing import (
-    Painter,
-    first_text_that_fits,
-    fit_text,
-    text_width,
-)
+from hta_widgets.export.pictures.drawing import Painter, first_text_that_fits, fit_text, text_width
 from hta_widgets.export.pictures.rows import Band, Row
 from hta_widgets.text import count, duration, share, value
 
@@ -108,8 +103,8 @@ class SideColumnPainter(Painter):
         label = label or fit_text(row.names[-1], room, bold=row.open)
         drawing.text(12, middle, label, theme.ink, bold=row.open)
         room -= text_width(label, bold=row.open) + 8
-        said = first_text_that_fits(fact.texts, room, bold=late)
-        drawing.text(right, middle, said, ink, anchor="end", bold=late)
+        label = first_text_that_fits(fact.texts, room, bold=late)
+        drawing.text(right, middle, label, ink, anchor="end", bold=late)
 
     def _track_names(self, row: Row, y: float) -> None:
         theme, drawing = self.theme, self.drawing
@@ -126,8 +121,8 @@ class SideColumnPainter(Painter):
             unit = row.track.get("unit", "") if row.track is not None else ""
             lowest, highest = (value(number, unit) for number in limits)
             drawing.text(right, middle - 7, fit_text(name, room), theme.ink2, anchor="end")
-            said = first_text_that_fits([f"{lowest} – {highest}", highest], room)
-            drawing.text(right, middle + 7, said, theme.ink3, anchor="end")
+            label = first_text_that_fits([f"{lowest} – {highest}", highest], room)
+            drawing.text(right, middle + 7, label, theme.ink3, anchor="end")
         elif low - y >= 11:
             drawing.text(right, middle, fit_text(name, room), theme.ink2, anchor="end")
         for band in row.bands[1:]:
@@ -156,8 +151,8 @@ class SideColumnPainter(Painter):
         if self.figures.lateness is not None:
             lateness = self.figures.lateness[number]
             if number in self.figures.late:
-                last, whole = count(lateness["last"]), count(lateness["collectives"])
-                texts = (f"last in {last} of {whole}", f"last {last}/{whole}", "last")
+                last, total = count(lateness["last"]), count(lateness["collectives"])
+                texts = (f"last in {last} of {total}", f"last {last}/{total}", "last")
                 return _RankFact(texts, "late")
             came, of = lateness["last"], lateness["collectives"]
             if of >= _MIN_COLLECTIVES and 2 * came > of:
@@ -188,8 +183,8 @@ class SideColumnPainter(Painter):
         x = self.place.right + _PAD
         room = self.place.margin - _PAD - 4
         mpi = all(_is_mpi(row.rank) for row in rows)
-        said = f"{'MPI' if mpi else 'GPU'} time in view"
-        self.drawing.text(x, y + 11, fit_text(said, room), self.theme.ink3)
+        label = f"{'MPI' if mpi else 'GPU'} time in view"
+        self.drawing.text(x, y + 11, fit_text(label, room), self.theme.ink3)
         has_comm = any(part["role"] == "comm" for row in rows for part in row.rank["summary"])
         if lines > 1 and not has_comm:
             self.drawing.text(x, y + 27, "idle", self.theme.ink3)
@@ -213,7 +208,7 @@ class SideColumnPainter(Painter):
         stats = self.figures.stats.get(number)
         if stats is None or all(part["role"] == "cpu" for part in row.rank["summary"]):
             return
-        whole = stats["span"]
+        span_ns = stats["span"]
         left, width = place.right + _PAD, place.margin - 2 * _PAD
         compact, tall = row.height < 24, row.height >= 36
         height: float = 11 if tall else 8
@@ -226,7 +221,7 @@ class SideColumnPainter(Painter):
             (wait, self.colours.wait_pattern),
             (stats["memory"], theme.kind["memory"]),
         ):
-            to = at + (ns / whole * width if whole > 0 else 0)
+            to = at + (ns / span_ns * width if span_ns > 0 else 0)
             drawing.rect(at, top, to - at, height, colour)
             if colour == self.colours.wait_pattern:
                 drawing.frame(at, top, to - at, height, theme.wait_line)
@@ -235,20 +230,20 @@ class SideColumnPainter(Painter):
         if compact:
             return
         baseline = top + height + (14 if tall else 12)
-        if whole <= 0:
-            said = "no GPU work" if stats["data"] > 0 else "no data"
-            drawing.text(left, baseline, said, theme.ink3)
+        if span_ns <= 0:
+            label = "no GPU work" if stats["data"] > 0 else "no data"
+            drawing.text(left, baseline, label, theme.ink3)
         elif row.rank["truncated"] is not None:
             drawing.text(left, baseline, "file cut off", "#744600")
         elif late:
             drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
         else:
-            known = self.figures.lateness is not None
-            part = (wait if known else stats["exposed"]) / whole
-            word = "wait" if known else "comm"
-            said = f"{word} {share(part)}" if part > 0 else ""
+            has_lateness = self.figures.lateness is not None
+            part = (wait if has_lateness else stats["exposed"]) / span_ns
+            word = "wait" if has_lateness else "comm"
+            label = f"{word} {share(part)}" if part > 0 else ""
             rest = "other" if _is_mpi(row.rank) else "idle"
-            numbers = said, rest, share(stats["idle"] / whole)
+            numbers = label, rest, share(stats["idle"] / span_ns)
             self._draw_pair(left, baseline, width, *numbers)
 
     def _draw_pair(
