@@ -30,12 +30,12 @@ def main(folder: Path) -> None:
     for path in trace_folders(folder):
         sys.stdout.write(f"\n== {path.relative_to(folder)}\n")
         try:
-            found = [
-                f"{place:<10}{said}\n" for place, said in figures(hw.load(path, progress=False))
+            lines = [
+                f"{place:<10}{text}\n" for place, text in figures(hw.load(path, progress=False))
             ]
         except TraceError as error:
-            found = [f"not loaded: {str(error).splitlines()[0]}\n"]
-        sys.stdout.writelines(found)
+            lines = [f"not loaded: {str(error).splitlines()[0]}\n"]
+        sys.stdout.writelines(lines)
         sys.stdout.flush()
 
 
@@ -45,10 +45,10 @@ def trace_folders(folder: Path) -> list[Path]:
 
 
 def figures(traces: hw.TraceSet) -> Iterator[tuple[str, str]]:
-    """Yield where on the page a figure stands, and the figure."""
-    said = headline(traces)
-    yield "headline", said.text
-    for parts in said.sentences:
+    """Yield the place of each figure on the page, and the figure."""
+    job_headline = headline(traces)
+    yield "headline", job_headline.text
+    for parts in job_headline.sentences:
         yield "", "".join(part if isinstance(part, str) else part["text"] for part in parts)
     if not len(traces) or traces.end_ns <= traces.start_ns:
         return
@@ -64,17 +64,17 @@ def figures(traces: hw.TraceSet) -> Iterator[tuple[str, str]]:
     yield "legend", f"{_shares(stats['kinds'])}; wait {share(sum(late['wait']) / span)}"
     yield "status", f"exposed {_part(stats['exposed'], span)}, idle {_part(stats['idle'], span)}"
     if len(late["late"]) == 1:
-        least = 0.02 * (window["end"] - window["start"])
-        of = [at for at, wait in enumerate(late["wait_for_late"]) if wait >= least]
-        waits = [late["wait_for_late"][at] for at in of]
-        spans = sum(stats["span"][at] for at in of)
-        each = f"{len(of)} wait {_mean(waits)} each ({_part(waits, spans)})"
-        yield "", f"{each} for rank {late['late'][0]}"
+        min_wait_ns = 0.02 * (window["end"] - window["start"])
+        positions = [at for at, wait in enumerate(late["wait_for_late"]) if wait >= min_wait_ns]
+        waits = [late["wait_for_late"][at] for at in positions]
+        spans = sum(stats["span"][at] for at in positions)
+        waiting = f"{len(positions)} wait {_mean(waits)} each ({_part(waits, spans)})"
+        yield "", f"{waiting} for rank {late['late'][0]}"
     wait = dict(zip(late["ranks"], late["exposed_wait"], strict=True))
     exposed = [wait.get(rank, 0) for rank in stats["ranks"]]
     yield "side", f"exposed wait {_range(exposed, stats)}, idle {_range(stats['idle'], stats)}"
     bars = panels.frame("breakdown")
-    whole = max(int(bars["span_ns"].sum()), 1)
+    span_ns = max(int(bars["span_ns"].sum()), 1)
     columns = {
         "compute": "compute_ns",
         "exposed communication": "exposed_communication_ns",
@@ -82,18 +82,21 @@ def figures(traces: hw.TraceSet) -> Iterator[tuple[str, str]]:
         "idle": "idle_ns",
     }
     of_span = {
-        name: float(bars[column].fillna(0).sum()) / whole for name, column in columns.items()
+        name: float(bars[column].fillna(0).sum()) / span_ns for name, column in columns.items()
     }
     yield "bars", _shares(of_span)
     causes = panels.frame("idle")
     by_cause = causes.groupby("idle_category", observed=True)["idle_ns"].sum()
     yield "causes", _shares((by_cause / max(int(by_cause.sum()), 1)).to_dict())
-    yield "heatmap", ", ".join(f"{one} {share(_heatmap(panels, one, window))}" for one in _MEASURES)
+    yield (
+        "heatmap",
+        ", ".join(f"{name} {share(_heatmap(panels, name, window))}" for name in _MEASURES),
+    )
 
 
 def _heatmap(panels: PanelEngine, metric: str, window: dict[str, int]) -> float:
-    asked = {"op": "heatmap", "metric": metric, "bins": 10, "selection": None, **window}
-    reply, values = panels.answer(asked)
+    request = {"op": "heatmap", "metric": metric, "bins": 10, "selection": None, **window}
+    reply, values = panels.answer(request)
     total = float(np.frombuffer(values or b"", "<f8").sum())
     span = int(sum(reply["attrs"]["span_ns"]))
     return total / max(span, 1)
@@ -103,13 +106,13 @@ def _shares(parts: dict[Any, float]) -> str:
     return ", ".join(f"{name} {share(part)}" for name, part in parts.items() if part > 0)
 
 
-def _part(times: Sequence[int], whole: int) -> str:
-    return share(sum(times) / max(whole, 1))
+def _part(times: Sequence[int], total: int) -> str:
+    return share(sum(times) / max(total, 1))
 
 
 def _mean(times: Sequence[int]) -> str:
-    known = [time for time in times if time > 0]
-    return duration(sum(known) / max(len(known), 1))
+    positive = [time for time in times if time > 0]
+    return duration(sum(positive) / max(len(positive), 1))
 
 
 def _range(times: Sequence[int], stats: dict[str, Any]) -> str:

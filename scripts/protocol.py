@@ -43,11 +43,13 @@ def typescript(kind: Any) -> str:
     """Return a Python type as a type of TypeScript."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return next((one for one in arguments if isinstance(one, str)), typescript(arguments[0]))
+        return next((text for text in arguments if isinstance(text, str)), typescript(arguments[0]))
     if origin is NotRequired:
         return typescript(arguments[0])
     if origin is Literal:
-        return " | ".join(f'"{one}"' if isinstance(one, str) else str(one) for one in arguments)
+        return " | ".join(
+            f'"{value}"' if isinstance(value, str) else str(value) for value in arguments
+        )
     if origin in {Union, UnionType}:
         return " | ".join(map(typescript, arguments))
     if origin is list:
@@ -62,9 +64,11 @@ def typescript(kind: Any) -> str:
 
 
 def fields(kind: type) -> list[msgspec.structs.FieldInfo]:
-    """Return the fields of a request, required ones first; `within_ms` is of all of them."""
-    found = [one for one in msgspec.structs.fields(kind) if one.encode_name != "within_ms"]
-    return sorted(found, key=lambda one: not one.required)
+    """Return the fields of a request, required ones first, without `within_ms`, which all have."""
+    request_fields = [
+        field for field in msgspec.structs.fields(kind) if field.encode_name != "within_ms"
+    ]
+    return sorted(request_fields, key=lambda field: not field.required)
 
 
 def in_page(field: msgspec.structs.FieldInfo) -> str:
@@ -77,8 +81,8 @@ def in_page(field: msgspec.structs.FieldInfo) -> str:
 def body(kind: type, indent: str = "") -> list[str]:
     """Return the fields of a request in braces, as lines."""
     lines = [
-        f"{indent}  {one.encode_name}{'' if one.required else '?'}: {in_page(one)};"
-        for one in fields(kind)
+        f"{indent}  {field.encode_name}{'' if field.required else '?'}: {in_page(field)};"
+        for field in fields(kind)
     ]
     return ["{", *lines, f"{indent}}}"]
 
@@ -110,11 +114,11 @@ def reply_type(kind: Any) -> str:
         field_text(f"{name}{'?' * (get_origin(hint) is NotRequired)}", typescript(hint))
         for name, hint in get_type_hints(kind, include_extras=True).items()
     ]
-    one_line = "\n" not in doc
+    is_one_line = "\n" not in doc
     return "\n".join(
         [
             "",
-            f"/** {doc} */" if one_line else head,
+            f"/** {doc} */" if is_one_line else head,
             f"export type {kind.__name__} = {{",
             *lines,
             "};",
@@ -133,9 +137,9 @@ def field_text(name: str, kind: str) -> str:
 def request_cell(kind: type) -> str:
     """Return the fields of a request as the table of docs/protocol.md has them."""
     required, optional = [], []
-    for one in fields(kind):
-        text = f"{one.encode_name}: {typescript(one.type)}".replace("|", "\\|")
-        (required if one.required else optional).append(text)
+    for field in fields(kind):
+        text = f"{field.encode_name}: {typescript(field.type)}".replace("|", "\\|")
+        (required if field.required else optional).append(text)
     parts = [f"`{', '.join(required)}`"] if required else []
     parts += [f"optional `{', '.join(optional)}`"] if optional else []
     return "; ".join(parts) or "nothing"
@@ -155,12 +159,12 @@ def docs() -> str:
 
 def main() -> int:
     """Write both files, or check them."""
-    made = {TYPES: types(), DOCS: docs()}
+    texts = {TYPES: types(), DOCS: docs()}
     if "--check" not in sys.argv[1:]:
-        for path, text in made.items():
+        for path, text in texts.items():
             path.write_text(text, "utf-8")
         return 0
-    stale = [path for path, text in made.items() if path.read_text("utf-8") != text]
+    stale = [path for path, text in texts.items() if path.read_text("utf-8") != text]
     for path in stale:
         sys.stderr.write(f"{path.relative_to(ROOT)}: run `python scripts/protocol.py`\n")
     return 1 if stale else 0

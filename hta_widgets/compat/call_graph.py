@@ -73,7 +73,7 @@ def to_grouping_pattern(
     if isinstance(pattern, GroupingPattern):
         return pattern
     if isinstance(pattern, list):
-        pattern = "|".join(f"({one})" for one in pattern)
+        pattern = "|".join(f"({text})" for text in pattern)
     if not isinstance(pattern, (str, re.Pattern)):
         raise TraceError(f"expected a pattern, got a {type(pattern).__name__}", remedy="Give text.")
     return GroupingPattern(compile_pattern(pattern), bool(inverse_match), group_name or "")

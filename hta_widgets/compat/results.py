@@ -94,11 +94,11 @@ def hta_columns(
         elif form and form != "us":
             values = values.astype(form)
         data[column] = values
-    made = pd.DataFrame(data)
+    converted = pd.DataFrame(data)
     if name in _GAPS:
-        there = (frame[_GAPS[name]] > 0) | (frame["idle_category"] == "other")
-        made = made[there].reset_index(drop=True)
-    return with_attrs_of(made, frame if attrs_of is None else attrs_of)
+        is_shown = (frame[_GAPS[name]] > 0) | (frame["idle_category"] == "other")
+        converted = converted[is_shown].reset_index(drop=True)
+    return with_attrs_of(converted, frame if attrs_of is None else attrs_of)
 
 
 def with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
@@ -113,9 +113,9 @@ def concat_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) ->
     """Concatenate the frames of ranks; return None if there are none."""
     if not frames:
         return None
-    whole = pd.concat(frames, ignore_index=not keep_index)
-    whole.attrs = dict(frames[0].attrs) if len(frames) == 1 or not len(whole) else {}
-    return whole
+    frame = pd.concat(frames, ignore_index=not keep_index)
+    frame.attrs = dict(frames[0].attrs) if len(frames) == 1 or not len(frame) else {}
+    return frame
 
 
 def describe_statistics(summary: pd.DataFrame, keys: list[str], counter: str) -> pd.DataFrame:

@@ -280,13 +280,13 @@ class StepTemplate:
 
     def starting_at(self, times_ns: Ints, start_ns: int) -> StepTemplate:
         """Leave out the records that begin before `start_ns`."""
-        kept = np.flatnonzero(times_ns[self.first] >= start_ns)
-        counts = np.diff(self.offsets)[kept]
+        positions = np.flatnonzero(times_ns[self.first] >= start_ns)
+        counts = np.diff(self.offsets)[positions]
         offsets = np.concatenate([[0], np.cumsum(counts)])
-        rows = np.repeat(self.offsets[kept] - offsets[:-1], counts) + np.arange(offsets[-1])
-        records = [self.records[i] for i in kept]
+        rows = np.repeat(self.offsets[positions] - offsets[:-1], counts) + np.arange(offsets[-1])
+        records = [self.records[i] for i in positions]
         return StepTemplate(
-            records, self.first[kept], offsets, self.holes[rows], self.complete[kept]
+            records, self.first[positions], offsets, self.holes[rows], self.complete[positions]
         )
 
     def fill(self, times_ns: Ints, step: int) -> bytes:

@@ -337,9 +337,9 @@ class Truth:
         """Return sums of waits and last arrivals by rank, over collectives of two or more."""
         wait_ns, imposed_ns, last = np.zeros((3, self.plan.ranks), np.int64)
         meetings = [collective for collective in self.collectives if len(collective[members]) > 1]
-        for each in meetings:
-            ranks = np.array(each[members])
-            arrival_ns = np.array(each["arrival_ns"])[np.isin(each["ranks"], ranks)]
+        for meeting in meetings:
+            ranks = np.array(meeting[members])
+            arrival_ns = np.array(meeting["arrival_ns"])[np.isin(meeting["ranks"], ranks)]
             latest = ranks[arrival_ns.argmax()]
             waits_ns = arrival_ns.max() - arrival_ns
             wait_ns[ranks] += waits_ns

@@ -436,39 +436,39 @@ def profile_text(profile: MpiProfile) -> str:
     return "".join(f"{line}\n" for line in _profile_lines(profile))
 
 
-def _profile_lines(of: MpiProfile) -> Iterator[str]:
-    yield f"Data for MPI rank {of.rank} of {of.ntasks}:"
-    yield f"Times from {of.region[0]} to {of.region[1]}."
+def _profile_lines(profile: MpiProfile) -> Iterator[str]:
+    yield f"Data for MPI rank {profile.rank} of {profile.ntasks}:"
+    yield f"Times from {profile.region[0]} to {profile.region[1]}."
     heading = "MPI Routine                        #calls     avg. bytes      time(sec)"
     yield from (_WIDE, heading, _WIDE)
-    for row in of.routine_rows:
+    for row in profile.routine_rows:
         yield f"{row.routine:<28} {row.calls:12d}    {row.avg_bytes:11.1f}   {row.time_s:12.3f}"
     yield _WIDE
-    for role in of.roles:
-        yield f"MPI task {of.rank} of {of.ntasks} had the {role} communication time."
-    synchronized = not math.isnan(of.sync_s)
+    for role in profile.roles:
+        yield f"MPI task {profile.rank} of {profile.ntasks} had the {role} communication time."
+    synchronized = not math.isnan(profile.sync_s)
     if synchronized:
-        yield f"synchronization time     = {of.sync_s:.3f} seconds."
-    yield f"total communication time = {of.comm_s:.3f} seconds" + (
+        yield f"synchronization time     = {profile.sync_s:.3f} seconds."
+    yield f"total communication time = {profile.comm_s:.3f} seconds" + (
         " (including synchronization)." if synchronized else "."
     )
-    yield f"total elapsed time       = {of.elapsed_s:.3f} seconds."
-    if not math.isnan(of.exclusive_s):
-        yield f"exclusive elapsed time   = {of.exclusive_s:.3f} seconds."
-    yield f"user cpu time            = {of.user_s:.3f} seconds."
-    yield f"system time              = {of.system_s:.3f} seconds."
-    yield f"max resident set size    = {of.rss_mib:.3f} MiB."
-    if not math.isnan(of.io_s):
-        yield from ("", f"total MPI-IO time = {of.io_s:.3f} seconds.")
+    yield f"total elapsed time       = {profile.elapsed_s:.3f} seconds."
+    if not math.isnan(profile.exclusive_s):
+        yield f"exclusive elapsed time   = {profile.exclusive_s:.3f} seconds."
+    yield f"user cpu time            = {profile.user_s:.3f} seconds."
+    yield f"system time              = {profile.system_s:.3f} seconds."
+    yield f"max resident set size    = {profile.rss_mib:.3f} MiB."
+    if not math.isnan(profile.io_s):
+        yield from ("", f"total MPI-IO time = {profile.io_s:.3f} seconds.")
     yield from ("", _NARROW, "Message size distributions:", "")
-    yield from _profile_sizes(of)
-    if of.summary is not None:
-        yield from _profile_summary(of.summary)
+    yield from _profile_sizes(profile)
+    if profile.summary is not None:
+        yield from _profile_summary(profile.summary)
 
 
-def _profile_sizes(of: MpiProfile) -> Iterator[str]:
+def _profile_sizes(profile: MpiProfile) -> Iterator[str]:
     shown = ""
-    for row in of.size_rows:
+    for row in profile.size_rows:
         if row.routine != shown:
             if shown:
                 yield ""
@@ -478,30 +478,30 @@ def _profile_sizes(of: MpiProfile) -> Iterator[str]:
     yield ""
 
 
-def _profile_summary(of: Summary) -> Iterator[str]:
+def _profile_summary(summary: Summary) -> Iterator[str]:
     yield from (_NARROW, "", "Summary for all tasks:", "")
-    rss, elapsed = of.largest_rss_mib, of.largest_elapsed_s
+    rss, elapsed = summary.largest_rss_mib, summary.largest_elapsed_s
     yield f"  Rank {rss[1]} reported the largest memory utilization : {rss[0]:.2f} MiB"
     yield f"  Rank {elapsed[1]} reported the largest elapsed time : {elapsed[0]:.2f} sec"
     yield ""
-    for name, (time_s, rank) in zip(("minimum", "median ", "maximum"), of.comm_s, strict=True):
+    for name, (time_s, rank) in zip(("minimum", "median ", "maximum"), summary.comm_s, strict=True):
         yield f"  {name} communication time = {time_s:.3f} sec for task {rank}"
-    if of.io_s:
+    if summary.io_s:
         yield ""
-        for name, time_s in zip(("minimum", "average", "maximum"), of.io_s, strict=True):
+        for name, time_s in zip(("minimum", "average", "maximum"), summary.io_s, strict=True):
             yield f"  {name} MPI-IO time = {time_s:.3f} seconds"
     yield ""
-    if of.histogram and len(of.ranks) >= _HISTOGRAM_FROM:
+    if summary.histogram and len(summary.ranks) >= _HISTOGRAM_FROM:
         yield from ("Histogram of times spent in MPI", "    time-bin    #ranks")
-        for edge_s, ranks in of.histogram:
+        for edge_s, ranks in summary.histogram:
             yield f"{edge_s:12.3f}  {ranks:8d}"
     yield from ("", "MPI timing summary for all ranks:")
-    width = max((len(row.host) for row in of.ranks), default=0) + 2
+    width = max((len(row.host) for row in summary.ranks), default=0) + 2
     yield (
         f"taskid {'host':>{width}}    cpu    comm(s)  elapsed(s)     user(s)   system(s)"
         "   size(MiB)    switches"
     )
-    for row in of.ranks:
+    for row in summary.ranks:
         yield (
             f"{row.rank:6d} {row.host:>{width}} {row.cpu:6d} {row.comm_s:10.2f}  "
             f"{row.elapsed_s:10.2f}  {row.user_s:10.2f}  {row.system_s:10.2f}  "

@@ -16,9 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hta_widgets.demo.device_tasks import (
-    DeviceTask,
-)
+from hta_widgets.demo.device_tasks import DeviceTask
 
 MAIN, AUTOGRAD, PINNER = 0, 1, 2  #: host threads
 COMPUTE, GRADIENTS, COPY, TENSORS = 7, 20, 24, 28  #: device streams

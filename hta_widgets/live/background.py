@@ -23,12 +23,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from hta_widgets.trace.memo import (
-    LRU,
-    ComputationCancelled,
-    is_cancelled,
-    raise_if_cancelled,
-)
+from hta_widgets.trace.memo import LRU, ComputationCancelled, is_cancelled, raise_if_cancelled
 
 T = TypeVar("T")
 #: Reply to a request whose answer is not ready.

@@ -1,12 +1,16 @@
-"""Answer requests about two runs, and classify their events for the colours of timelines."""
+"""Answer the requests of pages about two runs.
+
+`DiffAnswers` computes a frame when it is first requested, and keeps it. While a page loads,
+`compute_frames_ahead` computes those that it requests first.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,123 +18,17 @@ import pandas as pd
 
 from hta_widgets import diff
 from hta_widgets.diff.align import Base, lanes
-from hta_widgets.diff.changes import changes
 from hta_widgets.diff.compare import Comparison, conditions
-from hta_widgets.diff.pairs import pairs
 from hta_widgets.diff.sentences import kind_labels
-from hta_widgets.diff.sides import RunSide
 from hta_widgets.diff.tables import table_functions
-from hta_widgets.facts import facts
 from hta_widgets.live import operations
 from hta_widgets.live.operations import Answer, answer
+from hta_widgets.live.pair_table import PairTable, class_overview
 from hta_widgets.panels.frames import frame_to_json
-from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
-from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner, Ties
-from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
+from hta_widgets.trace.arrays import Codes
 from hta_widgets.trace.names import short_name
 
-#: Classes of events by code. Slower and faster have three degrees each: less than a third longer
-#: than the other event, less than twice as long, and longer.
-CLASSES: tuple[str, ...] = tuple(facts("event_classes")["light"])
-_THIRD, _TWICE = 4 / 3, 2.0
-_BETWEEN = " > "
-
-DEVICE = ("compute", "communication", "memory")
-
-
-def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
-    """Return the rows of `pairs` that belong to a change.
-
-    These are the changed operators of its name and their device work: all work below operators that
-    were added, removed or moved, and the work that slower and faster operators launched. For
-    replaced work, it is only the work itself.
-    """
-    word, name = str(change["change"]), str(change["name"])
-    status = pairs["status"].to_numpy()
-    named = _category_mask(pairs["name"], lambda text: text == name)
-    device = pairs["kind"].isin(DEVICE).to_numpy()
-    launched = device & _category_mask(
-        pairs["path"], lambda text: text == name or text.endswith(_BETWEEN + name)
-    )
-    if word in {"slower", "faster"}:
-        matched = (pairs["before_id"] >= 0).to_numpy() & (pairs["after_id"] >= 0).to_numpy()
-        return np.flatnonzero(matched & (status != "replaced") & (named & ~device | launched))
-    if word == "replaced":
-        return np.flatnonzero((status == word) & launched)
-    if str(change["measure"]) == "kernel":
-        return np.flatnonzero((status == word) & named & device)
-    within = f"{_BETWEEN}{name}{_BETWEEN}"
-    below = _category_mask(pairs["path"], lambda text: within in f"{_BETWEEN}{text}{_BETWEEN}")
-    return np.flatnonzero((status == word) & (named & ~device | below & device))
-
-
-def _category_mask(column: pd.Series, holds: Callable[[str], bool]) -> Bools:
-    """Return a mask of the rows for whose category `holds` is true."""
-    # The last entry is for missing values, -1.
-    flags = np.array([*map(holds, column.cat.categories), False], dtype=np.bool_)
-    mask: Bools = flags[column.cat.codes.to_numpy()]
-    return mask
-
-
-class EventClasses:
-    """A class for every event of both sides; `rows` has the pair of each event by side and rank."""
-
-    def __init__(
-        self,
-        of_pairs: Codes,
-        rows: Sequence[Mapping[int, Rows]],
-        rank_pairs: Sequence[tuple[int, int]],
-    ) -> None:
-        self.of_pairs = of_pairs
-        self._rank_pairs = rank_pairs
-        # The last entry is for index -1, events without a pair.
-        codes = np.append(of_pairs, np.uint8(CLASSES.index("not_compared")))
-        self._by_rank = [{rank: codes[pair] for rank, pair in side.items()} for side in rows]
-
-    def of_rank(self, side: int, rank: int) -> Codes | None:
-        """Return the class of each event of a rank, by id; None if the rank is not compared."""
-        return self._by_rank[side].get(rank)
-
-    def counts(self) -> ClassCounts:
-        """Return how many events have each class."""
-        by_rank = [
-            {number: np.bincount(codes, minlength=len(CLASSES)) for number, codes in side.items()}
-            for side in self._by_rank
-        ]
-        none = np.zeros(len(CLASSES), np.int64)
-        return {
-            "counts": [sum(side.values(), none).tolist() for side in by_rank],
-            "pair_counts": [
-                [side[rank].tolist() for side, rank in zip(by_rank, ranks, strict=True)]
-                for ranks in self._rank_pairs
-            ],
-        }
-
-
-def classes_of_pairs(pairs: pd.DataFrame) -> Codes:
-    """Return the class of each pair."""
-    before, after = pairs["before_ns"].to_numpy(), pairs["after_ns"].to_numpy()
-    ratio = np.maximum(before, after) / np.maximum(np.minimum(before, after), 1)
-    size = (ratio >= _THIRD).astype(np.int64) + (ratio >= _TWICE)
-    changed = size + np.where(after > before, CLASSES.index("slower_1"), CLASSES.index("faster_1"))
-    names = {"added": "only_here", "removed": "only_here", "changed": "slower_1"}
-    statuses = pairs["status"].cat.categories
-    class_of = np.array([CLASSES.index(names.get(name, name)) for name in statuses])
-    unchanged = class_of[pairs["status"].cat.codes.to_numpy()]
-    codes: Codes = np.where(pairs["status"] == "changed", changed, unchanged).astype(np.uint8)
-    return codes
-
-
-# --- answers --------------------------------------------------------------------------------------
-
-
-Ranks = tuple[int, int]  # before and after
-
-BINS = 600  # of the overview; a minimap has about as many px
-_DEVICE = [KINDS.index(kind) for kind in DEVICE]
-MAX_MARKED = 20_000  # events of one call path
-_MAX_CHANGES = 60  # changes whose events a saved page can mark
 #: Tables that have their own place in the page.
 _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
 _MAX_NAMES = 2000
@@ -142,164 +40,16 @@ _MAX_EVENTS = 1_000_000  # maximum for preparing answers; more could delay the n
 _PAUSE_S = 0.002  # pause between two prepared answers, in which requests of the page are handled
 
 
-def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
-    """Return the device time of each class in `BINS` equal intervals of each side."""
-    columns: dict[str, Ints] = {}
-    attrs: dict[str, int] = {}
-    for place, (word, side) in enumerate(zip(("before", "after"), both.sides, strict=True)):
-        work = [
-            _device_time_by_class(side, rank, classes.of_rank(place, rank)) for rank in side.parts
-        ]
-        start, end, code = (np.concatenate(column) for column in zip(*work, strict=True))
-        if not len(start):
-            continue
-        first, last = int(start.min()), int(end.max())
-        edges = first + (last - first) * np.arange(BINS + 1, dtype=np.int64) // BINS
-        attrs |= {f"{word}_start_ns": first, f"{word}_end_ns": last}
-        for class_code in np.unique(code).tolist():
-            of = code == class_code
-            columns[f"{word}_{class_code}"] = _time_between_edges(start[of], end[of], edges)
-    overview = pd.DataFrame(columns, index=range(BINS))
-    overview.attrs.update(attrs)
-    return overview
-
-
-def _device_time_by_class(
-    side: RunSide, rank: int, codes: Codes | None
-) -> tuple[Ints, Ints, Codes]:
-    part = side.parts[rank]
-    rows = np.flatnonzero(np.isin(part.table.kind, _DEVICE))
-    start = part.table.start_ns[rows] + part.trace.shift_ns
-    unknown = np.full(len(rows), len(CLASSES) - 1, np.uint8)
-    return start, start + part.table.dur_ns[rows], unknown if codes is None else codes[rows]
-
-
-def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
-    """Return the time of intervals, which may overlap, between neighbouring edges."""
-    first = edges[0]
-    time = _distance_sums_before(start - first, edges - first) - _distance_sums_before(
-        end - first, edges - first
-    )
-    times: Ints = np.diff(time)
-    return times
-
-
-def _distance_sums_before(marks: Ints, edges: Ints) -> Ints:
-    """Return for each edge the sum of its distances from all marks before it."""
-    marks = np.sort(marks)
-    at = marks.searchsorted(edges)
-    sums = np.concatenate([[0], np.cumsum(marks)])
-    distances: Ints = at * edges - sums[at]
-    return distances
-
-
-class PairTable:
-    """The pairs of a comparison."""
-
-    def __init__(self, diff: Comparison, tree: pd.DataFrame) -> None:
-        frame = pairs(diff)
-        self._frame, self._changes = frame, changes(diff)
-        self.statuses = [str(name) for name in frame["status"].cat.categories]
-        self.status = frame["status"].cat.codes.to_numpy().astype(np.int64)
-        self.rank = [frame[f"{side}_rank"].to_numpy() for side in ("before", "after")]
-        self.id = [frame[f"{side}_id"].to_numpy() for side in ("before", "after")]
-        self.kind = frame["kind"].cat.codes.to_numpy().astype(np.int64)
-        self.node = _node_of_pairs(frame, tree)
-        self.start, self.dur = (np.zeros((2, len(frame)), np.int64) for _ in range(2))
-        #: by side and rank, the row of each event in the table of pairs, -1 for none
-        self._row_of: tuple[dict[int, Ints], dict[int, Ints]] = ({}, {})
-        for k, side in enumerate(diff.sides):
-            for rank, part in side.parts.items():
-                rows = np.flatnonzero((self.rank[k] == rank) & (self.id[k] >= 0))
-                ids = self.id[k][rows]
-                row_of = self._row_of[k][rank] = np.full(len(part.table), -1, np.int64)
-                row_of[ids] = rows
-                self.start[k, rows] = part.table.start_ns[ids] + part.trace.shift_ns
-                self.dur[k, rows] = part.table.dur_ns[ids]
-        self.classes = EventClasses(classes_of_pairs(frame), self._row_of, diff.rank_pairs)
-
-    def partner_of(self, side: int, rank: int, event: int) -> Partner:
-        """Return the status of an event, and rank and id of its partner."""
-        rows = self._row_of[side].get(rank)
-        row = -1 if rows is None or not 0 <= event < len(rows) else int(rows[event])
-        if row < 0:
-            return {"status": None, "rank": -1, "id": -1, "node": -1}
-        other = 1 - side
-        return {
-            "status": self.statuses[self.status[row]],
-            "rank": int(self.rank[other][row]),
-            "id": int(self.id[other][row]),
-            "node": int(self.node[row]),
-        }
-
-    def longest_links(self, side: int, start_ns: int, end_ns: int, most: int) -> Ties:
-        """Return the longest pieces of device work in a window, with their partners."""
-        start, dur = self.start[side], self.dur[side]
-        is_in_window = (
-            self.is_device & (self.id[side] >= 0) & (start < end_ns) & (start + dur > start_ns)
-        )
-        rows = np.flatnonzero(is_in_window & (self.id[1 - side] >= 0))
-        size = np.maximum(self.dur[0][rows], self.dur[1][rows])
-        rows = rows[np.argsort(-size, kind="stable")[:most]]
-        return {
-            "of": int(is_in_window.sum()),
-            "ties": [
-                [int(values[row]) for k in (0, 1) for values in (self.start[k], self.dur[k])]
-                for row in rows.tolist()
-            ],
-        }
-
-    def events_of(self, node: int, ranks: Ranks | None = None) -> PairEvents:
-        """Return the events of one call path, by side, as (rank, id); of all ranks by default."""
-        return self._events(np.flatnonzero((self.node == node) & (node >= 0)), ranks)
-
-    def events_of_change(self, change: pd.Series, ranks: Ranks | None = None) -> PairEvents:
-        """Return the events of a row of `hta_widgets.diff.changes`, by side, as (rank, id)."""
-        return self._events(rows_of_change(self._frame, change), ranks)
-
-    def _events(self, rows: Rows, ranks: Ranks | None) -> PairEvents:
-        events = []
-        for k in (0, 1):
-            side_rows = rows[self.id[k][rows] >= 0]
-            if ranks is not None:
-                side_rows = side_rows[self.rank[k][side_rows] == ranks[k]]
-            side_rows = side_rows[:MAX_MARKED]
-            events.append(
-                np.stack([self.rank[k][side_rows], self.id[k][side_rows]], axis=1).tolist()
-            )
-        return {"events": events}
-
-    @property
-    def is_device(self) -> Bools:
-        """Whether each pair is device work."""
-        return np.isin(self.kind, _DEVICE)
-
-    def rows_of_changes(self) -> list[Ints]:
-        """Return the pairs of each of the first changes."""
-        count = min(len(self._changes), _MAX_CHANGES)
-        return [rows_of_change(self._frame, self._changes.iloc[row]) for row in range(count)]
-
-
-def _node_of_pairs(frame: pd.DataFrame, tree: pd.DataFrame) -> Ints:
-    """Return the node of each pair; -1 if its call path is not in the tree."""
-    node = {key: number for number, key in enumerate(zip(tree["path"], tree["name"], strict=True))}
-    group = frame.groupby(["path", "name"], observed=True, sort=False).ngroup()
-    keys = frame.loc[~group.duplicated(), ["path", "name"]].itertuples(index=False, name=None)
-    nodes = np.array([node.get(key, -1) for key in keys], np.int64)
-    pair_nodes: Ints = nodes[group.to_numpy()]
-    return pair_nodes
-
-
 class DiffAnswers:
     """Answers to the page of a comparison; computed on first request, and kept."""
 
     def __init__(self, both: Comparison, swapped: Any) -> None:
         self.both = both
         self._swapped = swapped
-        self._kept: dict[str, dict[str, Any]] = {}
-        self._lines: dict[str, diff.Alignment] = {}
-        self._pairs: dict[int, DiffAnswers] = {}
-        self._named: dict[str, dict[str, list[str]]] = {}
+        self._frames: dict[str, dict[str, Any]] = {}
+        self._alignments: dict[str, diff.Alignment] = {}
+        self._pair_answers: dict[int, DiffAnswers] = {}
+        self._members: dict[str, dict[str, list[str]]] = {}
 
     # --- facts ------------------------------------------------------------------------------------
 
@@ -373,9 +123,9 @@ class DiffAnswers:
         name, _, pair = name.partition("@")
         if pair:
             return self.answers_of_pair(int(pair)).frame(name)
-        if name not in self._kept:
-            self._kept[name] = frame_to_json(self._frame(name))
-        return self._kept[name]
+        if name not in self._frames:
+            self._frames[name] = frame_to_json(self._frame(name))
+        return self._frames[name]
 
     def frames(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return several frames, skipping failed ones, whose errors single requests get."""
@@ -390,11 +140,11 @@ class DiffAnswers:
         both = self.both
         match kind:
             case "slots":
-                return self._mean_lanes(rest).slots
+                return self._alignment(rest).slots
             case "segments":
-                return self._mean_lanes(rest).segments()
+                return self._alignment(rest).segments()
             case "lanes":
-                return mean_lanes(both, self._mean_lanes("steps"))
+                return mean_lanes(both, self._alignment("steps"))
             case "waterfall":
                 level, _, step = rest.partition(":")
                 return self._waterfall(level, int(step) if step else None)
@@ -429,21 +179,23 @@ class DiffAnswers:
         count = len(self.both.rank_pairs)
         if not 0 <= pair < count:
             raise ValueError(f"no pair of ranks {pair}: they count from 0 to {count - 1}")
-        if pair not in self._pairs:
+        if pair not in self._pair_answers:
             swapped_pair = self.both.rank_pairs[pair][::-1]
 
             def compare_swapped() -> Comparison:
                 swapped_run = self._swapped()
                 return comparison_of_pair(swapped_run, swapped_run.rank_pairs.index(swapped_pair))
 
-            self._pairs[pair] = DiffAnswers(comparison_of_pair(self.both, pair), compare_swapped)
-        return self._pairs[pair]
+            self._pair_answers[pair] = DiffAnswers(
+                comparison_of_pair(self.both, pair), compare_swapped
+            )
+        return self._pair_answers[pair]
 
-    def _mean_lanes(self, base: str) -> diff.Alignment:
-        if base not in self._lines:
+    def _alignment(self, base: str) -> diff.Alignment:
+        if base not in self._alignments:
             kind: Base = base  # type: ignore[assignment]
-            self._lines[base] = diff.align(self.both, kind)
-        return self._lines[base]
+            self._alignments[base] = diff.align(self.both, kind)
+        return self._alignments[base]
 
     def _names(self, step: int | None) -> pd.DataFrame:
         both = self.both if step is None else comparison_of_step(self.both, step)
@@ -464,12 +216,12 @@ class DiffAnswers:
 
     def _names_by_short_name(self, device: Any) -> dict[str, list[str]]:
         """Return the names of all steps behind each short name, those that differ most first."""
-        if device not in self._named:
+        if device not in self._members:
             members: dict[str, list[str]] = {}
             for name in diff.names(self.both, device=device)["name"].tolist():
                 members.setdefault(short_name(name), []).append(name)
-            self._named[device] = members
-        return self._named[device]
+            self._members[device] = members
+        return self._members[device]
 
     @cached_property
     def tree(self) -> pd.DataFrame:
@@ -577,10 +329,10 @@ def matching_node(tree: pd.DataFrame, node: int, other: pd.DataFrame) -> int:
     return int(nodes[0]) if len(nodes) else -1
 
 
-def mean_lanes(both: Comparison, line: diff.Alignment) -> pd.DataFrame:
+def mean_lanes(both: Comparison, alignment: diff.Alignment) -> pd.DataFrame:
     """Return `hta_widgets.diff.align.lanes` as means over the pairs of ranks."""
     count = len(both.rank_pairs)
-    parts = [lanes(both, line, pair=pair) for pair in range(count)]
+    parts = [lanes(both, alignment, pair=pair) for pair in range(count)]
     if count == 1:
         return parts[0]
     keys = ["slot", "side", "lane", "cell"]
@@ -608,34 +360,33 @@ def _largest_nodes(tree: pd.DataFrame) -> pd.DataFrame:
     ]  # fmt: skip
 
 
-def compute_first_frames(
+def first_frame_tasks(
     answers: DiffAnswers, base: str, *, swapped: bool = False, pair: int | None = None
-) -> Iterator[None]:
-    """Compute the first frames that `js/src/compare/charts.ts` requests, one per iteration.
+) -> Iterator[Callable[[], object]]:
+    """Yield tasks that compute the first frames which `js/src/compare/charts.ts` requests.
 
-    They are kept, so that the page's requests only fetch them.
+    `DiffAnswers` keeps the frames, so that the page's requests only fetch them.
     """
+    for name in ("segments", "slots"):
+        yield partial(answers.frame, f"{name}:{base}")
     shown = answers if pair is None else answers.answers_of_pair(pair)
-    yield
-    for name in (f"segments:{base}", f"slots:{base}"):
-        answers.frame(name)
     findings = "findings:swapped" if swapped else "findings"
     lanes = ("slots:steps", "lanes") if answers.has_device else ()
     for name in ("waterfall:kind", "steps", *lanes, "names", "changes", findings, "icicle"):
-        yield
-        shown.frame(name)
-    # The page expands the largest kind.
-    largest = shown.frame("waterfall:kind")["columns"]["kind"][:1]
-    yield
-    shown.frame("waterfall:cause" if largest == ["idle"] else "waterfall:operator")
-    yield
-    answers.answer({"op": "classes"})
+        yield partial(shown.frame, name)
+
+    def expand_largest_kind() -> None:
+        largest = shown.frame("waterfall:kind")["columns"]["kind"][:1]
+        shown.frame("waterfall:cause" if largest == ["idle"] else "waterfall:operator")
+
+    yield expand_largest_kind
+    yield partial(answers.answer, {"op": "classes"})
 
 
 def compute_frames_ahead(
     answers: DiffAnswers, base: str, *, swapped: bool = False, pair: int | None = None
 ) -> None:
-    """Run `compute_first_frames` in the kernel's event loop, one per callback, as the page loads.
+    """Run `first_frame_tasks` in the kernel's event loop, one per callback, as the page loads.
 
     Requests of the page are answered in between. Without a running loop, or for large runs, nothing
     is prepared.
@@ -646,13 +397,13 @@ def compute_frames_ahead(
         loop = asyncio.get_running_loop()
     except RuntimeError:
         return
-    work = compute_first_frames(answers, base, swapped=swapped, pair=pair)
+    tasks = first_frame_tasks(answers, base, swapped=swapped, pair=pair)
 
-    def advance() -> None:
+    def run_next() -> None:
         try:
-            next(work)
-        except Exception:  # noqa: BLE001 - the page requests it again, and gets the error
+            next(tasks)()
+        except Exception:  # noqa: BLE001 - the end, or an error, which the page's own request gets
             return
-        loop.call_later(_PAUSE_S, advance)
+        loop.call_later(_PAUSE_S, run_next)
 
-    loop.call_soon(advance)
+    loop.call_soon(run_next)

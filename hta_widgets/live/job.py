@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from hta_widgets import analysis, taxonomy
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
@@ -67,12 +68,7 @@ from hta_widgets.tiles.search import (
 )
 from hta_widgets.tiles.tile_reply import NameKeys, answer_tiles
 from hta_widgets.trace.arrays import Ints, Rows
-from hta_widgets.trace.memo import (
-    LRU,
-    memo,
-    raise_if_cancelled,
-    raise_limit_for_pages,
-)
+from hta_widgets.trace.memo import LRU, memo, raise_if_cancelled, raise_limit_for_pages
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -118,7 +114,7 @@ class PanelEngine:
         # Requests of pages run in this process, as a cluster may be busy.
         self.traces = traces.on(None)
         raise_limit_for_pages()
-        self._kept: LRU[Hashable, pd.DataFrame] = LRU(MAX_FRAMES)
+        self._frames: LRU[Hashable, pd.DataFrame] = LRU(MAX_FRAMES)
         self._headline = BackgroundTask(lambda: headline(self.traces))
         self._tasks = TaskCache(8)
 
@@ -153,10 +149,8 @@ class PanelEngine:
 
     def headline_until(self, deadline: float) -> dict[str, Any] | None:
         """Return the headline, or None if it is not ready by `deadline`."""
-        is_made = _match_task(self.traces).wait_until(deadline) and self._headline.wait_until(
-            deadline
-        )
-        return self.headline() if is_made else None
+        tasks = (_match_task(self.traces), self._headline)
+        return self.headline() if all(task.wait_until(deadline) for task in tasks) else None
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer ``panels`` or ``heatmap``, as docs/protocol.md describes them."""
@@ -169,17 +163,17 @@ class PanelEngine:
     def _frame(self, panel: str, selection: Selection | None, top: int | None) -> pd.DataFrame:
         """Return the frame of a panel, which is shared and must not be changed."""
         key, make = self._frame_task(panel, selection, top)
-        return self._kept.get_or_compute(key, make)
+        return self._frames.get_or_compute(key, make)
 
     def _frame_until(
         self, deadline: float, panel: str, selection: Selection | None, top: int | None
     ) -> pd.DataFrame | None:
         """Return the frame of a panel, or None if it is not ready by `deadline`."""
         key, make = self._frame_task(panel, selection, top)
-        cached_frame = self._kept.get(key)
-        if cached_frame is None and (made := self._result_until(deadline, key, make)) is not None:
-            cached_frame = self._kept.put(key, made)
-        return cached_frame
+        frame = self._frames.get(key)
+        if frame is None and (frame := self._result_until(deadline, key, make)) is not None:
+            self._frames.put(key, frame)
+        return frame
 
     def _frame_task(
         self, panel: str, selection: Selection | None, top: int | None
@@ -192,12 +186,9 @@ class PanelEngine:
         """Return a result, or None if it is not ready by `deadline`."""
         if deadline == math.inf:
             return make()
-        work = self._tasks.get(key, make)
-        return (
-            work.value
-            if _match_task(self.traces).wait_until(deadline) and work.wait_until(deadline)
-            else None
-        )
+        task = self._tasks.get(key, make)
+        tasks = (_match_task(self.traces), task)
+        return task.value if all(work.wait_until(deadline) for work in tasks) else None
 
     def stop(self) -> None:
         """Cancel all work, for example when the page is closed; later requests start it again."""
@@ -236,14 +227,14 @@ class PanelEngine:
         if frame is None:
             return dict(PENDING), None
         values = np.ascontiguousarray(frame["value_ns"].to_numpy(np.float64)).astype("<f8")
-        kept = ("matched", "note", "span_ns")
+        names = ("matched", "note", "span_ns")
         reply = {
             "ranks": frame["rank"].to_numpy()[::bins].tolist(),
             "start": start,
             "end": end,
             "bins": bins,
             "exact": True,
-            "attrs": {key: frame.attrs[key] for key in kept if key in frame.attrs},
+            "attrs": {name: frame.attrs[name] for name in names if name in frame.attrs},
         }
         return reply, values.tobytes()
 
@@ -437,18 +428,20 @@ class TileEngine:
     # --- background -------------------------------------------------------------------------------
 
     def _in_background(self, request: Request, make: Callable[[], Answer]) -> Answer:
-        until, request.within_ms = deadline_after(request.within_ms), None
-        work = self._answers.get(repr(request), make)
-        return work.value if work.wait_until(until) else (dict(PENDING), None)
+        # A request that is repeated with another deadline is for the same answer.
+        key = repr(replace(request, within_ms=None))
+        task = self._answers.get(key, make)
+        is_ready = task.wait_until(deadline_after(request.within_ms))
+        return task.value if is_ready else (dict(PENDING), None)
 
     def stop(self) -> None:
         """Cancel all work, for example when the page is closed; later requests start it again."""
         self._answers.clear()
-        works: tuple[BackgroundTask[Any], ...] = (
+        tasks: tuple[BackgroundTask[Any], ...] = (
             self._searchable, self._device, self._matched, self._ribbons, self._clusters,
         )  # fmt: skip
-        for work in works:
-            work.cancel()
+        for task in tasks:
+            task.cancel()
 
 
 # --- gaps -----------------------------------------------------------------------------------------

@@ -22,12 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.tiles.lanes import (
-    CounterLane,
-    EventLane,
-    KindIndex,
-    Positions,
-)
+from hta_widgets.tiles.lanes import CounterLane, EventLane, KindIndex, Positions
 from hta_widgets.trace.arrays import Ints
 
 CELLS = 256
@@ -53,17 +48,17 @@ class Cells:
 def measure_cells(lane: EventLane, edges: Ints) -> Cells:
     """Return the contents of the cells between neighbouring `edges`."""
     covered, count = lane.spans.measure(edges)
-    some = count > 0
+    has_event = count > 0
     if lane.kinds is None:
-        kind = np.where(some, np.uint8(lane.kind), np.uint8(NO_KIND))
-        return Cells(covered, count, kind, some.astype(np.uint8) << np.uint8(lane.kind))
+        kind = np.where(has_event, np.uint8(lane.kind), np.uint8(NO_KIND))
+        return Cells(covered, count, kind, has_event.astype(np.uint8) << np.uint8(lane.kind))
     codes, times, counts = _coverage_by_kind(lane.kinds, edges, covered, count)
     kind = codes[times.argmax(axis=0)]
-    instants = some & (times.max(axis=0) == 0)
+    instants = has_event & (times.max(axis=0) == 0)
     if instants.any():
         at = lane.spans.points.searchsorted(edges[:-1][instants])
         kind[instants] = lane.kinds.of_points[at]
-    kind[~some] = NO_KIND
+    kind[~has_event] = NO_KIND
     mask = ((counts > 0) << codes[:, None]).sum(axis=0, dtype=np.uint8)
     return Cells(covered, count, kind, mask)
 
@@ -112,7 +107,7 @@ def longest_event(lane: EventLane, start: int, end: int) -> int | None:
     return int(at[lane.durations(at).argmax()])
 
 
-def quantise_shares(covered: Ints, level: int) -> Words:
+def quantize_shares(covered: Ints, level: int) -> Words:
     """Return shares of cells of 2^level ns as 0 (exactly empty) … 65535 (exactly full)."""
     # floor((covered·65535 + half a cell) / cell), in two steps so that it never leaves int64.
     low_bits = max(0, level - 46)
@@ -164,7 +159,7 @@ def event_tiles(
     if not len(filled):
         return None
     at = lane.long_events(int(edges[0]), int(edges[-1]), 2 << level)
-    busy = quantise_shares(cells.covered, level).reshape(-1, CELLS)[filled]
+    busy = quantize_shares(cells.covered, level).reshape(-1, CELLS)[filled]
     kind, mask = (column.reshape(-1, CELLS)[filled] for column in (cells.kind, cells.mask))
     slices = _repeat_by_tile(lane, at, shift, bits=level + TILE_BITS, first=first, last=last)
     # Tiles with a slice have a count, so those that are kept hold all slices.
@@ -174,8 +169,11 @@ def event_tiles(
     )
 
 
-def kinds_of_tiles(lane: EventLane, level: int, index: Ints, shift: int = 0) -> Bytes:
-    """Return the main kind of the cells of tiles, (tiles, 256); `NO_KIND` for empty cells."""
+def main_codes_of_tiles(lane: EventLane, level: int, index: Ints, shift: int = 0) -> Bytes:
+    """Return the main kind, or class, of each cell of tiles, (tiles, 256); `NO_KIND` if empty.
+
+    A lane that is indexed by class has classes; `index` numbers the tiles.
+    """
     edges = np.arange(CELLS + 1, dtype=np.int64)
     first, last = int(index[0]), int(index[-1]) + 1
     if last - first <= 2 * len(index):
@@ -227,7 +225,7 @@ class CounterTiles:
 def counter_tiles(
     lane: CounterLane, level: int, first: int, last: int, shift: int = 0
 ) -> CounterTiles | None:
-    """Return tiles of a counter lane, as `tiles` does for events."""
+    """Return tiles of a counter lane, as `event_tiles` does for events."""
     if not len(lane.times):
         return None
     first, last = _clip_tiles(int(lane.times[0]) + shift, lane.end + shift, level, first, last)

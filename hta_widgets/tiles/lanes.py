@@ -105,8 +105,8 @@ class EventLane:
         at = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
         at = at[(at >= first) & (at < last)]
         durs = self.durations(at)
-        kept: Positions = at[(durs >= at_least) & (begins[at] + durs > start)]
-        return kept
+        positions: Positions = at[(durs >= at_least) & (begins[at] + durs > start)]
+        return positions
 
     def overlap_mask(self, at: Positions) -> Bools:
         """Return which of the events at these positions begin before an earlier one ended."""

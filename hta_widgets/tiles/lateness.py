@@ -63,8 +63,8 @@ class EventPieces:
 
     def select_rows(self, member: Bools) -> EventPieces:
         """Return the pieces of events for which `member`, by row, is true."""
-        kept = member[self.row]
-        return EventPieces(self.start[kept], self.dur[kept], self.row[kept])
+        is_member = member[self.row]
+        return EventPieces(self.start[is_member], self.dur[is_member], self.row[is_member])
 
 
 def event_pieces(start: Ints, dur: Ints, row: Ints) -> EventPieces:
@@ -107,9 +107,9 @@ class RankLateness:
 
     def waited_for(self, ranks: Sequence[int]) -> CumulativeCoverage:
         """Return the rank's waits at collectives at which one of `ranks` alone arrived last."""
-        theirs = np.isin(self.last_alone, ranks)
-        start = self.start[theirs]
-        waited = union(start, start + self.wait_ns[theirs])
+        is_waited_for = np.isin(self.last_alone, ranks)
+        start = self.start[is_waited_for]
+        waited = union(start, start + self.wait_ns[is_waited_for])
         return CumulativeCoverage(waited.start, waited.end)
 
 
@@ -380,13 +380,13 @@ class Ribbon:
         if ranks is not None:
             rows = rows[np.isin(self._rank[rows], np.asarray(ranks, np.int64))]
         at = (self._time[rows] - start) * bins // (end - start)
-        kept = _position_of_largest(self._rank[rows] * bins + at, self._late[rows])
-        rows, at = rows[kept], at[kept]
+        largest = _position_of_largest(self._rank[rows] * bins + at, self._late[rows])
+        rows, at = rows[largest], at[largest]
 
         calls = np.flatnonzero((self._job_time >= start) & (self._job_time < end))
         call_at = (self._job_time[calls] - start) * bins // (end - start)
-        kept = _position_of_largest(call_at, self._job_wait[calls])
-        calls, call_at = calls[kept], call_at[kept]
+        largest = _position_of_largest(call_at, self._job_wait[calls])
+        calls, call_at = calls[largest], call_at[largest]
 
         columns: dict[str, tuple[str, npt.ArrayLike]] = {
             "rank": ("i32", self._rank[rows]),

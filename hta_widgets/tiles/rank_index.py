@@ -1,4 +1,4 @@
-"""The lanes of a rank, indexed when they are first drawn, and the tables that their rows are of.
+"""The lanes of a rank, indexed when they are first drawn, and the tables that have their rows.
 
 A lane's `LaneRef` (`tiles/layout.py`) states what it shows; `RankIndex.lane` makes the index of
 that lane, and of those that are drawn with it. Lanes and tables are kept in a `LaneBudget`, which
@@ -17,6 +17,14 @@ import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.lanes import (
+    AnyLane,
+    CounterLane,
+    EventLane,
+    Positions,
+    index_counter,
+    index_lane,
+)
 from hta_widgets.tiles.layout import LaneRef, RankLayout
 from hta_widgets.tiles.stored_lanes import (
     FOLDED_ROLES,
@@ -32,14 +40,6 @@ from hta_widgets.trace.memo import LRU
 
 if TYPE_CHECKING:
     from hta_widgets.tiles.lateness import LatenessIndex
-from hta_widgets.tiles.lanes import (
-    AnyLane,
-    CounterLane,
-    EventLane,
-    Positions,
-    index_counter,
-    index_lane,
-)
 
 _OTHER = KINDS.index("other")
 _OPEN_BLOCK = 4096
@@ -196,7 +196,7 @@ class RankIndex:
         if ref.sources:
             pieces = pieces.select_rows(self.rank.table.track == ref.sources[0])
         rows = pieces.row
-        self._overlays[ref] = made = replace(
+        self._overlays[ref] = overlay = replace(
             events,
             table=ref.role,
             start_ns=pieces.start,
@@ -206,7 +206,7 @@ class RankIndex:
             kind=events.kind[rows],
             record=events.record[rows],
         )
-        return made
+        return overlay
 
     # --- lanes ------------------------------------------------------------------------------------
 
@@ -230,10 +230,10 @@ class RankIndex:
         if lanes is None:
             events = replace(self.events, kind=classes)
             if ref.role == "events":
-                made = self._by_depth(ref.sources[0], events, slices=False)
+                lanes = self._by_depth(ref.sources[0], events, slices=False)
             else:
-                made = [self._lane(events, self.rows_of_lane(ref), slices=False)]
-            lanes = self._budget.lanes.put(key, made)
+                lanes = [self._lane(events, self.rows_of_lane(ref), slices=False)]
+            self._budget.lanes.put(key, lanes)
         lane_index = lanes[ref.depth]
         return lane_index if isinstance(lane_index, EventLane) else None
 

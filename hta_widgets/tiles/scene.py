@@ -83,10 +83,10 @@ def _phases(rank: RankLayout) -> Rows:
     else:
         inside = above < 0
         enclosing_ns = np.full(len(rows), rank.range_ns[1] - rank.range_ns[0])
-    kept: Rows = rows[
+    phase_rows: Rows = rows[
         inside & (table.dur_ns[rows] >= MIN_SHARE * enclosing_ns) & (table.dur_ns[rows] > 0)
     ]
-    return kept
+    return phase_rows
 
 
 def _annotation_above(rank: RankLayout, rows: Rows) -> Rows:
@@ -202,8 +202,8 @@ def group_digits(number: int) -> str:
 def _phrase(kind: str, count: int) -> str:
     if kind == "clock":
         return "clocks not aligned"
-    one, several = _WORDS.get(kind, (kind, kind))
-    return f"{group_digits(count)} {one if count == 1 else several}"
+    singular, plural = _WORDS.get(kind, (kind, kind))
+    return f"{group_digits(count)} {singular if count == 1 else plural}"
 
 
 VERSION = 1

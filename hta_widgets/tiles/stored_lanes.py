@@ -25,10 +25,7 @@ from hta_widgets.tiles.lanes import BLOCK, EventLane, KindIndex, index_lane
 from hta_widgets.tiles.layout import LaneRef, folded_lanes
 from hta_widgets.trace.arrays import Array, Bools, Ints
 from hta_widgets.trace.columns import EventTable
-from hta_widgets.trace.intervals import (
-    IntervalIndex,
-    IntervalUnion,
-)
+from hta_widgets.trace.intervals import IntervalIndex, IntervalUnion
 
 FOLDED_ROLES = ("gpu", "comm", "cpu")
 _COMMUNICATION = KINDS.index("communication")

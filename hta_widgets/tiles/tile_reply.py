@@ -31,7 +31,7 @@ from hta_widgets.tiles.cells import (
     EventTiles,
     counter_tiles,
     event_tiles,
-    kinds_of_tiles,
+    main_codes_of_tiles,
 )
 from hta_widgets.tiles.lanes import CounterLane, EventLane, Positions
 from hta_widgets.tiles.layout import LaneRef
@@ -108,20 +108,20 @@ def answer_tiles(
 ) -> Answer:
     """Answer ``tiles``; `index_of` returns the index for a lane, `classes_of` a rank's classes."""
     level, within_ms = request.level, request.within_ms
-    basket = _ReplyBuilder(classed=classes_of is not None)
+    builder = _ReplyBuilder(classed=classes_of is not None)
     due = math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
     most_bytes = sys.maxsize if request.most_bytes is None else request.most_bytes
     left: list[dict[str, Any]] = []
     for part in request.parts:
         for at, number in enumerate(part.lanes):
             # Answer at least one lane, or the page would repeat the request forever.
-            if basket.lanes_added and (time.perf_counter() >= due or basket.bytes > most_bytes):
+            if builder.lanes_added and (time.perf_counter() >= due or builder.bytes > most_bytes):
                 left.append({"lanes": part.lanes[at:], "first": part.first, "last": part.last})
                 break
             window = (level, part.first, part.last)
-            _add_lane(basket, index_of(number), number, window, names, classes_of)
-    columns = basket.columns()
-    keys = basket.slice_column("name")
+            _add_lane(builder, index_of(number), number, window, names, classes_of)
+    columns = builder.columns()
+    keys = builder.slice_column("name")
     header, buffer = pack(compact_columns(columns, level) if request.compact else columns)
     reply = {"level": level, "columns": header, "names": names.texts(keys)}
     if left:
@@ -132,45 +132,45 @@ def answer_tiles(
 
 
 def _add_lane(
-    basket: _ReplyBuilder,
-    index: RankIndex,
+    builder: _ReplyBuilder,
+    rank_index: RankIndex,
     number: int,
     window: tuple[int, int, int],
     names: NameKeys,
     classes_of: Callable[[int], Classes | None] | None,
 ) -> None:
-    """Add the tiles of one lane to the reply."""
-    basket.lanes_added += 1
+    """Add the tiles of a lane; `window` is the level, the first tile, and the end of the tiles."""
+    builder.lanes_added += 1
     level, first, last = window
-    ref, lane = index.lane(number)
-    shift = index.rank.shift_ns
+    ref, lane = rank_index.lane(number)
+    shift_ns = rank_index.rank.shift_ns
     if isinstance(lane, CounterLane):
-        basket.add_counter(number, counter_tiles(lane, level, first, last, shift))
+        builder.add_counter(number, counter_tiles(lane, level, first, last, shift_ns))
         return
-    made = event_tiles(lane, level, first, last, shift)
-    if made is None:
+    tiles = event_tiles(lane, level, first, last, shift_ns)
+    if tiles is None:
         return
-    basket.add(number, made)
-    slices = _slice_columns(index, ref, lane, made.slices.positions, names)
+    builder.add(number, tiles)
+    slices = _slice_columns(rank_index, ref, lane, tiles.slices.positions, names)
     if classes_of is not None:
-        classes = classes_of(index.rank.rank)
-        basket.classes.append(_cell_classes(index, number, level, made, classes))
+        classes = classes_of(rank_index.rank.rank)
+        builder.classes.append(_cell_classes(rank_index, number, level, tiles, classes))
         if slices:
             of_events = ref.role in OF_EVENTS
             slices["class"] = _slice_classes(slices["id"], classes if of_events else None)
-    basket.add_slices(slices)
+    builder.add_slices(slices)
 
 
 def _slice_columns(
-    index: RankIndex, ref: LaneRef, lane: EventLane, at: Positions, names: NameKeys
+    rank_index: RankIndex, ref: LaneRef, lane: EventLane, at: Positions, names: NameKeys
 ) -> OpSlices:
     if not len(at):
         return {}
     # Times are taken from the lane: the table's columns may not be loaded yet.
-    named, rows = index.names_of_lane(ref), lane.rows_of(at)
+    named, rows = rank_index.names_of_lane(ref), lane.rows_of(at)
     flags = lane.overlap_mask(at).astype(np.uint8) * TRIMMED
     return {
-        "start": lane.spans.sorted_starts[at] + index.rank.shift_ns,
+        "start": lane.spans.sorted_starts[at] + rank_index.rank.shift_ns,
         "dur": lane.durations(at),
         "id": rows,
         "name": names.keys(named.names, named.name[rows]),
@@ -180,13 +180,13 @@ def _slice_columns(
 
 
 def _cell_classes(
-    index: RankIndex, number: int, level: int, made: EventTiles, classes: Classes | None
+    rank_index: RankIndex, number: int, level: int, tiles: EventTiles, classes: Classes | None
 ) -> Codes:
     """Return the class with the most time in each cell."""
-    lane = None if classes is None else index.lane_by_class(number, classes)
+    lane = None if classes is None else rank_index.lane_by_class(number, classes)
     if lane is None:
-        return np.full((len(made.index), CELLS), NO_KIND, np.uint8)
-    return kinds_of_tiles(lane, level, made.index, index.rank.shift_ns)
+        return np.full((len(tiles.index), CELLS), NO_KIND, np.uint8)
+    return main_codes_of_tiles(lane, level, tiles.index, rank_index.rank.shift_ns)
 
 
 def _slice_classes(rows: Array, classes: Classes | None) -> Codes:
@@ -205,45 +205,45 @@ class _ReplyBuilder:
     slices: list[OpSlices] = field(default_factory=list)
     counter_lanes: list[Array] = field(default_factory=list)
     counters: list[CounterTiles] = field(default_factory=list)
-    total: int = 0
+    tile_count: int = 0
     #: Number of lanes handled so far, and the approximate size of the reply.
     lanes_added: int = 0
     bytes: int = 0
 
-    def add(self, number: int, made: EventTiles) -> None:
-        count = len(made.index)
+    def add(self, number: int, tiles: EventTiles) -> None:
+        count = len(tiles.index)
         self._count(count, TILE_BYTES)
         self.lanes.append(np.full(count, number, np.uint32))
-        self.tiles.append(made)
-        self.slice_counts.append(np.bincount(made.slices.tile, minlength=count))
+        self.tiles.append(tiles)
+        self.slice_counts.append(np.bincount(tiles.slices.tile, minlength=count))
 
     def add_slices(self, new_slices: OpSlices) -> None:
         if new_slices:
             self.slices.append(new_slices)
             self.bytes += SLICE_BYTES * len(new_slices["id"])
 
-    def add_counter(self, number: int, made: CounterTiles | None) -> None:
-        if made is None:
+    def add_counter(self, number: int, tiles: CounterTiles | None) -> None:
+        if tiles is None:
             return
-        self._count(len(made.index), COUNTER_BYTES)
-        self.counter_lanes.append(np.full(len(made.index), number, np.uint32))
-        self.counters.append(made)
+        self._count(len(tiles.index), COUNTER_BYTES)
+        self.counter_lanes.append(np.full(len(tiles.index), number, np.uint32))
+        self.counters.append(tiles)
 
-    def _count(self, tiles_more: int, bytes_each: int) -> None:
-        self.total += tiles_more
-        self.bytes += bytes_each * tiles_more
-        if self.total > MAX_TILES:
+    def _count(self, tiles: int, bytes_each: int) -> None:
+        self.tile_count += tiles
+        self.bytes += bytes_each * tiles
+        if self.tile_count > MAX_TILES:
             raise ValueError(f"more than {MAX_TILES} tiles in one answer; ask for fewer at once")
 
     def columns(self) -> OpColumns:
         first = np.concatenate([np.zeros(1, np.int64), *self.slice_counts]).cumsum()
         return {
             "tile_lane": ("u32", _concat_columns(self.lanes)),
-            "tile_index": ("f64", _concat_columns([tile.index for tile in self.tiles])),
-            "busy": ("u16", _concat_columns([tile.busy for tile in self.tiles])),
-            "count": ("u16", _concat_columns([tile.count for tile in self.tiles])),
-            "kind": ("u8", _concat_columns([tile.kind for tile in self.tiles])),
-            "mask": ("u8", _concat_columns([tile.mask for tile in self.tiles])),
+            "tile_index": ("f64", _concat_columns([tiles.index for tiles in self.tiles])),
+            "busy": ("u16", _concat_columns([tiles.busy for tiles in self.tiles])),
+            "count": ("u16", _concat_columns([tiles.count for tiles in self.tiles])),
+            "kind": ("u8", _concat_columns([tiles.kind for tiles in self.tiles])),
+            "mask": ("u8", _concat_columns([tiles.mask for tiles in self.tiles])),
             "slice_first": ("u32", first),
             "slice_start": ("f64", self.slice_column("start")),
             "slice_dur": ("f64", self.slice_column("dur")),

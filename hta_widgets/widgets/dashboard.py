@@ -339,8 +339,8 @@ class Dashboard(LinkedView):
     def _clear_frames(self, change: Mapping[str, Any]) -> None:
         if change["name"] == "view" and self.scope != "view":
             return
-        for kept in (self.frames, self.charts, self._panel_frames):
-            kept.clear()
+        for cache in (self.frames, self.charts, self._panel_frames):
+            cache.clear()
 
     def _analysis(self, panel: str) -> pd.DataFrame:
         return self.panel_engine.analysis(panel, self._shown_selection)

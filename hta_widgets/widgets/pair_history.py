@@ -1,9 +1,10 @@
 """One history for the two timelines of a comparison.
 
 Each timeline's state has a history of its own: ``past`` and ``future``, lists of its earlier and
-undone values. The pair's history only keeps the order of their entries, as the places of the views
-that changed. For example, after a selection on both sides and a zoom of the left one it is
-``[(0, 1), (0,)]``: the next undo steps back on side 0, the one after it on both.
+undone values. The pair's history only keeps the order of their entries, as acts with the places of
+the views that changed. For example, after a selection on both sides and a zoom of the left one it
+has the places ``(0, 1)`` and ``(0,)``: the next undo steps back on side 0, the one after it on both.
+Steps of one side that belong to an act arrive one by one, and join its entry.
 
 The page changes histories as well, and sends them with the values. What has happened then follows
 from the history before, the history after, and the new values: see `history_move`.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from hta_widgets.widgets.view import HISTORY_LENGTH, LinkedView
 
@@ -43,6 +44,13 @@ def history_move(
     return "change" if past > 0 or is_shifted else None
 
 
+class _Act(NamedTuple):
+    """A user's change; `key` is equal for all its steps, whichever side they are of."""
+
+    key: object
+    places: tuple[int, ...]
+
+
 class PairHistory:
     """The order of the changes of several views, whose states keep the values.
 
@@ -52,12 +60,9 @@ class PairHistory:
 
     def __init__(self, views: Sequence[LinkedView]) -> None:
         self._views = views
-        self._past: list[tuple[int, ...]] = []
-        self._future: list[tuple[int, ...]] = []
+        self._past: list[_Act] = []
+        self._future: list[_Act] = []
         self._group: list[int] | None = None
-        self._together: str | None = None
-        #: the views of a history entry that the page still has to undo or redo, one by one
-        self._rest: tuple[int, ...] | None = None
         for place, view in enumerate(views):
             view.state.observe(
                 lambda change, place=place: self._on_change(place, change["old"], change["new"]),
@@ -73,7 +78,8 @@ class PairHistory:
         finally:
             group, self._group = self._group, None
             if group:
-                self._push(tuple(dict.fromkeys(group)))
+                self._past.append(_Act(object(), tuple(dict.fromkeys(group))))
+                self._future.clear()
 
     def undo(self) -> bool:
         """Go back one step; False if there is none."""
@@ -83,17 +89,16 @@ class PairHistory:
         """Redo one undone step; False if there is none."""
         return self._step(self._future, self._past, "redo")
 
-    def _step(self, source: list[tuple[int, ...]], target: list[tuple[int, ...]], way: str) -> bool:
+    def _step(self, source: list[_Act], target: list[_Act], way: Literal["undo", "redo"]) -> bool:
         while source:
-            places = source.pop()
-            self._together = self._rest = None
+            act = source.pop()
             self._group = []
             try:
-                done = [place for place in places if getattr(self._views[place], way)()]
+                places = [place for place in act.places if getattr(self._views[place], way)()]
             finally:
                 self._group = None
-            if done:
-                target.append(tuple(done))
+            if places:
+                target.append(_Act(act.key, tuple(places)))
                 return True
         return False
 
@@ -108,33 +113,23 @@ class PairHistory:
         elif move == "redo":
             self._move(place, self._future, self._past)
         else:
-            self._record_change(place, new.get("together"))
+            _add_place(self._past, place, new.get("together") or object())
+            self._future.clear()
 
-    def _record_change(self, place: int, together: str | None) -> None:
-        """Record a change; if the page changes both sides, the two changes arrive one by one."""
-        if together and together == self._together and place not in self._past[-1]:
-            self._past[-1] = (*self._past[-1], place)
-        else:
-            self._push((place,))
-            self._together = together
-
-    def _push(self, places: tuple[int, ...]) -> None:
-        self._past.append(places)
-        self._future.clear()
-        self._together = self._rest = None
-
-    def _move(
-        self, place: int, source: list[tuple[int, ...]], target: list[tuple[int, ...]]
-    ) -> None:
-        """Record an undo or redo of one side by the page; a step of both arrives in two parts."""
+    def _move(self, place: int, source: list[_Act], target: list[_Act]) -> None:
+        """Record an undo or redo of one side by the page."""
         for at in reversed(range(len(source))):
-            entry = source[at]
-            if place in entry:
-                rest = tuple(other for other in entry if other != place)
-                source[at : at + 1] = [rest] if rest else []
-                if entry is self._rest and target:
-                    target[-1] = (*target[-1], place)
-                else:
-                    target.append((place,))
-                self._rest = rest or None
+            key, places = source[at]
+            if place in places:
+                others = tuple(other for other in places if other != place)
+                source[at : at + 1] = [_Act(key, others)] if others else []
+                _add_place(target, place, key)
                 return
+
+
+def _add_place(acts: list[_Act], place: int, key: object) -> None:
+    """Add a place to the last act if that has the key, else as a new act."""
+    if acts and acts[-1].key == key and place not in acts[-1].places:
+        acts[-1] = _Act(key, (*acts[-1].places, place))
+    else:
+        acts.append(_Act(key, (place,)))

@@ -102,13 +102,13 @@ def swap_sides(both: Comparison, sources: Sequence[Selection]) -> Comparison:
 
 
 def first_window(
-    side: RunSide, source: Selection, whole: tuple[int, int]
+    side: RunSide, source: Selection, range_ns: tuple[int, int]
 ) -> tuple[int, int] | None:
     """Return the window that a side shows at first; None for everything."""
     low, high = side.envelope()
     window = int(low.min()), max(int(high.max()), int(low.min()) + 1)
     is_cut = source.start_ns is not None or source.end_ns is not None
-    is_small = 2 * (window[1] - window[0]) < whole[1] - whole[0]
+    is_small = 2 * (window[1] - window[0]) < range_ns[1] - range_ns[0]
     return window if is_cut or is_small else None
 
 
@@ -116,11 +116,11 @@ def aligned_window(
     both: Comparison, base: Any, lead: int, window: tuple[int, int]
 ) -> tuple[int, int]:
     """Return the other side's window of the same length that corresponds to one of side `lead`."""
-    line = diff.align(both, base)
-    maps = line.before, line.after
+    alignment = diff.align(both, base)
+    maps = alignment.before, alignment.after
     middle = (window[0] + window[1]) // 2
-    moved = int(maps[1 - lead].to_own(maps[lead].to_common([middle]))[0]) - middle
-    return window[0] + moved, window[1] + moved
+    offset_ns = int(maps[1 - lead].to_own(maps[lead].to_common([middle]))[0]) - middle
+    return window[0] + offset_ns, window[1] + offset_ns
 
 
 #: The frames of all pairs of runs with events.
@@ -236,7 +236,7 @@ class TraceDiff(anywidget.AnyWidget):
             for side in self.comparison.sides
         )
         self.frames: SelectionCache[pd.DataFrame] = SelectionCache(
-            (*_FRAME_NAMES, *self._answers.tables), self._frame, self._known_frame
+            (*_FRAME_NAMES, *self._answers.tables), self._frame, self._check_frame_name
         )
         super().__init__(
             left_state=self.left.state,
@@ -280,7 +280,7 @@ class TraceDiff(anywidget.AnyWidget):
         """The changes as sentences, most important first; empty if there are none."""
         return diff.findings(self.comparison)
 
-    def _known_frame(self, name: str) -> str:
+    def _check_frame_name(self, name: str) -> str:
         names = (*_FRAME_NAMES, *self._answers.tables)
         if name not in names:
             raise UnknownNameError(
@@ -482,7 +482,7 @@ class TraceDiff(anywidget.AnyWidget):
         )
 
     @t.validate("pair")
-    def _known_pair(self, proposal: Any) -> Any:
+    def _validate_pair(self, proposal: Any) -> Any:
         pair, count = proposal["value"], len(self.comparison.rank_pairs)
         if pair is not None and not 0 <= pair < count:
             raise TraceError(

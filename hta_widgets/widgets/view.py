@@ -141,7 +141,7 @@ class State(anywidget.AnyWidget):
         with self.without_history(), self.hold_sync():
             self.view, self.selection = now["view"], now["selection"]
             self._history = {
-                key: [shift_times(each) for each in self._history[key]] for key in _HISTORY
+                key: [shift_times(entry) for entry in self._history[key]] for key in _HISTORY
             }
 
     @contextmanager
@@ -317,15 +317,15 @@ class LinkedView(anywidget.AnyWidget):
             traces = self.traces.with_clock(name)
             self._engines[name] = traces, TileEngine(traces)
         self.engine.stop()
-        whole, lift_ns = self._whole_range, self.traces.origin_offset_ns
+        whole_range, lift_ns = self._whole_range, self.traces.origin_offset_ns
         self.traces, self.engine = self._engines[name]
         with self.hold_sync(), self.state.without_history():
             self._redraw()
             self._from_state(None)
             if is_first:
-                is_whole = self.view == whole
+                shows_all = self.view == whole_range
                 self.state.move(self.traces.origin_offset_ns - lift_ns)
-                if is_whole:
+                if shows_all:
                     self.view = self._whole_range
 
     def _redraw(self) -> None:
@@ -504,7 +504,7 @@ class LinkedView(anywidget.AnyWidget):
                 self.state.selected_event = None
 
     @t.validate("view")
-    def _has_length(self, proposal: Mapping[str, Any]) -> tuple[int, int]:
+    def _validate_view(self, proposal: Mapping[str, Any]) -> tuple[int, int]:
         start, end = proposal["value"]
         if end <= start:
             raise t.TraitError(f"view must end after it starts, not {start} to {end}")

@@ -16,7 +16,7 @@ from hta_widgets.tiles.cells import (
     kind_times,
     longest_event,
     measure_cells,
-    quantise_shares,
+    quantize_shares,
 )
 from hta_widgets.tiles.lanes import index_counter, index_lane
 
@@ -140,7 +140,7 @@ def test_a_tile_says_what_its_cells_hold(lane, level, shift, data):
 def test_shares_round_exactly(level, data):
     cell = 1 << level
     time = data.draw(st.integers(0, cell))
-    share = int(quantise_shares(np.array([time], np.int64), level)[0])
+    share = int(quantize_shares(np.array([time], np.int64), level)[0])
     nearest = (2 * time * 65535 + cell) // (2 * cell)
     assert share == (0 if time == 0 else 65535 if time == cell else min(max(nearest, 1), 65534))
 

@@ -21,12 +21,7 @@ from hta_widgets.export.pages.data import (
     full_rank,
     overview,
 )
-from hta_widgets.export.pages.format import (
-    Block,
-    NameTables,
-    PageContent,
-    pack_block,
-)
+from hta_widgets.export.pages.format import Block, NameTables, PageContent, pack_block
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.tiles.rank_index import LaneBudget, RankIndex
@@ -86,20 +81,20 @@ class PagePlan:
         args = self._args(
             full, self.limit - total_size(full.values()) - total_size(overviews.values())
         )
-        made = [full.get(rank) or overviews[rank] for rank in self.indices]
+        parts = [full.get(rank) or overviews[rank] for rank in self.indices]
         scene = _with_coverage(self.scene, list(full), args, overviews)
         return PageContent(
             document={
                 "scene": scene,
                 **self.names.document(),
-                "ranks": [made_part.header for made_part in made],
+                "ranks": [part.header for part in parts],
                 "collectives": self.collectives.header,
                 "alike": self.alike,
                 "phases": {"names": self.phases.names, "labels": self.phases.labels},
             },
             blocks=[
                 *self.collectives.blocks,
-                *(block for made_part in (*made, *args.values()) for block in made_part.blocks),
+                *(block for part in (*parts, *args.values()) for block in part.blocks),
             ],
             sizes=[
                 ("events", total_size(full.values())),
@@ -116,11 +111,11 @@ class PagePlan:
         full: dict[int, PagePart] = {}
         used = 0
         for rank in self.order:
-            made = full_rank(self.indices[rank], self.names, self.phases.of_rank[rank])
-            used += made.size_bytes
+            part = full_rank(self.indices[rank], self.names, self.phases.of_rank[rank])
+            used += part.size_bytes
             if used > self.limit:
                 break
-            full[rank] = made
+            full[rank] = part
         return full
 
     def _overviews(
@@ -131,7 +126,7 @@ class PagePlan:
         Overviews with at least the resolution of a screen take precedence over a full rank.
         """
         largest = max(ranks, key=lambda rank: len(self.indices[rank].rank.table))
-        made: dict[int, PagePart] = {}
+        overviews: dict[int, PagePart] = {}
         for cells, all_lanes in _LADDER:
             if full and not all_lanes and cells < _SCREEN_CELLS:
                 return {}
@@ -140,10 +135,10 @@ class PagePlan:
             size_bytes = self._overview(largest, cells, all_lanes=all_lanes).size_bytes * len(ranks)
             if size_bytes > 1.5 * budget_bytes and not (last and not full):
                 continue
-            made = {rank: self._overview(rank, cells, all_lanes=all_lanes) for rank in ranks}
-            if total_size(made.values()) <= budget_bytes:
-                return made
-        return {} if full else made
+            overviews = {rank: self._overview(rank, cells, all_lanes=all_lanes) for rank in ranks}
+            if total_size(overviews.values()) <= budget_bytes:
+                return overviews
+        return {} if full else overviews
 
     def _overview(self, rank: int, cells: int, *, all_lanes: bool) -> PagePart:
         wait = self.collectives.exposed_wait(rank)
@@ -153,10 +148,10 @@ class PagePlan:
 
     def _args(self, full: dict[int, PagePart], budget_bytes: float) -> dict[int, PagePart]:
         args_of: dict[int, PagePart] = {}
-        for rank, made in full.items():
+        for rank, part in full.items():
             args = embed_args(self.indices[rank].rank, budget_bytes)
             budget_bytes -= args.size_bytes
-            made.header["args"] = args.header
+            part.header["args"] = args.header
             args_of[rank] = args
         return args_of
 

@@ -107,9 +107,9 @@ def _records(rank: RankLayout) -> tuple[Ints, Ints]:
     side = len(table) + np.arange(len(asyncs) + len(instants))
     records = np.concatenate([table.record, ends[:, 1], asyncs.record, instants.record])
     places = np.concatenate([np.arange(len(table)), ends[:, 0], side])
-    known = records >= 0
-    order = np.argsort(records[known], kind="stable")
-    return records[known][order].astype(np.int64), places[known][order].astype(np.int64)
+    has_record = records >= 0
+    order = np.argsort(records[has_record], kind="stable")
+    return records[has_record][order].astype(np.int64), places[has_record][order].astype(np.int64)
 
 
 def _texts(source: RecordSource, records: Ints) -> Iterator[tuple[int, bytes]]:

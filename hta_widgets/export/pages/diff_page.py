@@ -27,8 +27,9 @@ from hta_widgets.export.pages.format import (
     save_page,
 )
 from hta_widgets.export.pages.page import embed
-from hta_widgets.live.comparison import DiffAnswers, PairTable
+from hta_widgets.live.comparison import DiffAnswers
 from hta_widgets.live.job import TileEngine
+from hta_widgets.live.pair_table import PairTable
 from hta_widgets.text import plural
 
 _CODE = ("diff.js", "state.js", "diff.css")
@@ -106,11 +107,11 @@ def comparison_content(
     blocks: list[Block] = []
     for place, (side, word) in enumerate(zip(sides, _SIDES, strict=True)):
         left = limit_bytes - fixed - total_size(blocks)
-        made = embed(*side, left / (len(sides) - place), saved_at, widget="timeline")
-        of_side = [pack_block("document", ascii_json(made.document)), *made.blocks]
-        blocks += [replace(block, name=f"{word}-{block.name}") for block in of_side]
-        sizes += [(f"{word}: {name}", size) for name, size in made.sizes]
-        words.append(f"{word.capitalize()}: {made.words}")
+        content = embed(*side, left / (len(sides) - place), saved_at, widget="timeline")
+        side_blocks = [pack_block("document", ascii_json(content.document)), *content.blocks]
+        blocks += [replace(block, name=f"{word}-{block.name}") for block in side_blocks]
+        sizes += [(f"{word}: {name}", size) for name, size in content.sizes]
+        words.append(f"{word.capitalize()}: {content.words}")
     sizes += [
         ("frames and pairs", total_size(own_blocks)),
         ("single steps", steps.size_bytes),
@@ -147,8 +148,8 @@ class FrameBlocks:
         self.blocks: list[Block] = []
         self.numbers: list[int] = []
         self.size_bytes = 0
-        for number, each in frames:
-            block = pack_block(f"{word}-{number}", ascii_json(each))
+        for number, frame in frames:
+            block = pack_block(f"{word}-{number}", ascii_json(frame))
             if self.size_bytes + block.size_bytes > limit_bytes:
                 break
             self.blocks.append(block)
@@ -225,18 +226,18 @@ def _parts_in_page(frame: dict[str, Any]) -> dict[str, Any]:
     by_kind: dict[str, list[int]] = defaultdict(list)
     for row, kind in enumerate(columns["kind"]):
         by_kind[kind].append(row)
-    made: dict[str, list[Any]] = {name: [] for name in columns}
+    parts: dict[str, list[Any]] = {name: [] for name in columns}
     for rows in by_kind.values():
         shown = rows if len(rows) <= _MAX_PARTS + 1 else rows[:_MAX_PARTS]
         rest = rows[len(shown) :]
         for name, values in columns.items():
-            made[name] += [values[row] for row in shown]
+            parts[name] += [values[row] for row in shown]
             if rest and name.endswith("_ns"):
-                made[name].append(sum(values[row] for row in rest))
+                parts[name].append(sum(values[row] for row in rest))
             elif rest:
                 words = {"name": f"{len(rest)} more", "short": f"{len(rest)} more"}
-                made[name].append(words.get(name, values[rest[0]] if name == "kind" else None))
-    return {"rows": len(made["kind"]), "columns": made, "attrs": frame["attrs"]}
+                parts[name].append(words.get(name, values[rest[0]] if name == "kind" else None))
+    return {"rows": len(parts["kind"]), "columns": parts, "attrs": frame["attrs"]}
 
 
 def pair_columns(table: PairTable) -> ColumnWriter:

@@ -83,7 +83,7 @@ class OfflineData:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._content = b""
-        self._said: dict[str, Any] = {"state": "preparing"}
+        self._status: dict[str, Any] = {"state": "preparing"}
 
     def chunk(self, number: int | None = None) -> Answer:
         """Return a chunk, or without a number the state of the work, which the first call starts.
@@ -92,9 +92,9 @@ class OfflineData:
         has ``bytes``, ``chunks`` and ``blocks``: offset and length of each by name.
         """
         self.start()
-        chunks = int(self._said.get("chunks", 0))
+        chunks = int(self._status.get("chunks", 0))
         if number is None:
-            return dict(self._said), None
+            return dict(self._status), None
         if not 0 <= number < chunks:
             raise ValueError(f"there is no chunk {number}: there are {chunks}")
         start = number * CHUNK_BYTES
@@ -119,16 +119,16 @@ class OfflineData:
 
     def _prepare(self) -> None:
         try:
-            made = self._make(self._limit_bytes)
-            blocks = [pack_block("document", ascii_json(made.document)), *made.blocks]
+            content = self._make(self._limit_bytes)
+            blocks = [pack_block("document", ascii_json(content.document)), *content.blocks]
             parts = [base64.b64decode(block.text) for block in blocks]
         except Exception as error:  # noqa: BLE001 - the page shows any error
-            self._said = {"state": "failed", "message": str(error) or type(error).__name__}
+            self._status = {"state": "failed", "message": str(error) or type(error).__name__}
             return
         self._content = b"".join(parts)
         sizes = list(map(len, parts))
         starts = accumulate(sizes, initial=0)
-        self._said = {
+        self._status = {
             "state": "ready",
             "bytes": len(self._content),
             "chunks": -(-len(self._content) // CHUNK_BYTES),
@@ -151,19 +151,19 @@ def embed(
 
     Without `saved_at` the part is for the page of an open notebook, which has the state itself.
     """
-    made = PagePlan(engine, scene, state, limit_bytes).execute()
+    content = PagePlan(engine, scene, state, limit_bytes).execute()
     origin_ns = engine.traces.origin_ns
     about = {
         "version": 3,
-        "scene": made.document["scene"],
+        "scene": content.document["scene"],
         "state": {} if saved_at is None else state,
         "saved": {
             "at": "" if saved_at is None else saved_at.isoformat(timespec="seconds"),
             "by": "" if saved_at is None else f"hta_widgets {version_text()}",
             "files": [{"name": name, "bytes": size} for name, size in files],
-            "embedded": made.sizes,
+            "embedded": content.sizes,
         },
         "origin_ns": None if origin_ns is None else str(origin_ns),
         **more,
     }
-    return replace(made, document={**about, **made.document})
+    return replace(content, document={**about, **content.document})

@@ -1,4 +1,7 @@
-"""Charts of rows with bars as SVG, drawn from the content of which Bokeh figures are made."""
+"""Charts of rows with bars as SVG, from the content that `charts.chart` draws as a Bokeh figure.
+
+Bokeh needs a browser to write SVG, and outputs of notebooks are saved without one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def bars_svg(
     marks = [mark for mark in content.marks if isinstance(mark, Bars)]
     columns = [[column.head, *map(str, column.texts[:rows])] for column in content.columns]
     widths = [max(map(text_width, column)) for column in columns]
-    left = _PAD + max(map(text_width, names), default=0) * 1.12 + _GAP
+    left = _PAD + max((text_width(name, bold=True) for name in names), default=0) + _GAP
     right = width - _PAD - sum(widths) - _GAP * len(widths)
     cut = len(content.names) - rows
     height = _ABOVE + rows * _PITCH + _PAD + (_PITCH if cut else 0)

@@ -14,7 +14,8 @@ import pandas as pd
 
 from hta_widgets.charts.theme import FONT, Theme
 from hta_widgets.facts import facts
-from hta_widgets.live.comparison import BINS, CLASSES, DiffAnswers
+from hta_widgets.live.comparison import DiffAnswers
+from hta_widgets.live.pair_table import BINS, CLASSES
 from hta_widgets.trace.arrays import Codes, Floats, Ints
 
 SIZE_PX = 11
@@ -68,13 +69,13 @@ def fit_text(text: str, width: float, *, bold: bool = False) -> str:
     if text_width(text, bold=bold) <= width:
         return text
     left = width - text_width(ELLIPSIS, bold=bold)
-    kept = 0
+    length = 0
     for character in text:
         left -= text_width(character, bold=bold)
         if left < 0:
             break
-        kept += 1
-    return "" if kept < MIN_LETTERS else text[:kept].rstrip() + ELLIPSIS
+        length += 1
+    return "" if length < MIN_LETTERS else text[:length].rstrip() + ELLIPSIS
 
 
 def first_text_that_fits(texts: Sequence[str], width: float, *, bold: bool = False) -> str:
@@ -494,8 +495,8 @@ class PlotArea:
 
     def xs(self, times: Ints) -> Floats:
         """Return the x of times, clipped to the lanes."""
-        found = self.left + (times - self.start) / self.span * self.across
-        return np.clip(found, self.left, self.right)
+        x = self.left + (times - self.start) / self.span * self.across
+        return np.clip(x, self.left, self.right)
 
     @property
     def edges(self) -> Ints:

@@ -1,4 +1,4 @@
-"""What an output of a notebook shows where its widget cannot run: text and a picture.
+"""Text and a picture for outputs of notebooks, shown where their widgets cannot run.
 
 Jupyter stores every form of an output, and a front end shows the first one that it can. GitHub,
 nbviewer, nbconvert, and JupyterLab without a kernel show the HTML that is made here.
@@ -49,6 +49,7 @@ class Fallback:
         paragraphs = [f"<p><b>{escape(first)}</b></p>"]
         paragraphs += [f"<p>{escape(' '.join(others))}</p>"] if others else []
         text = "\n".join(paragraphs)
+        # If all pictures are too large together, the first may fit.
         images = (self._image(pictures) for pictures in (self.pictures, self.pictures[:1]))
         fitting = (image for image in images if len(text) + len(image) <= _MAX_BYTES)
         # JupyterLab's extension looks for the class; see js/lab/fallback.ts.

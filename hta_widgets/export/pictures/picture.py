@@ -26,11 +26,7 @@ from hta_widgets.export.pictures.drawing import (
 )
 from hta_widgets.export.pictures.header import Answered, HeaderPainter, whole_name
 from hta_widgets.export.pictures.rows import LanePainter, Row, has_waits, layout_rows
-from hta_widgets.export.pictures.side_columns import (
-    SideColumnPainter,
-    WindowTotals,
-    totals_by_rank,
-)
+from hta_widgets.export.pictures.side_columns import SideColumnPainter, WindowTotals, totals_by_rank
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import duration, plural, share
 from hta_widgets.tiles.packing import unpack

@@ -176,7 +176,7 @@ def _folded_sizes(
     has_comm = any(_of_role(rank, "comm") for rank in ranks)
     has_gpu = has_comm or any(_of_role(rank, "gpu") for rank in ranks)
     threads = max((len(_of_role(rank, "cpu")) for rank in ranks), default=0)
-    each = height // count if count else height
+    row_height = height // count if count else height
     device = (_GPU if has_gpu else 0) + (_COMM + _GAP if has_comm else 0)
     is_many = count > _MANY_RANKS
     if is_many and not has_gpu:
@@ -190,27 +190,27 @@ def _folded_sizes(
         return _FoldedSizes("full", height, _PAD, _GPU, _COMM, bars, ribbon)
 
     bars = 0 if is_many else min(threads, _MAX_BARS)
-    if full(bars).height > each:
+    if full(bars).height > row_height:
         if is_many:
-            return _compact_sizes(each, has_comm=has_comm)
+            return _compact_sizes(row_height, has_comm=has_comm)
         bars = min(threads, _BARS)
     fold = full(bars, _RIBBON if ribbons else 0)
-    if ribbons and fold.height > each:
+    if ribbons and fold.height > row_height:
         fold = full(0, _RIBBON) if _RIBBON_FIRST < count <= _MANY_RANKS else full(bars)
-    return _grow_lanes(fold, each)
+    return _grow_lanes(fold, row_height)
 
 
-def _compact_sizes(each: float, *, has_comm: bool) -> _FoldedSizes:
-    extra = max(0, min(each - 18, 14))
+def _compact_sizes(row_height: float, *, has_comm: bool) -> _FoldedSizes:
+    extra = max(0, min(row_height - 18, 14))
     for_comm = extra * 0.43 // 1 if has_comm else 0
     gpu = 8 + extra - for_comm + (0 if has_comm else 6)
     return _FoldedSizes("compact", 18 + extra, 2, gpu, 6 + for_comm, 0)
 
 
-def _grow_lanes(fold: _FoldedSizes, each: float) -> _FoldedSizes:
+def _grow_lanes(fold: _FoldedSizes, row_height: float) -> _FoldedSizes:
     """Distribute the remaining height over the device lanes, up to their maximum."""
     most = _GROWN_GPU - fold.gpu + (_GROWN_COMM - fold.comm)
-    extra = max(0, min(each - fold.height, most))
+    extra = max(0, min(row_height - fold.height, most))
     for_gpu = int(extra * (_GROWN_GPU - fold.gpu) / most + 0.5)
     return replace(
         fold,

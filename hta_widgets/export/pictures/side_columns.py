@@ -7,18 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hta_widgets.export.pictures.drawing import (
-    Painter,
-    first_text_that_fits,
-    fit_text,
-    text_width,
-)
+from hta_widgets.export.pictures.drawing import Painter, first_text_that_fits, fit_text, text_width
 from hta_widgets.export.pictures.rows import Band, Row
 from hta_widgets.text import count, duration, share, value
 
 _BASELINE = 4
-_CLOSE, _LINE = 9, 11
+#: Minimum distance between the baselines of two texts, one above the other.
+_LINE = 11
 _PAD = 12
+#: Short names of lanes, for rows without room for the long ones.
+_SHORT_LANE_NAMES = {"compute": "GPU"}
 #: Minimum number of collectives for a label on how often a rank comes last.
 _MIN_COLLECTIVES = 4
 
@@ -83,19 +81,21 @@ class SideColumnPainter(Painter):
         ink = {"plain": theme.ink2, "late": theme.late, "warn": "#744600"}[fact.style]
         right = place.left - 8
         if not row.open and row.height >= 34:
-            lanes = [] if place.narrow else [band for band in row.bands if band.label]
+            bands = [] if place.narrow else [band for band in row.bands if band.label]
+            lanes: _LaneNames = [(_name_baseline(band, row.height), band.label) for band in bands]
             for baseline, texts, bold, colour in (
                 (14, row.names, True, theme.ink),
                 (28, fact.texts, late, ink),
             ):
-                room = right - 12 - _lane_names_width(lanes, row.height, baseline)
+                width = text_width(first_text_that_fits(texts, right - 12, bold=bold), bold=bold)
+                lanes = _lane_names_next_to(lanes, row, baseline, width, right - 12)
+                room = right - 12 - _width_on_line(lanes, baseline)
                 label = first_text_that_fits(texts, room, bold=bold)
                 if not label and baseline == 14:
                     label = fit_text(row.names[-1], room, bold=True)
                 drawing.text(12, y + baseline, label, colour, bold=bold)
-            for band in lanes:
-                at = y + _name_baseline(band, row.height)
-                drawing.text(right, at, band.label, theme.ink3, anchor="end")
+            for at, name in lanes:
+                drawing.text(right, y + at, name, theme.ink3, anchor="end")
             return
         middle = y + round(row.height / 2) + _BASELINE
         room = right - 12
@@ -103,8 +103,8 @@ class SideColumnPainter(Painter):
         label = label or fit_text(row.names[-1], room, bold=row.open)
         drawing.text(12, middle, label, theme.ink, bold=row.open)
         room -= text_width(label, bold=row.open) + 8
-        said = first_text_that_fits(fact.texts, room, bold=late)
-        drawing.text(right, middle, said, ink, anchor="end", bold=late)
+        label = first_text_that_fits(fact.texts, room, bold=late)
+        drawing.text(right, middle, label, ink, anchor="end", bold=late)
 
     def _track_names(self, row: Row, y: float) -> None:
         theme, drawing = self.theme, self.drawing
@@ -121,8 +121,8 @@ class SideColumnPainter(Painter):
             unit = row.track.get("unit", "") if row.track is not None else ""
             lowest, highest = (value(number, unit) for number in limits)
             drawing.text(right, middle - 7, fit_text(name, room), theme.ink2, anchor="end")
-            said = first_text_that_fits([f"{lowest} – {highest}", highest], room)
-            drawing.text(right, middle + 7, said, theme.ink3, anchor="end")
+            label = first_text_that_fits([f"{lowest} – {highest}", highest], room)
+            drawing.text(right, middle + 7, label, theme.ink3, anchor="end")
         elif low - y >= 11:
             drawing.text(right, middle, fit_text(name, room), theme.ink2, anchor="end")
         for band in row.bands[1:]:
@@ -151,8 +151,8 @@ class SideColumnPainter(Painter):
         if self.figures.lateness is not None:
             lateness = self.figures.lateness[number]
             if number in self.figures.late:
-                last, whole = count(lateness["last"]), count(lateness["collectives"])
-                texts = (f"last in {last} of {whole}", f"last {last}/{whole}", "last")
+                last, total = count(lateness["last"]), count(lateness["collectives"])
+                texts = (f"last in {last} of {total}", f"last {last}/{total}", "last")
                 return _RankFact(texts, "late")
             came, of = lateness["last"], lateness["collectives"]
             if of >= _MIN_COLLECTIVES and 2 * came > of:
@@ -183,8 +183,8 @@ class SideColumnPainter(Painter):
         x = self.place.right + _PAD
         room = self.place.margin - _PAD - 4
         mpi = all(_is_mpi(row.rank) for row in rows)
-        said = f"{'MPI' if mpi else 'GPU'} time in view"
-        self.drawing.text(x, y + 11, fit_text(said, room), self.theme.ink3)
+        label = f"{'MPI' if mpi else 'GPU'} time in view"
+        self.drawing.text(x, y + 11, fit_text(label, room), self.theme.ink3)
         has_comm = any(part["role"] == "comm" for row in rows for part in row.rank["summary"])
         if lines > 1 and not has_comm:
             self.drawing.text(x, y + 27, "idle", self.theme.ink3)
@@ -208,7 +208,7 @@ class SideColumnPainter(Painter):
         stats = self.figures.stats.get(number)
         if stats is None or all(part["role"] == "cpu" for part in row.rank["summary"]):
             return
-        whole = stats["span"]
+        span_ns = stats["span"]
         left, width = place.right + _PAD, place.margin - 2 * _PAD
         compact, tall = row.height < 24, row.height >= 36
         height: float = 11 if tall else 8
@@ -221,7 +221,7 @@ class SideColumnPainter(Painter):
             (wait, self.colours.wait_pattern),
             (stats["memory"], theme.kind["memory"]),
         ):
-            to = at + (ns / whole * width if whole > 0 else 0)
+            to = at + (ns / span_ns * width if span_ns > 0 else 0)
             drawing.rect(at, top, to - at, height, colour)
             if colour == self.colours.wait_pattern:
                 drawing.frame(at, top, to - at, height, theme.wait_line)
@@ -230,20 +230,20 @@ class SideColumnPainter(Painter):
         if compact:
             return
         baseline = top + height + (14 if tall else 12)
-        if whole <= 0:
-            said = "no GPU work" if stats["data"] > 0 else "no data"
-            drawing.text(left, baseline, said, theme.ink3)
+        if span_ns <= 0:
+            label = "no GPU work" if stats["data"] > 0 else "no data"
+            drawing.text(left, baseline, label, theme.ink3)
         elif row.rank["truncated"] is not None:
             drawing.text(left, baseline, "file cut off", "#744600")
         elif late:
             drawing.text(left, baseline, "causes the wait", theme.late, bold=True)
         else:
-            known = self.figures.lateness is not None
-            part = (wait if known else stats["exposed"]) / whole
-            word = "wait" if known else "comm"
-            said = f"{word} {share(part)}" if part > 0 else ""
+            has_lateness = self.figures.lateness is not None
+            part = (wait if has_lateness else stats["exposed"]) / span_ns
+            word = "wait" if has_lateness else "comm"
+            label = f"{word} {share(part)}" if part > 0 else ""
             rest = "other" if _is_mpi(row.rank) else "idle"
-            numbers = said, rest, share(stats["idle"] / whole)
+            numbers = label, rest, share(stats["idle"] / span_ns)
             self._draw_pair(left, baseline, width, *numbers)
 
     def _draw_pair(
@@ -271,11 +271,32 @@ def _name_baseline(band: Band, row_height: float) -> float:
     return min(baseline, row_height - 3)
 
 
-def _lane_names_width(lanes: Sequence[Band], row_height: float, baseline: float) -> float:
-    """Return the width of the lane names on the same line."""
-    widths = [
-        text_width(band.label) + 8
-        for band in lanes
-        if abs(_name_baseline(band, row_height) - baseline) < _CLOSE
+#: The baseline of each name of a folded row's lanes, from the row's top, and the name.
+_LaneNames = Sequence[tuple[float, str]]
+
+
+def _lane_names_next_to(
+    lanes: _LaneNames, row: Row, baseline: float, width: float, room: float
+) -> _LaneNames:
+    """Return the lane names that leave `width` of `room` at a baseline, as `stage/gutter.ts` does.
+
+    Facts on groups and outliers have priority over lane names, which every row repeats.
+    """
+    is_near = [abs(at - baseline) < _LINE for at, _ in lanes]
+    pairs = list(zip(lanes, is_near, strict=True))
+    others = [lane for lane, near in pairs if not near]
+    short = [
+        (at, _SHORT_LANE_NAMES.get(name, name) if near else name) for (at, name), near in pairs
     ]
+    forms = [lanes, others] if len(row.like) > 1 or row.why else [lanes, short]
+    if baseline == 14 and others not in forms:
+        # A cut name of a rank may be ambiguous.
+        forms.append(others)
+    fitting = (form for form in forms if width + _width_on_line(form, baseline) <= room)
+    return next(fitting, forms[-1])
+
+
+def _width_on_line(lanes: _LaneNames, baseline: float) -> float:
+    """Return the width of the lane names at a baseline."""
+    widths = [text_width(name) + 8 for at, name in lanes if abs(at - baseline) < _LINE]
     return max(widths, default=0)

@@ -134,20 +134,20 @@ def choose_members(
     """Choose the records of a rank to write; None if none of its events is selected."""
     table = trace.table
     records = 0 if trace.source is None else len(trace.source)
-    whole = replace(selection, ranks=None).is_everything and not trace.part
+    is_whole = replace(selection, ranks=None).is_everything and not trace.part
     if selection.ranks is not None and trace.rank not in selection.ranks:
         return None
     chosen = selection.mask(trace)
     by_time = (selection.query, selection.ids, selection.tracks) == (None, None, None)
     has_asyncs = by_time and not len(table) and bool(records)
-    if not (chosen.any() or has_asyncs or (whole and records)):
+    if not (chosen.any() or has_asyncs or (is_whole and records)):
         return None
-    if keep_parents and not whole:
+    if keep_parents and not is_whole:
         _add_parents(chosen, table.parent)
     rows = np.flatnonzero(chosen)
     start_ns, end_ns = _window(trace, selection, rows)
     fate = np.full(records, ASK, np.uint8)
-    members = Members(trace, rows, fate, whole, start_ns, end_ns, counters=counters, clip=clip)
+    members = Members(trace, rows, fate, is_whole, start_ns, end_ns, counters=counters, clip=clip)
     if scrub:
         members.scrub = Scrubber(trace.metadata, trace.host)
     if selection.tracks is not None:
@@ -166,7 +166,7 @@ def choose_members(
     _choose_instants(members)
     _choose_asyncs(members)
     _choose_counters(members)
-    return members if len(rows) or whole or members.asyncs else None
+    return members if len(rows) or is_whole or members.asyncs else None
 
 
 def base_time(trace: Trace) -> int:
@@ -206,13 +206,13 @@ def _choose_flows(members: Members, chosen: Bools) -> None:
     stated = (flows.source_record >= 0) & (flows.target_record >= 0)
     both = chosen[flows.source] & chosen[flows.target]
     either = chosen[flows.source] | chosen[flows.target]
-    kept = stated if members.whole else stated & both
+    is_member = stated if members.whole else stated & both
     for records in (flows.source_record, flows.target_record):
         fate[records[stated]] = DROP
     for records in (flows.source_record, flows.target_record):
-        fate[records[kept]] = KEEP
-    members.flows = int(kept.sum())
-    cut = stated & either & ~kept
+        fate[records[is_member]] = KEEP
+    members.flows = int(is_member.sum())
+    cut = stated & either & ~is_member
     if cut.any():
         members.left_out["flows"] = int(cut.sum())
 
@@ -220,11 +220,11 @@ def _choose_flows(members: Members, chosen: Bools) -> None:
 def _choose_instants(members: Members) -> None:
     table, fate = members.trace.instant_table, members.fate
     fate[table.record] = DROP
-    kept = _rows_within(members, table.time_ns, table.time_ns)
+    is_member = _rows_within(members, table.time_ns, table.time_ns)
     if members.threads is not None:
         on = [pair in members.threads for pair in zip(table.pid, table.tid, strict=True)]
-        kept &= np.array(on, dtype=bool)
-    fate[table.record[kept]] = KEEP
+        is_member &= np.array(on, dtype=bool)
+    fate[table.record[is_member]] = KEEP
 
 
 def _choose_asyncs(members: Members) -> None:
@@ -233,12 +233,12 @@ def _choose_asyncs(members: Members) -> None:
     stated = table.record >= 0  # derived ones have no record
     members.fate[table.record[stated]] = DROP
     end_ns = table.start_ns + np.maximum(table.dur_ns, 0)
-    kept = _rows_within(members, table.start_ns, end_ns) & stated
+    is_member = _rows_within(members, table.start_ns, end_ns) & stated
     if members.threads is not None:
         processes = {pid for pid, _ in members.threads}
-        kept &= np.array([pid in processes for pid in table.pid], dtype=bool)
-    members.fate[table.record[kept]] = KEEP
-    for row in np.flatnonzero(kept).tolist():
+        is_member &= np.array([pid in processes for pid in table.pid], dtype=bool)
+    members.fate[table.record[is_member]] = KEEP
+    for row in np.flatnonzero(is_member).tolist():
         key = (categories[table.category[row]], table.async_id[row], names[table.name[row]])
         span = (int(table.start_ns[row]), int(end_ns[row]))
         members.asyncs.setdefault(key, []).append(span)
@@ -251,12 +251,12 @@ def _choose_counters(members: Members) -> None:
     record, first = np.unique(table.record[stored], return_index=True)
     time_ns = table.time_ns[stored[first]]
     members.fate[record] = DROP
-    kept = _rows_within(members, time_ns, time_ns)
+    is_member = _rows_within(members, time_ns, time_ns)
     samples = derived[_rows_within(members, table.time_ns[derived], table.time_ns[derived])]
     if members.counters:
-        members.fate[record[kept]] = KEEP
+        members.fate[record[is_member]] = KEEP
         members.samples = np.union1d(samples, _last_before(members, derived))
-    elif left_out := int(kept.sum()) + len(samples):
+    elif left_out := int(is_member.sum()) + len(samples):
         members.left_out["counters"] = left_out
 
 
@@ -271,14 +271,14 @@ def _last_before(members: Members, rows: Ints) -> Ints:
 
 
 def _rows_within(members: Members, start_ns: Ints, end_ns: Ints) -> Bools:
-    kept = np.ones(len(start_ns), dtype=bool)
+    is_within = np.ones(len(start_ns), dtype=bool)
     if members.whole:
-        return kept
+        return is_within
     if members.start_ns is not None:
-        kept &= (end_ns > members.start_ns) | (start_ns >= members.start_ns)
+        is_within &= (end_ns > members.start_ns) | (start_ns >= members.start_ns)
     if members.end_ns is not None:
-        kept &= start_ns < members.end_ns
-    return kept
+        is_within &= start_ns < members.end_ns
+    return is_within
 
 
 #: Counters of the same name differ by an id, which is in the name of the series.

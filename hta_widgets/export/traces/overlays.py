@@ -157,9 +157,9 @@ def _edges_to_draw(graph: CriticalPath, *, every: bool) -> Ints:
     if not every:
         return graph.on_path[np.isin(edges.type[graph.on_path], _DRAWN)]
     # A launch that did not delay its kernel has no weight.
-    kept = (edges.type != LAUNCH) | (edges.weight_ns > 0)
-    kept[graph.on_path] = True
-    return np.flatnonzero(kept)
+    is_drawn = (edges.type != LAUNCH) | (edges.weight_ns > 0)
+    is_drawn[graph.on_path] = True
+    return np.flatnonzero(is_drawn)
 
 
 class _Overlay:
@@ -199,9 +199,9 @@ class _Overlay:
         trace = self._graph.trace
         table, flows = trace.table, trace.flow_table
         stays = np.array([name in _FRAME_OF_PATH for name in table.categories.values], dtype=bool)
-        kept = stays[table.category] if len(stays) else np.zeros(len(table), dtype=bool)
-        kept[self._graph.path_events] = True
-        both = kept[flows.source] & kept[flows.target] & (flows.source_record >= 0)
+        is_within = stays[table.category] if len(stays) else np.zeros(len(table), dtype=bool)
+        is_within[self._graph.path_events] = True
+        both = is_within[flows.source] & is_within[flows.target] & (flows.source_record >= 0)
         ends = np.concatenate((flows.source_record[both], flows.target_record[both]))
         return frozenset(ends.tolist())
 

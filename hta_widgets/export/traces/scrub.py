@@ -166,9 +166,10 @@ class Scrubber:
         if fields is None:
             return self.json(text)
         if fields.get("name") == b'"process_name"' and fields.get("ph") == b'"M"':
-            _keep_program(fields)
-        kept = (key for key in fields if not PRIVATE_KEYS.search(key))
-        return encode_fields({key: self.json(fields[key]) for key in kept})
+            _remove_arguments(fields)
+        return encode_fields(
+            {key: self.json(field) for key, field in fields.items() if not PRIVATE_KEYS.search(key)}
+        )
 
     def json(self, raw: bytes) -> bytes:
         """Return a JSON text without private data."""
@@ -205,13 +206,13 @@ class Scrubber:
                 return inner.decode("utf-8", "surrogatepass")
         for pattern, by in PRIVATE_TEXT:
             text = pattern.sub(by, text)
-        return _TOKEN.sub(self._is_private, text) if self._words else text
+        return _TOKEN.sub(self._replace_names, text) if self._words else text
 
-    def _is_private(self, token: re.Match[str]) -> str:
-        whole = token[0]
-        if whole.lower() in self._words:
+    def _replace_names(self, token: re.Match[str]) -> str:
+        """Return a token, with names of hosts and users replaced: all of it, or its parts."""
+        if token[0].lower() in self._words:
             return _REPLACEMENT
-        parts = whole.split(".")
+        parts = token[0].split(".")
         return ".".join(_REPLACEMENT if part.lower() in self._words else part for part in parts)
 
 
@@ -222,8 +223,8 @@ def _to_ascii(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def _keep_program(fields: dict[str, bytes]) -> None:
-    """Keep the program of a command line."""
+def _remove_arguments(fields: dict[str, bytes]) -> None:
+    """Reduce the command line in a process's name to the program."""
     args = decode_fields(fields.get("args", b"")) or {}
     name = args.get("name", b"")
     if name[:1] == b'"':
@@ -234,7 +235,7 @@ def _keep_program(fields: dict[str, bytes]) -> None:
 
 
 def _private_names(value: Any, key: str = "") -> Iterable[str]:
-    """Names of hosts and users among the top-level values."""
+    """Yield the names of hosts and users among the top-level values."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield from _private_names(item, str(name))

@@ -2,12 +2,15 @@
 
 import re
 import xml.etree.ElementTree as ET
+from itertools import combinations
 
 import pytest
 from support.collective_job import US, collective
 from support.small import call, copy, event, kernel, load
 
 import hta_widgets as hw
+from hta_widgets.demo.job import write_demo
+from hta_widgets.export.pictures.drawing import SIZE_PX, text_width
 from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.live.job import TileEngine
 
@@ -129,3 +132,21 @@ def test_impossible_pictures_are_refused_in_words(tmp_path):
         draw(traces, width=100)
     with pytest.raises(hw.TraceError, match="window"):
         draw(traces, view=[5, 5])
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_texts_left_of_the_lanes_do_not_overlap(tmp_path, folded):
+    write_demo(tmp_path / "job", ranks=8, steps=2)
+    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    root, _ = draw(traces, width=900, height=360 if folded else 800, folded=folded)
+    boxes_of_texts = []
+    for text in root.iter(f"{SVG}text"):
+        x, y = float(text.get("x")), float(text.get("y"))
+        width = text_width(text.text, bold=text.get("font-weight") is not None)
+        left = x - width if text.get("text-anchor") == "end" else x
+        if x < LEFT:
+            boxes_of_texts.append((left, left + width, y, text.text))
+    assert len(boxes_of_texts) > 8
+    for (left, right, y, text), (left_2, right_2, y_2, text_2) in combinations(boxes_of_texts, 2):
+        is_apart = abs(y - y_2) >= SIZE_PX or left >= right_2 or left_2 >= right
+        assert is_apart, (text, text_2)

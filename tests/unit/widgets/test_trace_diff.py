@@ -19,13 +19,12 @@ from hta_widgets.diff.align import LANES, lanes
 from hta_widgets.diff.match import match_ranks
 from hta_widgets.export.pages.diff_page import StepBlocks
 from hta_widgets.export.pictures.drawing import class_parts, class_styles
-from hta_widgets.live.comparison import (
+from hta_widgets.live.comparison import comparison_of_pair, comparison_of_step
+from hta_widgets.live.pair_table import (
     BINS,
     CLASSES,
     PairTable,
     classes_of_pairs,
-    comparison_of_pair,
-    comparison_of_step,
     rows_of_change,
 )
 from hta_widgets.tiles.packing import unpack

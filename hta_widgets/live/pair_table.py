@@ -1,0 +1,266 @@
+"""The pairs of events of two runs, and the class of each event by its change, for its color.
+
+A row of the table is a pair, or an event of one side without a partner. For example, a kernel of
+100 ns before and 150 ns after is a row with the class ``slower_2`` on both sides: at least a third
+longer, and less than twice as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.diff.changes import changes
+from hta_widgets.diff.compare import Comparison
+from hta_widgets.diff.pairs import pairs
+from hta_widgets.diff.sides import RunSide
+from hta_widgets.facts import facts
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner, Ties
+from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
+
+#: Classes of events by code. Slower and faster have three degrees each: less than a third longer
+#: than the other event, less than twice as long, and longer.
+CLASSES: tuple[str, ...] = tuple(facts("event_classes")["light"])
+_THIRD, _TWICE = 4 / 3, 2.0
+_BETWEEN = " > "
+
+DEVICE = ("compute", "communication", "memory")
+_DEVICE_CODES = [KINDS.index(kind) for kind in DEVICE]
+Ranks = tuple[int, int]  # before and after
+BINS = 600  # of the overview; a minimap has about as many px
+MAX_MARKED = 20_000  # events of one call path
+_MAX_CHANGES = 60  # changes whose events a saved page can mark
+
+
+def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
+    """Return the rows of `pairs` that belong to a change.
+
+    These are the changed operators of its name and their device work: all work below operators that
+    were added, removed or moved, and the work that slower and faster operators launched. For
+    replaced work, it is only the work itself.
+    """
+    word, name = str(change["change"]), str(change["name"])
+    status = pairs["status"].to_numpy()
+    named = _category_mask(pairs["name"], lambda text: text == name)
+    device = pairs["kind"].isin(DEVICE).to_numpy()
+    launched = device & _category_mask(
+        pairs["path"], lambda text: text == name or text.endswith(_BETWEEN + name)
+    )
+    if word in {"slower", "faster"}:
+        matched = (pairs["before_id"] >= 0).to_numpy() & (pairs["after_id"] >= 0).to_numpy()
+        return np.flatnonzero(matched & (status != "replaced") & (named & ~device | launched))
+    if word == "replaced":
+        return np.flatnonzero((status == word) & launched)
+    if str(change["measure"]) == "kernel":
+        return np.flatnonzero((status == word) & named & device)
+    within = f"{_BETWEEN}{name}{_BETWEEN}"
+    below = _category_mask(pairs["path"], lambda text: within in f"{_BETWEEN}{text}{_BETWEEN}")
+    return np.flatnonzero((status == word) & (named & ~device | below & device))
+
+
+def _category_mask(column: pd.Series, holds: Callable[[str], bool]) -> Bools:
+    """Return a mask of the rows for whose category `holds` is true."""
+    # The last entry is for missing values, -1.
+    flags = np.array([*map(holds, column.cat.categories), False], dtype=np.bool_)
+    mask: Bools = flags[column.cat.codes.to_numpy()]
+    return mask
+
+
+class EventClasses:
+    """A class for every event of both sides; `rows` has the pair of each event by side and rank."""
+
+    def __init__(
+        self,
+        of_pairs: Codes,
+        rows: Sequence[Mapping[int, Rows]],
+        rank_pairs: Sequence[tuple[int, int]],
+    ) -> None:
+        self.of_pairs = of_pairs
+        self._rank_pairs = rank_pairs
+        # The last entry is for index -1, events without a pair.
+        codes = np.append(of_pairs, np.uint8(CLASSES.index("not_compared")))
+        self._by_rank = [{rank: codes[pair] for rank, pair in side.items()} for side in rows]
+
+    def of_rank(self, side: int, rank: int) -> Codes | None:
+        """Return the class of each event of a rank, by id; None if the rank is not compared."""
+        return self._by_rank[side].get(rank)
+
+    def counts(self) -> ClassCounts:
+        """Return how many events have each class."""
+        by_rank = [
+            {number: np.bincount(codes, minlength=len(CLASSES)) for number, codes in side.items()}
+            for side in self._by_rank
+        ]
+        none = np.zeros(len(CLASSES), np.int64)
+        return {
+            "counts": [sum(side.values(), none).tolist() for side in by_rank],
+            "pair_counts": [
+                [side[rank].tolist() for side, rank in zip(by_rank, ranks, strict=True)]
+                for ranks in self._rank_pairs
+            ],
+        }
+
+
+def classes_of_pairs(pairs: pd.DataFrame) -> Codes:
+    """Return the class of each pair."""
+    before, after = pairs["before_ns"].to_numpy(), pairs["after_ns"].to_numpy()
+    ratio = np.maximum(before, after) / np.maximum(np.minimum(before, after), 1)
+    size = (ratio >= _THIRD).astype(np.int64) + (ratio >= _TWICE)
+    changed = size + np.where(after > before, CLASSES.index("slower_1"), CLASSES.index("faster_1"))
+    names = {"added": "only_here", "removed": "only_here", "changed": "slower_1"}
+    statuses = pairs["status"].cat.categories
+    class_of = np.array([CLASSES.index(names.get(name, name)) for name in statuses])
+    unchanged = class_of[pairs["status"].cat.codes.to_numpy()]
+    codes: Codes = np.where(pairs["status"] == "changed", changed, unchanged).astype(np.uint8)
+    return codes
+
+
+def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
+    """Return the device time of each class in `BINS` equal intervals of each side."""
+    columns: dict[str, Ints] = {}
+    attrs: dict[str, int] = {}
+    for place, (word, side) in enumerate(zip(("before", "after"), both.sides, strict=True)):
+        work = [
+            _device_time_by_class(side, rank, classes.of_rank(place, rank)) for rank in side.parts
+        ]
+        start, end, code = (np.concatenate(column) for column in zip(*work, strict=True))
+        if not len(start):
+            continue
+        first, last = int(start.min()), int(end.max())
+        edges = first + (last - first) * np.arange(BINS + 1, dtype=np.int64) // BINS
+        attrs |= {f"{word}_start_ns": first, f"{word}_end_ns": last}
+        for class_code in np.unique(code).tolist():
+            of = code == class_code
+            columns[f"{word}_{class_code}"] = _time_between_edges(start[of], end[of], edges)
+    overview = pd.DataFrame(columns, index=range(BINS))
+    overview.attrs.update(attrs)
+    return overview
+
+
+def _device_time_by_class(
+    side: RunSide, rank: int, codes: Codes | None
+) -> tuple[Ints, Ints, Codes]:
+    part = side.parts[rank]
+    rows = np.flatnonzero(np.isin(part.table.kind, _DEVICE_CODES))
+    start = part.table.start_ns[rows] + part.trace.shift_ns
+    unknown = np.full(len(rows), len(CLASSES) - 1, np.uint8)
+    return start, start + part.table.dur_ns[rows], unknown if codes is None else codes[rows]
+
+
+def _time_between_edges(start: Ints, end: Ints, edges: Ints) -> Ints:
+    """Return the time of intervals, which may overlap, between neighbouring edges."""
+    first = edges[0]
+    time = _distance_sums_before(start - first, edges - first) - _distance_sums_before(
+        end - first, edges - first
+    )
+    times: Ints = np.diff(time)
+    return times
+
+
+def _distance_sums_before(marks: Ints, edges: Ints) -> Ints:
+    """Return for each edge the sum of its distances from all marks before it."""
+    marks = np.sort(marks)
+    at = marks.searchsorted(edges)
+    sums = np.concatenate([[0], np.cumsum(marks)])
+    distances: Ints = at * edges - sums[at]
+    return distances
+
+
+class PairTable:
+    """The pairs of a comparison."""
+
+    def __init__(self, diff: Comparison, tree: pd.DataFrame) -> None:
+        frame = pairs(diff)
+        self._frame, self._changes = frame, changes(diff)
+        self.statuses = [str(name) for name in frame["status"].cat.categories]
+        self.status = frame["status"].cat.codes.to_numpy().astype(np.int64)
+        self.rank = [frame[f"{side}_rank"].to_numpy() for side in ("before", "after")]
+        self.id = [frame[f"{side}_id"].to_numpy() for side in ("before", "after")]
+        self.kind = frame["kind"].cat.codes.to_numpy().astype(np.int64)
+        self.node = _node_of_pairs(frame, tree)
+        self.start, self.dur = (np.zeros((2, len(frame)), np.int64) for _ in range(2))
+        #: by side and rank, the row of each event in the table of pairs, -1 for none
+        self._row_of: tuple[dict[int, Ints], dict[int, Ints]] = ({}, {})
+        for k, side in enumerate(diff.sides):
+            for rank, part in side.parts.items():
+                rows = np.flatnonzero((self.rank[k] == rank) & (self.id[k] >= 0))
+                ids = self.id[k][rows]
+                row_of = self._row_of[k][rank] = np.full(len(part.table), -1, np.int64)
+                row_of[ids] = rows
+                self.start[k, rows] = part.table.start_ns[ids] + part.trace.shift_ns
+                self.dur[k, rows] = part.table.dur_ns[ids]
+        self.classes = EventClasses(classes_of_pairs(frame), self._row_of, diff.rank_pairs)
+
+    def partner_of(self, side: int, rank: int, event: int) -> Partner:
+        """Return the status of an event, and rank and id of its partner."""
+        rows = self._row_of[side].get(rank)
+        row = -1 if rows is None or not 0 <= event < len(rows) else int(rows[event])
+        if row < 0:
+            return {"status": None, "rank": -1, "id": -1, "node": -1}
+        other = 1 - side
+        return {
+            "status": self.statuses[self.status[row]],
+            "rank": int(self.rank[other][row]),
+            "id": int(self.id[other][row]),
+            "node": int(self.node[row]),
+        }
+
+    def longest_links(self, side: int, start_ns: int, end_ns: int, most: int) -> Ties:
+        """Return the longest pieces of device work in a window, with their partners."""
+        start, dur = self.start[side], self.dur[side]
+        is_in_window = (
+            self.is_device & (self.id[side] >= 0) & (start < end_ns) & (start + dur > start_ns)
+        )
+        rows = np.flatnonzero(is_in_window & (self.id[1 - side] >= 0))
+        size = np.maximum(self.dur[0][rows], self.dur[1][rows])
+        rows = rows[np.argsort(-size, kind="stable")[:most]]
+        return {
+            "of": int(is_in_window.sum()),
+            "ties": [
+                [int(values[row]) for k in (0, 1) for values in (self.start[k], self.dur[k])]
+                for row in rows.tolist()
+            ],
+        }
+
+    def events_of(self, node: int, ranks: Ranks | None = None) -> PairEvents:
+        """Return the events of one call path, by side, as (rank, id); of all ranks by default."""
+        return self._events(np.flatnonzero((self.node == node) & (node >= 0)), ranks)
+
+    def events_of_change(self, change: pd.Series, ranks: Ranks | None = None) -> PairEvents:
+        """Return the events of a row of `hta_widgets.diff.changes`, by side, as (rank, id)."""
+        return self._events(rows_of_change(self._frame, change), ranks)
+
+    def _events(self, rows: Rows, ranks: Ranks | None) -> PairEvents:
+        events = []
+        for k in (0, 1):
+            side_rows = rows[self.id[k][rows] >= 0]
+            if ranks is not None:
+                side_rows = side_rows[self.rank[k][side_rows] == ranks[k]]
+            side_rows = side_rows[:MAX_MARKED]
+            events.append(
+                np.stack([self.rank[k][side_rows], self.id[k][side_rows]], axis=1).tolist()
+            )
+        return {"events": events}
+
+    @property
+    def is_device(self) -> Bools:
+        """Whether each pair is device work."""
+        return np.isin(self.kind, _DEVICE_CODES)
+
+    def rows_of_changes(self) -> list[Ints]:
+        """Return the pairs of each of the first changes."""
+        count = min(len(self._changes), _MAX_CHANGES)
+        return [rows_of_change(self._frame, self._changes.iloc[row]) for row in range(count)]
+
+
+def _node_of_pairs(frame: pd.DataFrame, tree: pd.DataFrame) -> Ints:
+    """Return the node of each pair; -1 if its call path is not in the tree."""
+    node = {key: number for number, key in enumerate(zip(tree["path"], tree["name"], strict=True))}
+    group = frame.groupby(["path", "name"], observed=True, sort=False).ngroup()
+    keys = frame.loc[~group.duplicated(), ["path", "name"]].itertuples(index=False, name=None)
+    nodes = np.array([node.get(key, -1) for key in keys], np.int64)
+    pair_nodes: Ints = nodes[group.to_numpy()]
+    return pair_nodes
