@@ -20,7 +20,7 @@ from hta_widgets.analysis.frames import (
 )
 from hta_widgets.analysis.host_activity import (
     ACTIVITIES,
-    activity_before_calls,
+    activity_times,
     follows_stream_wait,
 )
 from hta_widgets.analysis.map_ranks import map_ranks
@@ -378,9 +378,7 @@ def gap_pieces(
     began = np.where(known, np.clip(table.start_ns[call], start, end), start)
     returned = table.start_ns[call] + table.dur_ns[call]
     left = np.where(known, np.clip(returned, began, end), start)
-    activities = activity_before_calls(trace, start, began, call)
-    for place, spent in enumerate(activities):
-        pieces[:, place] = spent
+    pieces[:, : len(ACTIVITIES)] = np.stack(activity_times(trace, start, began, call), axis=1)
     pieces[:, _HOST_NOTHING] = began - start - pieces.sum(axis=1)
     pieces[:, _LAUNCH_CALL] = left - began
     is_long = gap[1] - np.maximum(returned, gap[0]) >= short_ns
@@ -406,7 +404,7 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap[0])
     long = np.flatnonzero((call >= 0) & (gap[1] - begin > _LONG_NS))
     begin, end = begin[long], gap[1][long]
-    waited = activity_before_calls(trace, begin, end, call[long])[0]
+    waited = activity_times(trace, begin, end, call[long])[0]
     blocked[long] = 2 * waited > end - begin
     return blocked
 
