@@ -23,7 +23,7 @@ import pandas as pd
 from hta_widgets.analysis.cross_rank.stragglers import stragglers
 from hta_widgets.diff.causes import KIND_OF, splits_communication, step_times_by_cause
 from hta_widgets.diff.compare import Comparison
-from hta_widgets.diff.records import Finding, rank_findings, time_change
+from hta_widgets.diff.records import Finding, time_change
 from hta_widgets.diff.stats import welch_p_value
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.memo import memoize
@@ -40,7 +40,6 @@ _MIN_EXCESS_OF_SPREAD = 4.0
 _ALPHA = 0.01
 #: Kinds of a rank's own time; communication depends on the other ranks.
 _OWN_KINDS = ("compute", "memory", "idle", "cpu")
-_TOPIC = "late_rank"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,7 @@ def late_ranks(diff: Comparison) -> list[Finding]:
                 judged[now], rank, diff.step_count, appears=now, weight=max(lost)
             )
         )
-    return rank_findings(results, [_TOPIC])
+    return sorted(results, key=lambda finding: -finding.weight)
 
 
 @memoize
@@ -135,7 +134,7 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
             if places:
                 weight = float(np.abs(excess_ns[kind, places]).max()) / max(diff.step_ns, 1)
                 results.append(_rank_change(times, places, kind, sign=sign, weight=weight))
-    return rank_findings(results, [_TOPIC])
+    return sorted(results, key=lambda finding: -finding.weight)
 
 
 def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
@@ -207,11 +206,11 @@ def _rank_change(
         time_change("wait", *waits_ns[k].tolist(), ranks=(ranks[k],), measure="communication_wait")
         for k in others[moved_ns >= min_moved_ns].tolist()
     ]
+    # What a rank loses in one kind of time it may win back in another: the step has the sum.
     excess_ns = times.excess_ns.sum(axis=0)[places]
     return time_change(
         "straggler",
         *own_ns[places].mean(axis=0).tolist(),
-        topic=_TOPIC,
         ranks=tuple(ranks[k] for k in places),
         measure=measure,
         weight=weight,
@@ -228,7 +227,6 @@ def _late_on_one_side(
     return Finding(
         "straggler",
         diff_ns=cost_ns if appears else -cost_ns,
-        topic=_TOPIC,
         ranks=(rank,),
         measure="communication_wait",
         weight=weight,
