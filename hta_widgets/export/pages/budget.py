@@ -116,7 +116,7 @@ class PagePlan:
         full: dict[int, PagePart] = {}
         used = 0
         for rank in self.order:
-            made = full_rank(self.indices[rank], self.names, self.phases.of_rank[rank])
+            made = full_rank(self.indices[rank], self.names, self.phases.by_rank[rank])
             used += made.size_bytes
             if used > self.limit:
                 break
