@@ -259,8 +259,14 @@ def _no_cause_text(times: RunTimes) -> list[Piece]:
 # --- hosts without devices ------------------------------------------------------------------------
 
 
-def async_only_text(
-    contents: str, rank_count: int, span_ns: int, longest: str, longest_ns: int
+def _async_only_text(
+    _times: RunTimes,
+    *,
+    contents: str,
+    rank_count: int,
+    span_ns: int,
+    longest: str,
+    longest_ns: int,
 ) -> list[Piece]:
     """Describe files whose only events are async intervals; a duration of -1 is unknown."""
     text = f"{contents} of {plural(rank_count, 'rank')} over {duration(span_ns)}"
@@ -312,6 +318,7 @@ WORDS: dict[str, Callable[..., list[Piece]]] = {
     "missing_steps": _missing_steps_text,
     "no_cause": _no_cause_text,
     "no_device": _no_device_text,
+    "async_only": _async_only_text,
     "host_communication": _host_communication_text,
     "operator": _operator_text,
 }
