@@ -161,6 +161,8 @@ def headline(traces: TraceSet) -> Headline:
     of_format = _headline_of_formats(traces)
     if of_format is not None:
         return of_format
+    if not len(traces):
+        return Headline()
     times = run_times(traces)
     if not times.ranks:
         ranked = _rank_findings([*_host_findings(traces, times)])
