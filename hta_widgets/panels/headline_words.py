@@ -115,11 +115,12 @@ def _last_rank_text(
     times: RunTimes, *, last: LastRank, late: LateRanks, judged: StragglerReport, rank_count: int
 ) -> list[Piece]:
     """State that a rank is nearly always last without being judged to be the cause."""
-    loaded = f" of the {plural(judged.loaded, 'rank')} loaded (of {judged.of})"
+    is_partial = judged.loaded_rank_count < judged.rank_count
+    loaded = f" of the {plural(judged.loaded_rank_count, 'rank')} loaded (of {judged.rank_count})"
     spans_ns = [span for rank, span in times.span_ns.items() if rank != last.rank]
     waiting_share = last.wait_ns * len(spans_ns) / max(sum(spans_ns), 1)
     text = (
-        f" arrives last{loaded if judged.loaded < judged.of else ''} at {late.last} of"
+        f" arrives last{loaded if is_partial else ''} at {late.last} of"
         f" {plural(late.collectives, 'collective')}"
         f"{f', after {last.cause}' if last.cause else ''};"
         f" {'the others wait' if rank_count > 2 else 'the other waits'}"
