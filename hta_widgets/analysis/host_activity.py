@@ -22,7 +22,7 @@ from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows, distinct_codes
 from hta_widgets.trace.host_stack import CALLS, category_mask, name_mask
-from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union
+from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, union, unite
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
@@ -102,7 +102,7 @@ def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
             added = (on_all_threads if is_shared else on_thread)[activity]
             if not len(added.start) or (is_shared and len(threads) == 1):
                 continue
-            covered = union(*(np.concatenate(sides) for sides in zip(covered, added, strict=True)))
+            covered = unite(covered, added)
             levels.append(_Level(activity, covered))
         levels_by_thread[thread] = levels
     return levels_by_thread
