@@ -261,7 +261,10 @@ def _cause_parts(diff: Comparison, frame: pd.DataFrame) -> tuple[Finding, ...]:
 
 
 def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> list[Finding]:
-    """Return the kinds of time with another share of steps of about the same length."""
+    """Return the kinds of time with another share of steps of about the same length.
+
+    Without this finding, equal steps would hide that compute became communication or idle time.
+    """
     parts = _cause_parts(diff, by_kind[by_kind["kind"].isin(kinds_with_changed_share(diff))])
     if not parts:
         return []

@@ -84,25 +84,25 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     formats = diff.before.formats | diff.after.formats
     if single or formats != {"kineto"} or not splits_communication(diff):
         return []
-    judged = []
+    verdicts = []
     for side in diff.sides:
         low, high = side.envelope()
         window = int(low.min()), int(high.max())
-        judged.append(stragglers(side.traces, window=window).set_index("rank"))
+        verdicts.append(stragglers(side.traces, window=window).set_index("rank"))
     times = _times_outside_waits(diff, shared)
     results = []
     for rank in sorted({*shared, *lone_ranks(diff)}):
-        if rank in shared and not all(rank in frame.index for frame in judged):
+        if rank in shared and not all(rank in frame.index for frame in verdicts):
             continue
-        was, now = (bool(frame["is_straggler"].get(rank, False)) for frame in judged)
-        lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in judged]
+        was, now = (bool(frame["is_straggler"].get(rank, False)) for frame in verdicts)
+        lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in verdicts]
         if was is now or abs(lost[1] - lost[0]) < _MIN_LOST_RATIO * max(lost):
             continue
         results.append(
             _late_on_both_sides(times, rank, appears=now, weight=max(lost))
             if rank in shared
             else _late_on_one_side(
-                judged[now], rank, diff.step_count, appears=now, weight=max(lost)
+                verdicts[now], rank, diff.step_count, appears=now, weight=max(lost)
             )
         )
     return sorted(results, key=lambda finding: -finding.weight)
@@ -220,10 +220,13 @@ def _rank_change(
 
 
 def _late_on_one_side(
-    judged: pd.DataFrame, rank: int, step_count: int, *, appears: bool, weight: float
+    verdict: pd.DataFrame, rank: int, step_count: int, *, appears: bool, weight: float
 ) -> Finding:
-    """Return what a rank that one side lacks costs each of the others on the side that has it."""
-    cost_ns = float(judged["lost_ns"][rank]) / (len(judged) - 1) / step_count
+    """Return what a rank that one side lacks costs each of the others on the side that has it.
+
+    `verdict` is the frame of `stragglers` of that side, by rank.
+    """
+    cost_ns = float(verdict["lost_ns"][rank]) / (len(verdict) - 1) / step_count
     return Finding(
         "straggler",
         diff_ns=cost_ns if appears else -cost_ns,
@@ -233,6 +236,6 @@ def _late_on_one_side(
         details={
             "appears": appears,
             "sign": 1 if appears else -1,
-            "cause": str(judged["cause"][rank]),
+            "cause": str(verdict["cause"][rank]),
         },
     )

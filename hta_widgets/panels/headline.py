@@ -167,8 +167,8 @@ def headline(traces: TraceSet) -> Headline:
     if not times.ranks:
         ranked = _rank_findings([*_host_findings(traces, times)])
         return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
-    judged = straggler_report(traces)
-    late = late_ranks(traces, times, judged.stragglers)
+    report = straggler_report(traces)
+    late = late_ranks(traces, times, report.stragglers)
     causes = [*_waiting_finding(late, times, len(traces))]
     if times.has_work:
         of_devices = (
@@ -185,9 +185,9 @@ def headline(traces: TraceSet) -> Headline:
     steps = analysis.step_times(traces)
     others = [finding for finding in causes if first is None or finding.kind != first.kind]
     if first is not None and first.kind == "waiting" and late is not None:
-        facts = {"late": late, "cause": judged.causes.get(late.ranks[0], "")}
+        facts = {"late": late, "cause": report.causes.get(late.ranks[0], "")}
         others.append(HeadlineFinding("late_rank", facts=facts))
-    others += _last_rank_finding(traces, times, judged)
+    others += _last_rank_finding(traces, times, report)
     others += _slowest_step(steps)
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
         others.append(HeadlineFinding("around_work", facts={"around": 1 - times.span_share}))
@@ -267,13 +267,13 @@ def _waiting_finding(
 
 
 def _last_rank_finding(
-    traces: TraceSet, times: RunTimes, judged: StragglerReport
+    traces: TraceSet, times: RunTimes, report: StragglerReport
 ) -> list[HeadlineFinding]:
     """Return the first rank that is nearly always last but is not judged to be the cause."""
-    for last in judged.last_ranks:
+    for last in report.last_ranks:
         late = late_ranks(traces, times, [last.rank])
         if late is not None:
-            facts = {"last": last, "late": late, "judged": judged, "rank_count": len(traces)}
+            facts = {"last": last, "late": late, "report": report, "rank_count": len(traces)}
             return [HeadlineFinding("last_rank", facts=facts)]
     return []
 

@@ -112,11 +112,11 @@ def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Pi
 
 
 def _last_rank_text(
-    times: RunTimes, *, last: LastRank, late: LateRanks, judged: StragglerReport, rank_count: int
+    times: RunTimes, *, last: LastRank, late: LateRanks, report: StragglerReport, rank_count: int
 ) -> list[Piece]:
     """State that a rank is nearly always last without being judged to be the cause."""
-    is_partial = judged.loaded_rank_count < judged.rank_count
-    loaded = f" of the {plural(judged.loaded_rank_count, 'rank')} loaded (of {judged.rank_count})"
+    is_partial = report.loaded_rank_count < report.rank_count
+    loaded = f" of the {plural(report.loaded_rank_count, 'rank')} loaded (of {report.rank_count})"
     spans_ns = [span for rank, span in times.span_ns.items() if rank != last.rank]
     waiting_share = last.wait_ns * len(spans_ns) / max(sum(spans_ns), 1)
     text = (
