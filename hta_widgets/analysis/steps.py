@@ -126,9 +126,9 @@ def step_times(
     column["own_ns"] = length - column["exposed_wait_ns"]
     deviations = {}
     for name in ("dur", "own"):
-        apart, share = deviation_from_median(column["step"], column[f"{name}_ns"], is_whole)
-        deviations[f"{name}_deviation_ns"] = apart
-        deviations[f"{name}_deviation_share"] = share
+        deviations[f"{name}_deviation_ns"], deviations[f"{name}_deviation_share"] = (
+            deviation_from_median(column["step"], column[f"{name}_ns"], is_whole)
+        )
     without = [
         trace
         for trace, columns in zip(chosen.traces, columns_of_ranks, strict=True)
@@ -282,8 +282,8 @@ def deviation_from_median(step: Ints, values: Ints, is_whole: Bools) -> tuple[Fl
     whole_values = pd.Series(values, dtype=np.float64)[is_whole]
     median = whole_values.groupby(step[is_whole]).transform("median")
     middle = median.reindex(range(len(values))).to_numpy()
-    apart = values - middle
-    return apart, apart / np.where(middle != 0, middle, np.nan)
+    deviation = values - middle
+    return deviation, deviation / np.where(middle != 0, middle, np.nan)
 
 
 def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> dict[str, Ints]:
@@ -303,35 +303,35 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     start, end = part.clip_rows(rows)
     has_work = last > first
     has_work[code[rows]] = True
-    apart = _ConcatenatedRanges(int(start.min(initial=0)), int(end.max(initial=0)), count)
-    busy = apart.pieces(code[rows], start, end)
+    ranges = _ConcatenatedRanges(int(start.min(initial=0)), int(end.max(initial=0)), count)
+    busy = ranges.pieces(code[rows], start, end)
     working = [part.rows_of_kinds(kind) for kind in ("compute", "communication")]
     working = [
         rows_of_kind[(code[rows_of_kind] >= 0) & (part.table.stream[rows_of_kind] >= 0)]
         for rows_of_kind in working
     ]
     compute, communication = (
-        apart.pieces(code[rows_of_kind], *part.clip_rows(rows_of_kind)) for rows_of_kind in working
+        ranges.pieces(code[rows_of_kind], *part.clip_rows(rows_of_kind)) for rows_of_kind in working
     )
     selected = mask_of_rows(rows, len(part.trace))
     is_selected = selected[waits.rows]
     edges = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
-    wait = apart.pieces(code[waits.rows[is_selected]], *edges)
-    unmatched = waits.unmatched[selected[waits.unmatched]]
-    unknown = apart.pieces(code[unmatched], *part.clip_rows(unmatched))
+    wait = ranges.pieces(code[waits.rows[is_selected]], *edges)
+    rows = waits.unmatched[selected[waits.unmatched]]
+    unmatched = ranges.pieces(code[rows], *part.clip_rows(rows))
     span = np.where(has_work, last - np.where(has_work, first, 0), 0)
-    spent = apart.lengths(busy)
+    busy_ns = ranges.lengths(busy)
     return {
         "device_start_ns": np.where(has_work, first, -1),
         "device_span_ns": span,
-        "busy_ns": spent,
-        "idle_ns": span - spent,
-        "compute_ns": apart.lengths(compute),
-        "communication_ns": apart.lengths(communication),
-        "exposed_communication_ns": apart.lengths(subtract(communication, compute)),
-        "wait_ns": apart.lengths(wait),
-        "exposed_wait_ns": apart.lengths(subtract(wait, compute)),
-        "unmatched_exposed_ns": apart.lengths(subtract(unknown, compute)),
+        "busy_ns": busy_ns,
+        "idle_ns": span - busy_ns,
+        "compute_ns": ranges.lengths(compute),
+        "communication_ns": ranges.lengths(communication),
+        "exposed_communication_ns": ranges.lengths(subtract(communication, compute)),
+        "wait_ns": ranges.lengths(wait),
+        "exposed_wait_ns": ranges.lengths(subtract(wait, compute)),
+        "unmatched_exposed_ns": ranges.lengths(subtract(unmatched, compute)),
     }
 
 
@@ -416,9 +416,9 @@ def phase_times(
     column = stack_blocks(columns_of_ranks, schema)
     is_whole = column.pop("whole")
     pairs = np.stack([column["phase"], column["step"]])
-    together = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
+    pair_code = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
     column["deviation_ns"], column["deviation_share"] = deviation_from_median(
-        together, column["dur_ns"], is_whole
+        pair_code, column["dur_ns"], is_whole
     )
     # Each rank's rows are sorted by phase and step, and ranks are in order.
     order = np.argsort(column["phase"], kind="stable")
