@@ -193,11 +193,7 @@ def memory_bandwidth(
     schema = {
         "rank": "int64", "copy_kind": "category", "time_ns": "int64", "gb_per_s": "float64",
     }  # fmt: skip
-    return _bandwidth_frame(
-        chosen,
-        _rate_columns,
-        schema,
-    )
+    return _bandwidth_frame(chosen, _rate_columns, schema)
 
 
 def _rate_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
@@ -245,11 +241,7 @@ def memory_bandwidth_summary(
         "time_weighted_mean": "float64", **int64("busy_ns copies size_bytes"),
     }  # fmt: skip
     chosen = rank_parts(traces, selection, window, ranks)
-    return _bandwidth_frame(
-        chosen,
-        _summary_columns,
-        schema,
-    )
+    return _bandwidth_frame(chosen, _summary_columns, schema)
 
 
 def _summary_columns(part: RankPart, copies: _RankCopies) -> dict[str, Any]:
@@ -277,7 +269,7 @@ def _bandwidth_frame(chosen: RankParts, columns_of: _ColumnsOf, schema: Schema) 
     unknown = sum((count for _, count, _ in results), Counter[str]())
     note = _NO_COPIES
     if unknown:
-        note = f"the files tell neither rate nor size of the {unknown.total():,} copies and fills"
+        note = f"the files state neither rate nor size of the {unknown.total():,} copies and fills"
     return result_frame(
         columns,
         matched=count_by_kind(chosen, ("memory",)),

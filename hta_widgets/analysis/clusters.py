@@ -279,24 +279,24 @@ def rank_time_heatmap(
     steps = np.arange(bins + 1, dtype=np.int64)
     edges = low + width * steps + rest * steps // bins
     # Idle time depends on the work around it, which may be outside of the window.
-    ranks_of = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
+    parts = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
     waits = collective_waits(traces, clock) if metric == "waiting" else None
-    each = None if waits is None else waits.arguments_by_rank(ranks_of.ranks)
-    binned = list(map_ranks(ranks_of, _time_in_bins, metric, edges, each=each))
+    arguments = None if waits is None else waits.arguments_by_rank(parts.ranks)
+    binned = list(map_ranks(parts, _time_in_bins, metric, edges, each=arguments))
     values = np.array([value for value, _, _ in binned], dtype=np.int64).reshape(-1, bins)
-    starts, ends = np.tile(edges[:-1], len(ranks_of)), np.tile(edges[1:], len(ranks_of))
+    starts, ends = np.tile(edges[:-1], len(parts)), np.tile(edges[1:], len(parts))
     length = np.where(ends > starts, ends - starts, np.nan)
     attrs: dict[str, Any] = {} if waits is None else {"clock": waits.clock}
     return result_frame(
         {
-            "rank": np.array(ranks_of.ranks, dtype=np.int64).repeat(bins),
-            "bin": np.tile(np.arange(bins), len(ranks_of)),
+            "rank": np.array(parts.ranks, dtype=np.int64).repeat(bins),
+            "bin": np.tile(np.arange(bins), len(parts)),
             "start_ns": starts,
             "end_ns": ends,
             "value_ns": values.reshape(-1),
             "share": values.reshape(-1) / length,
         },
-        matched=count_by_kind(ranks_of),
+        matched=count_by_kind(parts),
         note=_heatmap_note([works for _, works, _ in binned], metric, values),
         span_ns=[span for _, _, span in binned],
         metric=metric,
@@ -476,25 +476,25 @@ def cluster_ranks(
     apart[stage[:, None] != stage[None, :]] = np.inf
     similar = _representatives(apart, 1.0)
     outlier, typical = _outliers(similar, stage)
-    widened, folded = 1.0, similar
-    while len(np.unique(folded)) > max(max_clusters, len(np.unique(stage))):
-        widened *= _WIDER
-        folded = _representatives(apart, widened)
-    ranks, sizes = np.unique(folded, return_counts=True)
+    limit, representative = 1.0, similar
+    while len(np.unique(representative)) > max(max_clusters, len(np.unique(stage))):
+        limit *= _WIDER
+        representative = _representatives(apart, limit)
+    distinct, sizes = np.unique(representative, return_counts=True)
     number = np.zeros(len(stage), dtype=np.int64)
-    number[ranks[np.lexsort((ranks, -sizes))]] = np.arange(len(ranks))
-    own_position = np.arange(len(stage))
+    number[distinct[np.lexsort((distinct, -sizes))]] = np.arange(len(distinct))
+    position = np.arange(len(stage))
     return RankClusters(
-        number[folded],
-        folded,
-        apart[own_position, folded] / widened,
-        apart[own_position, typical],
+        number[representative],
+        representative,
+        apart[position, representative] / limit,
+        apart[position, typical],
         outlier,
         [
             "" if similar[k] == typical[k] else compared.reasons(k, int(typical[k]))
             for k in range(len(stage))
         ],
-        tolerance * widened,
+        tolerance * limit,
     )
 
 
@@ -585,8 +585,8 @@ class _FeatureComparison:
         count, kernels = len(self.low), self.features.kernels.T
         limit = self.limits[_FEATURES.index("kernels")]
         distances = np.zeros((count, count))
-        for low in range(0, count, _BLOCK):
-            rows = slice(low, low + _BLOCK)
+        for first in range(0, count, _BLOCK):
+            rows = slice(first, first + _BLOCK)
             block = distances[rows]
             for share in kernels:
                 block += np.abs(share[rows, None] - share)

@@ -288,10 +288,9 @@ def comm_comp_overlap(
 
 
 def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
-    communication, compute = (
-        part.union_of_kinds("communication"),
-        part.union_of_all_of_kinds("compute"),
-    )
+    """Return the times of communication, of both, and of computing, and the number of kernels."""
+    communication = part.union_of_kinds("communication")
+    compute = part.union_of_all_of_kinds("compute")
     kernels = int(part.kind_counts[KINDS.index("communication")])
     return (
         total_length(communication),
@@ -446,10 +445,8 @@ def _communication_columns(part: RankPart, rows: Rows) -> tuple[float, ...]:
     """Return the values of the columns `_COMMUNICATION` for some kernels of a rank."""
     start, end = part.clip_rows(rows)
     pieces = union(start, end)
-    time, hidden = (
-        total_length(pieces),
-        total_length(intersect(pieces, part.union_of_all_of_kinds("compute"))),
-    )
+    time = total_length(pieces)
+    hidden = total_length(intersect(pieces, part.union_of_all_of_kinds("compute")))
     duration = end - start
     share = hidden / time if time else float("nan")
     return len(rows), time, hidden, time - hidden, share, int(duration.sum()), int(duration.max())

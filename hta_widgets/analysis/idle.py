@@ -20,7 +20,7 @@ from hta_widgets.analysis.frames import (
 )
 from hta_widgets.analysis.host_activity import (
     ACTIVITIES,
-    activity_before_calls,
+    activity_times,
     follows_stream_wait,
 )
 from hta_widgets.analysis.map_ranks import map_ranks
@@ -153,18 +153,18 @@ def device_idle_breakdown(
         if sums_of_rank is not None
     }
     size = len(IDLE_CATEGORIES)
-    idle, gaps, most, unrecorded = (
+    idle, gaps, longest, unrecorded = (
         concat_arrays([sums_of_rank[k] for sums_of_rank in working.values()]) for k in range(4)
     )
-    whole = idle.reshape(-1, size).sum(axis=1).repeat(size)
+    idle_of_rank = idle.reshape(-1, size).sum(axis=1).repeat(size)
     return result_frame(
         {
             "rank": np.array(list(working), dtype=np.int64).repeat(size),
             "idle_category": categorical(np.tile(np.arange(size), len(working)), IDLE_CATEGORIES),
             "idle_ns": idle,
             "gaps": gaps,
-            "idle_share": idle / np.where(whole > 0, whole, np.nan),
-            "max_ns": most,
+            "idle_share": idle / np.where(idle_of_rank > 0, idle_of_rank, np.nan),
+            "max_ns": longest,
             "unrecorded_ns": unrecorded,
         },
         matched=count_by_kind(chosen),
@@ -269,8 +269,8 @@ def _longest_gaps(part: RankPart, short_ns: int, top: int | None) -> dict[str, A
     if gaps is None:
         return None
     if top is not None and len(gaps.start) > top:
-        kept = np.sort(np.argsort(gaps.start - gaps.end, kind="stable")[:top])
-        gaps = _RankGaps(*(column[kept] for column in gaps))
+        longest = np.sort(np.argsort(gaps.start - gaps.end, kind="stable")[:top])
+        gaps = _RankGaps(*(column[longest] for column in gaps))
     return {
         "rank": part.rank,
         "start_ns": gaps.start + part.trace.shift_ns,
@@ -378,9 +378,7 @@ def gap_pieces(
     began = np.where(known, np.clip(table.start_ns[call], start, end), start)
     returned = table.start_ns[call] + table.dur_ns[call]
     left = np.where(known, np.clip(returned, began, end), start)
-    activities = activity_before_calls(trace, start, began, call)
-    for place, spent in enumerate(activities):
-        pieces[:, place] = spent
+    pieces[:, : len(ACTIVITIES)] = np.stack(activity_times(trace, start, began, call), axis=1)
     pieces[:, _HOST_NOTHING] = began - start - pieces.sum(axis=1)
     pieces[:, _LAUNCH_CALL] = left - began
     is_long = gap[1] - np.maximum(returned, gap[0]) >= short_ns
@@ -406,7 +404,7 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap[0])
     long = np.flatnonzero((call >= 0) & (gap[1] - begin > _LONG_NS))
     begin, end = begin[long], gap[1][long]
-    waited = activity_before_calls(trace, begin, end, call[long])[0]
+    waited = activity_times(trace, begin, end, call[long])[0]
     blocked[long] = 2 * waited > end - begin
     return blocked
 
@@ -538,8 +536,8 @@ def _stream_frame(
 ) -> pd.DataFrame:
     """Return a function's columns by rank, stream and category."""
     wanted = None if streams is None else sorted({int(stream) for stream in streams})
-    found = list(map_ranks(chosen, _stream_columns, function, short_ns, wanted))
-    column = stack_blocks(found, {**int64("rank stream idle_category"), **schema})
+    columns_of_ranks = list(map_ranks(chosen, _stream_columns, function, short_ns, wanted))
+    column = stack_blocks(columns_of_ranks, {**int64("rank stream idle_category"), **schema})
     column["idle_category"] = categorical(column["idle_category"], _CATEGORIES)
     note = "no device work is selected: no stream has kernels or copies"
     return result_frame(
@@ -600,9 +598,9 @@ def _stream_gaps(
         return streams.astype(np.int64), stream[pair] * len(_CATEGORIES) + category, length
     cut = np.subtract(*reversed(part.clip_edges(before, after)))
     # A gap of 0 ns counts if its instant lies in the window.
-    begun = np.ones(len(after), dtype=bool) if part.low is None else after >= part.low
-    kept = (cut > 0) | ((length == 0) & part.contains(following) & begun)
-    there = np.union1d(stream[pair[kept]], stream[part.contains(rows)])
-    number = np.searchsorted(there, stream[pair[kept]])
-    cell = number * len(_CATEGORIES) + category[kept]
-    return streams[there].astype(np.int64), cell, np.maximum(cut[kept], 0)
+    has_begun = np.ones(len(after), dtype=bool) if part.low is None else after >= part.low
+    is_inside = (cut > 0) | ((length == 0) & part.contains(following) & has_begun)
+    stream_of_gap = stream[pair[is_inside]]
+    present = np.union1d(stream_of_gap, stream[part.contains(rows)])
+    cell = np.searchsorted(present, stream_of_gap) * len(_CATEGORIES) + category[is_inside]
+    return streams[present].astype(np.int64), cell, np.maximum(cut[is_inside], 0)

@@ -415,4 +415,4 @@ def _earliest_start(trace: Trace, low: int) -> int:
     call = trace.launch_of[device]
     host = (table.stream < 0) & (table.kind == _CPU) & (table.start_ns < low) & (end > low)
     starts = (table.start_ns[call[call >= 0]], table.start_ns[device], table.start_ns[host])
-    return min([low, *(int(one.min()) for one in starts if len(one))])
+    return min([low, *(int(starts_ns.min()) for starts_ns in starts if len(starts_ns))])

@@ -82,10 +82,7 @@ def launch_stats(
         **int64("rank correlation"), "kernel": "category", "kind": "int64", "launch": "category",
         **int64("stream cpu_dur_ns gpu_dur_ns launch_delay_ns launch_id kernel_id"),
     }  # fmt: skip
-    column = stack_blocks(
-        [columns for columns, _ in results],
-        schema,
-    )
+    column = stack_blocks([columns for columns, _ in results], schema)
     column["kind"] = categorical(column["kind"], KINDS)
     return result_frame(
         column,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,9 +126,9 @@ def step_times(
     column["own_ns"] = length - column["exposed_wait_ns"]
     deviations = {}
     for name in ("dur", "own"):
-        apart, share = deviation_from_median(column["step"], column[f"{name}_ns"], is_whole)
-        deviations[f"{name}_deviation_ns"] = apart
-        deviations[f"{name}_deviation_share"] = share
+        deviations[f"{name}_deviation_ns"], deviations[f"{name}_deviation_share"] = (
+            deviation_from_median(column["step"], column[f"{name}_ns"], is_whole)
+        )
     without = [
         trace
         for trace, columns in zip(chosen.traces, columns_of_ranks, strict=True)
@@ -235,16 +234,20 @@ def steps_ahead(traces: TraceSet) -> Ints:
     The hosts' ranges are also shorter than the devices' spans: a few late events do not count.
     """
     spans = list(map_ranks(traces, _spans))
-    numbers, inverse = np.unique(concat_arrays([span[0] for span in spans]), return_inverse=True)
+    steps, *times_ns = (concat_arrays([span[k] for span in spans]) for k in range(4))
+    numbers, inverse = np.unique(steps, return_inverse=True)
     on_device, inside, on_host = (
-        sum_by_group(inverse, concat_arrays([span[k] for span in spans]), len(numbers))
-        for k in (1, 2, 3)
+        sum_by_group(inverse, time_ns, len(numbers)) for time_ns in times_ns
     )
     return numbers[(2 * inside < on_device) & (on_host < on_device)]
 
 
 def _spans(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return steps with device work, the device's span, how much the host is there, its length."""
+    """Return the steps with device work, and by step three times.
+
+    They are the length of the device's span, the part of it within the host's range, and the
+    length of that range.
+    """
     numbers, start, end = _all_steps(trace)
     worked, first, last = device_edges(trace)
     at = np.searchsorted(numbers, worked)
@@ -279,8 +282,8 @@ def deviation_from_median(step: Ints, values: Ints, is_whole: Bools) -> tuple[Fl
     whole_values = pd.Series(values, dtype=np.float64)[is_whole]
     median = whole_values.groupby(step[is_whole]).transform("median")
     middle = median.reindex(range(len(values))).to_numpy()
-    apart = values - middle
-    return apart, apart / np.where(middle != 0, middle, np.nan)
+    deviation = values - middle
+    return deviation, deviation / np.where(middle != 0, middle, np.nan)
 
 
 def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> dict[str, Ints]:
@@ -300,35 +303,35 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     start, end = part.clip_rows(rows)
     has_work = last > first
     has_work[code[rows]] = True
-    apart = _ConcatenatedRanges(int(start.min(initial=0)), int(end.max(initial=0)), count)
-    busy = apart.pieces(code[rows], start, end)
+    ranges = _ConcatenatedRanges(int(start.min(initial=0)), int(end.max(initial=0)), count)
+    busy = ranges.pieces(code[rows], start, end)
     working = [part.rows_of_kinds(kind) for kind in ("compute", "communication")]
     working = [
         rows_of_kind[(code[rows_of_kind] >= 0) & (part.table.stream[rows_of_kind] >= 0)]
         for rows_of_kind in working
     ]
     compute, communication = (
-        apart.pieces(code[rows_of_kind], *part.clip_rows(rows_of_kind)) for rows_of_kind in working
+        ranges.pieces(code[rows_of_kind], *part.clip_rows(rows_of_kind)) for rows_of_kind in working
     )
     selected = mask_of_rows(rows, len(part.trace))
     is_selected = selected[waits.rows]
     edges = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
-    wait = apart.pieces(code[waits.rows[is_selected]], *edges)
-    unmatched = waits.unmatched[selected[waits.unmatched]]
-    unknown = apart.pieces(code[unmatched], *part.clip_rows(unmatched))
+    wait = ranges.pieces(code[waits.rows[is_selected]], *edges)
+    rows = waits.unmatched[selected[waits.unmatched]]
+    unmatched = ranges.pieces(code[rows], *part.clip_rows(rows))
     span = np.where(has_work, last - np.where(has_work, first, 0), 0)
-    spent = apart.lengths(busy)
+    busy_ns = ranges.lengths(busy)
     return {
         "device_start_ns": np.where(has_work, first, -1),
         "device_span_ns": span,
-        "busy_ns": spent,
-        "idle_ns": span - spent,
-        "compute_ns": apart.lengths(compute),
-        "communication_ns": apart.lengths(communication),
-        "exposed_communication_ns": apart.lengths(subtract(communication, compute)),
-        "wait_ns": apart.lengths(wait),
-        "exposed_wait_ns": apart.lengths(subtract(wait, compute)),
-        "unmatched_exposed_ns": apart.lengths(subtract(unknown, compute)),
+        "busy_ns": busy_ns,
+        "idle_ns": span - busy_ns,
+        "compute_ns": ranges.lengths(compute),
+        "communication_ns": ranges.lengths(communication),
+        "exposed_communication_ns": ranges.lengths(subtract(communication, compute)),
+        "wait_ns": ranges.lengths(wait),
+        "exposed_wait_ns": ranges.lengths(subtract(wait, compute)),
+        "unmatched_exposed_ns": ranges.lengths(subtract(unmatched, compute)),
     }
 
 
@@ -413,9 +416,9 @@ def phase_times(
     column = stack_blocks(columns_of_ranks, schema)
     is_whole = column.pop("whole")
     pairs = np.stack([column["phase"], column["step"]])
-    together = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
+    pair_code = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
     column["deviation_ns"], column["deviation_share"] = deviation_from_median(
-        together, column["dur_ns"], is_whole
+        pair_code, column["dur_ns"], is_whole
     )
     # Each rank's rows are sorted by phase and step, and ranks are in order.
     order = np.argsort(column["phase"], kind="stable")
@@ -436,30 +439,39 @@ def phase_times(
 
 
 @dataclass(frozen=True, slots=True)
+class RankPhases:
+    """The ranges of one rank that are steps or their phases, selected or not."""
+
+    rows: Rows  # of the steps, then of their phases
+    step: Ints
+    phase: Ints  # 0 for steps, else 1 + the position in `PhaseRanges.names`
+
+
+@dataclass(frozen=True, slots=True)
 class PhaseRanges:
-    """The ranges of all ranks that are steps (phase 0) or their phases, selected or not."""
+    """The phases of a job, and their ranges on each rank."""
 
     names: list[str]
     labels: list[str]
-    #: by rank: rows, their steps, and their phases, numbered from 1
-    of_rank: dict[int, tuple[Rows, Ints, Ints]]
+    by_rank: dict[int, RankPhases]
 
 
 def phase_ranges(traces: TraceSet) -> PhaseRanges:
     """Return the ranges that `step_times` and `phase_times` add up."""
     names = _phase_names(traces)
     place = {name: number for number, name in enumerate(names)}
-    ranges = map_ranks(traces, _ranges_of_phases, place)
-    of_rank = dict(zip(traces.ranks, ranges, strict=True))
-    return PhaseRanges(names, _phase_labels(names), of_rank)
+    phases = map_ranks(traces, _rank_phases, place)
+    by_rank = dict(zip(traces.ranks, phases, strict=True))
+    return PhaseRanges(names, _phase_labels(names), by_rank)
 
 
-def _ranges_of_phases(trace: Trace, place: dict[str, int]) -> tuple[Rows, Ints, Ints]:
+def _rank_phases(trace: Trace, place: dict[str, int]) -> RankPhases:
+    """Return the ranges of a rank, given the position of each phase by its name."""
     ranges = _ranges_in_steps(trace)
     phase = _phase_of_ranges(trace, ranges, place)
     in_phase = phase >= 0
     rows, steps = _step_rows(trace)
-    return (
+    return RankPhases(
         np.concatenate([rows, ranges.rows[in_phase]]),
         np.concatenate([steps, ranges.step[in_phase]]),
         np.concatenate([np.zeros(len(rows), np.int64), phase[in_phase] + 1]),
@@ -531,29 +543,33 @@ def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
 @memoize
 def _phase_names(traces: TraceSet) -> list[str]:
     """Return the names of phases, in order of their median start within a step."""
-    once: Counter[str] = Counter()
-    offset: dict[str, list[int]] = {}
+    offsets_ns: dict[str, list[int]] = {}
     total = 0
-    for steps, alone in map_ranks(traces, _names_once_per_step):
+    for steps, names in map_ranks(traces, _names_once_per_step):
         total += steps
-        for text, apart in alone:
-            once[text] += 1
-            offset.setdefault(text, []).append(apart)
-    names_of = [name for name, count in once.items() if 2 * count > total]
-    return sorted(names_of, key=lambda name: (sorted(offset[name])[len(offset[name]) // 2], name))
+        for name, offset_ns in names:
+            offsets_ns.setdefault(name, []).append(offset_ns)
+    middles_ns = {
+        name: sorted(offsets)[len(offsets) // 2]
+        for name, offsets in offsets_ns.items()
+        if 2 * len(offsets) > total
+    }
+    return sorted(middles_ns, key=lambda name: (middles_ns[name], name))
 
 
 def _names_once_per_step(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
-    """Return a rank's number of steps, and the names that occur once in a step."""
-    # Each name comes with its start, relative to the first range of the step.
+    """Return a rank's number of steps, and the names that occur once in a step.
+
+    Each name comes with its start in ns after the first range of the step.
+    """
     ranges_in_steps = _ranges_in_steps(trace)
     table, rows = trace.table, ranges_in_steps.rows
     ranges = pd.DataFrame({"name": table.name[rows], "step": ranges_in_steps.step})
     start = pd.Series(table.start_ns[rows])
-    after = start - start.groupby(ranges_in_steps.step).transform("first")
-    alone = ~ranges.duplicated(keep=False)
-    names = [table.names[name] for name in ranges["name"][alone].tolist()]
-    return len(ranges_in_steps.steps), list(zip(names, after[alone].tolist(), strict=True))
+    offset_ns = start - start.groupby(ranges_in_steps.step).transform("first")
+    is_unique = ~ranges.duplicated(keep=False)
+    names = [table.names[code] for code in ranges["name"][is_unique].tolist()]
+    return len(ranges_in_steps.steps), list(zip(names, offset_ns[is_unique].tolist(), strict=True))
 
 
 def _phase_of_ranges(trace: Trace, ranges: _RangesInSteps, place: dict[str, int]) -> Ints:

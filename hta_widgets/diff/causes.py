@@ -23,7 +23,14 @@ from hta_widgets.diff.compare import Comparison
 from hta_widgets.diff.sides import RunSide, is_host_only
 from hta_widgets.readers.formats import formats_named, load_references
 from hta_widgets.trace.arrays import Ints, Rows, concatenate_ranges
-from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect, subtract, union
+from hta_widgets.trace.intervals import (
+    CumulativeCoverage,
+    Intervals,
+    intersect,
+    subtract,
+    union,
+    unite,
+)
 from hta_widgets.trace.memo import memoize
 
 _SHORT_NS = 30_000  # maximum gap that the switch between two launched kernels explains
@@ -143,7 +150,7 @@ def work_shares(_diff: Comparison, side: RunSide, rank: int) -> Shares:
         hidden = CumulativeCoverage(*before)
         time = (high - low) - (hidden(high) - hidden(low))
         shares.append((rows[lasting][which], step, np.full(len(which), number), time))
-        before = _union(before, union(start, end))
+        before = unite(before, union(start, end))
     return Shares(*(np.concatenate(column) for column in zip(*shares, strict=True)))
 
 
@@ -153,10 +160,6 @@ def _work_by_kind(part: RankPart, kind: str) -> Rows:
         # In these formats host calls are the communication.
         return rows
     return rows[part.table.stream[rows] >= 0]
-
-
-def _union(a: Intervals, b: Intervals) -> Intervals:
-    return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
 
 
 def _clip_to_windows(start: Ints, end: Ints, windows: Ints) -> tuple[Rows, Rows, Ints, Ints]:
@@ -198,7 +201,7 @@ def _pieces_of_rank(side: RunSide, rank: int, *, split: bool, device: bool) -> d
     compute, communication, copies = (
         union(*part.clip_rows(_work_by_kind(part, kind))) for kind in _WORK_KINDS
     )
-    busy = _union(_union(compute, communication), copies)
+    busy = unite(unite(compute, communication), copies)
     if not len(busy.start):
         on_host = is_host_only(part.trace.format) or not device
         times_by_cause["host" if on_host else "nothing_launched"] = windows[:, 1] - windows[:, 0]
@@ -212,7 +215,7 @@ def _pieces_of_rank(side: RunSide, rank: int, *, split: bool, device: bool) -> d
         pieces["communication"] = Intervals.empty()
         pieces["communication_wait"] = wait
         pieces["communication_transfer"] = subtract(exposed, wait)
-    pieces["copies"] = subtract(copies, _union(compute, communication))
+    pieces["copies"] = subtract(copies, unite(compute, communication))
     for cause, covered in pieces.items():
         times_by_cause[cause] = _time_per_step(covered, windows)
     if is_host_only(part.trace.format):

@@ -96,7 +96,7 @@ def node_times(diff: Comparison) -> list[tuple[NodeTimes, NodeTimes]]:
     """Return the times of all nodes, before and after, for each pair of ranks."""
     split = splits_communication(diff)
     before, after = (
-        [_of_tree(side, matched.trees[k], split=split) for matched in match_ranks(diff).ranks]
+        [_tree_times(side, matched.trees[k], split=split) for matched in match_ranks(diff).ranks]
         for k, side in enumerate(diff.sides)
     )
     return list(zip(before, after, strict=True))
@@ -141,28 +141,32 @@ def _step_sums(
     return sums.reshape(diff.step_count, size) / max(len(matches.ranks), 1)
 
 
-def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
+def _tree_times(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
+    """Return the times of a tree's nodes; with `split`, device times are without waits."""
     part = tree.part
     length = tree.durations
-    operator = tree.kind == OPERATOR
+    is_operator = tree.kind == OPERATOR
     # Waiting belongs to the device, not to the operator; copies from pageable memory wait too.
     copies = name_mask(part.trace, lambda name: "Memcpy" in name)[tree.rows]
-    waits = (tree.kind == CALL) & (waiting_calls(part.trace)[tree.rows] | copies)
-    nodes = np.flatnonzero(operator | waits)
+    is_wait = (tree.kind == CALL) & (waiting_calls(part.trace)[tree.rows] | copies)
+    nodes = np.flatnonzero(is_operator | is_wait)
     parent = positions_of_rows(nodes, len(tree))[tree.parent[nodes]]
     start, end = part.clip_rows(tree.rows[nodes])
-    node_of_path = np.zeros(len(tree), dtype=np.int64)
-    node_of_path[nodes] = (end - start) - children_coverage(parent, start, end)
-    node_of_path[~operator] = 0
-    device = np.where(tree.kind == WORK, length, 0)
+    host_self_ns = np.zeros(len(tree), dtype=np.int64)
+    host_self_ns[nodes] = (end - start) - children_coverage(parent, start, end)
+    host_self_ns[~is_operator] = 0
+    device_ns = np.where(tree.kind == WORK, length, 0)
     if split:
         rows, _, until, _ = side.waits.of_rank(part.rank)
         at = positions_of_rows(tree.rows, len(part.table))[rows]
         at, until = at[at >= 0], until[at >= 0]
         begin, finish = part.clip_rows(tree.rows[at])
-        device[at] = finish - np.clip(until, begin, finish)
+        device_ns[at] = finish - np.clip(until, begin, finish)
     return NodeTimes(
-        np.where(operator, length, 0), node_of_path, device, tree.forest.subtree_sums(device)
+        np.where(is_operator, length, 0),
+        host_self_ns,
+        device_ns,
+        tree.forest.subtree_sums(device_ns),
     )
 
 
@@ -512,9 +516,9 @@ def _time_change(
     p_value: float,
 ) -> _Change:
     """Return the change of one name, on all of its paths together."""
-    paths = sorted({path for paths in paths_by_measure.values() for path in paths})
+    paths = sorted({path for places in paths_by_measure.values() for path in places})
     times = [
-        sum(float(sums[m][:, paths].mean(axis=0).sum()) for m, paths in paths_by_measure.items())
+        sum(float(sums[m][:, places].mean(axis=0).sum()) for m, places in paths_by_measure.items())
         for sums in sums_of_sides
     ]
     counts = [float(sums[2][:, paths].mean(axis=0).sum()) for sums in sums_of_sides]

@@ -207,8 +207,17 @@ def _largest_untested_differences(diff: Comparison) -> list[Finding]:
     lengths = _step_total(diff, [])
     floor = max(_SMALL * max(lengths.before, lengths.after), 1)
     table = names(diff, device="gpu", short_names=True)
+    # One sentence says that there are too few steps for a test.
+    details = {} if lengths.details else {"is_untested": True}
     longest = [
-        time_change("name", row.before_ns, row.after_ns, topic="longest_name", name=row.name)
+        time_change(
+            "name",
+            row.before_ns,
+            row.after_ns,
+            topic="longest_name",
+            name=row.name,
+            details=details,
+        )
         for row in iter_rows(table[table["diff_ns"].abs() >= floor].head(1))
     ]
     return [lengths, *longest] if longest or lengths.weight >= floor else []
@@ -252,7 +261,10 @@ def _cause_parts(diff: Comparison, frame: pd.DataFrame) -> tuple[Finding, ...]:
 
 
 def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> list[Finding]:
-    """Return the kinds of time with another share of steps of about the same length."""
+    """Return the kinds of time with another share of steps of about the same length.
+
+    Without this finding, equal steps would hide that compute became communication or idle time.
+    """
     parts = _cause_parts(diff, by_kind[by_kind["kind"].isin(kinds_with_changed_share(diff))])
     if not parts:
         return []
@@ -261,7 +273,7 @@ def _composition(diff: Comparison, by_kind: pd.DataFrame, lengths: Finding) -> l
         replace(
             lengths,
             kind="composition",
-            topic="",
+            topic="",  # its own place, not that of the headline
             diff_ns=parts[0].diff_ns,
             parts=parts,
             details={"is_as_long": is_as_long},

@@ -23,7 +23,7 @@ import pandas as pd
 from hta_widgets.analysis.cross_rank.stragglers import stragglers
 from hta_widgets.diff.causes import KIND_OF, splits_communication, step_times_by_cause
 from hta_widgets.diff.compare import Comparison
-from hta_widgets.diff.records import Finding, rank_findings, time_change
+from hta_widgets.diff.records import Finding, time_change
 from hta_widgets.diff.stats import welch_p_value
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.memo import memoize
@@ -40,7 +40,6 @@ _MIN_EXCESS_OF_SPREAD = 4.0
 _ALPHA = 0.01
 #: Kinds of a rank's own time; communication depends on the other ranks.
 _OWN_KINDS = ("compute", "memory", "idle", "cpu")
-_TOPIC = "late_rank"
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,28 +84,28 @@ def late_ranks(diff: Comparison) -> list[Finding]:
     formats = diff.before.formats | diff.after.formats
     if single or formats != {"kineto"} or not splits_communication(diff):
         return []
-    judged = []
+    verdicts = []
     for side in diff.sides:
         low, high = side.envelope()
         window = int(low.min()), int(high.max())
-        judged.append(stragglers(side.traces, window=window).set_index("rank"))
+        verdicts.append(stragglers(side.traces, window=window).set_index("rank"))
     times = _times_outside_waits(diff, shared)
     results = []
     for rank in sorted({*shared, *lone_ranks(diff)}):
-        if rank in shared and not all(rank in frame.index for frame in judged):
+        if rank in shared and not all(rank in frame.index for frame in verdicts):
             continue
-        was, now = (bool(frame["is_straggler"].get(rank, False)) for frame in judged)
-        lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in judged]
+        was, now = (bool(frame["is_straggler"].get(rank, False)) for frame in verdicts)
+        lost = [float(frame["lost_share"].get(rank, 0.0)) for frame in verdicts]
         if was is now or abs(lost[1] - lost[0]) < _MIN_LOST_RATIO * max(lost):
             continue
         results.append(
             _late_on_both_sides(times, rank, appears=now, weight=max(lost))
             if rank in shared
             else _late_on_one_side(
-                judged[now], rank, diff.step_count, appears=now, weight=max(lost)
+                verdicts[now], rank, diff.step_count, appears=now, weight=max(lost)
             )
         )
-    return rank_findings(results, [_TOPIC])
+    return sorted(results, key=lambda finding: -finding.weight)
 
 
 @memoize
@@ -135,7 +134,7 @@ def changed_ranks(diff: Comparison) -> list[Finding]:
             if places:
                 weight = float(np.abs(excess_ns[kind, places]).max()) / max(diff.step_ns, 1)
                 results.append(_rank_change(times, places, kind, sign=sign, weight=weight))
-    return rank_findings(results, [_TOPIC])
+    return sorted(results, key=lambda finding: -finding.weight)
 
 
 def _alone_mask(times: RankTimes, step_ns: float) -> Bools:
@@ -207,11 +206,11 @@ def _rank_change(
         time_change("wait", *waits_ns[k].tolist(), ranks=(ranks[k],), measure="communication_wait")
         for k in others[moved_ns >= min_moved_ns].tolist()
     ]
+    # What a rank loses in one kind of time it may win back in another: the step has the sum.
     excess_ns = times.excess_ns.sum(axis=0)[places]
     return time_change(
         "straggler",
         *own_ns[places].mean(axis=0).tolist(),
-        topic=_TOPIC,
         ranks=tuple(ranks[k] for k in places),
         measure=measure,
         weight=weight,
@@ -221,20 +220,22 @@ def _rank_change(
 
 
 def _late_on_one_side(
-    judged: pd.DataFrame, rank: int, step_count: int, *, appears: bool, weight: float
+    verdict: pd.DataFrame, rank: int, step_count: int, *, appears: bool, weight: float
 ) -> Finding:
-    """Return what a rank that one side lacks costs each of the others on the side that has it."""
-    cost_ns = float(judged["lost_ns"][rank]) / (len(judged) - 1) / step_count
+    """Return what a rank that one side lacks costs each of the others on the side that has it.
+
+    `verdict` is the frame of `stragglers` of that side, by rank.
+    """
+    cost_ns = float(verdict["lost_ns"][rank]) / (len(verdict) - 1) / step_count
     return Finding(
         "straggler",
         diff_ns=cost_ns if appears else -cost_ns,
-        topic=_TOPIC,
         ranks=(rank,),
         measure="communication_wait",
         weight=weight,
         details={
             "appears": appears,
             "sign": 1 if appears else -1,
-            "cause": str(judged["cause"][rank]),
+            "cause": str(verdict["cause"][rank]),
         },
     )

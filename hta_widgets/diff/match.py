@@ -78,9 +78,10 @@ class TreeMatcher:
         self.partner = tuple(np.full(len(tree), -1, dtype=np.int64) for tree in trees)
         self.replaced = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
         self.moved = tuple(np.zeros(len(tree), dtype=bool) for tree in trees)
-        self.known: dict[tuple[bytes, ...], Ints] = {}
+        #: results of `align_positions`, as many operators have the same callees
+        self.alignments: dict[tuple[bytes, ...], Ints] = {}
         self.roots = _root_numbers(trees)
-        self.listed = [
+        self.children = [
             _ChildLists(tree, root) for tree, root in zip(trees, self.roots, strict=True)
         ]
 
@@ -108,26 +109,26 @@ class TreeMatcher:
             new_pairs = self._match_children(a, b)
             if moved:
                 self.moved[0][new_pairs[:, 0]] = self.moved[1][new_pairs[:, 1]] = True
-            goes_on = self.trees[0].kind[new_pairs[:, 0]] == OPERATOR
-            a, b = new_pairs[goes_on].T
+            is_operator = self.trees[0].kind[new_pairs[:, 0]] == OPERATOR
+            a, b = new_pairs[is_operator].T
 
     def _match_children(self, a: Ints, b: Ints) -> Ints:
         """Match the children of pairs of nodes; return the pairs found."""
         kinds = np.arange(3)
         buckets = (a[:, None] * 3 + kinds).ravel(), (b[:, None] * 3 + kinds).ravel()
         counts = [
-            children.count[bucket] for children, bucket in zip(self.listed, buckets, strict=True)
+            children.count[bucket] for children, bucket in zip(self.children, buckets, strict=True)
         ]
         is_on_both = (counts[0] > 0) & (counts[1] > 0)
         first = [
             children.first[bucket][is_on_both]
-            for children, bucket in zip(self.listed, buckets, strict=True)
+            for children, bucket in zip(self.children, buckets, strict=True)
         ]
         sizes = [count[is_on_both] for count in counts]
         even = np.flatnonzero(sizes[0] == sizes[1])
         nodes = [
             children.nodes[concatenate_ranges(begin[even], sizes[0][even])]
-            for children, begin in zip(self.listed, first, strict=True)
+            for children, begin in zip(self.children, first, strict=True)
         ]
         group = np.repeat(even, sizes[0][even])
         differs = self.trees[0].name[nodes[0]] != self.trees[1].name[nodes[1]]
@@ -142,7 +143,7 @@ class TreeMatcher:
         for place in np.flatnonzero(uneven).tolist():
             a_nodes, b_nodes = (
                 children.nodes[begin[place] : begin[place] + size[place]]
-                for children, begin, size in zip(self.listed, first, sizes, strict=True)
+                for children, begin, size in zip(self.children, first, sizes, strict=True)
             )
             self._align_siblings(a_nodes, b_nodes, pairs, replaced)
         new_pairs = np.concatenate(pairs)
@@ -181,11 +182,11 @@ class TreeMatcher:
         full = before.full_name[a_nodes], after.full_name[b_nodes]
         # Hashes include the names.
         key = tuple(values.tobytes() for values in (*hashes, *full))
-        if key not in self.known:
-            self.known[key] = align_positions(
+        if key not in self.alignments:
+            self.alignments[key] = align_positions(
                 before.name[a_nodes], after.name[b_nodes], *hashes, *full
             )
-        return self.known[key]
+        return self.alignments[key]
 
     def _pair_nodes(self, pairs: Ints, *, replaced: bool = False) -> None:
         """Pair nodes; this clears the mark of work that was replaced, unless `replaced`."""
@@ -198,8 +199,8 @@ class TreeMatcher:
         self._pair_nodes(new_pairs)
         if moved:
             self.moved[0][new_pairs[:, 0]] = self.moved[1][new_pairs[:, 1]] = True
-        goes_on = self.trees[0].kind[new_pairs[:, 0]] == OPERATOR
-        self._match_below(*new_pairs[goes_on].T, moved=moved)
+        is_operator = self.trees[0].kind[new_pairs[:, 0]] == OPERATOR
+        self._match_below(*new_pairs[is_operator].T, moved=moved)
 
     def _match_at_edges(self) -> None:
         """Pair calls at the edges of operators that enclose them on one side only."""

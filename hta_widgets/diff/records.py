@@ -4,10 +4,30 @@ A finding states what changed by how much, in fields that programs can use. It h
 all findings are known, sorted, and without what another one states. For a run whose second rank
 computes longer after an update:
 
-    Finding("straggler", topic="late_rank", ranks=(1,), measure="compute",
-            before=8e6, after=10e6, unit="ns", diff_ns=2e6, parts=(…))
+    Finding("straggler", ranks=(1,), measure="compute", before=8e6, after=10e6, unit="ns",
+            diff_ns=2e6, parts=(…), details={"sign": 1, "excess_ns": 1.9e6, "appears": True})
 
 All times and counts are means over steps, the only scale of sentences.
+
+``details`` has facts that only one kind has; formats add their own:
+
+=================  =================================================================================
+kind               details
+=================  =================================================================================
+headline, slight   ``is_untested``: True if one step on a side is too few for a test
+name               ``is_untested``, unless the step's finding has it
+straggler          ``sign``: 1 if it became slower, -1 if faster; ``excess_ns``: by how much more
+                   its own time changed than usually; ``appears``, of ranks that others wait for:
+                   whether after, not before; ``cause``: of ranks that only one side has
+composition        ``is_as_long``: whether the steps take about as long as before
+shapes             ``changed_calls, calls``: numbers of calls of operators
+steps              ``moved_steps, steps``: numbers; ``direction``: ``slower`` or ``faster``
+added, removed …   ``how, path, places``: columns of `changes`; ``before_names, after_names``: these
+(of `changes`)     columns as lists; ``totals``: numbers of calls before and after, in all places;
+                   ``caller``: text, None if the name alone identifies the operator
+more               ``count``: number of changes that are not listed
+caution            ``clause``: the text of a `Caution`
+=================  =================================================================================
 
 ``parts`` are the quantities that its sentence compares it with, here the compute of the other ranks
 and their waits. `hta_widgets.diff.sentences` turns the fields into words. A new kind of finding is
@@ -59,7 +79,7 @@ class Finding:
     parts : tuple of Finding
         The quantities that it lists or compares with.
     details : mapping
-        Further facts of its topic.
+        Further facts of its kind, by the table of this module.
     """
 
     kind: str

@@ -206,7 +206,7 @@ def _untested_text(finding: Finding, diff: Comparison) -> str:
     return f"; one {unit} on each side is too few to tell a change from noise"
 
 
-def _late_rank_text(finding: Finding, diff: Comparison) -> str:
+def _straggler_text(finding: Finding, diff: Comparison) -> str:
     text = f"{capitalize(_late_clause(finding, diff))}: "
     if "cause" in finding.details:
         cost = duration(round(abs(finding.diff_ns)))
@@ -404,7 +404,7 @@ def _caution_text(finding: Finding, _diff: Comparison) -> str:
 #: The sentence of each topic, the most important first.
 WORDS: dict[str, Wording] = {
     "headline": step_times_text,
-    "late_rank": _late_rank_text,
+    "straggler": _straggler_text,
     "shapes": _shapes_text,
     "kinds": _kinds_text,
     "name": _name_text,

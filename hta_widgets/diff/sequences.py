@@ -62,7 +62,7 @@ def align_positions(
 
 
 def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, runs: list[tuple[int, int, int]]) -> None:
-    """Align two sequences, which begin at `at_a` and `at_b`; add the runs of pairs to `found`."""
+    """Align two sequences, which begin at `at_a` and `at_b`; add its pairs to `runs`."""
     short = min(a.shape[1], b.shape[1])
     is_small = a.shape[1] * b.shape[1] <= _MAX_CELLS
     # An optimal alignment pairs the equal elements at both ends.
@@ -160,10 +160,10 @@ def _runs(values: Hashes, length: int) -> Hashes:
 
 def _anchors(a: Hashes, b: Hashes) -> Ints:
     """Return positions of values that occur once on each side, those in equal order on both."""
-    one_a, at_a, count_a = np.unique(a, return_index=True, return_counts=True)
-    one_b, at_b, count_b = np.unique(b, return_index=True, return_counts=True)
+    values_a, at_a, count_a = np.unique(a, return_index=True, return_counts=True)
+    values_b, at_b, count_b = np.unique(b, return_index=True, return_counts=True)
     _, in_a, in_b = np.intersect1d(
-        one_a[count_a == 1], one_b[count_b == 1], assume_unique=True, return_indices=True
+        values_a[count_a == 1], values_b[count_b == 1], assume_unique=True, return_indices=True
     )
     return _longest_increasing_run(
         np.stack([at_a[count_a == 1][in_a], at_b[count_b == 1][in_b]], axis=1)

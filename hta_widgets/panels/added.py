@@ -18,6 +18,7 @@ from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
 from hta_widgets.text import consecutive_runs, run_text
+from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.names import short_name
@@ -166,10 +167,10 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
 class _Paths:
     """The distinct call paths of one rank's operators; parents come before children."""
 
-    rows: Any
-    of: Any
-    of_event: Any
-    parent: list[int] = field(default_factory=list)
+    rows: Rows  # the operators
+    path: Ints  # by operator; -1 after the last one, for none
+    operator: Ints  # by event: the position in `rows` of its innermost operator, -1 for none
+    parent: list[int] = field(default_factory=list)  # by path, -1 for none
     name: list[str] = field(default_factory=list)
 
 
@@ -177,12 +178,12 @@ def _paths(trace: Trace) -> _Paths:
     def derive() -> _Paths:
         tree = operator_tree(trace)
         names = trace.table.name[tree.rows]
-        of = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
-        paths = _Paths(tree.rows, of, tree.innermost)
+        path = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
+        paths = _Paths(tree.rows, path, tree.innermost)
         for members in tree.forest.levels:
-            key = (of[tree.forest.parent[members]] + 1) * len(trace.table.names) + names[members]
+            key = (path[tree.forest.parent[members]] + 1) * len(trace.table.names) + names[members]
             pairs, code = np.unique(key, return_inverse=True)
-            of[members] = len(paths.name) + code
+            path[members] = len(paths.name) + code
             above, name = np.divmod(pairs, len(trace.table.names))
             paths.parent.extend((above - 1).tolist())
             paths.name.extend(trace.table.names[code] for code in name.tolist())
@@ -198,35 +199,36 @@ def _call_tree(
     window = Selection(ranks=selection.ranks, start_ns=selection.start_ns, end_ns=selection.end_ns)
     parent: list[int] = []
     name: list[str] = []
-    sums: list[list[int]] = []
-    known: dict[tuple[int, str], int] = {}
+    sums: list[list[int]] = []  # calls, host time, and device time with callees
+    numbers: dict[tuple[int, str], int] = {}  # by number of the caller, and name
     work_ns, outside_ns = 0, 0
     for part in rank_parts(traces, window):
         paths = _paths(part.trace)
         size = len(paths.name)
-        inside = part.contains(paths.rows)
-        of, work = paths.of[:-1][inside], part.device_work_rows()
+        is_selected = part.contains(paths.rows)
+        path, work = paths.path[:-1][is_selected], part.device_work_rows()
         work = work[part.table.stream[work] >= 0]
-        path = paths.of[paths.of_event[part.trace.launch_of[work]]]
+        path_of_work = paths.path[paths.operator[part.trace.launch_of[work]]]
+        has_path = path_of_work >= 0
         work_dur = part.durations(work)
         work_ns += int(work_dur.sum())
-        outside_ns += int(work_dur[path < 0].sum())
+        outside_ns += int(work_dur[~has_path].sum())
         values = np.zeros((size, 3), dtype=np.int64)
-        np.add.at(values[:, 0], of, 1)
-        np.add.at(values[:, 1], of, part.durations(paths.rows[inside]))
-        np.add.at(values[:, 2], path[path >= 0], work_dur[path >= 0])
+        np.add.at(values[:, 0], path, 1)
+        np.add.at(values[:, 1], path, part.durations(paths.rows[is_selected]))
+        np.add.at(values[:, 2], path_of_work[has_path], work_dur[has_path])
         for at in range(size - 1, -1, -1):
             if paths.parent[at] >= 0:
                 values[paths.parent[at], 2] += values[at, 2]
         places: list[int] = []
-        for at, (above, own_name) in enumerate(zip(paths.parent, paths.name, strict=True)):
-            key = (places[above] if above >= 0 else -1, own_name)
-            if key not in known:
-                known[key] = len(name)
+        for at, (above, path_name) in enumerate(zip(paths.parent, paths.name, strict=True)):
+            key = (places[above] if above >= 0 else -1, path_name)
+            if key not in numbers:
+                numbers[key] = len(name)
                 parent.append(key[0])
-                name.append(own_name)
+                name.append(path_name)
                 sums.append([0, 0, 0])
-            places.append(known[key])
+            places.append(numbers[key])
             both = zip(sums[places[at]], values[at].tolist(), strict=True)
             sums[places[at]] = [value + other for value, other in both]
     if measure == "host":
@@ -279,14 +281,14 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
 
 
 #: Panels whose frames take seconds in jobs of many ranks. Saved pages of more ranks than
-#: `_MOST_SLOW_RANKS` have these frames only if the panels are shown.
+#: `_MAX_SLOW_RANKS` have these frames only if the panels are shown.
 _SLOW_PANELS = ("critical_path", "memory")
-_MOST_SLOW_RANKS = 16
+_MAX_SLOW_RANKS = 16
 
 
 def is_kept_in_pages(panel: str, traces: TraceSet, shown: Sequence[str]) -> bool:
     """Return whether a saved page has the frame of a panel of the whole job."""
-    return panel not in _SLOW_PANELS or panel in shown or len(traces) <= _MOST_SLOW_RANKS
+    return panel not in _SLOW_PANELS or panel in shown or len(traces) <= _MAX_SLOW_RANKS
 
 
 def whole_job_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
@@ -308,17 +310,17 @@ def _frame_in_window(
 ) -> pd.DataFrame:
     """Return the rows that overlap the window, as saved pages do."""
     frame = whole_job_frame(traces, panel)
-    kept = np.ones(len(frame), dtype=bool)
+    is_inside = np.ones(len(frame), dtype=bool)
     if "start_ns" in frame:
         low, high = selection.start_ns, selection.end_ns
         start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
         if low is not None:
-            kept &= (end > low) | (start >= low)
+            is_inside &= (end > low) | (start >= low)
         if high is not None:
-            kept &= (start < high) & (low != high)
-    found = frame[kept].reset_index(drop=True)
-    found.attrs = dict(frame.attrs)
-    return found
+            is_inside &= (start < high) & (low != high)
+    rows = frame[is_inside].reset_index(drop=True)
+    rows.attrs = dict(frame.attrs)
+    return rows
 
 
 #: The functions of the frames of added panels, by id.
@@ -332,10 +334,10 @@ SELECTION_FRAMES: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataF
 def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the added panels that would be empty, by reason; `scene` is the job's."""
     roles = {row["role"] for rank in scene["ranks"] for row in rank["summary"]}
-    names = [trace.table.names.values for trace in traces.values()]
+    names = {name.lower() for trace in traces.values() for name in trace.table.names.values}
 
     def has_word(*words: str) -> bool:
-        return any(word in name.lower() for own in names for name in own for word in words)
+        return any(word in name for name in names for word in words)
 
     missing: dict[str, list[str]] = {}
     if not roles - {"cpu"}:

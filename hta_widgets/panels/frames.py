@@ -86,7 +86,7 @@ def _panel_groups(formats: Iterable[Format]) -> list[tuple[Panel, ...]]:
 
 def panels() -> dict[str, Panel]:
     """Return all panels with a frame, by id."""
-    return {one.id: one for one in (*_SHARED, *format_panels(), catalogue_panel("summary"))}
+    return {panel.id: panel for panel in (*_SHARED, *format_panels(), catalogue_panel("summary"))}
 
 
 def chart_panels() -> list[str]:
@@ -323,8 +323,8 @@ def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.Da
     """Return the operators with most time, summed over ranks."""
     frame = analysis.operators(traces, selection=selection)
     sums = frame.groupby("name", sort=False)[list(_OF_OPERATORS)].sum()
-    keys = zip(-sums["device_total_ns"], -sums["cpu_self_ns"], sums.index, strict=True)
-    order = [place for place, _ in sorted(enumerate(keys), key=lambda one: one[1])]
+    keys = [*zip(-sums["device_total_ns"], -sums["cpu_self_ns"], sums.index, strict=True)]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
     shown = sums.iloc[order[: TOP if top is None else top]]
     columns = {name: shown[name].to_numpy() for name in _OF_OPERATORS}
     return _with_attrs(
@@ -357,7 +357,9 @@ class _NameGroups:
         self.rows = np.argsort(self.code, kind="stable")
         self.first = np.cumsum(self.ranks) - self.ranks
         self.groups = frame.groupby(self.code)
-        self.spent, self.count = (self.groups[one].sum().to_numpy() for one in ("sum_ns", "count"))
+        self.spent, self.count = (
+            self.groups[column].sum().to_numpy() for column in ("sum_ns", "count")
+        )
         place = np.empty(len(pairs), dtype=np.int64)
         place[sorted(range(len(pairs)), key=self.names.__getitem__)] = np.arange(len(pairs))
         self.order = np.lexsort((place, self.kind, -self.count, -self.spent))

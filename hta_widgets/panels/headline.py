@@ -27,7 +27,7 @@ from hta_widgets.analysis.cross_rank.collectives import exposed_bus_bandwidth
 from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
 from hta_widgets.analysis.host_activity import free_calls
 from hta_widgets.panels.frames import CLOCK
-from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece, async_only_text
+from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece
 from hta_widgets.panels.run_times import (
     MIN_SHARE,
     LateRanks,
@@ -54,7 +54,7 @@ _COMMUNICATION = KINDS.index("communication")
 #: Kinds of findings in the order of their sentences; those of one place are in order of share.
 _ORDER = (
     ("waiting", "host_communication"),
-    ("late_rank", "no_device"),
+    ("late_rank", "no_device", "async_only"),
     ("last_rank", "operator"),
     ("exposed_communication", "idle", "kernel"),
     ("step",),
@@ -161,14 +161,14 @@ def headline(traces: TraceSet) -> Headline:
     of_format = _headline_of_formats(traces)
     if of_format is not None:
         return of_format
-    if not any(len(trace) for trace in traces.values()):
-        return _async_headline(traces)
+    if not len(traces):
+        return Headline()
     times = run_times(traces)
     if not times.ranks:
         ranked = _rank_findings([*_host_findings(traces, times)])
-        return _arrange(ranked[0], ranked[1:], times)
-    judged = straggler_report(traces)
-    late = late_ranks(traces, times, judged.stragglers)
+        return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
+    report = straggler_report(traces)
+    late = late_ranks(traces, times, report.stragglers)
     causes = [*_waiting_finding(late, times, len(traces))]
     if times.has_work:
         of_devices = (
@@ -185,9 +185,9 @@ def headline(traces: TraceSet) -> Headline:
     steps = analysis.step_times(traces)
     others = [finding for finding in causes if first is None or finding.kind != first.kind]
     if first is not None and first.kind == "waiting" and late is not None:
-        facts = {"late": late, "cause": judged.causes.get(late.ranks[0], "")}
+        facts = {"late": late, "cause": report.causes.get(late.ranks[0], "")}
         others.append(HeadlineFinding("late_rank", facts=facts))
-    others += _last_rank_finding(traces, times, judged)
+    others += _last_rank_finding(traces, times, report)
     others += _slowest_step(steps)
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
         others.append(HeadlineFinding("around_work", facts={"around": 1 - times.span_share}))
@@ -256,24 +256,24 @@ def _waiting_finding(
 ) -> Iterator[HeadlineFinding]:
     if late is None:
         return
-    several = len(late.ranks) > 1
+    ranks = f"{len(late.ranks)} ranks" if len(late.ranks) > 1 else f"rank {late.ranks[0]}"
     yield HeadlineFinding(
         "waiting",
         late.wait_ns * len(late.waiting) / times.all_ns,
-        label=f"Select {len(late.ranks)} ranks" if several else f"Select rank {late.ranks[0]}",
+        label=f"Select {ranks}",
         selection=Selection(ranks=tuple(late.ranks)),
         facts={"late": late, "rank_count": rank_count},
     )
 
 
 def _last_rank_finding(
-    traces: TraceSet, times: RunTimes, judged: StragglerReport
+    traces: TraceSet, times: RunTimes, report: StragglerReport
 ) -> list[HeadlineFinding]:
     """Return the first rank that is nearly always last but is not judged to be the cause."""
-    for last in judged.last_ranks:
+    for last in report.last_ranks:
         late = late_ranks(traces, times, [last.rank])
         if late is not None:
-            facts = {"last": last, "late": late, "judged": judged, "rank_count": len(traces)}
+            facts = {"last": last, "late": late, "report": report, "rank_count": len(traces)}
             return [HeadlineFinding("last_rank", facts=facts)]
     return []
 
@@ -332,7 +332,10 @@ def _idle_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding
 
 
 def _uncached_frees(traces: TraceSet, times: RunTimes) -> tuple[str, int] | None:
-    """Return the call that frees most often as without a cache, and its number; else None."""
+    """Return the name of the call that frees memory most often, and the number of its calls.
+
+    None stands for a host with a caching allocator, which hardly frees.
+    """
     calls = Counter[str]()
     for rank in times.ranks:
         table = traces[rank].table
@@ -407,24 +410,29 @@ def _missing_steps(frame: pd.DataFrame, times: RunTimes) -> Iterator[HeadlineFin
 # --- hosts without devices ------------------------------------------------------------------------
 
 
-def _async_headline(traces: TraceSet) -> Headline:
-    """Return what files without complete events hold."""
+def _async_finding(traces: TraceSet) -> Iterator[HeadlineFinding]:
+    """Yield the contents of files whose only events are async intervals."""
     frames = [trace.asyncs for trace in traces.values() if len(trace.async_table)]
     if not frames:
-        return Headline()
+        return
     start_ns, end_ns = traces.span_ns
     longest = pd.concat(frames).nlargest(1, "dur_ns").iloc[0]
-    contents = contents_text(traces.values())
-    return Headline(
-        async_only_text(
-            contents, len(frames), end_ns - start_ns, longest["name"], longest["dur_ns"]
-        )
-    )
+    facts = {
+        "contents": contents_text(traces.values()),
+        "rank_count": len(frames),
+        "span_ns": end_ns - start_ns,
+        "longest": longest["name"],
+        "longest_ns": longest["dur_ns"],
+    }
+    yield HeadlineFinding("async_only", facts=facts)
 
 
 def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
     """Yield the findings of files without device work."""
     filled = [trace for trace in traces.values() if len(trace)]
+    if not filled:
+        yield from _async_finding(traces)
+        return
     facts = {"events": sum(map(len, filled)), "rank_count": len(filled)}
     yield HeadlineFinding("no_device", facts=facts)
     communication = host_time_by_name(filled, lambda table: table.kind == _COMMUNICATION)

@@ -112,14 +112,15 @@ def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Pi
 
 
 def _last_rank_text(
-    times: RunTimes, *, last: LastRank, late: LateRanks, judged: StragglerReport, rank_count: int
+    times: RunTimes, *, last: LastRank, late: LateRanks, report: StragglerReport, rank_count: int
 ) -> list[Piece]:
     """State that a rank is nearly always last without being judged to be the cause."""
-    loaded = f" of the {plural(judged.loaded, 'rank')} loaded (of {judged.of})"
+    is_partial = report.loaded_rank_count < report.rank_count
+    loaded = f" of the {plural(report.loaded_rank_count, 'rank')} loaded (of {report.rank_count})"
     spans_ns = [span for rank, span in times.span_ns.items() if rank != last.rank]
     waiting_share = last.wait_ns * len(spans_ns) / max(sum(spans_ns), 1)
     text = (
-        f" arrives last{loaded if judged.loaded < judged.of else ''} at {late.last} of"
+        f" arrives last{loaded if is_partial else ''} at {late.last} of"
         f" {plural(late.collectives, 'collective')}"
         f"{f', after {last.cause}' if last.cause else ''};"
         f" {'the others wait' if rank_count > 2 else 'the other waits'}"
@@ -259,8 +260,14 @@ def _no_cause_text(times: RunTimes) -> list[Piece]:
 # --- hosts without devices ------------------------------------------------------------------------
 
 
-def async_only_text(
-    contents: str, rank_count: int, span_ns: int, longest: str, longest_ns: int
+def _async_only_text(
+    _times: RunTimes,
+    *,
+    contents: str,
+    rank_count: int,
+    span_ns: int,
+    longest: str,
+    longest_ns: int,
 ) -> list[Piece]:
     """Describe files whose only events are async intervals; a duration of -1 is unknown."""
     text = f"{contents} of {plural(rank_count, 'rank')} over {duration(span_ns)}"
@@ -312,6 +319,7 @@ WORDS: dict[str, Callable[..., list[Piece]]] = {
     "missing_steps": _missing_steps_text,
     "no_cause": _no_cause_text,
     "no_device": _no_device_text,
+    "async_only": _async_only_text,
     "host_communication": _host_communication_text,
     "operator": _operator_text,
 }

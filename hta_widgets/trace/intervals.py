@@ -54,6 +54,11 @@ def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
     return Intervals(starts[first], reach[last])
 
 
+def unite(a: Intervals, b: Intervals) -> Intervals:
+    """Return the times in either of two sets of intervals."""
+    return union(np.concatenate([a.start, b.start]), np.concatenate([a.end, b.end]))
+
+
 def total_length(pieces: Intervals) -> int:
     """Return the covered time."""
     return int((pieces.end - pieces.start).sum())

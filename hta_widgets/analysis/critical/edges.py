@@ -83,8 +83,8 @@ def add_device_work(
     previous_end = np.where(previous >= 0, end[previous], _NEVER)
 
     awaited, waiting = kernel_waits
-    known = nodes.of_end[awaited] >= 0
-    awaited, waiting = awaited[known], waiting[known]
+    is_analysed = nodes.of_end[awaited] >= 0
+    awaited, waiting = awaited[is_analysed], waiting[is_analysed]
     edges.add(nodes.of_end[awaited], nodes.of_start[waiting], SYNC, waiting, counts=False)
     latest = np.full(len(nodes.trace), _NEVER, dtype=np.int64)
     np.maximum.at(latest, waiting, end[awaited])
@@ -318,9 +318,9 @@ def _wait_calls(trace: Trace, rows: Ints, call: Ints) -> Ints:
     before = np.empty(len(rows), dtype=np.int64)
     by_track = pd.Series(called[order]).groupby(table.track[rows[order]])
     before[order] = by_track.shift(fill_value=-1)
-    asked_ns = table.start_ns[stream_wait_calls(trace)]
-    asked = np.append(-1, asked_ns)[np.searchsorted(asked_ns, called, side="right")]
-    return np.where(asked > before, asked, -1)
+    wait_ns = table.start_ns[stream_wait_calls(trace)]
+    last_wait_ns = np.append(-1, wait_ns)[np.searchsorted(wait_ns, called, side="right")]
+    return np.where(last_wait_ns > before, last_wait_ns, -1)
 
 
 def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, asked_ns: Ints) -> Ints:
@@ -393,7 +393,7 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
         ),
         _last_work_of_streams(trace, rows[context], call[context]),
     ]
-    known = len(pairs)
+    recorded_count = len(pairs)
     if not rules.as_hta:
         recorded_calls = np.concatenate([calls for _, calls in pairs])
         pairs.append(_last_before_return(nodes, recorded_calls, launched))
@@ -411,8 +411,8 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
         np.concatenate([calls for _, calls in pairs]),
         awaited[both],
         waiting[both],
-        sum(len(work) for work, _ in pairs[:known]),
-        sum(len(work) for work, _ in pairs[known:]),
+        sum(len(work) for work, _ in pairs[:recorded_count]),
+        sum(len(work) for work, _ in pairs[recorded_count:]),
     )
 
 
@@ -425,9 +425,10 @@ def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, I
         if track.role != "stream":
             continue
         same = np.array([tracks[k].pid == track.pid for k in table.track[rows].tolist()], bool)
-        asked = call[same]
-        work.append(ends.last_until(np.full(len(asked), number, np.int32), table.end_ns[asked]))
-        calls.append(asked)
+        calls_of_device = call[same]
+        streams = np.full(len(calls_of_device), number, np.int32)
+        work.append(ends.last_until(streams, table.end_ns[calls_of_device]))
+        calls.append(calls_of_device)
     return np.concatenate(work), np.concatenate(calls)
 
 
@@ -456,8 +457,8 @@ def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> 
     )
     record = np.array([record_of.get(key, -1) for key in recorded_by.tolist()], dtype=np.int64)
     result = np.full(len(rows), -1, dtype=np.int64)
-    known = (track >= 0) & (record >= 0)
-    result[known] = launches.last_before(track[known], table.start_ns[record[known]])
+    has_both = (track >= 0) & (record >= 0)
+    result[has_both] = launches.last_before(track[has_both], table.start_ns[record[has_both]])
     return result
 
 
@@ -482,7 +483,7 @@ def _blocking_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, In
     trace = nodes.trace
     table = trace.table
     call = trace.launch_of[work]
-    kept = (nodes.of_end[call] >= 0) & (table.end_ns[work] <= table.end_ns[call])
-    work, call = work[kept], call[kept]
-    kept = name_mask(trace, call, COPYING.fullmatch) & ~np.isin(call, recorded)
-    return work[kept].astype(np.int64), call[kept]
+    has_ended = (nodes.of_end[call] >= 0) & (table.end_ns[work] <= table.end_ns[call])
+    work, call = work[has_ended], call[has_ended]
+    is_copy = name_mask(trace, call, COPYING.fullmatch) & ~np.isin(call, recorded)
+    return work[is_copy].astype(np.int64), call[is_copy]

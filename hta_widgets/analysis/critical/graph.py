@@ -187,9 +187,9 @@ def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Criti
         blocked[nodes.host[name_mask(trace, nodes.host, BLOCKING_IN_HTA.__contains__)]] = True
     else:
         end = table.start_ns[waits.work] + table.dur_ns[waits.work]
-        kept = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])
-        kept &= nodes.of_end[waits.work] >= 0
-        blocked[waits.call[kept]] = True
+        is_within = (end > table.start_ns[waits.call]) & (end <= table.end_ns[waits.call])
+        is_within &= nodes.of_end[waits.work] >= 0
+        blocked[waits.call[is_within]] = True
     polls = add_threads(edges, nodes, blocked, rules)
     hand_overs = 0 if rules.as_hta else add_thread_handoffs(edges, nodes)
     launches = add_device_work(edges, nodes, (waits.awaited, waits.waiting), rules)

@@ -386,25 +386,25 @@ class EdgeList:
         The weight is the time between the nodes, at most `limit_ns`, for edges that `counts`,
         else 0.
         """
-        there = (source >= 0) & (target >= 0)
-        forward = there & (source < target)
-        self.backward += int((there & ~forward).sum())
-        kept = np.flatnonzero(forward)
-        source, target = source[kept], target[kept]
+        is_analysed = (source >= 0) & (target >= 0)
+        is_forward = is_analysed & (source < target)
+        self.backward += int((is_analysed & ~is_forward).sum())
+        forward = np.flatnonzero(is_forward)
+        source, target = source[forward], target[forward]
         time = self.nodes.time_ns
-        shape = forward.shape
-        weight = np.minimum(time[target] - time[source], np.broadcast_to(limit_ns, shape)[kept])
-        weight = np.where(np.broadcast_to(counts, shape)[kept], weight, 0)
+        shape = is_forward.shape
+        weight = np.minimum(time[target] - time[source], np.broadcast_to(limit_ns, shape)[forward])
+        weight = np.where(np.broadcast_to(counts, shape)[forward], weight, 0)
         self._parts.append(
             (
                 source,
                 target,
                 weight,
-                np.broadcast_to(np.asarray(type, dtype=np.uint8), shape)[kept],
-                np.broadcast_to(np.asarray(event, dtype=np.int64), shape)[kept],
+                np.broadcast_to(np.asarray(type, dtype=np.uint8), shape)[forward],
+                np.broadcast_to(np.asarray(event, dtype=np.int64), shape)[forward],
             )
         )
-        return len(kept)
+        return len(forward)
 
     def build(self) -> Edges:
         """Return all edges by target; edges into the same node by source, latest first."""

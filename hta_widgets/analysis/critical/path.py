@@ -202,8 +202,8 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     times = frame.groupby(["rank", "bound_by"], observed=True, sort=False)["dur_ns"]
     table = times.agg(count="size", dur_ns="sum").reset_index()
     table = table.astype({"count": np.int64, "dur_ns": np.int64, "rank": np.int64})
-    whole = table.groupby("rank")["dur_ns"].transform("sum")
-    table["share"] = table["dur_ns"] / whole.clip(lower=1)
+    span_ns = table.groupby("rank")["dur_ns"].transform("sum")
+    table["share"] = table["dur_ns"] / span_ns.clip(lower=1)
     table.attrs.update(frame.attrs)
     return table.sort_values(
         ["rank", "dur_ns"], ascending=[True, False], kind="stable", ignore_index=True
@@ -224,9 +224,9 @@ def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
         The set that it was made from.
     """
     require_columns(frame, _FROM, ("id", "rank", "type"))
-    known = frame[frame["id"] >= 0]
-    pairs = set(zip(known["rank"].tolist(), known["id"].tolist(), strict=True))
-    launched = known[known["type"] == "kernel_launch_delay"]
+    on_events = frame[frame["id"] >= 0]
+    pairs = set(zip(on_events["rank"].tolist(), on_events["id"].tolist(), strict=True))
+    launched = on_events[on_events["type"] == "kernel_launch_delay"]
     for rank, row in zip(launched["rank"].tolist(), launched["id"].tolist(), strict=True):
         pairs.add((rank, int(traces[rank].launch_of[row])))
     return traces.select(ids=sorted(pairs))
@@ -238,12 +238,12 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
     segments = np.empty((5, 0), dtype=np.int64) if path is None else path_segments(path)
     start, dur, event, kind, bound = segments
     first, last = (0, 0) if path is None else path.span_ns
-    known = event >= 0
-    row = np.where(known, event, 0)
+    has_event = event >= 0
+    row = np.where(has_event, event, 0)
     names = [*table.names.values, ""]
-    name = np.where(known, table.name[row], len(names) - 1)
-    of_kind = np.where(known, table.kind[row].astype(np.int16), -1)
-    track = np.where(known, table.track[row], len(tracks)).astype(np.int64)
+    name = np.where(has_event, table.name[row], len(names) - 1)
+    of_kind = np.where(has_event, table.kind[row].astype(np.int16), -1)
+    track = np.where(has_event, table.track[row], len(tracks)).astype(np.int64)
     name, used_names = drop_unused_texts(name, names)
     return result_frame(
         {
@@ -255,7 +255,7 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
             "bound_by": categorical(bound, BOUNDS),
             "kind": categorical(of_kind, KINDS),
             "type": categorical(kind, EDGE_TYPES),
-            "stream": np.where(known, table.stream[row], -1).astype(np.int64),
+            "stream": np.where(has_event, table.stream[row], -1).astype(np.int64),
             "tid": np.array([*(t.tid for t in tracks), ""], dtype=object)[track],
             "track": _categorical_of(track, [*(t.key for t in tracks), ""]),
         },

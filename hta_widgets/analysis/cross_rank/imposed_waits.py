@@ -43,30 +43,30 @@ class ImposedWaits:
     steps: Ints  # numbers of the steps
     step: Ints  # positions in `steps`
     stated_steps: bool
-    is_kept: Bools  # whether the collective counts
+    is_counted: Bools  # whether the collective counts
     is_charged: Bools
-    is_alone: Bools  # charged, and no other rank arrived at the same time
+    is_only_last: Bools  # charged, and no other rank arrived at the same time
     imposed_ns: Ints  # waits of the others
-    raw_ns: Ints  # ... without compute
-    lost_ns: Ints  # ... and without the share that the rank inherited
+    exposed_ns: Ints  # those without compute
+    lost_ns: Ints  # the part of `exposed_ns` that the rank did not inherit
 
-    def sums(self, values: Array) -> Array:
+    def sum_by_step(self, values: Array) -> Array:
         """Add up values of entries by step and rank."""
         shape = len(self.steps), len(self.match.traces)
-        sums = np.zeros(shape, dtype=np.result_type(values, np.int64))
-        np.add.at(sums, (self.step, self.match.trace), values)
-        return sums
-
-    def of_ranks(self, values: Array) -> Array:
-        """Add up values of entries by rank."""
-        totals: Array = self.sums(values).sum(axis=0)
+        totals = np.zeros(shape, dtype=np.result_type(values, np.int64))
+        np.add.at(totals, (self.step, self.match.trace), values)
         return totals
 
-    def complete(self) -> Ints:
-        """Return the number of each rank's collectives that have events of all their ranks."""
-        return self.of_ranks(self.is_kept & self.match.per_entry(self.match.is_complete))
+    def sum_by_rank(self, values: Array) -> Array:
+        """Add up values of entries by rank."""
+        totals: Array = self.sum_by_step(values).sum(axis=0)
+        return totals
 
-    def companions(self) -> Ints:
+    def complete_counts(self) -> Ints:
+        """Return the number of each rank's collectives that have events of all their ranks."""
+        return self.sum_by_rank(self.is_counted & self.match.per_entry(self.match.is_complete))
+
+    def companion_counts(self) -> Ints:
         """Return the number of other ranks with which each rank shares collectives, at least 1."""
         match = self.match
         member = np.zeros((match.lane.max(initial=-1) + 1, len(match.traces)), dtype=np.float32)
@@ -76,7 +76,7 @@ class ImposedWaits:
 
     def time_of_others(self) -> Floats:
         """Return by step and rank the length of the step, added up over the rank's companions."""
-        return np.outer(self.step_ns(), self.companions())
+        return np.outer(self.step_ns(), self.companion_counts())
 
     def step_ns(self) -> Floats:
         """Return the length of each step, from the last collective of the step before to its own.
@@ -127,16 +127,17 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
     # Imposed waits include those of all ranks, even of ranks that are not shown.
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = count_selected(match, everyone)
-    is_kept = match.reduce_per_entry(np.logical_or, selected)
-    is_charged = mask_of_rows(match.last_entries(times.wait_ns), len(match)) & is_kept
-    imposed, raw = (
+    is_counted = match.reduce_per_entry(np.logical_or, selected)
+    is_charged = mask_of_rows(match.last_entries(times.wait_ns), len(match)) & is_counted
+    imposed_ns, exposed_ns = (
         np.where(is_charged, match.reduce_per_entry(np.add, waits), 0)
         for waits in (times.wait_ns, late.exposed_wait_ns)
     )
     steps, column = np.unique(step, return_inverse=True)
     return ImposedWaits(
-        match, times, late, name, matched, steps, column, stated, is_kept, is_charged,
-        is_charged & times.is_last, imposed, raw, np.rint(raw * late.own_share).astype(np.int64),
+        match, times, late, name, matched, steps, column, stated, is_counted, is_charged,
+        is_charged & times.is_last, imposed_ns, exposed_ns,
+        np.rint(exposed_ns * late.own_share).astype(np.int64),
     )  # fmt: skip
 
 
@@ -171,17 +172,17 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
     """
     match = work.match
     counts = match.per_entry(match.is_complete) if complete else np.ones(len(match), dtype=bool)
-    taken = work.sums(counts)
-    stated = work.steps >= 0
-    has_collectives = stated & (work.sums(work.is_kept & counts).sum(axis=1) > 0)
-    usual = np.median(taken[stated], axis=0) if stated.any() else np.zeros(taken.shape[1])
-    partial = ~has_collectives[:, None] | (taken * 2 < usual) | (taken == 0)
+    collectives = work.sum_by_step(counts)
+    is_step = work.steps >= 0
+    has_collectives = is_step & (work.sum_by_step(work.is_counted & counts).sum(axis=1) > 0)
+    usual = np.median(collectives[is_step], axis=0) if is_step.any() else 0
+    is_partial = ~has_collectives[:, None] | (collectives * 2 < usual) | (collectives == 0)
     scale = work.time_of_others()
-    lost, raw = (
-        np.where(partial, np.nan, work.sums(np.where(counts, cost, 0)) / scale)
-        for cost in (work.lost_ns, work.raw_ns)
+    lost, exposed = (
+        np.where(is_partial, np.nan, work.sum_by_step(np.where(counts, cost, 0)) / scale)
+        for cost in (work.lost_ns, work.exposed_ns)
     )
-    return lost, raw
+    return lost, exposed
 
 
 def mean_lost_shares(work: ImposedWaits) -> Floats:

@@ -121,7 +121,7 @@ def _time_before_arrival(
 ) -> tuple[dict[str, Floats], Ints]:
     """Return the parts of each rank's time before it arrived, and its waits without computing."""
     spent = {part: np.zeros(len(match)) for part in PARTS}
-    exposed = times.wait_ns
+    exposed = np.zeros(len(match), dtype=np.int64)
     # The parts add up from one arrival to the next, since ranks also work while a collective runs.
     # What the others do during their wait, the last rank may do later; the wait is not a part.
     has_previous = before >= 0
@@ -134,9 +134,10 @@ def _time_before_arrival(
             values[entries] - shift for values in (since, free, times.arrival_ns, times.last_ns)
         )
         # The part of it in which the rank waited is unknown, so all of it counts as waiting.
-        alone = ~events.is_single_rank
-        alone[match.place[entries]] = False
-        arguments.append((*instants, events.start_ns[alone], events.end_ns[alone]))
+        is_unmatched = ~events.is_single_rank
+        is_unmatched[match.place[entries]] = False
+        unmatched = events.start_ns[is_unmatched], events.end_ns[is_unmatched]
+        arguments.append((*instants, *unmatched))
     results = map_ranks(
         match.traces, _time_before_arrival_of_rank, each=arguments, executor=match.executor
     )

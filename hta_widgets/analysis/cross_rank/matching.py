@@ -253,7 +253,11 @@ def _events_of_all(
             "together": events_of_rank.ends_together,
         }
         blocks.append(pd.DataFrame(columns))
-    table = pd.concat(blocks, ignore_index=True) if blocks else pd.DataFrame(columns=_COLUMNS)
+    table = (
+        pd.concat(blocks, ignore_index=True)
+        if blocks
+        else pd.DataFrame(columns=_COLUMNS, dtype=np.int64)
+    )
     of_lane = ["group", "source", "target"]
     first = table.groupby(of_lane)["trace"].transform("min")
     table["lane"] = table.groupby([first, *of_lane]).ngroup()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -102,12 +103,11 @@ def parallel_groups(
     number_of = {trace.rank: number for number, trace in enumerate(match.traces)}
     places = [number_of[rank] for rank in chosen.ranks]
     arguments = [(match.events[place], numbers[place], groups_of[place]) for place in places]
-    spent_of = map_ranks(chosen, _group_times, each=arguments)
+    traffic_of_ranks = list(map_ranks(chosen, _group_traffic, each=arguments))
     rows: list[tuple[Any, ...]] = []
-    without_size: list[Counter[str]] = []
-    for place, of_rank in zip(places, spent_of, strict=True):
+    for place, traffic_of_groups in zip(places, traffic_of_ranks, strict=True):
         rank = stated_rank(match.traces[place])
-        for number, (spent, unknown) in zip(groups_of[place], of_rank, strict=True):
+        for number, traffic in zip(groups_of[place], traffic_of_groups, strict=True):
             group, (kind, guessed) = groups[number], kinds[number]
             members = ", ".join(run_text(run, "-") for run in consecutive_runs(group.ranks))
             position = group.ranks.index(rank) if rank in group.ranks else -1
@@ -115,10 +115,9 @@ def parallel_groups(
                 (
                     (-group.size, number, place), group.label, match.traces[place].rank, members,
                     position, group.size, GROUP_KINDS.index(kind), guessed, group.description,
-                    *spent,
+                    traffic.operations, traffic.event_count, traffic.time_ns, traffic.size_bytes,
                 )
             )  # fmt: skip
-            without_size.append(unknown)
     rows.sort(key=itemgetter(0))
     if not chosen:
         notes = [note_text("no_ranks")]
@@ -128,17 +127,16 @@ def parallel_groups(
         missing = match.missing_ranks
         notes = [
             f"files of {plural(missing, 'rank')} are missing" if missing else "",
-            unsized_note(without_size),
+            unsized_note(
+                [traffic.unsized for of_groups in traffic_of_ranks for traffic in of_groups]
+            ),
         ]
     schema = {
         "group": "str", "rank": "int64", "ranks": "str", **int64("position size kind"),
         "guessed": "bool", "description": "str", "operations": "str",
         **int64("collectives time_ns bytes"),
     }  # fmt: skip
-    columns = columns_of_rows(
-        (row[1:] for row in rows),
-        schema,
-    )
+    columns = columns_of_rows((row[1:] for row in rows), schema)
     columns["kind"] = categorical(columns["kind"], GROUP_KINDS)
     return result_frame(
         columns,
@@ -245,23 +243,34 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
     return "unknown", True
 
 
-def _group_times(
+@dataclass(frozen=True, slots=True)
+class _GroupTraffic:
+    """The selected communication of one rank in one group."""
+
+    operations: str  # with their counts, the most frequent first
+    event_count: int
+    time_ns: int
+    size_bytes: int  # -1 if no size is known
+    unsized: Counter[str]  # as in `count_unsized`
+
+
+def _group_traffic(
     part: RankPart, events: CommEvents, numbers: Sequence[int], groups: Sequence[int]
-) -> list[tuple[tuple[str, int, int, int], Counter[str]]]:
-    """Return a rank's operations, times, bytes and unknown element types in each of `groups`."""
-    selected = part.contains(events.rows)
+) -> list[_GroupTraffic]:
+    """Return a rank's traffic in each of `groups`; `numbers` are those of `events.groups`."""
+    is_selected = part.contains(events.rows)
     group = np.array(numbers, dtype=np.int64)[events.group]
-    times = []
+    traffic = []
     for number in groups:
-        rows_of_group = (group == number) & selected
-        often = Counter(events.operation[rows_of_group].tolist())
-        operations = ", ".join(f"{OPERATIONS[code]} {n}" for code, n in often.most_common())
-        time_ns = total_length(union(*part.clip_rows(events.rows[rows_of_group])))
-        spent = (
-            operations,
-            int(rows_of_group.sum()),
-            time_ns,
-            sum_known_bytes(events.size_bytes[rows_of_group]),
+        is_member = (group == number) & is_selected
+        counts = Counter(events.operation[is_member].tolist())
+        traffic.append(
+            _GroupTraffic(
+                ", ".join(f"{OPERATIONS[code]} {n}" for code, n in counts.most_common()),
+                int(is_member.sum()),
+                total_length(union(*part.clip_rows(events.rows[is_member]))),
+                sum_known_bytes(events.size_bytes[is_member]),
+                count_unsized(events, is_member),
+            )
         )
-        times.append((spent, count_unsized(events, rows_of_group)))
-    return times
+    return traffic

@@ -137,24 +137,24 @@ def stragglers(
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
     work = imposed_waits(traces, chosen, clock)
-    match, times, is_kept = work.match, work.times, work.is_kept
-    taken = work.of_ranks(is_kept)
+    match, times, is_counted = work.match, work.times, work.is_counted
+    collectives = work.sum_by_rank(is_counted)
     middle = pd.Series(times.arrival_ns).groupby(match.collective).transform("median").to_numpy()
     excess = {
-        part: work.of_ranks(np.where(work.is_charged, np.nan_to_num(values), 0.0))
+        part: work.sum_by_rank(np.where(work.is_charged, np.nan_to_num(values), 0.0))
         for part, values in work.late.excess_ns.items()
     }
     pattern, cause = _verdict(traces, work, excess)
     columns = {
         "rank": np.array(traces.ranks, dtype=np.int64),
         "host": np.array([header.host for header in match.headers], dtype=object),
-        "collectives": taken,
-        "score": work.of_ranks(work.is_alone) / np.maximum(taken, 1),
-        "late_ns_mean": work.of_ranks(np.where(is_kept, times.arrival_ns - middle, 0.0))
-        / np.maximum(taken, 1),
-        "imposed_wait_ns": work.of_ranks(work.imposed_ns),
-        "wait_ns": work.of_ranks(np.where(is_kept, times.wait_ns, 0)),
-        "lost_ns": work.of_ranks(work.lost_ns),
+        "collectives": collectives,
+        "score": work.sum_by_rank(work.is_only_last) / np.maximum(collectives, 1),
+        "late_ns_mean": work.sum_by_rank(np.where(is_counted, times.arrival_ns - middle, 0.0))
+        / np.maximum(collectives, 1),
+        "imposed_wait_ns": work.sum_by_rank(work.imposed_ns),
+        "wait_ns": work.sum_by_rank(np.where(is_counted, times.wait_ns, 0)),
+        "lost_ns": work.sum_by_rank(work.lost_ns),
         "lost_share": mean_lost_shares(work),
         "is_straggler": pattern != "",
         "pattern": pattern,
@@ -203,21 +203,21 @@ def stragglers_by_step(
     chosen = narrow_selection(traces, selection, window, ranks)
     traces = chosen.owner
     work = imposed_waits(traces, chosen, clock)
-    taken, lost = work.sums(work.is_kept), work.sums(work.lost_ns)
-    share = lost / work.time_of_others()
-    rank, step = np.nonzero((taken > 0).T & selected_ranks(traces, chosen)[:, None])
+    collectives = work.sum_by_step(work.is_counted)
+    lost_ns = work.sum_by_step(work.lost_ns)
+    place, step = np.nonzero((collectives > 0).T & selected_ranks(traces, chosen)[:, None])
     columns = {
-        "collectives": taken,
-        "score": work.sums(work.is_alone) / np.maximum(taken, 1),
-        "imposed_wait_ns": work.sums(work.imposed_ns),
-        "lost_ns": lost,
-        "lost_share": share,
+        "collectives": collectives,
+        "score": work.sum_by_step(work.is_only_last) / np.maximum(collectives, 1),
+        "imposed_wait_ns": work.sum_by_step(work.imposed_ns),
+        "lost_ns": lost_ns,
+        "lost_share": lost_ns / work.time_of_others(),
     }
     return result_frame(
         {
-            "rank": np.array(traces.ranks, dtype=np.int64)[rank],
+            "rank": np.array(traces.ranks, dtype=np.int64)[place],
             "step": work.steps[step],
-            **{name: values[step, rank] for name, values in columns.items()},
+            **{name: values[step, place] for name, values in columns.items()},
         },
         matched=work.matched,
         note=_straggler_notes(work),
@@ -231,20 +231,20 @@ class LastRank:
     """A rank that arrives last at nearly all of its collectives but is not a straggler."""
 
     rank: int
-    wait_ns: float
-    hidden_share: float
-    cause: str
+    wait_ns: float  # of each of the others, on average
+    hidden_share: float  # of the waits, by compute
+    cause: str  # empty if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class StragglerReport:
     """The late ranks of a job, for all pages, panels and messages."""
 
-    stragglers: list[int]
-    causes: dict[int, str]
-    last_ranks: list[LastRank]
-    loaded: int
-    of: int
+    stragglers: list[int]  # the most costly first
+    causes: dict[int, str]  # by straggler, empty if unknown
+    last_ranks: list[LastRank]  # the longest wait first
+    loaded_rank_count: int
+    rank_count: int  # with those whose files are missing
 
 
 def straggler_report(traces: TraceSet) -> StragglerReport:
@@ -271,19 +271,20 @@ def _always_last_ranks(
     """Return the ranks that are last at nearly all collectives and are not stragglers."""
     match = work.match
     run_ns = sum(high - low for low, high in traces.windows)
-    others, complete = work.companions().tolist(), work.complete().tolist()
+    companion_counts = work.companion_counts().tolist()
+    complete_counts = work.complete_counts().tolist()
     last = []
     for place, row in enumerate(straggler_frame.to_dict("records")):
         if (
             not match.incomplete[place]
-            and complete[place] < _NEARLY_ALWAYS_SHARE * row["collectives"]
+            and complete_counts[place] < _NEARLY_ALWAYS_SHARE * row["collectives"]
         ):
             continue
         always = row["collectives"] >= _MIN_COLLECTIVES and row["score"] >= _NEARLY_ALWAYS_SHARE
         if row["is_straggler"] or not always:
             continue
         charged = work.is_charged & (match.trace == place)
-        wait_ns = _total_wait_at(work, match.collective[charged]) / others[place]
+        wait_ns = _total_wait_at(work, match.collective[charged]) / companion_counts[place]
         if wait_ns < _WORTH_SAYING * max(run_ns, 1):
             continue
         cause = str(row["cause"])
@@ -294,8 +295,11 @@ def _always_last_ranks(
             (cause,) = _causes(
                 traces, excess, np.array([place]), np.full(len(straggler_frame), late_ns)
             )
-        imposed, lost = (int(values[charged].sum()) for values in (work.imposed_ns, work.raw_ns))
-        last.append(LastRank(int(row["rank"]), wait_ns, 1 - lost / max(imposed, 1), cause))
+        imposed_ns, exposed_ns = (
+            int(values[charged].sum()) for values in (work.imposed_ns, work.exposed_ns)
+        )
+        hidden_share = 1 - exposed_ns / max(imposed_ns, 1)
+        last.append(LastRank(int(row["rank"]), wait_ns, hidden_share, cause))
     return sorted(last, key=lambda last_rank: -last_rank.wait_ns)
 
 
@@ -318,25 +322,23 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
 
 
 def _patterns(shares: Floats, step_ns: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
-    """Return each rank's pattern: consistent, occasional, or ""; `sure` as in `costly_share`."""
-    count = shares.shape[1]
-    patterns = np.full(count, "", dtype=object)
-    mean = mean_share(shares, step_ns)
-    for rank in range(count):
-        shares_of_rank = shares[~np.isnan(shares[:, rank]), rank]
-        others = np.delete(mean, rank)
+    """Return each rank's pattern: consistent, occasional, or "".
+
+    `shares` are those of `step_shares`, by step and rank; `sure` is as in `costly_share`.
+    """
+    patterns = np.full(shares.shape[1], "", dtype=object)
+    means = mean_share(shares, step_ns)
+    for place, mean in enumerate(means.tolist()):
+        shares_of_rank = shares[~np.isnan(shares[:, place]), place]
+        others = np.delete(means, place)
         others = others[~np.isnan(others)]
-        if (
-            not len(shares_of_rank)
-            or not len(others)
-            or mean[rank] < _STAND_OUT * np.median(others)
-        ):
+        if not len(shares_of_rank) or not len(others) or mean < _STAND_OUT * np.median(others):
             continue
-        bar = costly_share(len(shares_of_rank), len(others) + 1, sure=sure)
-        if mean[rank] >= bar and np.median(shares_of_rank) >= _CONSISTENT_SHARE * bar:
-            patterns[rank] = "consistent"
-        elif mean[rank] >= _WORTH_NAMING and shares_of_rank.max() >= _STALL:
-            patterns[rank] = "occasional"
+        limit = costly_share(len(shares_of_rank), len(others) + 1, sure=sure)
+        if mean >= limit and np.median(shares_of_rank) >= _CONSISTENT_SHARE * limit:
+            patterns[place] = "consistent"
+        elif mean >= _WORTH_NAMING and shares_of_rank.max() >= _STALL:
+            patterns[place] = "occasional"
     return patterns
 
 
@@ -345,51 +347,58 @@ def _verdict(
 ) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:
     """Return each rank's pattern and cause, "" for those that are not stragglers.
 
-    Ranks with inherited lateness have a cause, but no pattern.
+    `excess` is by part and rank, in ns. Ranks with inherited lateness have a cause, but no pattern.
     """
     # The last recorded rank of a collective may have waited for a rank that has no event there.
-    shares, raw = step_shares(work, complete=True)
+    lost_shares, exposed_shares = step_shares(work, complete=True)
     step_ns = work.step_ns()
-    pattern, likely = _patterns(shares, step_ns), _patterns(shares, step_ns, sure=False)
-    inherited = (likely == "") & (_patterns(raw, step_ns, sure=False) != "")
+    pattern = _patterns(lost_shares, step_ns)
+    is_likely = _patterns(lost_shares, step_ns, sure=False) != ""
+    is_inherited = ~is_likely & (_patterns(exposed_shares, step_ns, sure=False) != "")
     # The last loaded rank may have waited for a rank whose file is missing.
-    unsure = np.array(work.match.incomplete, bool) | (work.complete() < _MIN_COLLECTIVES)
-    pattern[unsure] = ""
-    cause = np.where(inherited & ~unsure, _CAUSES["waiting"], "").astype(object)
-    named = np.flatnonzero(pattern != "")
+    is_unsure = np.array(work.match.incomplete, bool) | (work.complete_counts() < _MIN_COLLECTIVES)
+    pattern[is_unsure] = ""
+    cause = np.where(is_inherited & ~is_unsure, _CAUSES["waiting"], "").astype(object)
+    places = np.flatnonzero(pattern != "")
     # Nothing is known of the time before the first collective of a group.
-    lost_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
-    cause[named] = _causes(traces, excess, named, work.of_ranks(lost_ns) / work.companions())
+    explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
+    cost_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
+    cause[places] = _causes(traces, excess, places, cost_ns)
     return pattern, cause
 
 
 def _causes(
-    traces: TraceSet, excess: Mapping[str, Floats], late: Ints, cost_ns: Floats
+    traces: TraceSet, excess: Mapping[str, Floats], places: Ints, cost_ns: Floats
 ) -> list[str]:
     """Return the cause of each late rank: the part with the largest excess over the others.
 
-    It is "" if that is little of `cost_ns`, by rank.
+    It is "" if the excess is little of the rank's cost. `places` are the positions of the late
+    ranks in `traces`; `excess` and `cost_ns` have values of all ranks.
     """
-    if not len(late):
+    if not len(places):
         return []
-    kernels, mean_ns, on_device = np.array(list(map_ranks(traces, _kernels)), np.float64).T
+    kernels_per_ns, mean_ns, on_device = np.array(
+        list(map_ranks(traces, _compute_kernels)), np.float64
+    ).T
     causes = []
-    for rank in late.tolist():
-        part = max(PARTS, key=lambda name: excess[name][rank])
+    for place in places.tolist():
+        part = max(PARTS, key=lambda name: excess[name][place])
         cause = _CAUSES[part] if on_device.any() or part != "host" else _HOST_WORK
         if part == "compute":
-            others = np.delete(np.arange(len(kernels)), rank)
-            count_ratio = kernels[rank] / max(float(np.median(kernels[others])), 1e-12)
-            duration_ratio = mean_ns[rank] / max(float(np.median(mean_ns[others])), 1.0)
+            usual_per_ns, usual_mean_ns = (
+                float(np.median(np.delete(values, place))) for values in (kernels_per_ns, mean_ns)
+            )
+            count_ratio = kernels_per_ns[place] / max(usual_per_ns, 1e-12)
+            duration_ratio = mean_ns[place] / max(usual_mean_ns, 1.0)
             if count_ratio > max(duration_ratio, 1.0):
                 cause = _EXTRA_WORK
             if max(count_ratio, duration_ratio) < _MIN_RATIO:
                 cause = ""
-        causes.append(cause if excess[part][rank] >= _EXPLAINS * cost_ns[rank] else "")
+        causes.append(cause if excess[part][place] >= _EXPLAINS * cost_ns[place] else "")
     return causes
 
 
-def _kernels(trace: Trace) -> tuple[float, float, bool]:
+def _compute_kernels(trace: Trace) -> tuple[float, float, bool]:
     """Return a rank's compute kernels per ns, their mean duration, and whether it has a device."""
     table = trace.table
     on_device = table.stream >= 0
@@ -407,7 +416,7 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
     if not len(work.match):
         none = "no collective is found on two ranks, so none can be seen to wait for another"
         return [none, on_hosts]
-    if not work.is_kept.any():
+    if not work.is_counted.any():
         none = "the selection or window holds none of the collectives that are on two ranks"
         return [f"{none}, so no late rank can be named", on_hosts]
     parts = [on_hosts]

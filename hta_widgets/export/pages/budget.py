@@ -111,7 +111,7 @@ class PagePlan:
         full: dict[int, PagePart] = {}
         used = 0
         for rank in self.order:
-            part = full_rank(self.indices[rank], self.names, self.phases.of_rank[rank])
+            part = full_rank(self.indices[rank], self.names, self.phases.by_rank[rank])
             used += part.size_bytes
             if used > self.limit:
                 break

@@ -18,7 +18,7 @@ from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.waits import unmatched_rows
 from hta_widgets.analysis.frames import concat_arrays
 from hta_widgets.analysis.host_activity import activities_by_thread, follows_stream_wait
-from hta_widgets.analysis.steps import clipped_steps
+from hta_widgets.analysis.steps import RankPhases, clipped_steps
 from hta_widgets.export.pages.format import Block, ColumnWriter, EventTypes, NameTables, pack_block
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
@@ -197,9 +197,7 @@ _WIDE = 1 << 50
 _TRACK_FIELDS = ("key", "process", "role", "lane0", "lanes", "nested", "stream")
 
 
-def full_rank(
-    index: RankIndex, names: NameTables, phases: tuple[Ints, Ints, Ints] | None = None
-) -> PagePart:
+def full_rank(index: RankIndex, names: NameTables, phases: RankPhases | None = None) -> PagePart:
     """Return a rank with all its events."""
     rank = index.rank
     types = EventTypes(index, names)
@@ -210,7 +208,7 @@ def full_rank(
     _flows(writer, rank)
     series = _counters(writer, rank)
     if phases is not None:
-        _phases(writer, *phases)
+        _phases(writer, phases)
     operators = _operators(writer, rank)
     activities = _activities(writer, rank)
     # Types of communication that is not device work.
@@ -371,10 +369,10 @@ def _flows(writer: ColumnWriter, rank: RankLayout) -> None:
     writer.ints("flow_target", flows.target - flows.source)
 
 
-def _phases(writer: ColumnWriter, rows: Ints, steps: Ints, phases: Ints) -> None:
-    writer.ints("range_row", rows, delta=True)
-    writer.ints("range_step", steps, delta=True)
-    writer.ints("range_phase", phases)
+def _phases(writer: ColumnWriter, phases: RankPhases) -> None:
+    writer.ints("range_row", phases.rows, delta=True)
+    writer.ints("range_step", phases.step, delta=True)
+    writer.ints("range_phase", phases.phase)
 
 
 def _counters(writer: ColumnWriter, rank: RankLayout) -> list[int]:

@@ -121,5 +121,5 @@ def test_nothing_to_show_is_an_empty_frame_with_a_reason(tmp_path):
     silent = load(tmp_path, [copy(10, 20), copy(30, 40)])
     frame = memory_bandwidth(silent)
     assert frame.empty
-    assert frame.attrs["note"] == "the files tell neither rate nor size of the 2 copies and fills"
+    assert frame.attrs["note"] == "the files state neither rate nor size of the 2 copies and fills"
     assert frame.attrs["unknown"] == {"Memcpy HtoD": 2}

@@ -88,6 +88,7 @@ def test_an_empty_frame_and_its_reason(nothing, jobs, name):
     assert frame.attrs["note"] == NOTES[name]
     matched = {count for what, count in frame.attrs["matched"].items() if what != "operators"}
     assert matched == {0}
-    assert frame.dtypes.astype(str).to_dict() == full.dtypes.astype(str).to_dict()
+    for empty in (frame, call(hw.TraceSet([]))):
+        assert empty.dtypes.astype(str).to_dict() == full.dtypes.astype(str).to_dict()
     if "ranks" in signature(function).parameters:
         assert call(job, ranks=[]).empty

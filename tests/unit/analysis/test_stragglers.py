@@ -509,8 +509,8 @@ def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
     three = TraceSet([traces[rank] for rank in range(3)])
     whole, part = straggler_report(traces), straggler_report(three)
     assert whole.stragglers == ([3] if delay == 1_500 else [])
-    assert (whole.loaded, whole.of) == (4, 4)
-    assert (part.loaded, part.of) == (3, 4)
+    assert (whole.loaded_rank_count, whole.rank_count) == (4, 4)
+    assert (part.loaded_rank_count, part.rank_count) == (3, 4)
     assert (part.stragglers, part.causes) == ([], {})
     assert [(one.rank, one.cause) for one in part.last_ranks] == [(2, "")]
     found = stragglers(three)
@@ -522,7 +522,7 @@ def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
     for trace in traces.values():
         trace.metadata["distributedInfo"] = {"world_size": 8}
     found = straggler_report(traces)
-    assert (found.loaded, found.of, found.stragglers) == (4, 8, [2])
+    assert (found.loaded_rank_count, found.rank_count, found.stragglers) == (4, 8, [2])
 
 
 def test_nobody_is_named_where_a_rank_lacks_the_events(tmp_path):
