@@ -3,8 +3,8 @@
 Each timeline's state has a history of its own: ``past`` and ``future``, lists of its earlier and
 undone values. The pair's history only keeps the order of their entries, as acts with the places of
 the views that changed. For example, after a selection on both sides and a zoom of the left one it
-has the places ``(0, 1)`` and ``(0,)``: the next undo steps back on side 0, the one after it on both.
-Steps of one side that belong to an act arrive one by one, and join its entry.
+has the places ``(0, 1)`` and ``(0,)``: the next undo steps back on side 0, the undo after it on
+both. Steps of one side that belong to an act arrive one by one, and join its entry.
 
 The page changes histories as well, and sends them with the values. What has happened then follows
 from the history before, the history after, and the new values: see `history_move`.

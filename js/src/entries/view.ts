@@ -163,7 +163,7 @@ class ViewPage {
     if (shown === null || request?.view !== "timeline") return;
     const full = new AbortController();
     this.fullWindow = full;
-    const { el } = this.place;
+    const { el } = this.card;
     const [panels, height] = [shown.get("panels"), shown.get("height")];
     shown.setLocally("panels", ["timeline"]);
     const others = (): number => el.getBoundingClientRect().top + window.scrollY + EDGE_PX;

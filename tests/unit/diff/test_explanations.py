@@ -188,8 +188,10 @@ def test_one_step_a_side_names_differences_that_may_be_chance(tmp_path):
     equal = hd.findings(hd.compare(side(300, 1000), side(350, 1000)))
     assert [one.text.replace("\u202f", " ") for one in equal[:2]] == [
         "After takes as long: 1.00 µs a step.",
-        "gemm differs most: 200 ns → 250 ns, +25 %; "
-        "one step on each side is too few to tell a change from noise.",
+        (
+            "gemm differs most: 200 ns → 250 ns, +25 %; "
+            "one step on each side is too few to tell a change from noise."
+        ),
     ]
 
 
