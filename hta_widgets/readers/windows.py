@@ -43,13 +43,11 @@ from hta_widgets.trace.columns import (
     StringPool,
     Track,
     concatenate_tables,
-    decode_fields,
-    encode_fields,
     replace_columns,
-    shift_time,
     take_rows,
 )
 from hta_widgets.trace.merged_format import MARK_KEY, windows_mark
+from hta_widgets.trace.record_times import move_record
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import disambiguate_tracks
 
@@ -306,14 +304,7 @@ class JoinedRecords(NumberedRecords):
         for number, (low, high) in enumerate(pairwise(bounds)):
             first, shift_ns = int(self._first[number]), self._shifts_ns[number]
             for record, text in self._sources[number].records(wanted[low:high] - first):
-                yield record + first, _shift_record(text, shift_ns) if shift_ns else text
-
-
-def _shift_record(text: bytes, shift_ns: int) -> bytes:
-    values = decode_fields(text)
-    if values is None or "ts" not in values:
-        return text
-    return encode_fields({**values, "ts": shift_time(values["ts"], shift_ns)})
+                yield record + first, move_record(text, shift_ns) if shift_ns else text
 
 
 def _base_ns(metadata: Mapping[str, Any]) -> int:

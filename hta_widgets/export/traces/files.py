@@ -36,9 +36,8 @@ from hta_widgets.export.traces.members import (
     samples_of,
 )
 from hta_widgets.files import Output, Target
-from hta_widgets.formats.kineto.times import add_ns
 from hta_widgets.trace import selection as selections
-from hta_widgets.trace.columns import Fields, decode_fields, encode_fields, shift_time
+from hta_widgets.trace.columns import Fields, decode_fields, encode_fields
 from hta_widgets.trace.merged_format import (
     ID_ARGS,
     ID_FIELDS,
@@ -49,6 +48,7 @@ from hta_widgets.trace.merged_format import (
     scoped_id,
     stated_export_part,
 )
+from hta_widgets.trace.record_times import move_record, shift_time
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -326,15 +326,6 @@ def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, A
     return {"clock": "fitted", "offset_ns": before - (move_ns or 0)}
 
 
-def _move_record(text: bytes, move_ns: int) -> bytes:
-    """Return the record with its time moved; the time of a metadata record has no meaning."""
-    fields = decode_fields(text)
-    if fields is None or "ts" not in fields or fields.get("ph") == b'"M"':
-        return text
-    fields["ts"] = add_ns(fields["ts"], move_ns)
-    return encode_fields(fields)
-
-
 def _ranks(
     traces: Iterable[Trace], selection: Selection, options: Mapping[str, bool]
 ) -> list[Members]:
@@ -453,7 +444,7 @@ def _edited_records(members: Members) -> Iterator[bytes]:
         if threads is not None and not is_asked:
             record = threads(number, record)
         if move_ns:
-            record = _move_record(record, move_ns)
+            record = move_record(record, move_ns)
         if clip is not None:
             record = clip.move_into_window(record) if is_asked else clip(number, record)
         yield record

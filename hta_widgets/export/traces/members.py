@@ -17,10 +17,10 @@ from msgspec import Raw
 from hta_widgets.analysis.steps import CLIPPED
 from hta_widgets.export.traces.scrub import Scrubber
 from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS
-from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import decode_fields, encode_fields
 from hta_widgets.trace.merged_format import ExportPart
+from hta_widgets.trace.record_times import micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 

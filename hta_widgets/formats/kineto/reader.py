@@ -23,7 +23,12 @@ from hta_widgets.formats.byteps.reader import (
 )
 from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS, Columns, SliceTimes
 from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows
-from hta_widgets.formats.kineto.record_source import FileRecords, FileState, SliceIndex
+from hta_widgets.formats.kineto.record_source import (
+    FileRecords,
+    FileState,
+    RecordMove,
+    SliceIndex,
+)
 from hta_widgets.formats.kineto.records import (
     NO_INTEGER,
     Record,
@@ -351,7 +356,7 @@ def read_file(
     with _collector_paused(), open_stream(path, 0, checkpoints) as stream:
         state = FileState.of(path)
         documents = _Documents(StreamBuffer(stream, advance), notes)
-        values = documents.read()
+        values, moves = documents.read()
         records = documents.list
         if stream.fault is not None:
             notes.add("truncated" if stream.fault.cut else "repaired", stream.fault.message, None)
@@ -363,7 +368,15 @@ def read_file(
     problems = Problems()
     notes.add_to(problems, path)
     source = FileRecords(
-        path, records.index, records.entries, values, state, comm_args, checkpoints, keepalive
+        path,
+        records.index,
+        records.entries,
+        values,
+        state,
+        comm_args,
+        checkpoints,
+        keepalive,
+        moves,
     )
     return FileContents(columns, decode_values(source.metadata_text), source, problems)
 
@@ -397,6 +410,17 @@ _MAX_DOCUMENTS = 1000
 _MAX_LISTS = 100
 
 
+_BASE = "baseTimeNanoseconds"
+
+
+class _BaseTime(NamedTuple):
+    """The time from which the records of one document count, beginning with `first_record`."""
+
+    first_record: int
+    ns: int
+    is_stated: bool
+
+
 class _Documents:
     """The JSON documents of a file: one, or several that were concatenated by mistake."""
 
@@ -405,9 +429,14 @@ class _Documents:
         self.notes = notes
         self.list = RecordList(window, notes)
         self.enclosed = False
+        self._bases: list[_BaseTime] = []
 
-    def read(self) -> dict[str, bytes]:
-        """Read all documents into one list of records; return their top-level values."""
+    def read(self) -> tuple[dict[str, bytes], list[RecordMove]]:
+        """Read all documents into one list of records.
+
+        Returns their top-level values, and what to add to the times of records that count from
+        another base time than these values state.
+        """
         values = self._read_document()
         documents = 1
         while self.window.skip(b" \t\r\n\0,"):
@@ -422,15 +451,19 @@ class _Documents:
             documents += 1
             self.notes.add("repaired", "traces one after another in one file", start)
             values = {**further, **values}
-        return values
+        first_ns = next((base.ns for base in self._bases if base.is_stated), 0)
+        moves = [RecordMove(base.first_record, base.ns - first_ns) for base in self._bases]
+        return values, moves if any(move.ns for move in moves) else []
 
     def _read_document(self) -> dict[str, bytes]:
         window, notes = self.window, self.notes
+        first_record, start = self.list.entries, window.offset
         head, text = find_events(window.unread(), window.read_block, window.stream.path, notes)
         window.replace_unread(text, head.start)
         self.enclosed = head.enclosed
         closed = self.list.read(enclosed=head.enclosed)
         values = head.values
+        is_cut = not closed
         lists = 1
         while closed and head.enclosed:
             tail, text, end = read_tail(window.unread(), window.read_block, notes, window.offset)
@@ -442,22 +475,30 @@ class _Documents:
                     notes.add("repaired", "several lists traceEvents in one object", window.offset)
                     window.replace_unread(text, further)
                     closed = self.list.read(enclosed=True)
+                    is_cut = not closed
                     lists += 1
                     continue
                 notes.add("skipped", "a further traceEvents that is not read", window.offset)
             if end is None:
+                is_cut = True
                 notes.add("truncated", "what follows the list of events is cut off", None)
             window.replace_unread(text, len(text) if end is None else end)
             break
         # Horovod leaves the list open, as the format allows.
-        is_cut = not closed and not is_horovod(self.list.columns.names)
-        if is_cut and not notes.count("truncated"):
+        if not closed and not is_horovod(self.list.columns.names) and not notes.count("truncated"):
             notes.add("truncated", "the list of events does not end", None)
-        self.list.columns.add_base(self._base_ns(values))
+        base_ns = self._base_ns(values)
+        is_stated = _BASE in values
+        if is_cut and not is_stated and self._bases and self._bases[-1].ns:
+            base_ns = self._bases[-1].ns
+            note = f"a cut trace without {_BASE}; that of the trace before it is used"
+            notes.add("repaired", note, start)
+        self._bases.append(_BaseTime(first_record, base_ns, is_stated))
+        self.list.columns.add_base(base_ns)
         return values
 
     def _base_ns(self, values: dict[str, bytes]) -> int:
-        text = values.get("baseTimeNanoseconds", b"null")
+        text = values.get(_BASE, b"null")
         if text == b"null":
             return 0
         try:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,6 +19,7 @@ from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
 from hta_widgets.store.rank_file import StoredSource
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, NumberedRecords
+from hta_widgets.trace.record_times import move_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,13 @@ class SliceIndex:
         self.first_records.append(first_record)
 
 
+class RecordMove(NamedTuple):
+    """What to add to the times of all records from `first_record` up to the next move."""
+
+    first_record: int
+    ns: int
+
+
 class FileRecords(NumberedRecords):
     """The JSON text of records of one file, which is reopened when needed; can be pickled."""
 
@@ -66,6 +75,7 @@ class FileRecords(NumberedRecords):
         comm_args: ArgTable | None = None,
         checkpoints: Checkpoints | None = None,
         keepalive: Any = None,
+        moves: Sequence[RecordMove] = (),
     ) -> None:
         self.path = path
         self.metadata_text = {key: _plain(repair_json(text)) for key, text in values.items()}
@@ -75,6 +85,7 @@ class FileRecords(NumberedRecords):
         self._count = count
         self._state = state
         self._checkpoints = checkpoints
+        self._moves = list(moves)
 
     #: whether a restored source can take over this one's checkpoints
     keeps_places = True
@@ -89,6 +100,7 @@ class FileRecords(NumberedRecords):
             "count": self._count,
             "state": [self._state.size, self._state.mtime_ns],
             "metadata_text": as_text(self.metadata_text),
+            "moves": self._moves,
         }
         columns: dict[str, Any] = {
             "starts": np.array(index.starts, np.int64),
@@ -132,7 +144,8 @@ class FileRecords(NumberedRecords):
             code = column("comm_code").reshape(-1, len(COMMUNICATION_KEYS))
             comm_args = ArgTable(column("comm_record"), code, texts).validate(facts["count"])
         text = as_bytes(facts["metadata_text"])
-        return cls(facts["path"], index, facts["count"], text, state, comm_args)
+        moves = [RecordMove(int(first), int(ns)) for first, ns in facts.get("moves", ())]
+        return cls(facts["path"], index, facts["count"], text, state, comm_args, moves=moves)
 
     def __len__(self) -> int:
         return self._count
@@ -153,10 +166,16 @@ class FileRecords(NumberedRecords):
                 text = stream.read_exactly(end - start)
                 first = self._index.first_records[number]
                 for place, body in self._bodies(text, number, wanted[slices == number] - first):
-                    yield first + place, body
+                    yield first + place, self._move(first + place, body)
         finally:
             if stream is not None:
                 stream.close()
+
+    def _move(self, record: int, text: bytes) -> bytes:
+        if not self._moves:
+            return text
+        last = bisect_right(self._moves, record, key=lambda move: move.first_record) - 1
+        return move_record(text, self._moves[last].ns) if self._moves[last].ns else text
 
     def _bodies(self, text: bytes, number: int, places: Ints) -> Iterator[tuple[int, bytes]]:
         """Yield records of slice `number`, which holds `text`, with their places in the slice."""
