@@ -27,7 +27,7 @@ from hta_widgets.formats.kineto.record_source import (
     FileRecords,
     FileState,
     RecordMove,
-    SliceIndex,
+    RecordSlice,
 )
 from hta_widgets.formats.kineto.records import (
     NO_INTEGER,
@@ -95,7 +95,7 @@ class RecordList:
         self.window = window
         self.notes = notes
         self.columns = Columns(notes)
-        self.index = SliceIndex()
+        self.slices: list[RecordSlice] = []
         self.entries = 0
         self.enclosed = False
         self._timed_decoder: Callable[[bytes], list[Any]] | Literal["unknown"] | None = "unknown"
@@ -234,7 +234,7 @@ class RecordList:
         start = self.window.offset
         if not self.columns.has_records:
             self.columns = Columns(self.notes, self._expected_records(count, len(text)))
-        self.index.add(start, start + len(text.rstrip()) - 2, self.entries)
+        self.slices.append(RecordSlice(start, start + len(text.rstrip()) - 2, self.entries))
         with time_stage("columns"):
             self.columns.append(
                 records,
@@ -286,7 +286,7 @@ class RecordList:
         spans = np.zeros((reading.entries, 2), np.int64)
         if reading.places:
             spans[reading.places] = reading.spans
-        self.index.add(start, start + reading.end, self.entries, spans)
+        self.slices.append(RecordSlice(start, start + reading.end, self.entries, spans))
         self.columns.append(
             reading.records,
             np.array(reading.places, np.int64) + self.entries,
@@ -369,7 +369,7 @@ def read_file(
     notes.add_to(problems, path)
     source = FileRecords(
         path,
-        records.index,
+        records.slices,
         records.entries,
         values,
         state,
