@@ -72,7 +72,7 @@ _PYTHON = re.compile(r"^[^\s()]+\.pyx?\(\d+\): (.+)$")
 _BUILT_IN = re.compile(r"^<built-in (?:method|function) (\w+)\b.*>$")
 _BYTEPS_STAGE = re.compile(r"[A-Z][A-Z0-9_]+")
 #: Maximum number of characters of a name that are read, and of a short name.
-_MAX_READ, _MAX_SHORT = 1 << 15, 1000
+_MAX_READ, _MAX_SHORT = 1 << 15, 200
 #: Maximum number of wrappers around a functor that are looked through.
 _MAX_WRAPPERS = 50
 _QUALIFIED = re.compile(r"^[A-Za-z_$~][\w$]*(?:::[A-Za-z_$~][\w$]*)*")
@@ -94,7 +94,7 @@ def short_name(full: str) -> str:
         short = rule(text)
         if short:
             return _limit_length(short)
-    return _limit_length(text or full)
+    return _limit_length(full.strip() or full)
 
 
 def _limit_length(text: str) -> str:

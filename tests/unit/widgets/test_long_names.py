@@ -78,5 +78,5 @@ def test_a_name_of_a_megabyte_takes_few_steps_and_is_short(form, tmp_path):
     )
     assert long.calls < short.calls + SIZE / 5
     assert len(long.page) - len(short.page) < 2 * SIZE  # once, in base64
-    assert max(map(len, shown_texts(long.replies))) < 1100
+    assert max(map(len, shown_texts(long.replies))) < 300
     assert len(long.picture) < len(short.picture) + 5000
