@@ -47,7 +47,7 @@ from hta_widgets.trace.columns import (
     take_rows,
 )
 from hta_widgets.trace.merged_format import MARK_KEY, windows_mark
-from hta_widgets.trace.record_times import move_record
+from hta_widgets.trace.record_times import base_time_ns, move_record
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import disambiguate_tracks
 
@@ -273,7 +273,7 @@ class JoinedRecords(NumberedRecords):
         sources = [trace.source for trace in windows if trace.source is not None]
         if len(sources) < len(windows):
             return None
-        bases = [_base_ns(trace.metadata) for trace in windows]
+        bases = [base_time_ns(trace.metadata) for trace in windows]
         return cls(sources, [base - bases[0] for base in bases], mark)
 
     def __len__(self) -> int:
@@ -305,10 +305,3 @@ class JoinedRecords(NumberedRecords):
             first, shift_ns = int(self._first[number]), self._shifts_ns[number]
             for record, text in self._sources[number].records(wanted[low:high] - first):
                 yield record + first, move_record(text, shift_ns) if shift_ns else text
-
-
-def _base_ns(metadata: Mapping[str, Any]) -> int:
-    try:
-        return int(metadata.get("baseTimeNanoseconds") or 0)
-    except (TypeError, ValueError, OverflowError):
-        return 0

@@ -6,11 +6,38 @@ b'{"ts":1.75,"name":"a"}'
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
 
 from hta_widgets.trace.columns import decode_fields, encode_fields
 
+#: A file's times count from the time at this key.
+BASE_KEY = "baseTimeNanoseconds"
+#: Times of events: 36 years before 0 to 109 years after it, so that no difference of two overflows.
+FIRST_NS, LAST_NS = -(1 << 60), 3 << 60
+
 _NANOSECOND = Decimal(1)
+
+
+def parse_base_time(text: str) -> int:
+    """Return a base time in ns; raise `ValueError` or `OverflowError` if it cannot be one."""
+    try:
+        base = Decimal(text.strip('"'))
+        is_possible = FIRST_NS <= base <= LAST_NS
+    except ArithmeticError:
+        raise ValueError(f"expected a number of ns, got {text!r}") from None
+    if not is_possible:
+        raise OverflowError(f"expected {FIRST_NS} to {LAST_NS} ns, got {text}")
+    return int(base)
+
+
+def base_time_ns(metadata: Mapping[str, Any]) -> int:
+    """Return the time that a file's times count from; 0 if it states none, or an invalid one."""
+    with suppress(ValueError, OverflowError):
+        return parse_base_time(str(metadata.get(BASE_KEY, 0)))
+    return 0
 
 
 def micros(time_ns: int) -> bytes:

@@ -6,7 +6,6 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -21,7 +20,7 @@ from hta_widgets.formats.byteps.reader import (
     is_server,
     is_worker,
 )
-from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS, Columns, SliceTimes
+from hta_widgets.formats.kineto.columns import Columns, SliceTimes
 from hta_widgets.formats.kineto.other_tools import is_horovod, mark_rows
 from hta_widgets.formats.kineto.record_source import (
     FileRecords,
@@ -70,6 +69,7 @@ from hta_widgets.readers.streams import (
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import RankColumns, RecordSource
 from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.record_times import BASE_KEY, parse_base_time
 from hta_widgets.trace.trace import Trace
 
 #: Around damage, pieces of this size are tried before single records.
@@ -410,9 +410,6 @@ _MAX_DOCUMENTS = 1000
 _MAX_LISTS = 100
 
 
-_BASE = "baseTimeNanoseconds"
-
-
 class _BaseTime(NamedTuple):
     """The time from which the records of one document count, beginning with `first_record`."""
 
@@ -488,26 +485,25 @@ class _Documents:
         if not closed and not is_horovod(self.list.columns.names) and not notes.count("truncated"):
             notes.add("truncated", "the list of events does not end", None)
         base_ns = self._base_ns(values)
-        is_stated = _BASE in values
+        is_stated = BASE_KEY in values
         if is_cut and not is_stated and self._bases and self._bases[-1].ns:
             base_ns = self._bases[-1].ns
-            note = f"a cut trace without {_BASE}; that of the trace before it is used"
+            note = f"a cut trace without {BASE_KEY}; that of the trace before it is used"
             notes.add("repaired", note, start)
         self._bases.append(_BaseTime(first_record, base_ns, is_stated))
         self.list.columns.add_base(base_ns)
         return values
 
     def _base_ns(self, values: dict[str, bytes]) -> int:
-        text = values.get(_BASE, b"null")
+        text = values.get(BASE_KEY, b"null")
         if text == b"null":
             return 0
         try:
-            base = Decimal(text.decode().strip('"'))
-            if FIRST_NS <= base <= LAST_NS:
-                return int(base)
-            self.notes.add("overflow", "baseTimeNanoseconds is too large and was left out", None)
-        except (ArithmeticError, ValueError):
-            self.notes.add("repaired", "baseTimeNanoseconds is not a number and was left out", None)
+            return parse_base_time(text.decode())
+        except OverflowError:
+            self.notes.add("overflow", f"{BASE_KEY} is too large and was left out", None)
+        except ValueError:
+            self.notes.add("repaired", f"{BASE_KEY} is not a number and was left out", None)
         return 0
 
 
