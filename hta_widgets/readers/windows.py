@@ -43,13 +43,11 @@ from hta_widgets.trace.columns import (
     StringPool,
     Track,
     concatenate_tables,
-    decode_fields,
-    encode_fields,
     replace_columns,
-    shift_time,
     take_rows,
 )
 from hta_widgets.trace.merged_format import MARK_KEY, windows_mark
+from hta_widgets.trace.record_times import base_time_ns, move_record
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import disambiguate_tracks
 
@@ -275,7 +273,7 @@ class JoinedRecords(NumberedRecords):
         sources = [trace.source for trace in windows if trace.source is not None]
         if len(sources) < len(windows):
             return None
-        bases = [_base_ns(trace.metadata) for trace in windows]
+        bases = [base_time_ns(trace.metadata) for trace in windows]
         return cls(sources, [base - bases[0] for base in bases], mark)
 
     def __len__(self) -> int:
@@ -306,18 +304,4 @@ class JoinedRecords(NumberedRecords):
         for number, (low, high) in enumerate(pairwise(bounds)):
             first, shift_ns = int(self._first[number]), self._shifts_ns[number]
             for record, text in self._sources[number].records(wanted[low:high] - first):
-                yield record + first, _shift_record(text, shift_ns) if shift_ns else text
-
-
-def _shift_record(text: bytes, shift_ns: int) -> bytes:
-    values = decode_fields(text)
-    if values is None or "ts" not in values:
-        return text
-    return encode_fields({**values, "ts": shift_time(values["ts"], shift_ns)})
-
-
-def _base_ns(metadata: Mapping[str, Any]) -> int:
-    try:
-        return int(metadata.get("baseTimeNanoseconds") or 0)
-    except (TypeError, ValueError, OverflowError):
-        return 0
+                yield record + first, move_record(text, shift_ns) if shift_ns else text

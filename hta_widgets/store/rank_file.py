@@ -152,9 +152,14 @@ class StoredRank:
             _bytes_in_use.add(
                 self, value.nbytes if item_bytes is None else item_bytes * len(value or ())
             )
-        elif self._file is not None:  # arrays are parts of the mapping; `make` checked it
-            self.read_checked(self._file.require_whole)
+        else:  # arrays are parts of the mapping; `make` checked it
+            self.require_whole()
         return value
+
+    def require_whole(self) -> None:
+        """Raise a `TraceError` if the mapped file was cut off; reading it would end the process."""
+        if self._file is not None:
+            self.read_checked(self._file.require_whole)
 
     # --- memory -----------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from decimal import Decimal
 from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, Protocol, TypeVar
@@ -360,16 +359,6 @@ def decode_fields(text: bytes) -> Fields | None:
 def encode_fields(fields: Mapping[str, bytes]) -> bytes:
     """Write members back as a JSON object."""
     return _encode({key: Raw(value) for key, value in fields.items()})
-
-
-def shift_time(raw: bytes, shift_ns: int) -> bytes:
-    """Add nanoseconds to a JSON time in µs; keep all its digits."""
-    try:
-        time = Decimal(raw.strip(b'"').decode()) + Decimal(shift_ns).scaleb(-3)
-    except (ArithmeticError, UnicodeDecodeError):
-        return raw
-    text = f"{time:f}"
-    return (text.rstrip("0").rstrip(".") if "." in text else text).encode()
 
 
 # --- arguments of events --------------------------------------------------------------------------

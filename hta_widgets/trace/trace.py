@@ -598,6 +598,13 @@ class Trace:
         """Whether the columns are mapped from a file and can be released."""
         return False
 
+    def require_whole(self) -> None:
+        """Raise a `TraceError` if the columns are mapped from a file that was cut off since.
+
+        Views call it before each request: their lanes hold columns that were read earlier, and the
+        system ends a process that reads a mapped file beyond its end.
+        """
+
     def release(self) -> None:
         """Release kept results; they are computed again when they are next needed."""
         # The dict is replaced, not cleared, as other threads may be using it.

@@ -18,6 +18,14 @@ const TYPE_COLUMNS = new Set(["name", "category", "kind", "rank"]);
 type Mask = Uint8Array | null;
 type RowTest = (row: number) => boolean;
 
+/** A query, as a test of the types of events, which are few, and one of single events. */
+interface EventTest {
+  /** 1 by type if its events may match. */
+  readonly ofType: Uint8Array;
+  /** Null if all events of the matching types match. */
+  readonly ofRow: RowTest | null;
+}
+
 export class MaskCache {
   private readonly cacheOfRank = new Map<number, LruCache<string, Promise<Mask>>>();
 
@@ -65,63 +73,66 @@ export class MaskCache {
     const { tracks, ids, query } = selection;
     const { type, lane } = rank.events;
     const mask = new Uint8Array(type.length);
-    const { typeMatches, testRow } = this.compileTests(rank, query);
+    const { ofType, ofRow } = this.compileEventTest(rank, query);
     const onTrack = compileTrackTest(rank, tracks);
     if (ids !== null) {
       for (const [number, row] of ids) {
         if (number === rank.number && row >= 0 && row < mask.length) mask[row] = 1;
       }
     }
-    if (ids === null && onTrack === null && testRow === null) {
-      for (let row = 0; row < mask.length; row += 1) mask[row] = typeMatches[type[row]!]!;
+    if (ids === null && onTrack === null && ofRow === null) {
+      for (let row = 0; row < mask.length; row += 1) mask[row] = ofType[type[row]!]!;
       return mask;
     }
     for (let row = 0; row < mask.length; row += 1) {
       if (row % STRIDE === 0) await pacer.yieldIfDue();
       if (ids !== null && mask[row] === 0) continue;
       const isMember =
-        typeMatches[type[row]!] === 1 &&
+        ofType[type[row]!] === 1 &&
         (onTrack === null || onTrack(lane[row]!)) &&
-        (testRow === null || testRow(row));
+        (ofRow === null || ofRow(row));
       mask[row] = isMember ? 1 : 0;
     }
     return mask;
   }
 
-  /**
-   * Tests of a query. `typeMatches`: 1 by type if its events may match; `testRow`: test of a row,
-   * null if all rows of matching types match.
-   */
-  private compileTests(
-    rank: RankTrace,
-    query: string | null,
-  ): { typeMatches: Uint8Array; testRow: RowTest | null } {
-    const { header, events } = rank;
-    const typeMatches = new Uint8Array(header.types.length).fill(1);
-    if (query === null) return { typeMatches, testRow: null };
+  private compileEventTest(rank: RankTrace, query: string | null): EventTest {
     const { rest, names, kinds } = parseClauses(query);
-    const [nameSet, kindSet] = [new Set(names), new Set(kinds)];
-    header.types.forEach(([name, , kind], type) => {
-      if (names !== null && !nameSet.has(this.names.full(name))) typeMatches[type] = 0;
-      if (kinds !== null && !kindSet.has(this.names.kind(kind))) typeMatches[type] = 0;
-    });
-    if (rest === null) return { typeMatches, testRow: null };
+    const ofType = this.testTypes(rank, names, kinds);
+    if (rest === null) return { ofType, ofRow: null };
     const used = new Set<string>();
     const columns = eventColumns(rank, this.names);
-    const testRow = compileQuery(rest, (name) => {
+    const ofRow = compileQuery(rest, (name) => {
       used.add(name);
       return columns(name);
     });
-    if ([...used].some((name) => !TYPE_COLUMNS.has(name))) return { typeMatches, testRow };
-    // The query has the same result for all events of a type: evaluate it for the first of each.
-    const isTested = new Uint8Array(typeMatches.length);
-    events.type.forEach((type, row) => {
-      if (typeMatches[type] === 0 || isTested[type] === 1) return;
-      isTested[type] = 1;
-      if (!testRow(row)) typeMatches[type] = 0;
-    });
-    return { typeMatches, testRow: null };
+    if ([...used].some((name) => !TYPE_COLUMNS.has(name))) return { ofType, ofRow };
+    dropFailingTypes(ofType, rank.events.type, ofRow);
+    return { ofType, ofRow: null };
   }
+
+  /** 1 by type if its name and kind are among these; null stands for all. */
+  private testTypes(
+    rank: RankTrace,
+    names: readonly string[] | null,
+    kinds: readonly string[] | null,
+  ): Uint8Array {
+    const [nameSet, kindSet] = [names && new Set(names), kinds && new Set(kinds)];
+    return Uint8Array.from(rank.header.types, ([name, , kind]) => {
+      const hasName = nameSet === null || nameSet.has(this.names.full(name));
+      return hasName && (kindSet === null || kindSet.has(this.names.kind(kind))) ? 1 : 0;
+    });
+  }
+}
+
+/** Clear the types whose events fail a test with one result for all events of a type. */
+function dropFailingTypes(ofType: Uint8Array, typeOfRow: Int32Array, test: RowTest): void {
+  const isTested = new Uint8Array(ofType.length);
+  typeOfRow.forEach((type, row) => {
+    if (ofType[type] === 0 || isTested[type] === 1) return;
+    isTested[type] = 1;
+    if (!test(row)) ofType[type] = 0;
+  });
 }
 
 /** A test for lanes of the chosen tracks; null if all are chosen. */
