@@ -296,7 +296,10 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     start, end = part.clip_rows(rows)
     has_work = last > first
     has_work[code[rows]] = True
-    ranges = _ConcatenatedRanges(int(start.min(initial=0)), int(end.max(initial=0)), count)
+    is_selected = part.contains(waits.rows) & (code[waits.rows] >= 0)
+    edges = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
+    first_ns, last_ns = (np.concatenate(times) for times in zip((start, end), edges, strict=True))
+    ranges = _ConcatenatedRanges(int(first_ns.min(initial=0)), int(last_ns.max(initial=0)), count)
     busy = ranges.pieces(code[rows], start, end)
     working = [part.rows_of_kinds(kind) for kind in ("compute", "communication")]
     working = [
@@ -306,11 +309,8 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     compute, communication = (
         ranges.pieces(code[rows_of_kind], *part.clip_rows(rows_of_kind)) for rows_of_kind in working
     )
-    selected = mask_of_rows(rows, len(part.trace))
-    is_selected = selected[waits.rows]
-    edges = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
     wait = ranges.pieces(code[waits.rows[is_selected]], *edges)
-    rows = waits.unmatched[selected[waits.unmatched]]
+    rows = waits.unmatched[part.contains(waits.unmatched) & (code[waits.unmatched] >= 0)]
     unmatched = ranges.pieces(code[rows], *part.clip_rows(rows))
     span = np.where(has_work, last - np.where(has_work, first, 0), 0)
     busy_ns = ranges.lengths(busy)

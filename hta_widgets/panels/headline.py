@@ -53,7 +53,8 @@ _MIN_SHARE_AROUND = 0.1  # minimum share of the run for reporting the time aroun
 _COMMUNICATION = KINDS.index("communication")
 #: Kinds of findings in the order of their sentences; those of one place are in order of share.
 _ORDER = (
-    ("waiting", "host_communication"),
+    ("waiting",),
+    ("host_communication",),
     ("late_rank", "no_device", "async_only"),
     ("last_rank", "operator"),
     ("exposed_communication", "idle", "kernel"),
@@ -259,7 +260,7 @@ def _waiting_finding(
     ranks = f"{len(late.ranks)} ranks" if len(late.ranks) > 1 else f"rank {late.ranks[0]}"
     yield HeadlineFinding(
         "waiting",
-        late.wait_ns * len(late.waiting) / times.all_ns,
+        late.wait_ns * len(late.waiting) / (times.all_ns or times.run_ns * rank_count),
         label=f"Select {ranks}",
         selection=Selection(ranks=tuple(late.ranks)),
         facts={"late": late, "rank_count": rank_count},
@@ -433,6 +434,8 @@ def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindin
     if not filled:
         yield from _async_finding(traces)
         return
+    late = late_ranks(traces, times, straggler_report(traces).stragglers)
+    yield from _waiting_finding(late, times, len(traces))
     facts = {"events": sum(map(len, filled)), "rank_count": len(filled)}
     yield HeadlineFinding("no_device", facts=facts)
     communication = host_time_by_name(filled, lambda table: table.kind == _COMMUNICATION)

@@ -91,6 +91,11 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
         late_pieces += [" and ", rank_piece(others[0])]
     elif others:
         late_pieces += [f" and {len(others)} others"]
+    if late.on_hosts:
+        of_run = f"{share(waiting_ns / max(times.run_ns * len(late.waiting), 1))} of the run"
+        often = f"{count(late.last)} of {plural(late.collectives, 'collective')}"
+        last = "" if times.ranks else f", which arrive{'s' * (not others)} last at {often}"
+        return [subject, f"{how_long} on the host, {of_run}, for ", *late_pieces, f"{last}."]
     is_hidden = late.hidden_share >= _MIN_HIDDEN_SHARE
     hidden = f"; compute hides {share(late.hidden_share)} of that." if is_hidden else "."
     span = f"{of_span} {_device_noun(times)} span"
