@@ -265,6 +265,23 @@ def _no_cause_text(times: RunTimes) -> list[Piece]:
 # --- hosts without devices ------------------------------------------------------------------------
 
 
+def _last_ready_text(
+    _times: RunTimes,
+    *,
+    rank: int,
+    last: int,
+    negotiations: int,
+    blocked_ns: int,
+    blocked_share: float,
+) -> list[Piece]:
+    """State how often a rank of Horovod is the last to be ready; it is no rank of the set."""
+    often = f"Rank {rank} is ready last for {count(last)} of {plural(negotiations, 'tensor')}"
+    waits = (
+        f"the others wait for it during {duration(blocked_ns)}, {share(blocked_share)} of the run"
+    )
+    return [f"{often}; {waits}."]
+
+
 def _async_only_text(
     _times: RunTimes,
     *,
@@ -325,6 +342,7 @@ WORDS: dict[str, Callable[..., list[Piece]]] = {
     "no_cause": _no_cause_text,
     "no_device": _no_device_text,
     "async_only": _async_only_text,
+    "last_ready": _last_ready_text,
     "host_communication": _host_communication_text,
     "operator": _operator_text,
 }
