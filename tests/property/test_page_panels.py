@@ -13,6 +13,7 @@ from support.page_engine import NO_STATE
 from support.random_job import write_job
 
 import hta_widgets as hw
+from hta_widgets import analysis
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine, TileEngine
@@ -107,6 +108,19 @@ def test_device_time_without_an_operator(tmp_path, paired):
     said = pair.same(EVERYTHING, panels=["operators"])["operators"]["attrs"]["note"]
     assert said.startswith("no operator launched 75 % of the device time; ")
     compared(pair, "outside", 6)
+
+
+def test_operators_with_their_launches(tmp_path, paired):
+    write_demo(tmp_path / "job", ranks=2, steps=2)
+    traces = load(tmp_path / "job")
+    pair = paired(traces)
+    for name in ("aten::linear", "aten::mm", "no such operator"):
+        query = f"name in [{name!r}]"
+        chosen = {**EVERYTHING, "query": query, "launches": True}
+        kernels = pair.same(chosen)["kernels"]["columns"]
+        by_name = analysis.operators(traces).groupby("name")["device_total_ns"].sum()
+        assert sum(kernels["sum_ns"]) == by_name.get(name, 0)
+        pair.same({**chosen, "start_ns": 5_000_000, "end_ns": 20_000_000})
 
 
 def test_communication_without_time(tmp_path, paired):
