@@ -437,7 +437,7 @@ def _last_ready_finding(
     """Yield the rank that delays Horovod longest; `readiness` is `analysis.horovod_readiness`."""
     if not len(readiness):
         return
-    last = readiness.loc[readiness["blocked_ns"].idxmax()]
+    last = readiness.nlargest(1, "blocked_ns").iloc[0]
     blocked_share = float(last["blocked_ns"] / (times.run_ns * len(traces)))
     if blocked_share >= MIN_SHARE:
         names = {name for trace in traces.values() for name in trace.table.names.values}
