@@ -166,7 +166,8 @@ def headline(traces: TraceSet) -> Headline:
     if not len(traces):
         return Headline()
     times = run_times(traces)
-    readiness = analysis.horovod_readiness(traces)
+    # Timelines of Horovod have phases only, without compute.
+    readiness = pd.DataFrame() if times.compute_ns else analysis.horovod_readiness(traces)
     if not times.ranks or len(readiness):
         findings = [*_last_ready_finding(traces, times, readiness), *_host_findings(traces, times)]
         ranked = _rank_findings(findings)
