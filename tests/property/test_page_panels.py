@@ -99,6 +99,21 @@ def test_collectives_on_the_host_are_no_device_work(tmp_path, paired):
     assert not pair.same(EVERYTHING, panels=["breakdown"])["breakdown"]["columns"]["rank"]
 
 
+def test_collectives_of_hosts_that_are_matched(tmp_path, paired):
+    ranks = [
+        [
+            small.event("user_annotation", "gloo:all_reduce", start + late, start + 60_000, pid=1),
+            small.event("cpu_op", "aten::mm", start + 70_000, start + 90_000, pid=1),
+            small.event("user_annotation", f"ProfilerStep#{k}", start, start + 95_000, pid=1),
+        ]
+        for late in (5_000, 25_000)
+        for k, start in [(0, 0)]
+    ]
+    pair = paired(small.load(tmp_path, *ranks))
+    compared(pair, "gloo", 6)
+    assert pair.same(EVERYTHING, panels=["summary"])["summary"]["columns"]["collectives"] == [1]
+
+
 def test_device_time_without_an_operator(tmp_path, paired):
     events = [
         small.event("cpu_op", "aten::mm", 0, 2_000, pid=10), small.call(500, 900, 1),
