@@ -28,6 +28,7 @@ from hta_widgets.analysis.device_time import (
     temporal_breakdown,
 )
 from hta_widgets.analysis.diff_ops import diff_ops
+from hta_widgets.analysis.horovod import horovod_readiness
 from hta_widgets.analysis.idle import (
     device_idle_breakdown,
     device_idle_gaps,
@@ -84,6 +85,7 @@ __all__ = [
     "diff_ops",
     "exposed_waits",
     "frequent_kernel_sequences",
+    "horovod_readiness",
     "idle_interval_stats",
     "idle_time_breakdown",
     "job_critical_path",

@@ -25,6 +25,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.collectives import exposed_bus_bandwidth
 from hta_widgets.analysis.cross_rank.stragglers import StragglerReport, straggler_report
+from hta_widgets.analysis.horovod import NEGOTIATION
 from hta_widgets.analysis.host_activity import free_calls
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.panels.headline_words import MAX_SENTENCES, WORDS, Piece
@@ -53,7 +54,8 @@ _MIN_SHARE_AROUND = 0.1  # minimum share of the run for reporting the time aroun
 _COMMUNICATION = KINDS.index("communication")
 #: Kinds of findings in the order of their sentences; those of one place are in order of share.
 _ORDER = (
-    ("waiting", "host_communication"),
+    ("waiting", "last_ready"),
+    ("host_communication",),
     ("late_rank", "no_device", "async_only"),
     ("last_rank", "operator"),
     ("exposed_communication", "idle", "kernel"),
@@ -155,8 +157,8 @@ def headline(traces: TraceSet) -> Headline:
     Further sentences are in order of time. Without a finding, and in a healthy job without such a
     kernel, the headline states how time is spent. Last sentences give the part of the run before
     and after the spans, if it is large, and the ranks that lack steps of others. For files without
-    device work, the facts are communication on the host and the operator with most time of its own,
-    as shares of the run.
+    device work, the facts are ranks that others wait for, communication on the host and the
+    operator with most time of its own, as shares of the run; so they are for timelines of Horovod.
     """
     of_format = _headline_of_formats(traces)
     if of_format is not None:
@@ -164,8 +166,11 @@ def headline(traces: TraceSet) -> Headline:
     if not len(traces):
         return Headline()
     times = run_times(traces)
-    if not times.ranks:
-        ranked = _rank_findings([*_host_findings(traces, times)])
+    # Timelines of Horovod have phases only, without compute.
+    readiness = pd.DataFrame() if times.compute_ns else analysis.horovod_readiness(traces)
+    if not times.ranks or len(readiness):
+        findings = [*_last_ready_finding(traces, times, readiness), *_host_findings(traces, times)]
+        ranked = _rank_findings(findings)
         return _arrange(ranked[0], ranked[1:], times) if ranked else Headline()
     report = straggler_report(traces)
     late = late_ranks(traces, times, report.stragglers)
@@ -259,7 +264,7 @@ def _waiting_finding(
     ranks = f"{len(late.ranks)} ranks" if len(late.ranks) > 1 else f"rank {late.ranks[0]}"
     yield HeadlineFinding(
         "waiting",
-        late.wait_ns * len(late.waiting) / times.all_ns,
+        late.wait_ns * len(late.waiting) / (times.all_ns or times.run_ns * rank_count),
         label=f"Select {ranks}",
         selection=Selection(ranks=tuple(late.ranks)),
         facts={"late": late, "rank_count": rank_count},
@@ -427,12 +432,41 @@ def _async_finding(traces: TraceSet) -> Iterator[HeadlineFinding]:
     yield HeadlineFinding("async_only", facts=facts)
 
 
+def _last_ready_finding(
+    traces: TraceSet, times: RunTimes, readiness: pd.DataFrame
+) -> Iterator[HeadlineFinding]:
+    """Yield the rank that delays Horovod longest; `readiness` is `analysis.horovod_readiness`."""
+    if not len(readiness):
+        return
+    last = readiness.nlargest(1, "blocked_ns").iloc[0]
+    blocked_share = float(last["blocked_ns"] / (times.run_ns * len(traces)))
+    if blocked_share >= MIN_SHARE:
+        names = {name for trace in traces.values() for name in trace.table.names.values}
+        phases = tuple(sorted(name for name in names if name.startswith(NEGOTIATION)))
+        facts = {
+            "rank": int(last["rank"]),
+            "last": round(last["score"] * last["negotiations"]),
+            "negotiations": int(last["negotiations"]),
+            "blocked_ns": int(last["blocked_ns"]),
+            "blocked_share": blocked_share,
+        }
+        yield HeadlineFinding(
+            "last_ready",
+            blocked_share,
+            label="Select negotiations",
+            selection=Selection(query=QueryClauses(names=phases).query),
+            facts=facts,
+        )
+
+
 def _host_findings(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
     """Yield the findings of files without device work."""
     filled = [trace for trace in traces.values() if len(trace)]
     if not filled:
         yield from _async_finding(traces)
         return
+    late = late_ranks(traces, times, straggler_report(traces).stragglers)
+    yield from _waiting_finding(late, times, len(traces))
     facts = {"events": sum(map(len, filled)), "rank_count": len(filled)}
     yield HeadlineFinding("no_device", facts=facts)
     communication = host_time_by_name(filled, lambda table: table.kind == _COMMUNICATION)

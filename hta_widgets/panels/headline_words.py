@@ -91,6 +91,11 @@ def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[
         late_pieces += [" and ", rank_piece(others[0])]
     elif others:
         late_pieces += [f" and {len(others)} others"]
+    if late.on_hosts:
+        of_run = f"{share(waiting_ns / max(times.run_ns * len(late.waiting), 1))} of the run"
+        often = f"{count(late.last)} of {plural(late.collectives, 'collective')}"
+        last = "" if times.ranks else f", which arrive{'s' * (not others)} last at {often}"
+        return [subject, f"{how_long} on the host, {of_run}, for ", *late_pieces, f"{last}."]
     is_hidden = late.hidden_share >= _MIN_HIDDEN_SHARE
     hidden = f"; compute hides {share(late.hidden_share)} of that." if is_hidden else "."
     span = f"{of_span} {_device_noun(times)} span"
@@ -260,6 +265,23 @@ def _no_cause_text(times: RunTimes) -> list[Piece]:
 # --- hosts without devices ------------------------------------------------------------------------
 
 
+def _last_ready_text(
+    _times: RunTimes,
+    *,
+    rank: int,
+    last: int,
+    negotiations: int,
+    blocked_ns: int,
+    blocked_share: float,
+) -> list[Piece]:
+    """State how often a rank of Horovod is the last to be ready; it is no rank of the set."""
+    often = f"Rank {rank} is ready last for {count(last)} of {plural(negotiations, 'tensor')}"
+    waits = (
+        f"the others wait for it during {duration(blocked_ns)}, {share(blocked_share)} of the run"
+    )
+    return [f"{often}; {waits}."]
+
+
 def _async_only_text(
     _times: RunTimes,
     *,
@@ -320,6 +342,7 @@ WORDS: dict[str, Callable[..., list[Piece]]] = {
     "no_cause": _no_cause_text,
     "no_device": _no_device_text,
     "async_only": _async_only_text,
+    "last_ready": _last_ready_text,
     "host_communication": _host_communication_text,
     "operator": _operator_text,
 }

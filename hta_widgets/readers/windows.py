@@ -117,11 +117,15 @@ def join_traces(windows: Sequence[Trace]) -> Trace:
     tracks, track_codes = _join_tracks([trace.table.tracks for trace in windows])
     parts: list[_WindowTables] = []
     rows = records = 0
+    last_step = -1
     end_record: dict[int, int] = {}
     for trace, track_code in zip(windows, track_codes, strict=True):
         shift_ns = trace.zero_ns - first.zero_ns
         depth = _joined_depths(trace.table, tracks, track_code)
-        parts.append(_renumber_tables(trace, pools, track_code, depth, (shift_ns, rows, records)))
+        step = _number_steps_on(trace.table.step, last_step)
+        last_step = max(last_step, int(step.max(initial=-1)))
+        tables = _renumber_tables(trace, pools, track_code, depth, (shift_ns, rows, records))
+        parts.append(tables._replace(events=replace_columns(tables.events, step=step)))
         end_record |= {
             row + rows: record + records for row, record in trace.table.end_record.items()
         }
@@ -223,6 +227,13 @@ def _renumber_tables(
         ),
         replace_columns(trace.copy_table, record=trace.copy_table.record + records),
     )
+
+
+def _number_steps_on(step: Ints, last_step: int) -> Ints:
+    """Return the steps of a window, numbered on if an earlier window has the first of them."""
+    inside = step >= 0
+    offset = max(last_step + 1 - int(step[inside].min()), 0) if inside.any() else 0
+    return np.where(inside, step + offset, -1)
 
 
 def _codes(pool: StringPool, values: Sequence[Any]) -> Any:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from hta_widgets.arguments import convert
 from hta_widgets.errors import TraceError
 from hta_widgets.store.checks import DamagedFileError, TrackRow, check_column
-from hta_widgets.store.files import ArrowFile, Column, FileFrame
+from hta_widgets.store.files import CHECK_INTERVAL_S, ArrowFile, Column, FileFrame
 from hta_widgets.trace.trace import Trace
 
 T = TypeVar("T")
@@ -153,13 +153,14 @@ class StoredRank:
                 self, value.nbytes if item_bytes is None else item_bytes * len(value or ())
             )
         else:  # arrays are parts of the mapping; `make` checked it
-            self.require_whole()
+            self.require_whole(CHECK_INTERVAL_S)
         return value
 
-    def require_whole(self) -> None:
-        """Raise a `TraceError` if the mapped file was cut off; reading it would end the process."""
-        if self._file is not None:
-            self.read_checked(self._file.require_whole)
+    def require_whole(self, max_age_s: float = 0.0) -> None:
+        """Raise a `TraceError` if the mapped file was cut off; see `ArrowFile.require_whole`."""
+        file = self._file
+        if file is not None:
+            self.read_checked(lambda: file.require_whole(max_age_s))
 
     # --- memory -----------------------------------------------------------------------------------
 

@@ -470,7 +470,8 @@ class Trace:
             ``track``; ``pid, tid`` as in the file; ``depth``, the lane within the track, and
             ``parent``, the id of the enclosing event on the track; the device ``stream``, the
             ``correlation`` id, and the ``step``, n of the enclosing ``ProfilerStep#n`` (of
-            device events: of their launch); ``phase`` (``X`` or ``B``). -1 stands for none.
+            device events: of their launch), numbered on where numbers repeat; ``phase`` (``X`` or
+            ``B``). -1 stands for none.
         """
         table = self.table
         if self._frame is None or len(self._frame) != len(table):

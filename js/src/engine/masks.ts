@@ -1,6 +1,7 @@
 /** Events of a rank that a selection includes. */
 
 import { type ColumnLookup, compileQuery } from "../expressions/evaluate";
+import { kindCode } from "../facts/limits";
 import { parseClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 import { getOrMake } from "../protocol/maps";
@@ -11,6 +12,7 @@ import type { RankTrace } from "./rank";
 /** Max number of cached masks per rank. */
 const MAX_MASKS = 6;
 const STRIDE = 1 << 12;
+const MEMORY = kindCode("memory");
 
 /** Columns that are the same for all events of a type. */
 const TYPE_COLUMNS = new Set(["name", "category", "kind", "rank"]);
@@ -32,10 +34,10 @@ export class MaskCache {
   constructor(private readonly names: NameTable) {}
 
   /** Cache key of a selection's mask. */
-  static key({ tracks, ids, query }: SelectionJson): string {
+  static key({ tracks, ids, query, launches }: SelectionJson): string {
     return tracks === null && ids === null && query === null
       ? ""
-      : JSON.stringify([tracks, ids, query]);
+      : JSON.stringify([tracks, ids, query, launches === true]);
   }
 
   /** Rows of the events that the selection includes, ascending. */
@@ -62,14 +64,17 @@ export class MaskCache {
     const key = MaskCache.key(selection);
     if (key === "") return Promise.resolve(null);
     const cache = getOrMake(this.cacheOfRank, rank.number, () => new LruCache(MAX_MASKS));
-    return cache.get(key, () => this.computeMask(rank, selection, pacer));
+    return cache.get(key, async () => {
+      const mask = await this.computeMask(rank, selection, pacer);
+      return selection.launches === true ? withLaunches(rank, mask) : mask;
+    });
   }
 
   private async computeMask(
     rank: RankTrace,
     selection: SelectionJson,
     pacer: Pacer,
-  ): Promise<Mask> {
+  ): Promise<Uint8Array> {
     const { tracks, ids, query } = selection;
     const { type, lane } = rank.events;
     const mask = new Uint8Array(type.length);
@@ -132,6 +137,21 @@ function dropFailingTypes(ofType: Uint8Array, typeOfRow: Int32Array, test: RowTe
     if (ofType[type] === 0 || isTested[type] === 1) return;
     isTested[type] = 1;
     if (!test(row)) ofType[type] = 0;
+  });
+}
+
+/** The mask and the device work that chosen operators, or operators below them, launched. */
+function withLaunches(rank: RankTrace, mask: Uint8Array): Uint8Array {
+  const { row, parent, ofWork } = rank.operators();
+  const streams = rank.streams();
+  const isChosen = new Uint8Array(row.length);
+  row.forEach((operatorRow, at) => {
+    // An operator comes after the one that encloses it.
+    isChosen[at] = mask[operatorRow]! | (isChosen[parent[at]!] ?? 0);
+  });
+  return mask.map((isMember, eventRow) => {
+    const isWork = streams[eventRow]! >= 0 && rank.kindOf(rank.events, eventRow) <= MEMORY;
+    return isMember | (isWork ? (isChosen[ofWork[eventRow]!] ?? 0) : 0);
   });
 }
 

@@ -105,6 +105,14 @@ def test_ids_links_and_records_are_those_of_each_file(folder, tmp_path, base):
     )
 
 
+def test_a_window_that_repeats_the_last_number_is_numbered_on(folder):
+    path = folder(("worker3.json", step(6, 100)), ("again-worker3.json", step(6, 900)))
+    traces = load(path)
+    events = traces[3].events
+    assert events.loc[events["name"] == "gemm6", "step"].tolist() == [6, 7]
+    assert analysis.step_times(traces)["step"].tolist() == [6, 7]
+
+
 OTHERS = {
     "at the same time": (step(1, 100), step(2, 150)),
     "of another process": (step(1, 100), step(2, 900, pid=8)),

@@ -7,6 +7,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -252,6 +253,7 @@ def test_a_store_that_is_cut_off_after_loading_is_an_error(store, size, is_read_
         opened[0].args(3)
     for file in store.glob("*.arrow"):
         os.truncate(file, size)
+    time.sleep(0.02)  # sizes that were checked less than 10 ms ago are not checked again
     for read in (
         opened.events,
         lambda: opened[0].args(7),
@@ -296,6 +298,21 @@ def test_a_store_that_is_cut_off_ends_no_process_that_shows_it(tmp_path):
     with run(CUT_WHILE_SHOWN, path, stdout=subprocess.PIPE, text=True) as process:
         assert process.communicate()[0] == "answer\nerror\n"
     assert process.returncode == 0
+
+
+def test_an_analysis_of_mapped_ranks_checks_sizes_rarely(store, monkeypatch):
+    opened = hw.load(store)
+    paths = []
+
+    def stat(path, stat_path=Path.stat, **options):
+        paths.append(path)
+        return stat_path(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    start_s = time.monotonic()
+    analysis.stragglers(opened)
+    intervals = (time.monotonic() - start_s) / 0.01
+    assert len([path for path in paths if path.suffix == ".arrow"]) <= len(opened) * (2 + intervals)
 
 
 def test_a_store_that_is_replaced_stays_readable(store, traces):
