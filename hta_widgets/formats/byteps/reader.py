@@ -248,9 +248,8 @@ def _pair_requests(columns: RankColumns) -> _RequestPairs:
     is_begin = columns.phase[rows] == ord("B")
     iteration = np.full(len(columns.phase), -1, np.int64)
     iteration[rows[is_begin]] = number_in_group(request[is_begin])
-    return _RequestPairs(
-        *(rows[at] for at in pair_first_in_first_out(request, is_begin)), iteration
-    )
+    begins, ends, alone = (rows[at] for at in pair_first_in_first_out(request, is_begin))
+    return _RequestPairs(begins, ends, alone, iteration)
 
 
 def _open_requests(trace: Trace, columns: RankColumns, pairs: _RequestPairs) -> AsyncTable:
