@@ -28,6 +28,7 @@ from hta_widgets.arguments import check_arguments
 from hta_widgets.facts import note_text
 from hta_widgets.text import share as share_text
 from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -90,6 +91,7 @@ class RankEfficiency:
     launched_nothing: int
     has_shapes: bool
     operators: int
+    calls: int
 
 
 @check_arguments
@@ -208,8 +210,14 @@ def _columns(group_by: Sequence[str]) -> list[str]:
 
 
 def _notes(results: Sequence[RankEfficiency], known_ns: int, compute_ns: int) -> list[str]:
+    if not results:
+        return [note_text("no_ranks")]
     if not any(result.operators for result in results):
-        return [note_text("no_operators_selected" if results else "no_ranks")]
+        return [note_text("no_operators")]
+    if not any(result.calls for result in results):
+        return ["no operator launched device work"]
+    if not any(len(result.columns["count"]) for result in results):
+        return [note_text("no_operators_selected")]
     if not any(result.has_shapes for result in results):
         return [NO_SHAPES_NOTE]
     used = [result.device for result in results if result.device]
@@ -316,6 +324,7 @@ def _rank_rows(part: RankPart, device: UsedDevice | None, keys: tuple[str, ...])
         times.all_compute_ns,
         calls.launched_nothing,
         signature_set.has_shapes,
+        len(operator_tree(part.trace).rows),
         len(calls),
     )
 
