@@ -17,6 +17,7 @@ from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
+from hta_widgets.panels.savings import has_shapes, short_operator, short_shapes
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
@@ -267,6 +268,46 @@ def _flame_bars(parent: list[int], name: list[str], sums: list[list[int]], by: i
     return frame
 
 
+def _roofline(traces: TraceSet) -> pd.DataFrame:
+    """Return the operators with the most to gain, by name and shapes; times are means of ranks."""
+    rows = analysis.operator_efficiency(traces)
+    known = rows[rows["saving_ns"] >= 0]
+    keys = ["name", "input_shapes", "precision"]
+    groups = known.groupby(keys, sort=False)
+    sums = ["count", "device_ns", "roofline_ns", "saving_ns"]
+    frame = groups[sums].sum()
+    time_ns = frame["device_ns"].clip(lower=1)
+    flops = groups["total_flops"].sum(min_count=1)
+    # A rank's bytes are its rate times its time.
+    moved = (known["gb_per_s"] * known["device_ns"]).groupby(
+        [known[key] for key in keys], sort=False
+    )
+    frame = frame.assign(
+        tflop_per_s=flops / time_ns / 1e3,
+        gb_per_s=moved.sum(min_count=1) / time_ns,
+        roofline_share=frame["roofline_ns"] / time_ns,
+        bound=groups["bound"].first(),
+        certainty=groups["certainty"].first(),
+    ).reset_index()
+    ranks = max(known["rank"].nunique(), 1)
+    frame[sums] = frame[sums] // ranks
+    frame["short"] = [short_operator(name) for name in frame["name"]]
+    frame["shapes"] = [short_shapes(text) for text in frame.pop("input_shapes")]
+    frame = frame.sort_values(["saving_ns", "device_ns"], ascending=False)
+    shown = _first_rows(frame, rows)
+    if not len(shown):
+        shown.attrs["note"] = rows.attrs.get("note") or "no operator has a figure to compare"
+    first = known.iloc[:1]
+    certain = " and ".join(sorted(set(known["peak_certainty"])))
+    shown.attrs |= {
+        "ranks": ranks,
+        "device": " and ".join(sorted(set(known["device"]))),
+        "source": ", ".join([*first["peak_source"], *([certain] if certain else [])]),
+        "known_share": rows.attrs["known_share"],
+    }
+    return shown
+
+
 #: The functions of frames of the whole job: panels with ``"added": "job"`` in the catalogue.
 WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "critical_path": _critical_path,
@@ -277,12 +318,13 @@ WHOLE_JOB_FRAMES: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "memory": _memory,
     "launch_outliers": _launch_outliers,
     "messages": _messages,
+    "roofline": _roofline,
 }
 
 
 #: Panels whose frames take seconds in jobs of many ranks. Saved pages of more ranks than
 #: `_MAX_SLOW_RANKS` have these frames only if the panels are shown.
-_SLOW_PANELS = ("critical_path", "memory")
+_SLOW_PANELS = ("critical_path", "memory", "roofline")
 _MAX_SLOW_RANKS = 16
 
 
@@ -350,4 +392,8 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         missing["no sends between ranks"] = ["messages"]
     if not has_word("[memory]"):
         missing["no memory events"] = ["memory"]
+    if not roles - {"cpu"}:
+        missing["no GPU work"].append("roofline")
+    elif not has_shapes(next(iter(traces.values()))):
+        missing["no shapes: record_shapes=True records them"] = ["roofline"]
     return missing
