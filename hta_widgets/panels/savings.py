@@ -47,11 +47,10 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
     if not len(frame):
         return None
     groups = frame.groupby(["name", "bound"])[["saving_ns", "roofline_ns", "device_ns"]].sum()
-    sums = groups.loc[groups["saving_ns"].idxmax()]
-    name, bound = groups["saving_ns"].idxmax()
-    share = float(sums["roofline_ns"] / sums["device_ns"])
+    most = groups.reset_index().nlargest(1, "saving_ns").iloc[0]
+    share = float(most["roofline_ns"] / most["device_ns"])
     steps = np.unique(trace.table.step[trace.table.step >= 0])
-    return Saving(rank, str(name), str(bound), share, int(sums["saving_ns"]), len(steps))
+    return Saving(rank, most["name"], most["bound"], share, int(most["saving_ns"]), len(steps))
 
 
 def has_shapes(trace: Trace) -> bool:
