@@ -17,7 +17,7 @@ from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_text
-from hta_widgets.panels.savings import has_shapes, short_operator, short_shapes
+from hta_widgets.panels.savings import has_shapes, operator_savings
 from hta_widgets.text import consecutive_runs, run_text
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
@@ -269,42 +269,9 @@ def _flame_bars(parent: list[int], name: list[str], sums: list[list[int]], by: i
 
 
 def _roofline(traces: TraceSet) -> pd.DataFrame:
-    """Return the operators with the most to gain, by name and shapes; times are means of ranks."""
-    rows = analysis.operator_efficiency(traces)
-    known = rows[rows["saving_ns"] >= 0]
-    keys = ["name", "input_shapes", "precision"]
-    groups = known.groupby(keys, sort=False)
-    sums = ["count", "device_ns", "roofline_ns", "saving_ns"]
-    frame = groups[sums].sum()
-    time_ns = frame["device_ns"].clip(lower=1)
-    flops = groups["total_flops"].sum(min_count=1)
-    # A rank's bytes are its rate times its time.
-    moved = (known["gb_per_s"] * known["device_ns"]).groupby(
-        [known[key] for key in keys], sort=False
-    )
-    frame = frame.assign(
-        tflop_per_s=flops / time_ns / 1e3,
-        gb_per_s=moved.sum(min_count=1) / time_ns,
-        roofline_share=frame["roofline_ns"] / time_ns,
-        bound=groups["bound"].first(),
-        certainty=groups["certainty"].first(),
-    ).reset_index()
-    ranks = max(known["rank"].nunique(), 1)
-    frame[sums] = frame[sums] // ranks
-    frame["short"] = [short_operator(name) for name in frame["name"]]
-    frame["shapes"] = [short_shapes(text) for text in frame.pop("input_shapes")]
-    frame = frame.sort_values(["saving_ns", "device_ns"], ascending=False)
-    shown = _first_rows(frame, rows)
-    if not len(shown):
-        shown.attrs["note"] = rows.attrs.get("note") or "no operator has a figure to compare"
-    first = known.iloc[:1]
-    certain = " and ".join(sorted(set(known["peak_certainty"])))
-    shown.attrs |= {
-        "ranks": ranks,
-        "device": " and ".join(sorted(set(known["device"]))),
-        "source": ", ".join([*first["peak_source"], *([certain] if certain else [])]),
-        "known_share": rows.attrs["known_share"],
-    }
+    rows = operator_savings(traces)
+    shown = _first_rows(rows, rows)
+    shown.attrs |= rows.attrs
     return shown
 
 

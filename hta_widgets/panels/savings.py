@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.efficiency.counted_calls import counted_calls
 from hta_widgets.analysis.efficiency.signatures import decode_arg
 from hta_widgets.errors import TraceError
 from hta_widgets.text import plural
@@ -21,6 +24,9 @@ from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
+_FAR_SHARE = 0.3  # of the roofline
+_MAX_FAR = 3
+_MAX_COUNTED = 50_000  # operators, whose args take a second to read
 _MAX_SHAPES = 3  # of an operator's name in a chart
 _MAX_CALLS = 200  # operators whose args are read to find out whether a trace has shapes
 
@@ -38,9 +44,13 @@ class Saving:
 
 
 def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
-    """Return the operator of a rank with the most to gain; None without shapes or sure peaks."""
+    """Return the operator of a rank with the most to gain.
+
+    None without shapes or certain peaks, and for ranks with so many operators that it would take
+    long.
+    """
     trace = traces[rank]
-    if not has_shapes(trace):
+    if not has_shapes(trace) or len(counted_calls(trace)) > _MAX_COUNTED:
         return None
     frame = analysis.operator_efficiency(traces, ranks=[rank])
     frame = frame[(frame["saving_ns"] > 0) & (frame["peak_certainty"] == "certain")]
@@ -51,6 +61,60 @@ def largest_saving(traces: TraceSet, rank: int) -> Saving | None:
     share = float(most["roofline_ns"] / most["device_ns"])
     steps = np.unique(trace.table.step[trace.table.step >= 0])
     return Saving(rank, most["name"], most["bound"], share, int(most["saving_ns"]), len(steps))
+
+
+def operator_savings(traces: TraceSet) -> pd.DataFrame:
+    """Return operators by name and shapes, those with the most to gain first.
+
+    Times are means of the ranks; operators without a figure are left out.
+    """
+    rows = analysis.operator_efficiency(traces)
+    known = rows[rows["saving_ns"] >= 0]
+    keys = ["name", "input_shapes", "precision"]
+    groups = known.groupby(keys, sort=False)
+    sums = ["count", "device_ns", "roofline_ns", "saving_ns"]
+    frame = groups[sums].sum()
+    time_ns = frame["device_ns"].clip(lower=1)
+    moved = known["gb_per_s"] * known["device_ns"]  # bytes
+    moved = moved.groupby([known[key] for key in keys], sort=False)
+    frame = frame.assign(
+        tflop_per_s=groups["total_flops"].sum(min_count=1) / time_ns / 1e3,
+        gb_per_s=moved.sum(min_count=1) / time_ns,
+        roofline_share=frame["roofline_ns"] / time_ns,
+        bound=groups["bound"].first(),
+        certainty=groups["certainty"].first(),
+    ).reset_index()
+    ranks = max(known["rank"].nunique(), 1)
+    frame[sums] = frame[sums] // ranks
+    frame["short"] = [short_operator(name) for name in frame["name"]]
+    frame["shapes"] = [short_shapes(text) for text in frame.pop("input_shapes")]
+    frame = frame.sort_values(["saving_ns", "device_ns"], ascending=False, ignore_index=True)
+    peaks = known[["device", "peak_source", "peak_certainty"]].drop_duplicates()
+    frame.attrs = {
+        "ranks": ranks,
+        "device": " and ".join(peaks["device"].unique()),
+        "source": ", ".join([*peaks["peak_source"].unique(), *peaks["peak_certainty"].unique()]),
+        "known_share": rows.attrs["known_share"],
+    }
+    if not len(frame):
+        frame.attrs["note"] = rows.attrs.get("note") or "no operator has a figure to compare"
+    return frame
+
+
+def job_efficiency(traces: TraceSet) -> dict[str, Any]:
+    """Return MFU, how much of the work is known, and the operators far below the roofline."""
+    steps, operators = analysis.step_efficiency(traces), operator_savings(traces)
+    far = operators[operators["roofline_share"] < _FAR_SHARE].nlargest(_MAX_FAR, "device_ns")
+    columns = ["name", "shapes", "device_ns", "roofline_share", "saving_ns"]
+    return {
+        "mfu": steps.attrs["job_mfu"],
+        "at_least": bool(steps["at_least"].any()),
+        "known_share": operators.attrs["known_share"],
+        "device": operators.attrs["device"],
+        "source": operators.attrs["source"],
+        "operators": far[columns].to_dict("records"),
+        "note": operators.attrs.get("note", ""),
+    }
 
 
 def has_shapes(trace: Trace) -> bool:
