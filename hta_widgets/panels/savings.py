@@ -75,11 +75,11 @@ def operator_savings(traces: TraceSet) -> pd.DataFrame:
     sums = ["count", "device_ns", "roofline_ns", "saving_ns"]
     frame = groups[sums].sum()
     time_ns = frame["device_ns"].clip(lower=1)
-    moved = known["gb_per_s"] * known["device_ns"]  # bytes
-    moved = moved.groupby([known[key] for key in keys], sort=False)
+    size = known["gb_per_s"] * known["device_ns"]
+    sizes = size.groupby([known[key] for key in keys], sort=False)
     frame = frame.assign(
         tflop_per_s=groups["total_flops"].sum(min_count=1) / time_ns / 1e3,
-        gb_per_s=moved.sum(min_count=1) / time_ns,
+        gb_per_s=sizes.sum(min_count=1) / time_ns,
         roofline_share=frame["roofline_ns"] / time_ns,
         bound=groups["bound"].first(),
         certainty=groups["certainty"].first(),

@@ -8,6 +8,8 @@ from support.small import call, copy, event, kernel, load, nccl
 import hta_widgets as hw
 from hta_widgets import TraceError
 from hta_widgets.analysis import operator_efficiency, step_efficiency
+from hta_widgets.analysis.efficiency.calls import OperatorCall
+from hta_widgets.analysis.efficiency.work import call_work
 
 BF16 = "c10::BFloat16"
 PEAKS = {"bf16": 1.0, "fp32": 0.5, "memory_gb_s": 100.0}
@@ -197,3 +199,33 @@ def test_args_that_are_not_shapes_are_unknown(tmp_path, dims):
     )
     events = [odd, call(110, 120, 1), kernel(300, 400, launch=1)]
     assert operator_efficiency(load(tmp_path, events))["flops"].isna().tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "values", "flops", "size"),
+    [
+        # (2, 3, 5) by (2, 5, 4): 2 · 2 · 3 · 5 · 4 FLOPs, (30 + 40 + 24) elements of 2 bytes.
+        ("aten::bmm", [[2, 3, 5], [2, 5, 4]], [], 240, 188),
+        # A causal attention of 3 tokens has 6 pairs: 2 · 6 · (4 + 4), with 3 floats of logsumexp.
+        (
+            "aten::_scaled_dot_product_flash_attention",
+            [[1, 1, 3, 4]] * 3 + [[]] * 4, ["", "", "", "0.", "True", "False", ""], 96, 108,
+        ),
+        ("aten::mul", [[3, 4], [4]], [], 12, 56),
+        ("_C::silu_and_mul", [[3, 4], [3, 8]], [], 24, 72),
+        ("aten::cat", [[[2, 4], [1, 4]], []], ["", "0"], 0, 96),
+    ],
+)  # fmt: skip
+def test_flops_and_bytes_of_a_call(name, dims, values, flops, size):
+    types = ["TensorList" if shape and isinstance(shape[0], list) else BF16 for shape in dims]
+    work = call_work(OperatorCall(name, dims, types, [], values))
+    assert (work.flops, work.min_bytes) == (flops, size)
+
+
+def test_experts_are_an_estimate_of_their_weights():
+    """4 tokens of 8 elements go to 2 of 3 experts each: 8 rows, each 2 · 8 · (10 + 5) FLOPs."""
+    dims = [[4, 8], [3, 10, 8], [3, 8, 5], [4, 2], [4, 2]]
+    call = OperatorCall("vllm::outplace_fused_experts", dims, [BF16] * 4 + ["int"])
+    work = call_work(call)
+    assert (work.flops, work.certainty) == (8 * 2 * 8 * 15, "estimate")
+    assert work.parameters["m"] == 8
