@@ -28,6 +28,7 @@ from typing import Any, Final
 
 #: Reasons for unknown figures.
 NO_SHAPES: Final = "no shapes"
+NO_DIMENSIONS: Final = "tensors without dimensions"
 NO_SHAPES_NOTE: Final = (
     "no operator has the shapes of its inputs: record them with record_shapes=True"
 )

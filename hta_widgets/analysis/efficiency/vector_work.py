@@ -20,6 +20,7 @@ from typing import Final
 from hta_widgets.analysis.efficiency.calls import (
     DATA_DEPENDENT,
     FLOATS,
+    NO_DIMENSIONS,
     NO_SHAPES,
     CallError,
     OperatorCall,
@@ -83,12 +84,12 @@ def _pointwise(call: OperatorCall, operands: int) -> Work:
     places = range(min(operands, len(call.dims)))
     tensors = [call.tensor(at) for at in places if call.is_present(at)]
     if not tensors:
-        raise CallError(NO_SHAPES)
+        raise CallError(NO_DIMENSIONS)
     shape = broadcast([tensor.dims for tensor in tensors])
     inputs = sum(tensor.size_bytes for tensor in tensors)
     if base != call.name:
         if not call.is_present(0):
-            raise CallError(NO_SHAPES)
+            raise CallError(NO_DIMENSIONS)
         written = call.size_bytes(0)
         shape = call.shape(0)
     else:
@@ -203,6 +204,9 @@ def _reduction(
     if call.is_present(1):  # maximum of two tensors
         return _pointwise(call, 2)
     has_dims = len(call.dims) > at + 1
+    if has_dims and not call.values:
+        # The output is unknown, but smaller than the input.
+        return _vector("reduction", flops * prod(shape), call.size_bytes(0), "estimate")
     places = call.numbers(at) if has_dims else []
     keep = call.flag(at + 1) if has_dims else False
     out = prod(_reduced_shape(shape, places, keep=keep))
@@ -453,9 +457,9 @@ def vector_category(name: str) -> str:
     if name in RULES:
         return RULES[name].category
     words = {
+        "_foreach_": "optimizer",
         "softmax": "softmax",
         "norm": "norm",
-        "_foreach_": "optimizer",
         "embedding": "embedding",
         "index": "embedding",
         "gather": "embedding",

@@ -50,7 +50,7 @@ _WORDS: Final = (
     (r"norm", "norm"),
     (r"softmax", "softmax"),
     (r"^triton_", "triton"),
-    (r"embedding|index|gather|scatter", "embedding"),
+    (r"embedding|[Ll]ookup|index|gather|scatter", "embedding"),
     (r"[Oo]ptimizer|_fused_(adam|sgd)|_foreach_|multi_tensor", "optimizer"),
     (r"cop(y|ies)|contiguous|transpose|pad|cat\b|cache", "copy"),
     (r"pool|sort|reduce|loss|topk", "reduction"),
