@@ -39,6 +39,7 @@ from hta_widgets.panels.run_times import (
     range_around,
     run_times,
 )
+from hta_widgets.panels.savings import largest_saving
 from hta_widgets.readers.formats import all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.names import disambiguate, short_name
@@ -58,13 +59,20 @@ _ORDER = (
     ("host_communication",),
     ("late_rank", "no_device", "async_only"),
     ("last_rank", "operator"),
-    ("exposed_communication", "idle", "kernel"),
+    ("exposed_communication", "idle", "kernel", "saving"),
     ("step",),
 )
 #: Those whose sentences are not cut, at the end.
 _LAST = ("unrecorded", "around_work", "missing_steps")
 #: The order of kinds for the headline itself; those of one place are in order of share.
-_MAIN_PLACES = {"waiting": 0, "exposed_communication": 1, "idle": 1, "unrecorded": 1, "kernel": 2}
+_MAIN_PLACES = {
+    "waiting": 0,
+    "exposed_communication": 1,
+    "idle": 1,
+    "unrecorded": 1,
+    "kernel": 2,
+    "saving": 2,
+}
 _PLACES = {kind: place for place, kinds in enumerate((*_ORDER, _LAST)) for kind in kinds}
 
 
@@ -72,9 +80,9 @@ _PLACES = {kind: place for place, kinds in enumerate((*_ORDER, _LAST)) for kind 
 class HeadlineFinding:
     """One cause of lost time, as a sentence with a button that selects it.
 
-    `kind` is ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``; for hosts
-    without devices ``host_communication`` or ``operator``. Other kinds have a sentence only, and no
-    `label`. `facts` are the numbers of the sentence, if `parts` are not yet written.
+    `kind` is ``waiting``, ``exposed_communication``, ``idle``, ``kernel``, ``saving`` or ``step``;
+    for hosts without devices ``host_communication`` or ``operator``. Other kinds have a sentence
+    only, and no `label`. `facts` are the numbers of the sentence, if `parts` are not yet written.
     """
 
     kind: str
@@ -151,8 +159,9 @@ def headline(traces: TraceSet) -> Headline:
 
     The facts, in order: ranks that others wait for, by `straggler_report`; lost time, the largest
     first (communication that no compute hides, idle devices with the cause, work that is not in
-    the files); one kernel with a third of all device work. Shares are of each rank's span, from its
-    first device work to its last. Findings below 2 % of the spans of all ranks are left out, except
+    the files); one kernel with a third of all device work; where files have shapes, the operator of
+    the first rank with the most to gain. Shares are of each rank's span, from its first device work
+    to its last. Findings below 2 % of the spans of all ranks are left out, except
     for ranks that others wait for; a finding with less than a tenth of another one comes after it.
     Further sentences are in order of time. Without a finding, and in a healthy job without such a
     kernel, the headline states how time is spent. Last sentences give the part of the run before
@@ -181,6 +190,7 @@ def headline(traces: TraceSet) -> Headline:
             *_idle_finding(traces, times),
             HeadlineFinding("unrecorded", times.unrecorded_ns / times.all_ns),
             *_kernel_finding(traces, times),
+            *_saving_finding(traces, times),
         )
         causes += [finding for finding in of_devices if finding.share >= MIN_SHARE]
     first = _main_finding(causes, is_healthy=times.is_healthy)
@@ -205,7 +215,7 @@ def _main_finding(causes: Sequence[HeadlineFinding], *, is_healthy: bool) -> Hea
     """Return late ranks, else the largest loss, else the kernel, if not dwarfed by another one."""
     order = sorted(causes, key=lambda finding: (_MAIN_PLACES[finding.kind], -finding.share))
     if is_healthy and order and order[0].kind != "waiting":
-        order = [finding for finding in order if finding.kind == "kernel"]
+        order = [finding for finding in order if finding.kind in {"kernel", "saving"}]
     largest = max((finding.share for finding in order), default=0.0)
     return next((finding for finding in order if finding.share >= _DWARFED_SHARE * largest), None)
 
@@ -372,6 +382,19 @@ def _kernel_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFindi
         selection=Selection(query=QueryClauses(names=(name,)).query),
         facts={"name": short.strip(), "share_of_work": time_ns / work_ns, "calls": calls},
     )
+
+
+def _saving_finding(traces: TraceSet, times: RunTimes) -> Iterator[HeadlineFinding]:
+    """Yield the operator of the first rank with the most to gain on its device."""
+    saving = largest_saving(traces, times.ranks[0])
+    if saving is not None:
+        yield HeadlineFinding(
+            "saving",
+            saving.saving_ns / max(times.span_ns[saving.rank], 1),
+            label="Select this operator",
+            selection=Selection(query=QueryClauses(names=(saving.name,)).query),
+            facts={"saving": saving},
+        )
 
 
 def _slowest_step(frame: pd.DataFrame) -> Iterator[HeadlineFinding]:

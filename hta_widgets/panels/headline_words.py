@@ -16,6 +16,7 @@ from hta_widgets.analysis.cross_rank.collectives import BusBandwidth
 from hta_widgets.analysis.cross_rank.stragglers import LastRank, StragglerReport
 from hta_widgets.facts import facts
 from hta_widgets.panels.run_times import MIN_RANKS, MIN_SHARE, LateRanks, LaunchRate, RunTimes
+from hta_widgets.panels.savings import Saving, short_operator
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
 
 MAX_SENTENCES = 2
@@ -203,6 +204,15 @@ def _kernel_text(times: RunTimes, *, name: str, share_of_work: float, calls: int
     return [f"{name or 'Work without a name'} takes {work}, in {plural(calls, 'call')}."]
 
 
+def _saving_text(times: RunTimes, *, saving: Saving) -> list[Piece]:
+    limit = saving.bound if saving.bound in {"compute", "memory"} else f"the {_device_noun(times)}"
+    per_step = " a step" if saving.steps else ""
+    gain = duration(saving.saving_ns / max(saving.steps, 1))
+    where = f" on rank {saving.rank}" if len(times.ranks) > 1 else ""
+    text = f"{short_operator(saving.name)} runs at {share(saving.roofline_share)} of what {limit}"
+    return [f"{text} allows; {gain}{per_step} to gain{where}."]
+
+
 def _step_text(_times: RunTimes, *, step: int, dur_ns: float, excess: float) -> list[Piece]:
     """State how much longer the slowest step takes."""
     return [f"Step {step} takes {duration(dur_ns)}, {_longer_by(excess, 'the median step')}."]
@@ -335,6 +345,7 @@ WORDS: dict[str, Callable[..., list[Piece]]] = {
     "exposed_communication": _exposed_text,
     "idle": _idle_text,
     "kernel": _kernel_text,
+    "saving": _saving_text,
     "step": _step_text,
     "unrecorded": _unrecorded_text,
     "around_work": _around_work_text,
