@@ -437,11 +437,13 @@ class _Documents:
         values = self._read_document()
         documents = 1
         while self.window.skip(b" \t\r\n\0,"):
-            start = self.window.offset
+            start, first_record = self.window.offset, self.list.entries
             try:
                 further = self._read_document() if documents < _MAX_DOCUMENTS else None
             except TraceError:
                 further = None
+                if self.list.entries > first_record:
+                    self._add_base({}, first_record, start, is_cut=True)
             if further is None:
                 self.notes.add("skipped", "text after the end of the trace", start)
                 break
@@ -484,15 +486,21 @@ class _Documents:
         # Horovod leaves the list open, as the format allows.
         if not closed and not is_horovod(self.list.columns.names) and not notes.count("truncated"):
             notes.add("truncated", "the list of events does not end", None)
+        self._add_base(values, first_record, start, is_cut=is_cut)
+        return values
+
+    def _add_base(
+        self, values: dict[str, bytes], first_record: int, start: int, *, is_cut: bool
+    ) -> None:
+        """Add the base time of a document, which begins at byte `start`, to its records."""
         base_ns = self._base_ns(values)
         is_stated = BASE_KEY in values
         if is_cut and not is_stated and self._bases and self._bases[-1].ns:
             base_ns = self._bases[-1].ns
             note = f"a cut trace without {BASE_KEY}; that of the trace before it is used"
-            notes.add("repaired", note, start)
+            self.notes.add("repaired", note, start)
         self._bases.append(_BaseTime(first_record, base_ns, is_stated))
         self.list.columns.add_base(base_ns)
-        return values
 
     def _base_ns(self, values: dict[str, bytes]) -> int:
         text = values.get(BASE_KEY, b"null")

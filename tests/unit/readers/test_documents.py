@@ -5,6 +5,7 @@ import json
 import pytest
 
 import hta_widgets as hw
+from hta_widgets.formats.kineto import reader
 
 from .conftest import event
 
@@ -46,6 +47,21 @@ def test_an_export_has_the_times_of_every_base(write, tmp_path, first, second, d
     assert starts_ns(load(hw.export_trace(traces, tmp_path / "again.json").path)) == expected
 
 
+def test_events_before_what_is_no_trace_count_from_the_base_before_them(
+    write, tmp_path, monkeypatch
+):
+    """A list is given up after many entries that are no events."""
+    monkeypatch.setattr(reader, "_CHECKED_ENTRIES", 10_000)
+    text = document("a", 100, baseTimeNanoseconds=BASE_NS) + document("b", 200)
+    traces = load(write(text.removesuffix("]}") + ",0" * 25_000 + "]}"))
+    assert starts_ns(traces)["b0"] == 100_000
+    details = traces.problems["detail"]
+    assert details.str.contains("text after the end of the trace").any()
+    assert details.str.contains("cut trace without baseTimeNanoseconds").any()
+    again = load(hw.export_trace(traces, tmp_path / "again.json").path)
+    assert starts_ns(again) == starts_ns(traces)
+
+
 @pytest.mark.parametrize("cut", ['"dur"', '"schemaVersion"', ', "baseTime'])
 def test_a_cut_trace_counts_from_the_base_of_the_trace_before_it(write, tmp_path, cut):
     keys = {"schemaVersion": 1, "baseTimeNanoseconds": BASE_NS}
@@ -56,3 +72,8 @@ def test_a_cut_trace_counts_from_the_base_of_the_trace_before_it(write, tmp_path
     assert details.str.contains("cut trace without baseTimeNanoseconds").any()
     again = load(hw.export_trace(traces, tmp_path / "again.json").path)
     assert starts_ns(again) == starts_ns(traces)
+
+
+def test_text_that_is_no_trace_needs_no_base(write):
+    traces = load(write(document("a", 100, baseTimeNanoseconds=BASE_NS) + '{"garbage": [1'))
+    assert not traces.problems["detail"].str.contains("cut trace").any()
