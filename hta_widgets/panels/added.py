@@ -353,7 +353,7 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         missing["no GPU work"] = ["critical_path", "call_tree_device", "launch_outliers"]
     if len(traces) == 1:
         missing["one rank"] = ["arrivals", "bandwidth", "clusters", "clocks", "messages"]
-    elif "comm" not in roles:
+    elif "comm" not in roles and not has_word("gloo:", "mpi:", "ucc:"):
         missing["no communication kernels"] = ["arrivals", "bandwidth", "clocks", "messages"]
     elif not has_word("send", "recv", "alltoall", "all_to_all"):
         missing["no sends between ranks"] = ["messages"]

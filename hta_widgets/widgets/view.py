@@ -370,8 +370,8 @@ class LinkedView(anywidget.AnyWidget):
             A pandas query over the event columns, a frame of events (with ``rank`` and ``id``) or
             a `Selection`.
         **conditions
-            ``start_ns``, ``end_ns``, ``ranks``, ``tracks`` and ``ids``, as `TraceSet.select` takes
-            them. Without `what` and conditions everything is selected.
+            ``start_ns``, ``end_ns``, ``ranks``, ``tracks``, ``ids`` and ``launches``, as
+            `TraceSet.select` takes them. Without `what` and conditions everything is selected.
 
         Returns
         -------

@@ -158,6 +158,8 @@ def test_panels_that_would_stay_empty_are_left_out(tmp_path):
     alone = hw.Dashboard(small.load(tmp_path, [small.kernel(0, 9_000)]))
     assert alone._about["left_out"]["no communication kernels"] == ["overlap"]
     assert "idle" in alone.panels
+    on_hosts = hw.Dashboard(small.load(tmp_path, host, host))
+    assert not any("arrivals" in panels for panels in on_hosts._about["left_out"].values())
 
 
 def test_panels_are_names_or_rows_of_names(traces):
