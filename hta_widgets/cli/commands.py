@@ -113,9 +113,9 @@ def _efficiency_lines(efficiency: Mapping[str, Any]) -> Iterator[str]:
     """Format a `job_efficiency`: MFU, and the operators far below the roofline."""
     if efficiency["mfu"] is not None:
         low = "at least " * efficiency["at_least"]
-        known = share(efficiency["known_share"])
+        part = share(efficiency["known_share"])
         peaks = f"{efficiency['device']}, {efficiency['source']}"
-        yield f"MFU {low}{share(efficiency['mfu'])} of {peaks}; FLOPs known for {known} of the time"
+        yield f"MFU {low}{share(efficiency['mfu'])} of {peaks}; FLOPs known for {part} of the time"
     for operator in efficiency["operators"]:
         yield (
             f"{operator['name']} {operator['shapes']}: {duration(operator['device_ns'])} at "

@@ -69,14 +69,14 @@ def operator_savings(traces: TraceSet) -> pd.DataFrame:
     Times are means of the ranks; operators without a figure are left out.
     """
     rows = analysis.operator_efficiency(traces)
-    known = rows[rows["saving_ns"] >= 0]
+    compared = rows[rows["saving_ns"] >= 0]
     keys = ["name", "input_shapes", "precision"]
-    groups = known.groupby(keys, sort=False)
+    groups = compared.groupby(keys, sort=False)
     sums = ["count", "device_ns", "roofline_ns", "saving_ns"]
     frame = groups[sums].sum()
     time_ns = frame["device_ns"].clip(lower=1)
-    size = known["gb_per_s"] * known["device_ns"]
-    sizes = size.groupby([known[key] for key in keys], sort=False)
+    size = compared["gb_per_s"] * compared["device_ns"]
+    sizes = size.groupby([compared[key] for key in keys], sort=False)
     frame = frame.assign(
         tflop_per_s=groups["total_flops"].sum(min_count=1) / time_ns / 1e3,
         gb_per_s=sizes.sum(min_count=1) / time_ns,
@@ -84,12 +84,12 @@ def operator_savings(traces: TraceSet) -> pd.DataFrame:
         bound=groups["bound"].first(),
         certainty=groups["certainty"].first(),
     ).reset_index()
-    ranks = max(known["rank"].nunique(), 1)
+    ranks = max(compared["rank"].nunique(), 1)
     frame[sums] = frame[sums] // ranks
     frame["short"] = [short_operator(name) for name in frame["name"]]
     frame["shapes"] = [short_shapes(text) for text in frame.pop("input_shapes")]
     frame = frame.sort_values(["saving_ns", "device_ns"], ascending=False, ignore_index=True)
-    peaks = known[["device", "peak_source", "peak_certainty"]].drop_duplicates()
+    peaks = compared[["device", "peak_source", "peak_certainty"]].drop_duplicates()
     frame.attrs = {
         "ranks": ranks,
         "device": " and ".join(peaks["device"].unique()),

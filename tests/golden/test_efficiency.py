@@ -37,10 +37,10 @@ def test_every_vector_has_its_flops_and_bytes():
         work = call_work(OperatorCall(row.operator, *args))
         model = row.model_flops if work.kind == "matrix" else np.nan
         model_flops = work.model_flops if work.kind == "matrix" else np.nan
-        found = [work.flops, work.min_bytes, work.flops * 0 + model_flops]
+        figures = [work.flops, work.min_bytes, work.flops * 0 + model_flops]
         expected = [row.exact_flops, row.least_bytes, row.exact_flops * 0 + model]
-        if work.kind != row.flops_kind or not np.array_equal(found, expected, equal_nan=True):
-            wrong.append((row.id, found, expected))
+        if work.kind != row.flops_kind or not np.array_equal(figures, expected, equal_nan=True):
+            wrong.append((row.id, figures, expected))
     assert wrong == []
 
 
@@ -84,15 +84,15 @@ def test_resnet_by_signature():
     shapes = [
         json.dumps([dims for dims in json.loads(text) if dims]) for text in frame["input_shapes"]
     ]
-    found = frame.assign(shapes=shapes).set_index("shapes")
-    found = found.sort_index()
+    measured = frame.assign(shapes=shapes).set_index("shapes")
+    measured = measured.sort_index()
     expected = expected.set_index("input_dims").sort_index()
-    assert found.index.tolist() == expected.index.tolist()
+    assert measured.index.tolist() == expected.index.tolist()
     for mine, theirs in (("count", "count"), ("flops", "flops_per_call"), ("kernels", "kernels")):
-        assert (found[mine] - expected[theirs] == 0).all()
-    assert (found["device_ns"] - 1000 * expected["device_us"] == 0).all()
+        assert (measured[mine] - expected[theirs] == 0).all()
+    assert (measured["device_ns"] - 1000 * expected["device_us"] == 0).all()
     above = expected["tflop_per_s"] > 1.02 * 15.7  # Winograd
-    assert found["above_peak"].tolist() == above.tolist()
+    assert measured["above_peak"].tolist() == above.tolist()
 
 
 def test_resnet_by_step():
@@ -129,14 +129,14 @@ def test_devices_by_what_files_say():
         ]
         units, memory, warp = numbers
         device = UsedDevice(0, 0, row.name, units, memory, row.compute_capability, warp)
-        found = match_device(device, {})
-        name = found.row.device if found.row else ""
-        peaks = [found.peak("bf16"), found.peak("fp32"), found.memory_gb_s]
+        matched = match_device(device, {})
+        name = matched.row.device if matched.row else ""
+        peaks = [matched.peak("bf16"), matched.peak("fp32"), matched.memory_gb_s]
         texts = (row.bf16_tflop_per_s, row.fp32_tflop_per_s, row.memory_gb_s)
         expected = [float(text or "nan") for text in texts]
         is_same = np.array_equal(peaks, expected, equal_nan=True)
-        if (name, found.matched_by, is_same) != (row.device, row.matched_by, True):
-            wrong.append((row.name, name, found.matched_by, peaks))
+        if (name, matched.matched_by, is_same) != (row.device, row.matched_by, True):
+            wrong.append((row.name, name, matched.matched_by, peaks))
     assert wrong == []
 
 

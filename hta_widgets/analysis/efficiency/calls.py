@@ -171,8 +171,8 @@ class OperatorCall:
         if not _is_shape(dims):
             raise CallError(NO_SHAPES)
         strides = self.strides[at] if at < len(self.strides) else None
-        known = tuple(strides) if isinstance(strides, list) and self.strides else None
-        return Tensor(tuple(dims), self.type_of(at), known)
+        steps = tuple(strides) if isinstance(strides, list) and self.strides else None
+        return Tensor(tuple(dims), self.type_of(at), steps)
 
     def shape(self, at: int, rank: int | None = None) -> tuple[int, ...]:
         """Return the dims of an argument that must be a tensor, of `rank` dimensions."""

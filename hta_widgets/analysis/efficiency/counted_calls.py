@@ -171,7 +171,7 @@ def _gradient_counts(trace: Trace, tree: OperatorTree) -> Ints:
     if not kinds[0]:
         return counts
     name = _names(trace, tree)
-    whole = np.flatnonzero(np.isin(name, kinds[0]))
+    backwards = np.flatnonzero(np.isin(name, kinds[0]))
     has_child = [_has_below(tree.forest, np.isin(name, codes)) for codes in kinds[1:]]
-    counts[whole] = sum(mask[whole].astype(np.int64) for mask in has_child)
+    counts[backwards] = sum(mask[backwards].astype(np.int64) for mask in has_child)
     return counts

@@ -225,8 +225,8 @@ def _notes(results: Sequence[RankEfficiency], known_ns: int, compute_ns: int) ->
         return [NO_DEVICE]
     notes = [unknown_device_note(used)]
     if known_ns < compute_ns / 2:
-        known = share_text(known_ns / compute_ns)
-        notes.append(f"matrix FLOPs are known for {known} of the kernels' time")
+        part = share_text(known_ns / compute_ns)
+        notes.append(f"matrix FLOPs are known for {part} of the kernels' time")
     return notes
 
 

@@ -73,8 +73,8 @@ def kernel_units(name: str) -> KernelUnits:
     nvjet = re.search(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_", text)
     if nvjet:
         return KernelUnits(uses, _NVJET.get(nvjet[1], ""))
-    found = (precision for pattern, precision in _PRECISIONS if re.search(pattern, text))
-    return KernelUnits(uses, next(found, ""))
+    precisions = (precision for pattern, precision in _PRECISIONS if re.search(pattern, text))
+    return KernelUnits(uses, next(precisions, ""))
 
 
 def _tensile_precision(text: str) -> str:

@@ -145,12 +145,12 @@ def step_efficiency(
         frame["model_peak_ns"] *= scale
         frame["model_flops"] = model_flops
     frame = _add_shares(frame)
-    whole = frame["mfu"][frame.pop("whole")]
+    mfu = frame["mfu"][frame.pop("whole")]
     return result_frame(
         {name: frame[name] for name in _columns()},
         matched={"steps": len(frame)},
         note=_notes(results, times),
-        job_mfu=float(whole.mean()) if len(whole) else np.nan,
+        job_mfu=float(mfu.mean()) if len(mfu) else np.nan,
         ahead=times.attrs.get("ahead", []),
         outside_flops=sum(result.outside_flops for result in results),
     )
@@ -261,8 +261,8 @@ def _sums(
 
     is_known = ~np.isnan(flops["flops"])
     has_peak = is_known & ~np.isnan(peak)
-    unknown, known = add((~is_known).astype(float)) > 0, add(is_known.astype(float)) > 0
-    is_empty = (unknown & ~known) | (not times.signatures.has_shapes)
+    unknown_count, known_count = add((~is_known).astype(float)), add(is_known.astype(float))
+    is_empty = ((unknown_count > 0) & (known_count == 0)) | (not times.signatures.has_shapes)
     without_peak = add((is_known & ~has_peak).astype(float)) > 0
     with_peak = add(has_peak.astype(float)) > 0
     lost = is_empty | (without_peak & ~with_peak) | bool(np.isnan(peak).all())
@@ -285,11 +285,11 @@ def _known_shares(part: RankPart, times: CallTimes, steps: Ints, *, has_steps: b
     place = pd.Index(steps).get_indexer(pd.Index(step))
     chosen: Bools = (table.kind[calls.work] == _COMPUTE) & (place >= 0) & (end > start)
     time_ns = (end - start)[chosen].astype(float)
-    total = np.bincount(place[chosen], time_ns, minlength=len(steps))
-    known = np.bincount(
+    total_ns = np.bincount(place[chosen], time_ns, minlength=len(steps))
+    known_ns = np.bincount(
         place[chosen], time_ns * is_known[calls.call_of_work[chosen]], minlength=len(steps)
     )
-    return np.where(total > 0, known / np.maximum(total, 1), np.nan)
+    return np.where(total_ns > 0, known_ns / np.maximum(total_ns, 1), np.nan)
 
 
 def _main_precisions(
@@ -315,12 +315,12 @@ def _add_times(
         ahead, *(times[name].to_numpy() for name in ("step", "dur_ns", "device_span_ns"))
     )
     starts = np.where(times["step"].isin(ahead), times["device_start_ns"], times["start_ns"])
-    known = times[["rank", "step", "busy_ns"]].assign(start_ns=starts, step_ns=length)
-    frame = frame.merge(known, on=["rank", "step"], how="left")
-    whole = frame["step"] == -1
+    lengths = times[["rank", "step", "busy_ns"]].assign(start_ns=starts, step_ns=length)
+    frame = frame.merge(lengths, on=["rank", "step"], how="left")
+    has_step = frame["step"] >= 0
     for at, name in enumerate(("start_ns", "step_ns", "busy_ns")):
         spare = frame["rank"].map({rank: span[at] for rank, span in spans.items()})
-        frame[name] = frame[name].where(~whole, spare).astype("int64")
+        frame[name] = frame[name].where(has_step, spare).astype("int64")
     return frame
 
 

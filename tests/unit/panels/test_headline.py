@@ -607,3 +607,18 @@ def test_nobody_is_named_where_nobody_stands_out(tmp_path):
         assert found.findings == []
         assert "least time" not in text
         assert "is last in" not in text
+
+
+def test_the_operator_with_the_most_to_gain_is_named_where_files_have_shapes(tmp_path):
+    """At 1555 GB/s, reading and writing 3.2 MB takes 4.1 µs of 100; at 70 % of that 5.9."""
+    device = {"id": 0, "name": "A100-SXM4-40GB", "totalGlobalMem": 42 << 30, "numSms": 108}
+    shapes = {"Input Dims": [[800, 1000]], "Input type": ["float"]}
+    exp = small.event("cpu_op", "aten::exp", 100, 200, pid=10, **shapes)
+    events = [exp, small.call(110, 120, 1), small.kernel(1_000, 101_000, launch=1)]
+    path = small.write(tmp_path, events)
+    document = json.loads((path / "rank-0.json").read_text()) | {"deviceProperties": [device]}
+    (path / "rank-0.json").write_text(json.dumps(document))
+    main = headline(small.read(path))
+    sentence = "exp runs at 4.1 % of what memory allows; 94.1 µs to gain."
+    assert main.text.replace(THIN, " ") == sentence
+    assert [finding.label for finding in main.findings] == ["Select this operator"]
