@@ -286,9 +286,9 @@ def changes(diff: Comparison) -> pd.DataFrame:
         - ``name`` (str): of the operator; for added or removed device work, its own
         - ``path`` (str): its callers on the path with most time; ``places`` (int64): the number
           of paths
-        - ``before_count, after_count, before_ns, after_ns, diff_ns`` (float64): times of added,
-          removed and moved operators are those of all device work below them; if there is none,
-          those on the host
+        - ``before_count, after_count, before_ns, after_ns, diff_ns`` (float64): times of ``device
+          and host`` are those on the device; times of added, removed and moved operators are those
+          of all device work below them; if there is none, those on the host
         - ``before_names, after_names`` (str): names of replaced work, joined by ``"; "``
         - ``how`` (category): for replaced work ``fused`` (fewer kernels than before), ``split``
           (more), ``other library`` (by the names of kernels), ``other kernels``; else empty
@@ -515,11 +515,14 @@ def _time_change(
     paths_by_measure: dict[int, list[int]],
     p_value: float,
 ) -> _Change:
-    """Return the change of one name, on all of its paths together."""
+    """Return the change of one name, on all of its paths together.
+
+    Times are those on the device, if they changed there: the host's are no part of the same time.
+    """
     paths = sorted({path for places in paths_by_measure.values() for path in places})
+    timed = min(paths_by_measure)
     times = [
-        sum(float(sums[m][:, places].mean(axis=0).sum()) for m, places in paths_by_measure.items())
-        for sums in sums_of_sides
+        float(sums[timed][:, paths_by_measure[timed]].mean(axis=0).sum()) for sums in sums_of_sides
     ]
     counts = [float(sums[2][:, paths].mean(axis=0).sum()) for sums in sums_of_sides]
     main_path = max(

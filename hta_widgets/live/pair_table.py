@@ -1,8 +1,9 @@
 """The pairs of events of two runs, and the class of each event by its change, for its color.
 
-A row of the table is a pair, or an event of one side without a partner. For example, a kernel of
-100 ns before and 150 ns after is a row with the class ``slower_2`` on both sides: at least a third
-longer, and less than twice as long.
+A row of the table is a pair, or an event of one side without a partner. Only changes that `changes`
+lists have a color: what varies by chance is ``same``. For example, if `changes` has ``aten::gelu``
+slower, 100 → 150 µs a step, its calls and their kernels have the class ``slower_2`` on both sides:
+at least a third longer, and less than twice as long.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner, Ties
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 
 #: Classes of events by code. Slower and faster have three degrees each: less than a third longer
-#: than the other event, less than twice as long, and longer.
+#: than on the other side, less than twice as long, and longer.
 CLASSES: tuple[str, ...] = tuple(facts("event_classes")["light"])
 _THIRD, _TWICE = 4 / 3, 2.0
 _BETWEEN = " > "
@@ -43,22 +44,23 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     replaced work, it is only the work itself.
     """
     word, name = str(change["change"]), str(change["name"])
-    status = pairs["status"].to_numpy()
+    status = pairs["status"]
     named = _category_mask(pairs["name"], lambda text: text == name)
     device = pairs["kind"].isin(DEVICE).to_numpy()
     launched = device & _category_mask(
         pairs["path"], lambda text: text == name or text.endswith(_BETWEEN + name)
     )
     if word in {"slower", "faster"}:
-        matched = (pairs["before_id"] >= 0).to_numpy() & (pairs["after_id"] >= 0).to_numpy()
-        return np.flatnonzero(matched & (status != "replaced") & (named & ~device | launched))
+        is_matched = (pairs["before_id"] >= 0) & (pairs["after_id"] >= 0) & (status != "replaced")
+        return np.flatnonzero(is_matched & (named & ~device | launched))
+    has_status = (status == word).to_numpy()
     if word == "replaced":
-        return np.flatnonzero((status == word) & launched)
+        return np.flatnonzero(has_status & launched)
     if str(change["measure"]) == "kernel":
-        return np.flatnonzero((status == word) & named & device)
+        return np.flatnonzero(has_status & named & device)
     within = f"{_BETWEEN}{name}{_BETWEEN}"
     below = _category_mask(pairs["path"], lambda text: within in f"{_BETWEEN}{text}{_BETWEEN}")
-    return np.flatnonzero((status == word) & (named & ~device | below & device))
+    return np.flatnonzero(has_status & (named & ~device | below & device))
 
 
 def _category_mask(column: pd.Series, holds: Callable[[str], bool]) -> Bools:
@@ -104,18 +106,21 @@ class EventClasses:
         }
 
 
-def classes_of_pairs(pairs: pd.DataFrame) -> Codes:
-    """Return the class of each pair."""
-    before, after = pairs["before_ns"].to_numpy(), pairs["after_ns"].to_numpy()
-    ratio = np.maximum(before, after) / np.maximum(np.minimum(before, after), 1)
-    size = (ratio >= _THIRD).astype(np.int64) + (ratio >= _TWICE)
-    changed = size + np.where(after > before, CLASSES.index("slower_1"), CLASSES.index("faster_1"))
-    names = {"added": "only_here", "removed": "only_here", "changed": "slower_1"}
-    statuses = pairs["status"].cat.categories
-    class_of = np.array([CLASSES.index(names.get(name, name)) for name in statuses])
-    unchanged = class_of[pairs["status"].cat.codes.to_numpy()]
-    codes: Codes = np.where(pairs["status"] == "changed", changed, unchanged).astype(np.uint8)
+def classes_of_pairs(pairs: pd.DataFrame, changes: pd.DataFrame) -> Codes:
+    """Return the class of each pair: that of the largest change that it belongs to."""
+    codes = np.full(len(pairs), CLASSES.index("same"), np.uint8)
+    for row in reversed(range(len(changes))):
+        change = changes.iloc[row]
+        codes[rows_of_change(pairs, change)] = CLASSES.index(_class_of_change(change))
     return codes
+
+
+def _class_of_change(change: pd.Series) -> str:
+    word, before, after = str(change["change"]), change["before_ns"], change["after_ns"]
+    if word in {"slower", "faster"}:
+        ratio = max(before, after) / max(min(before, after), 1)
+        return f"{word}_{1 + (ratio >= _THIRD) + (ratio >= _TWICE)}"
+    return "only_here" if word in {"added", "removed"} else word
 
 
 def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
@@ -192,7 +197,9 @@ class PairTable:
                 row_of[ids] = rows
                 self.start[k, rows] = part.table.start_ns[ids] + part.trace.shift_ns
                 self.dur[k, rows] = part.table.dur_ns[ids]
-        self.classes = EventClasses(classes_of_pairs(frame), self._row_of, diff.rank_pairs)
+        self.classes = EventClasses(
+            classes_of_pairs(frame, self._changes), self._row_of, diff.rank_pairs
+        )
 
     def partner_of(self, side: int, rank: int, event: int) -> Partner:
         """Return the status of an event, and rank and id of its partner."""

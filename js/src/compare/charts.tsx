@@ -88,8 +88,8 @@ export class DiffCharts {
     });
   }
 
-  /** Arrange the panels; in columns, `timelines` are in the column of the strip and the tree. */
-  arrange(layout: DiffLayout, timelines: HTMLElement): void {
+  /** Show as many rows of the tables as the layout has room for next to `timelines`. */
+  fitTables(layout: DiffLayout, timelines: HTMLElement): void {
     const { strip, icicle, waterfall, names, changes } = this;
     for (const { el, width } of [strip, icicle]) width.value = el.clientWidth;
     if (layout === "sheet" || measureTable(names).row === 0) {
@@ -97,21 +97,18 @@ export class DiffCharts {
       changes.maxRows.value = SHEET_ROWS.changes;
       return;
     }
-    const waterfallHeight = contentHeight(waterfall.el);
-    if (layout === "columns") {
-      const leftElements = [strip.el, timelines, icicle.el];
-      const leftHeight = leftElements.reduce((sum, el) => sum + contentHeight(el), 0);
-      const [namesSize, changesSize] = [measureTable(names), measureTable(changes)];
-      const tableChrome = changesSize.height - changesSize.shown * changesSize.row;
-      const freeRows = rowsForHeight(leftHeight - waterfallHeight - tableChrome, namesSize);
-      const rows = splitRows(freeRows, changes.shown.value?.frame.rows ?? 0);
-      [names.maxRows.value, changes.maxRows.value] = [rows.names, rows.changes];
-      return;
-    }
-    names.maxRows.value = clampNameRows(rowsForHeight(waterfallHeight, measureTable(names)));
-    const fit =
-      layout === "row" ? rowsForHeight(waterfallHeight, measureTable(changes)) : SHEET_ROWS.changes;
-    changes.maxRows.value = Math.max(MIN_ROWS.changes, fit);
+    const heightOf = (elements: readonly HTMLElement[]): number =>
+      elements.reduce((sum, el) => sum + contentHeight(el), 0);
+    // Changes and names are next to the waterfall, or all three next to the other panels.
+    const height =
+      layout === "pair"
+        ? contentHeight(waterfall.el)
+        : heightOf([strip.el, timelines, icicle.el]) - contentHeight(waterfall.el);
+    const [namesSize, changesSize] = [measureTable(names), measureTable(changes)];
+    const tableChrome = changesSize.height - changesSize.shown * changesSize.row;
+    const freeRows = rowsForHeight(height - tableChrome, namesSize);
+    const rows = splitRows(freeRows, changes.shown.value?.frame.rows ?? 0);
+    [names.maxRows.value, changes.maxRows.value] = [rows.names, rows.changes];
   }
 
   /** Load the steps, sums and names first, then changes, findings and tree. */
@@ -295,13 +292,13 @@ export function spreadText({ rows, columns, attrs }: PanelFrame): string {
   );
 }
 
-// Arrangement of panels, and the initial rows of tables at which adjacent columns are equally high.
+// Layout of panels, and the initial rows of tables at which adjacent columns are equally high.
 
 /**
- * Arrangement of panels: one column; names next to the waterfall; changes and names next to it; or
- * a column of these three next to a column of the others.
+ * Layout of panels: one column; changes and names next to the waterfall; or a column of these three
+ * next to a column of the others.
  */
-export type DiffLayout = "sheet" | "pair" | "row" | "columns";
+export type DiffLayout = "sheet" | "pair" | "columns";
 
 const SHEET_ROWS = { names: 10, changes: 6 };
 /** Max initial rows of changes. There are few changes, and they take precedence over names. */

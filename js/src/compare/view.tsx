@@ -9,7 +9,7 @@ import { detectTheme, TIGHT_BELOW_PX, watchBoxes, watchTheme } from "../ui/host"
 import { FullWindow } from "../ui/placing";
 import { onSignal } from "../ui/react";
 import { applyTheme } from "../ui/theme";
-import { DiffCharts, type DiffLayout } from "./charts";
+import { DiffCharts } from "./charts";
 import { DiffContext, type DiffOptions } from "./context";
 import { Headline, DiffPanel } from "./pane";
 import { PlainTable, tableTitle } from "./tables";
@@ -59,7 +59,7 @@ export class DiffApp {
     host.append(this.root);
     ctx.theme.value = detectTheme(this.root);
     onSignal(ctx.theme, (theme) => applyTheme(this.root, theme), abortSignal);
-    this.fullWindow = new FullWindow(this.root, () => this.arrange());
+    this.fullWindow = new FullWindow(this.root, () => this.fitWidth());
     this.headline = new Headline(ctx);
     this.tables = tables.map((name) => new TableSection(ctx, name));
     const timelines = hasEvents ? new TimelinePair(ctx) : null;
@@ -84,9 +84,10 @@ export class DiffApp {
       const { timelines, charts } = events;
       const strip = ctx.about.has_device && charts.strip.el;
       const column = { class: "hta-diff-column" };
+      const lists = h("div", { class: "hta-diff-lists" }, charts.changes.el, charts.names.el);
       body.append(
+        h("div", column, lists, charts.waterfall.el),
         h("div", column, strip, timelines.el, charts.icicle.el),
-        h("div", column, charts.waterfall.el, charts.changes.el, charts.names.el),
       );
     }
     body.append(this.tablesEl);
@@ -130,7 +131,6 @@ export class DiffApp {
       void this.load();
       void this.loadTables();
     });
-    listen("arrange", () => this.arrange());
     onSignal(ctx.coupled, (on) => root.classList.toggle("hta-diff-coupled", on), abortSignal);
     ctx.reloadRequested.on(() => {
       ctx.statusText.value = null;
@@ -140,24 +140,19 @@ export class DiffApp {
     });
     listenToDiffKeys(root, abortSignal, (way) => this.travel(way));
     watchTheme(root, abortSignal, (theme) => (ctx.theme.value = theme));
-    watchBoxes([root], () => this.arrange(), abortSignal);
+    watchBoxes([root], () => this.fitWidth(), abortSignal);
     abortSignal.addEventListener("abort", () => root.remove(), { once: true });
   }
 
-  private arrange(): void {
+  private fitWidth(): void {
     const { root, events } = this;
     const width = root.clientWidth;
     if (width === 0) return;
     root.classList.toggle("hta-diff-wide", width >= WIDE);
     root.classList.toggle("hta-diff-narrow", width < NARROW);
-    const isSideBySide = events?.timelines.arrange(width) ?? false;
-    root.classList.toggle("hta-diff-across", isSideBySide);
-    // Status lines are shorter if the timelines share the width.
-    root.classList.toggle("hta-tight", (isSideBySide ? width / 2 : width) < TIGHT_BELOW_PX);
-    const wideLayout: DiffLayout = isSideBySide ? "row" : "columns";
-    const layout = width < NARROW ? "sheet" : width < WIDE ? "pair" : wideLayout;
-    events?.charts.arrange(layout, events.timelines.el);
-    events?.timelines.setWidth();
+    root.classList.toggle("hta-tight", width < TIGHT_BELOW_PX);
+    const layout = width < NARROW ? "sheet" : width < WIDE ? "pair" : "columns";
+    events?.charts.fitTables(layout, events.timelines.el);
   }
 
   private travel(way: "undo" | "redo"): void {
@@ -169,7 +164,7 @@ export class DiffApp {
 
   private async start(): Promise<void> {
     const { ctx, events } = this;
-    this.arrange();
+    this.fitWidth();
     if (ctx.pair.value !== null) events?.timelines.link.showRanks();
     await Promise.all([events?.timelines.link.realign(false), this.load()]);
     await this.loadTables();
@@ -187,7 +182,7 @@ export class DiffApp {
         return;
       }
       await events.charts.load();
-      this.arrange();
+      this.fitWidth();
       await events.timelines.loadClasses();
     } catch (error) {
       ctx.fail(error);

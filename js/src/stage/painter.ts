@@ -191,7 +191,9 @@ function rasterise(raster: LaneRaster, frame: StageFrame): void {
     const top = px(y);
     const late = frame.lateness?.late.has(row.rank.rank) ?? false;
     raster.fillRect(0, top, raster.width, px(y + row.height), late ? paints.lateGround : paints.bg);
-    if (row.track === null) raster.fillRect(0, top, raster.width, top + line, paints.rule);
+    if (row.track === null && row.isJoined !== true) {
+      raster.fillRect(0, top, raster.width, top + line, paints.rule);
+    }
     [place.dataStart, place.dataEnd] = row.rank.range;
     place.coarse = isCoarse(row.rank, place.nsPerPx);
     const bands = row.bands();

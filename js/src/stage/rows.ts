@@ -19,6 +19,9 @@ export interface StageRow {
   name: string;
   /** Shorter names, used if there is less room: of several ranks, of workers' GPUs. */
   shortNames: readonly string[];
+  /** Set in paired rows: the name to draw, and whether it belongs to the row above. */
+  pairName?: string | null;
+  isJoined?: boolean;
   /** The ranks that the row represents, its own included. */
   memberRanks: readonly number[];
   badge: "fold" | "unfold" | null;
