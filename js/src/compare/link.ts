@@ -1,8 +1,15 @@
 /** Two linked timelines: the one used last leads, events have partners, marks are on both. */
 
-import { listenTo, readHistory } from "../connection/store";
+import { isSameJson, listenTo, readHistory } from "../connection/store";
 import { briefFromSlice, FULL_SELECTION, formatClauses } from "../protocol/selection";
-import type { Brief, PairEvents, SelectionJson, SharedState, Slice } from "../protocol/source";
+import type {
+  Brief,
+  PairEvents,
+  SelectionJson,
+  SharedState,
+  Slice,
+  Span,
+} from "../protocol/source";
 import type { TimelineApp } from "../timeline/view";
 import { plural } from "../ui/formats";
 import { onSignal } from "../ui/react";
@@ -84,12 +91,38 @@ export class TimelineLink {
           this.writePartner(otherSide(side), { [key]: app.ctx.shared.state[key] });
       });
     }
+    this.followOpened(side);
     let last = readHistory(model.get("_history"));
     listen("_history", () => {
       const now = readHistory(model.get("_history"));
       this.history.recordChange(side, last, now);
       last = now;
     });
+  }
+
+  /** Open the partners of the ranks that are opened, and close those of closed ones. */
+  private followOpened(side: Side): void {
+    const { about, coupled, options } = this.ctx;
+    const to = otherSide(side);
+    const openedRanks = (): Set<number> =>
+      new Set(
+        this.apps[side].rows.stateSignal.value.filter((row) => row.open).map((row) => row.rank),
+      );
+    let last = openedRanks();
+    onSignal(
+      openedRanks,
+      (opened) => {
+        const { rows } = this.apps[to];
+        const turned = about.rank_pairs.filter(
+          (pair) => opened.has(pair[side]) !== last.has(pair[side]),
+        );
+        last = opened;
+        for (const pair of coupled.value ? turned : []) {
+          if (rows.isOpen(pair[to]) !== opened.has(pair[side])) rows.toggle(pair[to]);
+        }
+      },
+      options.signal,
+    );
   }
 
   // --- views --------------------------------------------------------------------------------------
@@ -103,8 +136,7 @@ export class TimelineLink {
       if (selected !== base.value) return;
       const [before, after] = options.scenes;
       this.alignment = makeAlignment(selected, segments, [before.range, after.range]);
-      for (const side of SIDES) this.apps[side].ctx.stage.reach = this.alignment.wholes[side];
-      this.showStates();
+      this.showWholes(this.alignment.wholes);
       if (movesPartner) this.alignPartner();
       const slots = await this.ctx.loadFrame(`slots:${selected}`);
       if (frameNote(slots) !== "") statusText.value = frameNote(slots);
@@ -129,6 +161,19 @@ export class TimelineLink {
     ];
     this.withoutEcho(() => this.apps[to].nav.follow(view, false));
     this.writePartner(to, { view });
+  }
+
+  /** Set the windows that show everything, and show them where the run was shown as a whole. */
+  private showWholes(wholes: BySide<Span>): void {
+    const isWhole = this.apps.every(({ ctx: { shared, stage, scene } }) =>
+      [stage.reach, scene.range].some((whole) => isSameJson(shared.state.view ?? whole, whole)),
+    );
+    for (const side of SIDES) {
+      this.apps[side].ctx.stage.reach = wholes[side];
+      const [start, end] = wholes[side];
+      if (isWhole) this.writePartner(side, { view: [start, end] });
+    }
+    this.showStates();
   }
 
   private showStates(): void {

@@ -4,6 +4,7 @@ import { computed, signal } from "@preact/signals";
 import { listenTo } from "../connection/store";
 import { classSharesOf, classCountsOf, eventClassPalette } from "../facts/event_classes";
 import type { ClassCounts, ClassShares } from "../protocol/source";
+import type { HelpGroup } from "../timeline/keys";
 import { kernelStatusOf } from "../timeline/status";
 import { Stage } from "../stage/stage";
 import { TimelineApp } from "../timeline/view";
@@ -14,6 +15,16 @@ import { type BySide, otherSide, type Side, SIDES } from "./frames";
 import { TimelineLink } from "./link";
 import { PairLine } from "./partner";
 import { ColourLegend } from "./toolbar";
+
+const DIFF_HELP: HelpGroup = {
+  title: "In the comparison",
+  lines: [
+    { keys: [["point"]], text: "outline the partner of an event, and describe both" },
+    { keys: [["click"]], text: "select an event and its partner, and start them in line" },
+    { keys: [["click"]], text: "a step, a change, a name, an operator: mark it on both sides" },
+    { keys: [["Ctrl", "Z"]], text: "undo, from anywhere in the comparison" },
+  ],
+};
 
 /** Same as in the widget's trait. */
 const DEFAULT_HEIGHT_PX = 820;
@@ -74,6 +85,7 @@ export class TimelinePair {
         title: ctx.about.labels[side],
         status,
         theme: ctx.theme.value,
+        help: DIFF_HELP,
         kernelStatus: () => (live === null ? null : kernelStatusOf(live.source)),
       },
     });
@@ -115,6 +127,15 @@ export class TimelinePair {
 
   openExport(side: Side, anchor: HTMLElement): void {
     this.apps[side].panels.openExport(anchor);
+  }
+
+  toggleHelp(anchor: HTMLElement): void {
+    this.apps[this.sideAt(0)].help.toggle(anchor);
+  }
+
+  /** Put the focus into the search box, which is that of the upper timeline. */
+  focusSearch(): void {
+    this.apps[this.sideAt(0)].commands.run("search");
   }
 
   showAside(text: string): void {

@@ -2,7 +2,7 @@
 
 import { listenTo } from "../connection/store";
 import type { PanelFrame } from "../protocol/source";
-import { matchKey } from "../timeline/keys";
+import { type Command, matchKey } from "../timeline/keys";
 import { progressText } from "../timeline/status";
 import { h, isTextEntry, renderInto } from "../ui/dom";
 import { detectTheme, TIGHT_BELOW_PX, watchBoxes, watchTheme } from "../ui/host";
@@ -138,7 +138,10 @@ export class DiffApp {
       void this.load();
       void this.loadTables();
     });
-    listenToDiffKeys(root, abortSignal, (way) => this.travel(way));
+    listenToDiffKeys(root, abortSignal, (command) => this.runCommand(command));
+    root.addEventListener("keydown", (event) => this.leaveFullWindow(event), {
+      signal: abortSignal,
+    });
     watchTheme(root, abortSignal, (theme) => (ctx.theme.value = theme));
     watchBoxes([root], () => this.fitWidth(), abortSignal);
     abortSignal.addEventListener("abort", () => root.remove(), { once: true });
@@ -153,6 +156,25 @@ export class DiffApp {
     root.classList.toggle("hta-tight", width < TIGHT_BELOW_PX);
     const layout = width < NARROW ? "sheet" : width < WIDE ? "pair" : "columns";
     events?.charts.fitTables(layout, events.timelines.el);
+  }
+
+  /** Run a command that is for both timelines; false for others. */
+  private runCommand(command: Command): boolean {
+    const { root, events, fullWindow } = this;
+    if (command === "undo" || command === "redo") this.travel(command);
+    else if (command === "full-window") fullWindow.toggle();
+    else if (events === null) return false;
+    else if (command === "search") events.timelines.focusSearch();
+    else if (command === "help")
+      events.timelines.toggleHelp(root.querySelector<HTMLElement>(".hta-diff-help")!);
+    else return false;
+    return true;
+  }
+
+  /** Leave the full window by a key that nothing in it has used. */
+  private leaveFullWindow(event: KeyboardEvent): void {
+    if (event.defaultPrevented || matchKey(event)?.command !== "leave") return;
+    if (this.fullWindow.leave()) event.preventDefault();
   }
 
   private travel(way: "undo" | "redo"): void {
@@ -220,12 +242,11 @@ function DiffStatus({ ctx }: { ctx: DiffContext }) {
   );
 }
 
-// Undo and redo from anywhere in a comparison: both timelines have one history.
-
+/** Keys that are for both timelines, from anywhere in a comparison. */
 function listenToDiffKeys(
   root: HTMLElement,
   signal: AbortSignal,
-  walk: (way: "undo" | "redo") => void,
+  run: (command: Command) => boolean,
 ): void {
   // Before a timeline handles it.
   root.addEventListener(
@@ -233,10 +254,9 @@ function listenToDiffKeys(
     (event) => {
       if (event.isComposing || event.defaultPrevented || isTextEntry(event.target)) return;
       const command = matchKey(event)?.command;
-      if (command !== "undo" && command !== "redo") return;
+      if (command === undefined || !run(command)) return;
       event.preventDefault();
       event.stopPropagation();
-      walk(command);
     },
     { signal, capture: true },
   );

@@ -321,7 +321,8 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
   const last = spill === undefined ? y + row.height - 4 : y + spill.top;
   const top = Math.max(y, clipTop);
   const bottom = Math.min(last, clipBottom);
-  const name = geometry.narrow ? row.name.replace(/^(CPU|GPU) {2}/, "") : row.name;
+  const fullName = row.pairName ?? row.name;
+  const name = geometry.narrow ? fullName.replace(/^(CPU|GPU) {2}/, "") : fullName;
   const middle = (top + bottom) / 2 + BASELINE;
   const range = row.track?.range;
   if (row.thinLanes === bands.length) {

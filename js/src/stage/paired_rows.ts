@@ -1,5 +1,5 @@
 /**
- * The rows of two stages in one place, rank by rank: each rank's row before above that after.
+ * The rows of two stages in one place, rank by rank and track by track.
  *
  * Both stages are equally large, one in front of the other. Each draws its own rows and leaves
  * room for the other's; of the stage in front only its rows are visible. With rows 40 px high:
@@ -34,8 +34,26 @@ function rowsByRank({ rows }: RowLayout): StageRow[][] {
 }
 
 /**
- * Place the rows of both layouts, and name the ranks: `rank 0`, below it `after`, and with the word
- * if a rank has no partner, or another name. A rank without a partner comes before the next pair.
+ * Merge two lists in their order. Partners are adjacent; what has none comes before the next pair.
+ */
+function mergeInOrder<T>(
+  behind: readonly T[],
+  front: readonly T[],
+  arePartners: (behind: T, front: T) => boolean,
+): [T | null, T | null][] {
+  const merged: [T | null, T | null][] = [];
+  let next = 0;
+  for (const entry of behind) {
+    const at = front.findIndex((other, i) => i >= next && arePartners(entry, other));
+    while (next < at) merged.push([null, front[next++]!]);
+    merged.push([entry, at < 0 ? null : front[next++]!]);
+  }
+  return [...merged, ...front.slice(next).map((other): [null, T] => [null, other])];
+}
+
+/**
+ * Place the rows of both layouts, tracks below their ranks, and name them: `rank 0`, below it
+ * `after`; with the word if a row has no partner, or a partner of another name.
  */
 export function interleaveRows(
   behind: RowLayout,
@@ -43,35 +61,41 @@ export function interleaveRows(
   { words, partners }: Pick<RowPairing, "words" | "partners">,
 ): void {
   let top = 0;
-  const place = (rows: readonly StageRow[], word: string, above?: StageRow): void => {
-    for (const row of rows) {
-      row.top = top;
-      top += row.height;
-      if (row.track !== null) continue;
-      row.isJoined = above !== undefined;
-      row.pairName = above?.name === row.name ? word : `${row.name} ${word}`;
-    }
+  const place = (row: StageRow, name: string | null, isJoined: boolean): void => {
+    Object.assign(row, { top, pairName: name, isJoined });
+    top += row.height;
   };
-  const frontBlocks = rowsByRank(front);
-  let next = 0;
-  for (const block of rowsByRank(behind)) {
-    const partner = partners.get(block[0]!.rank.rank);
-    const at = frontBlocks.findIndex((rows, i) => i >= next && rows[0]!.rank.rank === partner);
-    while (next < at) place(frontBlocks[next++]!, words[1]);
-    place(block, words[0]);
-    if (next !== at) continue;
-    place(frontBlocks[next++]!, words[1], block[0]);
-    if (block[0]!.track === null) block[0]!.pairName = null;
+  const rankOf = ([row]: StageRow[]): number => row!.rank.rank;
+  const blocks = mergeInOrder(
+    rowsByRank(behind),
+    rowsByRank(front),
+    (a, b) => partners.get(rankOf(a)) === rankOf(b),
+  );
+  for (const [a, b] of blocks) {
+    for (const [row, below] of mergeInOrder(a ?? [], b ?? [], areSameTrack)) {
+      if (row !== null) place(row, below === null ? `${row.name} ${words[0]}` : null, false);
+      if (below === null) continue;
+      const name = row?.name === below.name ? words[1] : `${below.name} ${words[1]}`;
+      place(below, name, row !== null);
+    }
   }
-  for (const block of frontBlocks.slice(next)) place(block, words[1]);
   for (const layout of [behind, front]) {
     // Rows that stay in place would hide the other stage's.
     Object.assign(layout, { height: top, stickyCount: 0, stickyHeight: 0 });
   }
 }
 
+/** Whether two rows of partners are both heads, or tracks of the same kind and name. */
+function areSameTrack({ track }: StageRow, { track: other }: StageRow): boolean {
+  if (track === null || other === null) return track === other;
+  // Numbers of processes, threads and devices differ between runs.
+  const nameOf = (label: string): string => label.replace(/\d+/g, "");
+  return track.role === other.role && nameOf(track.label) === nameOf(other.label);
+}
+
 /** The visible rows as the value of `clip-path`. */
 export function rowsClipPath(placed: readonly PlacedRow[], width: number): string {
+  if (placed.length === 0) return "inset(50%)";
   const boxes = placed.map(({ row, y, clipTop, clipBottom }) => {
     const top = Math.max(y, clipTop);
     const height = Math.max(Math.min(y + row.height, clipBottom) - top, 0);

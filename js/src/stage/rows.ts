@@ -361,6 +361,8 @@ function stickyHead(
   while (at > stickyCount && rows[at]!.track !== null) at -= 1;
   const row = rows[at]!;
   if (row.track !== null || !row.open || row.top >= top) return null;
+  // It would cover rows of the other stage.
+  if (row.pairName !== undefined) return null;
   let end = from;
   while (end + 1 < rows.length && rows[end + 1]!.track !== null) end += 1;
   const last = rows[end]!;

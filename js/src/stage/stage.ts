@@ -479,6 +479,7 @@ export class Stage {
   private frame(theme = this.theme, picture: Partial<FullPicture> = {}): StageFrame {
     const { scene, data, camera, rowsView, geometry, classes, overlay, byName } = this;
     const { view = camera.view } = picture;
+    const isInFront = rowsView.pairing?.isBehind === false;
     const stats = data.stats.value;
     const isCurrent =
       stats === null ||
@@ -492,6 +493,7 @@ export class Stage {
       scene,
       job: camera.job,
       view,
+      axisView: isInFront && picture.view === undefined ? this.paired!.camera.view : view,
       layout: rowsView.layout,
       visible: rowsView.visible,
       windows: data.windows,
