@@ -573,6 +573,31 @@ def how_replaced(
     return "fused" if after_count < before_count else "split"
 
 
+@memoize
+def changed_names(diff: Comparison) -> frozenset[str]:
+    """Return the names of `changes`, and of the device work that changed with its operators."""
+    table, matches = changes(diff), match_ranks(diff)
+    is_whole = table["change"].isin(["added", "removed", "moved"])
+    is_kernel = table["measure"] == "kernel"
+    launching = set(table["name"][~is_whole])
+    enclosing = set(table["name"][is_whole & ~is_kernel])
+    changed = set(table["name"])
+    for path in np.flatnonzero(matches.path_kind == WORK).tolist():
+        callers = matches.callers[path].split(" > ")
+        if callers[-1] in launching or not enclosing.isdisjoint(callers):
+            changed.add(matches.pool.names[matches.path_name[path]])
+    return frozenset(changed)
+
+
+def changed_kinds(diff: Comparison) -> set[str]:
+    """Return the kinds of time that changed: by the tests of `changes`, at 1 % divided by kinds."""
+    times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
+    is_present = times[0].any(axis=0) | times[1].any(axis=0)
+    p_value = combined_p_value(*times, by_step=diff.same_steps)
+    is_changed = is_present & (p_value * is_present.sum() < _ALPHA)
+    return {STEP_KINDS[k] for k in np.flatnonzero(is_changed).tolist()}
+
+
 def kinds_with_changed_share(diff: Comparison) -> set[str]:
     """Return the kinds of time whose share of the step time changed significantly.
 

@@ -8,7 +8,7 @@ import { type DiffChoice, type DiffContext, NO_CHOICE } from "./context";
 import { type FrameRow, rowsOf, shareText, textAt } from "./frames";
 import type { TimelineLink } from "./link";
 import { Icicle, type FrameOfRanks } from "./operator_tree";
-import { type Headline, medianShare, DiffPanel, MIN_REPORTED_SHARE } from "./pane";
+import { type Headline, DiffPanel, MIN_REPORTED_SHARE } from "./pane";
 import { lengthsOf, stepLabel, Strip, type StripData, withLengths } from "./steps";
 import { ChangesTable, NamesTable } from "./tables";
 import { Waterfall } from "./waterfall";
@@ -145,12 +145,13 @@ export class DiffCharts {
   private async loadStripData(): Promise<StripData | null> {
     const { ctx } = this;
     const totals = totalTimesOf(await ctx.loadFrame(this.ofPair("waterfall:kind")));
-    const median = medianShare(await ctx.loadFrame(this.ofPair("steps")));
+    const steps = await ctx.loadFrame(this.ofPair("steps"));
     if (!ctx.about.has_device) return null;
     const slots = await this.loadSlotFrame();
     const lanes = await ctx.loadFrame(this.ofPair("lanes"));
     const labels = ctx.inOrder(ctx.about.labels);
-    return { labels, slots, lanes, totals, median, ranksText: this.ranksText() };
+    const isChange = steps.attrs.is_significant === true;
+    return { labels, slots, lanes, totals, isChange, ranksText: this.ranksText() };
   }
 
   /** Frame of the chosen pair of ranks; of all ranks if a page without a kernel has only that. */
@@ -271,7 +272,7 @@ function stepText(row: FrameRow): string {
   );
 }
 
-/** `6 steps of 77.5 ± 3.1 ms → 124 ± 20 ms, p 0.003`; "" for a single step. */
+/** `A step: 77.5 ms ± 3.1 ms → 124 ms ± 20 ms, …; more than chance (p 0.003).`; "" for one step. */
 export function spreadText({ rows, columns, attrs }: PanelFrame): string {
   const spread = [Number(attrs.before_std_ns ?? NaN), Number(attrs.after_std_ns ?? NaN)];
   if (rows < 2 || attrs.p_value === null || spread.some((deviation) => !Number.isFinite(deviation)))
@@ -287,8 +288,8 @@ export function spreadText({ rows, columns, attrs }: PanelFrame): string {
   const significant = slight ? "hardly chance, but less than 1\u202f%" : "more than chance";
   const verdict = attrs.is_significant === true ? significant : "may be chance";
   return (
-    `A step of ${rows}: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +
-    `mean ± standard deviation; ${verdict} (${chance}).`
+    `A step: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +
+    `mean ± standard deviation of ${plural(rows, "step")}; ${verdict} (${chance}).`
   );
 }
 

@@ -316,11 +316,12 @@ describe("a saved page that holds some of many steps", () => {
   });
 });
 
-test("without findings, the difference that may be chance is not hidden", () => {
-  expect(noFindingTexts([1000, 1005])).toEqual(["Nothing changed beyond the noise.", ""]);
-  expect(noFindingTexts([1_000_000, 1_200_000])[1]).toMatch(
-    /^After takes longer: .*20\s%; that may/u,
-  );
+test("without findings, the total comes first, even one that may be chance", () => {
+  const [total, verdict] = noFindingTexts([1_000_000, 1_200_000]);
+  expect(total).toMatch(/^After takes 200\sµs longer a step: .* → .*20\s%; that may be chance\.$/u);
+  expect(verdict).toBe("Nothing changed beyond the noise.");
+  expect(noFindingTexts([1000, 1005])[0]).toMatch(/^After takes 5\sns longer .*0\.5\s%\.$/u);
+  expect(noFindingTexts([1000, 1000], false)[0]).toMatch(/^After takes as long: 1\.00\sµs\.$/u);
   expect(noFindingTexts([0, 0])[0]).toMatch(/^Nothing to compare/u);
 });
 
@@ -328,7 +329,7 @@ test("what the runs ran on differently is the second line", () => {
   const told = (rows: [string, string][]): PanelFrame =>
     frame({ kind: rows.map(([kind]) => kind), text: rows.map(([, text]) => text) });
   const lines = (frame: PanelFrame, totals: [number, number] | null = null): unknown[] => {
-    const look = { frame, totals, ranksText: "", conditions: "GPUs: A → B." };
+    const look = { frame, totals, ranksText: "", conditions: "GPUs: A → B.", isPerStep: true };
     const el = document.createElement("div");
     render(h(Findings, look), el);
     return Array.from(el.children, (child) => child.textContent);
@@ -340,8 +341,9 @@ test("what the runs ran on differently is the second line", () => {
     ["caution", "Other clocks."],
   ];
   expect(lines(told(rows))).toEqual(["After takes longer.", "GPUs: B → A.", "Compute grows."]);
-  expect(lines(told([]), [1000, 1001])).toEqual([
-    "Nothing changed beyond the noise.",
+  expect(lines(told([]), [1000, 1000])).toEqual([
+    "After takes as long: 1.00\u202fµs a step.",
     "GPUs: A → B.",
+    "Nothing changed beyond the noise.",
   ]);
 });

@@ -92,6 +92,13 @@ export class TimelineLink {
       });
     }
     this.followOpened(side);
+    onSignal(
+      app.panels.shown,
+      (shown) => {
+        if (shown === null && this.ctx.coupled.value) this.apps[otherSide(side)].panels.close();
+      },
+      signal,
+    );
     let last = readHistory(model.get("_history"));
     listen("_history", () => {
       const now = readHistory(model.get("_history"));

@@ -131,7 +131,6 @@ export class DiffApp {
       void this.load();
       void this.loadTables();
     });
-    onSignal(ctx.coupled, (on) => root.classList.toggle("hta-diff-coupled", on), abortSignal);
     ctx.reloadRequested.on(() => {
       ctx.statusText.value = null;
       void events?.timelines.link.realign(false);

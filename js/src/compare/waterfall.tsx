@@ -23,6 +23,8 @@ interface WaterfallBar {
   before: number;
   after: number;
   diff: number;
+  /** Whether the tests found the difference. */
+  isChange: boolean;
   /** Ends of the bar, ns from zero. */
   from: number;
   to: number;
@@ -81,7 +83,9 @@ function barsOf(
     const diff = numberAt(row, "diff_ns");
     const from = to;
     to += diff;
-    return { kind: textAt(row, "kind"), label: label(row), before, after, diff, from, to, depth };
+    const isChange = row.is_change === true;
+    const kind = textAt(row, "kind");
+    return { kind, label: label(row), before, after, diff, isChange, from, to, depth };
   });
 }
 
@@ -232,7 +236,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
   }
 
   private bar(bar: WaterfallBar, low: number, high: number) {
-    const { kind, label, before, diff, from, to, depth } = bar;
+    const { kind, label, before, diff, isChange, from, to, depth } = bar;
     const isOpen = this.open.value === kind && depth === 0;
     const place = (ns: number): string => percentCss((ns - low) / (high - low));
     return (
@@ -265,7 +269,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
             style={{
               left: place(Math.min(from, to)),
               width: percentCss(Math.abs(diff) / (high - low)),
-              background: barColour(diff, this.ctx.theme.value),
+              background: barColour(isChange ? diff : 0, this.ctx.theme.value),
               opacity: depth === 0 ? "1" : "0.72",
             }}
           />
