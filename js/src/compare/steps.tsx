@@ -12,6 +12,7 @@ import {
   type BySide,
   deltaColour,
   deltaText,
+  neutralColour,
   numberAt,
   type FrameRow,
   rowsOf,
@@ -124,8 +125,8 @@ export class Strip extends DiffPanel<StripData> {
 
   /** The colour of a step's change; neutral if the steps changed within the noise. */
   private colourOf({ share }: StepSlot): string {
-    const isChange = this.shown.value?.isChange === true;
-    return deltaColour(isChange ? share : 0, this.ctx.theme.value);
+    const theme = this.ctx.theme.value;
+    return this.shown.value?.isChange === true ? deltaColour(share, theme) : neutralColour(theme);
   }
 
   private has(slot: number): boolean {
@@ -219,7 +220,7 @@ function Legend(props: { lanes: readonly StripLane[]; isChange: boolean; theme: 
           ["faster", deltaColour(-0.5, theme)],
           ["slower", deltaColour(0.5, theme)],
         ] as const)
-      : ([["change that may be chance", deltaColour(0, theme)]] as const)),
+      : ([["change that may be chance", neutralColour(theme)]] as const)),
   ];
   return (
     <p class="hta-diff-legend">

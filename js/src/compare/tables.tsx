@@ -19,6 +19,7 @@ import {
   type BySide,
   countsText,
   deltaText,
+  neutralColour,
   numberAt,
   type FrameRow,
   rowsOf,
@@ -50,7 +51,7 @@ function membersOf(row: FrameRow): string[] {
  * the tests did not find is neutral.
  */
 function barStyle(row: FrameRow, theme: ThemeName): Record<string, string> {
-  if (row.is_change !== true) return { background: barColour(0, theme) };
+  if (row.is_change !== true) return { background: neutralColour(theme) };
   const look = lookOfName(row);
   if (look !== null) return classCss(classStyle(look, theme));
   return { background: barColour(numberAt(row, "diff_ns"), theme) };

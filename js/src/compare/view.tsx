@@ -18,6 +18,8 @@ import { DiffToolbar } from "./toolbar";
 
 const WIDE = 1500;
 const NARROW = 900;
+/** Width from which details of both sides fit next to each other. */
+const ROOMY = 1200;
 
 /** A table that only some formats have. */
 class TableSection extends DiffPanel<PanelFrame> {
@@ -152,6 +154,7 @@ export class DiffApp {
     if (width === 0) return;
     root.classList.toggle("hta-diff-wide", width >= WIDE);
     root.classList.toggle("hta-diff-narrow", width < NARROW);
+    root.classList.toggle("hta-diff-roomy", width >= ROOMY);
     root.classList.toggle("hta-tight", width < TIGHT_BELOW_PX);
     const layout = width < NARROW ? "sheet" : width < WIDE ? "pair" : "columns";
     events?.charts.fitTables(layout, events.timelines.el);

@@ -8,7 +8,16 @@ import { ChoiceButtons, FailureNote } from "../ui/controls";
 import { formatDuration } from "../ui/formats";
 import { THEMES } from "../ui/theme";
 import type { DiffContext } from "./context";
-import { barColour, deltaText, numberAt, type FrameRow, rowsOf, shareText, textAt } from "./frames";
+import {
+  barColour,
+  deltaText,
+  neutralColour,
+  numberAt,
+  type FrameRow,
+  rowsOf,
+  shareText,
+  textAt,
+} from "./frames";
 import { DiffPanel } from "./pane";
 
 type Level = "operator" | "kernel" | "cause";
@@ -237,6 +246,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
 
   private bar(bar: WaterfallBar, low: number, high: number) {
     const { kind, label, before, diff, isChange, from, to, depth } = bar;
+    const theme = this.ctx.theme.value;
     const isOpen = this.open.value === kind && depth === 0;
     const place = (ns: number): string => percentCss((ns - low) / (high - low));
     return (
@@ -269,7 +279,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
             style={{
               left: place(Math.min(from, to)),
               width: percentCss(Math.abs(diff) / (high - low)),
-              background: barColour(isChange ? diff : 0, this.ctx.theme.value),
+              background: isChange ? barColour(diff, theme) : neutralColour(theme),
               opacity: depth === 0 ? "1" : "0.72",
             }}
           />
