@@ -270,11 +270,6 @@ class DiffAnswers:
             partner = {**partner, "node": node}
         return partner, None
 
-    def _on_ties(self, request: operations.TiesRequest) -> Answer:
-        return self.pair_table.longest_links(
-            request.of, request.start, request.end, request.most
-        ), None
-
     def _on_path_events(self, request: operations.PathEventsRequest) -> Answer:
         if request.pair is None:
             return self.pair_table.events_of(request.node), None

@@ -19,7 +19,7 @@ from hta_widgets.diff.pairs import pairs
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner, Ties
+from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 
 #: Classes of events by code. Slower and faster have three degrees each: less than a third longer
@@ -184,19 +184,14 @@ class PairTable:
         self.status = frame["status"].cat.codes.to_numpy().astype(np.int64)
         self.rank = [frame[f"{side}_rank"].to_numpy() for side in ("before", "after")]
         self.id = [frame[f"{side}_id"].to_numpy() for side in ("before", "after")]
-        self.kind = frame["kind"].cat.codes.to_numpy().astype(np.int64)
         self.node = _node_of_pairs(frame, tree)
-        self.start, self.dur = (np.zeros((2, len(frame)), np.int64) for _ in range(2))
         #: by side and rank, the row of each event in the table of pairs, -1 for none
         self._row_of: tuple[dict[int, Ints], dict[int, Ints]] = ({}, {})
         for k, side in enumerate(diff.sides):
             for rank, part in side.parts.items():
                 rows = np.flatnonzero((self.rank[k] == rank) & (self.id[k] >= 0))
-                ids = self.id[k][rows]
                 row_of = self._row_of[k][rank] = np.full(len(part.table), -1, np.int64)
-                row_of[ids] = rows
-                self.start[k, rows] = part.table.start_ns[ids] + part.trace.shift_ns
-                self.dur[k, rows] = part.table.dur_ns[ids]
+                row_of[self.id[k][rows]] = rows
         self.classes = EventClasses(
             classes_of_pairs(frame, self._changes), self._row_of, diff.rank_pairs
         )
@@ -213,23 +208,6 @@ class PairTable:
             "rank": int(self.rank[other][row]),
             "id": int(self.id[other][row]),
             "node": int(self.node[row]),
-        }
-
-    def longest_links(self, side: int, start_ns: int, end_ns: int, most: int) -> Ties:
-        """Return the longest pieces of device work in a window, with their partners."""
-        start, dur = self.start[side], self.dur[side]
-        is_in_window = (
-            self.is_device & (self.id[side] >= 0) & (start < end_ns) & (start + dur > start_ns)
-        )
-        rows = np.flatnonzero(is_in_window & (self.id[1 - side] >= 0))
-        size = np.maximum(self.dur[0][rows], self.dur[1][rows])
-        rows = rows[np.argsort(-size, kind="stable")[:most]]
-        return {
-            "of": int(is_in_window.sum()),
-            "ties": [
-                [int(values[row]) for k in (0, 1) for values in (self.start[k], self.dur[k])]
-                for row in rows.tolist()
-            ],
         }
 
     def events_of(self, node: int, ranks: Ranks | None = None) -> PairEvents:
@@ -251,11 +229,6 @@ class PairTable:
                 np.stack([self.rank[k][side_rows], self.id[k][side_rows]], axis=1).tolist()
             )
         return {"events": events}
-
-    @property
-    def is_device(self) -> Bools:
-        """Whether each pair is device work."""
-        return np.isin(self.kind, _DEVICE_CODES)
 
     def rows_of_changes(self) -> list[Ints]:
         """Return the pairs of each of the first changes."""
