@@ -85,6 +85,7 @@ export class TimelineLink {
     });
     unlessQuiet("selection", () => this.onSelect(side));
     unlessQuiet("selected_event", () => void this.onPick(side));
+    unlessQuiet("pinned", () => this.followPins(side));
     for (const key of FOLLOWED_KEYS) {
       unlessQuiet(key, () => {
         if (this.ctx.coupled.value)
@@ -105,6 +106,19 @@ export class TimelineLink {
       this.history.recordChange(side, last, now);
       last = now;
     });
+  }
+
+  /** Pin the partners of pinned ranks and tracks. */
+  private followPins(side: Side): void {
+    if (!this.ctx.coupled.value) return;
+    const to = otherSide(side);
+    const { pinned } = this.apps[side].ctx.shared.state;
+    const partners = new Map(this.ctx.about.rank_pairs.map((pair) => [pair[side], pair[to]]));
+    const partnerPins = pinned.flatMap((name) => {
+      const rank = Number.parseInt(name, 10);
+      return partners.has(rank) ? [name.replace(/^\d+/, String(partners.get(rank)))] : [];
+    });
+    this.writePartner(to, { pinned: partnerPins });
   }
 
   /** Open the partners of the ranks that are opened, and close those of closed ones. */

@@ -74,6 +74,18 @@ def test_both_sides_have_one_history(view):
     assert not view.undo()
 
 
+def test_python_names_an_act_of_both_sides_for_the_page(view):
+    """Its steps arrive one by one; two acts have two names, and a change of one side has none."""
+    acts = []
+    for query in ("kind == 'compute'", "kind == 'memory'"):
+        view.select(query)
+        acts.append({side.state._history.get("together") for side in view.sides})
+    assert [len(names) for names in acts] == [1, 1]
+    assert acts[0] != acts[1]
+    view.left.zoom_to(0, 1000)
+    assert "together" not in view.left.state._history
+
+
 def test_a_redo_by_the_page_keeps_the_other_sides_redo(view):
     for timeline in view.sides:
         timeline.zoom_to(10, 2_000)
