@@ -286,9 +286,9 @@ def changes(diff: Comparison) -> pd.DataFrame:
         - ``name`` (str): of the operator; for added or removed device work, its own
         - ``path`` (str): its callers on the path with most time; ``places`` (int64): the number
           of paths
-        - ``before_count, after_count, before_ns, after_ns, diff_ns`` (float64): times of added,
-          removed and moved operators are those of all device work below them; if there is none,
-          those on the host
+        - ``before_count, after_count, before_ns, after_ns, diff_ns`` (float64): times of ``device
+          and host`` are those on the device; times of added, removed and moved operators are those
+          of all device work below them; if there is none, those on the host
         - ``before_names, after_names`` (str): names of replaced work, joined by ``"; "``
         - ``how`` (category): for replaced work ``fused`` (fewer kernels than before), ``split``
           (more), ``other library`` (by the names of kernels), ``other kernels``; else empty
@@ -515,11 +515,14 @@ def _time_change(
     paths_by_measure: dict[int, list[int]],
     p_value: float,
 ) -> _Change:
-    """Return the change of one name, on all of its paths together."""
+    """Return the change of one name, on all of its paths together.
+
+    Times are those on the device, if they changed there: the host's are no part of the same time.
+    """
     paths = sorted({path for places in paths_by_measure.values() for path in places})
+    timed = min(paths_by_measure)
     times = [
-        sum(float(sums[m][:, places].mean(axis=0).sum()) for m, places in paths_by_measure.items())
-        for sums in sums_of_sides
+        float(sums[timed][:, paths_by_measure[timed]].mean(axis=0).sum()) for sums in sums_of_sides
     ]
     counts = [float(sums[2][:, paths].mean(axis=0).sum()) for sums in sums_of_sides]
     main_path = max(
@@ -568,6 +571,31 @@ def how_replaced(
     if round(before_count, 6) == round(after_count, 6):
         return "other kernels"
     return "fused" if after_count < before_count else "split"
+
+
+@memoize
+def changed_names(diff: Comparison) -> frozenset[str]:
+    """Return the names of `changes`, and of the device work that changed with its operators."""
+    table, matches = changes(diff), match_ranks(diff)
+    is_whole = table["change"].isin(["added", "removed", "moved"])
+    is_kernel = table["measure"] == "kernel"
+    launching = set(table["name"][~is_whole])
+    enclosing = set(table["name"][is_whole & ~is_kernel])
+    changed = set(table["name"])
+    for path in np.flatnonzero(matches.path_kind == WORK).tolist():
+        callers = matches.callers[path].split(" > ")
+        if callers[-1] in launching or not enclosing.isdisjoint(callers):
+            changed.add(matches.pool.names[matches.path_name[path]])
+    return frozenset(changed)
+
+
+def changed_kinds(diff: Comparison) -> set[str]:
+    """Return the kinds of time that changed: by the tests of `changes`, at 1 % divided by kinds."""
+    times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
+    is_present = times[0].any(axis=0) | times[1].any(axis=0)
+    p_value = combined_p_value(*times, by_step=diff.same_steps)
+    is_changed = is_present & (p_value * is_present.sum() < _ALPHA)
+    return {STEP_KINDS[k] for k in np.flatnonzero(is_changed).tolist()}
 
 
 def kinds_with_changed_share(diff: Comparison) -> set[str]:

@@ -18,6 +18,7 @@ import pandas as pd
 
 from hta_widgets import diff
 from hta_widgets.diff.align import Base, lanes
+from hta_widgets.diff.changes import changed_kinds, changed_names
 from hta_widgets.diff.compare import Comparison, conditions
 from hta_widgets.diff.sentences import kind_labels
 from hta_widgets.diff.tables import table_functions
@@ -171,8 +172,11 @@ class DiffAnswers:
                 raise ValueError(f"a comparison has no frame {name!r}")
 
     def _waterfall(self, level: Any, step: int | None) -> pd.DataFrame:
-        frame = diff.waterfall(self.both, level, step=step)
-        return _with_short_names(frame).head(_MAX_NAMES)
+        frame = _with_short_names(diff.waterfall(self.both, level, step=step))
+        column, tested = "kind", changed_kinds(self.both) if step is None else set()
+        if "name" in frame:
+            column, tested = "name", changed_names(self.both)
+        return frame.assign(is_change=frame[column].isin(tested)).head(_MAX_NAMES)
 
     def answers_of_pair(self, pair: int) -> DiffAnswers:
         """Return the answers of one pair of ranks."""
@@ -209,6 +213,7 @@ class DiffAnswers:
             ["name", "kind", "before_count", "after_count", "before_ns", "after_ns", "diff_ns",
              "change", "replaced_by"]
         ].copy()  # fmt: skip
+        names["is_change"] = names["name"].isin({short_name(name) for name in changed_names(both)})
         members = self._names_by_short_name(device)
         names["members"] = [members.get(name, [name]) for name in names["name"].tolist()]
         names.attrs = {**table.attrs, "device": device, "names": len(table)}
@@ -264,11 +269,6 @@ class DiffAnswers:
             )
             partner = {**partner, "node": node}
         return partner, None
-
-    def _on_ties(self, request: operations.TiesRequest) -> Answer:
-        return self.pair_table.longest_links(
-            request.of, request.start, request.end, request.most
-        ), None
 
     def _on_path_events(self, request: operations.PathEventsRequest) -> Answer:
         if request.pair is None:

@@ -274,13 +274,6 @@ class PartnerRequest(Request, tag="partner", kw_only=True):
     pair: Count | None = None
 
 
-class TiesRequest(_Window, tag="ties", kw_only=True):
-    """The longest pairs of device work in a window."""
-
-    of: Literal[0, 1]
-    most: Annotated[int, Meta(ge=0, le=100_000)]
-
-
 class PathEventsRequest(Request, tag="path_events", kw_only=True):
     """The calls of one path."""
 
@@ -311,7 +304,7 @@ JOB = (
 )  # fmt: skip
 DASHBOARD = (PanelsRequest, HeatmapRequest, HeadlineRequest, TableRequest, ExportTableRequest)
 COMPARISON = (
-    FrameRequest, FramesRequest, PartnerRequest, TiesRequest, PathEventsRequest,
+    FrameRequest, FramesRequest, PartnerRequest, PathEventsRequest,
     ChangeEventsRequest, ClassesRequest, ExportPairRequest,
 )  # fmt: skip
 #: Every request by the name of its operation.

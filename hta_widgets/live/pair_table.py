@@ -1,8 +1,9 @@
 """The pairs of events of two runs, and the class of each event by its change, for its color.
 
-A row of the table is a pair, or an event of one side without a partner. For example, a kernel of
-100 ns before and 150 ns after is a row with the class ``slower_2`` on both sides: at least a third
-longer, and less than twice as long.
+A row of the table is a pair, or an event of one side without a partner. Only changes that `changes`
+lists have a color: what varies by chance is ``same``. For example, if `changes` has ``aten::gelu``
+slower, 100 → 150 µs a step, its calls and their kernels have the class ``slower_2`` on both sides:
+at least a third longer, and less than twice as long.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from hta_widgets.diff.pairs import pairs
 from hta_widgets.diff.sides import RunSide
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner, Ties
+from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 
 #: Classes of events by code. Slower and faster have three degrees each: less than a third longer
-#: than the other event, less than twice as long, and longer.
+#: than on the other side, less than twice as long, and longer.
 CLASSES: tuple[str, ...] = tuple(facts("event_classes")["light"])
 _THIRD, _TWICE = 4 / 3, 2.0
 _BETWEEN = " > "
@@ -43,22 +44,23 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     replaced work, it is only the work itself.
     """
     word, name = str(change["change"]), str(change["name"])
-    status = pairs["status"].to_numpy()
+    status = pairs["status"]
     named = _category_mask(pairs["name"], lambda text: text == name)
     device = pairs["kind"].isin(DEVICE).to_numpy()
     launched = device & _category_mask(
         pairs["path"], lambda text: text == name or text.endswith(_BETWEEN + name)
     )
     if word in {"slower", "faster"}:
-        matched = (pairs["before_id"] >= 0).to_numpy() & (pairs["after_id"] >= 0).to_numpy()
-        return np.flatnonzero(matched & (status != "replaced") & (named & ~device | launched))
+        is_matched = (pairs["before_id"] >= 0) & (pairs["after_id"] >= 0) & (status != "replaced")
+        return np.flatnonzero(is_matched & (named & ~device | launched))
+    has_status = (status == word).to_numpy()
     if word == "replaced":
-        return np.flatnonzero((status == word) & launched)
+        return np.flatnonzero(has_status & launched)
     if str(change["measure"]) == "kernel":
-        return np.flatnonzero((status == word) & named & device)
+        return np.flatnonzero(has_status & named & device)
     within = f"{_BETWEEN}{name}{_BETWEEN}"
     below = _category_mask(pairs["path"], lambda text: within in f"{_BETWEEN}{text}{_BETWEEN}")
-    return np.flatnonzero((status == word) & (named & ~device | below & device))
+    return np.flatnonzero(has_status & (named & ~device | below & device))
 
 
 def _category_mask(column: pd.Series, holds: Callable[[str], bool]) -> Bools:
@@ -104,18 +106,21 @@ class EventClasses:
         }
 
 
-def classes_of_pairs(pairs: pd.DataFrame) -> Codes:
-    """Return the class of each pair."""
-    before, after = pairs["before_ns"].to_numpy(), pairs["after_ns"].to_numpy()
-    ratio = np.maximum(before, after) / np.maximum(np.minimum(before, after), 1)
-    size = (ratio >= _THIRD).astype(np.int64) + (ratio >= _TWICE)
-    changed = size + np.where(after > before, CLASSES.index("slower_1"), CLASSES.index("faster_1"))
-    names = {"added": "only_here", "removed": "only_here", "changed": "slower_1"}
-    statuses = pairs["status"].cat.categories
-    class_of = np.array([CLASSES.index(names.get(name, name)) for name in statuses])
-    unchanged = class_of[pairs["status"].cat.codes.to_numpy()]
-    codes: Codes = np.where(pairs["status"] == "changed", changed, unchanged).astype(np.uint8)
+def classes_of_pairs(pairs: pd.DataFrame, changes: pd.DataFrame) -> Codes:
+    """Return the class of each pair: that of the largest change that it belongs to."""
+    codes = np.full(len(pairs), CLASSES.index("same"), np.uint8)
+    for row in reversed(range(len(changes))):
+        change = changes.iloc[row]
+        codes[rows_of_change(pairs, change)] = CLASSES.index(_class_of_change(change))
     return codes
+
+
+def _class_of_change(change: pd.Series) -> str:
+    word, before, after = str(change["change"]), change["before_ns"], change["after_ns"]
+    if word in {"slower", "faster"}:
+        ratio = max(before, after) / max(min(before, after), 1)
+        return f"{word}_{1 + (ratio >= _THIRD) + (ratio >= _TWICE)}"
+    return "only_here" if word in {"added", "removed"} else word
 
 
 def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
@@ -179,20 +184,17 @@ class PairTable:
         self.status = frame["status"].cat.codes.to_numpy().astype(np.int64)
         self.rank = [frame[f"{side}_rank"].to_numpy() for side in ("before", "after")]
         self.id = [frame[f"{side}_id"].to_numpy() for side in ("before", "after")]
-        self.kind = frame["kind"].cat.codes.to_numpy().astype(np.int64)
         self.node = _node_of_pairs(frame, tree)
-        self.start, self.dur = (np.zeros((2, len(frame)), np.int64) for _ in range(2))
         #: by side and rank, the row of each event in the table of pairs, -1 for none
         self._row_of: tuple[dict[int, Ints], dict[int, Ints]] = ({}, {})
         for k, side in enumerate(diff.sides):
             for rank, part in side.parts.items():
                 rows = np.flatnonzero((self.rank[k] == rank) & (self.id[k] >= 0))
-                ids = self.id[k][rows]
                 row_of = self._row_of[k][rank] = np.full(len(part.table), -1, np.int64)
-                row_of[ids] = rows
-                self.start[k, rows] = part.table.start_ns[ids] + part.trace.shift_ns
-                self.dur[k, rows] = part.table.dur_ns[ids]
-        self.classes = EventClasses(classes_of_pairs(frame), self._row_of, diff.rank_pairs)
+                row_of[self.id[k][rows]] = rows
+        self.classes = EventClasses(
+            classes_of_pairs(frame, self._changes), self._row_of, diff.rank_pairs
+        )
 
     def partner_of(self, side: int, rank: int, event: int) -> Partner:
         """Return the status of an event, and rank and id of its partner."""
@@ -206,23 +208,6 @@ class PairTable:
             "rank": int(self.rank[other][row]),
             "id": int(self.id[other][row]),
             "node": int(self.node[row]),
-        }
-
-    def longest_links(self, side: int, start_ns: int, end_ns: int, most: int) -> Ties:
-        """Return the longest pieces of device work in a window, with their partners."""
-        start, dur = self.start[side], self.dur[side]
-        is_in_window = (
-            self.is_device & (self.id[side] >= 0) & (start < end_ns) & (start + dur > start_ns)
-        )
-        rows = np.flatnonzero(is_in_window & (self.id[1 - side] >= 0))
-        size = np.maximum(self.dur[0][rows], self.dur[1][rows])
-        rows = rows[np.argsort(-size, kind="stable")[:most]]
-        return {
-            "of": int(is_in_window.sum()),
-            "ties": [
-                [int(values[row]) for k in (0, 1) for values in (self.start[k], self.dur[k])]
-                for row in rows.tolist()
-            ],
         }
 
     def events_of(self, node: int, ranks: Ranks | None = None) -> PairEvents:
@@ -244,11 +229,6 @@ class PairTable:
                 np.stack([self.rank[k][side_rows], self.id[k][side_rows]], axis=1).tolist()
             )
         return {"events": events}
-
-    @property
-    def is_device(self) -> Bools:
-        """Whether each pair is device work."""
-        return np.isin(self.kind, _DEVICE_CODES)
 
     def rows_of_changes(self) -> list[Ints]:
         """Return the pairs of each of the first changes."""

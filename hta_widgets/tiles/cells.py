@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.facts import facts
 from hta_widgets.tiles.lanes import CounterLane, EventLane, KindIndex, Positions
 from hta_widgets.trace.arrays import Ints
 
@@ -30,6 +31,14 @@ TILE_BITS = 8
 MAX_TILES = 65_536
 NO_KIND = 255
 FULL_CELL = 65535
+#: Codes of classes that are no change, and how much more the time of a change counts in a cell: the
+#: cell has its class from a tenth of the busy time on.
+_UNCHANGED = tuple(
+    code
+    for code, name in enumerate(facts("event_classes")["light"])
+    if name in {"same", "not_compared"}
+)
+_CHANGE_WEIGHT = 9
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint16]
@@ -45,15 +54,19 @@ class Cells:
     mask: Bytes
 
 
-def measure_cells(lane: EventLane, edges: Ints) -> Cells:
-    """Return the contents of the cells between neighbouring `edges`."""
+def measure_cells(lane: EventLane, edges: Ints, *, by_class: bool = False) -> Cells:
+    """Return the contents of the cells between neighbouring `edges`.
+
+    In a lane that is indexed by class, `by_class` gives changes more weight than unchanged events.
+    """
     covered, count = lane.spans.measure(edges)
     has_event = count > 0
     if lane.kinds is None:
         kind = np.where(has_event, np.uint8(lane.kind), np.uint8(NO_KIND))
         return Cells(covered, count, kind, has_event.astype(np.uint8) << np.uint8(lane.kind))
     codes, times, counts = _coverage_by_kind(lane.kinds, edges, covered, count)
-    kind = codes[times.argmax(axis=0)]
+    weights = np.where(by_class & ~np.isin(codes, _UNCHANGED), _CHANGE_WEIGHT, 1)
+    kind = codes[(times * weights[:, None]).argmax(axis=0)]
     instants = has_event & (times.max(axis=0) == 0)
     if instants.any():
         at = lane.spans.points.searchsorted(edges[:-1][instants])
@@ -169,22 +182,18 @@ def event_tiles(
     )
 
 
-def main_codes_of_tiles(lane: EventLane, level: int, index: Ints, shift: int = 0) -> Bytes:
-    """Return the main kind, or class, of each cell of tiles, (tiles, 256); `NO_KIND` if empty.
+def classes_of_tiles(lane: EventLane, level: int, index: Ints, shift: int = 0) -> Bytes:
+    """Return the class of each cell of tiles, (tiles, 256); `NO_KIND` if empty.
 
-    A lane that is indexed by class has classes; `index` numbers the tiles.
+    The lane is indexed by class; `index` numbers the tiles.
     """
     edges = np.arange(CELLS + 1, dtype=np.int64)
     first, last = int(index[0]), int(index[-1]) + 1
     if last - first <= 2 * len(index):
         edges = np.arange(first * CELLS, last * CELLS + 1, dtype=np.int64) * (1 << level) - shift
-        return measure_cells(lane, edges).kind.reshape(-1, CELLS)[index - first]
-    return np.stack(
-        [
-            measure_cells(lane, (edges + at * CELLS) * (1 << level) - shift).kind
-            for at in index.tolist()
-        ]
-    )
+        return measure_cells(lane, edges, by_class=True).kind.reshape(-1, CELLS)[index - first]
+    edges_of_tiles = ((edges + at * CELLS) * (1 << level) - shift for at in index.tolist())
+    return np.stack([measure_cells(lane, edges, by_class=True).kind for edges in edges_of_tiles])
 
 
 def _clip_tiles(begin: int, end: int, level: int, first: int, last: int) -> tuple[int, int]:

@@ -14,7 +14,6 @@ Texts = Annotated[list[str], "[string, string]"]
 Numbers = Annotated[list[int], "[number, number]"]
 #: A frame by column: ``rows``, ``columns`` and ``attrs``.
 Frame = Annotated[dict[str, Any], "PanelFrame"]
-Tie = Annotated[list[int], "readonly [start: number, dur: number, start2: number, dur2: number]"]
 
 #: Why a request failed, for the page to act on.
 ErrorCode = Literal[
@@ -403,13 +402,6 @@ class Partner(TypedDict):
     node: int
 
 
-class Ties(TypedDict):
-    """The reply to ``ties``: the longest pairs of device work in a window; `of` counts all."""
-
-    of: int
-    ties: list[Tie]
-
-
 class PairEvents(TypedDict):
     """The reply to ``path_events`` and ``change_events``: (rank, id) before and after."""
 
@@ -461,7 +453,6 @@ REPLIES: dict[str, Any] = {
     "frame": Frame,
     "frames": Frames,
     "partner": Partner,
-    "ties": Ties,
     "path_events": PairEvents,
     "change_events": PairEvents,
     "classes": ClassCounts,

@@ -29,9 +29,9 @@ from hta_widgets.tiles.cells import (
     NO_KIND,
     CounterTiles,
     EventTiles,
+    classes_of_tiles,
     counter_tiles,
     event_tiles,
-    main_codes_of_tiles,
 )
 from hta_widgets.tiles.lanes import CounterLane, EventLane, Positions
 from hta_widgets.tiles.layout import LaneRef
@@ -182,11 +182,11 @@ def _slice_columns(
 def _cell_classes(
     rank_index: RankIndex, number: int, level: int, tiles: EventTiles, classes: Classes | None
 ) -> Codes:
-    """Return the class with the most time in each cell."""
+    """Return the class of each cell."""
     lane = None if classes is None else rank_index.lane_by_class(number, classes)
     if lane is None:
         return np.full((len(tiles.index), CELLS), NO_KIND, np.uint8)
-    return main_codes_of_tiles(lane, level, tiles.index, rank_index.rank.shift_ns)
+    return classes_of_tiles(lane, level, tiles.index, rank_index.rank.shift_ns)
 
 
 def _slice_classes(rows: Array, classes: Classes | None) -> Codes:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
+from uuid import uuid4
 
 from hta_widgets.widgets.view import HISTORY_LENGTH, LinkedView
 
@@ -73,13 +74,19 @@ class PairHistory:
     def group_changes(self) -> Iterator[None]:
         """Group all changes in this block, on either side, into one step."""
         self._group = []
+        self._name_act(uuid4().hex)  # so that the page's history joins them, too
         try:
             yield
         finally:
+            self._name_act(None)
             group, self._group = self._group, None
             if group:
                 self._past.append(_Act(object(), tuple(dict.fromkeys(group))))
                 self._future.clear()
+
+    def _name_act(self, act: str | None) -> None:
+        for view in self._views:
+            view.state.act = act
 
     def undo(self) -> bool:
         """Go back one step; False if there is none."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import anywidget
 import pandas as pd
@@ -25,7 +25,7 @@ from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.export.pages.diff_page import comparison_content, save_diff
 from hta_widgets.export.pages.format import read_asset
 from hta_widgets.export.pages.page import OfflineData
-from hta_widgets.export.pictures.drawing import MIN_BESIDE_PX, class_events, side_width, stacked_svg
+from hta_widgets.export.pictures.drawing import class_events, stacked_svg
 from hta_widgets.export.pictures.fallback import Fallback, timeline_fallback
 from hta_widgets.export.pictures.picture import timeline_svg
 from hta_widgets.export.traces.files import ExportReport, export_pair
@@ -127,16 +127,15 @@ def aligned_window(
 _FRAME_NAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kernel", "steps",
            "changes", "names", "operators", "pairs", "icicle", "slots")  # fmt: skip
 #: The traits that a saved page shows unchanged.
-_SAVED = ("align", "arrange", "swapped", "coupled", "height", "color", "pair", "_about")
-Arrangement = Literal["stacked", "beside"]
+_SAVED = ("align", "swapped", "coupled", "height", "color", "pair", "_about")
 
 
 class TraceDiff(anywidget.AnyWidget):
     """Show the changes between two runs, on one time axis, call by call.
 
     A headline in words; the steps of both runs, aligned; the causes of the difference; names that
-    changed; the operator tree of both; and two timelines that zoom together. Select a call on one
-    side, and the other shows its partner.
+    changed; the operator tree of both; and the timelines of both, rank by rank, each rank after
+    below the same rank before. Select a call on one side, and the other shows its partner.
 
     Parameters
     ----------
@@ -150,10 +149,8 @@ class TraceDiff(anywidget.AnyWidget):
         Names of the two sides.
     align : {"steps", "first_step", "collectives", "absolute", "scaled"}, default "steps"
         How the runs are put on one time axis; see `hta_widgets.diff.align`.
-    arrange : {"stacked", "beside"}, default "stacked"
-        One timeline above the other, or side by side if the page is at least 900 px wide.
-    height : int, default 230
-        Maximum height of each of the two drawings of timelines in CSS pixels.
+    height : int, default 820
+        Maximum height of the drawing of both timelines in CSS pixels.
     color : {"change", "kind", "name"}, default "change"
         Colour events by their change, or as a `Timeline` does.
     clock : {"auto", "recorded", "fitted"} or None, default "auto"
@@ -176,7 +173,7 @@ class TraceDiff(anywidget.AnyWidget):
         The selection before and after.
     pair : int or None
         The shown pair of ranks (of ``comparison.rank_pairs``); None for all.
-    align, arrange, coupled, swapped, color
+    align, coupled, swapped, color
         As shown on the page; assign to change them. Swapping only affects the page.
 
     Raises
@@ -194,10 +191,9 @@ class TraceDiff(anywidget.AnyWidget):
     left_state = anywidget.WidgetTrait().tag(sync=True)
     right_state = anywidget.WidgetTrait().tag(sync=True)
     align = t.Enum(diff.BASES, default_value="steps").tag(sync=True)
-    arrange = t.Enum(get_args(Arrangement), default_value="stacked").tag(sync=True)
     coupled = t.Bool(True).tag(sync=True)
     swapped = t.Bool(False).tag(sync=True)
-    height = t.Int(230, min=120).tag(sync=True)
+    height = t.Int(820, min=120).tag(sync=True)
     color = t.Enum(("change", "kind", "name"), default_value="change").tag(sync=True)
     pair = t.Int(None, allow_none=True).tag(sync=True)
     _about = t.Dict().tag(sync=True)
@@ -213,8 +209,7 @@ class TraceDiff(anywidget.AnyWidget):
         steps: Any = "auto",
         labels: tuple[str, str] | None = None,
         align: Base = "steps",
-        arrange: Arrangement = "stacked",
-        height: Height = 230,
+        height: Height = 820,
         color: Literal["change", "kind", "name"] = "change",
         clock: Clock | None = "auto",
     ) -> None:
@@ -229,7 +224,7 @@ class TraceDiff(anywidget.AnyWidget):
         self.left, self.right = (
             SideTimeline(
                 side.traces.subset(ranks=side.ranks),
-                height=height,
+                height=max(height // 2, 120),
                 folded=len(side.ranks) > 8,
                 clock=None,
             )
@@ -242,7 +237,6 @@ class TraceDiff(anywidget.AnyWidget):
             left_state=self.left.state,
             right_state=self.right.state,
             align=align,
-            arrange=arrange,
             height=height,
             color=color,
             _about=self._answers.about(),
@@ -414,7 +408,7 @@ class TraceDiff(anywidget.AnyWidget):
         width: float = 1200,
         theme: ThemeName = "light",
     ) -> str:
-        """Write both timelines as one vector picture, arranged and coloured as shown.
+        """Write both timelines as one vector picture, coloured as shown, before above after.
 
         Parameters
         ----------
@@ -437,13 +431,12 @@ class TraceDiff(anywidget.AnyWidget):
             raise TraceError("these runs have no events to draw", remedy="See `frames`.")
         both = self.comparison
         ranks = None if self.pair is None else both.rank_pairs[self.pair]
-        is_beside = self.arrange == "beside" and width >= MIN_BESIDE_PX
         drawn = [
             timeline_svg(
                 view.engine,
                 {**view.scene, "title": f"{word}: {side.label}"},
                 {**view.state.snapshot(), "color": self.color},
-                width=side_width(width) if is_beside else width,
+                width=width,
                 height=view.height,
                 theme=theme,
                 folded=view.folded,
@@ -452,7 +445,7 @@ class TraceDiff(anywidget.AnyWidget):
             )
             for k, (view, word, side) in enumerate(zip(self.sides, SIDES, both.sides, strict=True))
         ]
-        return write_text(path, stacked_svg(drawn, beside=is_beside))
+        return write_text(path, stacked_svg(drawn))
 
     @check_arguments
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:

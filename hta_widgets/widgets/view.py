@@ -97,6 +97,8 @@ class State(anywidget.AnyWidget):
     def __init__(self, **traits: Any) -> None:
         self._esm = read_asset("state.js")
         self._recording = False
+        #: name of the act that changes other states together with this one
+        self.act: str | None = None
         super().__init__(**traits)
         self._last = self.snapshot()
         self._recording = True
@@ -173,7 +175,8 @@ class State(anywidget.AnyWidget):
 
     def _push(self, before: dict[str, Any]) -> None:
         past = [*self._history["past"], before][-HISTORY_LENGTH:]
-        self._history = {"past": past, "future": []}
+        act = {} if self.act is None else {"together": self.act}
+        self._history = {"past": past, "future": [], **act}
 
     def _step(self, source: str, target: str) -> bool:
         entries = list(self._history[source])

@@ -198,14 +198,6 @@ export interface Requests {
     pair?: number | null;
     within_ms?: number;
   };
-  /** The longest pairs of device work in a window. */
-  ties: {
-    start: number;
-    end: number;
-    of: 0 | 1;
-    most: number;
-    within_ms?: number;
-  };
   /** The calls of one path. */
   path_events: {
     node: number;
@@ -610,12 +602,6 @@ export type Partner = {
   node: number;
 };
 
-/** The reply to `ties`: the longest pairs of device work in a window; `of` counts all. */
-export type Ties = {
-  of: number;
-  ties: readonly (readonly [start: number, dur: number, start2: number, dur2: number])[];
-};
-
 /** The reply to `path_events` and `change_events`: (rank, id) before and after. */
 export type PairEvents = {
   events: readonly (readonly [number, number][])[];
@@ -663,7 +649,6 @@ export interface Replies {
   frame: PanelFrame;
   frames: Frames;
   partner: Partner;
-  ties: Ties;
   path_events: PairEvents;
   change_events: PairEvents;
   classes: ClassCounts;

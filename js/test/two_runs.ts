@@ -29,7 +29,7 @@ export const strip = {
   slots,
   lanes: frame({ slot: [] }),
   totals: [300, 270] as [number, number],
-  median: null,
+  isChange: true,
   ranksText: "",
 };
 

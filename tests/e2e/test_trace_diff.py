@@ -199,30 +199,26 @@ def colours_say_what_became_of_events(seen):
     seen.root.locator("[data-colour=change]").click()
 
 
-def lies_beside_where_there_is_room(seen):
-    """Side by side both timelines stay linked; a narrow page stacks them and reports it."""
-    seen.root.locator("[data-arrange=beside]").click()
-    sides = seen.root.locator(".hta-diff-side")
+def lies_rank_by_rank(seen):
+    """Linked timelines share their place, each rank after below it before; others do not."""
+    stages = seen.root.locator(".hta-stage")
 
-    def edges():
-        boxes = [sides.nth(side).bounding_box() for side in (0, 1)]
-        return [(box["x"], box["y"], box["width"]) for box in boxes]
+    def boxes():
+        return [stages.nth(side).bounding_box() for side in (0, 1)]
 
-    (left, top, width), (right, other_top, _) = sorted(edges())
-    assert top == other_top
-    assert right == pytest.approx(left + width, abs=2)
-    seen.root.locator(".hta-part").first.press("z")
-    moves_together(seen)
-    page = seen.page
-    size = page.viewport_size
-    page.set_viewport_size({"width": 880, "height": size["height"]})
-    expect(seen.root.locator(".hta-diff-arrange")).to_contain_text("needs 900 px")
-    (left, top, _), (right, other_top, _) = sorted(edges())
-    assert left == right
-    assert top != other_top
-    page.set_viewport_size(size)
-    expect(seen.root.locator(".hta-diff-arrange")).not_to_contain_text("900 px")
-    seen.root.locator("[data-arrange=stacked]").click()
+    upper, lower = boxes()
+    assert upper == lower
+    # Stripes of the lower one are cut out of its place: rows of 2 ranks, none at the top.
+    stripes = re.findall(r"M0,? ?([\d.]+)", stages.nth(1).evaluate("stage => stage.style.clipPath"))
+    assert len(stripes) == 2
+    assert float(stripes[0]) > 100
+    link = seen.root.locator(".hta-diff-link")
+    link.click()
+    expect(link).to_have_attribute("aria-pressed", "false")
+    upper, lower = boxes()
+    assert upper["y"] + upper["height"] <= lower["y"]
+    link.click()
+    expect(link).to_have_attribute("aria-pressed", "true")
 
 
 def nothing_is_cut_off(seen):
@@ -292,7 +288,7 @@ def test_a_saved_page_compares_without_kernel_or_network(
     expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("Step #1")
     is_of_one_pair_of_ranks_when_asked(seen, both)
     nothing_is_cut_off(seen)
-    lies_beside_where_there_is_room(seen)
+    lies_rank_by_rank(seen)
     assert {url for url in asked if not url.startswith("blob:")} == {f"file://{path}"}
 
 
@@ -346,9 +342,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
         " abs(np.diff(view.left.view)[0] - np.diff(view.right.view)[0]) < 5"
     )
 
-    # From Python: the page arranges and aligns, and decoupled sides move alone.
-    kernel("view.arrange = 'beside'")
-    expect(seen.root.locator("[data-arrange=beside]")).to_have_attribute("aria-pressed", "true")
+    # From Python: the page aligns, and decoupled sides move alone.
     kernel("view.align = 'collectives'")
     expect(seen.root.locator("[data-base=collectives]")).to_have_attribute("aria-pressed", "true")
     seen.root.get_by_role("button", name="Linked").click()

@@ -243,17 +243,12 @@ def _parts_in_page(frame: dict[str, Any]) -> dict[str, Any]:
 def pair_columns(table: PairTable) -> ColumnWriter:
     """Return the columns from which a page answers requests about pairs of calls."""
     out = ColumnWriter()
-    device = table.is_device
     for k in (0, 1):
         out.ints(f"rank{k}", table.rank[k] + 1, delta=True)
         out.ints(f"id{k}", table.id[k] + 1, delta=True)
-        # The page reads the times of other pairs from their events.
-        out.ints(f"start{k}", table.start[k][device], delta=True)
-        out.ints(f"dur{k}", table.dur[k][device])
     out.ints("status", table.status)
     out.ints("class", table.classes.of_pairs)
     out.ints("node", table.node + 1)
     for row, rows in enumerate(table.rows_of_changes()):
         out.ints(f"change{row}", rows.astype(np.int64), delta=True)
-    out.ints("device", device)
     return out

@@ -521,8 +521,6 @@ class Painter:
 
 
 _GAP_PX = 12
-#: Minimum width of two pictures side by side; narrower ones have no room for lanes.
-MIN_BESIDE_PX = 900
 _SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"')
 #: What precedes the name of a pattern where it is defined, or used.
 _ID = re.compile(r'(\bid="|url\(#)(?=hta-)')

@@ -418,7 +418,7 @@ class LanePainter(Painter):
         classes = self.classed.classes_of(index.rank.rank)
         by_class = None if classes is None else index.lane_by_class(number_, classes)
         if by_class is not None:
-            return measure_cells(by_class, edges)
+            return measure_cells(by_class, edges, by_class=True)
         cells = measure_cells(lane, edges)
         unknown = np.uint8(len(self.classed.styles) - 1)
         return replace(cells, kind=np.where(cells.kind == NO_KIND, cells.kind, unknown))

@@ -1,7 +1,7 @@
 /** Convert times between two runs by the chosen alignment. */
 
 import type { PanelFrame, Span } from "../protocol/source";
-import { numberAt, rowsOf } from "./frames";
+import { type BySide, numberAt, rowsOf } from "./frames";
 
 export type AlignmentBase = "steps" | "first_step" | "collectives" | "absolute" | "scaled";
 
@@ -63,51 +63,53 @@ export function toOwnTime(pieces: readonly AlignedSegment[], time: number): numb
 export interface Alignment {
   base: AlignmentBase;
   segments: [AlignedSegment[], AlignedSegment[]];
-  ranges: [Span, Span];
+  /** The windows that show both runs as a whole, before and after. */
+  wholes: [Span, Span];
   /** Times of a pair of events to align instead of the slots, before and after. */
   anchor?: readonly [number, number] | null;
 }
 
+/** Times after minus times before at the slots of two segments, which start at once. */
+function shiftBetween(before?: AlignedSegment, after?: AlignedSegment): number {
+  if (before === undefined || after === undefined) return 0;
+  return after.own[0] - after.common[0] - (before.own[0] - before.common[0]);
+}
+
+/** Align two runs, given the ranges of their times. Both as a whole start with the first slot. */
+export function makeAlignment(
+  base: AlignmentBase,
+  frame: PanelFrame,
+  [before, after]: BySide<Span>,
+): Alignment {
+  const segments = alignedSegments(frame);
+  if (base === "scaled") return { base, segments, wholes: [before, after] };
+  const shift = shiftBetween(segments[0][0], segments[1][0]);
+  const start = Math.min(before[0], after[0] - shift);
+  const end = Math.max(before[1], after[1] - shift);
+  return { base, segments, wholes: [[start, end], [start + shift, end + shift]] }; // prettier-ignore
+}
+
 /**
- * The window of the other run: as long, and shifted like the slot in its middle, so that a
- * millisecond is as wide on both sides. Near the whole run it becomes the other whole run.
+ * The window of the other run: as long, so that a millisecond is as wide on both sides, and shifted
+ * like the slot in its middle, or near the whole run like the first slot. Only if runs are scaled,
+ * a window of one has another length in the other.
  */
 export function partnerView(alignment: Alignment, from: 0 | 1, view: Span): Span {
+  const { base, segments, wholes, anchor = null } = alignment;
   const to = from === 0 ? 1 : 0;
-  const ownSegments = alignment.segments[from];
-  const partnerSegments = alignment.segments[to];
-  if (alignment.base === "scaled") {
-    const edge = (time: number): number => toOwnTime(partnerSegments, toCommon(ownSegments, time));
+  if (base === "scaled") {
+    const edge = (time: number): number => toOwnTime(segments[to], toCommon(segments[from], time));
     return [edge(view[0]), edge(view[1])];
   }
-  const middle = (view[0] + view[1]) / 2;
-  const segment = segmentAt(ownSegments, middle, "own");
-  const slot = segment === null ? 0 : ownSegments.indexOf(segment);
-  const other = partnerSegments[Math.min(slot, partnerSegments.length - 1)];
-  const { anchor = null } = alignment;
+  const segment = segmentAt(segments[from], (view[0] + view[1]) / 2, "own");
+  const slot = segment === null ? 0 : segments[from].indexOf(segment);
+  const partner = segments[to][Math.min(slot, segments[to].length - 1)];
   const shift =
-    anchor !== null
-      ? anchor[to] - anchor[from]
-      : segment === null || other === undefined
-        ? 0
-        : other.own[0] - other.common[0] - (segment.own[0] - segment.common[0]);
-  const moved: Span = [view[0] + shift, view[1] + shift];
-  const [a, b] = [alignment.ranges[from], alignment.ranges[to]];
-  if (alignment.base === "absolute") {
-    // The whole run corresponds to the whole other run, whatever their lengths.
-    if (view[0] > a[0] || view[1] < a[1]) return moved;
-    return [Math.min(moved[0], b[0]), Math.max(moved[1], b[1])];
-  }
-  const spanLength = Math.max(a[1] - a[0], 1);
-  const share = (view[1] - view[0]) / spanLength;
-  const lastResortShare = Math.min(0.5, 1 / Math.max(ownSegments.length - 1, 1));
-  const blend = Math.min(
-    1,
-    Math.max(0, (share - lastResortShare) / Math.max(0.98 - lastResortShare, 0.1)),
-  );
-  const spread = (time: number): number => b[0] + ((time - a[0]) / spanLength) * (b[1] - b[0]);
-  return [
-    moved[0] + (spread(view[0]) - moved[0]) * blend,
-    moved[1] + (spread(view[1]) - moved[1]) * blend,
-  ];
+    anchor === null ? shiftBetween(segment ?? undefined, partner) : anchor[to] - anchor[from];
+  const share = (view[1] - view[0]) / Math.max(wholes[0][1] - wholes[0][0], 1);
+  const lastSlotShare = Math.min(0.5, 1 / Math.max(segments[from].length - 1, 1));
+  const blend = (share - lastSlotShare) / Math.max(0.98 - lastSlotShare, 0.1);
+  const wholeShift = wholes[to][0] - wholes[from][0];
+  const blended = shift + (wholeShift - shift) * Math.min(1, Math.max(0, blend));
+  return [view[0] + blended, view[1] + blended];
 }

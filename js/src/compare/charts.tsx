@@ -8,7 +8,7 @@ import { type DiffChoice, type DiffContext, NO_CHOICE } from "./context";
 import { type FrameRow, rowsOf, shareText, textAt } from "./frames";
 import type { TimelineLink } from "./link";
 import { Icicle, type FrameOfRanks } from "./operator_tree";
-import { type Headline, medianShare, DiffPanel, MIN_REPORTED_SHARE } from "./pane";
+import { type Headline, DiffPanel, MIN_REPORTED_SHARE } from "./pane";
 import { lengthsOf, stepLabel, Strip, type StripData, withLengths } from "./steps";
 import { ChangesTable, NamesTable } from "./tables";
 import { Waterfall } from "./waterfall";
@@ -88,8 +88,8 @@ export class DiffCharts {
     });
   }
 
-  /** Arrange the panels; in columns, `timelines` are in the column of the strip and the tree. */
-  arrange(layout: DiffLayout, timelines: HTMLElement): void {
+  /** Show as many rows of the tables as the layout has room for next to `timelines`. */
+  fitTables(layout: DiffLayout, timelines: HTMLElement): void {
     const { strip, icicle, waterfall, names, changes } = this;
     for (const { el, width } of [strip, icicle]) width.value = el.clientWidth;
     if (layout === "sheet" || measureTable(names).row === 0) {
@@ -97,21 +97,18 @@ export class DiffCharts {
       changes.maxRows.value = SHEET_ROWS.changes;
       return;
     }
-    const waterfallHeight = contentHeight(waterfall.el);
-    if (layout === "columns") {
-      const leftElements = [strip.el, timelines, icicle.el];
-      const leftHeight = leftElements.reduce((sum, el) => sum + contentHeight(el), 0);
-      const [namesSize, changesSize] = [measureTable(names), measureTable(changes)];
-      const tableChrome = changesSize.height - changesSize.shown * changesSize.row;
-      const freeRows = rowsForHeight(leftHeight - waterfallHeight - tableChrome, namesSize);
-      const rows = splitRows(freeRows, changes.shown.value?.frame.rows ?? 0);
-      [names.maxRows.value, changes.maxRows.value] = [rows.names, rows.changes];
-      return;
-    }
-    names.maxRows.value = clampNameRows(rowsForHeight(waterfallHeight, measureTable(names)));
-    const fit =
-      layout === "row" ? rowsForHeight(waterfallHeight, measureTable(changes)) : SHEET_ROWS.changes;
-    changes.maxRows.value = Math.max(MIN_ROWS.changes, fit);
+    const heightOf = (elements: readonly HTMLElement[]): number =>
+      elements.reduce((sum, el) => sum + contentHeight(el), 0);
+    // Changes and names are next to the waterfall, or all three next to the other panels.
+    const height =
+      layout === "pair"
+        ? contentHeight(waterfall.el)
+        : heightOf([strip.el, timelines, icicle.el]) - contentHeight(waterfall.el);
+    const [namesSize, changesSize] = [measureTable(names), measureTable(changes)];
+    const tableChrome = changesSize.height - changesSize.shown * changesSize.row;
+    const freeRows = rowsForHeight(height - tableChrome, namesSize);
+    const rows = splitRows(freeRows, changes.shown.value?.frame.rows ?? 0);
+    [names.maxRows.value, changes.maxRows.value] = [rows.names, rows.changes];
   }
 
   /** Load the steps, sums and names first, then changes, findings and tree. */
@@ -148,12 +145,13 @@ export class DiffCharts {
   private async loadStripData(): Promise<StripData | null> {
     const { ctx } = this;
     const totals = totalTimesOf(await ctx.loadFrame(this.ofPair("waterfall:kind")));
-    const median = medianShare(await ctx.loadFrame(this.ofPair("steps")));
+    const steps = await ctx.loadFrame(this.ofPair("steps"));
     if (!ctx.about.has_device) return null;
     const slots = await this.loadSlotFrame();
     const lanes = await ctx.loadFrame(this.ofPair("lanes"));
     const labels = ctx.inOrder(ctx.about.labels);
-    return { labels, slots, lanes, totals, median, ranksText: this.ranksText() };
+    const isChange = steps.attrs.is_significant === true;
+    return { labels, slots, lanes, totals, isChange, ranksText: this.ranksText() };
   }
 
   /** Frame of the chosen pair of ranks; of all ranks if a page without a kernel has only that. */
@@ -274,7 +272,7 @@ function stepText(row: FrameRow): string {
   );
 }
 
-/** `6 steps of 77.5 ± 3.1 ms → 124 ± 20 ms, p 0.003`; "" for a single step. */
+/** `A step: 77.5 ms ± 3.1 ms → 124 ms ± 20 ms, …; more than chance (p 0.003).`; "" for one step. */
 export function spreadText({ rows, columns, attrs }: PanelFrame): string {
   const spread = [Number(attrs.before_std_ns ?? NaN), Number(attrs.after_std_ns ?? NaN)];
   if (rows < 2 || attrs.p_value === null || spread.some((deviation) => !Number.isFinite(deviation)))
@@ -290,18 +288,18 @@ export function spreadText({ rows, columns, attrs }: PanelFrame): string {
   const significant = slight ? "hardly chance, but less than 1\u202f%" : "more than chance";
   const verdict = attrs.is_significant === true ? significant : "may be chance";
   return (
-    `A step of ${rows}: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +
-    `mean ± standard deviation; ${verdict} (${chance}).`
+    `A step: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +
+    `mean ± standard deviation of ${plural(rows, "step")}; ${verdict} (${chance}).`
   );
 }
 
-// Arrangement of panels, and the initial rows of tables at which adjacent columns are equally high.
+// Layout of panels, and the initial rows of tables at which adjacent columns are equally high.
 
 /**
- * Arrangement of panels: one column; names next to the waterfall; changes and names next to it; or
- * a column of these three next to a column of the others.
+ * Layout of panels: one column; changes and names next to the waterfall; or a column of these three
+ * next to a column of the others.
  */
-export type DiffLayout = "sheet" | "pair" | "row" | "columns";
+export type DiffLayout = "sheet" | "pair" | "columns";
 
 const SHEET_ROWS = { names: 10, changes: 6 };
 /** Max initial rows of changes. There are few changes, and they take precedence over names. */

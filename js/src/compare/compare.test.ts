@@ -6,10 +6,17 @@ import { plain } from "../../test/plain";
 import { contextOf, frame, slots, strip as runs } from "../../test/two_runs";
 import { PairSource } from "../engine/pairs";
 import type { PanelFrame } from "../protocol/source";
-import { type Alignment, partnerView, alignedSegments, toCommon, toOwnTime } from "./align";
+import {
+  type Alignment,
+  alignedSegments,
+  makeAlignment,
+  partnerView,
+  toCommon,
+  toOwnTime,
+} from "./align";
 import { countsText, deltaColour, shortLabels, swapSides } from "./frames";
 import { THEMES } from "../ui/theme";
-import { pairText } from "./lines";
+import { pairText } from "./partner";
 import { placeTiles } from "./operator_tree";
 import { Findings, headlineParts, noFindingTexts } from "./pane";
 import { bandPoints, stripLanes, medianSlot, placeSlots, Strip, withLengths } from "./steps";
@@ -66,7 +73,7 @@ describe("slots", () => {
 
 describe("the way from one run to the other", () => {
   const segments = alignedSegments(segmentFrame);
-  const line: Alignment = { base: "steps", segments, ranges: [[0, 500], [900, 1300]] }; // prettier-ignore
+  const line = makeAlignment("steps", segmentFrame, [[0, 500], [900, 1300]]); // prettier-ignore
 
   test("goes there and back, and stops at a gap", () => {
     expect(toCommon(segments[0], 150)).toBe(150);
@@ -82,23 +89,28 @@ describe("the way from one run to the other", () => {
     expect(partnerView(line, 1, [1160, 1200])).toEqual([210, 250]);
   });
 
-  test("the whole run goes to the whole run; absolute times stay", () => {
-    expect(partnerView(line, 0, [0, 500])).toEqual([900, 1300]);
-    const same = alignedSegments(
-      frame({
-        side: ["before", "after"],
-        own_start_ns: [100, 1000],
-        own_end_ns: [400, 1270],
-        common_start_ns: [100, 1000],
-        common_end_ns: [400, 1270],
-      }),
-    );
-    expect(partnerView({ ...line, base: "absolute", segments: same }, 0, [5, 9])).toEqual([5, 9]);
-    // All of the shorter run with all of the longer one; also the other way round.
-    const absolute: Alignment = { base: "absolute", segments: same, ranges: [[0, 479], [0, 770]] }; // prettier-ignore
-    expect(partnerView(absolute, 0, [0, 479])).toEqual([0, 770]);
+  test("as a whole, both runs are as wide per ms, and begin with the first step", () => {
+    // Steps begin at 100 before and at 1000 after; before, there is as much in front of them.
+    expect(line.wholes).toEqual([[0, 500], [900, 1400]]); // prettier-ignore
+    expect(partnerView(line, 0, [0, 500])).toEqual([900, 1400]);
+    const longer = makeAlignment("steps", segmentFrame, [[80, 500], [900, 1600]]); // prettier-ignore
+    expect(longer.wholes).toEqual([[0, 700], [900, 1600]]); // prettier-ignore
+  });
+
+  test("absolute times stay; scaled runs fill the width together", () => {
+    const same = frame({
+      side: ["before", "after"],
+      own_start_ns: [100, 1000],
+      own_end_ns: [400, 1270],
+      common_start_ns: [100, 1000],
+      common_end_ns: [400, 1270],
+    });
+    const absolute = makeAlignment("absolute", same, [[0, 479], [0, 770]]); // prettier-ignore
+    expect(absolute.wholes).toEqual([[0, 770], [0, 770]]); // prettier-ignore
+    expect(partnerView(absolute, 0, [5, 9])).toEqual([5, 9]);
     expect(partnerView(absolute, 1, [0, 770])).toEqual([0, 770]);
-    expect(partnerView(absolute, 0, [0, 400])).toEqual([0, 400]);
+    const scaled = makeAlignment("scaled", segmentFrame, [[0, 500], [900, 1300]]); // prettier-ignore
+    expect(scaled.wholes).toEqual([[0, 500], [900, 1300]]); // prettier-ignore
   });
 
   test("a selected pair starts in line", () => {
@@ -304,11 +316,12 @@ describe("a saved page that holds some of many steps", () => {
   });
 });
 
-test("without findings, the difference that may be chance is not hidden", () => {
-  expect(noFindingTexts([1000, 1005])).toEqual(["Nothing changed beyond the noise.", ""]);
-  expect(noFindingTexts([1_000_000, 1_200_000])[1]).toMatch(
-    /^After takes longer: .*20\s%; that may/u,
-  );
+test("without findings, the total comes first, even one that may be chance", () => {
+  const [total, verdict] = noFindingTexts([1_000_000, 1_200_000]);
+  expect(total).toMatch(/^After takes 200\sµs longer a step: .* → .*20\s%; that may be chance\.$/u);
+  expect(verdict).toBe("Nothing changed beyond the noise.");
+  expect(noFindingTexts([1000, 1005])[0]).toMatch(/^After takes 5\sns longer .*0\.5\s%\.$/u);
+  expect(noFindingTexts([1000, 1000], false)[0]).toMatch(/^After takes as long: 1\.00\sµs\.$/u);
   expect(noFindingTexts([0, 0])[0]).toMatch(/^Nothing to compare/u);
 });
 
@@ -316,7 +329,7 @@ test("what the runs ran on differently is the second line", () => {
   const told = (rows: [string, string][]): PanelFrame =>
     frame({ kind: rows.map(([kind]) => kind), text: rows.map(([, text]) => text) });
   const lines = (frame: PanelFrame, totals: [number, number] | null = null): unknown[] => {
-    const look = { frame, totals, ranksText: "", conditions: "GPUs: A → B." };
+    const look = { frame, totals, ranksText: "", conditions: "GPUs: A → B.", isPerStep: true };
     const el = document.createElement("div");
     render(h(Findings, look), el);
     return Array.from(el.children, (child) => child.textContent);
@@ -328,8 +341,9 @@ test("what the runs ran on differently is the second line", () => {
     ["caution", "Other clocks."],
   ];
   expect(lines(told(rows))).toEqual(["After takes longer.", "GPUs: B → A.", "Compute grows."]);
-  expect(lines(told([]), [1000, 1001])).toEqual([
-    "Nothing changed beyond the noise.",
+  expect(lines(told([]), [1000, 1000])).toEqual([
+    "After takes as long: 1.00\u202fµs a step.",
     "GPUs: A → B.",
+    "Nothing changed beyond the noise.",
   ]);
 });

@@ -8,9 +8,9 @@ import type { ThemeName } from "../protocol/source";
 import { Emitter } from "../timeline/context";
 import type { AlignmentBase } from "./align";
 import { type DiffFacts, type BySide, FrameCache, perStep, sideSource, swapSides } from "./frames";
+import type { PairedEvents } from "./partner";
 
 export type Colour = "change" | "kind" | "name";
-export type Arrangement = "stacked" | "beside";
 
 export interface DiffOptions {
   scenes: BySide<Scene>;
@@ -47,11 +47,13 @@ export class DiffContext {
   /** The pair of ranks for figures and timelines; null for all. */
   readonly pair: ReadonlySignal<number | null>;
   readonly colour: ReadonlySignal<Colour>;
-  readonly arrange: ReadonlySignal<Arrangement>;
   readonly theme = signal<ThemeName>("light");
   /** Text of the status line; null for its hint. */
   readonly statusText = signal<string | null>(null);
   readonly choice = signal(NO_CHOICE);
+  /** The event under the pointer, and the selected one, each with its partner. */
+  readonly hoveredPair = signal<PairedEvents | null>(null);
+  readonly selectedPair = signal<PairedEvents | null>(null);
   /** The pair of ranks whose tree is shown; null for all. */
   treeOf: number | null = null;
   /** Emitted to repeat failed requests. */
@@ -69,7 +71,6 @@ export class DiffContext {
     this.base = trait("align", (base) => (base ?? "steps") as AlignmentBase);
     this.pair = trait("pair", (at) => (typeof at === "number" ? at : null));
     this.colour = trait("color", (by) => (by ?? "change") as Colour);
-    this.arrange = trait("arrange", (by) => (by ?? "stacked") as Arrangement);
   }
 
   /** Write one of the widget's own traits. */

@@ -1,5 +1,6 @@
 /** Frames of a comparison: requests, cache, swapping of sides, and texts of differences. */
 
+import { classStyle } from "../facts/event_classes";
 import type { PanelFrame, Source, ThemeName } from "../protocol/source";
 import { formatCount, formatDurationDelta, formatShareDelta } from "../ui/formats";
 import { THEMES } from "../ui/theme";
@@ -178,9 +179,14 @@ export function deltaColour(share: number, theme: ThemeName): string {
   return THEMES[theme].delta[share > 0 ? 3 + step : 3 - step]!;
 }
 
+/** Colour of what the tests did not find. */
+export function neutralColour(theme: ThemeName): string {
+  return classStyle("same", theme).colour;
+}
+
 /** The middle step of a scale, for bars, which show the size by their length. */
 export function barColour(diff: number, theme: ThemeName): string {
-  return THEMES[theme].delta[3 + 2 * Math.sign(diff)]!;
+  return THEMES[theme].delta[diff > 0 ? 5 : 1]!;
 }
 
 /** `+60 %`; "" if before is 0. */

@@ -24,9 +24,6 @@ interface HistoryEntry {
 
 type Stack = Signal<readonly HistoryEntry[]>;
 
-/** Python's change of both sides arrives within this time; its two steps name no act. */
-const MERGE_WITHIN_MS = 50;
-
 /**
  * The histories of the sides record all changes, from this page and from Python; this one keeps
  * their order. `hta_widgets/widgets/pair_history.py` does the same.
@@ -36,7 +33,6 @@ export class PairHistory {
   private readonly future: Stack = signal([]);
   private isWalking = false;
   private unnamedCount = 0;
-  private unnamedAtMs = -Infinity;
 
   /**
    * `walk` undoes or redoes on one side; false if there is nothing. `both` runs the walk of an
@@ -45,7 +41,6 @@ export class PairHistory {
   constructor(
     private readonly walk: (side: Side, way: "undo" | "redo") => boolean,
     private readonly both: (walk: () => void) => void,
-    private readonly now: () => number = () => performance.now(),
   ) {}
 
   get canUndo(): boolean {
@@ -72,7 +67,9 @@ export class PairHistory {
     if (step === "undo") this.travelSide(side, this.past, this.future);
     else if (step === "redo") this.travelSide(side, this.future, this.past);
     else {
-      addSide(this.past, side, { act: after.together ?? this.unnamedAct() });
+      // A change of one side names no act, and is one of its own.
+      this.unnamedCount += 1;
+      addSide(this.past, side, { act: after.together ?? String(this.unnamedCount) });
       this.future.value = [];
     }
   }
@@ -113,13 +110,6 @@ export class PairHistory {
     source.value = source.value.flatMap((other) => (other === entry ? left : [other]));
     turn?.();
     addSide(target, side, { act, turn });
-  }
-
-  private unnamedAct(): string {
-    const now = this.now();
-    if (now - this.unnamedAtMs >= MERGE_WITHIN_MS) this.unnamedCount += 1;
-    this.unnamedAtMs = now;
-    return String(this.unnamedCount);
   }
 }
 

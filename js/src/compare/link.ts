@@ -1,14 +1,20 @@
 /** Two linked timelines: the one used last leads, events have partners, marks are on both. */
 
-import { listenTo, readHistory } from "../connection/store";
+import { isSameJson, listenTo, readHistory } from "../connection/store";
 import { briefFromSlice, FULL_SELECTION, formatClauses } from "../protocol/selection";
-import type { Brief, PairEvents, SelectionJson, SharedState, Slice } from "../protocol/source";
-import { throttle } from "../timeline/context";
+import type {
+  Brief,
+  PairEvents,
+  SelectionJson,
+  SharedState,
+  Slice,
+  Span,
+} from "../protocol/source";
 import type { TimelineApp } from "../timeline/view";
 import { plural } from "../ui/formats";
 import { onSignal } from "../ui/react";
 import { frameNote } from "../ui/text";
-import { type Alignment, partnerView, alignedSegments, toCommon, toOwnTime } from "./align";
+import { type Alignment, makeAlignment, partnerView, toCommon, toOwnTime } from "./align";
 import type { DiffContext } from "./context";
 import {
   type BySide,
@@ -22,7 +28,7 @@ import {
   textAt,
 } from "./frames";
 import { PairHistory } from "./history";
-import type { PairedEvents, PairLines } from "./lines";
+import type { PairedEvents } from "./partner";
 
 /** Fields that narrow a selection; null for none. */
 type MarkFilter = Partial<SelectionJson> | null;
@@ -30,8 +36,6 @@ type Patch = Partial<SharedState>;
 
 /** Hover time on an event before its counterpart is looked up. */
 const HOVER_MS = 40;
-const PAIRS_DELAY_MS = 120;
-const MAX_PAIRS = 120;
 const FOLLOWED_KEYS = ["search", "color"] as const;
 
 export class TimelineLink {
@@ -44,14 +48,11 @@ export class TimelineLink {
   private isQuiet = false;
   private hovering = "";
   private alignment: Alignment | null = null;
-  private readonly reloadPairs: () => void;
 
   constructor(
     private readonly ctx: DiffContext,
     private readonly apps: BySide<TimelineApp>,
-    private readonly lines: PairLines,
   ) {
-    this.reloadPairs = throttle(PAIRS_DELAY_MS, ctx.options.signal, () => void this.loadTies());
     for (const side of SIDES) this.watch(side);
   }
 
@@ -77,7 +78,6 @@ export class TimelineLink {
     onSignal(app.hover.hovered, (slice) => void this.onHover(side, slice), signal);
     app.onView(() => {
       if (!this.isQuiet && this.leadingSide === side) this.followView(side);
-      this.onStageMoved();
     });
     unlessQuiet("view", () => {
       this.leadingSide = side;
@@ -85,18 +85,65 @@ export class TimelineLink {
     });
     unlessQuiet("selection", () => this.onSelect(side));
     unlessQuiet("selected_event", () => void this.onPick(side));
+    unlessQuiet("pinned", () => this.followPins(side));
     for (const key of FOLLOWED_KEYS) {
       unlessQuiet(key, () => {
         if (this.ctx.coupled.value)
           this.writePartner(otherSide(side), { [key]: app.ctx.shared.state[key] });
       });
     }
+    this.followOpened(side);
+    onSignal(
+      app.panels.shown,
+      (shown) => {
+        if (shown === null && this.ctx.coupled.value) this.apps[otherSide(side)].panels.close();
+      },
+      signal,
+    );
     let last = readHistory(model.get("_history"));
     listen("_history", () => {
       const now = readHistory(model.get("_history"));
       this.history.recordChange(side, last, now);
       last = now;
     });
+  }
+
+  /** Pin the partners of pinned ranks and tracks. */
+  private followPins(side: Side): void {
+    if (!this.ctx.coupled.value) return;
+    const to = otherSide(side);
+    const { pinned } = this.apps[side].ctx.shared.state;
+    const partners = new Map(this.ctx.about.rank_pairs.map((pair) => [pair[side], pair[to]]));
+    const partnerPins = pinned.flatMap((name) => {
+      const rank = Number.parseInt(name, 10);
+      return partners.has(rank) ? [name.replace(/^\d+/, String(partners.get(rank)))] : [];
+    });
+    this.writePartner(to, { pinned: partnerPins });
+  }
+
+  /** Open the partners of the ranks that are opened, and close those of closed ones. */
+  private followOpened(side: Side): void {
+    const { about, coupled, options } = this.ctx;
+    const to = otherSide(side);
+    const openedRanks = (): Set<number> =>
+      new Set(
+        this.apps[side].rows.stateSignal.value.filter((row) => row.open).map((row) => row.rank),
+      );
+    let last = openedRanks();
+    onSignal(
+      openedRanks,
+      (opened) => {
+        const { rows } = this.apps[to];
+        const turned = about.rank_pairs.filter(
+          (pair) => opened.has(pair[side]) !== last.has(pair[side]),
+        );
+        last = opened;
+        for (const pair of coupled.value ? turned : []) {
+          if (rows.isOpen(pair[to]) !== opened.has(pair[side])) rows.toggle(pair[to]);
+        }
+      },
+      options.signal,
+    );
   }
 
   // --- views --------------------------------------------------------------------------------------
@@ -106,15 +153,13 @@ export class TimelineLink {
     const { base, frames, options, statusText } = this.ctx;
     const selected = base.value;
     try {
-      const segments = alignedSegments(await frames.get(`segments:${selected}`));
+      const segments = await frames.get(`segments:${selected}`);
       if (selected !== base.value) return;
       const [before, after] = options.scenes;
-      this.alignment = { base: selected, segments, ranges: [before.range, after.range] };
+      this.alignment = makeAlignment(selected, segments, [before.range, after.range]);
+      this.showWholes(this.alignment.wholes);
       if (movesPartner) this.alignPartner();
       const slots = await this.ctx.loadFrame(`slots:${selected}`);
-      this.lines.starts.value = rowsOf(slots).map(
-        (row) => [numberAt(row, "before_start_ns"), numberAt(row, "after_start_ns")] as const,
-      );
       if (frameNote(slots) !== "") statusText.value = frameNote(slots);
     } catch (error) {
       this.ctx.fail(error);
@@ -139,9 +184,23 @@ export class TimelineLink {
     this.writePartner(to, { view });
   }
 
-  private onStageMoved(): void {
-    this.lines.redraw();
-    if (this.lines.wantsPairs) this.reloadPairs();
+  /** Set the windows that show everything, and show them where the run was shown as a whole. */
+  private showWholes(wholes: BySide<Span>): void {
+    const isWhole = this.apps.every(({ ctx: { shared, stage, scene } }) =>
+      [stage.reach, scene.range].some((whole) => isSameJson(shared.state.view ?? whole, whole)),
+    );
+    for (const side of SIDES) {
+      this.apps[side].ctx.stage.reach = wholes[side];
+      const [start, end] = wholes[side];
+      if (isWhole) this.writePartner(side, { view: [start, end] });
+    }
+    this.showStates();
+  }
+
+  private showStates(): void {
+    this.withoutEcho(() => {
+      for (const { nav } of this.apps) nav.showState();
+    });
   }
 
   /** Change values of one side without its partner following. */
@@ -151,11 +210,8 @@ export class TimelineLink {
 
   /** Change both sides in one act; neither leads the other. */
   private recordTogether(act: () => void): void {
-    this.withoutEcho(() => {
-      act();
-      for (const { nav } of this.apps) nav.showState();
-    });
-    this.onStageMoved();
+    this.withoutEcho(act);
+    this.showStates();
   }
 
   private withoutEcho(act: () => void): void {
@@ -193,8 +249,8 @@ export class TimelineLink {
   /** Show one pair of steps, or all, at the same scale; `turn` as in `PairHistory.beginAct`. */
   showStep(row: FrameRow | null, turn: () => void): void {
     if (row === null) {
-      const [before, after] = this.ctx.options.scenes;
-      this.applyPatches([{ view: [...before.range] }, { view: [...after.range] }], turn);
+      const [before, after] = this.apps.map(({ ctx }) => ctx.stage.reach);
+      this.applyPatches([{ view: [...before!] }, { view: [...after!] }], turn);
       return;
     }
     const start = (side: string): number => numberAt(row, `${side}_start_ns`);
@@ -298,7 +354,7 @@ export class TimelineLink {
   private async onHover(side: Side, slice: Slice | null): Promise<void> {
     const { lanes } = this.apps[side].ctx;
     const to = this.apps[otherSide(side)];
-    const { hovered } = this.lines;
+    const hovered = this.ctx.hoveredPair;
     const key = slice === null ? "" : `${side}/${slice.lane}/${slice.id}`;
     this.hovering = key;
     const place = slice === null ? null : lanes.locate(slice.lane);
@@ -325,11 +381,11 @@ export class TimelineLink {
 
   /** Select the partner of the selected event, and align both. */
   private async onPick(side: Side): Promise<void> {
-    const { ctx, lines } = this;
+    const { ctx } = this;
     const event = this.apps[side].ctx.shared.state.selected_event;
     const to = otherSide(side);
     if (event === null) {
-      lines.selected.value = null;
+      ctx.selectedPair.value = null;
       if (this.alignment !== null) this.alignment.anchor = null;
       if (!ctx.coupled.value) return;
       this.writePartner(to, { selected_event: null });
@@ -339,7 +395,7 @@ export class TimelineLink {
     try {
       const brief = await this.fetchBrief(side, ...event);
       const { partner, pair, node } = await this.partnerOf(side, brief);
-      lines.selected.value = pair;
+      ctx.selectedPair.value = pair;
       ctx.choice.value = { ...ctx.choice.value, node };
       if (!ctx.coupled.value) return;
       this.writePartner(to, {
@@ -388,23 +444,6 @@ export class TimelineLink {
     const name = textAt(row, `${theirs}_label`);
     const dur = numberAt(row, `${theirs}_end_ns`) - start;
     return { ...event, name, short: name, start, dur };
-  }
-
-  /** Load the longest pairs of device work in view, if lines are drawn between them. */
-  async loadTies(): Promise<void> {
-    const { ctx, lines } = this;
-    if (!lines.wantsPairs) {
-      lines.pairedEvents.value = [];
-      return;
-    }
-    const side: Side = ctx.swapped.value ? 1 : 0;
-    const [start, end] = this.apps[side].ctx.stage.view();
-    const request = { of: side, start: Math.floor(start), end: Math.ceil(end), most: MAX_PAIRS };
-    const { reply } = await ctx.options.source.ask("ties", request, ctx.options.signal);
-    const { ties } = reply;
-    lines.pairedEvents.value =
-      side === 1 ? ties.map(([a, b, c, d]) => [c, d, a, b] as const) : ties;
-    ctx.statusText.value = `Lines join the ${ties.length} longest of ${plural(reply.of, "piece")} of device work in view.`;
   }
 }
 

@@ -2,7 +2,6 @@
 
 import { batch, signal } from "@preact/signals";
 import { type ComponentChildren, render } from "preact";
-import { median } from "../expressions/numbers";
 import { asError, type PanelFrame, isAbort } from "../protocol/source";
 import { FailureNote } from "../ui/controls";
 import { h } from "../ui/dom";
@@ -99,7 +98,8 @@ export class Headline extends DiffPanel<FindingsProps> {
   }
 
   protected draw(shown: FindingsProps) {
-    return <Findings {...shown} conditions={this.ctx.about.conditions} />;
+    const { conditions, steps } = this.ctx.about;
+    return <Findings {...shown} conditions={conditions} isPerStep={steps > 0} />;
   }
 }
 
@@ -109,7 +109,8 @@ export function Findings({
   totals,
   ranksText,
   conditions,
-}: FindingsProps & { conditions: string }) {
+  isPerStep,
+}: FindingsProps & { conditions: string; isPerStep: boolean }) {
   const all = rowsOf(frame);
   // The finding's own text follows the order of sides in the page.
   const unlike =
@@ -117,7 +118,7 @@ export function Findings({
   // The toolbar lists the other cautions.
   const rows = all.filter((row) => row.kind !== "caution");
   const [first, ...rest] = rows.map((row) => textAt(row, "text"));
-  const [headText, reasonText] = noFindingTexts(totals);
+  const [headText, reasonText] = noFindingTexts(totals, isPerStep);
   const [leadText, share, end] = headlineParts(first ?? headText);
   const next = first === undefined ? reasonText : rest.slice(0, SENTENCES).join(" ");
   const more = rest.slice(SENTENCES);
@@ -146,14 +147,6 @@ export function Findings({
   );
 }
 
-/** The median of the steps' changes; null for a single step. */
-export function medianShare(steps: PanelFrame): number | null {
-  const shares = rowsOf(steps).map(
-    (row) => Number(row.diff_ns) / Math.max(Number(row.before_ns), 1),
-  );
-  return shares.length < 2 ? null : median(shares);
-}
-
 /** Split a sentence into the text before its share, the share, which is coloured, and the rest. */
 export function headlineParts(sentence: string): [string, string, string] {
   const match =
@@ -161,21 +154,21 @@ export function headlineParts(sentence: string): [string, string, string] {
   return match === null ? [sentence, "", ""] : [match[1]!, match[2]!, match[3]!];
 }
 
-/** Shown without a finding: nothing to compare, or a difference that may be chance. */
-export function noFindingTexts(totals: TotalTimes | null): [string, string] {
+/** Shown without a finding: the total, or nothing to compare. */
+export function noFindingTexts(totals: TotalTimes | null, isPerStep = true): [string, string] {
   const noChangeText = "Nothing changed beyond the noise.";
   if (totals === null) return [noChangeText, ""];
   const [before, after] = totals;
   if (before === 0 && after === 0)
     return ["Nothing to compare: neither side has events in what was chosen.", ""];
   const diff = after - before;
-  if (Math.abs(diff) < MIN_REPORTED_SHARE * Math.max(before, after)) return [noChangeText, ""];
-  const change = `${formatDuration(before)} → ${formatDuration(after)}`;
+  const unit = isPerStep ? " a step" : "";
+  if (diff === 0) return [`After takes as long: ${formatDuration(after)}${unit}.`, noChangeText];
   const share = shareText(diff, before);
-  return [
-    noChangeText,
-    `After takes ${diff > 0 ? "longer" : "less"}: ${change}${share && `, ${share}`}; that may be chance.`,
-  ];
+  const times = `${formatDuration(before)} → ${formatDuration(after)}${share && `, ${share}`}`;
+  const isLarge = Math.abs(diff) >= MIN_REPORTED_SHARE * Math.max(before, after);
+  const head = `After takes ${formatDuration(Math.abs(diff))} ${diff > 0 ? "longer" : "less"}${unit}`;
+  return [`${head}: ${times}${isLarge ? "; that may be chance" : ""}.`, noChangeText];
 }
 
 function deltaClass(share: string): string {

@@ -12,6 +12,7 @@ import {
   type BySide,
   deltaColour,
   deltaText,
+  neutralColour,
   numberAt,
   type FrameRow,
   rowsOf,
@@ -66,7 +67,7 @@ export class Strip extends DiffPanel<StripData> {
     const held = this.heldSteps.value;
     return (
       <>
-        <Legend lanes={lanes} theme={theme} />
+        <Legend lanes={lanes} isChange={data.isChange} theme={theme} />
         {held !== null && (
           <p class="hta-diff-held">
             {held.why}
@@ -104,7 +105,8 @@ export class Strip extends DiffPanel<StripData> {
   }
 
   /** A cell that chooses a step, shown if there are many steps. */
-  private cell({ slot, label, diff, length, share }: StepSlot, drawn: number) {
+  private cell(stepSlot: StepSlot, drawn: number) {
+    const { slot, label, diff, length } = stepSlot;
     const text = `${deltaText(diff)} ${shareText(diff, length[0])}`;
     return (
       <button
@@ -115,10 +117,16 @@ export class Strip extends DiffPanel<StripData> {
         aria-label={`${label}, ${deltaText(diff)}${this.noPairText(slot)}`}
         aria-pressed={slot === this.chosen}
         aria-disabled={this.has(slot) ? undefined : true}
-        style={{ background: deltaColour(share, this.ctx.theme.value) }}
+        style={{ background: this.colourOf(stepSlot) }}
         onClick={() => this.toggle(slot)}
       />
     );
+  }
+
+  /** The colour of a step's change; neutral if the steps changed within the noise. */
+  private colourOf({ share }: StepSlot): string {
+    const theme = this.ctx.theme.value;
+    return this.shown.value?.isChange === true ? deltaColour(share, theme) : neutralColour(theme);
   }
 
   private has(slot: number): boolean {
@@ -165,7 +173,7 @@ export class Strip extends DiffPanel<StripData> {
         </text>
         <rect x={0} y={top} width={width} height={BAND_HEIGHT} fill={theme.lane} />
         {Math.abs(reach[0] - reach[1]) >= 0.5 && (
-          <polygon points={points.join(" ")} fill={deltaColour(slot.share, theme.name)} />
+          <polygon points={points.join(" ")} fill={this.colourOf(slot)} />
         )}
         {SIDES.map((side) => {
           const y = LABELS_HEIGHT + side * (run + 8 + BAND_HEIGHT) + run / 2;
@@ -202,12 +210,17 @@ function fittingLabel(label: string, width: number): string {
   return [label, short].find((text) => text.length <= maxCharacters) ?? "";
 }
 
-function Legend({ lanes, theme }: { lanes: readonly StripLane[]; theme: ThemeName }) {
+function Legend(props: { lanes: readonly StripLane[]; isChange: boolean; theme: ThemeName }) {
+  const { lanes, isChange, theme } = props;
   const kinds = THEMES[theme].kind;
   const keys = [
     ...lanes.map(({ name, kind }) => [name, kinds[kind]] as const),
-    ["faster", deltaColour(-0.5, theme)] as const,
-    ["slower", deltaColour(0.5, theme)] as const,
+    ...(isChange
+      ? ([
+          ["faster", deltaColour(-0.5, theme)],
+          ["slower", deltaColour(0.5, theme)],
+        ] as const)
+      : ([["change that may be chance", neutralColour(theme)]] as const)),
   ];
   return (
     <p class="hta-diff-legend">
@@ -231,7 +244,7 @@ function Gutter(props: {
 }) {
   const { data, lanes, run, only, ranksText } = props;
   const names = shortLabels(data.labels);
-  const median = data.median === null ? "" : `median ${shareText(data.median, 1)}`;
+  const [before, after] = data.totals;
   const side = (at: 0 | 1) => (
     <div class="hta-diff-run" style={{ height: `${run}px` }}>
       <div class="hta-diff-run-name">
@@ -262,7 +275,7 @@ function Gutter(props: {
       <div class="hta-diff-run hta-diff-between" style={{ height: `${BAND_HEIGHT + 8}px` }}>
         <div class="hta-diff-run-name">
           <b>change</b>
-          <small>{median}</small>
+          <small>{only === null ? `mean ${shareText(after - before, before)}` : ""}</small>
         </div>
       </div>
       {side(1)}
@@ -409,8 +422,8 @@ export interface StripData {
   lanes: PanelFrame;
   /** Mean length of the steps, before and after. */
   totals: BySide<number>;
-  /** The median of the steps' changes; null if unknown. */
-  median: number | null;
+  /** Whether the tests found that the steps changed. */
+  isChange: boolean;
   /** Text on the lanes: a pair of ranks, or a mean over pairs. */
   ranksText: string;
 }

@@ -19,6 +19,7 @@ import {
   type BySide,
   countsText,
   deltaText,
+  neutralColour,
   numberAt,
   type FrameRow,
   rowsOf,
@@ -45,11 +46,37 @@ function membersOf(row: FrameRow): string[] {
   return Array.isArray(row.members) ? (row.members as string[]) : [textAt(row, "name")];
 }
 
-/** Style of a bar: the length is the amount; the form marks added, removed and replaced events. */
-function barStyle(change: string, diff: number, theme: ThemeName): Record<string, string> {
-  const look = classOfChange(change, 0, diff);
-  if (look === "only_here" || look === "replaced") return classCss(classStyle(look, theme));
-  return { background: barColour(diff, theme) };
+/**
+ * Style of a bar: the length is the amount; the form marks added, removed and replaced events. What
+ * the tests did not find is neutral.
+ */
+function barStyle(row: FrameRow, theme: ThemeName): Record<string, string> {
+  if (row.is_change !== true) return { background: neutralColour(theme) };
+  const look = lookOfName(row);
+  if (look !== null) return classCss(classStyle(look, theme));
+  return { background: barColour(numberAt(row, "diff_ns"), theme) };
+}
+
+/** The class of a name that one side lacks; null for others. */
+function lookOfName(row: FrameRow): "only_here" | "replaced" | null {
+  const look = classOfChange(textAt(row, "change"), 0, 1);
+  return row.is_change === true && (look === "only_here" || look === "replaced") ? look : null;
+}
+
+const HATCH_WORDS = [
+  ["only_here", "new or gone"],
+  ["replaced", "replaced by another name"],
+] as const;
+
+/** What the hatches of bars mean, as far as there are any. */
+function HatchLegend({ rows, theme }: { rows: readonly FrameRow[]; theme: ThemeName }) {
+  const looks = new Set(rows.map(lookOfName));
+  return HATCH_WORDS.filter(([look]) => looks.has(look)).map(([look, words]) => (
+    <span key={look} class="hta-diff-hatch">
+      <i class="hta-diff-swatch" style={classCss(classStyle(look, theme))} />
+      {words}
+    </span>
+  ));
 }
 
 /** A difference, and its bar left or right of zero, on the scale of all rows. */
@@ -73,7 +100,7 @@ function DiffCell({
           style={{
             left: part(Math.min(diff, 0) - low),
             width: part(Math.abs(diff)),
-            ...barStyle(textAt(row, "change"), diff, theme),
+            ...barStyle(row, theme),
           }}
         />
       </span>
@@ -156,7 +183,9 @@ export function NamesTable({
         {`sum of ${what}time ${steps > 1 ? "a step, mean " : ""}over ${plural(steps, "step")}` +
           `${ranks ? ", mean over ranks" : ""}; ` +
           "parallel streams add up, so this column does not sum to the difference" +
-          (hiddenRows > 0 ? `; ${plural(hiddenRows, "name")} that changed less in Python` : "")}
+          (hiddenRows > 0 ? `; ${plural(hiddenRows, "name")} that changed less in Python` : "") +
+          ". Grey: not beyond the noise."}
+        <HatchLegend rows={rows} theme={theme} />
       </p>
       <Table
         name="Names that changed most"

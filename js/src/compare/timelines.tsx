@@ -1,31 +1,42 @@
-/** Both timelines of a comparison: arrangement, colours, and the classes of their events. */
+/** Both timelines of a comparison: their place, colours, and the classes of their events. */
 
 import { computed, signal } from "@preact/signals";
 import { listenTo } from "../connection/store";
 import { classSharesOf, classCountsOf, eventClassPalette } from "../facts/event_classes";
 import type { ClassCounts, ClassShares } from "../protocol/source";
+import type { HelpGroup } from "../timeline/keys";
 import { kernelStatusOf } from "../timeline/status";
+import { Stage } from "../stage/stage";
 import { TimelineApp } from "../timeline/view";
-import { ChoiceButtons } from "../ui/controls";
 import { h, renderInto } from "../ui/dom";
 import { onSignal } from "../ui/react";
-import type { Arrangement, DiffContext } from "./context";
+import type { DiffContext } from "./context";
 import { type BySide, otherSide, type Side, SIDES } from "./frames";
-import { PairLines } from "./lines";
 import { TimelineLink } from "./link";
+import { PairLine } from "./partner";
 import { ColourLegend } from "./toolbar";
+
+const DIFF_HELP: HelpGroup = {
+  title: "In the comparison",
+  lines: [
+    { keys: [["point"]], text: "outline the partner of an event, and describe both" },
+    { keys: [["click"]], text: "select an event and its partner, and start them in line" },
+    { keys: [["click"]], text: "a step, a change, a name, an operator: mark it on both sides" },
+    { keys: [["Ctrl", "Z"]], text: "undo, from anywhere in the comparison" },
+  ],
+};
+
+/** Same as in the widget's trait. */
+const DEFAULT_HEIGHT_PX = 820;
 
 export class TimelinePair {
   readonly el: HTMLElement;
   readonly link: TimelineLink;
-  private readonly lines: PairLines;
   private readonly places = [
     h("div", { class: "hta-diff-side" }),
     h("div", { class: "hta-diff-side" }),
   ] as const;
   private readonly apps: BySide<TimelineApp>;
-  /** Reason why they are not arranged as chosen; "" if they are. */
-  private readonly reason = signal("");
   /** Matches calls again after a failure. */
   private readonly matchAgain = signal<(() => void) | null>(null);
   /** Number of events of each class; null until the classes of all events are known. */
@@ -35,26 +46,18 @@ export class TimelinePair {
   constructor(private readonly ctx: DiffContext) {
     const { signal: abortSignal } = ctx.options;
     this.apps = [this.makeTimeline(0), this.makeTimeline(1)];
-    this.lines = new PairLines(
-      ctx,
-      (place) => this.apps[this.sideAt(place)].ctx.stage,
-      () => void this.link.loadTies(),
-    );
-    this.link = new TimelineLink(ctx, this.apps, this.lines);
+    this.link = new TimelineLink(ctx, this.apps);
     const head = h("div", { class: "hta-diff-times-head" });
     renderInto(this.head(), head, abortSignal);
-    const [before, after] = this.places;
-    this.el = h(
-      "section",
-      { class: "hta-diff-timelines", "aria-label": "Timelines" },
-      head,
-      before,
-      this.lines.el,
-      after,
-    );
+    const pair = h("div", { class: "hta-diff-lanes" }, ...this.places);
+    this.el = h("section", { class: "hta-diff-timelines", "aria-label": "Timelines" }, head, pair);
     for (const side of SIDES) this.link.trackLeader(this.places[side], side);
     for (const side of SIDES) this.followColour(side);
-    onSignal(ctx.swapped, () => this.showOrder(), abortSignal);
+    onSignal(
+      () => [ctx.swapped.value, ctx.coupled.value],
+      () => this.showOrder(),
+      abortSignal,
+    );
     onSignal(
       () => [ctx.colour.value, ctx.swapped.value, this.counts.value, this.parts.value],
       () => this.showColour(),
@@ -71,16 +74,18 @@ export class TimelinePair {
       scene: scenes[side],
       state: states[side],
       source: ctx.sources[side],
-      height: (model.get("height") ?? 230) as number,
+      height: this.shareOfHeight((model.get("height") ?? DEFAULT_HEIGHT_PX) as number),
       signal: abortSignal,
       saveHeight: (height) => {
-        for (const timeline of this.apps) timeline.height = height;
-        ctx.saveTrait("height", height);
+        const total = ctx.coupled.value ? height : 2 * height;
+        for (const timeline of this.apps) timeline.height = this.shareOfHeight(total);
+        ctx.saveTrait("height", total);
       },
       linkedPanel: {
         title: ctx.about.labels[side],
         status,
         theme: ctx.theme.value,
+        help: DIFF_HELP,
         kernelStatus: () => (live === null ? null : kernelStatusOf(live.source)),
       },
     });
@@ -88,9 +93,14 @@ export class TimelinePair {
     return app;
   }
 
-  /** Legend of colours, and the arrangement of both timelines. */
+  /** The height of one timeline; linked ones share their place. */
+  private shareOfHeight(total: number): number {
+    return this.ctx.coupled.value ? total : total / 2;
+  }
+
+  /** Legend of colours, and the pair of events under the pointer. */
   private head() {
-    const { ctx, reason, matchAgain } = this;
+    const { ctx, matchAgain } = this;
     const counts = computed(() =>
       this.counts.value === null ? null : classCountsOf(this.counts.value, ctx.pair.value),
     );
@@ -104,11 +114,7 @@ export class TimelinePair {
           again={matchAgain.value}
           choose={(colour) => ctx.saveTrait("color", colour)}
         />
-        <ArrangeChoice
-          chosen={ctx.arrange.value}
-          why={reason.value}
-          choose={(arrange) => ctx.saveTrait("arrange", arrange)}
-        />
+        <PairLine ctx={ctx} />
       </>
     );
     return <Head />;
@@ -119,37 +125,41 @@ export class TimelinePair {
     return this.ctx.swapped.value ? otherSide(place) : place;
   }
 
-  /** Arrange them in a width in px; returns whether they are side by side. */
-  arrange(width: number): boolean {
-    const { beside, reason } = arrangementFor(width, this.ctx.arrange.value);
-    this.reason.value = reason;
-    this.el.classList.toggle("hta-diff-beside", beside);
-    this.lines.hasFlatEnds.value = beside;
-    for (const { ctx } of this.apps) ctx.stage.setSlim(beside);
-    return beside;
-  }
-
-  /** Follow the sizes of the page's parts. */
-  setWidth(): void {
-    this.lines.width = this.lines.el.clientWidth;
-    this.lines.redraw();
-  }
-
   openExport(side: Side, anchor: HTMLElement): void {
     this.apps[side].panels.openExport(anchor);
+  }
+
+  toggleHelp(anchor: HTMLElement): void {
+    this.apps[this.sideAt(0)].help.toggle(anchor);
+  }
+
+  /** Put the focus into the search box, which is that of the upper timeline. */
+  focusSearch(): void {
+    this.apps[this.sideAt(0)].commands.run("search");
   }
 
   showAside(text: string): void {
     for (const { status } of this.apps) status.asideText.value = text;
   }
 
+  /** Draw linked timelines in one place, rank by rank, others one above the other. */
   private showOrder(): void {
-    const upper = this.places[this.sideAt(0)];
-    const lower = this.places[this.sideAt(1)];
-    [upper, this.lines.el, lower].forEach((el, at) => (el.style.order = String(at)));
-    upper.classList.remove("hta-diff-second");
-    lower.classList.add("hta-diff-second");
-    this.lines.selected.value = null;
+    const { ctx, places, apps } = this;
+    const [upper, lower] = [this.sideAt(0), this.sideAt(1)];
+    places[upper].style.order = "0";
+    places[lower].style.order = "1";
+    places[upper].classList.remove("hta-diff-second");
+    places[lower].classList.add("hta-diff-second");
+    const isPaired = ctx.coupled.value;
+    this.el.classList.toggle("hta-diff-paired", isPaired);
+    const stages = [apps[upper].ctx.stage, apps[lower].ctx.stage] as const;
+    if (isPaired) {
+      const partners = new Map(ctx.about.rank_pairs.map((pair) => [pair[upper], pair[lower]]));
+      Stage.pair(stages, ["before", "after"], partners);
+    } else for (const stage of stages) stage.unpair();
+    const height = (ctx.options.model.get("height") ?? DEFAULT_HEIGHT_PX) as number;
+    for (const app of apps) app.height = this.shareOfHeight(height);
+    ctx.selectedPair.value = null;
   }
 
   private showColour(): void {
@@ -196,47 +206,4 @@ export class TimelinePair {
     const overview = await ctx.frames.get("overview");
     this.parts.value = [classSharesOf(overview, 0), classSharesOf(overview, 1)];
   }
-}
-
-// Arrangement of the two timelines: stacked or side by side.
-
-/** Narrower pages stack the timelines, whose lanes would have no room side by side. */
-export const BESIDE_FROM_PX = 900;
-
-const ARRANGEMENTS: readonly (readonly [id: Arrangement, text: string, about: string])[] = [
-  ["stacked", "stacked", "Timelines one above the other"],
-  ["beside", "beside", "Timelines side by side"],
-];
-
-/** Arrangement in a width, and the reason if it is not the chosen one. */
-export function arrangementFor(
-  width: number,
-  selected: Arrangement,
-): { beside: boolean; reason: string } {
-  if (selected === "stacked") return { beside: false, reason: "" };
-  if (width >= BESIDE_FROM_PX) return { beside: true, reason: "" };
-  return { beside: false, reason: `stacked: side by side needs ${BESIDE_FROM_PX} px` };
-}
-
-export function ArrangeChoice(props: {
-  chosen: Arrangement;
-  why: string;
-  choose(arrange: Arrangement): void;
-}) {
-  const { chosen, why, choose } = props;
-  return (
-    <div class="hta-diff-arrange">
-      <span class="hta-note" aria-live="polite">
-        {why}
-      </span>
-      <span class="hta-note">Timelines</span>
-      <ChoiceButtons
-        name="Timelines"
-        data="arrange"
-        options={ARRANGEMENTS}
-        chosen={chosen}
-        choose={choose}
-      />
-    </div>
-  );
 }

@@ -104,6 +104,15 @@ export function DiffToolbar(props: DiffToolbarProps) {
           />
         )}
         <FullButton full={props.full} />
+        {timelines !== null && (
+          <Button
+            text="?"
+            name="Keys and gestures"
+            keys="?"
+            class="hta-diff-help"
+            press={({ currentTarget }) => timelines.toggleHelp(currentTarget as HTMLElement)}
+          />
+        )}
       </div>
     </Toolbar>
   );
@@ -245,9 +254,11 @@ export function ColourLegend({
   again: retry,
   choose,
 }: ColourLegendProps) {
+  // Only events of changes are counted: the rest is what the tests did not find.
   const present = GROUPS.map((group) => ({
     group,
     count: countEventsInGroup(group, counts, swapped),
+    isChange: !["same", "not compared"].includes(group.name),
   }));
   const matchingNote = retry === null ? "matching calls …" : "calls could not be matched";
   return (
@@ -265,11 +276,18 @@ export function ColourLegend({
           <>
             {present
               .filter(({ count }) => count !== 0)
-              .map(({ group, count }) => (
-                <ColourKey key={group.name} group={group} count={count} theme={theme} />
+              .map(({ group, count, isChange }) => (
+                <ColourKey
+                  key={group.name}
+                  group={group}
+                  count={isChange ? count : null}
+                  theme={theme}
+                />
               ))}
             <span class="hta-note">
-              {counts === null ? matchingNote : "short events: by most of their time"}
+              {counts === null
+                ? matchingNote
+                : "short events: by a change from a tenth of their time on"}
             </span>
             {counts === null && retry !== null && <Button text="Try again" press={retry} />}
           </>

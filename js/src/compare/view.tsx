@@ -2,14 +2,14 @@
 
 import { listenTo } from "../connection/store";
 import type { PanelFrame } from "../protocol/source";
-import { matchKey } from "../timeline/keys";
+import { type Command, matchKey } from "../timeline/keys";
 import { progressText } from "../timeline/status";
 import { h, isTextEntry, renderInto } from "../ui/dom";
 import { detectTheme, TIGHT_BELOW_PX, watchBoxes, watchTheme } from "../ui/host";
 import { FullWindow } from "../ui/placing";
 import { onSignal } from "../ui/react";
 import { applyTheme } from "../ui/theme";
-import { DiffCharts, type DiffLayout } from "./charts";
+import { DiffCharts } from "./charts";
 import { DiffContext, type DiffOptions } from "./context";
 import { Headline, DiffPanel } from "./pane";
 import { PlainTable, tableTitle } from "./tables";
@@ -18,6 +18,8 @@ import { DiffToolbar } from "./toolbar";
 
 const WIDE = 1500;
 const NARROW = 900;
+/** Width from which details of both sides fit next to each other. */
+const ROOMY = 1200;
 
 /** A table that only some formats have. */
 class TableSection extends DiffPanel<PanelFrame> {
@@ -59,7 +61,7 @@ export class DiffApp {
     host.append(this.root);
     ctx.theme.value = detectTheme(this.root);
     onSignal(ctx.theme, (theme) => applyTheme(this.root, theme), abortSignal);
-    this.fullWindow = new FullWindow(this.root, () => this.arrange());
+    this.fullWindow = new FullWindow(this.root, () => this.fitWidth());
     this.headline = new Headline(ctx);
     this.tables = tables.map((name) => new TableSection(ctx, name));
     const timelines = hasEvents ? new TimelinePair(ctx) : null;
@@ -84,9 +86,10 @@ export class DiffApp {
       const { timelines, charts } = events;
       const strip = ctx.about.has_device && charts.strip.el;
       const column = { class: "hta-diff-column" };
+      const lists = h("div", { class: "hta-diff-lists" }, charts.changes.el, charts.names.el);
       body.append(
+        h("div", column, lists, charts.waterfall.el),
         h("div", column, strip, timelines.el, charts.icicle.el),
-        h("div", column, charts.waterfall.el, charts.changes.el, charts.names.el),
       );
     }
     body.append(this.tablesEl);
@@ -130,34 +133,50 @@ export class DiffApp {
       void this.load();
       void this.loadTables();
     });
-    listen("arrange", () => this.arrange());
-    onSignal(ctx.coupled, (on) => root.classList.toggle("hta-diff-coupled", on), abortSignal);
     ctx.reloadRequested.on(() => {
       ctx.statusText.value = null;
       void events?.timelines.link.realign(false);
       void this.load();
       void this.loadTables();
     });
-    listenToDiffKeys(root, abortSignal, (way) => this.travel(way));
+    listenToDiffKeys(root, abortSignal, (command) => this.runCommand(command));
+    root.addEventListener("keydown", (event) => this.leaveFullWindow(event), {
+      signal: abortSignal,
+    });
     watchTheme(root, abortSignal, (theme) => (ctx.theme.value = theme));
-    watchBoxes([root], () => this.arrange(), abortSignal);
+    watchBoxes([root], () => this.fitWidth(), abortSignal);
     abortSignal.addEventListener("abort", () => root.remove(), { once: true });
   }
 
-  private arrange(): void {
+  private fitWidth(): void {
     const { root, events } = this;
     const width = root.clientWidth;
     if (width === 0) return;
     root.classList.toggle("hta-diff-wide", width >= WIDE);
     root.classList.toggle("hta-diff-narrow", width < NARROW);
-    const isSideBySide = events?.timelines.arrange(width) ?? false;
-    root.classList.toggle("hta-diff-across", isSideBySide);
-    // Status lines are shorter if the timelines share the width.
-    root.classList.toggle("hta-tight", (isSideBySide ? width / 2 : width) < TIGHT_BELOW_PX);
-    const wideLayout: DiffLayout = isSideBySide ? "row" : "columns";
-    const layout = width < NARROW ? "sheet" : width < WIDE ? "pair" : wideLayout;
-    events?.charts.arrange(layout, events.timelines.el);
-    events?.timelines.setWidth();
+    root.classList.toggle("hta-diff-roomy", width >= ROOMY);
+    root.classList.toggle("hta-tight", width < TIGHT_BELOW_PX);
+    const layout = width < NARROW ? "sheet" : width < WIDE ? "pair" : "columns";
+    events?.charts.fitTables(layout, events.timelines.el);
+  }
+
+  /** Run a command that is for both timelines; false for others. */
+  private runCommand(command: Command): boolean {
+    const { root, events, fullWindow } = this;
+    if (command === "undo" || command === "redo") this.travel(command);
+    else if (command === "full-window") fullWindow.toggle();
+    else if (events === null) return false;
+    else if (command === "search") events.timelines.focusSearch();
+    else if (command === "help")
+      events.timelines.toggleHelp(root.querySelector<HTMLElement>(".hta-diff-help")!);
+    else return false;
+    return true;
+  }
+
+  /** Leave the full window by a key that nothing in it has used. */
+  private leaveFullWindow(event: KeyboardEvent): void {
+    if (event.defaultPrevented || matchKey(event)?.command !== "leave") return;
+    if (this.fullWindow.leave()) event.preventDefault();
   }
 
   private travel(way: "undo" | "redo"): void {
@@ -169,7 +188,7 @@ export class DiffApp {
 
   private async start(): Promise<void> {
     const { ctx, events } = this;
-    this.arrange();
+    this.fitWidth();
     if (ctx.pair.value !== null) events?.timelines.link.showRanks();
     await Promise.all([events?.timelines.link.realign(false), this.load()]);
     await this.loadTables();
@@ -187,7 +206,7 @@ export class DiffApp {
         return;
       }
       await events.charts.load();
-      this.arrange();
+      this.fitWidth();
       await events.timelines.loadClasses();
     } catch (error) {
       ctx.fail(error);
@@ -225,12 +244,11 @@ function DiffStatus({ ctx }: { ctx: DiffContext }) {
   );
 }
 
-// Undo and redo from anywhere in a comparison: both timelines have one history.
-
+/** Keys that are for both timelines, from anywhere in a comparison. */
 function listenToDiffKeys(
   root: HTMLElement,
   signal: AbortSignal,
-  walk: (way: "undo" | "redo") => void,
+  run: (command: Command) => boolean,
 ): void {
   // Before a timeline handles it.
   root.addEventListener(
@@ -238,10 +256,9 @@ function listenToDiffKeys(
     (event) => {
       if (event.isComposing || event.defaultPrevented || isTextEntry(event.target)) return;
       const command = matchKey(event)?.command;
-      if (command !== "undo" && command !== "redo") return;
+      if (command === undefined || !run(command)) return;
       event.preventDefault();
       event.stopPropagation();
-      walk(command);
     },
     { signal, capture: true },
   );

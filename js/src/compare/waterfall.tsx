@@ -8,7 +8,16 @@ import { ChoiceButtons, FailureNote } from "../ui/controls";
 import { formatDuration } from "../ui/formats";
 import { THEMES } from "../ui/theme";
 import type { DiffContext } from "./context";
-import { barColour, deltaText, numberAt, type FrameRow, rowsOf, shareText, textAt } from "./frames";
+import {
+  barColour,
+  deltaText,
+  neutralColour,
+  numberAt,
+  type FrameRow,
+  rowsOf,
+  shareText,
+  textAt,
+} from "./frames";
 import { DiffPanel } from "./pane";
 
 type Level = "operator" | "kernel" | "cause";
@@ -23,6 +32,8 @@ interface WaterfallBar {
   before: number;
   after: number;
   diff: number;
+  /** Whether the tests found the difference. */
+  isChange: boolean;
   /** Ends of the bar, ns from zero. */
   from: number;
   to: number;
@@ -81,7 +92,9 @@ function barsOf(
     const diff = numberAt(row, "diff_ns");
     const from = to;
     to += diff;
-    return { kind: textAt(row, "kind"), label: label(row), before, after, diff, from, to, depth };
+    const isChange = row.is_change === true;
+    const kind = textAt(row, "kind");
+    return { kind, label: label(row), before, after, diff, isChange, from, to, depth };
   });
 }
 
@@ -232,7 +245,8 @@ export class Waterfall extends DiffPanel<WaterfallData> {
   }
 
   private bar(bar: WaterfallBar, low: number, high: number) {
-    const { kind, label, before, diff, from, to, depth } = bar;
+    const { kind, label, before, diff, isChange, from, to, depth } = bar;
+    const theme = this.ctx.theme.value;
     const isOpen = this.open.value === kind && depth === 0;
     const place = (ns: number): string => percentCss((ns - low) / (high - low));
     return (
@@ -265,7 +279,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
             style={{
               left: place(Math.min(from, to)),
               width: percentCss(Math.abs(diff) / (high - low)),
-              background: barColour(diff, this.ctx.theme.value),
+              background: isChange ? barColour(diff, theme) : neutralColour(theme),
               opacity: depth === 0 ? "1" : "0.72",
             }}
           />

@@ -1,10 +1,13 @@
 /** One indexed lane: cells at any zoom, their cover and counts. */
 
+import { CLASSES } from "../facts/event_classes";
 import { countBelow, gather, indicesWhere, gallopBelow } from "./columns";
 import { pieceAt, IntervalSet } from "./spans";
 
 const BLOCK = 64;
 export const NO_KIND = 255;
+/** How much more the time of changed events counts for the class of a cell; as in the kernel. */
+const CHANGE_WEIGHT = 9;
 
 /** Events of one kind. */
 interface KindSpans {
@@ -59,8 +62,11 @@ export class IndexedLane {
     this.kindOfPoint = pointKinds(starts, durs, kinds);
   }
 
-  /** Contents of the cells between neighbouring edges. */
-  measure(edges: Float64Array): Cells {
+  /**
+   * Contents of the cells between neighbouring edges; `weightOf` a kind is how much its time counts
+   * for that of a cell.
+   */
+  measure(edges: Float64Array, weightOf: (kind: number) => number = () => 1): Cells {
     const total = this.spans.measure(edges);
     const { covered, count } = total;
     const cells = count.length;
@@ -69,11 +75,12 @@ export class IndexedLane {
     const maxCovered = new Float64Array(cells);
     for (const part of this.kindSpans) {
       const measured = part.spans === this.spans ? total : part.spans.measure(edges);
+      const weight = weightOf(part.kind);
       for (let k = 0; k < cells; k += 1) {
         if (measured.count[k]! === 0) continue;
         mask[k] = mask[k]! | (1 << part.kind);
-        if (measured.covered[k]! > maxCovered[k]!) {
-          maxCovered[k] = measured.covered[k]!;
+        if (measured.covered[k]! * weight > maxCovered[k]!) {
+          maxCovered[k] = measured.covered[k]! * weight;
           kind[k] = part.kind;
         }
       }
@@ -269,9 +276,13 @@ export function buildLaneTiles(
   });
 }
 
-/** Main kind of each cell of a tile; computed on request from the lane's index. */
-export function mainKindsOfTile(lane: IndexedLane, level: number, index: number): Uint8Array {
-  return lane.measure(cellEdges(level, index, index + 1)).kind;
+/** Class of each cell of a tile, from a lane that is indexed by class. */
+export function classesOfTile(lane: IndexedLane, level: number, index: number): Uint8Array {
+  return lane.measure(cellEdges(level, index, index + 1), weightOfClass).kind;
+}
+
+function weightOfClass(code: number): number {
+  return ["same", "not_compared"].includes(CLASSES[code]!) ? 1 : CHANGE_WEIGHT;
 }
 
 /** Tiles of values within an extent, without those that hold no value. */

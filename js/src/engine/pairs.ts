@@ -11,7 +11,6 @@ import type {
   Partner,
   Requests,
   Scene,
-  Ties,
   CellValue,
 } from "../protocol/source";
 import { type Blocks, ColumnReader, indicesWhere, readBlock } from "./columns";
@@ -28,9 +27,6 @@ type PairsHeader = ClassCounts & {
 interface RunEvents {
   rank: Float64Array;
   id: Float64Array;
-  /** Times are known for device work only. */
-  start: Float64Array;
-  dur: Float64Array;
   /** Row of each event. */
   rowOf: Map<string, number>;
 }
@@ -42,7 +38,6 @@ interface EventPairs {
   /** Rows of each change. */
   changes: Float64Array[];
   node: Float64Array;
-  device: Uint8Array;
 }
 
 const MAX_EVENTS = 20_000;
@@ -72,7 +67,6 @@ export class PairSource implements LocalSource {
     },
     partner: async (request: Requests["partner"]) =>
       partnerReply(await this.loadPairs(), request, this.header),
-    ties: async (request: Requests["ties"]) => tiesReply(await this.loadPairs(), request),
     path_events: async ({ node, pair }: Requests["path_events"]) => {
       const pairs = await this.pairsOfAllRanks(pair);
       return eventsWhere(pairs, (row) => pairs.node[row] === node);
@@ -195,20 +189,12 @@ export class PairSource implements LocalSource {
 
 function readPairs(bytes: Uint8Array, specs: PairsHeader["columns"]): EventPairs {
   const columns = new ColumnReader(bytes, specs);
-  const device = columns.u8("device");
   const readIndices = (name: string): Float64Array => columns.f64(name).map((value) => value - 1);
-  /** By row, from values of device work only. */
-  const spread = (values: Float64Array): Float64Array => {
-    let at = 0;
-    return Float64Array.from(device, (isDevice) => (isDevice === 1 ? values[at++]! : 0));
-  };
   const sideOf = (side: 0 | 1): RunEvents => {
     const [rank, id] = [readIndices(`rank${side}`), readIndices(`id${side}`)];
     return {
       rank,
       id,
-      start: spread(columns.f64(`start${side}`)),
-      dur: spread(columns.f64(`dur${side}`)),
       rowOf: new Map(Array.from(id, (event, row) => [`${rank[row]}/${event}`, row])),
     };
   };
@@ -221,7 +207,6 @@ function readPairs(bytes: Uint8Array, specs: PairsHeader["columns"]): EventPairs
     class: columns.u8("class"),
     changes: changeNames.map((name) => columns.f64(name)),
     node: readIndices("node"),
-    device,
   };
 }
 
@@ -247,34 +232,6 @@ function partnerReply(
     id: otherRun.id[row]!,
     // Nodes in the tree of one pair of ranks have other numbers.
     node: typeof pair === "number" ? -1 : pairs.node[row]!,
-  };
-}
-
-/** The longest pairs of device work whose event in one run is in the view. */
-function tiesReply(pairs: EventPairs, { of, start, end, most: max }: Requests["ties"]): Ties {
-  const [run, otherRun] = orderSides(pairs, of);
-  const shownRows = indicesWhere(
-    pairs.device.length,
-    (row) =>
-      pairs.device[row] === 1 &&
-      run.id[row]! >= 0 &&
-      run.start[row]! < end &&
-      run.start[row]! + run.dur[row]! > start,
-  );
-  const [before, after] = pairs.sides;
-  const longerDur = (row: number): number => Math.max(before.dur[row]!, after.dur[row]!);
-  const longest = shownRows
-    .filter((row) => otherRun.id[row]! >= 0)
-    .sort((a, b) => longerDur(b) - longerDur(a) || a - b)
-    .slice(0, max);
-  return {
-    of: shownRows.length,
-    ties: Array.from(longest, (row): Ties["ties"][number] => [
-      before.start[row]!,
-      before.dur[row]!,
-      after.start[row]!,
-      after.dur[row]!,
-    ]),
   };
 }
 

@@ -7,9 +7,9 @@ import {
   CounterSeries,
   type CounterTile,
   buildCounterTiles,
+  classesOfTile,
   type IndexedLane,
   buildLaneTiles,
-  mainKindsOfTile,
   MAX_LEVEL,
   MAX_TILES,
   type TileSlice,
@@ -114,7 +114,7 @@ function collectTiles(
       lane,
       tile,
       ...(byClass !== null && {
-        classes: mainKindsOfTile(byClass, requested.level, tile.index),
+        classes: classesOfTile(byClass, requested.level, tile.index),
         sliceClass: Uint8Array.from(tile.slices, ({ id }) => classOfRow![id]!),
       }),
     });

@@ -5,6 +5,8 @@ import { SIZE } from "../ui/theme";
 
 export class Camera {
   readonly job: Span;
+  /** What the view may show, apart from the margin. */
+  reach: Span;
   view: Span;
   /** Target view of the current animation. */
   target: Span;
@@ -12,6 +14,7 @@ export class Camera {
 
   constructor(range: Span) {
     this.job = jobSpan(range);
+    this.reach = this.job;
     this.view = this.job;
     this.target = this.job;
   }
@@ -22,7 +25,7 @@ export class Camera {
 
   /** Go to `view` in `durationMs` ms; true if the shown view has changed immediately. */
   animateTo(view: Span, durationMs: number, now: number): boolean {
-    this.target = clampView(view, this.job);
+    this.target = clampView(view, this.reach);
     const isThere = this.target[0] === this.view[0] && this.target[1] === this.view[1];
     if (durationMs > 0 && !isThere) {
       this.animation = { from: this.view, startMs: now, durationMs };
@@ -131,18 +134,16 @@ export type StageGeometry = Readonly<ReturnType<typeof computeGeometry>>;
 const MINIMAP_PAD = 3;
 const STRIP_PAD = 2;
 
-/** `isSlim`: narrow names and no right margin, whatever the width. */
 export function computeGeometry(
   width: number,
   height: number,
   dpr: number,
   stripRows: number,
   lateRow = false,
-  isSlim = false,
 ) {
-  const isNarrow = isSlim || width < SIZE.gutterFrom;
+  const isNarrow = width < SIZE.gutterFrom;
   const gutter: number = isNarrow ? SIZE.gutterNarrow : SIZE.gutter;
-  const margin: number = !isSlim && width >= SIZE.marginFrom ? SIZE.margin : 0;
+  const margin: number = width >= SIZE.marginFrom ? SIZE.margin : 0;
   const axisTop = SIZE.minimap + MINIMAP_PAD + 1;
   const stripTop = axisTop + SIZE.axis;
   const stripHeight = stripRows * SIZE.steps;

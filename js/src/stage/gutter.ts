@@ -180,14 +180,14 @@ function drawRankNames(pen: CanvasPen, frame: StageFrame, { row, y }: PlacedRow)
   const { foldSizes } = layout;
   const fact = rowFact(row, frame);
   pen.fillRect(0, y, geometry.gutter, row.height, rowBackground(theme, fact.tone === "late"));
-  pen.horizontalLine(y, 0, geometry.gutter, theme.rule);
+  if (row.isJoined !== true) pen.horizontalLine(y, 0, geometry.gutter, theme.rule);
   if (fact.tone === "late") pen.fillRect(0, y + 1, 4, row.height - 1, theme.late);
   const right = geometry.gutter - 8;
   const color = { plain: theme.ink2, warn: theme.warnInk, late: theme.late, hit: theme.ink }[
     fact.tone
   ];
   const badge = row.badge === null ? 0 : BADGE_WIDTH + 5;
-  const names = [row.name, ...row.shortNames];
+  const names = row.pairName ? [row.pairName] : [row.name, ...row.shortNames];
   const factFont = fact.tone === "late" ? FONT.labelStrong : FONT.label;
   if (foldSizes.mode === "full") {
     let lanes = geometry.narrow
@@ -321,7 +321,8 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
   const last = spill === undefined ? y + row.height - 4 : y + spill.top;
   const top = Math.max(y, clipTop);
   const bottom = Math.min(last, clipBottom);
-  const name = geometry.narrow ? row.name.replace(/^(CPU|GPU) {2}/, "") : row.name;
+  const fullName = row.pairName ?? row.name;
+  const name = geometry.narrow ? fullName.replace(/^(CPU|GPU) {2}/, "") : fullName;
   const middle = (top + bottom) / 2 + BASELINE;
   const range = row.track?.range;
   if (row.thinLanes === bands.length) {

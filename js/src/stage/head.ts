@@ -100,7 +100,7 @@ export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
 
 /** Draws the axis and returns the times of its ticks. */
 export function drawAxis(pen: CanvasPen, frame: StageFrame): number[] {
-  const { geometry, theme, view } = frame;
+  const { geometry, theme, axisView: view } = frame;
   const { axisTop, axisHeight, lanesX, lanesWidth } = geometry;
   const bottom = axisTop + axisHeight;
   pen.fillRect(0, axisTop, geometry.width, axisHeight, theme.bg);

@@ -66,7 +66,9 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   const height = Math.min(row.height, placed.clipBottom - y);
   const late = frame.lateness?.late.has(row.rank.rank) ?? false;
   pen.fillRect(x, Math.max(y, clipTop), geometry.margin, height, rowBackground(theme, late));
-  if (y >= clipTop) pen.horizontalLine(y, x, geometry.width, theme.rule);
+  if (y >= clipTop && row.isJoined !== true) {
+    pen.horizontalLine(y, x, geometry.width, theme.rule);
+  }
   const index = stats?.at.get(row.rank.rank);
   if (stats === null || index === undefined) return;
   if (!hasDevice(row.rank)) return;

@@ -41,6 +41,8 @@ export interface StageFrame {
   scene: Scene;
   job: Span;
   view: Span;
+  /** The view of the axis: that of the stage behind, if there is one. */
+  axisView: Span;
   layout: RowLayout;
   visible: VisibleLanes;
   windows: LaneWindows;
@@ -139,13 +141,13 @@ export function paintRegions(
 
 /** Draw lines, captions and labels over the rasterised lanes. */
 function drawOnLanes(pen: CanvasPen, frame: StageFrame, ticks: readonly number[]): void {
-  const { geometry, theme, visible, view } = frame;
+  const { geometry, theme, visible, axisView } = frame;
   const { lanesX, lanesWidth, rowsTop, rowsHeight } = geometry;
   pen.withClip(lanesX, rowsTop, lanesWidth, rowsHeight, () => {
     const { bottom } = visible;
     for (const time of ticks) {
-      if (time <= view[0]) continue;
-      pen.verticalLine(xAtTime(geometry, view, time), rowsTop, bottom, `${theme.ruleStrong}30`);
+      if (time <= axisView[0]) continue;
+      pen.verticalLine(xAtTime(geometry, axisView, time), rowsTop, bottom, `${theme.ruleStrong}30`);
     }
     drawStepLines(pen, frame, bottom);
     drawNoData(pen, frame);
@@ -191,7 +193,9 @@ function rasterise(raster: LaneRaster, frame: StageFrame): void {
     const top = px(y);
     const late = frame.lateness?.late.has(row.rank.rank) ?? false;
     raster.fillRect(0, top, raster.width, px(y + row.height), late ? paints.lateGround : paints.bg);
-    if (row.track === null) raster.fillRect(0, top, raster.width, top + line, paints.rule);
+    if (row.track === null && row.isJoined !== true) {
+      raster.fillRect(0, top, raster.width, top + line, paints.rule);
+    }
     [place.dataStart, place.dataEnd] = row.rank.range;
     place.coarse = isCoarse(row.rank, place.nsPerPx);
     const bands = row.bands();

@@ -19,6 +19,9 @@ export interface StageRow {
   name: string;
   /** Shorter names, used if there is less room: of several ranks, of workers' GPUs. */
   shortNames: readonly string[];
+  /** Set in paired rows: the name to draw, and whether it belongs to the row above. */
+  pairName?: string | null;
+  isJoined?: boolean;
   /** The ranks that the row represents, its own included. */
   memberRanks: readonly number[];
   badge: "fold" | "unfold" | null;
@@ -358,6 +361,8 @@ function stickyHead(
   while (at > stickyCount && rows[at]!.track !== null) at -= 1;
   const row = rows[at]!;
   if (row.track !== null || !row.open || row.top >= top) return null;
+  // It would cover rows of the other stage.
+  if (row.pairName !== undefined) return null;
   let end = from;
   while (end + 1 < rows.length && rows[end + 1]!.track !== null) end += 1;
   const last = rows[end]!;

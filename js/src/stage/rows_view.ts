@@ -3,6 +3,7 @@
 import { hasLateness } from "../protocol/scene";
 import type { Brief, RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../protocol/source";
 import { type StageGeometry, computeGeometry } from "./camera";
+import { interleaveRows, type RowPairing } from "./paired_rows";
 import {
   type Band,
   type RowLayout,
@@ -29,6 +30,8 @@ export class RowsView {
   ribbonRanks: readonly number[] = [];
   /** Lanes of opened ranks without events in view. */
   private emptyLanes: ReadonlySet<number> = new Set();
+  /** Rows of another stage in the same place. */
+  pairing: RowPairing | null = null;
 
   constructor(
     private scene: Scene,
@@ -45,8 +48,23 @@ export class RowsView {
     this.scene = scene;
     this.geometry = geometry;
     const bare = this.state.keepEmptyLanes === true ? undefined : this.emptyLanes;
-    this.layout = layoutRows(scene, this.state, geometry.rowsHeight, geometry.lateRow, bare);
+    this.layout = this.layoutIn(geometry.rowsHeight, this.state, bare);
+    const { pairing } = this;
+    if (pairing?.isBehind === true) interleaveRows(this.layout, pairing.other.layout, pairing);
+    else if (pairing !== null) interleaveRows(pairing.other.layout, this.layout, pairing);
     this.scroll = anchoredScroll(before, this.layout, this.scroll);
+    this.place();
+    pairing?.other.scrollAlong(this.scroll);
+  }
+
+  /** Lay out the rows in a height, which paired rows share. */
+  private layoutIn(height: number, state: RowState, emptyLanes?: ReadonlySet<number>): RowLayout {
+    const share = this.pairing === null ? 1 : 2;
+    return layoutRows(this.scene, state, height / share, this.geometry.lateRow, emptyLanes);
+  }
+
+  private scrollAlong(scroll: number): void {
+    this.scroll = scroll;
     this.place();
   }
 
@@ -56,6 +74,7 @@ export class RowsView {
     this.scroll = this.clampedScroll(scroll);
     if (this.scroll === before) return false;
     this.place();
+    this.pairing?.other.scrollAlong(this.scroll);
     return true;
   }
 
@@ -74,14 +93,21 @@ export class RowsView {
     });
   }
 
+  /** Height of all rows without stretching, paired ones included. */
   get naturalHeight(): number {
-    return naturalHeight(this.scene, this.state);
+    const paired = this.pairing?.other;
+    return (
+      naturalHeight(this.scene, this.state) +
+      (paired === undefined ? 0 : naturalHeight(paired.scene, paired.state))
+    );
   }
 
   /** Height of all rows in this room, including those hidden by a filter or a choice of ranks. */
   heightIn(maxHeight: number): number {
-    const state = { ...this.state, filter: "", onlyRanks: null };
-    return layoutRows(this.scene, state, maxHeight, this.geometry.lateRow).height;
+    const paired = this.pairing === null ? [] : [this.pairing.other];
+    return [this, ...paired]
+      .map((view) => view.layoutIn(maxHeight, { ...view.state, filter: "", onlyRanks: null }))
+      .reduce((sum, { height }) => sum + height, 0);
   }
 
   /**
@@ -300,9 +326,8 @@ export function stageGeometry(
   width: number,
   height: number,
   dpr: number,
-  isSlim = false,
 ): StageGeometry {
   const hasLateRow = hasLateness(scene);
   const rows = [scene.steps.length > 0, scene.phases.length > 0, hasLateRow].filter(Boolean).length;
-  return computeGeometry(width, height, dpr, rows, hasLateRow, isSlim);
+  return computeGeometry(width, height, dpr, rows, hasLateRow);
 }

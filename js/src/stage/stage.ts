@@ -27,6 +27,7 @@ import { hitTest, slicesInWindow } from "./hit";
 import { isCoarse } from "./lanes";
 import { NO_OVERLAY } from "./overlay";
 import { ALL_REGIONS, type StageFrame, FrameLoop, Painter, type StageRegion } from "./painter";
+import { rowsClipPath } from "./paired_rows";
 import { classPaints, kindPaints, classSharesAt } from "./paints";
 import { stageGeometry, RowsView } from "./rows_view";
 import { loadFullPicture, stageSvg, type FullPicture } from "./svg";
@@ -70,7 +71,8 @@ export class Stage {
   private reportedView: Span | null = null;
   /** Whether the geometry is that of this scene. */
   private isMeasured = false;
-  private isSlim = false;
+  /** The stage whose rows are between this one's; see `Stage.pair`. */
+  private paired: Stage | null = null;
   /** Requests and drawing pause while the stage is not visible. */
   private readonly visibility: ElementVisibility;
   private isBlank = true;
@@ -148,12 +150,47 @@ export class Stage {
     this.loop.invalidate("head", "lanes");
   }
 
-  /** Leave the width to the lanes: narrow names, no totals on the right. */
-  setSlim(isSlim: boolean): void {
-    if (isSlim === this.isSlim) return;
-    this.isSlim = isSlim;
+  /**
+   * Draw two stages in one place, rank by rank, the first behind the second; `partners` are the
+   * ranks of the second by those of the first. Only the head of the first is visible.
+   */
+  static pair(
+    stages: readonly [Stage, Stage],
+    words: readonly [string, string],
+    partners: ReadonlyMap<number, number>,
+  ): void {
+    stages.forEach((stage, at) => {
+      const isBehind = at === 0;
+      const other = stages[isBehind ? 1 : 0];
+      stage.paired = other;
+      stage.el.style.clipPath = "";
+      stage.rowsView.pairing = { other: other.rowsView, isBehind, words, partners };
+    });
+    for (const stage of stages) stage.measureAgain();
+  }
+
+  /** Draw the rows of this stage alone. */
+  unpair(): void {
+    if (this.paired === null) return;
+    this.paired = null;
+    this.rowsView.pairing = null;
+    this.el.style.clipPath = "";
+    this.measureAgain();
+  }
+
+  private measureAgain(): void {
     this.isMeasured = false;
     this.measure();
+    for (const listener of this.rowListeners) listener();
+  }
+
+  /** The window that shows everything: the job, unless set to a longer one. */
+  get reach(): Span {
+    return this.camera.reach;
+  }
+
+  set reach(reach: Span) {
+    this.camera.reach = reach;
   }
 
   setRows(rows: RowState): void {
@@ -332,7 +369,13 @@ export class Stage {
     const same = width === now.width && height === now.height && dpr === now.dpr;
     if (same && this.isMeasured) return;
     this.isMeasured = true;
-    this.geometry = stageGeometry(this.scene, width, height, dpr, this.isSlim);
+    const geometry = stageGeometry(this.scene, width, height, dpr);
+    // Rows begin below the head that is visible.
+    const { rowsTop, rowsHeight } =
+      this.paired === null || this.rowsView.pairing?.isBehind === true
+        ? geometry
+        : stageGeometry(this.paired.scene, width, height, dpr);
+    this.geometry = { ...geometry, rowsTop, rowsHeight };
     this.painter.resize(this.geometry);
     this.isBlank = true;
     this.relayout();
@@ -342,6 +385,7 @@ export class Stage {
   private relayout(): void {
     this.rowsView.update(this.scene, this.geometry);
     this.onRowsMoved();
+    for (const listener of this.paired?.rowListeners ?? []) listener();
   }
 
   private scrollTo(scroll: number): boolean {
@@ -352,6 +396,14 @@ export class Stage {
 
   /** Update after rows have moved, appeared or disappeared. */
   private onRowsMoved(): void {
+    this.drawMovedRows();
+    this.paired?.drawMovedRows();
+  }
+
+  private drawMovedRows(): void {
+    if (this.rowsView.pairing?.isBehind === false) {
+      this.el.style.clipPath = rowsClipPath(this.rowsView.visible.placed, this.geometry.width);
+    }
     this.scrollbar.update(this.geometry, this.rowsView.layout.height, this.rowsView.scroll);
     this.request();
     this.shrinkWhenIdle();
@@ -427,6 +479,7 @@ export class Stage {
   private frame(theme = this.theme, picture: Partial<FullPicture> = {}): StageFrame {
     const { scene, data, camera, rowsView, geometry, classes, overlay, byName } = this;
     const { view = camera.view } = picture;
+    const isInFront = rowsView.pairing?.isBehind === false;
     const stats = data.stats.value;
     const isCurrent =
       stats === null ||
@@ -440,6 +493,7 @@ export class Stage {
       scene,
       job: camera.job,
       view,
+      axisView: isInFront && picture.view === undefined ? this.paired!.camera.view : view,
       layout: rowsView.layout,
       visible: rowsView.visible,
       windows: data.windows,

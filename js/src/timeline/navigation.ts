@@ -55,7 +55,7 @@ export class Navigation {
   }
 
   fit(): void {
-    this.zoomTo(this.ctx.scene.range);
+    this.zoomTo(this.ctx.stage.reach);
   }
 
   /** Zoom to a window; if it is shown already, to the whole job. */
@@ -78,7 +78,7 @@ export class Navigation {
   /** Follow the shared state; this does not count as a change by the user. */
   follow(view: Span | null, animate: boolean): void {
     this.isOwnChange = false;
-    const target = view ?? this.ctx.scene.range;
+    const target = view ?? this.ctx.stage.reach;
     if (target[0] === this.view()[0] && target[1] === this.view()[1]) return;
     this.ctx.stage.setView(target, animate ? MOTION.zoomFit : 0);
   }
@@ -108,9 +108,9 @@ export class Navigation {
    */
   private reconcileShared(): void {
     if (!this.isOwnChange) return;
-    const { shared, scene, stage } = this.ctx;
+    const { shared, stage } = this.ctx;
     const { start, end } = wholeNsWindow(stage.view());
-    const [from, to] = shared.state.view ?? scene.range;
+    const [from, to] = shared.state.view ?? stage.reach;
     if (from !== start || to !== end) shared.set({ view: [start, end] }, true);
     if (this.gestures === 0) this.commitView();
   }

@@ -19,7 +19,7 @@ import { TimelineContext, throttle } from "./context";
 import { GapSelection } from "./gaps";
 import { HeightControl, HeightEdge } from "./height";
 import { HoverController } from "./hover";
-import { listenToKeys, PANEL_HELP } from "./keys";
+import { type HelpGroup, listenToKeys, PANEL_HELP } from "./keys";
 import { Legend } from "./legend";
 import { Card, ErrorStrip } from "./messages";
 import { listenToWheel } from "./motion";
@@ -61,6 +61,8 @@ interface LinkedPanelOptions {
   title?: string;
   status: HTMLElement;
   theme: ThemeName;
+  /** Keys and gestures of the view around it; those of a dashboard if left out. */
+  help?: HelpGroup;
   /** Describe the source's status; null for the default text. */
   kernelStatus(): KernelStatus | null;
 }
@@ -114,7 +116,10 @@ export class TimelineApp {
     this.heightEdge = new HeightControl(stage, (height) => options.saveHeight?.(height));
     this.fullWindow = isPart ? null : new FullWindow(root);
     const help = (): VNode => (
-      <Help more={isPart ? [PANEL_HELP] : []} close={() => void this.help.close()} />
+      <Help
+        more={isPart ? [linkedPanel.help ?? PANEL_HELP] : []}
+        close={() => void this.help.close()}
+      />
     );
     this.help = new Popover(() => outermostElement(root), "Keys and gestures", help, abortSignal);
     this.nav = new Navigation(ctx);

@@ -40,7 +40,6 @@ VALID = {
     "frame": {"name": "names"},
     "frames": {"names": ["names"]},
     "partner": {"of": 0, "rank": 0, "id": 0, "pair": 0},
-    "ties": {"of": 0, "start": 0, "end": 1000, "most": 5},
     "path_events": {"node": 0, "pair": 0},
     "change_events": {"row": 0, "pair": 0},
     "classes": {},

@@ -1,0 +1,58 @@
+/** An event and its partner on the other side, in words. */
+
+import type { Brief } from "../protocol/source";
+import { formatDuration } from "../ui/formats";
+import type { DiffContext } from "./context";
+import { type BySide, deltaText, shareText } from "./frames";
+
+export interface PairedEvents {
+  /** In the order of display; null without a partner. */
+  events: BySide<Brief | null>;
+  status: string | null;
+}
+
+/** Describe a pair: name, both durations, difference and status. */
+export function pairText({ events, status }: PairedEvents): {
+  name: string;
+  words: string;
+  delta: string;
+} {
+  const [first, second] = events;
+  const name = (second ?? first)?.short ?? "";
+  if (first === null || second === null) {
+    const present = first ?? second;
+    const side = first === null ? "after only" : "before only";
+    if (status === null) return { name, words: "not compared: outside of the steps", delta: "" };
+    return {
+      name,
+      words: `${formatDuration(present?.dur ?? null)}, ${side}: ${status}`,
+      delta: "",
+    };
+  }
+  const diff = second.dur - first.dur;
+  const statusText = status === "same" || status === "changed" ? "" : ` · ${status}`;
+  return {
+    name: first.short === second.short ? name : `${first.short} → ${second.short}`,
+    words: `${formatDuration(first.dur)} → ${formatDuration(second.dur)}`,
+    delta: `${deltaText(diff)} ${shareText(diff, first.dur)}${statusText}`,
+  };
+}
+
+/** The pair under the pointer, or else the selected one. */
+export function PairLine({ ctx }: { ctx: DiffContext }) {
+  const pair = ctx.hoveredPair.value ?? ctx.selectedPair.value;
+  const text = pair === null ? null : pairText(pair);
+  return (
+    <span class="hta-diff-pair" aria-live="polite">
+      {text === null ? (
+        <span class="hta-note">Point at an event to see its partner.</span>
+      ) : (
+        <>
+          <b>{text.name}</b>
+          {` ${text.words} `}
+          <b>{text.delta}</b>
+        </>
+      )}
+    </span>
+  );
+}

@@ -1,0 +1,105 @@
+/**
+ * The rows of two stages in one place, rank by rank and track by track.
+ *
+ * Both stages are equally large, one in front of the other. Each draws its own rows and leaves
+ * room for the other's; of the stage in front only its rows are visible. With rows 40 px high:
+ *
+ *   stage behind     rank 0 at 0     rank 1 at 80
+ *   stage in front   rank 0 at 40    rank 1 at 120
+ */
+
+import type { PlacedRow, RowLayout, StageRow } from "./rows";
+import type { RowsView } from "./rows_view";
+
+/** How the rows of one stage go with those of another. */
+export interface RowPairing {
+  other: RowsView;
+  /** Whether this stage is the one behind, whose rows come first. */
+  isBehind: boolean;
+  /** The words for both stages, "before" and "after" of the example. */
+  words: readonly [string, string];
+  /** The ranks of the stage in front by those of the stage behind. */
+  partners: ReadonlyMap<number, number>;
+}
+
+/** Consecutive rows of one rank: its head and its tracks. */
+function rowsByRank({ rows }: RowLayout): StageRow[][] {
+  const blocks: StageRow[][] = [];
+  for (const row of rows) {
+    const last = blocks.at(-1);
+    if (last?.[0]!.rank === row.rank) last.push(row);
+    else blocks.push([row]);
+  }
+  return blocks;
+}
+
+/**
+ * Merge two lists in their order. Partners are adjacent; what has none comes before the next pair.
+ */
+function mergeInOrder<T>(
+  behind: readonly T[],
+  front: readonly T[],
+  arePartners: (behind: T, front: T) => boolean,
+): [T | null, T | null][] {
+  const merged: [T | null, T | null][] = [];
+  let next = 0;
+  for (const entry of behind) {
+    const at = front.findIndex((other, i) => i >= next && arePartners(entry, other));
+    while (next < at) merged.push([null, front[next++]!]);
+    merged.push([entry, at < 0 ? null : front[next++]!]);
+  }
+  return [...merged, ...front.slice(next).map((other): [null, T] => [null, other])];
+}
+
+/**
+ * Place the rows of both layouts, tracks below their ranks, and name them: `rank 0`, below it
+ * `after`; with the word if a row has no partner, or a partner of another name.
+ */
+export function interleaveRows(
+  behind: RowLayout,
+  front: RowLayout,
+  { words, partners }: Pick<RowPairing, "words" | "partners">,
+): void {
+  let top = 0;
+  const place = (row: StageRow, name: string | null, isJoined: boolean): void => {
+    Object.assign(row, { top, pairName: name, isJoined });
+    top += row.height;
+  };
+  const rankOf = ([row]: StageRow[]): number => row!.rank.rank;
+  const blocks = mergeInOrder(
+    rowsByRank(behind),
+    rowsByRank(front),
+    (a, b) => partners.get(rankOf(a)) === rankOf(b),
+  );
+  for (const [a, b] of blocks) {
+    for (const [row, below] of mergeInOrder(a ?? [], b ?? [], areSameTrack)) {
+      if (row !== null) place(row, below === null ? `${row.name} ${words[0]}` : null, false);
+      if (below === null) continue;
+      const name = row?.name === below.name ? words[1] : `${below.name} ${words[1]}`;
+      place(below, name, row !== null);
+    }
+  }
+  for (const layout of [behind, front]) {
+    // Rows that stay in place would hide the other stage's.
+    Object.assign(layout, { height: top, stickyCount: 0, stickyHeight: 0 });
+  }
+}
+
+/** Whether two rows of partners are both heads, or tracks of the same kind and name. */
+function areSameTrack({ track }: StageRow, { track: other }: StageRow): boolean {
+  if (track === null || other === null) return track === other;
+  // Numbers of processes, threads and devices differ between runs.
+  const nameOf = (label: string): string => label.replace(/\d+/g, "");
+  return track.role === other.role && nameOf(track.label) === nameOf(other.label);
+}
+
+/** The visible rows as the value of `clip-path`. */
+export function rowsClipPath(placed: readonly PlacedRow[], width: number): string {
+  if (placed.length === 0) return "inset(50%)";
+  const boxes = placed.map(({ row, y, clipTop, clipBottom }) => {
+    const top = Math.max(y, clipTop);
+    const height = Math.max(Math.min(y + row.height, clipBottom) - top, 0);
+    return `M0 ${top}h${width}v${height}h${-width}z`;
+  });
+  return `path("${boxes.join("")}")`;
+}
