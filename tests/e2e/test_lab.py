@@ -178,7 +178,7 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
 
 def test_a_folder_as_one_job(browse, lab, files, requests, screenshot):
     page = browse("traces/runs")
-    choose(page, "before", "Open as One Job")
+    choose(page, "before", "Open Trace Dashboard")
     job = hw.load(files / "runs/before", progress=False, cache=False).with_clock("fitted")
     dash = dash_of(page, job)
     dash.has_numbers_of(job.select(), ("breakdown", "kernels"))

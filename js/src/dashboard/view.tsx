@@ -93,6 +93,10 @@ export class DashApp {
     this.ctx.timeline.fail(title, error);
   }
 
+  flash(text: string): void {
+    this.ctx.timeline.flash(text);
+  }
+
   /** Put toolbar and headline above the board, and a text on omitted panels below it. */
   private draw(): void {
     const { ctx, fullWindow, grid } = this;
