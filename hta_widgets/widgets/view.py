@@ -516,6 +516,7 @@ class LinkedView(anywidget.AnyWidget):
             page_target(request.path, overwrite=request.overwrite),
             Selection.from_json(request.selection, self.traces),
             clip=request.clip,
+            keep_launches=request.launches,
             counters="own" if request.counters else False,
             scrub=request.scrub,
         )

@@ -193,8 +193,7 @@ def test_a_folder_as_one_job(browse, lab, files, requests, screenshot):
     dash.has_numbers_of(job.select(ranks=[5]), ("kernels", "operators"))
     wheel(dash.timeline, (GUTTER + 300, HEAD + 60), -600, keys=["Control"])
 
-    dash.root.get_by_role("button", name="Export…", exact=True).click()
-    dash.root.locator(".hta-menu-item").get_by_text("The selection as a trace…").click()
+    dash.share("Trace…")
     dash.root.get_by_role("button", name="Write file").click()
     expect(dash.root.get_by_text(re.compile("^Wrote "))).to_be_visible(timeout=30_000)
     (file,) = (files / "runs").glob("*.json.gz")

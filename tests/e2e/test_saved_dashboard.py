@@ -44,12 +44,14 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(
     assert chosen.end_ns - chosen.start_ns == pytest.approx(10_000_000, rel=0.05)
     dash.has_numbers_of(chosen)
 
-    picture = dash.saved("Timeline: SVG of this view").decode()
+    with page.expect_download() as started:
+        dash.share("Picture")
+    picture = started.value.path().read_text("utf-8")
     assert "1 of 8 ranks" in picture
     assert "rank 5" in picture
     assert ">rank 4<" not in picture
-    assert dash.saved("Where GPU time goes: PNG").startswith(b"\x89PNG")
-    assert b"<svg" in dash.saved("Where GPU time goes: SVG")[:200]
+    assert dash.saved("breakdown", "Save as PNG").startswith(b"\x89PNG")
+    assert b"<svg" in dash.saved("breakdown", "Save as SVG")[:200]
 
     dash.undo()
     dash.undo()
@@ -100,8 +102,7 @@ def test_what_a_click_opens_is_in_the_window(page, job, tmp_path, built, width, 
     assert details["y"] >= row + 30 or details["y"] + details["height"] <= row
 
     page.evaluate("window.scrollTo(0, 0)")
-    dash.root.get_by_role("button", name="Export…", exact=True).click()
-    dash.root.locator(".hta-menu-item").get_by_text("as a trace").click()
+    dash.share("Trace…")
     is_in_window(".hta-export")
     page.keyboard.press("Escape")
     dash.root.get_by_role("button", name="Keys and gestures").first.click()

@@ -129,13 +129,12 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
     dash.has_numbers_of(chosen, ("kernels",))
 
     # The file that the host writes is what Python exports.
-    dash.root.get_by_role("button", name="Export…", exact=True).click()
-    dash.root.locator(".hta-menu-item").get_by_text("The selection as a trace…").click()
+    dash.share("Trace…")
     with page.expect_download() as started:
         dash.root.get_by_role("button", name="Write file").click()
     file = tmp_path / started.value.suggested_filename
     started.value.save_as(file)
-    report = hw.export_trace(job, tmp_path / "python.json.gz", chosen)
+    report = hw.export_trace(job, tmp_path / "python.json.gz", chosen, keep_launches=True)
     expect(dash.root.get_by_text(re.compile("^Wrote demo-window"))).to_be_visible()
     back, own = (hw.load(one, progress=False, cache=False) for one in (file, report.path))
     assert len(back[5]) == len(own[5]) == report.events
@@ -143,7 +142,7 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
     assert names[0] == names[1]
 
     with page.expect_download() as started:
-        dash.root.get_by_text("Save HTML", exact=True).click()
+        dash.share("Page…")
         dash.root.get_by_role("button", name="Write file").last.click()
     assert b"Content-Security-Policy" in started.value.path().read_bytes()[:1000]
     page.keyboard.press("Escape")

@@ -91,6 +91,7 @@ export function applyAddress(model: Model, state: Model, scene: Scene): string {
 export function followAddress(
   model: Model,
   state: Model,
+  scene: () => Scene,
   signal: AbortSignal,
   apply: () => void,
 ): void {
@@ -100,6 +101,7 @@ export function followAddress(
     if (address?.isPage !== true || signal.aborted) return;
     const entries = STATE_KEYS.map((key) => [key, state.get(key) ?? INITIAL_STATE[key]]);
     const shared = Object.fromEntries(entries) as SharedState;
+    if (isSameJson(shared.view, scene().range)) shared.view = null;
     const text = encodeState(shared, changedPanels(model, address)) ?? "";
     const href = text === "" ? address.base.replace(/#$/, "") : `${address.base}?${text}`;
     try {

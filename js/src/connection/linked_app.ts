@@ -36,7 +36,8 @@ export async function renderLinkedApp<T extends FollowedTraits>(
     const rejected = applyAddress(model, state, scene);
     const app = makeApp(scene, state);
     app.flash(rejected);
-    followAddress(model, state, signal, () => app.flash(applyAddress(model, state, scene)));
+    const apply = (): void => app.flash(applyAddress(model, state, scene));
+    followAddress(model, state, () => scene, signal, apply);
     let stateRef = model.get("state");
     let shownScene = model.get("_scene");
     const attach = (): void => {

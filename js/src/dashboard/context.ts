@@ -3,6 +3,7 @@
 import { computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { ChartSlot, type MakeChart } from "../charts/chart";
 import { type LiveSource, ObservedSource } from "../connection/answering";
+import { addressTrait, linkOf, type ViewAddress } from "../connection/link";
 import { type Model, isSameJson, traitSignal } from "../connection/store";
 import { PANELS } from "../facts/panels";
 import type { ColumnTables } from "../formats/shared";
@@ -112,6 +113,16 @@ export class DashContext {
     return this.model.get("_about") ?? {};
   }
 
+  /** The address of the view; null in notebooks. */
+  get address(): ViewAddress | null {
+    return addressTrait(this.model);
+  }
+
+  /** The link to what is shown; null if the selection is too large for one. */
+  link(): string | null {
+    return linkOf(this.model, this.timeline.ctx.shared.state, this.scene.peek());
+  }
+
   /** The panels that the job's files have data for; all if unknown. */
   get offeredPanels(): readonly string[] {
     return this.jobFacts.panels ?? PANELS.map(({ id }) => id);
@@ -162,7 +173,7 @@ export class DashContext {
   }
 
   /** A button of the toolbar. */
-  button(name: "exporting" | "help-button"): HTMLElement {
+  button(name: "share" | "help-button"): HTMLElement {
     return this.root.querySelector<HTMLElement>(`.hta-dash-toolbar .hta-${name}`)!;
   }
 

@@ -206,13 +206,13 @@ test("the headline's ranks and findings select, and it is of the whole job whate
   await expect.poll(() => view.text(".hta-headline h2")).toBe(headText);
 });
 
-test("communication has a name in the legend, and a page without a kernel no Save HTML", async () => {
+test("communication has a name in the legend, and a page without a kernel saves none", async () => {
   const view = await opened();
   const chip = view.find(".hta-chips .hta-chip[title^=communication]");
   await expect.poll(() => chip.innerText.trim()).toMatch(/^comm/);
-  const texts = view.all(".hta-dash-toolbar button").map((node) => node.textContent);
-  expect(texts).toContain("Export…");
-  expect(texts).not.toContain("Save HTML");
+  view.find(".hta-share").click();
+  const texts = view.all(".hta-menu-item > span:first-child").map((node) => node.textContent);
+  expect(texts).toEqual(["Picture", "Trace…", "Table…", "Copy Python"]);
 });
 
 test("panels out of sight follow once nothing changes, so that a page is printed whole", async () => {

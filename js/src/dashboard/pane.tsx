@@ -20,7 +20,7 @@ import { FailureNote } from "../ui/controls";
 import { MenuButton } from "../ui/menu";
 import { frameNote, capitalizeSentence } from "../ui/text";
 import type { DashContext } from "./context";
-import { panelExports } from "./save";
+import { panelExports } from "./share";
 import type { PanelNumbers } from "./tables";
 
 export interface PanelState {

@@ -1,17 +1,14 @@
-/** Toolbar of a dashboard and its form for saving a page. */
+/** Toolbar of a dashboard. */
 
-import { useSignal } from "@preact/signals";
-import type { VNode } from "preact";
 import { useRef } from "preact/hooks";
 import { PANELS } from "../facts/panels";
-import { asError, isAbort } from "../protocol/source";
 import { problemLines } from "../timeline/panels/problems";
 import { Button, CutName, Icon, UndoRedoPair } from "../ui/controls";
-import { formatBytes, formatDuration, plural } from "../ui/formats";
-import { MenuButton, type MenuItem, OpenerButton, Toolbar } from "../ui/menu";
+import { formatDuration, plural } from "../ui/formats";
+import { MenuButton, type MenuItem, Toolbar } from "../ui/menu";
 import { FullButton, type FullWindow } from "../ui/placing";
 import type { DashContext } from "./context";
-import { allExports } from "./save";
+import { ShareButton } from "./share";
 
 export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow }) {
   const { selectionState, shownPanels, folding } = ctx;
@@ -109,19 +106,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
         items={panels}
         onClose={showAdded}
       />
-      <MenuButton
-        text="Export…"
-        name="Write the selection, a table or a chart"
-        class="hta-exporting"
-        items={() => allExports(ctx)}
-      />
-      {ctx.live !== null && (
-        <OpenerButton
-          text="Save HTML"
-          name="Save all this as one page that needs no kernel"
-          content={() => <SaveForm ctx={ctx} />}
-        />
-      )}
+      <ShareButton ctx={ctx} />
       <FullButton full={full} />
       <Button
         text="?"
@@ -130,64 +115,5 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
         press={({ currentTarget }) => ctx.timeline.help.toggle(currentTarget as HTMLElement)}
       />
     </Toolbar>
-  );
-}
-
-// A form for the name of a file, which the kernel writes.
-
-/** Max size of the page. MB */
-const MAX_MB = 25;
-
-function SaveForm({ ctx: { source, signal, scene } }: { ctx: DashContext }) {
-  const name = scene.peek().title.replace(/[^\p{L}\p{N}._-]+/gu, "-") || "dashboard";
-  const path = useSignal(`${name}.html`);
-  const isBusy = useRef(false);
-  const status = useSignal<VNode | null>(null);
-  const save = async (): Promise<void> => {
-    if (isBusy.current) return;
-    isBusy.current = true;
-    status.value = <span class="hta-note">Writing…</span>;
-    try {
-      const requested = { max_mb: MAX_MB, path: path.value.trim() };
-      const { reply } = await source.ask("save_html", requested, signal);
-      const size = reply.bytes === undefined ? "" : `, ${formatBytes(reply.bytes)}`;
-      status.value = (
-        <>
-          <b class="hta-ok-text">{`Wrote ${reply.path}`}</b>
-          {`${size}.`}
-        </>
-      );
-    } catch (error) {
-      const { message } = asError(error);
-      status.value = isAbort(error) ? null : <span class="hta-error-text">{message}</span>;
-    }
-    isBusy.current = false;
-  };
-  return (
-    <div class="hta-save-form">
-      <p class="hta-note">
-        One file that needs no kernel and no network; what does not fit into {MAX_MB} MB is left
-        out.
-      </p>
-      {source.status === "none" ? (
-        <p>Without a kernel it cannot be written.</p>
-      ) : (
-        <div class="hta-field-row">
-          <input
-            type="text"
-            class="hta-input hta-path"
-            aria-label="File to write, on the kernel's machine"
-            spellcheck={false}
-            value={path.value}
-            onInput={({ currentTarget }) => (path.value = currentTarget.value)}
-            onKeyDown={({ key }) => key === "Enter" && void save()}
-          />
-          <Button text="Write file" class="hta-primary" press={() => void save()} />
-        </div>
-      )}
-      <div class="hta-result" role="status" aria-live="polite">
-        {status.value}
-      </div>
-    </div>
   );
 }
