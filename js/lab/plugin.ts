@@ -1,6 +1,6 @@
 /** Traces in JupyterLab's file browser: kinds of files, documents, commands. */
 
-import { splitFragment } from "../src/connection/link";
+import { splitFragment } from "../src/connection/address";
 import base from "../src/timeline/style/base.css?raw";
 import host from "../src/host/host.css?raw";
 import type { OpenViewRequest } from "../src/host/start";

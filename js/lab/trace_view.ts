@@ -1,6 +1,6 @@
 /** Traces in a tab: starts a session for them, shows progress, then the view of the kernel. */
 
-import type { ViewAddress } from "../src/connection/link";
+import type { ViewAddress } from "../src/connection/address";
 import { type LoadingStage, LoadingCard } from "../src/host/card";
 import { WidgetHost } from "../src/host/host";
 import type { OpenViewRequest } from "../src/host/start";

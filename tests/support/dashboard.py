@@ -152,7 +152,7 @@ class Dash:
 
     def share(self, text: str) -> None:
         """Choose an entry of the menu Share."""
-        self.root.get_by_role("button", name="Share", exact=False).click()
+        self.root.get_by_role("button", name=re.compile("^Share what")).click()
         self.root.locator(".hta-menu-item").get_by_text(text, exact=True).click()
 
     def has_numbers_of(self, selection: Selection, panels: Sequence[str] = PANELS) -> None:

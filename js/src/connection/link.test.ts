@@ -4,14 +4,8 @@ import { expect, test } from "vitest";
 import { freshState, LooseModel } from "../../test/model";
 import { FULL_SELECTION } from "../protocol/selection";
 import type { Scene, SharedState } from "../protocol/source";
-import {
-  addressTrait,
-  applyAddress,
-  decodeState,
-  encodeState,
-  linkOf,
-  splitFragment,
-} from "./link";
+import { addressTrait, applyAddress, decodeState, encodeState, linkOf } from "./link";
+import { splitFragment } from "./address";
 import { INITIAL_STATE, STATE_KEYS } from "./store";
 
 const rank = (number: number) => ({

@@ -12,28 +12,13 @@ import { PANELS } from "../facts/panels";
 import { FULL_SELECTION, nullIfUnrestricted } from "../protocol/selection";
 import type { Scene, SelectionJson, SharedState } from "../protocol/source";
 import { runsOf } from "../ui/formats";
-import { INITIAL_STATE, isSameJson, listenTo, type Model, STATE_KEYS } from "./store";
+import type { PanelIds, ViewAddress } from "./address";
+import { INITIAL_STATE, isSameJson, isScope, listenTo, type Model, STATE_KEYS } from "./store";
 
 /** Longer links are cut by chats and mail; longer fragments are not read. */
 const MAX_LENGTH = 8000;
 const MAX_TEXT_LENGTH = 1000;
 const FOLLOW_MS = 300;
-
-/** The address of a view: a trait of its model that exists only in pages and tabs of ours. */
-export interface ViewAddress {
-  /** The address up to the state. */
-  base: string;
-  /** The state when the address was opened; "" for none. */
-  state: string;
-  /** Whether it is the address of the page, which then follows the state. */
-  isPage: boolean;
-  /** Panels of an address that names none. */
-  panels: PanelIds;
-  /** Where the address works, for the user. */
-  reach: string;
-}
-
-type PanelIds = readonly (string | readonly string[])[];
 
 /** What a link restores. */
 interface LinkedState {
@@ -41,20 +26,6 @@ interface LinkedState {
   panels: PanelIds | null;
   /** Names of the parts that were left out. */
   rejected: string[];
-}
-
-/** The address of this page. */
-export function pageAddress(panels: PanelIds, reach: string): ViewAddress {
-  const { href } = window.location;
-  const at = `${href}#`.indexOf("#");
-  const [route, state] = splitFragment(href.slice(at));
-  return { base: `${href.slice(0, at)}${route}`, state, isPage: true, panels, reach };
-}
-
-/** A fragment as route and state: `#/dashboard/job?view=0_9` as `#/dashboard/job`, `view=0_9`. */
-export function splitFragment(fragment: string): [route: string, state: string] {
-  const at = `${fragment}?`.indexOf("?");
-  return [fragment.slice(0, at) || "#", fragment.slice(at + 1)];
 }
 
 /** The link to the state of a view; null without an address, or if the state is too large. */
@@ -227,7 +198,7 @@ export function decodeState(text: string, scene: Scene, offered: readonly string
     color: read("color", (value) => (value === "name" ? value : undefined)) ?? "kind",
     pinned: keep("pinned track", parts.getAll("pin"), hasTrack),
     ranks_from: read("from", (value) => (isPanel(value) ? value : undefined)) ?? "",
-    scope: read("scope", (value) => (value === "view" ? value : undefined)) ?? "selection",
+    scope: read("scope", (value) => (isScope(value) ? value : undefined)) ?? "selection",
   };
   const panels = read("panels", (value) => {
     const rows = value.split("*").map((row) => row.split(".").filter((id) => id !== ""));

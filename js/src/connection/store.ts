@@ -3,7 +3,7 @@
 import { LIMITS } from "../facts/limits";
 import { batch, computed, type ReadonlySignal, signal } from "@preact/signals";
 import { nullIfUnrestricted, normalizeSelection } from "../protocol/selection";
-import type { SelectionJson, SharedState } from "../protocol/source";
+import type { FigureScope, SelectionJson, SharedState } from "../protocol/source";
 
 /** Members of an anywidget model that are used here. */
 export interface Model {
@@ -56,6 +56,10 @@ export const INITIAL_STATE: SharedState = {
 };
 export const STATE_KEYS = Object.keys(INITIAL_STATE) as readonly StateKey[];
 
+export function isScope(value: unknown): value is FigureScope {
+  return value === "job" || value === "view" || value === "selection";
+}
+
 /** A trait's value in normal form; hosts use different forms. */
 function normalizeValue<K extends StateKey>(key: K, value: unknown): SharedState[K];
 function normalizeValue(key: StateKey, value: unknown): unknown {
@@ -65,7 +69,7 @@ function normalizeValue(key: StateKey, value: unknown): unknown {
   if (key === "selection")
     return nullIfUnrestricted(normalizeSelection(value as Partial<SelectionJson> | null));
   if (key === "search" || key === "ranks_from") return typeof value === "string" ? value : "";
-  if (key === "scope") return value === "view" ? "view" : "selection";
+  if (key === "scope") return isScope(value) ? value : INITIAL_STATE.scope;
   if (key === "color") return value === "name" ? "name" : "kind";
   return Array.isArray(value) ? value.map(String) : [];
 }

@@ -3,7 +3,8 @@
 import { computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { ChartSlot, type MakeChart } from "../charts/chart";
 import { type LiveSource, ObservedSource } from "../connection/answering";
-import { addressTrait, linkOf, type ViewAddress } from "../connection/link";
+import type { ViewAddress } from "../connection/address";
+import { addressTrait, linkOf } from "../connection/link";
 import { type Model, isSameJson, traitSignal } from "../connection/store";
 import { PANELS } from "../facts/panels";
 import type { ColumnTables } from "../formats/shared";
@@ -67,6 +68,8 @@ export class DashContext {
   readonly shownPanels = computed(() => shownIds(this.panelChoice.value));
   /** The ranks that charts draw together. */
   readonly folding = signal<FoldingState>({ isOffered: false, isOn: false, groups: [] });
+  /** Whether the view fills its page or tab with columns. */
+  readonly isFilled = signal(false);
   /** Window of the timeline, or the one that it moves to. */
   view: Span;
   /** Set once the panel that contains it exists. */
@@ -123,6 +126,11 @@ export class DashContext {
     return linkOf(this.model, this.timeline.ctx.shared.state, this.scene.peek());
   }
 
+  /** Whether the view has its page or tab for itself: a trait that only hosts of ours set. */
+  get fills(): boolean {
+    return this.model.get("_fills") === true;
+  }
+
   /** The panels that the job's files have data for; all if unknown. */
   get offeredPanels(): readonly string[] {
     return this.jobFacts.panels ?? PANELS.map(({ id }) => id);
@@ -173,7 +181,7 @@ export class DashContext {
   }
 
   /** A button of the toolbar. */
-  button(name: "share" | "help-button"): HTMLElement {
+  button(name: "share-button" | "help-button"): HTMLElement {
     return this.root.querySelector<HTMLElement>(`.hta-dash-toolbar .hta-${name}`)!;
   }
 

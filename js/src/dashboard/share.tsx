@@ -64,7 +64,7 @@ export function ShareButton({ ctx }: { ctx: DashContext }) {
     <MenuButton
       text="Share"
       name="Share what is shown: link, page, picture, trace, table, code"
-      class="hta-share"
+      class="hta-share-button"
       items={() => shareItems(ctx, sheets)}
     >
       {" ▾"}
@@ -74,7 +74,7 @@ export function ShareButton({ ctx }: { ctx: DashContext }) {
 
 function shareItems(ctx: DashContext, sheets: Record<"page" | "table", Popover>): MenuItem[] {
   const { timeline, address, selectionState, shownPanels, headline, live, scene } = ctx;
-  const button = ctx.button("share");
+  const button = ctx.button("share-button");
   const hasTimeline = shownPanels.value.includes("timeline");
   const code = selectionCode(selectionState.selection.value, scene.value.clock);
   const drawTimeline = async (): Promise<Blob> => {

@@ -2,8 +2,9 @@
 
 import { useRef } from "preact/hooks";
 import { PANELS } from "../facts/panels";
+import type { FigureScope } from "../protocol/source";
 import { problemLines } from "../timeline/panels/problems";
-import { Button, CutName, Icon, UndoRedoPair } from "../ui/controls";
+import { Button, ChoiceButtons, CutName, Icon, UndoRedoPair } from "../ui/controls";
 import { formatDuration, plural } from "../ui/formats";
 import { MenuButton, type MenuItem, Toolbar } from "../ui/menu";
 import { FullButton, type FullWindow } from "../ui/placing";
@@ -25,25 +26,6 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
   const after = [
     ...(events > 0 ? [plural(events, "event"), formatDuration(range[1] - range[0])] : []),
     ...(steps.length > 0 ? [plural(steps.length, "step")] : []),
-  ];
-  const jobScope = scene.part ? "Whole export" : "Whole job";
-  const scope = selectionState.scope.value;
-  const of =
-    scope === "view" ? "In view" : selectionState.selection.value !== null ? "Selection" : jobScope;
-  const scopes = (): MenuItem[] => [
-    {
-      text: "Selection",
-      note: `the ${jobScope.toLowerCase()} if nothing is selected`,
-      on: scope === "selection",
-      press: () => selectionState.setScope("selection"),
-    },
-    {
-      text: "In view",
-      note: "the timeline's window, where none is selected",
-      on: scope === "view",
-      press: () => selectionState.setScope("view"),
-    },
-    { text: "Clear the selection", isParted: true, press: () => selectionState.select(null) },
   ];
   const panels = (): MenuItem[] =>
     PANELS.filter(({ id }) => ctx.offeredPanels.includes(id)).map(({ id, title: text, about }) => {
@@ -96,9 +78,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
           press={() => ctx.timeline.commands.run("fold")}
         />
       )}
-      <MenuButton text={of} name={`Figures are of: ${of}`} items={scopes}>
-        {" ▾"}
-      </MenuButton>
+      <ScopeChoice ctx={ctx} />
       <MenuButton
         text="Panels"
         name="Choose which panels are shown"
@@ -107,7 +87,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
         onClose={showAdded}
       />
       <ShareButton ctx={ctx} />
-      <FullButton full={full} />
+      {!ctx.isFilled.value && <FullButton full={full} hint />}
       <Button
         text="?"
         name="Keys and gestures"
@@ -115,5 +95,32 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
         press={({ currentTarget }) => ctx.timeline.help.toggle(currentTarget as HTMLElement)}
       />
     </Toolbar>
+  );
+}
+
+/** What all figures are of: panels, legend, the timeline's column of totals. */
+function ScopeChoice({ ctx: { selectionState, scene, timeline } }: { ctx: DashContext }) {
+  const isPart = scene.value.part !== undefined && scene.value.part !== null;
+  const choose = (scope: FigureScope): void => {
+    selectionState.setScope(scope);
+    if (scope === "selection" && selectionState.selection.value === null) {
+      timeline.flash("Nothing is selected: click a bar, or drag over the timeline with Alt.");
+    }
+  };
+  return (
+    <span class="hta-scope">
+      <span class="hta-note">Numbers for</span>
+      <ChoiceButtons
+        name="Numbers for"
+        options={[
+          ["job", isPart ? "whole export" : "whole job"],
+          ["view", "view", "What is in the timeline's window"],
+          ["selection", "selection", "What is selected"],
+        ]}
+        chosen={selectionState.scope.value}
+        data="scope"
+        choose={choose}
+      />
+    </span>
   );
 }

@@ -1,8 +1,8 @@
 /** The page of `hta-widgets view`: a start page, dashboards, timelines and comparisons. */
 
-import { pageAddress, splitFragment } from "../connection/link";
+import { pageAddress, splitFragment } from "../connection/address";
 import { type LoadingStage, LoadingCard } from "../host/card";
-import { fitToWindow, WidgetHost } from "../host/host";
+import { WidgetHost } from "../host/host";
 import { type RemoteModel, isSameValue } from "../host/models";
 import { HostSocket } from "../host/socket";
 import { type FolderEntry, type OpenViewRequest, StartPage } from "../host/start";
@@ -13,8 +13,6 @@ import { applyTheme } from "../ui/theme";
 import "./view.css";
 
 const PROTOCOL = 1;
-/** Space around a view. */
-const EDGE_PX = 8;
 
 interface HelloMessage {
   protocol: number;
@@ -162,7 +160,7 @@ class ViewPage {
     this.fullWindow?.abort();
     this.fullWindow = null;
     if (shown === null || request === null || request.view === "diff") return;
-    const [panels, height] = [shown.get("panels"), shown.get("height")];
+    const panels = shown.get("panels");
     const isTimeline = request.view === "timeline";
     if (isTimeline) shown.setLocally("panels", ["timeline"]);
     const reach = "on this machine, while the command runs";
@@ -170,13 +168,7 @@ class ViewPage {
     if (!isTimeline) return;
     const full = new AbortController();
     this.fullWindow = full;
-    const { el } = this.card;
-    const others = (): number => el.getBoundingClientRect().top + window.scrollY + EDGE_PX;
-    fitToWindow(el, shown, others, full.signal);
-    full.signal.addEventListener("abort", () => {
-      shown.setLocally("panels", panels);
-      shown.setLocally("height", height);
-    });
+    full.signal.addEventListener("abort", () => shown.setLocally("panels", panels));
   }
 
   private showStart(): void {

@@ -92,6 +92,7 @@ export class LoadingCard {
     const el = h("div");
     replaceChildren(this.el, el);
     try {
+      (await host.model(model)).setLocally("_fills", true);
       await host.show(model, el, aborter.signal);
     } catch (error) {
       if (!aborter.signal.aborted) this.showFailure({ message: String(error) });
