@@ -297,7 +297,7 @@ def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot
     page.get_by_role("button", name="Choose which panels are shown").click()
     added = ("call_tree_device", "arrivals", "critical_path")
     for title in ("Call tree: GPU time", "Arrivals at collectives", "Critical path"):
-        page.get_by_role("menuitemcheckbox", name=title).check()
+        page.get_by_role("checkbox", name=title).check()
     page.keyboard.press("Escape")
     expect(dash.panel("critical_path")).to_be_in_viewport()
     dash.has_numbers_of(job.select(), added)

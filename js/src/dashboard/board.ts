@@ -3,7 +3,7 @@
 import { isSameJson } from "../connection/store";
 import { h } from "../ui/dom";
 import type { DashContext } from "./context";
-import { type LayoutColumn, type PanelLayout, computeLayout } from "./layout";
+import { type LayoutColumn, type PanelLayout, choiceWithPanel, computeLayout } from "./layout";
 import type { PaneSet } from "./panels";
 
 /** Heights of the timeline. px. */
@@ -34,7 +34,11 @@ export class PanelGrid {
   arrange(width: number, fills: boolean): boolean {
     const { ctx, status } = this;
     if (width <= 0) return false;
-    const layout = computeLayout(width, ctx.panelChoice.value, fills);
+    const choice = ctx.idlePanels.value.reduce(
+      (panels, id) => choiceWithPanel(panels, id, false),
+      ctx.panelChoice.value,
+    );
+    const layout = computeLayout(width, choice, fills);
     if (isSameJson(layout, this.layout)) return false;
     this.layout = layout;
     ctx.root.classList.toggle("hta-dash-one", layout.name === "one");

@@ -12,12 +12,13 @@ import { withTables } from "../formats/source";
 import { getOrMake } from "../protocol/maps";
 import { hasLateness } from "../protocol/scene";
 import type { PanelFrame, Scene, SelectionJson, Source, Span, ThemeName } from "../protocol/source";
+import { problemLines } from "../timeline/panels/problems";
 import type { FoldingState } from "../timeline/rows";
 import type { TimelineApp } from "../timeline/view";
 import { copyAndReport } from "../ui/controls";
 import { detectTheme } from "../ui/host";
 import type { HeadlineFacts } from "./headline";
-import { type PanelChoice, shownIds, choiceWithPanel } from "./layout";
+import { type PanelChoice, findIdlePanels, shownIds, choiceWithPanel } from "./layout";
 import { PanelData, makePanelRequester } from "./pane";
 import { DashSelection } from "./selection";
 
@@ -66,6 +67,11 @@ export class DashContext {
 
   /** Ids of the chosen panels. */
   readonly shownPanels = computed(() => shownIds(this.panelChoice.value));
+  /** Panels that leave their place to others. */
+  readonly idlePanels = computed(() => {
+    const scene = this.scene.value;
+    return findIdlePanels({ ...scene, problems: problemLines(scene).length });
+  });
   /** The ranks that charts draw together. */
   readonly folding = signal<FoldingState>({ isOffered: false, isOn: false, groups: [] });
   /** Whether the view fills its page or tab with columns. */

@@ -67,7 +67,9 @@ export function Headline({ ctx }: { ctx: DashContext }) {
         )}
       </div>
       <div class="hta-headline-findings" role="group" aria-label="Findings">
-        <span class="hta-note">{`Of the ${wholeRunName(scene.value)}`}</span>
+        {selectionState.scope.value !== "job" && (
+          <span class="hta-note">{`of the ${wholeRunName(scene.value)}`}</span>
+        )}
         <FindingButtons ctx={ctx} isWindow />
       </div>
     </div>

@@ -117,6 +117,18 @@ function isRowsChoice(choice: PanelChoice): choice is readonly (readonly string[
   return choice.some((entry) => typeof entry !== "string");
 }
 
+/** Panels with nothing to show, or to compare, in a job: they leave their place to others. */
+export function findIdlePanels({ ranks, steps, problems }: IdleFacts): string[] {
+  const isSingle = ranks.length === 1 && steps.length < 2;
+  return [...(problems === 0 ? ["problems"] : []), ...(isSingle ? ["steps"] : [])];
+}
+
+interface IdleFacts {
+  ranks: readonly unknown[];
+  steps: readonly unknown[];
+  problems: number;
+}
+
 export function shownIds(choice: PanelChoice): string[] {
   return (choice as readonly (string | readonly string[])[]).flat();
 }

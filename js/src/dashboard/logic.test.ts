@@ -10,7 +10,7 @@ import {
   withoutDimension,
 } from "../protocol/selection";
 import type { Requests, Scene, SelectionJson, Source } from "../protocol/source";
-import { computeLayout, leftOutText, choiceWithPanel } from "./layout";
+import { choiceWithPanel, computeLayout, findIdlePanels, leftOutText } from "./layout";
 import { PanelData, makePanelRequester } from "./pane";
 import { toCsv } from "../ui/table";
 
@@ -75,6 +75,19 @@ describe("places", () => {
     expect(after(700)).toBe("heatmap");
     expect(computeLayout(1100, ["kernels"]).statusAfter).toBe(0);
   });
+
+  test.each([
+    [8, 3, 0, ["problems"]],
+    [8, 1, 2, []],
+    [1, 1, 0, ["problems", "steps"]],
+    [1, 2, 1, []],
+  ])(
+    "of %i ranks, %i steps, %i problems %j have nothing to show",
+    (ranks, steps, problems, ids) => {
+      const facts = { ranks: Array.from({ length: ranks }), steps: Array.from({ length: steps }) };
+      expect(findIdlePanels({ ...facts, problems })).toEqual(ids);
+    },
+  );
 
   test("rows are kept as they are given, below each other if it is narrow", () => {
     const rows = [["breakdown", "kernels"], ["timeline"]];

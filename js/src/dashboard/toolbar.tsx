@@ -27,14 +27,16 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
     ...(events > 0 ? [plural(events, "event"), formatDuration(range[1] - range[0])] : []),
     ...(steps.length > 0 ? [plural(steps.length, "step")] : []),
   ];
+  const offered = groupPanels(ctx.offeredPanels);
   const panels = (): MenuItem[] =>
-    PANELS.filter(({ id }) => ctx.offeredPanels.includes(id)).map(({ id, title: text, about }) => {
+    offered.map(({ id, title: text, about, group = "More" }) => {
       const on = shownPanels.value.includes(id);
       const press = (): void => {
         ctx.showPanel(id, !on);
         added.current = on ? "" : id;
       };
-      return { text, note: about, on, press };
+      const isIdle = ctx.idlePanels.value.includes(id);
+      return { text, note: isIdle ? "nothing to show in this job" : about, on, group, press };
     });
   const showAdded = (): void => {
     if (added.current !== "") ctx.bringIntoView(added.current);
@@ -83,6 +85,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
         text="Panels"
         name="Choose which panels are shown"
         keep
+        search="Search panels"
         items={panels}
         onClose={showAdded}
       />
@@ -96,6 +99,13 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
       />
     </Toolbar>
   );
+}
+
+/** The offered panels, those of a group together. */
+function groupPanels(ids: readonly string[]): typeof PANELS {
+  const offered = PANELS.filter(({ id }) => ids.includes(id));
+  const groups = [...new Set(offered.map(({ group }) => group))];
+  return groups.flatMap((group) => offered.filter((panel) => panel.group === group));
 }
 
 /** What all figures are of: panels, legend, the timeline's column of totals. */

@@ -14,6 +14,8 @@ interface PanelKind {
   /** Dimensions that do not filter it: ranks, names, kinds, window. */
   own: readonly SelectionDimension[];
   shape: string;
+  /** Heading in the list from which users choose. */
+  group?: string;
   /** Only for panels that users add: whether frames are of the selection or of the whole job. */
   added?: string;
 }

@@ -128,7 +128,9 @@ export class ViewFacts {
   private showWaits(): void {
     const { lateness, stats, shown } = this;
     const isSameWindow = lateness?.start === stats?.start && lateness?.end === stats?.end;
-    const isInView = this.app.ctx.figures.value === null;
+    const { value: figures } = this.app.ctx.figures;
+    const view = wholeNsWindow(this.app.ctx.stage.view());
+    const isInView = figures === null || isSameJson(wholeNsWindow(figures.span), view);
     this.app.legend.setLateness(lateness, isSameWindow && isInView ? stats : null, shown);
   }
 
