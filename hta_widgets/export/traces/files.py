@@ -241,7 +241,8 @@ def export_pair(
     # Default labels are names of folders, which `scrub` must not write.
     diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
     moves = _moves_of_pair(diff) if base == "first_step" else (0, 0)
-    options = {"keep_parents": True, "keep_launches": False, "counters": counters, "clip": clip, "scrub": scrub}
+    options = {"keep_parents": True, "keep_launches": False, "counters": counters}
+    options |= {"clip": clip, "scrub": scrub}
     first = _side_ranks("before", diff.before.label, before, 0, moves[0], options)
     second = _side_ranks("after", diff.after.label, after, _offset(before), moves[1], options)
     base_ns = max(0, min(base_time(members.trace) for members in first))

@@ -61,6 +61,8 @@ export class DashContext {
   readonly height: ReadonlySignal<number | null>;
   /** Measure of the heatmap. */
   readonly metric: ReadonlySignal<string>;
+  /** Whether a reply with the headline is awaited. */
+  readonly isHeadlinePending = signal(true);
   /** Null until known; names the ranks to mark. */
   readonly headline: ReadonlySignal<HeadlineFacts | null>;
   readonly panelChoice: ReadonlySignal<PanelChoice>;

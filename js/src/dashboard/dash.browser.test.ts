@@ -152,7 +152,7 @@ test("hidden panels are not requested, and are remembered", async () => {
   );
   expect(view.source.asked.some(({ op }) => op === "heatmap")).toBe(false);
   view.find('[aria-label="Choose which panels are shown"]').click();
-  const field = view.find<HTMLInputElement>(".hta-dash-menu input");
+  const field = view.find(".hta-dash-menu input") as HTMLInputElement;
   field.value = "operators";
   field.dispatchEvent(new Event("input", { bubbles: true }));
   await expect.poll(() => view.all(".hta-dash-menu [role=checkbox]").length).toBeLessThan(8);

@@ -2,7 +2,7 @@
 
 import type { SelectionJson } from "../protocol/source";
 import { wholeRunName } from "../ui/formats";
-import { Button } from "../ui/controls";
+import { Button, Skeleton } from "../ui/controls";
 import type { DashContext } from "./context";
 
 /** The first findings of the headline are offered. */
@@ -40,6 +40,9 @@ const rankText = ({ rank, text = `rank ${rank}` }: { rank: number; text?: string
 export function Headline({ ctx }: { ctx: DashContext }) {
   const { selectionState, scene } = ctx;
   const facts = ctx.headline.value;
+  if (facts === null && ctx.isHeadlinePending.value) {
+    return <Skeleton class="hta-headline" lines={2} />;
+  }
   if (facts === null || facts.headline.length === 0) return null;
   const pieces = (all: readonly HeadlinePiece[]) =>
     all.map((piece) =>

@@ -212,10 +212,15 @@ export class DashApp {
 
   /** After the first frame: request the headline and the data for a page without a kernel. */
   private loadAfterFirstFrame(): void {
-    const { source, headline, live, timeline, signal: abortSignal } = this.ctx;
+    const { source, headline, isHeadlinePending, live, timeline, signal: abortSignal } = this.ctx;
     if (abortSignal.aborted) return;
     // The reply sets a trait, so that all views of the model receive it.
-    if (headline.value === null) source.ask("headline", {}, abortSignal).catch(() => undefined);
+    if (headline.value === null) {
+      source
+        .ask("headline", {}, abortSignal)
+        .catch(() => undefined)
+        .finally(() => (isHeadlinePending.value = false));
+    }
     if (live === null || this.isFetching) return;
     this.isFetching = true;
     const { asideText } = timeline.status;
