@@ -112,6 +112,30 @@ def pid_of(lab, view):
     raise AssertionError("the kernel has no process")
 
 
+def test_a_link_opens_the_file_with_its_window(browse, files, context):
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page: Page = browse()
+    item(page, FILE).dblclick()
+    job = hw.load(files / FILE, progress=False, cache=False)
+    dash = dash_of(page, job)
+    dash.ready("breakdown")
+    middle = (job.start_ns + job.end_ns) // 2
+    dash.drag_window(middle, middle + 10_000_000)
+    expect(dash.panel("selection")).to_contain_text("start_ns=")
+    chosen = dash.selection
+    dash.share("Copy link")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert f"/lab/tree/traces/{FILE}#hta?view=" in link
+    dash.undo()
+    expect(dash.panel("selection")).not_to_contain_text("start_ns=")
+
+    other = context.new_page()
+    other.goto(link)
+    opened = dash_of(other, job)
+    opened.ready("breakdown")
+    assert opened.selection == chosen
+
+
 def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, screenshot):
     page: Page = browse()
     item(page, FILE).dblclick()

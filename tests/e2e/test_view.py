@@ -197,6 +197,30 @@ def test_zoom_and_a_timeline_that_fills_the_window(view, folder, job, screenshot
     expect(dash.panel("breakdown")).to_be_hidden()
 
 
+def test_a_link_restores_the_view_of_one_job_among_others(view, folder, job, tmp_path, context):
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    shutil.copytree(folder, tmp_path / "runs/first")
+    shutil.copytree(folder, tmp_path / "runs/second")
+    host, page = view(tmp_path / "runs")
+    page.get_by_role("button", name="second", exact=True).click()
+    dash = Dash(page, job)
+    dash.click_bar("breakdown", 5)
+    dash.shows_ranks(1)
+    page.wait_for_url(re.compile(r"#/dashboard/second\?ranks=5"))
+    dash.share("Copy link")
+    link = page.evaluate("navigator.clipboard.readText()")
+    dash.undo()
+    dash.shows_ranks(8)
+    page.wait_for_url(f"{host.base}/#/dashboard/second")
+    # The address of another state, pasted into the same page.
+    page.goto(link)
+    dash.shows_ranks(1)
+    assert dash.selection == job.select(ranks=[5])
+    # An address that is none shows the list.
+    page.goto(f"{host.base}/#/dashboard/%E0%A4%A?ranks=5")
+    expect(page.get_by_role("heading", name="Traces in runs")).to_be_visible()
+
+
 def test_two_to_compare(view, tmp_path, folder, screenshot):
     write_demo(tmp_path / "after", ranks=8, steps=3, seed=0, changes=["slow_operator"])
     _, page = view(folder, "--compare", tmp_path / "after")

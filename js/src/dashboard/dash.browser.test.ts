@@ -190,14 +190,14 @@ test("one control says and sets what figures are of", async () => {
   const pressed = (): (string | undefined)[] =>
     view.all("[data-scope][aria-pressed=true]").map(({ dataset }) => dataset.scope);
   const legend = (): string => view.find(".hta-chip").title;
-  expect(pressed()).toEqual(["job"]);
+  await expect.poll(pressed).toEqual(["job"]);
   await expect.poll(legend).toContain("of all 3 ranks, whole job");
   view.chart("breakdown").brush({ window: [1_000_000, 2_000_000] });
-  expect(pressed()).toEqual(["selection"]);
+  await expect.poll(pressed).toEqual(["selection"]);
   await expect.poll(legend).toContain("selection, 1.00–2.00");
   await expect.poll(() => view.questions().at(-1)).toMatchObject({ start_ns: 1_000_000 });
   view.find("[data-scope=job]").click();
-  expect(pressed()).toEqual(["job"]);
+  await expect.poll(pressed).toEqual(["job"]);
   expect(selection(view)).not.toBeNull();
   await expect.poll(() => view.questions().at(-1)).toEqual(FULL_SELECTION);
   // Without a selection, the next one narrows figures again.
