@@ -218,7 +218,8 @@ test("the headline's ranks and findings select, and it is of the whole job whate
       ],
     },
   });
-  expect(view.text(".hta-headline-text")).toBe("2 of 3 ranks wait for rank 2.Rank 2 is slow.");
+  expect(view.text(".hta-headline h2")).toBe("2 of 3 ranks wait for rank 2.");
+  expect(view.text(".hta-headline p")).toBe("Rank 2 is slow.");
   view.find(".hta-headline h2 button").click();
   expect(selection(view)).toMatchObject({ ranks: [2] });
   itemOf(view, ".hta-headline-findings button", "Slowest step").click();

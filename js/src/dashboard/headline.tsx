@@ -63,12 +63,10 @@ export function Headline({ ctx }: { ctx: DashContext }) {
     );
   return (
     <div class="hta-headline">
-      <div class="hta-headline-text">
-        <h2>{pieces(facts.headline)}</h2>
-        {facts.more.length > 0 && (
-          <p>{facts.more.flatMap((sentence, at) => [at > 0 ? " " : "", ...pieces(sentence)])}</p>
-        )}
-      </div>
+      <h2>{pieces(facts.headline)}</h2>
+      {facts.more.length > 0 && (
+        <p>{facts.more.flatMap((sentence, at) => [at > 0 ? " " : "", ...pieces(sentence)])}</p>
+      )}
       <div class="hta-headline-findings" role="group" aria-label="Findings">
         {selectionState.scope.value !== "job" && (
           <span class="hta-note">{`of the ${wholeRunName(scene.value)}`}</span>
