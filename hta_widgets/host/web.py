@@ -30,6 +30,7 @@ from hta_widgets.export.pages.format import read_asset
 from hta_widgets.files import expand_home, temporary_folder
 from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import MAX_BYTES, Session, WireError, pack, unpack
+from hta_widgets.host.verdicts import MAX_BYTES as MAX_VERDICT_BYTES, read_verdict
 from hta_widgets.readers.detection import sniff
 from hta_widgets.readers.discovery import files_below, natural_key
 from hta_widgets.readers.formats import format_named
@@ -65,6 +66,11 @@ class FolderEntry:
     #: the files of a job
     parts: list[FolderEntry] = field(default_factory=list)
 
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What a verdict belongs to: the entry as long as its files do not change."""
+        return self.path, self.changed_ns, self.bytes
+
     def to_json(self) -> dict[str, Any]:
         """Return the fields that pages show."""
         return {
@@ -83,6 +89,8 @@ class Folder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).resolve()
         self.entries: list[FolderEntry] = []
+        #: by `FolderEntry.key`; None for jobs that cannot be read
+        self.verdicts: dict[tuple[str, int, int], dict[str, Any] | None] = {}
         self._known: dict[str, tuple[_State, str | None]] = {}
         #: state of each file at the last check; files that change between checks are being written
         self._states: dict[str, _State] | None = None
@@ -92,6 +100,23 @@ class Folder:
         every = [entry_or_part for entry in self.entries for entry_or_part in (entry, *entry.parts)]
         return next(
             (entry_or_part.source for entry_or_part in every if entry_or_part.path == path), None
+        )
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the entries with their verdicts, as far as they are known."""
+        return [
+            {**entry.to_json(), "verdict": self.verdicts.get(entry.key)} for entry in self.entries
+        ]
+
+    def next_unread(self) -> FolderEntry | None:
+        """Return the newest job without a verdict that is small enough to be read ahead."""
+        return next(
+            (
+                entry
+                for entry in self.entries
+                if entry.key not in self.verdicts and entry.bytes <= MAX_VERDICT_BYTES
+            ),
+            None,
         )
 
     def refresh(self) -> bool:
@@ -382,7 +407,7 @@ class Site:
             self._timer = self._loop.call_later(self._idle_s, self.session.stop)
 
     def _folder_frame(self) -> bytes:
-        entries = [] if self.folder is None else [entry.to_json() for entry in self.folder.entries]
+        entries = [] if self.folder is None else self.folder.to_json()
         return pack({"type": "folder", "title": self.title, "entries": entries})
 
     async def _watch_folder(self, folder: Folder) -> None:
@@ -392,10 +417,22 @@ class Site:
                 continue
             try:
                 if await asyncio.to_thread(folder.refresh):
-                    for page in self.pages.values():
-                        page.write_message(self._folder_frame(), binary=True)
+                    self._show_folder()
             except Exception:  # noqa: BLE001 - the next look may succeed
                 traceback.print_exc(file=sys.stderr)
+
+    async def _read_verdicts(self, folder: Folder) -> None:
+        while True:
+            await asyncio.sleep(_REFRESH_EVERY_S)
+            while self.pages and (entry := folder.next_unread()) is not None:
+                source = entry.source
+                paths = [source] if isinstance(source, str) else source
+                folder.verdicts[entry.key] = await read_verdict(paths)
+                self._show_folder()
+
+    def _show_folder(self) -> None:
+        for page in self.pages.values():
+            page.write_message(self._folder_frame(), binary=True)
 
     async def _serve(self, listening: socket.socket) -> None:
         arguments = {"site": self}
@@ -422,10 +459,12 @@ class Site:
         )
         server.add_socket(listening)
         self._watch_idle()
-        watch = None if self.folder is None else self._watch_folder(self.folder)
-        task = None if watch is None else asyncio.ensure_future(watch)
+        tasks = []
+        if self.folder is not None:
+            loops = (self._watch_folder(self.folder), self._read_verdicts(self.folder))
+            tasks = [asyncio.ensure_future(loop) for loop in loops]
         await self._ended.wait()
-        if task is not None:
+        for task in tasks:
             task.cancel()
         server.stop()
         for page in list(self.pages.values()):

@@ -243,6 +243,7 @@ class ExportRequest(_Write, tag="export", kw_only=True):
 
     selection: SelectionJson | None = None
     clip: bool = False
+    launches: bool = False
     counters: bool = False
     scrub: bool = False
 

@@ -142,8 +142,9 @@ class Dashboard(LinkedView):
     selection : Selection
         What is selected; a `Selection` of everything if nothing is. Assign or `select`. A clicked
         event filters no figures, so it is only in `selected_events`.
-    scope : {"selection", "view"}
-        What figures show: the selection, or the window of the timeline if the selection has none.
+    scope : {"selection", "view", "job"}
+        What figures show: the selection, which is the whole job if nothing is selected; all that is
+        in the window of the timeline; or the whole job.
     view : tuple of int
         Window of the timeline, ns since ``TraceSet.origin_ns``.
     panels : list
@@ -330,11 +331,11 @@ class Dashboard(LinkedView):
     @property
     def _shown_selection(self) -> Selection:
         """The selection that panels show; see `scope`."""
-        selection = self.selection
-        if self.scope == "view" and selection.start_ns is None and selection.end_ns is None:
-            fields = {**selection.to_json(), "start_ns": self.view[0], "end_ns": self.view[1]}
-            return Selection.from_json(fields, self.traces)
-        return selection
+        if self.scope == "selection":
+            return self.selection
+        if self.scope == "job":
+            return self.traces.select()
+        return self.traces.select(start_ns=self.view[0], end_ns=self.view[1])
 
     def _clear_frames(self, change: Mapping[str, Any]) -> None:
         if change["name"] == "view" and self.scope != "view":

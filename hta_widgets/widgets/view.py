@@ -36,6 +36,8 @@ from hta_widgets.trace.traceset import ClockName, TraceSet
 SHARED = (
     "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
 )  # fmt: skip
+#: what figures are of
+SCOPES = ("selection", "view", "job")
 _PLAIN = ("clock", "selected_event", "search", "color", "pinned", "scope")
 #: Name of each clock in views, and its name in `TraceSet.with_clock`.
 _CLOCKS: Mapping[str, ClockName] = {"recorded": "host", "fitted": "fitted"}
@@ -89,7 +91,7 @@ class State(anywidget.AnyWidget):
     color = t.Enum(get_args(Color), default_value="kind").tag(sync=True)
     pinned = t.List(t.Unicode()).tag(sync=True)
     ranks_from = t.Unicode("").tag(sync=True)
-    scope = t.Enum(("selection", "view"), default_value="selection").tag(sync=True)
+    scope = t.Enum(SCOPES, default_value="selection").tag(sync=True)
     #: also shared, but not in the history
     clock = t.Enum(tuple(_CLOCKS), default_value="recorded")
     _history: t.Dict[str, Any] = t.Dict({"past": [], "future": []}).tag(sync=True)
@@ -266,7 +268,7 @@ class LinkedView(anywidget.AnyWidget):
     search = t.Unicode("")
     color = t.Enum(get_args(Color), default_value="kind")
     pinned = t.List(t.Unicode())
-    scope = t.Enum(("selection", "view"), default_value="selection")
+    scope = t.Enum(SCOPES, default_value="selection")
     clock = t.Enum(tuple(_CLOCKS), default_value="recorded").tag(sync=True)
 
     def __init__(
@@ -521,6 +523,7 @@ class LinkedView(anywidget.AnyWidget):
             page_target(request.path, overwrite=request.overwrite),
             Selection.from_json(request.selection, self.traces),
             clip=request.clip,
+            keep_launches=request.launches,
             counters="own" if request.counters else False,
             scrub=request.scrub,
         )

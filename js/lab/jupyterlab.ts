@@ -121,6 +121,11 @@ export interface Lab {
     find(test: (widget: Widget) => boolean): Widget | undefined;
   };
   FileDialog: { getOpenFiles(options: object): Promise<{ value: readonly ContentsFile[] | null }> };
+  PageConfig: {
+    getOption(name: string): string;
+    getUrl(options: { workspace: string; treePath: string; toShare: boolean }): string;
+    readonly defaultWorkspace: string;
+  };
   KernelMessage: { createMessage(options: object): unknown };
   PathExt: Record<"basename" | "dirname", (path: string) => string> & {
     relative(from: string, to: string): string;

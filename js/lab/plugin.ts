@@ -1,5 +1,6 @@
 /** Traces in JupyterLab's file browser: kinds of files, documents, commands. */
 
+import { splitFragment } from "../src/connection/address";
 import base from "../src/timeline/style/base.css?raw";
 import host from "../src/host/host.css?raw";
 import type { OpenViewRequest } from "../src/host/start";
@@ -7,7 +8,7 @@ import type { JupyterApp, DocumentContext, Lab, Services, MainAreaWidget } from 
 import { showFallbacks } from "./fallback";
 import own from "./lab.css?raw";
 import icon from "./trace.svg?raw";
-import { TraceView } from "./trace_view";
+import { type TabAddress, TraceView } from "./trace_view";
 
 const ID = "hta-widgets:plugin";
 const FACTORY = "Trace dashboard";
@@ -21,6 +22,8 @@ const TYPES = [
 ];
 const TRACE = /\.(json|trc)(\.gz|\.zst)?$/i;
 const OPEN = "hta-widgets:open";
+/** Fragment of addresses that hold the state of a view. */
+const FRAGMENT = "#hta";
 
 export function makePlugin(lab: Lab): object {
   const names = [
@@ -54,8 +57,9 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
   const kernelName = async (): Promise<string> =>
     ((await settings)?.get("kernel").composite as string | undefined) ?? "";
   const views = new WeakMap<object, TraceView>();
-  const makeView = (request: OpenViewRequest): TraceView => {
-    const view = new TraceView(lab, app, request, kernelName);
+  const addressOf = makeAddresses(lab);
+  const makeView = (request: OpenViewRequest, address: TabAddress | null = null): TraceView => {
+    const view = new TraceView(lab, app, request, kernelName, address);
     views.set(view.widget, view);
     return view;
   };
@@ -97,7 +101,9 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
     createNewWidget(context: DocumentContext): MainAreaWidget {
       // The server creates the folder of checkpoints even if they are only listed.
       context.listCheckpoints = () => Promise.resolve([]);
-      const { widget: content } = makeView({ view: "dashboard", paths: [context.localPath] });
+      const address = isLab ? addressOf(context.path) : null;
+      const request = { view: "dashboard" as const, paths: [context.localPath] };
+      const { widget: content } = makeView(request, address);
       const tab = new lab.DocumentWidget({ context, content });
       tab.title.icon = traceIcon;
       addButtons(tab);
@@ -172,7 +178,7 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
     },
   });
   commands.addCommand("hta-widgets:open-selected", {
-    label: "Open as One Job",
+    label: "Open Trace Dashboard",
     icon: traceIcon,
     isVisible: () => selected().length > 0,
     execute: () => show({ view: "dashboard", paths: selected() }),
@@ -231,6 +237,20 @@ function addTraces(lab: Lab, app: JupyterApp, services: Services): void {
     services.ICommandPalette?.addItem({ command, category: CATEGORY });
   }
   services.ILauncher?.add({ command: OPEN, category: CATEGORY, args: { isLauncher: true } });
+}
+
+/** The addresses that open files; the state in the page's own address is for its file. */
+function makeAddresses({ PageConfig }: Lab): (treePath: string) => TabAddress {
+  // JupyterLab drops the fragment, and changes the path, when it has opened the file.
+  const [fragment, linked] = splitFragment(location.hash);
+  const [linkedPath, workspace] = [PageConfig.getOption("treePath"), PageConfig.defaultWorkspace];
+  let pendingState = fragment === FRAGMENT ? linked : "";
+  return (treePath) => {
+    const base = `${PageConfig.getUrl({ workspace, treePath, toShare: true })}${FRAGMENT}`;
+    const state = treePath === linkedPath ? pendingState : "";
+    if (state !== "") pendingState = "";
+    return { base, state, isPage: false, reach: "for users of this JupyterLab" };
+  };
 }
 
 /** A notebook that opens the traces of a view. */

@@ -1,5 +1,6 @@
 /** Traces in a tab: starts a session for them, shows progress, then the view of the kernel. */
 
+import type { ViewAddress } from "../src/connection/address";
 import { type LoadingStage, LoadingCard } from "../src/host/card";
 import { WidgetHost } from "../src/host/host";
 import type { OpenViewRequest } from "../src/host/start";
@@ -16,6 +17,9 @@ const MIME = "application/vnd.hta-widgets+json";
 /** Only one connection of a page to a kernel handles comms: the console's. */
 const CONNECT = { kernelConnectionOptions: { handleComms: false } };
 const WORDS = { free: "it is done", again: "Press “Start again”." };
+
+/** The panels are those of the view, once it is shown. */
+export type TabAddress = Omit<ViewAddress, "panels">;
 
 export class TraceView {
   readonly widget: Widget;
@@ -35,6 +39,8 @@ export class TraceView {
     private readonly app: JupyterApp,
     readonly request: OpenViewRequest,
     private readonly kernelName: () => Promise<string>,
+    /** The address of this tab; null if none opens it. */
+    private readonly address: TabAddress | null,
   ) {
     const [first = "", ...others] = this.request.paths;
     const rest = others.map((path) => `+${encodeURIComponent(this.nameOf(path))}`).join("");
@@ -105,7 +111,11 @@ export class TraceView {
       this.loadingCard.showFailure(outcome, this.textButtons());
       return;
     }
-    await this.loadingCard.show(host, String(outcome.model));
+    const model = String(outcome.model);
+    const shown = await host.model(model);
+    const panels = shown.get("panels") as string[];
+    shown.setLocally("_address", this.address && { ...this.address, panels });
+    await this.loadingCard.show(host, model);
   }
 
   /** The session that was started before the page was reloaded, or a new one. */

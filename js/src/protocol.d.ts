@@ -131,6 +131,7 @@ export interface Requests {
     overwrite?: boolean;
     selection?: SelectionJson | null;
     clip?: boolean;
+    launches?: boolean;
     counters?: boolean;
     scrub?: boolean;
     within_ms?: number;

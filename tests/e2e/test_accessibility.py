@@ -44,7 +44,7 @@ def test_a_dashboard(page, job, tmp_path, built, findings, theme):
     expect(dash.root.locator(".hta-dock")).to_contain_text("idle")
     assert findings() == []
     dash.root.get_by_role("button", name="Choose which panels are shown").click()
-    expect(page.get_by_role("menuitemcheckbox").first).to_be_visible()
+    expect(page.get_by_role("checkbox").first).to_be_visible()
     assert findings() == []
 
 

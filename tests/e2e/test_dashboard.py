@@ -117,10 +117,10 @@ def test_page_and_python_follow_each_other_and_the_page_outlives_the_kernel(
     frame = kernel.value("dash.frames['kernel_breakdown'].sum_ns.astype(int).tolist()")
     assert frame == hw.analysis.kernel_breakdown(job, ranks=[5]).sum_ns.astype(int).tolist()
     dash.has_numbers_of(dash.selection, ("kernels",))
-    table = pd.read_parquet(io.BytesIO(dash.saved("Top kernels: Parquet")))
+    table = pd.read_parquet(io.BytesIO(dash.saved("kernels", "Save as Parquet")))
     assert table["sum_ns"].tolist() == frame
-    page.get_by_role("button", name="Save HTML", exact=True).click()
-    form = dash.root.locator(".hta-save-form")
+    dash.share("Page…")
+    form = dash.root.locator(".hta-share-form")
     form.locator("input").fill(str(tmp_path / "saved.html"))
     form.get_by_role("button", name="Write file").click()
     expect(form).to_contain_text("Wrote", timeout=60_000)

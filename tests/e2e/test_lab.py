@@ -112,6 +112,30 @@ def pid_of(lab, view):
     raise AssertionError("the kernel has no process")
 
 
+def test_a_link_opens_the_file_with_its_window(browse, files, context):
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page: Page = browse()
+    item(page, FILE).dblclick()
+    job = hw.load(files / FILE, progress=False, cache=False)
+    dash = dash_of(page, job)
+    dash.ready("breakdown")
+    middle = (job.start_ns + job.end_ns) // 2
+    dash.drag_window(middle, middle + 10_000_000)
+    expect(dash.panel("selection")).to_contain_text("start_ns=")
+    chosen = dash.selection
+    dash.share("Copy link")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert f"/lab/tree/traces/{FILE}#hta?view=" in link
+    dash.undo()
+    expect(dash.panel("selection")).not_to_contain_text("start_ns=")
+
+    other = context.new_page()
+    other.goto(link)
+    opened = dash_of(other, job)
+    opened.ready("breakdown")
+    assert opened.selection == chosen
+
+
 def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, screenshot):
     page: Page = browse()
     item(page, FILE).dblclick()
@@ -178,7 +202,7 @@ def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, scr
 
 def test_a_folder_as_one_job(browse, lab, files, requests, screenshot):
     page = browse("traces/runs")
-    choose(page, "before", "Open as One Job")
+    choose(page, "before", "Open Trace Dashboard")
     job = hw.load(files / "runs/before", progress=False, cache=False).with_clock("fitted")
     dash = dash_of(page, job)
     dash.has_numbers_of(job.select(), ("breakdown", "kernels"))
@@ -193,8 +217,7 @@ def test_a_folder_as_one_job(browse, lab, files, requests, screenshot):
     dash.has_numbers_of(job.select(ranks=[5]), ("kernels", "operators"))
     wheel(dash.timeline, (GUTTER + 300, HEAD + 60), -600, keys=["Control"])
 
-    dash.root.get_by_role("button", name="Export…", exact=True).click()
-    dash.root.locator(".hta-menu-item").get_by_text("The selection as a trace…").click()
+    dash.share("Trace…")
     dash.root.get_by_role("button", name="Write file").click()
     expect(dash.root.get_by_text(re.compile("^Wrote "))).to_be_visible(timeout=30_000)
     (file,) = (files / "runs").glob("*.json.gz")

@@ -44,12 +44,14 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(
     assert chosen.end_ns - chosen.start_ns == pytest.approx(10_000_000, rel=0.05)
     dash.has_numbers_of(chosen)
 
-    picture = dash.saved("Timeline: SVG of this view").decode()
+    with page.expect_download() as started:
+        dash.share("Picture")
+    picture = started.value.path().read_text("utf-8")
     assert "1 of 8 ranks" in picture
     assert "rank 5" in picture
     assert ">rank 4<" not in picture
-    assert dash.saved("Where GPU time goes: PNG").startswith(b"\x89PNG")
-    assert b"<svg" in dash.saved("Where GPU time goes: SVG")[:200]
+    assert dash.saved("breakdown", "Save as PNG").startswith(b"\x89PNG")
+    assert b"<svg" in dash.saved("breakdown", "Save as SVG")[:200]
 
     dash.undo()
     dash.undo()
@@ -86,6 +88,7 @@ def test_what_a_click_opens_is_in_the_window(page, job, tmp_path, built, width, 
     # The first row is half in sight: its details have no room below the lanes.
     top = dash.timeline.bounding_box()["y"]
     page.evaluate("y => window.scrollTo(0, y)", top + HEAD + 260 - height)
+    page.wait_for_timeout(300)
     row = dash.timeline.bounding_box()["y"] + HEAD
     busy = job[0].events.query("kind == 'compute'").nlargest(1, "dur_ns").iloc[0]
     share = (busy.start_ns + busy.dur_ns / 2 - job.start_ns) / (job.end_ns - job.start_ns)
@@ -100,22 +103,57 @@ def test_what_a_click_opens_is_in_the_window(page, job, tmp_path, built, width, 
     assert details["y"] >= row + 30 or details["y"] + details["height"] <= row
 
     page.evaluate("window.scrollTo(0, 0)")
-    dash.root.get_by_role("button", name="Export…", exact=True).click()
-    dash.root.locator(".hta-menu-item").get_by_text("as a trace").click()
+    dash.share("Trace…")
     is_in_window(".hta-export")
     page.keyboard.press("Escape")
     dash.root.get_by_role("button", name="Keys and gestures").first.click()
     is_in_window(".hta-help h3")
     page.keyboard.press("Escape")
 
-    dash.root.get_by_role("button", name="Full window").click()
-    box = is_in_window(".hta-dash")
-    assert (box["width"], box["height"]) == (width, height)
+    full = dash.root.get_by_role("button", name="Full window")
     if width > 1100:
+        # Only the columns scroll, and no button has anything to add.
+        expect(full).to_have_count(0)
+        is_in_window(".hta-dash")
         dash.panel("queue").scroll_into_view_if_needed()
         is_in_window("[data-panel=timeline]")
-    dash.root.get_by_role("button", name="Full window").click()
+        return
+    full.click()
+    box = is_in_window(".hta-dash")
+    assert (box["width"], box["height"]) == (width, height)
+    full.click()
     assert dash.root.bounding_box()["height"] > height
+
+
+def test_a_link_restores_window_ranks_selection_and_panels(page, context, job, tmp_path, built):
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    path = hw.Dashboard(job).save_html(tmp_path / "report.html")
+    page.goto(path_url := Path(path).as_uri())
+    dash = Dash(page, job)
+    dash.ready("breakdown")
+    assert page.url == path_url
+    dash.click_bar("breakdown", 5)
+    dash.panel("overlap").get_by_role("button", name=re.compile("save, copy, hide")).click()
+    dash.root.locator(".hta-menu-item").get_by_text("Hide this panel").click()
+    dash.share("Copy link")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert link.startswith(f"{path_url}#?view=")
+    expect(page).to_have_url(re.compile(r"#\?ranks=5&from=breakdown&panels="))
+
+    other = context.new_page()
+    other.goto(link)
+    restored = Dash(other, job)
+    restored.ready("breakdown")
+    assert restored.selection == job.select(ranks=[5])
+    restored.shows_ranks(1)
+    expect(restored.panel("overlap")).to_have_count(0)
+
+    # Addresses come from anywhere.
+    other.goto(f"{path_url}#?ranks=7&panels=breakdown.selection.%3Cimg%3E&query=%40x&event=99_1")
+    expect(restored.root.locator(".hta-said")).to_contain_text("panel <img>")
+    expect(restored.root.locator(".hta-said")).to_contain_text("event 99_1")
+    restored.ready("breakdown")
+    assert restored.selection == job.select(ranks=[7])
 
 
 def test_the_longest_gap_is_shown_with_its_cause(page, tmp_path, built):
@@ -259,7 +297,7 @@ def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot
     page.get_by_role("button", name="Choose which panels are shown").click()
     added = ("call_tree_device", "arrivals", "critical_path")
     for title in ("Call tree: GPU time", "Arrivals at collectives", "Critical path"):
-        page.get_by_role("menuitemcheckbox", name=title).check()
+        page.get_by_role("checkbox", name=title).check()
     page.keyboard.press("Escape")
     expect(dash.panel("critical_path")).to_be_in_viewport()
     dash.has_numbers_of(job.select(), added)

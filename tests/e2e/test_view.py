@@ -129,13 +129,12 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
     dash.has_numbers_of(chosen, ("kernels",))
 
     # The file that the host writes is what Python exports.
-    dash.root.get_by_role("button", name="Export…", exact=True).click()
-    dash.root.locator(".hta-menu-item").get_by_text("The selection as a trace…").click()
+    dash.share("Trace…")
     with page.expect_download() as started:
         dash.root.get_by_role("button", name="Write file").click()
     file = tmp_path / started.value.suggested_filename
     started.value.save_as(file)
-    report = hw.export_trace(job, tmp_path / "python.json.gz", chosen)
+    report = hw.export_trace(job, tmp_path / "python.json.gz", chosen, keep_launches=True)
     expect(dash.root.get_by_text(re.compile("^Wrote demo-window"))).to_be_visible()
     back, own = (hw.load(one, progress=False, cache=False) for one in (file, report.path))
     assert len(back[5]) == len(own[5]) == report.events
@@ -143,7 +142,7 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
     assert names[0] == names[1]
 
     with page.expect_download() as started:
-        dash.root.get_by_text("Save HTML", exact=True).click()
+        dash.share("Page…")
         dash.root.get_by_role("button", name="Write file").last.click()
     assert b"Content-Security-Policy" in started.value.path().read_bytes()[:1000]
     page.keyboard.press("Escape")
@@ -196,6 +195,30 @@ def test_zoom_and_a_timeline_that_fills_the_window(view, folder, job, screenshot
     expect(dash.panel("breakdown")).to_be_visible()
     page.go_back()
     expect(dash.panel("breakdown")).to_be_hidden()
+
+
+def test_a_link_restores_the_view_of_one_job_among_others(view, folder, job, tmp_path, context):
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    shutil.copytree(folder, tmp_path / "runs/first")
+    shutil.copytree(folder, tmp_path / "runs/second")
+    host, page = view(tmp_path / "runs")
+    page.get_by_role("button", name="second", exact=True).click()
+    dash = Dash(page, job)
+    dash.click_bar("breakdown", 5)
+    dash.shows_ranks(1)
+    page.wait_for_url(re.compile(r"#/dashboard/second\?ranks=5"))
+    dash.share("Copy link")
+    link = page.evaluate("navigator.clipboard.readText()")
+    dash.undo()
+    dash.shows_ranks(8)
+    page.wait_for_url(f"{host.base}/#/dashboard/second")
+    # The address of another state, pasted into the same page.
+    page.goto(link)
+    dash.shows_ranks(1)
+    assert dash.selection == job.select(ranks=[5])
+    # An address that is none shows the list.
+    page.goto(f"{host.base}/#/dashboard/%E0%A4%A?ranks=5")
+    expect(page.get_by_role("heading", name="Traces in runs")).to_be_visible()
 
 
 def test_two_to_compare(view, tmp_path, folder, screenshot):

@@ -145,8 +145,7 @@ def test_a_folder_is_one_job_brushed_exported_and_undone(editor, job, tmp_path, 
     chosen = dash.selection
     dash.has_numbers_of(chosen, ("kernels",))
 
-    dash.root.get_by_role("button", name="Export…", exact=True).click()
-    dash.root.locator(".hta-menu-item").get_by_text("The selection as a trace…").click()
+    dash.share("Trace…")
     dash.root.get_by_role("button", name="Write file").click()
     file = tmp_path / "chosen.json.gz"
     editor.save_to(file)

@@ -463,6 +463,17 @@ def test_an_export_from_a_page_loads_again(tmp_path, paired):
     assert sum(len(again[rank].counters) for rank in again.ranks) > 0
 
 
+@pytest.mark.parametrize("clip", [False, True])
+def test_an_export_from_a_page_has_the_launches_of_a_kernel_export(tmp_path, paired, clip):
+    pair = paired(1)
+    traces, page, low, high = pair.kernel.traces, pair.page, pair.low, pair.high
+    window = {"start_ns": low + high // 4, "end_ns": low + high // 3, "query": "kind == 'compute'"}
+    reply, _ = page.answer("export", path="x.json", selection=window, launches=True, clip=clip)
+    options = {"keep_launches": True, "clip": clip}
+    written = hw.export_trace(traces, tmp_path / "x.json", traces.select(**window), **options)
+    assert (reply["events"], reply["flows"]) == (written.events, written.flows)
+
+
 def test_a_clipped_export_of_one_rank(tmp_path, paired):
     pair = paired(2)
     page, low, high = pair.page, pair.low, pair.high

@@ -141,18 +141,19 @@ class Dash:
     def numbers(self, name: str) -> pd.DataFrame:
         """The numbers of a panel, as the file has them that it saves."""
         self.ready(name)
-        panel = self.panel(name)
-        panel.get_by_role("button", name=re.compile("save, copy, hide")).click()
-        with self.page.expect_download() as started:
-            self.root.locator(".hta-menu-item").get_by_text("Save as CSV").click()
-        return pd.read_csv(io.StringIO(started.value.path().read_text("utf-8")))
+        return pd.read_csv(io.BytesIO(self.saved(name, "Save as CSV")))
 
-    def saved(self, text: str) -> bytes:
-        """Choose an entry of the Export menu; gives the file that it saves."""
-        self.root.get_by_role("button", name="Export…", exact=True).click()
+    def saved(self, name: str, text: str) -> bytes:
+        """Choose an entry of a panel's menu; gives the file that it saves."""
+        self.panel(name).get_by_role("button", name=re.compile("save, copy, hide")).click()
         with self.page.expect_download() as started:
             self.root.locator(".hta-menu-item").get_by_text(text, exact=True).click()
         return started.value.path().read_bytes()
+
+    def share(self, text: str) -> None:
+        """Choose an entry of the menu Share."""
+        self.root.get_by_role("button", name=re.compile("^Share what")).click()
+        self.root.locator(".hta-menu-item").get_by_text(text, exact=True).click()
 
     def has_numbers_of(self, selection: Selection, panels: Sequence[str] = PANELS) -> None:
         """Check panels against the analyses of a selection."""

@@ -179,6 +179,11 @@ html, body { margin: 0; background: var(--bg); color: var(--ink) }
 body { padding: 8px 12px; font: 12px/16px Inter, system-ui, sans-serif }
 h1 { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; contain: strict }
 #hta-view { min-height: 320px }
+@media screen {
+  html:has(.hta-fills), html:has(.hta-fills) body { height: 100% }
+  html:has(.hta-fills) body { display: flex; flex-direction: column; box-sizing: border-box }
+  #hta-view:has(.hta-fills) { flex: 1 1 0 }
+}
 footer { margin-top: 8px; color: var(--ink2); font-variant-numeric: tabular-nums }
 footer summary { cursor: pointer }
 footer table { border-collapse: collapse; margin: 4px 0 8px }

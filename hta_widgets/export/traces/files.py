@@ -105,6 +105,7 @@ def export_trace(
     *,
     clip: bool = False,
     keep_parents: bool = True,
+    keep_launches: bool = False,
     counters: bool | Literal["own"] = False,
     scrub: bool = False,
     clock: ExportClock = "recorded",
@@ -131,6 +132,9 @@ def export_trace(
         later end for the inner one, and leave it out.
     keep_parents : bool, default True
         Also write the events that enclose a selected one.
+    keep_launches : bool, default False
+        Also write the calls that launched a selected event, with the operators around them unless
+        `keep_parents` is False; with `clip`, only those in the window.
     counters : bool or "own", default False
         Also write samples of counters: those of the set, and the derived ones of
         `hta_widgets.analysis.with_counters`, length of queues and bandwidth of copies. ``"own"``
@@ -175,7 +179,8 @@ def export_trace(
     if counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
     target = Target.of(path)
-    options = {"keep_parents": keep_parents, "counters": bool(counters)}
+    options = {"keep_parents": keep_parents, "keep_launches": keep_launches}
+    options |= {"counters": bool(counters)}
     options |= {"clip": clip, "scrub": scrub}
     ranks = _ranks(traces.values(), selection, options)
     for members in ranks:
@@ -234,7 +239,8 @@ def export_pair(
     # Default labels are names of folders, which `scrub` must not write.
     diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
     moves = _moves_of_pair(diff) if base == "first_step" else (0, 0)
-    options = {"keep_parents": True, "counters": counters, "clip": clip, "scrub": scrub}
+    options = {"keep_parents": True, "keep_launches": False, "counters": counters}
+    options |= {"clip": clip, "scrub": scrub}
     first = _side_ranks("before", diff.before.label, before, 0, moves[0], options)
     second = _side_ranks("after", diff.after.label, after, _offset(before), moves[1], options)
     base_ns = max(0, min(base_time_ns(members.trace.metadata) for members in first))

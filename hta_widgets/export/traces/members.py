@@ -125,6 +125,7 @@ def choose_members(
     selection: Selection,
     *,
     keep_parents: bool,
+    keep_launches: bool,
     counters: bool,
     clip: bool,
     scrub: bool,
@@ -140,6 +141,8 @@ def choose_members(
     has_asyncs = by_time and not len(table) and bool(records)
     if not (chosen.any() or has_asyncs or (is_whole and records)):
         return None
+    if keep_launches and not is_whole:
+        _add_launches(trace, chosen, selection if clip else Selection())
     if keep_parents and not is_whole:
         _add_parents(chosen, table.parent)
     rows = np.flatnonzero(chosen)
@@ -165,6 +168,14 @@ def choose_members(
     _choose_asyncs(members)
     _choose_counters(members)
     return members if len(rows) or is_whole or members.asyncs else None
+
+
+def _add_launches(trace: Trace, chosen: Bools, window: Selection) -> None:
+    """Add the calls in a window that launched chosen events."""
+    calls = trace.launch_of[chosen]
+    is_launch = np.zeros_like(chosen)
+    is_launch[calls[calls >= 0]] = True
+    chosen |= is_launch & Selection(start_ns=window.start_ns, end_ns=window.end_ns).mask(trace)
 
 
 def _add_parents(chosen: Bools, parent: npt.NDArray[np.int32]) -> None:

@@ -2,11 +2,8 @@
 
 import { LIMITS } from "../facts/limits";
 import { batch, computed, type ReadonlySignal, signal } from "@preact/signals";
-import type { RenderProps } from "@anywidget/types";
 import { nullIfUnrestricted, normalizeSelection } from "../protocol/selection";
-import { readScene } from "../protocol/scene";
-import { asError, type Scene, type SelectionJson, type SharedState } from "../protocol/source";
-import { showFailurePanel } from "../ui/controls";
+import type { FigureScope, SelectionJson, SharedState } from "../protocol/source";
 
 /** Members of an anywidget model that are used here. */
 export interface Model {
@@ -59,6 +56,10 @@ export const INITIAL_STATE: SharedState = {
 };
 export const STATE_KEYS = Object.keys(INITIAL_STATE) as readonly StateKey[];
 
+export function isScope(value: unknown): value is FigureScope {
+  return value === "job" || value === "view" || value === "selection";
+}
+
 /** A trait's value in normal form; hosts use different forms. */
 function normalizeValue<K extends StateKey>(key: K, value: unknown): SharedState[K];
 function normalizeValue(key: StateKey, value: unknown): unknown {
@@ -68,7 +69,7 @@ function normalizeValue(key: StateKey, value: unknown): unknown {
   if (key === "selection")
     return nullIfUnrestricted(normalizeSelection(value as Partial<SelectionJson> | null));
   if (key === "search" || key === "ranks_from") return typeof value === "string" ? value : "";
-  if (key === "scope") return value === "view" ? "view" : "selection";
+  if (key === "scope") return isScope(value) ? value : INITIAL_STATE.scope;
   if (key === "color") return value === "name" ? "name" : "kind";
   return Array.isArray(value) ? value.map(String) : [];
 }
@@ -338,62 +339,4 @@ export function readHistory(value: unknown): History {
 /** Whether two values have the same content, compared as JSON. */
 export function isSameJson(a: unknown, b: unknown): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
-}
-
-// View of a widget: an app that follows the state and the traces of the widget's model.
-
-export interface FollowedTraits {
-  [key: string]: unknown;
-  /** Names the state widget; another name after `link`. */
-  state: string;
-  _scene: Scene;
-}
-
-interface LinkedApp {
-  attach(state: Model): void;
-  setScene(scene: Scene): void;
-  fail(title: string, error: unknown): void;
-}
-
-/** Make an app and bind it to the model's state and traces; on failure, show the reason. */
-export async function renderLinkedApp<T extends FollowedTraits>(
-  { model, el, host, signal }: RenderProps<T>,
-  failureTitle: string,
-  makeApp: (scene: Scene, state: Model) => LinkedApp,
-): Promise<void> {
-  const stateModel = async (): Promise<Model> => await host.getModel(model.get("state"));
-  try {
-    const scene = readScene(model.get("_scene"));
-    const state = await stateModel();
-    if (signal.aborted) return;
-    const app = makeApp(scene, state);
-    let stateRef = model.get("state");
-    let shownScene = model.get("_scene");
-    const attach = (): void => {
-      const next = model.get("state");
-      if (next === stateRef) return;
-      stateRef = next;
-      stateModel().then(
-        (other) => {
-          // The model of a later change may have arrived first.
-          if (stateRef === next && !signal.aborted) app.attach(other);
-        },
-        (error: unknown) => app.fail("The linked state cannot be reached", error),
-      );
-    };
-    const setScene = (): void => {
-      const next = model.get("_scene");
-      if (next === shownScene) return;
-      shownScene = next;
-      try {
-        app.setScene(readScene(next));
-      } catch (error) {
-        app.fail("The new traces cannot be shown", error);
-      }
-    };
-    listenTo(model, "change:state", attach, signal);
-    listenTo(model, "change:_scene", setScene, signal);
-  } catch (error) {
-    showFailurePanel(el, failureTitle, asError(error), signal);
-  }
 }

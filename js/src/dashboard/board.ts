@@ -3,7 +3,7 @@
 import { isSameJson } from "../connection/store";
 import { h } from "../ui/dom";
 import type { DashContext } from "./context";
-import { type LayoutColumn, type PanelLayout, computeLayout } from "./layout";
+import { type LayoutColumn, type PanelLayout, choiceWithPanel, computeLayout } from "./layout";
 import type { PaneSet } from "./panels";
 
 /** Heights of the timeline. px. */
@@ -19,23 +19,30 @@ export class PanelGrid {
   readonly el = h("div", { class: "hta-board" });
   private layout: PanelLayout | null = null;
   private hasFitted = false;
+  /** What the drawer below the lanes showed at the last fit. */
+  private drawer: string | null = null;
 
   constructor(
     private readonly ctx: DashContext,
     private readonly panes: PaneSet,
     private readonly status: HTMLElement,
+    /** The text on panels that the job has no data for. */
+    private readonly leftOut: HTMLElement,
   ) {}
 
   /** Arrange the panels for this width; false if nothing has changed. */
-  arrange(width: number, isFull: boolean): boolean {
+  arrange(width: number, fills: boolean): boolean {
     const { ctx, status } = this;
     if (width <= 0) return false;
-    const layout = computeLayout(width, ctx.panelChoice.value, isFull);
+    const choice = ctx.idlePanels.value.reduce(
+      (panels, id) => choiceWithPanel(panels, id, false),
+      ctx.panelChoice.value,
+    );
+    const layout = computeLayout(width, choice, fills);
     if (isSameJson(layout, this.layout)) return false;
     this.layout = layout;
     ctx.root.classList.toggle("hta-dash-one", layout.name === "one");
-    ctx.root.classList.toggle("hta-dash-wide", layout.name === "wide");
-    ctx.root.classList.toggle("hta-dash-columns", layout.name === "full");
+    ctx.root.classList.toggle("hta-dash-columns", layout.name === "columns");
     const bands: HTMLElement[] = layout.bands.map((columns) => {
       const band = h("div", { class: "hta-band" });
       band.style.gridTemplateColumns = columns.map((column) => column.width).join(" ");
@@ -46,7 +53,8 @@ export class PanelGrid {
       return band;
     });
     bands.splice(layout.statusAfter + 1, 0, status);
-    this.el.replaceChildren(...bands);
+    this.el.replaceChildren(...bands, this.leftOut);
+    if (this.hasColumns) bands[0]!.firstElementChild?.append(this.leftOut);
     return true;
   }
 
@@ -56,14 +64,27 @@ export class PanelGrid {
    */
   fitTimeline(isAnew = false): void {
     const { timeline, selectionState, height: given } = this.ctx;
-    if (!isAnew && this.hasFitted && selectionState.selection.value !== null) return;
+    const isFixed = this.hasFitted && !this.hasColumns && selectionState.selection.value !== null;
+    if (isFixed && !isAnew) return;
     this.hasFitted = true;
     const timelineColumn = this.layout?.bands
       .flat()
       .find(({ panels }) => panels.includes("timeline"));
-    if (this.layout?.name === "full" && timelineColumn !== undefined) {
+    if (this.hasColumns && timelineColumn !== undefined) {
       const height = this.el.firstElementChild?.clientHeight ?? 0;
-      timeline.height = Math.max(timeline.height + height - this.heightOf(timelineColumn), MIN_PX);
+      const drawn = timeline.ctx.stage.el.parentElement!.offsetHeight;
+      // Panels below the timeline give way to the details of an event.
+      const drawer = timeline.panels.shown.peek();
+      const isOpen = drawer !== null;
+      const inSight = timelineColumn.panels.filter(
+        (id) => id === "timeline" || (id === "heatmap" && !isOpen),
+      );
+      const others = this.heightOf({ panels: inSight });
+      timeline.height = Math.max(height - others + drawn, MIN_PX);
+      // The drawer has taken room from the lanes: its event's row stays in sight.
+      const { brief } = timeline.picking;
+      if (isOpen && drawer !== this.drawer && brief !== null) timeline.rows.show(brief.lane);
+      this.drawer = drawer;
     } else {
       const needed = Math.min(Math.max(timeline.ctx.stage.contentHeight(), MIN_PX), MAX_PX);
       const maxHeight = Math.max(needed * MAX_STRETCH, ROOMY_PX);
@@ -74,11 +95,15 @@ export class PanelGrid {
   }
 
   fillTables(): void {
-    const isFull = this.layout?.name === "full";
-    this.panes.fillTables((id) => (isFull ? 0 : this.heightBeside(id)));
+    this.panes.fillTables((id) => (this.hasColumns ? 0 : this.heightBeside(id)));
   }
 
-  private heightOf({ panels }: LayoutColumn): number {
+  /** Whether columns scroll separately. */
+  get hasColumns(): boolean {
+    return this.layout?.name === "columns";
+  }
+
+  private heightOf({ panels }: Pick<LayoutColumn, "panels">): number {
     return panels.reduce((sum, id) => sum + this.panes.heightOf(id), 0);
   }
 

@@ -3,6 +3,8 @@
 import { computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { ChartSlot, type MakeChart } from "../charts/chart";
 import { type LiveSource, ObservedSource } from "../connection/answering";
+import type { ViewAddress } from "../connection/address";
+import { addressTrait, linkOf } from "../connection/link";
 import { type Model, isSameJson, traitSignal } from "../connection/store";
 import { PANELS } from "../facts/panels";
 import type { ColumnTables } from "../formats/shared";
@@ -10,12 +12,13 @@ import { withTables } from "../formats/source";
 import { getOrMake } from "../protocol/maps";
 import { hasLateness } from "../protocol/scene";
 import type { PanelFrame, Scene, SelectionJson, Source, Span, ThemeName } from "../protocol/source";
+import { problemLines } from "../timeline/panels/problems";
 import type { FoldingState } from "../timeline/rows";
 import type { TimelineApp } from "../timeline/view";
 import { copyAndReport } from "../ui/controls";
 import { detectTheme } from "../ui/host";
 import type { HeadlineFacts } from "./headline";
-import { type PanelChoice, shownIds, choiceWithPanel } from "./layout";
+import { type PanelChoice, findIdlePanels, shownIds, choiceWithPanel } from "./layout";
 import { PanelData, makePanelRequester } from "./pane";
 import { DashSelection } from "./selection";
 
@@ -58,14 +61,23 @@ export class DashContext {
   readonly height: ReadonlySignal<number | null>;
   /** Measure of the heatmap. */
   readonly metric: ReadonlySignal<string>;
+  /** Whether a reply with the headline is awaited. */
+  readonly isHeadlinePending = signal(true);
   /** Null until known; names the ranks to mark. */
   readonly headline: ReadonlySignal<HeadlineFacts | null>;
   readonly panelChoice: ReadonlySignal<PanelChoice>;
 
   /** Ids of the chosen panels. */
   readonly shownPanels = computed(() => shownIds(this.panelChoice.value));
+  /** Panels that leave their place to others. */
+  readonly idlePanels = computed(() => {
+    const scene = this.scene.value;
+    return findIdlePanels({ ...scene, problems: problemLines(scene).length });
+  });
   /** The ranks that charts draw together. */
   readonly folding = signal<FoldingState>({ isOffered: false, isOn: false, groups: [] });
+  /** Whether the view fills its page or tab with columns. */
+  readonly isFilled = signal(false);
   /** Window of the timeline, or the one that it moves to. */
   view: Span;
   /** Set once the panel that contains it exists. */
@@ -110,6 +122,21 @@ export class DashContext {
 
   get jobFacts(): JobFacts {
     return this.model.get("_about") ?? {};
+  }
+
+  /** The address of the view; null in notebooks. */
+  get address(): ViewAddress | null {
+    return addressTrait(this.model);
+  }
+
+  /** The link to what is shown; null if the selection is too large for one. */
+  link(): string | null {
+    return linkOf(this.model, this.timeline.ctx.shared.state, this.scene.peek());
+  }
+
+  /** Whether the view has its page or tab for itself: a trait that only hosts of ours set. */
+  get fills(): boolean {
+    return this.model.get("_fills") === true;
   }
 
   /** The panels that the job's files have data for; all if unknown. */
@@ -162,7 +189,7 @@ export class DashContext {
   }
 
   /** A button of the toolbar. */
-  button(name: "exporting" | "help-button"): HTMLElement {
+  button(name: "share-button" | "help-button"): HTMLElement {
     return this.root.querySelector<HTMLElement>(`.hta-dash-toolbar .hta-${name}`)!;
   }
 

@@ -61,7 +61,7 @@ test("a chart's brush marks all at once, asks once, and hides the other ranks of
   expect(asked.length).toBeGreaterThan(0);
   expect(new Set(asked).size).toBe(asked.length);
   expect(view.text(".hta-ranks-shown")).toContain("1 of 3 ranks shown");
-  await expect.poll(() => view.find(".hta-chip").title).toContain("of rank 1 in view");
+  await expect.poll(() => view.find(".hta-chip").title).toContain("of rank 1, ");
   expect(view.text(".hta-said")).toBe("Selection: rank 1, 2 130 events.");
   view.find(".hta-ranks-shown").click();
   expect(view.state.get("ranks_from")).toBe("timeline");
@@ -152,7 +152,11 @@ test("hidden panels are not requested, and are remembered", async () => {
   );
   expect(view.source.asked.some(({ op }) => op === "heatmap")).toBe(false);
   view.find('[aria-label="Choose which panels are shown"]').click();
-  const item = itemOf(view, ".hta-dash-menu [role=menuitemcheckbox]", "Operators");
+  const field = view.find(".hta-dash-menu input") as HTMLInputElement;
+  field.value = "operators";
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  await expect.poll(() => view.all(".hta-dash-menu [role=checkbox]").length).toBeLessThan(8);
+  const item = itemOf(view, ".hta-dash-menu [role=checkbox]", "Operators");
   expect(item.getAttribute("aria-checked")).toBe("false");
   item.click();
   await expect.poll(() => item.getAttribute("aria-checked")).toBe("true");
@@ -172,14 +176,35 @@ test("a failed request is reported in the panel, and can be tried again", async 
 test("figures of what is in view follow the timeline", async () => {
   const view = await opened();
   view.questions();
-  view.find('[aria-label^="Figures are of"]').click();
-  itemOf(view, ".hta-menu-item", "In view").click();
+  view.find("[data-scope=view]").click();
   expect(view.state.get("scope")).toBe("view");
   const [start, end] = view.scene.range;
   view.state.set("view", [start + 1000, end - 1000]);
   await expect
     .poll(() => view.questions().at(-1))
     .toMatchObject({ start_ns: start + 1000, end_ns: end - 1000 });
+});
+
+test("one control says and sets what figures are of", async () => {
+  const view = await opened();
+  const pressed = (): (string | undefined)[] =>
+    view.all("[data-scope][aria-pressed=true]").map(({ dataset }) => dataset.scope);
+  const legend = (): string => view.find(".hta-chip").title;
+  await expect.poll(pressed).toEqual(["job"]);
+  await expect.poll(legend).toContain("of all 3 ranks, whole job");
+  view.chart("breakdown").brush({ window: [1_000_000, 2_000_000] });
+  await expect.poll(pressed).toEqual(["selection"]);
+  await expect.poll(legend).toContain("selection, 1.00–2.00");
+  await expect.poll(() => view.questions().at(-1)).toMatchObject({ start_ns: 1_000_000 });
+  view.find("[data-scope=job]").click();
+  await expect.poll(pressed).toEqual(["job"]);
+  expect(selection(view)).not.toBeNull();
+  await expect.poll(() => view.questions().at(-1)).toEqual(FULL_SELECTION);
+  // Without a selection, the next one narrows figures again.
+  view.root.focus();
+  key(view.root, "Escape");
+  expect(selection(view)).toBeNull();
+  expect(view.state.get("scope")).toBe("selection");
 });
 
 test("the headline's ranks and findings select, and it is of the whole job whatever the panels are", async () => {
@@ -193,12 +218,13 @@ test("the headline's ranks and findings select, and it is of the whole job whate
       ],
     },
   });
-  expect(view.text(".hta-headline")).toBe("2 of 3 ranks wait for rank 2.Rank 2 is slow.");
+  expect(view.text(".hta-headline h2")).toBe("2 of 3 ranks wait for rank 2.");
+  expect(view.text(".hta-headline p")).toBe("Rank 2 is slow.");
   view.find(".hta-headline h2 button").click();
   expect(selection(view)).toMatchObject({ ranks: [2] });
-  itemOf(view, ".hta-sel-doings button", "Slowest step").click();
+  itemOf(view, ".hta-headline-findings button", "Slowest step").click();
   expect(selection(view)).toEqual(finding);
-  const headText = "2 of 3 ranks wait for rank 2. of the whole job";
+  const headText = "2 of 3 ranks wait for rank 2.";
   await expect.poll(() => view.text(".hta-headline h2")).toBe(headText);
   view.state.set("selection", null);
   await expect.poll(() => view.text(".hta-headline h2")).not.toContain("whole job");
@@ -206,13 +232,13 @@ test("the headline's ranks and findings select, and it is of the whole job whate
   await expect.poll(() => view.text(".hta-headline h2")).toBe(headText);
 });
 
-test("communication has a name in the legend, and a page without a kernel no Save HTML", async () => {
+test("communication has a name in the legend, and a page without a kernel saves none", async () => {
   const view = await opened();
   const chip = view.find(".hta-chips .hta-chip[title^=communication]");
   await expect.poll(() => chip.innerText.trim()).toMatch(/^comm/);
-  const texts = view.all(".hta-dash-toolbar button").map((node) => node.textContent);
-  expect(texts).toContain("Export…");
-  expect(texts).not.toContain("Save HTML");
+  view.find(".hta-share-button").click();
+  const texts = view.all(".hta-menu-item > span:first-child").map((node) => node.textContent);
+  expect(texts).toEqual(["Picture", "Trace…", "Table…", "Copy Python"]);
 });
 
 test("panels out of sight follow once nothing changes, so that a page is printed whole", async () => {

@@ -2,7 +2,11 @@
 
 import type { SelectionJson } from "../protocol/source";
 import { wholeRunName } from "../ui/formats";
+import { Button, Skeleton } from "../ui/controls";
 import type { DashContext } from "./context";
+
+/** The first findings of the headline are offered. */
+const MAX_FINDINGS = 4;
 
 /** A piece of a sentence: text, or a rank that can be chosen; `fact`: others do not wait for it. */
 export type HeadlinePiece = string | { rank: number; text?: string; fact?: boolean };
@@ -36,9 +40,10 @@ const rankText = ({ rank, text = `rank ${rank}` }: { rank: number; text?: string
 export function Headline({ ctx }: { ctx: DashContext }) {
   const { selectionState, scene } = ctx;
   const facts = ctx.headline.value;
+  if (facts === null && ctx.isHeadlinePending.value) {
+    return <Skeleton class="hta-headline" lines={2} />;
+  }
   if (facts === null || facts.headline.length === 0) return null;
-  // It covers the whole job; say so when the panels cover less.
-  const isScoped = selectionState.selection.value !== null || selectionState.scope.value === "view";
   const pieces = (all: readonly HeadlinePiece[]) =>
     all.map((piece) =>
       typeof piece === "string" ? (
@@ -58,15 +63,36 @@ export function Headline({ ctx }: { ctx: DashContext }) {
     );
   return (
     <div class="hta-headline">
-      <h2>
-        {pieces(facts.headline)}
-        {isScoped && (
-          <span class="hta-headline-scope">{` of the ${wholeRunName(scene.value)}`}</span>
-        )}
-      </h2>
+      <h2>{pieces(facts.headline)}</h2>
       {facts.more.length > 0 && (
         <p>{facts.more.flatMap((sentence, at) => [at > 0 ? " " : "", ...pieces(sentence)])}</p>
       )}
+      <div class="hta-headline-findings" role="group" aria-label="Findings">
+        {selectionState.scope.value !== "job" && (
+          <span class="hta-note">{`of the ${wholeRunName(scene.value)}`}</span>
+        )}
+        <FindingButtons ctx={ctx} isWindow />
+      </div>
     </div>
+  );
+}
+
+/** The first findings: those that bring a window into view, or the others. */
+export function FindingButtons({ ctx, isWindow }: { ctx: DashContext; isWindow: boolean }) {
+  const findings = ctx.headline.value?.findings?.slice(0, MAX_FINDINGS) ?? [];
+  return (
+    <>
+      {findings
+        .filter(({ selection }) => (selection.start_ns !== null) === isWindow)
+        .map((finding) => (
+          // The accessible name is the visible text; the hint is its description.
+          <Button
+            key={finding.label}
+            text={finding.label}
+            title={finding.text}
+            press={() => ctx.selectionState.chooseWindow(finding)}
+          />
+        ))}
+    </>
   );
 }

@@ -12,7 +12,7 @@ export interface LayoutColumn {
 }
 
 export interface PanelLayout {
-  name: "one" | "pairs" | "wide" | "full";
+  name: "one" | "pairs" | "columns";
   /** Columns side by side, from top to bottom. */
   bands: LayoutColumn[][];
   /** Index of the band above the status line. */
@@ -21,11 +21,11 @@ export interface PanelLayout {
 
 /** Below this width, panels are in one column. px. */
 const PAIRS_FROM = 900;
-/** From this width on, the timeline is in the middle column. px. */
-const WIDE_FROM = 1640;
+/** From this width on, a view that fills its window has columns that scroll separately. px. */
+export const COLUMNS_FROM = 1100;
+/** From this width on, there are columns on both sides of the timeline. px. */
+const THREE_FROM = 1640;
 const LEFT_PX = 396;
-/** From this width on, the full window has columns that scroll separately. px. */
-const FULL_FROM = 1100;
 const MIDDLE_PX = 1000;
 const RIGHT_PX = [348, 460] as const;
 
@@ -74,7 +74,8 @@ const PAIRED_COLUMNS = [
   ["idle", "queue"],
   ["operators"],
 ];
-const WIDE_COLUMNS = [
+/** Left, middle and right; the left column ends with all that have no other place. */
+const THREE_COLUMNS = [
   [
     "breakdown",
     "overlap",
@@ -84,17 +85,24 @@ const WIDE_COLUMNS = [
     "byteps_blame",
     "byteps_servers",
     "byteps_clock",
+    "byteps_gradients",
+    "byteps_stages",
+    "byteps_requests",
+    "kernel_durations",
+    "kernel_types",
+    "idle",
+    "queue",
   ],
-  ["timeline", "heatmap", "byteps_stragglers", "mpi_sizes", "mpi_routine_table", "mpi_messages"],
-  ["selection", "problems", "kernels", "mpi_routines"],
-];
-const BELOW_COLUMNS = [
-  ["byteps_gradients"],
-  ["byteps_stages"],
-  ["byteps_requests"],
-  ["operators"],
-  ["kernel_durations", "kernel_types"],
-  ["idle", "queue"],
+  [
+    "timeline",
+    "heatmap",
+    "byteps_stragglers",
+    "mpi_sizes",
+    "mpi_routine_table",
+    "mpi_messages",
+    "operators",
+  ],
+  ["selection", "kernels", "mpi_routines", "problems"],
 ];
 
 /** Relative widths of panels that need more room than their neighbours. */
@@ -107,6 +115,18 @@ const COLUMN_SHARES: Record<string, number> = {
 
 function isRowsChoice(choice: PanelChoice): choice is readonly (readonly string[])[] {
   return choice.some((entry) => typeof entry !== "string");
+}
+
+/** Panels with nothing to show, or to compare, in a job: they leave their place to others. */
+export function findIdlePanels({ ranks, steps, problems }: IdleFacts): string[] {
+  const isSingle = ranks.length === 1 && steps.length < 2;
+  return [...(problems === 0 ? ["problems"] : []), ...(isSingle ? ["steps"] : [])];
+}
+
+interface IdleFacts {
+  ranks: readonly unknown[];
+  steps: readonly unknown[];
+  problems: number;
 }
 
 export function shownIds(choice: PanelChoice): string[] {
@@ -125,28 +145,31 @@ export function leftOutText(
   return parts.length > 0 ? `Not in this job: ${parts.join("; ")}.` : "";
 }
 
-export function computeLayout(width: number, choice: PanelChoice, full = false): PanelLayout {
-  const isFull = full && width >= FULL_FROM && !isRowsChoice(choice);
-  const name = isFull ? "full" : width < PAIRS_FROM ? "one" : width < WIDE_FROM ? "pairs" : "wide";
-  const shown = new Set(shownIds(choice));
+/** `fills`: the view has the window for itself, and scrolls in columns if they have room. */
+export function computeLayout(width: number, choice: PanelChoice, fills = false): PanelLayout {
+  const shownPanels = shownIds(choice);
+  const shown = new Set(shownPanels);
+  const hasRoom = width >= COLUMNS_FROM || shownPanels.join() === "timeline";
+  const hasColumns = fills && hasRoom && !isRowsChoice(choice);
+  const name = hasColumns ? "columns" : width < PAIRS_FROM ? "one" : "pairs";
   const present = (ids: readonly string[]): string[] => ids.filter((id) => shown.has(id));
   let bands: LayoutColumn[][];
   if (isRowsChoice(choice)) {
     bands = (name === "one" ? choice.flat().map((id) => [id]) : choice).map(rowBand);
-  } else if (name === "full") {
-    bands = [wideColumns(width, fullWindowColumns(width).map(present))];
-  } else if (name === "wide") {
-    bands = [
-      wideColumns(width, WIDE_COLUMNS.map(present)),
-      sideBySideBand(BELOW_COLUMNS.map(present)),
-    ];
+  } else if (name === "columns") {
+    const [left = [], middle = [], right = []] = THREE_COLUMNS.map(present);
+    const placed = [...left, ...middle, ...right];
+    const others = [...shown].filter((id) => !placed.includes(id));
+    const columns =
+      width < THREE_FROM
+        ? [[...left.slice(0, 2), ...right, ...left.slice(2), ...others], middle, []]
+        : [[...left, ...others], middle, right];
+    return { name, bands: [sizeColumns(width, columns)], statusAfter: 0 };
   } else {
     bands = (name === "one" ? ONE_COLUMN : PAIRED_COLUMNS).map((ids) => rowBand(present(ids)));
   }
   const placed = new Set(bands.flat().flatMap(({ panels }) => panels));
-  const added = [...shown].filter((id) => !placed.has(id));
-  if (name === "full") bands[0]?.[0]?.panels.push(...added);
-  else bands.push(...added.map((id) => rowBand([id])));
+  bands.push(...[...shown].filter((id) => !placed.has(id)).map((id) => rowBand([id])));
   bands = bands.filter((columns) => columns.length > 0);
   const bandOf = (id: string): number =>
     bands.findIndex((columns) => columns.some(({ panels }) => panels.includes(id)));
@@ -154,24 +177,12 @@ export function computeLayout(width: number, choice: PanelChoice, full = false):
   return { name, bands, statusAfter: timedBand < 0 ? bands.length - 1 : timedBand };
 }
 
+/** Panels side by side. */
 function rowBand(ids: readonly string[]): LayoutColumn[] {
-  return sideBySideBand(ids.map((id) => [id]));
+  return ids.map((id) => ({ width: fractionTrack(COLUMN_SHARES[id] ?? 1), panels: [id] }));
 }
 
-function sideBySideBand(columns: readonly string[][]): LayoutColumn[] {
-  const filled = columns.filter((panels) => panels.length > 0);
-  return filled.map((panels) => ({ width: fractionTrack(COLUMN_SHARES[panels[0]!] ?? 1), panels }));
-}
-
-/** All panels next to the timeline: in one column, or in two if both have room. */
-function fullWindowColumns(width: number): string[][] {
-  const [left = [], middle = [], right = []] = WIDE_COLUMNS;
-  const rest = BELOW_COLUMNS.flat();
-  if (width < WIDE_FROM) return [[...left, ...right, ...rest], middle, []];
-  return [[...left, ...rest.filter((id) => id !== "operators")], middle, [...right, "operators"]];
-}
-
-function wideColumns(width: number, columns: readonly string[][]): LayoutColumn[] {
+function sizeColumns(width: number, columns: readonly string[][]): LayoutColumn[] {
   const [minWidth, maxWidth] = RIGHT_PX;
   const right = Math.min(Math.max(width - LEFT_PX - MIDDLE_PX, minWidth), maxWidth);
   // If the middle column is empty, the others share the width equally.

@@ -10,7 +10,7 @@ import {
   withoutDimension,
 } from "../protocol/selection";
 import type { Requests, Scene, SelectionJson, Source } from "../protocol/source";
-import { computeLayout, leftOutText, choiceWithPanel } from "./layout";
+import { choiceWithPanel, computeLayout, findIdlePanels, leftOutText } from "./layout";
 import { PanelData, makePanelRequester } from "./pane";
 import { toCsv } from "../ui/table";
 
@@ -19,8 +19,12 @@ const EVERY = PANELS.map(({ id }) => id);
 const ALL = EVERY.filter((id) => !/^(byteps|mpi)_/.test(id));
 const scene = { range: [0, 1000], ranks: [] } as unknown as Scene;
 const only = (part: Partial<SelectionJson>): SelectionJson => ({ ...FULL_SELECTION, ...part });
-const places = (width: number, choice = ALL as Parameters<typeof computeLayout>[1]): string[] =>
-  computeLayout(width, choice).bands.map((columns) =>
+const places = (
+  width: number,
+  choice = ALL as Parameters<typeof computeLayout>[1],
+  fills = false,
+): string[] =>
+  computeLayout(width, choice, fills).bands.map((columns) =>
     columns.map(({ panels }) => panels.join("+")).join(" | "),
   );
 
@@ -33,19 +37,34 @@ describe("places", () => {
     expect(leftOutText({ "no ProfilerStep": ["steps"] }, ["steps"])).toBe("");
   });
 
-  test("one column, pairs, then the timeline in the middle", () => {
+  test("one column, or pairs", () => {
     expect(places(700).every((band) => !band.includes("|"))).toBe(true);
     expect(places(700).slice(0, 3)).toEqual(["breakdown", "timeline", "heatmap"]);
     expect(places(1100).slice(0, 3)).toEqual(["breakdown | overlap", "timeline", "heatmap"]);
-    expect(places(1800)[0]).toBe(
-      "breakdown+overlap+steps | timeline+heatmap | selection+problems+kernels",
-    );
-    const names = [899, 900, 1639, 1640].map((width) => computeLayout(width, ALL).name);
-    expect(names).toEqual(["one", "pairs", "pairs", "wide"]);
+    expect(places(2000)).toEqual(places(1100));
   });
 
-  test.each([700, 900, 1100, 1640, 2000])("at %i px every panel has one place", (width) => {
-    const placedIds = computeLayout(width, EVERY)
+  test("a view that fills its window has the timeline next to charts", () => {
+    const shown = ["steps", "kernels", "timeline", "operators", "breakdown", "flame"];
+    expect(places(1099, shown, true)).toEqual(places(1099, shown));
+    expect(places(1100, shown, true)).toEqual([
+      "breakdown+steps+kernels+flame | timeline+operators",
+    ]);
+    expect(places(1640, shown, true)).toEqual([
+      "breakdown+steps+flame | timeline+operators | kernels",
+    ]);
+    expect(places(700, ["timeline"], true)).toEqual(["timeline"]);
+    expect(computeLayout(1640, [["timeline"], ["steps"]], true).name).toBe("pairs");
+    expect(computeLayout(1640, ["steps"], true).bands).toHaveLength(1);
+  });
+
+  test.each([
+    [700, false],
+    [900, false],
+    [1100, true],
+    [1640, true],
+  ])("at %i px every panel has one place", (width, fills) => {
+    const placedIds = computeLayout(width, EVERY, fills)
       .bands.flat()
       .flatMap(({ panels }) => panels);
     expect(placedIds.sort()).toEqual([...EVERY].sort());
@@ -54,9 +73,21 @@ describe("places", () => {
   test("the status line stands below the timeline and what shares its axis", () => {
     const after = (width: number): string => places(width)[computeLayout(width, ALL).statusAfter]!;
     expect(after(700)).toBe("heatmap");
-    expect(after(1800)).toContain("timeline");
     expect(computeLayout(1100, ["kernels"]).statusAfter).toBe(0);
   });
+
+  test.each([
+    [8, 3, 0, ["problems"]],
+    [8, 1, 2, []],
+    [1, 1, 0, ["problems", "steps"]],
+    [1, 2, 1, []],
+  ])(
+    "of %i ranks, %i steps, %i problems %j have nothing to show",
+    (ranks, steps, problems, ids) => {
+      const facts = { ranks: Array.from({ length: ranks }), steps: Array.from({ length: steps }) };
+      expect(findIdlePanels({ ...facts, problems })).toEqual(ids);
+    },
+  );
 
   test("rows are kept as they are given, below each other if it is narrow", () => {
     const rows = [["breakdown", "kernels"], ["timeline"]];

@@ -16,11 +16,11 @@ import {
   type SelectionJson,
   type Source,
 } from "../protocol/source";
-import { FailureNote } from "../ui/controls";
+import { FailureNote, Skeleton } from "../ui/controls";
 import { MenuButton } from "../ui/menu";
 import { frameNote, capitalizeSentence } from "../ui/text";
 import type { DashContext } from "./context";
-import { panelExports } from "./save";
+import { panelExports } from "./share";
 import type { PanelNumbers } from "./tables";
 
 export interface PanelState {
@@ -230,7 +230,10 @@ export function Pane({ ctx, id, el, state, draw, retry }: PaneProps) {
     error !== null ? (
       <FailureNote title="These numbers cannot be shown" error={error} retry={retry} />
     ) : marked === null ? (
-      <p class="hta-note">Adding up…</p>
+      <>
+        <p class="hta-note">Adding up…</p>
+        <Skeleton lines={4} />
+      </>
     ) : marked.rows === 0 ? (
       <p>{capitalizeSentence(frameNote(marked) || "nothing here is selected")}</p>
     ) : null;

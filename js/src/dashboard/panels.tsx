@@ -224,9 +224,6 @@ function ProblemsPanel({ ctx }: { ctx: DashContext }) {
         <h3>Problems</h3>
         {lines.length > 0 && <span class="hta-count-badge">{formatCount(lines.length)}</span>}
       </header>
-      {lines.length === 0 && (
-        <p>Nothing was skipped, repaired or guessed: every event of the files is here.</p>
-      )}
       {drawn.map((line) => (
         <div class="hta-problem" title={line.files.join("\n")}>
           <b>{problemText(line).title}</b>

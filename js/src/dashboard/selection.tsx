@@ -6,6 +6,7 @@ import { type Model, SharedStateStore } from "../connection/store";
 import {
   applyBrush,
   chartSelectionOf,
+  selectionSpan,
   splitConjuncts,
   FULL_SELECTION,
   type SelectionDimension,
@@ -15,7 +16,15 @@ import {
   padSpan,
   withoutDimension,
 } from "../protocol/selection";
-import type { Brush, PanelFrame, Scene, SelectionJson, SharedState } from "../protocol/source";
+import type {
+  Brush,
+  FigureScope,
+  FigureWindow,
+  PanelFrame,
+  Scene,
+  SelectionJson,
+  SharedState,
+} from "../protocol/source";
 import { choosesOperators } from "../facts/panels";
 import { selectionCode } from "../timeline/text";
 import { Button, Icon } from "../ui/controls";
@@ -30,10 +39,7 @@ import {
 } from "../ui/formats";
 import { leftOutText, withPrefix, type RichText } from "../ui/text";
 import type { DashContext } from "./context";
-import type { Finding } from "./headline";
-
-/** The first findings of the headline are offered. */
-const MAX_OFFERS = 4;
+import { type Finding, FindingButtons } from "./headline";
 
 export function SelectionPanel({ ctx }: { ctx: DashContext }) {
   const { selectionState, selectionTotals: totals } = ctx;
@@ -100,15 +106,7 @@ export function SelectionPanel({ ctx }: { ctx: DashContext }) {
         />
       </div>
       <div class="hta-sel-doings">
-        {ctx.headline.value?.findings?.slice(0, MAX_OFFERS).map((finding) => (
-          // The accessible name is the visible text; the hint is its description.
-          <Button
-            key={finding.label}
-            text={finding.label}
-            title={finding.text}
-            press={() => selectionState.chooseWindow(finding)}
-          />
-        ))}
+        <FindingButtons ctx={ctx} isWindow={false} />
         <Button
           text="Export…"
           name="Export the selection as a trace"
@@ -151,7 +149,19 @@ function totalsText(sums: PanelFrame, { ranks }: Scene): string {
 
 export class DashSelection {
   readonly selection = computed(() => this.shared.stateSignal.value.selection);
-  readonly scope = computed(() => this.shared.stateSignal.value.scope);
+  /** What figures are of: without a selection, `selection` is the whole job. */
+  readonly scope = computed((): FigureScope => {
+    const { scope } = this.shared.stateSignal.value;
+    return scope === "selection" && this.selection.value === null ? "job" : scope;
+  });
+  /** The window of figures that have no other parts; null for the view. */
+  readonly figures = computed((): FigureWindow | null => {
+    const scene = this.ctx.scene.value;
+    if (this.scope.value === "view") return null;
+    const span = this.scope.value === "job" ? null : selectionSpan(this.selection.value, scene);
+    if (span === null) return { span: scene.range, label: wholeRunName(scene) };
+    return { span, label: "selection" };
+  });
   readonly chartSelection = computed(() =>
     chartSelectionOf(this.selection.value, this.ctx.scene.value),
   );
@@ -180,11 +190,11 @@ export class DashSelection {
 
   /** The selection that limits the figures, as the scope defines it. */
   get effective(): SelectionJson {
-    const selection: SelectionJson = { ...FULL_SELECTION, ...this.selection.value };
-    const hasWindow = selection.start_ns !== null || selection.end_ns !== null;
-    if (this.scope.value !== "view" || hasWindow) return selection;
+    const scope = this.scope.value;
+    if (scope === "selection") return { ...FULL_SELECTION, ...this.selection.value };
+    if (scope === "job") return FULL_SELECTION;
     const [start, end] = this.ctx.view;
-    return { ...selection, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
+    return { ...FULL_SELECTION, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
   }
 
   /** Follow this shared state instead of the previous one. */
@@ -224,12 +234,14 @@ export class DashSelection {
   /** `from`: the panel that chose the ranks; `more`: changes in the same entry of the history. */
   select(selection: SelectionJson | null, from = "", more: Partial<SharedState> = {}): void {
     const ranks_from = (selection?.ranks ?? null) === null ? "" : from;
-    const patch = selection === null ? { selected_event: null } : {};
+    const patch: Partial<SharedState> = selection === null ? { selected_event: null } : {};
+    if (selection === null && this.scope.value === "job") patch.scope = "selection";
     this.commit({ ...patch, ...more, selection, ranks_from });
   }
 
-  setScope(scope: SharedState["scope"]): void {
-    this.commit({ scope });
+  /** Without a selection, the whole job is the scope that a next selection narrows. */
+  setScope(scope: FigureScope): void {
+    this.commit({ scope: scope === "job" && this.selection.value === null ? "selection" : scope });
   }
 
   undo(): void {

@@ -1,17 +1,15 @@
-/** Toolbar of a dashboard and its form for saving a page. */
+/** Toolbar of a dashboard. */
 
-import { useSignal } from "@preact/signals";
-import type { VNode } from "preact";
 import { useRef } from "preact/hooks";
 import { PANELS } from "../facts/panels";
-import { asError, isAbort } from "../protocol/source";
+import type { FigureScope } from "../protocol/source";
 import { problemLines } from "../timeline/panels/problems";
-import { Button, CutName, Icon, UndoRedoPair } from "../ui/controls";
-import { formatBytes, formatDuration, plural } from "../ui/formats";
-import { MenuButton, type MenuItem, OpenerButton, Toolbar } from "../ui/menu";
+import { Button, ChoiceButtons, CutName, Icon, UndoRedoPair } from "../ui/controls";
+import { formatDuration, plural } from "../ui/formats";
+import { MenuButton, type MenuItem, Toolbar } from "../ui/menu";
 import { FullButton, type FullWindow } from "../ui/placing";
 import type { DashContext } from "./context";
-import { allExports } from "./save";
+import { ShareButton } from "./share";
 
 export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow }) {
   const { selectionState, shownPanels, folding } = ctx;
@@ -29,33 +27,16 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
     ...(events > 0 ? [plural(events, "event"), formatDuration(range[1] - range[0])] : []),
     ...(steps.length > 0 ? [plural(steps.length, "step")] : []),
   ];
-  const jobScope = scene.part ? "Whole export" : "Whole job";
-  const scope = selectionState.scope.value;
-  const of =
-    scope === "view" ? "In view" : selectionState.selection.value !== null ? "Selection" : jobScope;
-  const scopes = (): MenuItem[] => [
-    {
-      text: "Selection",
-      note: `the ${jobScope.toLowerCase()} if nothing is selected`,
-      on: scope === "selection",
-      press: () => selectionState.setScope("selection"),
-    },
-    {
-      text: "In view",
-      note: "the timeline's window, where none is selected",
-      on: scope === "view",
-      press: () => selectionState.setScope("view"),
-    },
-    { text: "Clear the selection", isParted: true, press: () => selectionState.select(null) },
-  ];
+  const offered = groupPanels(ctx.offeredPanels);
   const panels = (): MenuItem[] =>
-    PANELS.filter(({ id }) => ctx.offeredPanels.includes(id)).map(({ id, title: text, about }) => {
+    offered.map(({ id, title: text, about, group = "More" }) => {
       const on = shownPanels.value.includes(id);
       const press = (): void => {
         ctx.showPanel(id, !on);
         added.current = on ? "" : id;
       };
-      return { text, note: about, on, press };
+      const isIdle = ctx.idlePanels.value.includes(id);
+      return { text, note: isIdle ? "nothing to show in this job" : about, on, group, press };
     });
   const showAdded = (): void => {
     if (added.current !== "") ctx.bringIntoView(added.current);
@@ -99,30 +80,17 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
           press={() => ctx.timeline.commands.run("fold")}
         />
       )}
-      <MenuButton text={of} name={`Figures are of: ${of}`} items={scopes}>
-        {" ▾"}
-      </MenuButton>
+      <ScopeChoice ctx={ctx} />
       <MenuButton
         text="Panels"
         name="Choose which panels are shown"
         keep
+        search="Search panels"
         items={panels}
         onClose={showAdded}
       />
-      <MenuButton
-        text="Export…"
-        name="Write the selection, a table or a chart"
-        class="hta-exporting"
-        items={() => allExports(ctx)}
-      />
-      {ctx.live !== null && (
-        <OpenerButton
-          text="Save HTML"
-          name="Save all this as one page that needs no kernel"
-          content={() => <SaveForm ctx={ctx} />}
-        />
-      )}
-      <FullButton full={full} />
+      <ShareButton ctx={ctx} />
+      {!ctx.isFilled.value && <FullButton full={full} hint />}
       <Button
         text="?"
         name="Keys and gestures"
@@ -133,61 +101,36 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
   );
 }
 
-// A form for the name of a file, which the kernel writes.
+/** The offered panels, those of a group together. */
+function groupPanels(ids: readonly string[]): typeof PANELS {
+  const offered = PANELS.filter(({ id }) => ids.includes(id));
+  const groups = [...new Set(offered.map(({ group }) => group))];
+  return groups.flatMap((group) => offered.filter((panel) => panel.group === group));
+}
 
-/** Max size of the page. MB */
-const MAX_MB = 25;
-
-function SaveForm({ ctx: { source, signal, scene } }: { ctx: DashContext }) {
-  const name = scene.peek().title.replace(/[^\p{L}\p{N}._-]+/gu, "-") || "dashboard";
-  const path = useSignal(`${name}.html`);
-  const isBusy = useRef(false);
-  const status = useSignal<VNode | null>(null);
-  const save = async (): Promise<void> => {
-    if (isBusy.current) return;
-    isBusy.current = true;
-    status.value = <span class="hta-note">Writing…</span>;
-    try {
-      const requested = { max_mb: MAX_MB, path: path.value.trim() };
-      const { reply } = await source.ask("save_html", requested, signal);
-      const size = reply.bytes === undefined ? "" : `, ${formatBytes(reply.bytes)}`;
-      status.value = (
-        <>
-          <b class="hta-ok-text">{`Wrote ${reply.path}`}</b>
-          {`${size}.`}
-        </>
-      );
-    } catch (error) {
-      const { message } = asError(error);
-      status.value = isAbort(error) ? null : <span class="hta-error-text">{message}</span>;
+/** What all figures are of: panels, legend, the timeline's column of totals. */
+function ScopeChoice({ ctx: { selectionState, scene, timeline } }: { ctx: DashContext }) {
+  const isPart = scene.value.part !== undefined && scene.value.part !== null;
+  const choose = (scope: FigureScope): void => {
+    selectionState.setScope(scope);
+    if (scope === "selection" && selectionState.selection.value === null) {
+      timeline.flash("Nothing is selected: click a bar, or drag over the timeline with Alt.");
     }
-    isBusy.current = false;
   };
   return (
-    <div class="hta-save-form">
-      <p class="hta-note">
-        One file that needs no kernel and no network; what does not fit into {MAX_MB} MB is left
-        out.
-      </p>
-      {source.status === "none" ? (
-        <p>Without a kernel it cannot be written.</p>
-      ) : (
-        <div class="hta-field-row">
-          <input
-            type="text"
-            class="hta-input hta-path"
-            aria-label="File to write, on the kernel's machine"
-            spellcheck={false}
-            value={path.value}
-            onInput={({ currentTarget }) => (path.value = currentTarget.value)}
-            onKeyDown={({ key }) => key === "Enter" && void save()}
-          />
-          <Button text="Write file" class="hta-primary" press={() => void save()} />
-        </div>
-      )}
-      <div class="hta-result" role="status" aria-live="polite">
-        {status.value}
-      </div>
-    </div>
+    <span class="hta-scope">
+      <span class="hta-note">Numbers for</span>
+      <ChoiceButtons
+        name="Numbers for"
+        options={[
+          ["job", isPart ? "whole export" : "whole job"],
+          ["view", "view", "What is in the timeline's window"],
+          ["selection", "selection", "What is selected"],
+        ]}
+        chosen={selectionState.scope.value}
+        data="scope"
+        choose={choose}
+      />
+    </span>
   );
 }

@@ -48,8 +48,9 @@ export class DashApp {
     status.hidden = !ctx.offeredPanels.includes("timeline");
     this.fullWindow = new FullWindow(root, () => this.arrange());
     this.panes = new PaneSet(ctx, place);
-    this.grid = new PanelGrid(ctx, this.panes, status);
-    this.draw();
+    const leftOut = h("div", {});
+    this.grid = new PanelGrid(ctx, this.panes, status, leftOut);
+    this.draw(leftOut);
     ctx.timeline = new TimelineApp(place, {
       scene,
       state,
@@ -93,12 +94,15 @@ export class DashApp {
     this.ctx.timeline.fail(title, error);
   }
 
-  /** Put toolbar and headline above the board, and a text on omitted panels below it. */
-  private draw(): void {
+  flash(text: string): void {
+    this.ctx.timeline.flash(text);
+  }
+
+  /** Put toolbar and headline above the board, and fill the text on omitted panels. */
+  private draw(leftOut: HTMLElement): void {
     const { ctx, fullWindow, grid } = this;
     const above = h("div", { class: "hta-dash-above" });
-    const below = h("div", {});
-    ctx.root.append(above, grid.el, below);
+    ctx.root.append(above, grid.el);
     const LeftOut = () => {
       const text = leftOutText(ctx.jobFacts.left_out ?? {}, ctx.shownPanels.value);
       return text === "" ? null : <p class="hta-dash-left-out">{text}</p>;
@@ -110,7 +114,7 @@ export class DashApp {
       </>
     );
     renderInto(parts, above, ctx.signal);
-    renderInto(<LeftOut />, below, ctx.signal);
+    renderInto(<LeftOut />, leftOut, ctx.signal);
   }
 
   private listen(): void {
@@ -143,7 +147,9 @@ export class DashApp {
     );
     watchBoxes(
       [panes.pane("timeline")],
-      throttle(FIT_DELAY_MS, abortSignal, () => grid.fillTables()),
+      throttle(FIT_DELAY_MS, abortSignal, () =>
+        grid.hasColumns ? grid.fitTimeline(true) : grid.fillTables(),
+      ),
       abortSignal,
     );
     abortSignal.addEventListener("abort", () => root.remove(), { once: true });
@@ -169,6 +175,13 @@ export class DashApp {
       abortSignal,
     );
     onSignal(
+      selectionState.figures,
+      (figures) => {
+        if (!isSameJson(figures, timeline.ctx.figures.peek())) timeline.ctx.figures.value = figures;
+      },
+      abortSignal,
+    );
+    onSignal(
       () => selectionText(ctx),
       (text) => timeline.status.setMessage("area", text),
       abortSignal,
@@ -179,10 +192,12 @@ export class DashApp {
     const { ctx, grid, fullWindow } = this;
     const width = ctx.root.clientWidth;
     if (width > 0) ctx.root.classList.toggle("hta-tight", width < TIGHT_BELOW_PX);
-    if (!grid.arrange(width, fullWindow.isOn)) {
-      if (fullWindow.isOn) grid.fitTimeline(true);
+    if (!grid.arrange(width, ctx.fills || fullWindow.isOn)) {
+      if (grid.hasColumns) grid.fitTimeline(true);
       return;
     }
+    ctx.isFilled.value = grid.hasColumns && ctx.fills;
+    ctx.root.classList.toggle("hta-fills", ctx.isFilled.value);
     grid.fitTimeline(true);
     this.loadAfterFirstFrame();
     this.panes.refresh();
@@ -197,10 +212,15 @@ export class DashApp {
 
   /** After the first frame: request the headline and the data for a page without a kernel. */
   private loadAfterFirstFrame(): void {
-    const { source, headline, live, timeline, signal: abortSignal } = this.ctx;
+    const { source, headline, isHeadlinePending, live, timeline, signal: abortSignal } = this.ctx;
     if (abortSignal.aborted) return;
     // The reply sets a trait, so that all views of the model receive it.
-    if (headline.value === null) source.ask("headline", {}, abortSignal).catch(() => undefined);
+    if (headline.value === null) {
+      source
+        .ask("headline", {}, abortSignal)
+        .catch(() => undefined)
+        .finally(() => (isHeadlinePending.value = false));
+    }
     if (live === null || this.isFetching) return;
     this.isFetching = true;
     const { asideText } = timeline.status;

@@ -24,7 +24,7 @@ export async function exportSelection(
     );
   }
   const selection = normalizeSelection(request.selection);
-  const parts = await collectParts(job, selection);
+  const parts = await collectParts(job, selection, request);
   if (parts.length === 0) {
     throw new Error("Nothing to export: the selection holds no events of this page.");
   }
@@ -37,13 +37,18 @@ export async function exportSelection(
   return { reply: { path: name, ...written, bytes: blob.size }, buffer: null };
 }
 
-async function collectParts(job: PageJob, selection: SelectionJson): Promise<RankExport[]> {
+async function collectParts(
+  job: PageJob,
+  selection: SelectionJson,
+  request: Requests["export"],
+): Promise<RankExport[]> {
   const parts: RankExport[] = [];
   for (const number of selection.ranks ?? job.rankNumbers) {
     const rank = await job.loadRank(number);
     if (rank instanceof RankOverview) throw new Error(notEmbeddedMessage(number));
-    const members = await job.masks.memberRows(rank, selection);
-    if (members.length === 0) continue;
+    const selected = await job.masks.memberRows(rank, selection);
+    if (selected.length === 0) continue;
+    const members = request.launches === true ? withLaunches(rank, selected, request) : selected;
     const args = job.argsOf(rank);
     // A trace without arguments would look complete although it is not.
     if (args.missing !== null) throw new Error(`Rank ${number}: ${args.missing}`);
@@ -92,8 +97,24 @@ interface WriteCounts {
   dropped: number;
 }
 
+/** Events of a rank and the calls that launched them; of cut events, only calls in the window. */
+function withLaunches(
+  rank: RankTrace,
+  members: Int32Array,
+  { clip, selection }: Requests["export"],
+): number[] {
+  const { start_ns: low, end_ns: high } = normalizeSelection(clip === true ? selection : null);
+  const { start, dur } = rank.events;
+  const calls = rank.launches();
+  const isInside = (call: number): boolean =>
+    call >= 0 &&
+    (high === null || start[call]! < high) &&
+    (low === null || start[call]! + dur[call]! > low);
+  return [...members, ...Array.from(members, (row) => calls[row]!).filter(isInside)];
+}
+
 /** Events of a rank and those that enclose them, ascending. */
-function rowsWithParents(rank: RankTrace, members: Int32Array): number[] {
+function rowsWithParents(rank: RankTrace, members: Iterable<number>): number[] {
   const selected = new Set<number>(members);
   const parents = rank.parents();
   for (const row of members) {

@@ -2,7 +2,7 @@
 
 import type { RenderProps } from "@anywidget/types";
 import { liveSource } from "../connection/answering";
-import { type FollowedTraits, renderLinkedApp } from "../connection/store";
+import { type FollowedTraits, renderLinkedApp } from "../connection/linked_app";
 import { makeChart } from "../dashboard/charts";
 import { DashApp } from "../dashboard/view";
 import { findPageSource } from "../engine/job";

@@ -1,5 +1,6 @@
 /** A saved page: unpacks its data, and shows the timeline or dashboard without a kernel. */
 
+import { pageAddress } from "../connection/address";
 import { type Blocks, canGunzip, readBlock } from "../engine/columns";
 import type { PageDocument } from "../engine/document";
 import { download } from "../engine/export";
@@ -108,9 +109,15 @@ async function openView(view: HTMLElement): Promise<void> {
   }
   const isDashboard = page.widget === "dashboard";
   offerPageSource(PAGE_SOURCE, new PageSource(page, blocks, download));
+  const spec = await makeModel(page);
+  const address = () => pageAddress((spec.state.panels ?? []) as string[], "in this file");
+  Object.assign(spec.state, { _address: address(), _fills: true });
   const host = makeHost({
     state: { module: "state.js", state: { _history: { past: [], future: [] }, ...page.state } },
-    view: await makeModel(page),
+    view: spec,
+  });
+  window.addEventListener("hashchange", () => {
+    void host.model("view").then((model) => model.setLocally("_address", address()));
   });
   view.textContent = "";
   await host.show("view", view);

@@ -3,7 +3,8 @@
 import type { RenderProps } from "@anywidget/types";
 import { HybridSource } from "../connection/answering";
 import { KernelSource } from "../connection/kernel";
-import { type FollowedTraits, listenTo, renderLinkedApp } from "../connection/store";
+import { type FollowedTraits, renderLinkedApp } from "../connection/linked_app";
+import { listenTo } from "../connection/store";
 import { findPageSource } from "../engine/job";
 import { TimelineApp } from "../timeline/view";
 import "./timeline.css";

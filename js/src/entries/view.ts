@@ -1,7 +1,8 @@
 /** The page of `hta-widgets view`: a start page, dashboards, timelines and comparisons. */
 
+import { pageAddress, splitFragment } from "../connection/address";
 import { type LoadingStage, LoadingCard } from "../host/card";
-import { fitToWindow, WidgetHost } from "../host/host";
+import { WidgetHost } from "../host/host";
 import { type RemoteModel, isSameValue } from "../host/models";
 import { HostSocket } from "../host/socket";
 import { type FolderEntry, type OpenViewRequest, StartPage } from "../host/start";
@@ -12,8 +13,6 @@ import { applyTheme } from "../ui/theme";
 import "./view.css";
 
 const PROTOCOL = 1;
-/** Space around a view. */
-const EDGE_PX = 8;
 
 interface HelloMessage {
   protocol: number;
@@ -106,7 +105,7 @@ class ViewPage {
   private followHash(): void {
     const before = this.request;
     this.request = fromHash(location.hash) ?? this.hello?.request ?? null;
-    if (location.hash === ALL_HASH) this.request = null;
+    if (splitFragment(location.hash)[0] === ALL_HASH) this.request = null;
     if (this.request === null) this.showStart();
     else if (this.shown !== null && isSameJob(before, this.request)) this.arrange();
     else {
@@ -160,18 +159,16 @@ class ViewPage {
     const { shown, request } = this;
     this.fullWindow?.abort();
     this.fullWindow = null;
-    if (shown === null || request?.view !== "timeline") return;
+    if (shown === null || request === null || request.view === "diff") return;
+    const panels = shown.get("panels");
+    const isTimeline = request.view === "timeline";
+    if (isTimeline) shown.setLocally("panels", ["timeline"]);
+    const reach = "on this machine, while the command runs";
+    shown.setLocally("_address", pageAddress(shown.get("panels") as string[], reach));
+    if (!isTimeline) return;
     const full = new AbortController();
     this.fullWindow = full;
-    const { el } = this.card;
-    const [panels, height] = [shown.get("panels"), shown.get("height")];
-    shown.setLocally("panels", ["timeline"]);
-    const others = (): number => el.getBoundingClientRect().top + window.scrollY + EDGE_PX;
-    fitToWindow(el, shown, others, full.signal);
-    full.signal.addEventListener("abort", () => {
-      shown.setLocally("panels", panels);
-      shown.setLocally("height", height);
-    });
+    full.signal.addEventListener("abort", () => shown.setLocally("panels", panels));
   }
 
   private showStart(): void {
@@ -265,9 +262,14 @@ export function toHash({ view, paths }: OpenViewRequest): string {
 }
 
 export function fromHash(hash: string): OpenViewRequest | null {
-  const [, view = "", ...paths] = hash.split("/");
+  const [, view = "", ...paths] = splitFragment(hash)[0].split("/");
   if (!VIEWS.includes(view) || paths.length === 0) return null;
-  return { view: view as OpenViewRequest["view"], paths: paths.map(decodeURIComponent) };
+  try {
+    return { view: view as OpenViewRequest["view"], paths: paths.map(decodeURIComponent) };
+  } catch {
+    // A `%` that is no escape: not an address of this page.
+    return null;
+  }
 }
 
 /** Dashboard and timeline of one job are one view. */

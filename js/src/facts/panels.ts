@@ -16,6 +16,8 @@ interface PanelKind {
   /** What its rows name: operators, kernels, or something else. */
   rows?: string;
   shape: string;
+  /** Heading in the list from which users choose. */
+  group?: string;
   /** Only for panels that users add: whether frames are of the selection or of the whole job. */
   added?: string;
 }

@@ -3,8 +3,8 @@
  * there is none. Once the host has ended, a bar is shown above the view.
  */
 
-import { renderButton } from "../ui/controls";
-import { replaceChildren, h } from "../ui/dom";
+import { renderButton, Skeleton } from "../ui/controls";
+import { replaceChildren, h, renderElement } from "../ui/dom";
 import { formatBytes } from "../ui/formats";
 import { capitalizeSentence } from "../ui/text";
 import type { WidgetHost } from "./host";
@@ -31,6 +31,7 @@ export class LoadingCard {
   private readonly text = h("p", { role: "status" });
   private readonly progressBar = h("progress", { "aria-label": "Progress of loading" });
   private readonly cancel: HTMLElement;
+  private readonly skeleton = renderElement(Skeleton({ lines: 8 }));
   /** Ends the view that is shown. */
   private shownAborter: AbortController | null = null;
 
@@ -57,7 +58,7 @@ export class LoadingCard {
     else this.progressBar.removeAttribute("value");
     // Replacing the button would lose a click in progress.
     if (!this.card.contains(this.cancel)) {
-      replaceChildren(this.card, this.text, this.progressBar, this.cancel);
+      replaceChildren(this.card, this.text, this.progressBar, this.cancel, this.skeleton);
     }
     if (this.card.parentNode !== this.el) replaceChildren(this.el, this.card);
   }
@@ -92,6 +93,7 @@ export class LoadingCard {
     const el = h("div");
     replaceChildren(this.el, el);
     try {
+      (await host.model(model)).setLocally("_fills", true);
       await host.show(model, el, aborter.signal);
     } catch (error) {
       if (!aborter.signal.aborted) this.showFailure({ message: String(error) });

@@ -83,3 +83,25 @@ test.each([
 ])("%d ms ago", (age, text) => {
   expect(relativeTimeText(Date.UTC(2024, 1, 29), Date.UTC(2024, 1, 29) + age)).toBe(text);
 });
+
+const judged = (path: string, ranks: number, text: string): FolderEntry => ({
+  ...entry(path),
+  verdict: { ranks, step_ns: ranks === 8 ? 34_600_000 : null, text },
+});
+
+test("a job has its ranks, step time and verdict; names and verdicts are searched, columns sort", () => {
+  page.showEntries([
+    judged("a", 2, "All is well."),
+    judged("b", 8, "Rank <b>5</b> is late."),
+    entry("c"),
+  ]);
+  expect(rows()[1]).toMatch(/^bRank <b>5<\/b> is late\.834\.6.ms/u);
+  press("Ranks");
+  expect(rows().map((row) => row[0])).toEqual(["b", "a", "c"]);
+  press("Name");
+  expect(rows().map((row) => row[0])).toEqual(["a", "b", "c"]);
+  const field = page.el.querySelector<HTMLInputElement>("input[type=search]")!;
+  field.value = " LATE";
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  expect(rows()).toHaveLength(1);
+});

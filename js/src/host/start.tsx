@@ -4,7 +4,7 @@ import { render, type VNode } from "preact";
 import { togglePick } from "../protocol/selection";
 import { Button, Link } from "../ui/controls";
 import { h } from "../ui/dom";
-import { formatBytes, formatCount, plural } from "../ui/formats";
+import { formatBytes, formatCount, formatDuration, plural } from "../ui/formats";
 
 /** A job or a file, as `hta_widgets/host/web.py` lists it. */
 export interface FolderEntry {
@@ -14,6 +14,8 @@ export interface FolderEntry {
   changed_ms: number;
   formats: string[];
   parts: FolderEntry[];
+  /** Of a job, once it is known; null if it is not, or cannot be read. */
+  verdict?: { ranks: number; step_ns: number | null; text: string } | null;
 }
 
 export interface OpenViewRequest {
@@ -23,10 +25,43 @@ export interface OpenViewRequest {
 
 const MAX_SHOWN_PARTS = 200;
 
+/** Columns by which entries can be sorted: their values, and whether large ones come first. */
+const SORTS: Readonly<
+  Record<string, { valueOf(entry: FolderEntry): number | string; isDescending: boolean }>
+> = {
+  Name: { valueOf: ({ path }) => path.toLowerCase(), isDescending: false },
+  Ranks: { valueOf: ({ verdict }) => verdict?.ranks ?? -1, isDescending: true },
+  Step: { valueOf: ({ verdict }) => verdict?.step_ns ?? -1, isDescending: true },
+  Size: { valueOf: ({ bytes }) => bytes, isDescending: true },
+  Changed: { valueOf: ({ changed_ms: changed }) => changed, isDescending: true },
+};
+const HEADS = ["Compare", "Name", "Ranks", "Step", "Contents", "Size", "Changed"];
+const NUMBERS = new Set(["Ranks", "Step", "Size"]);
+
+/** The entries that a text matches, sorted by a column. */
+export function arrangeEntries(
+  entries: readonly FolderEntry[],
+  text: string,
+  column: string,
+): FolderEntry[] {
+  const { valueOf, isDescending } = SORTS[column] ?? SORTS.Changed!;
+  const wanted = text.trim().toLowerCase();
+  const matching = entries.filter(({ path, formats, verdict }) =>
+    [path, ...formats, verdict?.text ?? ""].join("\n").toLowerCase().includes(wanted),
+  );
+  const compare = (a: FolderEntry, b: FolderEntry): number => {
+    const [first, second] = [valueOf(a), valueOf(b)];
+    return first < second ? -1 : first > second ? 1 : 0;
+  };
+  return matching.sort((a, b) => (isDescending ? compare(b, a) : compare(a, b)));
+}
+
 export class StartPage {
   readonly el = h("div", { class: "hta-root hta-host-page hta-host-start" });
   private entries: FolderEntry[] = [];
   private selectedPaths: string[] = [];
+  private search = "";
+  private sortColumn = "Changed";
   private readonly expanded = new Set<string>();
   /** Entries of the first listing; all others are new. */
   private knownPaths: Set<string> | null = null;
@@ -58,18 +93,23 @@ export class StartPage {
         <p class="hta-note">
           Open one, or tick two to compare. New traces appear here when they are written.
         </p>
+        <input
+          type="search"
+          class="hta-input"
+          placeholder="Search names and verdicts"
+          aria-label="Search names and verdicts"
+          hidden={entries.length < 2}
+          onInput={({ currentTarget }) => {
+            this.search = currentTarget.value;
+            this.renderEntries();
+          }}
+        />
         <table class="hta-host-list" hidden={entries.length === 0}>
           <thead>
-            <tr>
-              {["Compare", "Name", "Contents", "Size", "Changed"].map((text) => (
-                <th scope="col" class={text === "Size" ? "hta-host-size" : undefined}>
-                  {text}
-                </th>
-              ))}
-            </tr>
+            <tr>{HEADS.map((text) => this.head(text))}</tr>
           </thead>
           <tbody>
-            {entries.flatMap((entry) => [
+            {arrangeEntries(entries, this.search, this.sortColumn).flatMap((entry) => [
               this.row(entry, false),
               ...(this.expanded.has(entry.path)
                 ? entry.parts.slice(0, MAX_SHOWN_PARTS).map((part) => this.row(part, true))
@@ -98,8 +138,25 @@ export class StartPage {
     render(page, this.el);
   }
 
+  private head(text: string): VNode {
+    const isSorted = text === this.sortColumn;
+    const press = (): void => {
+      this.sortColumn = text;
+      this.renderEntries();
+    };
+    return (
+      <th
+        scope="col"
+        class={NUMBERS.has(text) ? "hta-host-number" : undefined}
+        aria-sort={isSorted ? (SORTS[text]!.isDescending ? "descending" : "ascending") : undefined}
+      >
+        {text in SORTS ? <Link text={text} title={`Sort by ${text}`} press={press} /> : text}
+      </th>
+    );
+  }
+
   private row(entry: FolderEntry, isPart: boolean): VNode {
-    const { path } = entry;
+    const { path, verdict } = entry;
     const name = path === "." ? `${this.title} (this folder)` : path;
     const isNew = !isPart && this.knownPaths?.has(path) === false;
     return (
@@ -119,12 +176,17 @@ export class StartPage {
             press={() => this.open({ view: "dashboard", paths: [path] })}
           />
           {isNew && <span class="hta-host-badge hta-host-new">new</span>}
+          {verdict != null && <div class="hta-host-verdict">{verdict.text}</div>}
+        </td>
+        <td class="hta-host-number">{verdict?.ranks}</td>
+        <td class="hta-host-number">
+          {verdict?.step_ns != null && formatDuration(verdict.step_ns)}
         </td>
         <td>
           {entry.formats.join(", ")}
           {entry.parts.length > 0 && this.renderFilesToggle(entry)}
         </td>
-        <td class="hta-host-size">{formatBytes(entry.bytes)}</td>
+        <td class="hta-host-number">{formatBytes(entry.bytes)}</td>
         <td title={new Date(entry.changed_ms).toLocaleString()}>
           {relativeTimeText(entry.changed_ms, Date.now())}
         </td>

@@ -134,6 +134,9 @@ export interface SelectionJson {
 }
 
 /** State shared by all views of one job; it is held by the state widget. */
+/** What figures are of: the whole job, the timeline's window, or the selection. */
+export type FigureScope = "job" | "view" | "selection";
+
 export interface SharedState {
   view: [number, number] | null;
   selection: SelectionJson | null;
@@ -144,7 +147,7 @@ export interface SharedState {
   /** The panel that chose the selection's ranks; "" if Python did, or if none are chosen. */
   ranks_from: string;
   /** Scope of a dashboard's figures. */
-  scope: "selection" | "view";
+  scope: FigureScope;
 }
 
 export interface Reply<Body extends object = Record<string, unknown>> {
@@ -261,6 +264,14 @@ export interface Overlay {
   hits?: ReadonlyMap<number, number>;
   /** Kinds that the user switched off in the legend: drawn pale, never removed from the numbers. */
   dimmed: ReadonlySet<Kind>;
+  /** Window of the figures per rank, and its name; absent: the view. */
+  figures?: FigureWindow | null;
+}
+
+export interface FigureWindow {
+  span: Span;
+  /** `whole job`, `selection`. */
+  label: string;
 }
 
 export interface RowState {

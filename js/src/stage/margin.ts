@@ -39,9 +39,10 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
   const device = placed.some(({ row }) => hasDevice(row.rank));
   if (geometry.stripRows === 0 || !device) return;
   const y = geometry.stripTop + 11;
+  const label = frame.overlay.figures?.label;
   const mpi = placed.every(({ row }) => isMpi(row.rank));
   pen.drawTruncated(
-    `${mpi ? "MPI" : "GPU"} time in view`,
+    `${mpi ? "MPI" : "GPU"} time${label === undefined ? " in view" : `, ${label}`}`,
     x + PAD,
     y,
     availableWidth,

@@ -239,7 +239,8 @@ export class Stage {
     const before = this.overlay;
     const now = { ...before, ...overlay };
     this.overlay = now;
-    if (now.search !== before.search || now.selection !== before.selection) this.request();
+    const requested = ["search", "selection", "figures"] as const;
+    if (requested.some((part) => now[part] !== before[part])) this.request();
     if (now.dimmed !== before.dimmed) this.loop.invalidate("lanes");
     if (now.hits !== before.hits) this.loop.invalidate("gutter");
     this.loop.invalidate("overlay");
@@ -484,6 +485,7 @@ export class Stage {
     const isCurrent =
       stats === null ||
       this.source.status === "live" ||
+      overlay.figures != null ||
       (stats.stats.start === Math.floor(view[0]) && stats.stats.end === Math.ceil(view[1]));
     return {
       geometry,

@@ -228,7 +228,8 @@ export class StageData {
       nsPerPx: scaleViewport(viewport, target),
     });
     const window = { start: Math.floor(viewport.view[0]), end: Math.ceil(viewport.view[1]) };
-    if (this.hasDevice) this.stats.ask(window);
+    const [start, end] = overlay.figures?.span ?? [window.start, window.end];
+    if (this.hasDevice) this.stats.ask({ start, end });
     // The first matching of collectives is slow: request everything independent of it first.
     if (this.hasCollectives && (this.stats.value !== null || this.lateness.value !== null)) {
       this.lateness.ask(window);

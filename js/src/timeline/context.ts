@@ -4,7 +4,14 @@ import { computed, signal, Signal } from "@preact/signals";
 import type { ObservedSource } from "../connection/answering";
 import type { SharedStateStore } from "../connection/store";
 import { LaneIndex } from "../protocol/scene";
-import { asError, isAbort, type Overlay, type Scene, type Span } from "../protocol/source";
+import {
+  asError,
+  type FigureWindow,
+  isAbort,
+  type Overlay,
+  type Scene,
+  type Span,
+} from "../protocol/source";
 import type { Stage } from "../stage/stage";
 import type { CardMessage } from "./messages";
 
@@ -25,6 +32,8 @@ export class Emitter {
 export class TimelineContext {
   /** The last failure that has no other place. */
   readonly failure = signal<CardMessage | null>(null);
+  /** Window of the figures in legend and margin; null for the view. */
+  readonly figures = signal<FigureWindow | null>(null);
   /** Emitted when the user repeats the requests that failed. */
   readonly retryRequested = new Emitter();
   private readonly job;

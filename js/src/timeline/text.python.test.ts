@@ -67,7 +67,14 @@ describe("Python text", () => {
     for (const text of AWKWARD) {
       sources.push(selectionCode({ ...FULL_SELECTION, query: nameFilter(text), tracks: [text] }));
       sources.push(
-        exportCode({ path: text, selection: null, clip: true, counters: false, scrub: true }),
+        exportCode({
+          path: text,
+          selection: null,
+          clip: true,
+          launches: true,
+          counters: false,
+          scrub: true,
+        }),
       );
     }
     const program = "import ast, json, sys\nfor s in json.load(sys.stdin): ast.parse(s)";
@@ -82,9 +89,9 @@ describe("Python text", () => {
 
   test("an export lists its options that are not defaults", () => {
     const selection = { ...FULL_SELECTION, start_ns: 0, end_ns: 10 };
-    const options = { clip: false, counters: true, scrub: false };
+    const options = { clip: false, launches: true, counters: true, scrub: false };
     expect(exportCode({ path: "w.json.gz", selection, ...options })).toBe(
-      'hw.export_trace(traces, "w.json.gz", traces.select(start_ns=0, end_ns=10), counters=True)',
+      'hw.export_trace(traces, "w.json.gz", traces.select(start_ns=0, end_ns=10), keep_launches=True, counters=True)',
     );
   });
 });

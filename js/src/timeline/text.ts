@@ -412,6 +412,7 @@ export interface ExportChoice {
   path: string;
   selection: SelectionJson | null;
   clip: boolean;
+  launches: boolean;
   counters: boolean;
   scrub: boolean;
 }
@@ -419,8 +420,8 @@ export interface ExportChoice {
 export function exportCode(choice: ExportChoice, clock?: "fitted"): string {
   const parts = ["traces", pythonString(choice.path)];
   if (choice.selection !== null) parts.push(selectionCode(choice.selection, clock));
-  for (const name of ["clip", "counters", "scrub"] as const) {
-    if (choice[name]) parts.push(`${name}=True`);
+  for (const name of ["clip", "launches", "counters", "scrub"] as const) {
+    if (choice[name]) parts.push(`${name === "launches" ? "keep_launches" : name}=True`);
   }
   return `hw.export_trace(${parts.join(", ")})`;
 }

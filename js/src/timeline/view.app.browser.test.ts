@@ -106,7 +106,7 @@ describe("failures", () => {
     view.by("button", "Write file").click();
     await expect.poll(() => view.text(".hta-result")).toBe("No space left on device");
     const [first] = view.source.asked.filter(({ op }) => op === "export");
-    expect(first?.request).toMatchObject({ clip: false, counters: false, scrub: false });
+    expect(first?.request).toMatchObject({ launches: true, counters: false, scrub: false });
     expect(first?.request.selection).toMatchObject({ start_ns: 0, ranks: null });
   });
 

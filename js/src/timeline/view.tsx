@@ -229,6 +229,10 @@ export class TimelineApp {
     this.ctx.fail(title, error);
   }
 
+  flash(text: string): void {
+    if (text !== "") this.status.flashMessage([text]);
+  }
+
   private listen(): void {
     const { ctx, rows, picking, search, status } = this;
     const { root, shared, source, stage, signal: abortSignal } = ctx;

@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { wholeNsWindow } from "../connection/answering";
 import { isSameJson } from "../connection/store";
-import { isAbort, type Lateness, type Stats } from "../protocol/source";
+import { isAbort, type Lateness, type Span, type Stats } from "../protocol/source";
 import { formatTime, plural, rangesText, wholeRunName } from "../ui/formats";
 import { onSignal } from "../ui/react";
 import { throttle } from "./context";
@@ -53,6 +53,14 @@ export class ViewFacts {
       ctx.signal,
     );
     onSignal(
+      ctx.figures,
+      (figures) => {
+        ctx.stage.setOverlay({ figures });
+        this.askShares();
+      },
+      ctx.signal,
+    );
+    onSignal(
       () => folding.rankCountText,
       () => this.announce(),
       ctx.signal,
@@ -73,7 +81,7 @@ export class ViewFacts {
 
   private requestFacts(): void {
     this.askShares();
-    this.askStats(null, (stats) => {
+    this.askStats(null, this.app.ctx.stage.view(), (stats) => {
       this.stats = stats;
       this.showWaits();
       this.announce();
@@ -87,22 +95,28 @@ export class ViewFacts {
     const { shown } = rows;
     this.shown = shown;
     legend.isPending.value = true;
-    this.askStats(shown, (stats) => {
-      if (shown !== this.shown) return;
+    const figures = this.app.ctx.figures.value;
+    this.askStats(shown, figures?.span ?? this.app.ctx.stage.view(), (stats) => {
+      if (shown !== this.shown || figures !== this.app.ctx.figures.value) return;
       legend.isPending.value = false;
       legend.setStats(stats, this.shownRowsText());
       this.showWaits();
     });
   }
 
-  /** Request figures of the window in view; `show` them if it is still in view. */
-  private askStats(ranks: readonly number[] | null, show: (stats: Stats) => void): void {
+  /** Request figures of a window; `show` them unless the view has moved meanwhile. */
+  private askStats(
+    ranks: readonly number[] | null,
+    window: Span,
+    show: (stats: Stats) => void,
+  ): void {
     const { ctx, legend } = this.app;
-    const span = wholeNsWindow(ctx.stage.view());
+    const view = ctx.stage.view();
+    const span = wholeNsWindow(window);
     ctx.source
       .ask("stats", ranks === null ? span : { ...span, ranks }, ctx.signal)
       .then(({ reply }) => {
-        if (isSameJson(wholeNsWindow(ctx.stage.view()), span)) show(reply);
+        if (isSameJson(ctx.stage.view(), view)) show(reply);
       })
       .catch((error: unknown) => {
         // Listeners of the source show the failure itself.
@@ -114,7 +128,10 @@ export class ViewFacts {
   private showWaits(): void {
     const { lateness, stats, shown } = this;
     const isSameWindow = lateness?.start === stats?.start && lateness?.end === stats?.end;
-    this.app.legend.setLateness(lateness, isSameWindow ? stats : null, shown);
+    const { value: figures } = this.app.ctx.figures;
+    const view = wholeNsWindow(this.app.ctx.stage.view());
+    const isInView = figures === null || isSameJson(wholeNsWindow(figures.span), view);
+    this.app.legend.setLateness(lateness, isSameWindow && isInView ? stats : null, shown);
   }
 
   /** `of rank 5 in view, 12.3–18.9 ms`. */
@@ -126,6 +143,8 @@ export class ViewFacts {
       shown === null
         ? `of ${scene.ranks.length === 1 ? "the rank" : `all ${all}`}`
         : `of ${shown.length === 1 ? "rank" : "ranks"} ${rangesText(shown)}`;
+    const { value: figures } = this.app.ctx.figures;
+    if (figures !== null) return `${ranks}, ${figures.label}, ${spanText(figures.span)}`;
     const view = stage.view();
     return `${ranks} in view, ${isWholeRange(view, scene) ? `the ${wholeRunName(scene)}` : spanText(view)}`;
   }

@@ -113,6 +113,17 @@ export function Link({ text, title, press }: { text: string; title?: string; pre
   );
 }
 
+/** Bars in the place of what is still computed. */
+export function Skeleton({ class: name = "", lines }: { class?: string; lines: number }) {
+  return (
+    <div class={`hta-skeleton ${name}`} aria-hidden="true">
+      {Array.from({ length: lines }, (_, at) => (
+        <i key={at} />
+      ))}
+    </div>
+  );
+}
+
 export function Swatch({ kind }: { kind: Kind }) {
   return <span class="hta-swatch" data-kind={kind} aria-hidden="true" />;
 }

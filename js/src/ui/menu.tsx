@@ -1,6 +1,7 @@
 /** Popovers and menus at buttons, and toolbars. */
 
-import { type ComponentChildren, render, type VNode } from "preact";
+import { useSignal } from "@preact/signals";
+import { type ComponentChildren, Fragment, render, type VNode } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Button, type ButtonProps, Icon } from "./controls";
 import { aria, activeElement, h } from "./dom";
@@ -91,8 +92,11 @@ export class Popover {
     if (event.key === "Escape") {
       event.stopPropagation();
       this.onEscape(event);
-    } else if (this.role === "menu") {
-      const items = [...this.el.querySelectorAll<HTMLElement>("[role^=menuitem]")];
+    } else if (
+      !["Home", "End"].includes(event.key) ||
+      !(event.target instanceof HTMLInputElement)
+    ) {
+      const items = [...this.el.querySelectorAll<HTMLElement>(".hta-menu-item")];
       moveFocus(event, items, "ArrowDown", "ArrowUp");
     }
   }
@@ -174,53 +178,83 @@ export interface MenuItem {
   note?: string;
   /** Whether it is chosen; undefined for commands. */
   on?: boolean;
-  /** Whether a line separates it from the entry above. */
-  isParted?: boolean;
+  /** Heading above the first of the entries that share it. */
+  group?: string;
   press(): void;
 }
 
 /**
- * A button with a menu; `keep`: it stays open while its switches are pressed. `onClose` is called
- * after it closes.
+ * A button with a menu; `keep`: it stays open while its switches are pressed; `search`: a field
+ * above them narrows the list. `onClose` is called after it closes.
  */
 export function MenuButton({
   items,
   keep = false,
+  search,
   onClose,
   ...look
 }: Omit<ButtonProps, "press"> & {
   items(): readonly MenuItem[];
   keep?: boolean;
+  /** Name of the field. */
+  search?: string;
   onClose?: () => void;
 }) {
   const content = (close: () => void): VNode => (
-    <Menu items={items} close={keep ? () => undefined : close} onClose={onClose} />
+    <Menu items={items} close={keep ? () => undefined : close} search={search} onClose={onClose} />
   );
-  return <OpenerButton {...look} role="menu" content={content} />;
+  return (
+    <OpenerButton {...look} role={search === undefined ? "menu" : "dialog"} content={content} />
+  );
 }
 
-function Menu(props: { items(): readonly MenuItem[]; close(): void; onClose?: () => void }) {
-  const { items, close, onClose } = props;
+interface MenuProps {
+  items(): readonly MenuItem[];
+  close(): void;
+  search: string | undefined;
+  onClose: (() => void) | undefined;
+}
+
+function Menu({ items, close, search, onClose }: MenuProps) {
   useEffect(() => onClose, [onClose]);
+  const wanted = useSignal("");
+  const isWanted = ({ text, note = "", group = "" }: MenuItem): boolean =>
+    `${text} ${note} ${group}`.toLowerCase().includes(wanted.value.trim().toLowerCase());
+  const shown = items().filter(isWanted);
+  // Fields are no part of a menu, so what is searched is a dialog with check boxes.
+  const role = search === undefined ? "menuitemcheckbox" : "checkbox";
   return (
     <div class="hta-dash-menu">
-      {items().map(({ text, note, on, isParted = false, press }) => (
-        <button
-          key={text}
-          type="button"
-          class={`hta-menu-item${isParted ? " hta-parted" : ""}`}
-          role={on === undefined ? "menuitem" : "menuitemcheckbox"}
-          aria-checked={on}
-          onClick={() => {
-            close();
-            press();
-          }}
-        >
-          {on !== undefined && <span class="hta-menu-mark">{on && <Icon name="check" />}</span>}
-          <span>{text}</span>
-          {note !== undefined && <span class="hta-note">{note}</span>}
-        </button>
+      {search !== undefined && (
+        <input
+          type="search"
+          class="hta-input"
+          placeholder={search}
+          aria-label={search}
+          value={wanted.value}
+          onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
+        />
+      )}
+      {shown.map(({ text, note, on, group, press }, at) => (
+        <Fragment key={text}>
+          {group !== shown[at - 1]?.group && <h4>{group}</h4>}
+          <button
+            type="button"
+            class="hta-menu-item"
+            role={on === undefined ? "menuitem" : role}
+            aria-checked={on}
+            onClick={() => {
+              close();
+              press();
+            }}
+          >
+            {on !== undefined && <span class="hta-menu-mark">{on && <Icon name="check" />}</span>}
+            <span>{text}</span>
+            {note !== undefined && <span class="hta-note">{note}</span>}
+          </button>
+        </Fragment>
       ))}
+      {shown.length === 0 && <p class="hta-note">{`Nothing matches ${wanted.value}.`}</p>}
     </div>
   );
 }

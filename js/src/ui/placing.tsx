@@ -1,6 +1,6 @@
 /** The visible part of an element, and widgets that fill the window. */
 
-import { signal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import { Button } from "./controls";
 import { h, composedParent } from "./dom";
 
@@ -88,15 +88,42 @@ export class FullWindow {
   }
 }
 
-export function FullButton({ full }: { full: FullWindow }) {
+const USED_KEY = "hta-full-window-used";
+
+/** `hint`: the button has its name next to the icon until it is used for the first time. */
+export function FullButton({ full, hint = false }: { full: FullWindow; hint?: boolean }) {
+  const isUsed = useSignal(!hint || readStored(USED_KEY) !== null);
   return (
     <Button
       icon="full"
+      {...(!isUsed.value && { text: "Full window" })}
       name="Full window"
       keys="Shift+F"
       class="hta-full-button"
       on={full.isOn}
-      press={() => full.toggle()}
+      press={() => {
+        isUsed.value = true;
+        store(USED_KEY, "1");
+        full.toggle();
+      }}
     />
   );
+}
+
+// Settings of this browser; pages in frames may have no storage.
+
+function readStored(key: string): string | null {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+function store(key: string, value: string): void {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // The hint is shown again.
+  }
 }

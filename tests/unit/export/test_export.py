@@ -104,6 +104,25 @@ def test_parents_go_along(small, tmp_path, document, keep_parents, kept):
     assert names(document(report.path), "X") == kept
 
 
+@pytest.mark.parametrize(
+    ("options", "names_written", "flows"),
+    [
+        ({}, ["outer", "inner", "launch", "kernel"], 1),
+        ({"keep_parents": False}, ["launch", "kernel"], 1),
+        ({"clip": True}, ["kernel"], 0),
+    ],
+)
+def test_launches_go_along_with_their_operators(
+    small, tmp_path, document, options, names_written, flows
+):
+    traces, _ = small
+    window = traces.select("name == 'kernel'", start_ns=100_000)
+    assert export_trace(traces, tmp_path / "kernel.json", window).events == 1
+    report = export_trace(traces, tmp_path / "a.json", window, keep_launches=True, **options)
+    assert names(document(report.path), "X") == names_written
+    assert report.flows == flows
+
+
 def test_only_the_chosen_tracks_keep_their_instants(small, tmp_path, document):
     traces, _ = small
     events = traces[3].events

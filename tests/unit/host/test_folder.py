@@ -1,5 +1,6 @@
 """Jobs and files of a folder, what pages may open of it, and traces that come later."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -7,6 +8,9 @@ import shutil
 import pytest
 
 import hta_widgets as hw
+from hta_widgets.demo.job import write_demo
+from hta_widgets.host import web
+from hta_widgets.host.verdicts import job_verdict, read_verdict
 from hta_widgets.host.web import AllowedPaths, Folder
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 2, "ts": 0.0, "dur": 1.0}
@@ -53,6 +57,36 @@ def test_jobs_and_files_newest_first(write, tmp_path):
     assert run.changed_ns == (1_577_836_800 + 12) * 10**9
     assert run.formats == ["Kineto"]
     assert not folder.refresh()
+
+
+def test_jobs_are_read_ahead_newest_first_and_again_when_they_change(write, tmp_path, monkeypatch):
+    write("new/rank-0.json", 20)
+    write("old/rank-0.json", 5)
+    folder = looked(tmp_path)
+    assert folder.next_unread().path == "new/rank-0.json"
+    verdict = job_verdict([folder.next_unread().source])
+    assert verdict["ranks"] == 1
+    assert verdict["step_ns"] is None
+    folder.verdicts[folder.next_unread().key] = verdict
+    assert [entry["verdict"] for entry in folder.to_json()] == [verdict, None]
+    assert folder.next_unread().path == "old/rank-0.json"
+    write("new/rank-0.json", 30)
+    folder.refresh()
+    assert folder.next_unread().path == "new/rank-0.json"
+    monkeypatch.setattr(web, "MAX_VERDICT_BYTES", 10)
+    assert folder.next_unread() is None
+
+
+def test_a_process_of_its_own_reads_a_verdict(tmp_path, monkeypatch):
+    write_demo(tmp_path / "job", ranks=2, steps=3, seed=0)
+    # Modules next to the traces are not imported.
+    (tmp_path / "pandas.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    verdict = asyncio.run(read_verdict([str(tmp_path / "job")]))
+    assert verdict == job_verdict([str(tmp_path / "job")])
+    assert verdict["step_ns"] == hw.analysis.step_times(hw.load("job"))["dur_ns"].median() // 1
+    assert "rank" in verdict["text"].lower()
+    assert asyncio.run(read_verdict([str(tmp_path / "nothing.json")])) is None
 
 
 def test_a_job_is_loaded_without_the_jobs_below_it(write, tmp_path):

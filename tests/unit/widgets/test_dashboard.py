@@ -74,6 +74,10 @@ def test_with_scope_view_frames_are_of_the_window_in_view(dash, traces):
     dash.undo()
     assert dash.scope == "selection"
     pd.testing.assert_frame_equal(dash.frames["kernels"], whole)
+    dash.select(traces.select(ranks=[1], start_ns=start, end_ns=end))
+    assert dash.frames["kernels"]["sum_ns"].sum() < whole["sum_ns"].sum()
+    dash.scope = "job"
+    pd.testing.assert_frame_equal(dash.frames["kernels"], whole)
 
 
 def test_an_unknown_frame_says_which_there_are(dash):

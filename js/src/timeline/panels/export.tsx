@@ -49,6 +49,7 @@ export class ExportForm {
   /** Null until the user writes a path. */
   readonly path = signal<string | null>(null);
   readonly clip = signal(false);
+  readonly launches = signal(true);
   readonly counters = signal(false);
   readonly scrub = signal(false);
   readonly isBusy = signal(false);
@@ -74,6 +75,7 @@ export class ExportForm {
       path: this.defaultPathIn(scene).trim(),
       selection: { selection, view: window, all: null }[this.content.value],
       clip: this.clip.value,
+      launches: this.launches.value && this.content.value !== "all",
       counters: this.counters.value,
       scrub: this.scrub.value,
     };
@@ -179,6 +181,11 @@ export function ExportPanel(props: { form: ExportForm; of: ExportContext; close(
         />
         <span class="hta-label">With</span>
         <div class="hta-checks">
+          <Checkbox
+            text="launches and operators"
+            hint="Also write the calls that launched the events, and the operators around them"
+            on={form.launches}
+          />
           <Checkbox
             text="cut events at the edges"
             hint="Cut events at the window's edges; otherwise they stay whole"

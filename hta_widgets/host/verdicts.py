@@ -1,0 +1,79 @@
+"""Verdicts of jobs in a folder's list: ranks, step time, and the sentence of the headline.
+
+A process of low priority reads one job at a time, so that the host stays free for its pages::
+
+    $ python -m hta_widgets.host.verdicts /runs/job
+    {"ranks": 8, "step_ns": 34612000, "text": "7 of 8 ranks wait for rank 5 …"}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hta_widgets.errors import TraceError
+
+#: Larger jobs are read only when they are opened.
+MAX_BYTES = 200 << 20
+_TIMEOUT_S = 120
+
+
+async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
+    """Return the verdict of a job, read by a process of its own; None if it cannot be read."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "hta_widgets.host.verdicts",
+        *paths,
+        # `-m` imports from the working directory first, and that of the host may hold anything.
+        cwd=Path(sys.executable).parent,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), _TIMEOUT_S)
+        verdict = json.loads(output) if process.returncode == 0 else None
+    except (TimeoutError, ValueError):
+        return None
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return verdict if isinstance(verdict, dict) else None
+
+
+def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
+    """Return ranks, median time of a step and first sentence of a job; None for no steps."""
+    # These imports take a second or two, which the host's own start should not.
+    from hta_widgets.analysis import step_times  # noqa: PLC0415
+    from hta_widgets.panels.headline import headline, text_of  # noqa: PLC0415
+    from hta_widgets.readers.load import load  # noqa: PLC0415
+
+    traces = load(paths[0] if len(paths) == 1 else list(paths), progress=False)
+    step_ns = step_times(traces)["dur_ns"].median()
+    return {
+        "ranks": len(traces),
+        "step_ns": None if math.isnan(step_ns) else int(step_ns),
+        "text": text_of(headline(traces).text_parts),
+    }
+
+
+def main(paths: Sequence[str]) -> int:
+    """Print a verdict as JSON; return 1 if the job cannot be read."""
+    if hasattr(os, "nice"):
+        os.nice(10)
+    try:
+        sys.stdout.write(json.dumps(job_verdict(paths)))
+    except TraceError:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

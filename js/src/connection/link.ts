@@ -1,0 +1,260 @@
+/**
+ * The state of a view in the fragment of an address, after its first `?`:
+ *
+ *     report.html#?view=12000_34000&ranks=0-3.5&query=kind+in+%5B%27compute%27%5D
+ *
+ * The page that holds the view keeps its own address up to date, and opening an address restores
+ * the state. An address may come from anywhere: what this job does not have is left out.
+ */
+
+import { parseQuery } from "../expressions/parse";
+import { PANELS } from "../facts/panels";
+import { FULL_SELECTION, nullIfUnrestricted } from "../protocol/selection";
+import type { Scene, SelectionJson, SharedState } from "../protocol/source";
+import { runsOf } from "../ui/formats";
+import type { PanelIds, ViewAddress } from "./address";
+import { INITIAL_STATE, isSameJson, isScope, listenTo, type Model, STATE_KEYS } from "./store";
+
+/** Longer links are cut by chats and mail; longer fragments are not read. */
+const MAX_LENGTH = 8000;
+const MAX_TEXT_LENGTH = 1000;
+const FOLLOW_MS = 300;
+
+/** What a link restores. */
+interface LinkedState {
+  state: SharedState;
+  panels: PanelIds | null;
+  /** Names of the parts that were left out. */
+  rejected: string[];
+}
+
+/** The link to the state of a view; null without an address, or if the state is too large. */
+export function linkOf(model: Model, state: SharedState, { range }: Scene): string | null {
+  const address = addressTrait(model);
+  if (address === null) return null;
+  const view = state.view ?? range;
+  const text = encodeState({ ...state, view }, changedPanels(model, address));
+  return text === null ? null : `${address.base}?${text}`;
+}
+
+/** The address of a view's model; null in notebooks. */
+export function addressTrait(model: Model): ViewAddress | null {
+  return (model.get("_address") ?? null) as ViewAddress | null;
+}
+
+/** Apply the state of the model's address; returns a sentence on what was left out, or "". */
+export function applyAddress(model: Model, state: Model, scene: Scene): string {
+  const address = addressTrait(model);
+  if (address === null || address.state === "") return "";
+  const offered = (model.get("_about") as { panels?: string[] } | undefined)?.panels;
+  const linked = decodeState(address.state, scene, offered ?? PANELS.map(({ id }) => id));
+  for (const key of STATE_KEYS) state.set(key, linked.state[key]);
+  state.save_changes();
+  if (linked.panels !== null) {
+    model.set("panels", linked.panels);
+    model.save_changes();
+  }
+  const parts = linked.rejected.join(", ");
+  return parts === "" ? "" : `The link names what this job does not have: ${parts}.`;
+}
+
+/** Keep the page's address equal to the state, and apply addresses that the user opens. */
+export function followAddress(
+  model: Model,
+  state: Model,
+  scene: () => Scene,
+  signal: AbortSignal,
+  apply: () => void,
+): void {
+  let timer = 0;
+  const write = (): void => {
+    const address = addressTrait(model);
+    if (address?.isPage !== true || signal.aborted) return;
+    const entries = STATE_KEYS.map((key) => [key, state.get(key) ?? INITIAL_STATE[key]]);
+    const shared = Object.fromEntries(entries) as SharedState;
+    if (isSameJson(shared.view, scene().range)) shared.view = null;
+    const text = encodeState(shared, changedPanels(model, address)) ?? "";
+    const href = text === "" ? address.base.replace(/#$/, "") : `${address.base}?${text}`;
+    try {
+      if (href !== window.location.href) history.replaceState(history.state, "", href);
+    } catch {
+      // A page in a frame without an address of its own.
+    }
+  };
+  const writeLater = (): void => {
+    clearTimeout(timer);
+    timer = window.setTimeout(write, FOLLOW_MS);
+  };
+  for (const key of STATE_KEYS) listenTo(state, `change:${key}`, writeLater, signal);
+  listenTo(model, "change:panels", writeLater, signal);
+  const reopen = (): void => {
+    apply();
+    writeLater();
+  };
+  listenTo(model, "change:_address", reopen, signal);
+  writeLater();
+}
+
+function changedPanels(model: Model, address: ViewAddress): PanelIds | null {
+  const panels = model.get("panels") as PanelIds | undefined;
+  return panels === undefined || isSameJson(panels, address.panels) ? null : panels;
+}
+
+// State as text. `-`, `.`, `_` and `*` need no escapes in addresses.
+
+/** The parts of a state that differ from the initial one; null if they are too long. */
+export function encodeState(state: SharedState, panels: PanelIds | null = null): string | null {
+  const { view, selected_event: event, search, color, pinned, ranks_from: from, scope } = state;
+  const selection: SelectionJson = { ...FULL_SELECTION, ...state.selection };
+  const { start_ns: start, end_ns: end, ranks, tracks, query, ids } = selection;
+  const parts = new URLSearchParams();
+  const add = (name: string, value: string | null): void => {
+    if (value !== null && value !== "") parts.append(name, value);
+  };
+  add("view", view && view.join("_"));
+  add("window", start === null && end === null ? null : `${start ?? ""}_${end ?? ""}`);
+  if (ranks !== null) parts.append("ranks", runsOf(ranks).map(rangeText).join("."));
+  for (const track of (tracks ?? []) as readonly (string | [number, string])[]) {
+    if (typeof track === "string") add("track", track);
+    else add("rank_track", track.join("_"));
+  }
+  add("query", query);
+  add("events", ids && ids.map((id) => id.join("_")).join("."));
+  add("event", event && event.join("_"));
+  add("search", search);
+  add("color", color === INITIAL_STATE.color ? null : color);
+  for (const track of pinned) add("pin", track);
+  add("from", from);
+  add("scope", scope === INITIAL_STATE.scope ? null : scope);
+  add("panels", panels && panelsText(panels));
+  const text = parts.toString();
+  return text.length > MAX_LENGTH ? null : text;
+}
+
+const rangeText = ([first, last]: readonly [number, number]): string =>
+  first === last ? String(first) : `${first}-${last}`;
+
+/** Ids in a list, or in rows that begin with `*`. */
+function panelsText(panels: PanelIds): string {
+  const isRows = panels.some((entry) => typeof entry !== "string");
+  return isRows ? panels.map((row) => `*${[row].flat().join(".")}`).join("") : panels.join(".");
+}
+
+/** The state that a text names, as far as the job has it. */
+export function decodeState(text: string, scene: Scene, offered: readonly string[]): LinkedState {
+  const rejected: string[] = [];
+  const parts = new URLSearchParams(text.length > MAX_LENGTH ? "" : text);
+  if (text.length > MAX_LENGTH) rejected.push("a state of more than 8 000 characters");
+  /** The value of a part; null if there is none, or if `read` returns undefined. */
+  const read = <T>(name: string, readText: (value: string) => T | undefined): T | null => {
+    const value = parts.get(name);
+    if (value === null) return null;
+    const result = value.length > MAX_LENGTH ? undefined : readText(value);
+    if (result === undefined) rejected.push(`${name} ${value.slice(0, 40)}`);
+    return result ?? null;
+  };
+  const keep = <T>(name: string, values: readonly T[], isKnown: (value: T) => boolean): T[] => {
+    const known = values.filter(isKnown);
+    const unknown = values.filter((value) => !isKnown(value));
+    if (unknown.length > 0) rejected.push(`${name} ${String(unknown[0]).slice(0, 40)}`);
+    return known;
+  };
+  const allRanks = scene.ranks.map(({ rank }) => rank);
+  const tracksOf = new Map(
+    scene.ranks.map(({ rank, tracks }) => [rank, new Set(tracks.map(({ key }) => key))]),
+  );
+  const hasTrack = (key: string): boolean => [...tracksOf.values()].some((keys) => keys.has(key));
+  const readEvent = (value: string): [number, number] | undefined => {
+    const [rank, id] = integers(value.split("_")) ?? [];
+    return rank !== undefined && id !== undefined && id >= 0 && allRanks.includes(rank)
+      ? [rank, id]
+      : undefined;
+  };
+  const pairs = parts.getAll("rank_track").map((value): [number, string] => {
+    const [rank = "", ...key] = value.split("_");
+    return [Number(rank), key.join("_")];
+  });
+  const tracks = [
+    ...keep("track", parts.getAll("track"), hasTrack),
+    ...keep("track", pairs, ([rank, key]) => tracksOf.get(rank)?.has(key) === true),
+  ];
+  const window = read("window", readWindow);
+  const selection: SelectionJson = {
+    start_ns: window?.[0] ?? null,
+    end_ns: window?.[1] ?? null,
+    ranks: read("ranks", (value) => readRanks(value, allRanks)),
+    tracks: tracks.length > 0 ? (tracks as SelectionJson["tracks"]) : null,
+    query: read("query", readQuery),
+    ids: read("events", (value) => allOrUndefined(value.split(".").map(readEvent))),
+  };
+  const shortText = (value: string): string | undefined =>
+    value.length <= MAX_TEXT_LENGTH ? value : undefined;
+  const state: SharedState = {
+    ...INITIAL_STATE,
+    view: read("view", (value) => readView(value, scene.range)),
+    selection: nullIfUnrestricted(selection),
+    selected_event: read("event", readEvent),
+    search: read("search", shortText) ?? "",
+    color: read("color", (value) => (value === "name" ? value : undefined)) ?? "kind",
+    pinned: keep("pinned track", parts.getAll("pin"), hasTrack),
+    ranks_from: read("from", (value) => (isPanel(value) ? value : undefined)) ?? "",
+    scope: read("scope", (value) => (isScope(value) ? value : undefined)) ?? "selection",
+  };
+  const panels = read("panels", (value) => {
+    const rows = value.split("*").map((row) => row.split(".").filter((id) => id !== ""));
+    const known = rows.map((row) => keep("panel", row, (id) => offered.includes(id)));
+    const choice = value.startsWith("*") ? known.filter((row) => row.length > 0) : known.flat();
+    return choice.length > 0 ? choice : undefined;
+  });
+  return { state, panels, rejected };
+}
+
+const isPanel = (id: string): boolean =>
+  id === "headline" || PANELS.some((panel) => panel.id === id);
+
+function integers(texts: readonly string[]): number[] | undefined {
+  return texts.every((text) => /^-?\d{1,16}$/.test(text) && Number.isSafeInteger(Number(text)))
+    ? texts.map(Number)
+    : undefined;
+}
+
+/** A window with two ends, within the job. */
+function readView(value: string, [first, last]: Scene["range"]): [number, number] | undefined {
+  const [start, end, ...more] = integers(value.split("_")) ?? [];
+  if (start === undefined || end === undefined || more.length > 0) return undefined;
+  const view: [number, number] = [Math.max(start, first), Math.min(end, last)];
+  return view[0] < view[1] ? view : undefined;
+}
+
+/** A window whose ends may be open. */
+function readWindow(value: string): [number | null, number | null] | undefined {
+  const ends = value.split("_").map((end) => (end === "" ? [] : integers([end])));
+  if (ends.length !== 2 || ends.includes(undefined)) return undefined;
+  const [start = null, end = null] = ends.map((numbers) => numbers?.[0] ?? null);
+  return start !== null && end !== null && start > end ? undefined : [start, end];
+}
+
+/** `0-3.5`: the ranks of the job in these ranges, each of which must have one. */
+function readRanks(value: string, allRanks: readonly number[]): number[] | undefined {
+  if (value === "") return [];
+  const ranges = value.split(".").map((range) => {
+    const [first, last = first] = integers(range.split("-")) ?? [];
+    if (first === undefined || last === undefined) return undefined;
+    const ranks = allRanks.filter((rank) => rank >= first && rank <= last);
+    return ranks.length > 0 ? ranks : undefined;
+  });
+  return allOrUndefined(ranges)?.flat();
+}
+
+function readQuery(value: string): string | undefined {
+  try {
+    parseQuery(value);
+    return value;
+  } catch {
+    return undefined;
+  }
+}
+
+function allOrUndefined<T>(values: readonly (T | undefined)[]): T[] | undefined {
+  return values.includes(undefined) ? undefined : (values as T[]);
+}

@@ -1,0 +1,226 @@
+/** Pass on what a dashboard shows: link, page, picture, trace, table, code. */
+
+import { useSignal } from "@preact/signals";
+import type { VNode } from "preact";
+import { useMemo, useRef } from "preact/hooks";
+import { download } from "../engine/export";
+import { findPanelKind, hasNumbers } from "../facts/panels";
+import { asError, isAbort } from "../protocol/source";
+import { selectionCode } from "../timeline/text";
+import { Button } from "../ui/controls";
+import { formatBytes } from "../ui/formats";
+import { MenuButton, type MenuItem, Popover } from "../ui/menu";
+import { toCsv } from "../ui/table";
+import type { DashContext } from "./context";
+import { headlineText } from "./headline";
+
+const PARQUET_TYPE = "application/vnd.apache.parquet";
+
+/** A file name without characters that some file systems do not allow. */
+function fileName(ctx: DashContext, name: string): string {
+  return `${ctx.scene.value.title}-${name}`.replace(/[\p{Cc}\\/:*?"<>|]+/gu, "-");
+}
+
+/** Menu items that save one panel as files, and copy its table as text. */
+export function panelExports(ctx: DashContext, id: string): MenuItem[] {
+  const { chart } = ctx.slot(id);
+  // The heatmap's cells are not a table of rows.
+  const frame = hasNumbers(id) ? ctx.frame(id) : null;
+  const exportItem = (text: string, suffix: string, makeFile: () => Promise<Blob>): MenuItem => ({
+    text,
+    press: () => saveFile(ctx, `${id}.${suffix}`, makeFile()),
+  });
+  const items: MenuItem[] = [];
+  if (chart !== null) {
+    items.push(
+      exportItem("Save as PNG", "png", () => chart.toPng()),
+      exportItem("Save as SVG", "svg", () => chart.toSvg()),
+    );
+  }
+  if (frame === null) return items;
+  const csv = (): Blob => new Blob([toCsv(frame)], { type: "text/csv" });
+  items.push(
+    { text: "Copy as CSV", press: () => void ctx.copy(toCsv(frame), "the table") },
+    exportItem("Save as CSV", "csv", () => Promise.resolve(csv())),
+  );
+  // Only a kernel can write Parquet files.
+  if (ctx.source.status !== "none") {
+    items.push(exportItem("Save as Parquet", "parquet", () => fetchParquet(ctx, id)));
+  }
+  return items;
+}
+
+/** The menu of all ways to pass on what a dashboard shows; panels have their own menus. */
+export function ShareButton({ ctx }: { ctx: DashContext }) {
+  const sheets = useMemo(() => {
+    const sheet = (name: string, form: () => VNode): Popover =>
+      new Popover(() => ctx.root, name, form, ctx.signal);
+    return {
+      page: sheet("Save a page", () => <SaveForm ctx={ctx} />),
+      table: sheet("Save a table", () => <TableForm ctx={ctx} />),
+    };
+  }, [ctx]);
+  return (
+    <MenuButton
+      text="Share"
+      name="Share what is shown: link, page, picture, trace, table, code"
+      class="hta-share-button"
+      items={() => shareItems(ctx, sheets)}
+    >
+      {" ▾"}
+    </MenuButton>
+  );
+}
+
+function shareItems(ctx: DashContext, sheets: Record<"page" | "table", Popover>): MenuItem[] {
+  const { timeline, address, selectionState, shownPanels, headline, live, scene } = ctx;
+  const button = ctx.button("share-button");
+  const hasTimeline = shownPanels.value.includes("timeline");
+  const code = selectionCode(selectionState.selection.value, scene.value.clock);
+  const drawTimeline = async (): Promise<Blob> => {
+    const text = await timeline.panels.svg(headlineText(headline.value));
+    return new Blob([text], { type: "image/svg+xml" });
+  };
+  const items: (MenuItem | false)[] = [
+    address !== null && {
+      text: "Copy link",
+      note: `to this view, ${address.reach}`,
+      press: () => void copyLink(ctx),
+    },
+    live !== null && {
+      text: "Page…",
+      note: "one HTML file that needs no kernel",
+      press: () => sheets.page.open(button),
+    },
+    hasTimeline && {
+      text: "Picture",
+      note: "the timeline as SVG; charts have theirs under …",
+      press: () => saveFile(ctx, "timeline.svg", drawTimeline()),
+    },
+    {
+      text: "Trace…",
+      note: "the selection for Perfetto, HTA or this page",
+      press: () => timeline.panels.openExport(button),
+    },
+    shownPanels.value.some(hasNumbers) && {
+      text: "Table…",
+      note: "the numbers of a panel, as CSV or Parquet",
+      press: () => sheets.table.open(button),
+    },
+    {
+      text: "Copy Python",
+      note: "code that selects the same",
+      press: () => void ctx.copy(code, "Python"),
+    },
+  ];
+  return items.filter((item) => item !== false);
+}
+
+async function copyLink(ctx: DashContext): Promise<void> {
+  const link = ctx.link();
+  if (link !== null) await ctx.copy(link, "the link");
+  else ctx.timeline.flash("The selection is too large for a link: share a page or a trace.");
+}
+
+/** Save or copy the table of one of the shown panels. */
+function TableForm({ ctx }: { ctx: DashContext }) {
+  const ids = ctx.shownPanels.value.filter(hasNumbers);
+  const panel = useSignal(ids[0] ?? "");
+  const isTable = ({ text }: MenuItem): boolean => !/PNG|SVG/.test(text);
+  return (
+    <div class="hta-share-form">
+      <select
+        class="hta-input"
+        aria-label="Panel"
+        data-first
+        value={panel.value}
+        onChange={({ currentTarget }) => (panel.value = currentTarget.value)}
+      >
+        {ids.map((id) => (
+          <option key={id} value={id}>
+            {findPanelKind(id).title}
+          </option>
+        ))}
+      </select>
+      <div class="hta-field-row">
+        {panelExports(ctx, panel.value)
+          .filter(isTable)
+          .map(({ text, press }) => (
+            <Button key={text} text={text} press={press} />
+          ))}
+      </div>
+    </div>
+  );
+}
+
+/** The table of a panel as a Parquet file, which the kernel writes. */
+async function fetchParquet({ source, signal }: DashContext, panel: string): Promise<Blob> {
+  const { buffer } = await source.ask("table", { panel, format: "parquet" }, signal);
+  if (buffer === null) throw new Error("The kernel sent no table.");
+  return new Blob([buffer], { type: PARQUET_TYPE });
+}
+
+function saveFile(ctx: DashContext, name: string, makeFile: Promise<Blob>): void {
+  makeFile
+    .then((file) => download(fileName(ctx, name), file))
+    .catch((error: unknown) => ctx.timeline.fail("The file cannot be made", error));
+}
+
+// A form for the name of a file, which the kernel writes.
+
+/** Max size of the page. MB */
+const MAX_MB = 25;
+
+function SaveForm({ ctx: { source, signal, scene } }: { ctx: DashContext }) {
+  const name = scene.peek().title.replace(/[^\p{L}\p{N}._-]+/gu, "-") || "dashboard";
+  const path = useSignal(`${name}.html`);
+  const isBusy = useRef(false);
+  const status = useSignal<VNode | null>(null);
+  const save = async (): Promise<void> => {
+    if (isBusy.current) return;
+    isBusy.current = true;
+    status.value = <span class="hta-note">Writing…</span>;
+    try {
+      const requested = { max_mb: MAX_MB, path: path.value.trim() };
+      const { reply } = await source.ask("save_html", requested, signal);
+      const size = reply.bytes === undefined ? "" : `, ${formatBytes(reply.bytes)}`;
+      status.value = (
+        <>
+          <b class="hta-ok-text">{`Wrote ${reply.path}`}</b>
+          {`${size}.`}
+        </>
+      );
+    } catch (error) {
+      const { message } = asError(error);
+      status.value = isAbort(error) ? null : <span class="hta-error-text">{message}</span>;
+    }
+    isBusy.current = false;
+  };
+  return (
+    <div class="hta-share-form">
+      <p class="hta-note">
+        One file that needs no kernel and no network; what does not fit into {MAX_MB} MB is left
+        out.
+      </p>
+      {source.status === "none" ? (
+        <p>Without a kernel it cannot be written.</p>
+      ) : (
+        <div class="hta-field-row">
+          <input
+            type="text"
+            class="hta-input hta-path"
+            aria-label="File to write, on the kernel's machine"
+            spellcheck={false}
+            value={path.value}
+            onInput={({ currentTarget }) => (path.value = currentTarget.value)}
+            onKeyDown={({ key }) => key === "Enter" && void save()}
+          />
+          <Button text="Write file" class="hta-primary" press={() => void save()} />
+        </div>
+      )}
+      <div class="hta-result" role="status" aria-live="polite">
+        {status.value}
+      </div>
+    </div>
+  );
+}
