@@ -20,7 +20,7 @@ from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
-from hta_widgets.analysis.idle import IdleGap, gap_at
+from hta_widgets.analysis.idle import IdleGap, gap_at, times_not_idle
 from hta_widgets.analysis.totals import totals
 from hta_widgets.facts import facts
 from hta_widgets.live import operations
@@ -255,7 +255,9 @@ class TileEngine:
             for rank in self.job.ranks
         }
         self._names = NameKeys()
-        self._device = BackgroundTask(lambda: DeviceTimes.of(list(self._indices.values())))
+        self._device = BackgroundTask(
+            lambda: DeviceTimes.of(list(self._indices.values()), times_not_idle)
+        )
         self._matched = BackgroundTask(self._match)
         self._ribbons = BackgroundTask(lambda: Ribbon(self.lateness))
         self._clusters = BackgroundTask(self._cluster)

@@ -453,7 +453,7 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
     waits = analysis.exposed_waits(traces, clock=CLOCK, selection=selection)
     names = [
         "rank", "span_ns", "idle_ns", "compute_ns", "non_compute_ns", "busy_ns",
-        "communication_ns", "exposed_communication_ns", "exposed_memory_ns",
+        "communication_ns", "exposed_communication_ns", "exposed_memory_ns", "unrecorded_ns",
     ]  # fmt: skip
     waits = waits.set_index("rank").loc[frame["rank"]]
     taken_frame = take_columns(frame, names)

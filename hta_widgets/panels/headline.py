@@ -187,7 +187,7 @@ def headline(traces: TraceSet) -> Headline:
     if first is not None and first.kind == "waiting" and late is not None:
         facts = {"late": late, "cause": report.causes.get(late.ranks[0], "")}
         others.append(HeadlineFinding("late_rank", facts=facts))
-    others += _last_rank_finding(traces, times, report)
+    others += _last_rank_finding(report)
     others += _slowest_step(steps)
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
         others.append(HeadlineFinding("around_work", facts={"around": 1 - times.span_share}))
@@ -259,23 +259,17 @@ def _waiting_finding(
     ranks = f"{len(late.ranks)} ranks" if len(late.ranks) > 1 else f"rank {late.ranks[0]}"
     yield HeadlineFinding(
         "waiting",
-        late.wait_ns * len(late.waiting) / times.all_ns,
+        times.exposed_wait_ns / times.all_ns,
         label=f"Select {ranks}",
         selection=Selection(ranks=tuple(late.ranks)),
         facts={"late": late, "rank_count": rank_count},
     )
 
 
-def _last_rank_finding(
-    traces: TraceSet, times: RunTimes, report: StragglerReport
-) -> list[HeadlineFinding]:
-    """Return the first rank that is nearly always last but is not judged to be the cause."""
-    for last in report.last_ranks:
-        late = late_ranks(traces, times, [last.rank])
-        if late is not None:
-            facts = {"last": last, "late": late, "report": report, "rank_count": len(traces)}
-            return [HeadlineFinding("last_rank", facts=facts)]
-    return []
+def _last_rank_finding(report: StragglerReport) -> Iterator[HeadlineFinding]:
+    """Yield the first rank that is nearly always last but is not judged to be the cause."""
+    for last in report.last_ranks[:1]:
+        yield HeadlineFinding("last_rank", facts={"last": last, "report": report})
 
 
 # --- devices --------------------------------------------------------------------------------------

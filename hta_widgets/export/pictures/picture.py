@@ -107,7 +107,7 @@ class _Picture(Painter):
                 totals_by_rank(stats), totals_by_rank(lateness), frozenset(lateness["late"])
             )
             if total_span := sum(stats["span"]):
-                self.shares = {**self.shares, "wait": sum(lateness["wait"]) / total_span}
+                self.shares = {**self.shares, "wait": sum(lateness["exposed_wait"]) / total_span}
 
     def draw(self, headline: str) -> str:
         place, theme, drawing = self.place, self.theme, self.drawing

@@ -15,7 +15,7 @@ import {
   withoutMask,
 } from "./panel_rank";
 import { COMMUNICATION as COMMUNICATION_KIND } from "./rank";
-import { IntervalSet } from "./spans";
+import { IntervalSet, type IntervalUnion } from "./spans";
 import { Sweep, timeInStates } from "./sweep";
 
 /** Bits of a state; bits of work are in the order of its kinds. */
@@ -201,16 +201,23 @@ export function heatmapValues(
   selections: readonly RankSelection[],
   metric: Metric,
   edges: Float64Array,
+  /** Times without recorded work that do not count as idle. */
+  unrecordedWork: (analysis: RankAnalysis) => IntervalUnion,
 ): Float64Array {
   const bins = edges.length - 1;
   const out = new Float64Array(selections.length * bins);
   selections.forEach((selection, at) => {
     const { sweep } = deviceSpansOf(selection);
     const [first, last] = deviceSpan(selection) ?? [0, 0];
+    const unrecorded = metric === "idle" ? unrecordedWork(selection.analysis) : null;
     const before = edges.map((edge) => {
       if (metric !== "idle") return timeInStates(sweep.timesBefore(edge), ...METRIC_STATES[metric]);
       const time = Math.min(Math.max(edge, first), last);
-      return recordedTime(selection, first, time) - timeInStates(sweep.timesBefore(time), WORK);
+      return (
+        recordedTime(selection, first, time) -
+        timeInStates(sweep.timesBefore(time), WORK) -
+        unrecorded!.coveredWithin(first, time)
+      );
     });
     for (let bin = 0; bin < bins; bin += 1) out[at * bins + bin] = before[bin + 1]! - before[bin]!;
   });

@@ -26,7 +26,7 @@ import {
   missingRanksNote,
   rankNumbersOf,
 } from "./frames";
-import { idleByCause } from "./idle";
+import { idleByCause, unrecordedWork } from "./idle";
 import { withOpenWindow, type RankSelection } from "./panel_rank";
 import { queueFigures } from "./queues";
 import { timeInStates } from "./sweep";
@@ -54,7 +54,8 @@ export function breakdownFrame(selections: readonly RankSelection[]): PanelFrame
       selection.analysis.unmatchedIds !== null,
     ];
     const span = recordedTime(selection, start, end);
-    return { rank: selection.analysis.number, span, times, wait, isMatchKnown };
+    const unrecorded = unrecordedWork(selection.analysis).coveredWithin(start, end);
+    return { rank: selection.analysis.number, span, times, wait, isMatchKnown, unrecorded };
   });
   const columns = buildColumns(rows, {
     rank: ({ rank }) => rank,
@@ -66,6 +67,7 @@ export function breakdownFrame(selections: readonly RankSelection[]): PanelFrame
     communication_ns: ({ times }) => timeInStates(times, COMMUNICATION),
     exposed_communication_ns: ({ times }) => timeInStates(times, COMMUNICATION, COMPUTE),
     exposed_memory_ns: ({ times }) => timeInStates(times, MEMORY, COMPUTE | COMMUNICATION),
+    unrecorded_ns: ({ unrecorded }) => unrecorded,
     exposed_wait_ns: ({ wait }) => wait,
     unmatched_exposed_ns: ({ isMatchKnown, times }) =>
       isMatchKnown ? timeInStates(times, UNMATCHED, COMPUTE) : null,

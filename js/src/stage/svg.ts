@@ -250,7 +250,7 @@ function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
   const { geometry, theme, stats, lateness } = frame;
   const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
   const span = stats === null ? 0 : sum(stats.stats.span);
-  const waited = lateness === null ? 0 : sum(lateness.lateness.wait);
+  const waited = lateness === null ? 0 : sum(lateness.lateness.exposed_wait);
   const top = y - LEGEND_PX + 1;
   let x = geometry.lanesX;
   const key = (text: string, ...swatches: ((left: number) => void)[]): void => {
