@@ -14,14 +14,16 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.matching import count_selected, matching
-from hta_widgets.analysis.cross_rank.waits import collective_waits, wait_intervals
-from hta_widgets.analysis.scope import narrow_selection, rank_parts
+from hta_widgets.analysis.cross_rank.waits import RankWaits, collective_waits, wait_intervals
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, narrow_selection, rank_parts
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.panels import added
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows, concatenate_ranges
+from hta_widgets.trace.intervals import subtract, total_length, union
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.query import parse_clauses
 from hta_widgets.trace.selection import Selection
@@ -53,7 +55,8 @@ class Panel:
     id: str
     #: Name of its function in `hta_widgets.analysis`; empty for none.
     analysis: str
-    #: Parts of the selection that do not filter it: ``ranks``, ``names``, ``kinds``, ``window``.
+    #: Parts of the selection that do not filter it: ``window``, ``ranks``, ``tracks``, ``ids``, or
+    #: of its query the ``names``, the ``kinds`` and the ``rest``.
     own: tuple[str, ...]
     #: Whether it is a chart.
     is_chart: bool = False
@@ -122,17 +125,14 @@ def without_panel_filters(panel: Panel, selection: Selection | None) -> Selectio
     """Return a selection, None for everything, without the parts that the panel itself sets."""
     if selection is None:
         return Selection()
-    if "ranks" in panel.own:
-        selection = replace(selection, ranks=None)
+    whole = {name: None for name in ("ranks", "tracks", "ids") if name in panel.own}
+    selection = replace(selection, **whole)
     if "window" in panel.own:
         selection = replace(selection, start_ns=None, end_ns=None)
-    if selection.query is not None and {"names", "kinds"} & set(panel.own):
-        clauses = parse_clauses(selection.query)
-        names = None if "names" in panel.own else clauses.names
-        kinds = None if "kinds" in panel.own else clauses.kinds
-        if (names, kinds) != (clauses.names, clauses.kinds):
-            selection = replace(selection, query=replace(clauses, names=names, kinds=kinds).query)
-    return selection
+    clauses = parse_clauses(selection.query)
+    unfiltered = {name: None for name in ("names", "kinds", "rest") if name in panel.own}
+    others = replace(clauses, **unfiltered)
+    return selection if others == clauses else replace(selection, query=others.query)
 
 
 def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
@@ -449,8 +449,10 @@ def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataF
 
 
 def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    frame = analysis.temporal_breakdown(traces, selection=selection)
-    waits = analysis.exposed_waits(traces, clock=CLOCK, selection=selection)
+    """Return how devices spend the window, and which part of that is spent in selected events."""
+    every_event = replace(selection, tracks=None, query=None, ids=None)
+    frame = analysis.temporal_breakdown(traces, selection=every_event)
+    waits = analysis.exposed_waits(traces, clock=CLOCK, selection=every_event)
     names = [
         "rank", "span_ns", "idle_ns", "compute_ns", "non_compute_ns", "busy_ns",
         "communication_ns", "exposed_communication_ns", "exposed_memory_ns", "unrecorded_ns",
@@ -463,8 +465,35 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
         waits["unmatched_exposed_ns"].tolist() if len(traces) > 1 else [-1] * len(taken_frame)
     )
     taken_frame["unmatched_exposed_ns"] = null_if_negative(unmatched)
+    times = np.full((len(frame), len(_SELECTED)), -1)
+    if every_event != selection:
+        parts = rank_parts(traces, replace(selection, ranks=frame["rank"].tolist()))
+        arguments = collective_waits(traces, CLOCK).arguments_by_rank(parts.ranks)
+        times = np.array(list(map_ranks(parts, _selected_times, each=arguments)))
+    for name, values in zip(_SELECTED, times.reshape(-1, len(_SELECTED)).T, strict=True):
+        taken_frame[name] = null_if_negative(values)
     taken_frame.attrs["missing_ranks"] = _missing_ranks(traces, selection, frame)
     return taken_frame
+
+
+#: Device time in selected events: computing, and without compute communicating, waiting, copying.
+_SELECTED = (
+    *("selected_compute_ns", "selected_communication_ns", "selected_wait_ns"),
+    "selected_memory_ns",
+)
+
+
+def _selected_times(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int]:
+    """Return the times `_SELECTED` of a rank. What is not selected hides selected work, too."""
+    compute, communication = map(part.union_of_all_of_kinds, ("compute", "communication"))
+    waited = union(*wait_intervals(part, waits)[1:])
+    copying = subtract(part.union_of_kinds("memory"), compute)
+    return (
+        total_length(part.union_of_kinds("compute")),
+        total_length(subtract(part.union_of_kinds("communication"), compute)),
+        total_length(subtract(waited, compute)),
+        total_length(subtract(copying, communication)),
+    )
 
 
 def _idle(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:

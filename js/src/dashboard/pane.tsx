@@ -18,7 +18,7 @@ import {
 } from "../protocol/source";
 import { FailureNote } from "../ui/controls";
 import { MenuButton } from "../ui/menu";
-import { frameNote, capitalizeSentence } from "../ui/text";
+import { capitalizeSentence, emptyPanelText } from "../ui/text";
 import type { DashContext } from "./context";
 import { panelExports } from "./save";
 import type { PanelNumbers } from "./tables";
@@ -232,7 +232,7 @@ export function Pane({ ctx, id, el, state, draw, retry }: PaneProps) {
     ) : marked === null ? (
       <p class="hta-note">Adding up…</p>
     ) : marked.rows === 0 ? (
-      <p>{capitalizeSentence(frameNote(marked) || "nothing here is selected")}</p>
+      <p>{capitalizeSentence(emptyPanelText(marked, "nothing here is selected"))}</p>
     ) : null;
   return (
     <>

@@ -25,6 +25,8 @@ export const WORK = COMPUTE | COMMUNICATION | MEMORY;
 /** Chosen work, regardless of the window. */
 interface DeviceSpans {
   kinds: readonly IntervalSet[];
+  /** Waits for other ranks. */
+  waited: IntervalSet;
   /** Time by kind of work, of waits for other ranks, and of unmatched communication. */
   sweep: Sweep;
 }
@@ -53,7 +55,11 @@ export function deviceSpansOf(selection: RankSelection): DeviceSpans {
         (i) => unmatchedRows.has(work.row[i]!) && work.kind[i] === COMMUNICATION_KIND,
       ),
     );
-    return { kinds, sweep: Sweep.of([...kinds, waited, unmatched].map(({ cover }) => cover)) };
+    return {
+      kinds,
+      waited,
+      sweep: Sweep.of([...kinds, waited, unmatched].map(({ cover }) => cover)),
+    };
   });
 }
 
@@ -166,6 +172,32 @@ function overlapWithAllCompute(selection: RankSelection): Float64Array {
     return Sweep.of([compute.kinds[0]!.cover, communication.kinds[1]!.cover]);
   });
   return sweep.timesWithin(selection.low, selection.high);
+}
+
+/** Device time in chosen events, of which all compute hides the communication. */
+export interface SelectedTimes {
+  compute: number;
+  communication: number;
+  wait: number;
+  memory: number;
+}
+
+/** Times in chosen events: computing, and without compute communicating, waiting, copying. */
+export function selectedTimes(selection: RankSelection): SelectedTimes | null {
+  if (selection.mask === null) return null;
+  const [allCompute, allCommunication] = [16, 32];
+  const sweep = memo("selected times", withOpenWindow(selection), (full) => {
+    const [chosen, all] = [deviceSpansOf(full), deviceSpansOf(withoutMask(full))];
+    const sets = [...chosen.kinds, chosen.waited, all.kinds[0]!, all.kinds[1]!];
+    return Sweep.of(sets.map(({ cover }) => cover));
+  });
+  const times = sweep.timesWithin(selection.low, selection.high);
+  return {
+    compute: timeInStates(times, COMPUTE),
+    communication: timeInStates(times, COMMUNICATION, allCompute),
+    wait: timeInStates(times, WAIT, allCompute),
+    memory: timeInStates(times, MEMORY, allCompute | allCommunication),
+  };
 }
 
 /** Time spent waiting without computing; null if no communication of the rank is matched. */

@@ -120,7 +120,9 @@ describe("the status line of a view", () => {
   test("waits come before the time shares", () => {
     const scene = recordedScene();
     const said = text(viewText(scene.range, scene, stats, lateness()));
-    expect(said).toMatch(/^Whole job, [\d.]+ ms\. 2 ranks wait for rank 2: 13 % .*\. GPUs compute 20 %/);
+    expect(said).toMatch(
+      /^Whole job, [\d.]+ ms\. 2 ranks wait for rank 2: 13 % .*\. GPUs compute 20 %/,
+    );
   });
 });
 

@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from support import random_job, small
 from support.background import held_up
@@ -48,6 +49,8 @@ def engine(job):
 @pytest.mark.parametrize("selection", SELECTIONS, ids=repr)
 def test_a_panel_shows_its_analysis(job, engine, panel, selection):
     name, query = COMPARED[panel], selection.query
+    if panel in {"breakdown", "idle"}:
+        query = None
     if panel == "kernel_types" and query is not None and "kind in" in query:
         query = "dur_ns > 300"
     ranks = selection.ranks if panel == "kernel_types" else None
@@ -55,13 +58,45 @@ def test_a_panel_shows_its_analysis(job, engine, panel, selection):
     expected = getattr(analysis, name)(job, selection=whole)
     found = engine.frame(panel, selection)
     for column in found:
-        if column not in {"exposed_wait_ns", "unmatched_exposed_ns"}:
+        if column in expected:
             assert found[column].tolist() == pytest.approx(
                 expected[column].tolist(), nan_ok=True
             ) or (found[column].tolist() == expected[column].tolist())
     assert found.attrs["matched"] == expected.attrs["matched"]
+    if panel == "breakdown":  # its bars stay whole; the analysis has selected events only
+        expected = getattr(analysis, name)(job, selection=replace(selection, ranks=None))
     assert engine.analysis(panel, selection).equals(expected)
     assert engine.analysis(name, selection).equals(expected)
+
+
+@pytest.mark.parametrize(
+    ("selection", "selected_ns"),
+    [
+        # The copy runs from 100 to 900, with communication from 300 and compute until 200.
+        (Selection(query="kind in ['memory']"), [0, 0, 0, 300]),
+        (Selection(query="name in ['gemm']"), [200, 0, 0, 0]),
+        (Selection(query="kind in ['communication', 'compute']"), [300, 400, 0, 0]),
+        (Selection(ids=[(0, 2)]), [0, 0, 0, 300]),
+        (Selection(end_ns=600, query="stream == 20"), [0, 300, 0, 0]),
+        (Selection(), [None] * 4),
+    ],
+)
+def test_bars_stay_whole_and_show_which_part_is_selected(tmp_path, selection, selected_ns):
+    work = [
+        small.kernel(0, 200, name="gemm"),
+        small.kernel(100, 900, name="Memcpy HtoD", stream=9, cat="gpu_memcpy"),
+        small.kernel(300, 700, name="ncclDevKernel_AllReduce", stream=20),
+        small.kernel(1_400, 1_500, name="add"),
+    ]
+    engine = PanelEngine(small.load(tmp_path, work))
+    row = engine.frame("breakdown", selection).loc[0]
+    selected = [
+        row[f"selected_{part}_ns"] for part in ("compute", "communication", "wait", "memory")
+    ]
+    assert [None if value is pd.NA else value for value in selected] == selected_ns
+    if selection.end_ns is None:
+        assert row[["span_ns", "idle_ns", "compute_ns"]].tolist() == [1_500, 500, 300]
+        assert engine.frame("idle", selection)["idle_ns"].sum() == 500
 
 
 @pytest.mark.parametrize("selection", SELECTIONS, ids=repr)
