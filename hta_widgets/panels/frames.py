@@ -17,6 +17,7 @@ from hta_widgets.analysis.cross_rank.matching import count_selected, matching
 from hta_widgets.analysis.cross_rank.waits import RankWaits, collective_waits, wait_intervals
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import RankPart, narrow_selection, rank_parts
+from hta_widgets.analysis.steps import deviation_from_median, device_steps
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.panels import added
@@ -233,7 +234,7 @@ TOP_DURATIONS: int = facts("limits")["duration_names"]
 MAX_ROWS = 100_000  # of a table that is sent to the page; Python answers for larger ones
 _COMMUNICATION = KINDS.index("communication")
 _MIN_RANKS = 3  # minimum number of ranks for an outlier
-STEP = "step"
+STEP, STEP_ON_DEVICE = "step", "step on device"
 MIN_PCT = 1  # of the steps' time; shorter phases are left out
 
 
@@ -430,21 +431,32 @@ def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Dat
 def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     """Return one row per phase, rank and step: the whole step first, then its phases in order.
 
-    Phases are those of `phase_times` with at least `MIN_PCT` percent of the steps' time.
+    A step that hosts leave before the devices do its work is as long as on the device. Phases are
+    those of `phase_times` with at least `MIN_PCT` percent of the steps' time.
     """
     whole = analysis.step_times(traces, clock=CLOCK, selection=selection)
+    is_compared = whole["dur_deviation_ns"].notna().to_numpy()
+    on_device = {
+        (rank, step): (start_ns, dur_ns)
+        for rank, steps in device_steps(narrow_selection(traces, selection).owner).items()
+        for step, start_ns, dur_ns in steps
+    }
+    keys = list(zip(whole["rank"], whole["step"], strict=True))
+    is_ahead = [key in on_device for key in keys]
+    on_host = zip(whole["start_ns"], whole["dur_ns"], strict=True)
+    times = [on_device.get(key, times) for key, times in zip(keys, on_host, strict=True)]
+    whole[["start_ns", "dur_ns"]] = np.array(times, np.int64).reshape(-1, 2)
+    _, deviation = deviation_from_median(whole["step"], whole["dur_ns"], is_compared)
     phases = analysis.phase_times(traces, selection=selection)
     spent = phases.groupby("phase")["dur_ns"].transform("sum")
     lasting = spent * 100 >= int(whole["dur_ns"].sum()) * MIN_PCT
     phases = phases[lasting] if len(whole) and len(phases) else phases.iloc[:0]
-    columns: dict[str, Any] = {
-        "phase": text_column([*[STEP] * len(whole), *phases["phase"].tolist()])
-    }
+    step_names = np.where(is_ahead, STEP_ON_DEVICE, STEP).tolist()
+    columns: dict[str, Any] = {"phase": text_column([*step_names, *phases["phase"].tolist()])}
     for name in ("step", "rank", "start_ns", "dur_ns"):
         both = whole[name].to_numpy(np.int64), phases[name].to_numpy(np.int64)
         columns[name] = np.concatenate(both)
-    shares = whole["dur_deviation_share"], phases["deviation_share"]
-    columns["deviation_share"] = np.concatenate(shares)
+    columns["deviation_share"] = np.concatenate((deviation, phases["deviation_share"]))
     return _with_attrs(pd.DataFrame(columns), whole)
 
 

@@ -198,8 +198,13 @@ _WIDE = 1 << 50
 _TRACK_FIELDS = ("key", "process", "role", "lane0", "lanes", "nested", "stream")
 
 
-def full_rank(index: RankIndex, names: NameTables, phases: RankPhases | None = None) -> PagePart:
-    """Return a rank with all its events."""
+def full_rank(
+    index: RankIndex,
+    names: NameTables,
+    phases: RankPhases | None = None,
+    steps_on_device: Sequence[tuple[int, int, int]] = (),
+) -> PagePart:
+    """Return a rank with all its events; `steps_on_device` are its `device_steps`."""
     rank = index.rank
     types = EventTypes(index, names)
     writer = ColumnWriter()
@@ -223,6 +228,7 @@ def full_rank(index: RankIndex, names: NameTables, phases: RankPhases | None = N
         "operators": np.unique(types.codes["events"][operators]).tolist(),
         "activities": activities,
         "clipped_steps": clipped_steps(rank.trace).tolist(),
+        "device_steps": list(map(list, steps_on_device)),
         "flow_kinds": list(rank.trace.flow_table.kinds),
         "counters": series,
         "columns": writer.specs,

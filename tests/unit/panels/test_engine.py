@@ -141,6 +141,19 @@ def test_a_brush_of_kernels_leaves_steps_and_operators_as_they_are(tmp_path):
     assert not len(engine.frame("steps", Selection(query="dur_ns < 1")))
 
 
+def test_a_step_that_the_host_leaves_early_is_as_long_as_on_the_device(tmp_path):
+    rank = [
+        *(small.event("user_annotation", f"ProfilerStep#{n}", 100 * n, 100 * n + 90, pid=1) for n in (1, 2)),
+        *(small.call(100 * n + 10, 100 * n + 20, n) for n in (1, 2)),
+        small.kernel(300, 700, launch=1), small.kernel(720, 1_200, launch=2),
+    ]  # fmt: skip
+    frame = PanelEngine(small.load(tmp_path, rank, rank)).frame("steps")
+    assert frame["phase"].tolist() == ["step on device"] * 4
+    assert frame["start_ns"].tolist() == [300, 720] * 2
+    assert frame["dur_ns"].tolist() == [400, 480] * 2
+    assert frame["deviation_share"].tolist() == [0] * 4
+
+
 def test_the_odd_rank_is_the_one_farthest_from_the_median(tmp_path):
     durs = [100, 110, 90, 260, 105]
     engine = PanelEngine(small.load(tmp_path, *[[small.kernel(1000, 1000 + dur)] for dur in durs]))
