@@ -35,7 +35,7 @@ from hta_widgets.panels.frames import (
     panel_task,
     without_panel_filters,
 )
-from hta_widgets.panels.headline import headline
+from hta_widgets.panels.headline import Headline, headline
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.details import (
     cell_details,
@@ -143,9 +143,14 @@ class PanelEngine:
         analysis_frame: pd.DataFrame = function(self.traces, **options)
         return analysis_frame
 
+    @property
+    def job_headline(self) -> Headline:
+        """The headline of the whole job, and its findings."""
+        return self._headline.value
+
     def headline(self) -> dict[str, Any]:
         """Return the headline of the whole job as JSON."""
-        return self._headline.value.to_json()
+        return self.job_headline.to_json()
 
     def headline_until(self, deadline: float) -> dict[str, Any] | None:
         """Return the headline, or None if it is not ready by `deadline`."""

@@ -70,17 +70,37 @@ _PLACES = {kind: place for place, kinds in enumerate((*_ORDER, _LAST)) for kind 
 class HeadlineFinding:
     """One cause of lost time, as a sentence with a button that selects it.
 
-    `kind` is ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``; for hosts
-    without devices ``host_communication`` or ``operator``. Other kinds have a sentence only, and no
-    `label`. `facts` are the numbers of the sentence, if `parts` are not yet written.
+    Attributes
+    ----------
+    kind : str
+        ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``; for hosts without
+        devices ``host_communication`` or ``operator``. Other kinds have a sentence only, and no
+        `label`.
+    text : str
+        The sentence.
+    share : float
+        The part of the run that it costs, over all ranks, 0..1.
+    label : str
+        The text of the button that selects it.
+    selection : Selection
+        What the button selects.
+    parts : list
+        The sentence as texts and ranks, which pages link.
+    facts : mapping of str
+        The numbers of the sentence, if `parts` are not yet written.
     """
 
     kind: str
-    share: float = 0.0  # of the run, over all ranks, 0..1
+    share: float = 0.0
     parts: list[Piece] = field(default_factory=list)
-    label: str = ""  # of the button
+    label: str = ""
     selection: Selection = field(default_factory=Selection)
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The sentence."""
+        return text_of(self.parts)
 
 
 @dataclass(frozen=True)
@@ -130,7 +150,7 @@ class Headline:
                 {
                     "kind": finding.kind,
                     "share": finding.share,
-                    "text": text_of(finding.parts),
+                    "text": finding.text,
                     "label": finding.label,
                     "selection": finding.selection.to_json(),
                 }

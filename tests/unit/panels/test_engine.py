@@ -143,7 +143,8 @@ def test_a_brush_of_kernels_leaves_steps_and_operators_as_they_are(tmp_path):
 
 def test_a_step_that_the_host_leaves_early_is_as_long_as_on_the_device(tmp_path):
     rank = [
-        *(small.event("user_annotation", f"ProfilerStep#{n}", 100 * n, 100 * n + 90, pid=1) for n in (1, 2)),
+        small.event("user_annotation", "ProfilerStep#1", 100, 190, pid=1),
+        small.event("user_annotation", "ProfilerStep#2", 200, 290, pid=1),
         *(small.call(100 * n + 10, 100 * n + 20, n) for n in (1, 2)),
         small.kernel(300, 700, launch=1), small.kernel(720, 1_200, launch=2),
     ]  # fmt: skip
