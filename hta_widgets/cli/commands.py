@@ -364,7 +364,7 @@ def demo(options: argparse.Namespace) -> None:
     say(f"{options.directory}: {', '.join(sizes)}")
     for change in truth.get("changes", ()):
         say(f"{change['injected']}: {change['name']} is {change['change']}")
-    say(f"{truth['truth_path']}: what is true of it")
+    say(f"{truth['truth_path']}: ground truth of the job")
 
 
 def _count_text(number: int, what: str) -> str:

@@ -148,7 +148,7 @@ def _exposed_text(
         at_rate += f" bus bandwidth{', waits included' * bandwidth.includes_waits}"
     if transfer_ns is None:
         return [f"{_exposed_with_waits_text(times)}{at_rate}."]
-    text = f"Data transfer that no compute hides takes {share(transfer_ns / times.all_ns)}"
+    text = f"Exposed transfer takes {share(transfer_ns / times.all_ns)}"
     text += f" of {_span_text(times)}"
     if unmatched_ns >= MIN_SHARE * times.all_ns:
         text += f", communication without partners {share(unmatched_ns / times.all_ns)}"
@@ -157,11 +157,11 @@ def _exposed_text(
 
 def _exposed_with_waits_text(times: RunTimes) -> str:
     exposed_ns, wait_ns = times.exposed_ns, times.exposed_wait_ns
-    text = f"{_device_nouns(times)} communicating {_share_of_span(times.exposed_by_rank, times)}"
-    text += f" with no compute to hide it, {duration(exposed_ns / len(times.ranks))}"
+    text = f"Exposed communication takes {_share_of_span(times.exposed_by_rank, times)}"
+    text += f", {duration(exposed_ns / len(times.ranks))}"
     text += " a rank" if len(times.ranks) > 1 else ""
     if wait_ns >= MIN_SHARE * times.all_ns:
-        text += f"; {share(wait_ns / exposed_ns)} of that is waiting for other ranks"
+        text += f"; {share(wait_ns / exposed_ns)} of that is waiting"
     return text
 
 

@@ -197,7 +197,7 @@ class _Picture(Painter):
         x = self._draw_class_legend(y) if self.classed is not None else self.place.left
         for kind, fill, line in self._legend_keys():
             kind_share = self.shares.get(kind)
-            word = {"cpu": "CPU", "communication": "comm", "wait": "waiting"}.get(kind, kind)
+            word = {"cpu": "CPU", "wait": "waiting"}.get(kind, kind)
             label = word if kind_share is None else f"{word} {share(kind_share)}"
             label = first_text_that_fits([label, word], self.place.width - x - 14 - 12)
             if not label:

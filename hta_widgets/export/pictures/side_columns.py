@@ -16,7 +16,7 @@ _BASELINE = 4
 _LINE = 11
 _PAD = 12
 #: Short names of lanes, for rows without room for the long ones.
-_SHORT_LANE_NAMES = {"compute": "GPU"}
+_SHORT_LANE_NAMES = {"compute": "GPU", "communication": "comm"}
 #: Minimum number of collectives for a label on how often a rank comes last.
 _MIN_COLLECTIVES = 4
 
@@ -188,10 +188,10 @@ class SideColumnPainter(Painter):
         if lines > 1 and not has_comm:
             self.drawing.text(x, y + 27, "idle", self.theme.ink3)
         elif lines > 1:
-            word = "comm" if self.figures.lateness is None else "wait"
-            keys = [f"exposed {word} · idle", f"exp. {word} · idle"]
+            part = "comm" if self.figures.lateness is None else "waiting"
+            keys = [f"exposed {part} · idle", f"{part} · idle"]
             if mpi:
-                keys = [f"{word} · other"]
+                keys = [f"{part} · other"]
             self.drawing.text(x, y + 27, first_text_that_fits(keys, room), self.theme.ink3)
 
     def totals(self, row: Row, y: float) -> None:
@@ -240,7 +240,7 @@ class SideColumnPainter(Painter):
         else:
             has_lateness = self.figures.lateness is not None
             part = (wait if has_lateness else stats["exposed"]) / span_ns
-            word = "wait" if has_lateness else "comm"
+            word = "waiting" if has_lateness else "comm"
             label = f"{word} {share(part)}" if part > 0 else ""
             is_idle = stats["idle"] >= stats["unrecorded"]
             rest = "other" if _is_mpi(row.rank) else "idle" if is_idle else "unrecorded"

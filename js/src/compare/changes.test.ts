@@ -204,8 +204,10 @@ describe("the list of changes", () => {
       { before_ns: [10_000, 12_000], after_ns: [20_000, 24_000] },
       { before_std_ns: 1414, after_std_ns: 2828, p_value: 0.03, is_significant: true },
     );
-    expect(spreadText(steps)).toMatch(/^A step of 2: 11\.0.µs ± 1\.41.µs → 22\.0.µs ± 2\.83.µs/);
-    expect(spreadText(swapSides(steps))).toMatch(/^A step of 2: 22\.0.µs ± 2\.83.µs → 11\.0/);
+    expect(spreadText(steps)).toMatch(
+      /^Mean of 2 steps: 11\.0.µs ± 1\.41.µs → 22\.0.µs ± 2\.83.µs/,
+    );
+    expect(spreadText(swapSides(steps))).toMatch(/^Mean of 2 steps: 22\.0.µs ± 2\.83.µs → 11\.0/);
     const slight = frame(
       { before_ns: [10_000, 12_000], after_ns: [10_050, 12_060] },
       { before_std_ns: 1414, after_std_ns: 1414, p_value: 0.03, is_significant: true },

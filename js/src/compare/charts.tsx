@@ -290,8 +290,8 @@ export function spreadText({ rows, columns, attrs }: PanelFrame): string {
   const significant = slight ? "hardly chance, but less than 1\u202f%" : "more than chance";
   const verdict = attrs.is_significant === true ? significant : "may be chance";
   return (
-    `A step of ${rows}: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +
-    `mean ± standard deviation; ${verdict} (${chance}).`
+    `Mean of ${rows} steps: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +
+    `± standard deviation; ${verdict} (${chance}).`
   );
 }
 

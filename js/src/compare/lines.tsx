@@ -209,7 +209,7 @@ function LinesHead({
       </button>
       <span class="hta-diff-pair" aria-live="polite">
         {text === null ? (
-          <span class="hta-note">Point at an event to see its partner.</span>
+          <span class="hta-note">Hover over an event to see its match.</span>
         ) : (
           <>
             <b>{text.name}</b>

@@ -230,7 +230,7 @@ export function Pane({ ctx, id, el, state, draw, retry }: PaneProps) {
     error !== null ? (
       <FailureNote title="These numbers cannot be shown" error={error} retry={retry} />
     ) : marked === null ? (
-      <p class="hta-note">Adding up…</p>
+      <p class="hta-note">Computing…</p>
     ) : marked.rows === 0 ? (
       <p>{capitalizeSentence(emptyPanelText(marked, "nothing here is selected"))}</p>
     ) : null;

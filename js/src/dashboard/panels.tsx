@@ -184,7 +184,7 @@ export class PaneSet {
     if (id !== "heatmap") return chart;
     return (
       <MeasuredChart
-        name="What the heatmap shows"
+        name="Metric"
         options={Object.entries(METRICS).map(([metric, { label }]) => [metric, label] as const)}
         chosen={ctx.metric.value}
         choose={(metric) => ctx.saveTrait("metric", metric)}
@@ -211,7 +211,7 @@ function SizesPanel({ slot, frame, chosen: selected }: Parameters<typeof ChartPl
   );
   return (
     <MeasuredChart
-      name="What message sizes are shaded by"
+      name="Color by"
       options={MEASURES.map((id) => [id, id] as const)}
       chosen={value}
       choose={(id) => (measure.value = id)}

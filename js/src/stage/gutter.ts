@@ -118,7 +118,10 @@ const BASELINE = 4;
 /** Lines of text nearer than this touch. */
 const LINE = 11;
 /** Short name of a lane, used if the fact next to it leaves no room for the full name. */
-const SHORT_LANE_NAMES: Readonly<Record<string, string>> = { compute: "GPU" };
+const SHORT_LANE_NAMES: Readonly<Record<string, string>> = {
+  compute: "GPU",
+  communication: "comm",
+};
 
 /** Background of a row. */
 export function rowBackground(theme: Theme, late: boolean): string {

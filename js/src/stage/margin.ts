@@ -52,8 +52,8 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
   if (geometry.stripRows > 1 && !has) {
     pen.drawFirstFit(["idle"], x + PAD, y + 16, availableWidth, FONT.label, theme.ink3);
   } else if (geometry.stripRows > 1) {
-    const comm = frame.lateness === null ? "comm" : "wait";
-    const keys = mpi ? [`${comm} · other`] : [`exposed ${comm} · idle`, `exp. ${comm} · idle`];
+    const part = frame.lateness === null ? "comm" : "waiting";
+    const keys = mpi ? [`${part} · other`] : [`exposed ${part} · idle`, `${part} · idle`];
     pen.drawFirstFit(keys, x + PAD, y + 16, availableWidth, FONT.label, theme.ink3);
   }
 }
@@ -104,7 +104,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
       const isMatched = frame.lateness !== null;
       const share =
         (isMatched ? exposedWait(frame, row.rank.rank) : (exposed[index] ?? 0)) / totalNs;
-      const text = share > 0 ? `${isMatched ? "wait" : "comm"} ${formatShare(share)}` : "";
+      const text = share > 0 ? `${isMatched ? "waiting" : "comm"} ${formatShare(share)}` : "";
       if (row.rank.truncated !== null) {
         // The missing part of the file may cover this time, so it is not known to be idle.
         pen.drawText("file cut off", left, baseline, FONT.label, theme.warnInk);

@@ -273,7 +273,7 @@ function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
   // With classes, the legend of kinds belongs to the totals on the right.
   const kinds = visibleKinds(frame).filter((kind) => keys === null || OF_DEVICE.has(kind));
   for (const kind of geometry.margin > 0 || keys === null ? kinds : []) {
-    const label = { communication: "comm", cpu: "CPU" }[kind as string] ?? kind;
+    const label = kind === "cpu" ? "CPU" : kind;
     const share = stats?.stats.kinds[kind];
     key(share === undefined ? label : `${label} ${formatShare(share)}`, (left) =>
       pen.fillRect(left, top, LEGEND_PX, LEGEND_PX, theme.kind[kind]),

@@ -33,7 +33,7 @@ test("a collective event has a button in its details that goes to another rank",
   pick(view, "AllReduce");
   await expect.poll(() => view.text(".hta-collective h3")).toBe("allreduce on 3 ranks");
   expect(view.text(".hta-said")).toContain("Collective 1 of 12");
-  expect(view.text(".hta-said")).toContain("466 µs of it waiting for rank 2.");
+  expect(view.text(".hta-said")).toContain("including 466 µs waiting for rank 2.");
   view.all(".hta-collective .hta-link")[1]!.click();
   await expect.poll(() => view.state.get("selected_event")).toMatchObject({ 0: 1 });
 });

@@ -45,8 +45,8 @@ describe("one collective", () => {
 
   test("in words", () => {
     expect(text(countText(call))).toBe("Collective 13 of 2 100");
-    expect(text(waitsText(call))).toBe("2 waited 4.00–5.00 ms, transfer 1.25 ms");
-    expect(text(waitsText(together))).toBe("nobody waited, transfer 1.25 ms");
+    expect(text(waitsText(call))).toBe("2 ranks waited 4.00–5.00 ms, transfer 1.25 ms");
+    expect(text(waitsText(together))).toBe("no rank waited, transfer 1.25 ms");
   });
 });
 
@@ -61,10 +61,10 @@ describe("the status line of an event", () => {
   test("names the share of waiting and the rank waited for, or the delay of the last one", () => {
     expect(sentence(0, call)).toBe(
       "Collective 13 of 2 100, AllReduce on rank 0, stream 40: 6.20 ms, " +
-        "5.00 ms of it waiting for rank 2.",
+        "including 5.00 ms waiting for rank 2.",
     );
     expect(sentence(2, call)).toMatch(/6\.20 ms, arrived 4\.50 ms after the median rank\.$/);
-    expect(sentence(1, together)).toMatch(/6\.20 ms, no wait\.$/);
+    expect(sentence(1, together)).toMatch(/6\.20 ms, without waiting\.$/);
   });
 
   test("describes an event outside this collective as any other event", () => {
@@ -109,7 +109,7 @@ describe("the status line of a view", () => {
   });
 
   test.each([
-    ["nobody stands out", lateness({ late: [] })],
+    ["no worker stands out", lateness({ late: [] })],
     ["several do", lateness({ late: [1, 2] })],
     ["nobody waits", lateness({ wait_for_late: [0, 0, 9] })],
     ["it is not known", null],

@@ -289,7 +289,9 @@ export function eventText(
       sentence.push(`, arrived ${formatDuration(collective.late)} after the median rank.`);
     } else {
       sentence.push(
-        ownArrival.wait > 0 ? `, ${formatDuration(ownArrival.wait)} of it waiting` : ", no wait",
+        ownArrival.wait > 0
+          ? `, including ${formatDuration(ownArrival.wait)} waiting`
+          : ", without waiting",
       );
       sentence.push(last === null ? "." : ` for rank ${last.rank}.`);
     }
@@ -467,13 +469,14 @@ export function countText({ number, of }: Collective): string {
   return `Collective ${formatCount(number)} of ${formatCount(of)}`;
 }
 
-/** `7 ranks waited 5.49–6.23 ms; the transfer took 1.21 ms` */
+/** `7 ranks waited 5.49–6.23 ms, transfer 1.21 ms` */
 export function waitsText({ ranks }: Collective): string {
   const waits = ranks.map(({ wait }) => wait).filter((wait) => wait > 0);
   const transfers = ranks.map(({ transfer }) => transfer).sort((a, b) => a - b);
   const transfer = transfers[transfers.length >> 1] ?? 0;
   const took = `transfer ${formatDuration(transfer)}`;
-  if (waits.length === 0) return `nobody waited, ${took}`;
-  const range = formatRange(Math.min(...waits), Math.max(...waits));
-  return `${formatCount(waits.length)} waited ${range}, ${took}`;
+  if (waits.length === 0) return `no rank waited, ${took}`;
+  const [min, max] = [Math.min(...waits), Math.max(...waits)];
+  const range = min === max ? formatDuration(min) : formatRange(min, max);
+  return `${plural(waits.length, "rank")} waited ${range}, ${took}`;
 }

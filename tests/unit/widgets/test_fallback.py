@@ -44,7 +44,7 @@ def test_a_dashboard_keeps_headline_charts_and_timeline(tmp_path):
     assert headline in html
     assert "rank 5" in headline
     drawn = texts_of(html)
-    assert {"Where GPU time goes", "Communication and overlap", "exposed wait"} <= {*drawn}
+    assert {"Where GPU time goes", "Communication and overlap", "waiting"} <= {*drawn}
     assert {"ProfilerStep#0", "causes the wait"} <= {*drawn}
 
 
