@@ -180,7 +180,8 @@ def _last_at_note(summary_data: Mapping[str, Any]) -> str:
 
 
 def _last_count(rank: Mapping[str, Any]) -> int:
-    return round(rank["score"] * rank["collectives"])
+    last: int = round(rank["score"] * rank["collectives"])
+    return last
 
 
 def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:

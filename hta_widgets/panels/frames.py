@@ -446,7 +446,8 @@ def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataF
     on_host = zip(whole["start_ns"], whole["dur_ns"], strict=True)
     times = [on_device.get(key, times) for key, times in zip(keys, on_host, strict=True)]
     whole[["start_ns", "dur_ns"]] = np.array(times, np.int64).reshape(-1, 2)
-    _, deviation = deviation_from_median(whole["step"], whole["dur_ns"], is_compared)
+    step_ns = whole["dur_ns"].to_numpy(np.int64)
+    _, deviation = deviation_from_median(whole["step"].to_numpy(np.int64), step_ns, is_compared)
     phases = analysis.phase_times(traces, selection=selection)
     spent = phases.groupby("phase")["dur_ns"].transform("sum")
     lasting = spent * 100 >= int(whole["dur_ns"].sum()) * MIN_PCT
@@ -479,7 +480,7 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
     taken_frame["unmatched_exposed_ns"] = null_if_negative(unmatched)
     times = np.full((len(frame), len(_SELECTED)), -1)
     if every_event != selection:
-        parts = rank_parts(traces, replace(selection, ranks=frame["rank"].tolist()))
+        parts = rank_parts(traces, replace(selection, ranks=tuple(frame["rank"].tolist())))
         arguments = collective_waits(traces, CLOCK).arguments_by_rank(parts.ranks)
         times = np.array(list(map_ranks(parts, _selected_times, each=arguments)))
     for name, values in zip(_SELECTED, times.reshape(-1, len(_SELECTED)).T, strict=True):
