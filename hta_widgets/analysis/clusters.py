@@ -19,6 +19,7 @@ from hta_widgets.analysis.cross_rank.waits import (
     wait_intervals,
 )
 from hta_widgets.analysis.frames import concat_arrays, result_frame
+from hta_widgets.analysis.idle import unrecorded_work
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.scope import (
     DEVICE_WORK_KINDS,
@@ -234,7 +235,7 @@ def rank_time_heatmap(
     - ``waiting``: in a collective before its last rank arrives (`exposed_waits`), with or without
       compute
     - ``idle``: no work, between the first start and the last end of the rank's selected work at
-      any time
+      any time, without ``unrecorded_ns`` of `temporal_breakdown`
 
     Parameters
     ----------
@@ -315,7 +316,7 @@ def _metric_times(part: RankPart, metric: str, waits: RankWaits | None) -> Inter
     if metric == "idle":
         start, end = part.span or (0, 0)
         idle = subtract(union([start], [end]), part.union_of_kinds(*DEVICE_WORK_KINDS))
-        return subtract(idle, part.unrecorded)
+        return subtract(subtract(idle, part.unrecorded), unrecorded_work(part.trace))
     return part.union_of_kinds(metric)
 
 

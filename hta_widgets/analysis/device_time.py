@@ -16,6 +16,7 @@ import pandas as pd
 
 from hta_widgets.analysis.cross_rank.comm_events import bytes_of, sum_known_bytes
 from hta_widgets.analysis.frames import columns_of_rows, int64, result_frame
+from hta_widgets.analysis.idle import unrecorded_work
 from hta_widgets.analysis.map_ranks import map_ranks
 from hta_widgets.analysis.notes import (
     host_names,
@@ -36,7 +37,7 @@ from hta_widgets.facts import note_text
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import event_args, to_int64
-from hta_widgets.trace.intervals import intersect, subtract, total_length, union
+from hta_widgets.trace.intervals import clip, intersect, subtract, total_length, union
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
@@ -45,7 +46,7 @@ _WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": 
 
 _TIMES = {
     **int64("idle_ns compute_ns non_compute_ns span_ns busy_ns communication_ns memory_ns"),
-    **int64("exposed_communication_ns exposed_memory_ns"),
+    **int64("exposed_communication_ns exposed_memory_ns unrecorded_ns"),
 }  # fmt: skip
 
 #: Columns of communication times.
@@ -101,6 +102,8 @@ def temporal_breakdown(
           kind, whatever else runs
         - ``exposed_communication_ns``: communicating and not computing; ``exposed_memory_ns``:
           copying, neither computing nor communicating
+        - ``unrecorded_ns``: the part of ``idle_ns`` in which the device was probably busy with work
+          that is not in the file, as in `device_idle_breakdown`
     """
     chosen = rank_parts(traces, selection, window, ranks)
     times_by_rank = dict(zip(chosen.ranks, map_ranks(chosen, _device_times), strict=True))
@@ -134,6 +137,7 @@ def _device_times(part: RankPart) -> tuple[int, ...] | None:
     compute, communication, memory = (part.union_of_kinds(kind) for kind in DEVICE_WORK_KINDS)
     computing = total_length(compute)
     exposed = total_length(subtract(communication, compute))
+    unrecorded = clip(unrecorded_work(part.trace), *part.span)
     return (
         span - busy,
         computing,
@@ -144,6 +148,7 @@ def _device_times(part: RankPart) -> tuple[int, ...] | None:
         total_length(memory),
         exposed,
         busy - computing - exposed,
+        total_length(unrecorded),
     )
 
 

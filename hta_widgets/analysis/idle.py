@@ -48,7 +48,7 @@ from hta_widgets.trace.arrays import (
     group_order,
     sum_by_group,
 )
-from hta_widgets.trace.intervals import union
+from hta_widgets.trace.intervals import Intervals, union
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -67,6 +67,8 @@ IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
 #: Whether each category counts as ``host_wait``.
 _HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 
+#: Shorter waits of launched work are the device's own time between two kernels.
+_SHORT_NS = 30_000
 #: A wait that is longer while the host is blocked is one for work that is not in the file.
 _LONG_NS = 1_000_000
 
@@ -79,7 +81,7 @@ _STATS = ("mean_ns", "std_ns", "min_ns", "p25_ns", "p50_ns", "p75_ns", "max_ns")
 def device_idle_breakdown(
     traces: TraceSet,
     *,
-    consecutive_kernel_delay_ns: int = 30_000,
+    consecutive_kernel_delay_ns: int = _SHORT_NS,
     selection: Selection | None = None,
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
@@ -176,7 +178,7 @@ def device_idle_breakdown(
 def device_idle_gaps(
     traces: TraceSet,
     *,
-    consecutive_kernel_delay_ns: int = 30_000,
+    consecutive_kernel_delay_ns: int = _SHORT_NS,
     top: int | None = None,
     selection: Selection | None = None,
     window: Window | None = None,
@@ -322,7 +324,7 @@ def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
     return _RankGaps(low, high, ends_gap, call, pieces, unrecorded)
 
 
-def gap_at(trace: Trace, time: int, short_ns: int = 30_000) -> IdleGap | None:
+def gap_at(trace: Trace, time: int, short_ns: int = _SHORT_NS) -> IdleGap | None:
     """Return the gap of a rank's device at an instant of its table's clock, or None."""
     whole = rank_part(trace, Selection())
     starts, ends, ends_gap = whole.get_or_compute("gaps", lambda: _whole_gaps(whole))
@@ -381,10 +383,18 @@ def gap_pieces(
     pieces[:, : len(ACTIVITIES)] = np.stack(activity_times(trace, start, began, call), axis=1)
     pieces[:, _HOST_NOTHING] = began - start - pieces.sum(axis=1)
     pieces[:, _LAUNCH_CALL] = left - began
+    wait = _wait_category(trace, gap, call, short_ns)
+    pieces[np.arange(len(start)), wait] += end - left
+    return pieces
+
+
+def _wait_category(trace: Trace, gap: tuple[Ints, Ints], call: Ints, short_ns: int) -> Ints:
+    """Return the category of each gap from the end of the launch call, or from its start, on."""
+    returned = trace.table.start_ns[call] + trace.table.dur_ns[call]
     is_long = gap[1] - np.maximum(returned, gap[0]) >= short_ns
-    wait = np.select(
+    category: Ints = np.select(
         [
-            ~known,
+            call < 0,
             is_long & (_first_start_of_launches(trace)[call] < gap[0]),
             is_long & follows_stream_wait(trace)[call],
             _is_host_blocked(trace, gap, call),
@@ -394,8 +404,27 @@ def gap_pieces(
         [_UNKNOWN, _UNRECORDED, _STREAM_WAIT, _UNRECORDED, _LAUNCH_LATENCY, _KERNEL_WAIT],
         _BLOCKED,
     )
-    pieces[np.arange(len(start)), wait] += end - left
-    return pieces
+    return category
+
+
+@memoize
+def unrecorded_work(trace: Trace) -> Intervals:
+    """Return when a rank's device was probably busy with work that is not in the file.
+
+    Times are those of the rank's table. `device_idle_breakdown` has the definition.
+    """
+    whole = rank_part(trace, Selection())
+    start, end, ends_gap = whole.get_or_compute("gaps", lambda: _whole_gaps(whole))
+    call = trace.launch_of[ends_gap]
+    begin = np.maximum(start, trace.table.start_ns[call] + trace.table.dur_ns[call])
+    is_long = (call >= 0) & (end - begin >= _SHORT_NS)
+    if not is_long.any():
+        return Intervals.empty()
+    start, end, call, begin = (column[is_long] for column in (start, end, call, begin))
+    category = _wait_category(trace, (start, end), call, _SHORT_NS)
+    blocked = (category == _STREAM_WAIT) & _is_host_blocked(trace, (start, end), call)
+    is_unrecorded = (category == _UNRECORDED) | blocked
+    return union(begin[is_unrecorded], end[is_unrecorded])
 
 
 def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
@@ -403,10 +432,20 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
     blocked = np.zeros(len(call), dtype=bool)
     begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap[0])
     long = np.flatnonzero((call >= 0) & (gap[1] - begin > _LONG_NS))
+    if not len(long):
+        return blocked
     begin, end = begin[long], gap[1][long]
     waited = activity_times(trace, begin, end, call[long])[0]
     blocked[long] = 2 * waited > end - begin
     return blocked
+
+
+def times_not_idle(trace: Trace) -> tuple[Intervals, Intervals]:
+    """Return the times without recorded work that are not idle, in the times of the rank's table.
+
+    These are `unrecorded_work`, and the times between windows of a recording.
+    """
+    return unrecorded_work(trace), rank_part(trace, Selection()).unrecorded
 
 
 @memoize
@@ -436,7 +475,7 @@ def wait_for_first_work_ns(trace: Trace) -> int:
 def idle_time_breakdown(
     traces: TraceSet,
     *,
-    consecutive_kernel_delay_ns: int = 30_000,
+    consecutive_kernel_delay_ns: int = _SHORT_NS,
     streams: Iterable[int] | None = None,
     selection: Selection | None = None,
     window: Window | None = None,
@@ -494,7 +533,7 @@ def idle_time_breakdown(
 def idle_interval_stats(
     traces: TraceSet,
     *,
-    consecutive_kernel_delay_ns: int = 30_000,
+    consecutive_kernel_delay_ns: int = _SHORT_NS,
     streams: Iterable[int] | None = None,
     selection: Selection | None = None,
     window: Window | None = None,

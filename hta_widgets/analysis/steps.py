@@ -241,6 +241,18 @@ def steps_ahead(traces: TraceSet) -> Ints:
     return numbers[(2 * inside < on_device) & (on_host < on_device)]
 
 
+def device_steps(traces: TraceSet) -> dict[int, list[tuple[int, int, int]]]:
+    """Return for each rank the `steps_ahead`, with the start and length of the device's work."""
+    ahead = steps_ahead(traces)
+    steps_of_rank = {}
+    for trace in iter_ranks(traces.values()):
+        numbers, first, last = device_edges(trace)
+        at = np.flatnonzero(np.isin(numbers, ahead))
+        columns = numbers[at], first[at] + trace.shift_ns, (last - first)[at]
+        steps_of_rank[trace.rank] = list(zip(*(column.tolist() for column in columns), strict=True))
+    return steps_of_rank
+
+
 def _spans(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
     """Return the steps with device work, and by step three times.
 

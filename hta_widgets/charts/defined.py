@@ -111,12 +111,12 @@ def row_name(ranks: Sequence[int]) -> str:
 
 
 #: Addition to a subtitle if ranks share rows.
-TOGETHER = "similar ranks together: mean"
+TOGETHER = "similar ranks share a row: mean"
 
 
 def folded_text(definition: Definition) -> str:
     """Return `TOGETHER` and what the line means."""
-    return f"{TOGETHER}, line: least to most {_fold_of(definition).spread.name}"
+    return f"{TOGETHER}, line: min to max {_fold_of(definition).spread.name}"
 
 
 def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:

@@ -257,7 +257,7 @@ def kernel_breakdown(
     data["share"] = data["sum_ns"] / (float(frame["sum_ns"].sum()) or 1.0)
     data["fill"] = [theme.kind.get(str(kind), theme.idle) for kind in data["kind"]]
     has_ranks = ranks > 1
-    measure = "mean of ranks, line: least to most of a rank" if has_ranks else "summed durations"
+    measure = "mean of ranks, line: min to max of a rank" if has_ranks else "summed durations"
     return draw_rows(
         RowsContent(
             data=data,

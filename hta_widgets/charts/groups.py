@@ -467,7 +467,7 @@ def _draw_communication(frame: pd.DataFrame, keys: list[str], noun: str, style: 
         ),
         style.with_subtitle(
             "time in which any communication kernel runs, waiting included",
-            "mean of ranks, line: least to most of a rank" if has_ranks else "",
+            "mean of ranks, line: min to max of a rank" if has_ranks else "",
             unmatched_note(frame),
         ),
     )

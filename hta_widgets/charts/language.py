@@ -83,7 +83,7 @@ def combination_codes(columns: list[Any]) -> np.ndarray:
     return frame.groupby(list(frame), sort=False, dropna=False).ngroup().to_numpy()
 
 
-def _is_known(value: Any) -> Any:
+def _value_mask(value: Any) -> Any:
     return value != "" if np.asarray(value).dtype.kind in "OU" else np.isfinite(value)
 
 
@@ -122,7 +122,7 @@ CELLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "ceil": np.ceil,
     "floor": np.floor,
-    "known": _is_known,
+    "known": _value_mask,
     "default": lambda value, other: np.where(np.isfinite(value), value, other),
     "clip": lambda value, low, high: np.minimum(np.maximum(value, low), high),
     "ratio": _divide,

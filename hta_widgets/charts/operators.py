@@ -205,7 +205,7 @@ def user_annotation_breakdown(
         ),
         style.with_subtitle(
             "summed durations by name; ranges inside of others count for both",
-            "mean of ranks, line: least to most of a rank" if ranks > 1 else "",
+            "mean of ranks, line: min to max of a rank" if ranks > 1 else "",
             unmatched_note(frame),
         ),
     )

@@ -97,7 +97,7 @@ _TIMES = {
     "dur_ns": "step",
     "own_ns": "own work",
     "compute_ns": "computes",
-    "exposed_wait_ns": "waits, computing nothing",
+    "exposed_wait_ns": "exposed waiting",
     "idle_ns": "idle",
 }
 

@@ -22,7 +22,7 @@ from hta_widgets.charts.rows import (
     time_scale,
 )
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of
-from hta_widgets.text import count, duration, plural, share
+from hta_widgets.text import count, duration, plural
 
 _SHADES = 64
 
@@ -104,21 +104,21 @@ def stragglers(
                 *[Bars(0.0, "", theme.late_fill, "straggler", line=theme.late)]
                 * bool(is_straggler.any()),
                 Bars(0.0, "", theme.idle, "rank", line=theme.idle_line),
-                *[replace(lost, name="computing nothing")] * has_loss,
+                *[replace(lost, name="exposed")] * has_loss,
             ],
             columns=[
                 Column("because of", "{why}"),
                 Column("the others wait", "{imposed_wait_ns:duration}", 560),
                 Column("last in", "{score:share}", 680),
-                Column("costs the others", "{lost_share:share}", 800),
+                Column("lost to the rank", "{lost_share:share}", 800),
             ],
             tooltip=Tooltip(
                 "rank @{rank}",
                 [
                     ("why", "@{why}"),
                     ("the others wait", "{imposed_wait_ns:duration}"),
-                    ("and compute nothing", "{lost_ns:duration}"),
-                    ("of their time", "{lost_share:share}"),
+                    ("exposed, not inherited", "{lost_ns:duration}"),
+                    ("share of the others' time", "{lost_share:share}"),
                     ("last in", "{score:share}"),
                     ("mean lateness against the median", "@{late_text}"),
                     ("host", "@{host}"),
@@ -126,7 +126,7 @@ def stragglers(
             ),
         ),
         style.with_subtitle(
-            "how long the other ranks wait in collectives for the rank that comes last, added up",
+            "total time that the other ranks wait in collectives for the last rank to arrive",
             _straggler_finding(ranks),
             unmatched_note(frame),
         ),
@@ -192,12 +192,8 @@ def _straggler_finding(ranks: pd.DataFrame) -> str:
     first = straggler_rows.iloc[0]
     if len(straggler_rows) > 1:
         return f"{rank_list(straggler_rows['rank'].tolist())} are stragglers"
-    often = "at times" if first["pattern"] == "occasional" else "all along"
-    return (
-        f"rank {first['rank']} is late {often}, {first['cause'] or 'why is not known'}:"
-        f" the others wait {duration(first['imposed_wait_ns'])} together"
-        f" and lose {share(first['lost_share'])} of their time"
-    )
+    often = "in some steps" if first["pattern"] == "occasional" else "in most steps"
+    return f"rank {first['rank']} is late {often}, {first['cause'] or 'for an unknown reason'}"
 
 
 #: Maximum number of ranks with a row if there are more than `NAMED_ROWS`.
@@ -216,11 +212,11 @@ _TITLES = {
 _COSTS = {
     "lost_share": (
         *("lost_share", "lost_ns", "lost"),
-        "share of their time that the others lose, computing nothing, while they wait for the rank",
+        "share of the others' time that is exposed waiting for the rank",
     ),
     "imposed_wait": (
         *("imposed_wait_ns", "imposed_wait_ns", "in all"),
-        "how long the others wait in collectives for the rank that comes last, added up",
+        "total time that the others wait in collectives for the last rank to arrive",
     ),
 }
 

@@ -28,7 +28,7 @@ from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of
 from hta_widgets.panels.savings import job_efficiency
 from hta_widgets.readers.load import load
-from hta_widgets.text import UNKNOWN, count, duration, escape_controls, share
+from hta_widgets.text import UNKNOWN, count, duration, escape_controls, plural, share
 from hta_widgets.trace.traceset import TraceSet
 
 _MAX_PROBLEMS = 12
@@ -37,8 +37,9 @@ _TITLES = {
     "comm_s": "in MPI",
     "elapsed_s": "elapsed",
     "compute_ns": "compute",
-    "exposed_communication_ns": "exposed comm",
-    "exposed_wait_ns": "of it waiting",
+    "exposed_communication_ns": "exposed communication",
+    "exposed_wait_ns": "waiting",
+    "unrecorded_ns": "unrecorded work",
     "idle_ns": "idle",
 }
 #: Columns of `TraceSet.summary`, of the dashboard's breakdown, and of `analysis.stragglers`.
@@ -46,7 +47,12 @@ _FILE = (
     *("rank", "host", "format", "file", "events", "asyncs"),
     *("start_ns", "end_ns", "comm_s", "elapsed_s"),
 )
-_SPENT = ("span_ns", "compute_ns", "exposed_communication_ns", "exposed_wait_ns", "idle_ns")
+_SPENT = (
+    *("span_ns", "compute_ns", "exposed_communication_ns", "exposed_wait_ns", "unrecorded_ns"),
+    "idle_ns",
+)
+#: Counts of collectives whose events are on all of their ranks, and on some of them.
+_MATCHED = ("matched", "partly_matched")
 _LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
 
 
@@ -68,6 +74,12 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
         for rank in ranks:
             row = row_of_rank.get(rank["rank"], {})
             rank.update({name: row[name] for name in names if name in row})
+    has_unrecorded = any(rank.get("unrecorded_ns") for rank in ranks)
+    for rank in ranks:
+        if "idle_ns" in rank:
+            rank["idle_ns"] -= rank["unrecorded_ns"]
+        if not has_unrecorded:
+            rank.pop("unrecorded_ns", None)
     # The note is about events; profiles have none, and are judged by their sums.
     has_waits = bool((stragglers["collectives"] > 0).any())
     note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
@@ -77,6 +89,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
         "events": sum(len(trace) for trace in traces.values()),
         "start_ns": int(start_ns),
         "end_ns": int(end_ns),
+        "collectives": sum(stragglers.attrs["matched"][name] for name in _MATCHED),
         "headline": [text_of(parts) for parts in (main.text_parts, *main.sentences) if parts],
         "ranks": [_json_row(rank) for rank in ranks],
         "stragglers": [
@@ -95,6 +108,8 @@ def summary_lines(summary_data: Mapping[str, Any]) -> Iterator[str]:
         yield from summary_data["headline"]
     yield ""
     yield from _table(list(_rank_rows(summary_data["ranks"])))
+    if any("score" in rank for rank in ranks.values()):
+        yield _last_at_note(summary_data)
     late = [
         _straggler_line(ranks[straggler["rank"]], straggler["cause"])
         for straggler in summary_data["stragglers"]
@@ -154,10 +169,36 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
             *[_last_at_text(rank, "/") for _ in last],
             rank["file"],
         ]
+    if "compute_ns" in columns and len(ranks) > 1:
+        yield ["mean", *[""] * len(timed), *_mean_row(ranks, columns), *["" for _ in last], ""]
 
 
 def _is_timed(rank: Mapping[str, Any]) -> bool:
     return rank["start_ns"] is not None
+
+
+def _mean_row(ranks: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
+    """Return the texts of the means of columns, with which the headline agrees."""
+    times = [[_in_ns(rank, name) for rank in ranks] for name in columns]
+    known = [[time for time in column if time is not None] for column in times]
+    return [duration(sum(column) / len(column)) if column else UNKNOWN for column in known]
+
+
+def _last_at_note(summary_data: Mapping[str, Any]) -> str:
+    """State the sum of the column "last at", and why it may differ from the collectives."""
+    collectives = summary_data["collectives"]
+    last = sum(_last_count(rank) for rank in summary_data["ranks"] if "score" in rank)
+    ties = collectives - last
+    together = f"; at {count(ties)} several ranks arrive together" if ties > 0 else ""
+    return (
+        "last at: collectives of a rank's process groups at which it alone arrives last;"
+        f" adds up to {count(last)} of the job's {plural(collectives, 'collective')}{together}"
+    )
+
+
+def _last_count(rank: Mapping[str, Any]) -> int:
+    last: int = round(rank["score"] * rank["collectives"])
+    return last
 
 
 def _in_ns(rank: Mapping[str, Any], name: str) -> float | None:
@@ -169,15 +210,14 @@ def _last_at_text(rank: Mapping[str, Any], of: str) -> str:
     """Format the number of collectives at which a rank is last, and the number of all."""
     if "score" not in rank:
         return UNKNOWN
-    number = round(rank["score"] * rank["collectives"])
-    return f"{count(number)}{of}{count(rank['collectives'])}"
+    return f"{count(_last_count(rank))}{of}{count(rank['collectives'])}"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for *numbers, last in rows:
         cells = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
-        yield "  ".join([*cells, last])
+        yield "  ".join([*cells, last]).rstrip()
 
 
 def _straggler_line(rank: Mapping[str, Any], cause: str) -> str:
@@ -186,7 +226,7 @@ def _straggler_line(rank: Mapping[str, Any], cause: str) -> str:
         return f"{who}: it spends least time in MPI"
     return (
         f"{who}{f' ({cause})' if cause else ''}: last at {_last_at_text(rank, ' of ')}"
-        f" collectives; the others lose {share(rank['lost_share'])} of their time"
+        " collectives of its groups"
     )
 
 
@@ -348,7 +388,7 @@ def demo(options: argparse.Namespace) -> None:
     say(f"{options.directory}: {', '.join(sizes)}")
     for change in truth.get("changes", ()):
         say(f"{change['injected']}: {change['name']} is {change['change']}")
-    say(f"{truth['truth_path']}: what is true of it")
+    say(f"{truth['truth_path']}: ground truth of the job")
 
 
 def _count_text(number: int, what: str) -> str:

@@ -173,10 +173,11 @@ class DiffAnswers:
 
     def _waterfall(self, level: Any, step: int | None) -> pd.DataFrame:
         frame = _with_short_names(diff.waterfall(self.both, level, step=step))
-        column, tested = "kind", changed_kinds(self.both) if step is None else set()
         if "name" in frame:
-            column, tested = "name", changed_names(self.both)
-        return frame.assign(is_change=frame[column].isin(tested)).head(_MAX_NAMES)
+            is_change = frame["name"].isin(changed_names(self.both))
+        else:
+            is_change = frame["kind"].isin(changed_kinds(self.both)) & (step is None)
+        return frame.assign(is_change=is_change).head(_MAX_NAMES)
 
     def answers_of_pair(self, pair: int) -> DiffAnswers:
         """Return the answers of one pair of ranks."""

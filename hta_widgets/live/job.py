@@ -21,7 +21,7 @@ from hta_widgets.analysis.cross_rank.clock_fit import MIN_COLLECTIVES, clock_fit
 from hta_widgets.analysis.cross_rank.collectives import collectives
 from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.stragglers import straggler_report
-from hta_widgets.analysis.idle import IdleGap, gap_at
+from hta_widgets.analysis.idle import IdleGap, gap_at, times_not_idle
 from hta_widgets.analysis.totals import totals
 from hta_widgets.facts import facts
 from hta_widgets.live import operations
@@ -36,7 +36,7 @@ from hta_widgets.panels.frames import (
     panel_task,
     without_panel_filters,
 )
-from hta_widgets.panels.headline import headline
+from hta_widgets.panels.headline import Headline, headline
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.details import (
     cell_details,
@@ -144,9 +144,14 @@ class PanelEngine:
         analysis_frame: pd.DataFrame = function(self.traces, **options)
         return analysis_frame
 
+    @property
+    def job_headline(self) -> Headline:
+        """The headline of the whole job, and its findings."""
+        return self._headline.value
+
     def headline(self) -> dict[str, Any]:
         """Return the headline of the whole job as JSON."""
-        return self._headline.value.to_json()
+        return self.job_headline.to_json()
 
     def headline_until(self, deadline: float) -> dict[str, Any] | None:
         """Return the headline, or None if it is not ready by `deadline`."""
@@ -256,7 +261,9 @@ class TileEngine:
             for rank in self.job.ranks
         }
         self._names = NameKeys()
-        self._device = BackgroundTask(lambda: DeviceTimes.of(list(self._indices.values())))
+        self._device = BackgroundTask(
+            lambda: DeviceTimes.of(list(self._indices.values()), times_not_idle)
+        )
         self._matched = BackgroundTask(self._match)
         self._ribbons = BackgroundTask(lambda: Ribbon(self.lateness))
         self._clusters = BackgroundTask(self._cluster)

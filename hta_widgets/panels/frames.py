@@ -14,14 +14,17 @@ import pandas as pd
 
 from hta_widgets import analysis
 from hta_widgets.analysis.cross_rank.matching import count_selected, matching
-from hta_widgets.analysis.cross_rank.waits import collective_waits, wait_intervals
-from hta_widgets.analysis.scope import narrow_selection, rank_parts
+from hta_widgets.analysis.cross_rank.waits import RankWaits, collective_waits, wait_intervals
+from hta_widgets.analysis.map_ranks import map_ranks
+from hta_widgets.analysis.scope import RankPart, narrow_selection, rank_parts
+from hta_widgets.analysis.steps import deviation_from_median, device_steps
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts, note_text
 from hta_widgets.panels import added
 from hta_widgets.readers.formats import Format, all_formats, formats_named, load_references
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows, concatenate_ranges
+from hta_widgets.trace.intervals import subtract, total_length, union
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.query import parse_clauses
 from hta_widgets.trace.selection import Selection
@@ -53,7 +56,8 @@ class Panel:
     id: str
     #: Name of its function in `hta_widgets.analysis`; empty for none.
     analysis: str
-    #: Parts of the selection that do not filter it: ``ranks``, ``names``, ``kinds``, ``window``.
+    #: Parts of the selection that do not filter it: ``window``, ``ranks``, ``tracks``, ``ids``, or
+    #: of its query the ``names``, the ``kinds`` and the ``rest``.
     own: tuple[str, ...]
     #: What its rows name: ``operators``, ``kernels``, or something else.
     rows: str = ""
@@ -133,15 +137,16 @@ def without_panel_filters(panel: Panel, selection: Selection | None) -> Selectio
         own.discard("names")
     if "ranks" in own:
         selection = replace(selection, ranks=None)
+    if "tracks" in own:
+        selection = replace(selection, tracks=None)
+    if "ids" in own:
+        selection = replace(selection, ids=None)
     if "window" in own:
         selection = replace(selection, start_ns=None, end_ns=None)
-    if selection.query is not None and {"names", "kinds"} & own:
-        clauses = parse_clauses(selection.query)
-        names = None if "names" in own else clauses.names
-        kinds = None if "kinds" in own else clauses.kinds
-        if (names, kinds) != (clauses.names, clauses.kinds):
-            selection = replace(selection, query=replace(clauses, names=names, kinds=kinds).query)
-    return selection
+    clauses = parse_clauses(selection.query)
+    unfiltered = {name: None for name in ("names", "kinds", "rest") if name in own}
+    others = replace(clauses, **unfiltered)
+    return selection if others == clauses else replace(selection, query=others.query)
 
 
 def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
@@ -242,7 +247,7 @@ TOP_DURATIONS: int = facts("limits")["duration_names"]
 MAX_ROWS = 100_000  # of a table that is sent to the page; Python answers for larger ones
 _COMMUNICATION = KINDS.index("communication")
 _MIN_RANKS = 3  # minimum number of ranks for an outlier
-STEP = "step"
+STEP, STEP_ON_DEVICE = "step", "step on device"
 MIN_PCT = 1  # of the steps' time; shorter phases are left out
 
 
@@ -439,30 +444,44 @@ def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Dat
 def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     """Return one row per phase, rank and step: the whole step first, then its phases in order.
 
-    Phases are those of `phase_times` with at least `MIN_PCT` percent of the steps' time.
+    A step that hosts leave before the devices do its work is as long as on the device. Phases are
+    those of `phase_times` with at least `MIN_PCT` percent of the steps' time.
     """
     whole = analysis.step_times(traces, clock=CLOCK, selection=selection)
+    is_compared = whole["dur_deviation_ns"].notna().to_numpy()
+    on_device = {
+        (rank, step): (start_ns, dur_ns)
+        for rank, steps in device_steps(narrow_selection(traces, selection).owner).items()
+        for step, start_ns, dur_ns in steps
+    }
+    keys = list(zip(whole["rank"], whole["step"], strict=True))
+    is_ahead = [key in on_device for key in keys]
+    on_host = zip(whole["start_ns"], whole["dur_ns"], strict=True)
+    times = [on_device.get(key, times) for key, times in zip(keys, on_host, strict=True)]
+    whole[["start_ns", "dur_ns"]] = np.array(times, np.int64).reshape(-1, 2)
+    step_ns = whole["dur_ns"].to_numpy(np.int64)
+    _, deviation = deviation_from_median(whole["step"].to_numpy(np.int64), step_ns, is_compared)
     phases = analysis.phase_times(traces, selection=selection)
     spent = phases.groupby("phase")["dur_ns"].transform("sum")
     lasting = spent * 100 >= int(whole["dur_ns"].sum()) * MIN_PCT
     phases = phases[lasting] if len(whole) and len(phases) else phases.iloc[:0]
-    columns: dict[str, Any] = {
-        "phase": text_column([*[STEP] * len(whole), *phases["phase"].tolist()])
-    }
+    step_names = np.where(is_ahead, STEP_ON_DEVICE, STEP).tolist()
+    columns: dict[str, Any] = {"phase": text_column([*step_names, *phases["phase"].tolist()])}
     for name in ("step", "rank", "start_ns", "dur_ns"):
         both = whole[name].to_numpy(np.int64), phases[name].to_numpy(np.int64)
         columns[name] = np.concatenate(both)
-    shares = whole["dur_deviation_share"], phases["deviation_share"]
-    columns["deviation_share"] = np.concatenate(shares)
+    columns["deviation_share"] = np.concatenate((deviation, phases["deviation_share"]))
     return _with_attrs(pd.DataFrame(columns), whole)
 
 
 def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    frame = analysis.temporal_breakdown(traces, selection=selection)
-    waits = analysis.exposed_waits(traces, clock=CLOCK, selection=selection)
+    """Return how devices spend the window, and which part of that is spent in selected events."""
+    every_event = replace(selection, tracks=None, query=None, ids=None)
+    frame = analysis.temporal_breakdown(traces, selection=every_event)
+    waits = analysis.exposed_waits(traces, clock=CLOCK, selection=every_event)
     names = [
         "rank", "span_ns", "idle_ns", "compute_ns", "non_compute_ns", "busy_ns",
-        "communication_ns", "exposed_communication_ns", "exposed_memory_ns",
+        "communication_ns", "exposed_communication_ns", "exposed_memory_ns", "unrecorded_ns",
     ]  # fmt: skip
     waits = waits.set_index("rank").loc[frame["rank"]]
     taken_frame = take_columns(frame, names)
@@ -472,8 +491,35 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
         waits["unmatched_exposed_ns"].tolist() if len(traces) > 1 else [-1] * len(taken_frame)
     )
     taken_frame["unmatched_exposed_ns"] = null_if_negative(unmatched)
+    times = np.full((len(frame), len(_SELECTED)), -1)
+    if every_event != selection:
+        parts = rank_parts(traces, replace(selection, ranks=tuple(frame["rank"].tolist())))
+        arguments = collective_waits(traces, CLOCK).arguments_by_rank(parts.ranks)
+        times = np.array(list(map_ranks(parts, _selected_times, each=arguments)))
+    for name, values in zip(_SELECTED, times.reshape(-1, len(_SELECTED)).T, strict=True):
+        taken_frame[name] = null_if_negative(values)
     taken_frame.attrs["missing_ranks"] = _missing_ranks(traces, selection, frame)
     return taken_frame
+
+
+#: Device time in selected events: computing, and without compute communicating, waiting, copying.
+_SELECTED = (
+    *("selected_compute_ns", "selected_communication_ns", "selected_wait_ns"),
+    "selected_memory_ns",
+)
+
+
+def _selected_times(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int]:
+    """Return the times `_SELECTED` of a rank. What is not selected hides selected work, too."""
+    compute, communication = map(part.union_of_all_of_kinds, ("compute", "communication"))
+    waited = union(*wait_intervals(part, waits)[1:])
+    copying = subtract(part.union_of_kinds("memory"), compute)
+    return (
+        total_length(part.union_of_kinds("compute")),
+        total_length(subtract(part.union_of_kinds("communication"), compute)),
+        total_length(subtract(waited, compute)),
+        total_length(subtract(copying, communication)),
+    )
 
 
 def _idle(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:

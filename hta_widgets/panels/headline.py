@@ -80,17 +80,37 @@ _PLACES = {kind: place for place, kinds in enumerate((*_ORDER, _LAST)) for kind 
 class HeadlineFinding:
     """One cause of lost time, as a sentence with a button that selects it.
 
-    `kind` is ``waiting``, ``exposed_communication``, ``idle``, ``kernel``, ``saving`` or ``step``;
-    for hosts without devices ``host_communication`` or ``operator``. Other kinds have a sentence
-    only, and no `label`. `facts` are the numbers of the sentence, if `parts` are not yet written.
+    Attributes
+    ----------
+    kind : str
+        ``waiting``, ``exposed_communication``, ``idle``, ``kernel``, ``saving`` or ``step``; for
+        hosts without devices ``host_communication`` or ``operator``. Other kinds have a sentence
+        only, and no `label`.
+    text : str
+        The sentence.
+    share : float
+        The part of the run that it costs, over all ranks, 0..1.
+    label : str
+        The text of the button that selects it.
+    selection : Selection
+        What the button selects.
+    parts : list
+        The sentence as texts and ranks, which pages link.
+    facts : mapping of str
+        The numbers of the sentence, if `parts` are not yet written.
     """
 
     kind: str
-    share: float = 0.0  # of the run, over all ranks, 0..1
+    share: float = 0.0
     parts: list[Piece] = field(default_factory=list)
-    label: str = ""  # of the button
+    label: str = ""
     selection: Selection = field(default_factory=Selection)
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The sentence."""
+        return text_of(self.parts)
 
 
 @dataclass(frozen=True)
@@ -140,7 +160,7 @@ class Headline:
                 {
                     "kind": finding.kind,
                     "share": finding.share,
-                    "text": text_of(finding.parts),
+                    "text": finding.text,
                     "label": finding.label,
                     "selection": finding.selection.to_json(),
                 }
@@ -202,7 +222,7 @@ def headline(traces: TraceSet) -> Headline:
     if first is not None and first.kind == "waiting" and late is not None:
         facts = {"late": late, "cause": report.causes.get(late.ranks[0], "")}
         others.append(HeadlineFinding("late_rank", facts=facts))
-    others += _last_rank_finding(traces, times, report)
+    others += _last_rank_finding(report)
     others += _slowest_step(steps)
     if 1 - times.span_share >= _MIN_SHARE_AROUND:
         others.append(HeadlineFinding("around_work", facts={"around": 1 - times.span_share}))
@@ -274,23 +294,19 @@ def _waiting_finding(
     ranks = f"{len(late.ranks)} ranks" if len(late.ranks) > 1 else f"rank {late.ranks[0]}"
     yield HeadlineFinding(
         "waiting",
-        late.wait_ns * len(late.waiting) / (times.all_ns or times.run_ns * rank_count),
+        late.wait_ns / (times.run_ns * rank_count)
+        if late.on_hosts
+        else times.exposed_wait_ns / times.all_ns,
         label=f"Select {ranks}",
         selection=Selection(ranks=tuple(late.ranks)),
         facts={"late": late, "rank_count": rank_count},
     )
 
 
-def _last_rank_finding(
-    traces: TraceSet, times: RunTimes, report: StragglerReport
-) -> list[HeadlineFinding]:
-    """Return the first rank that is nearly always last but is not judged to be the cause."""
-    for last in report.last_ranks:
-        late = late_ranks(traces, times, [last.rank])
-        if late is not None:
-            facts = {"last": last, "late": late, "report": report, "rank_count": len(traces)}
-            return [HeadlineFinding("last_rank", facts=facts)]
-    return []
+def _last_rank_finding(report: StragglerReport) -> Iterator[HeadlineFinding]:
+    """Yield the first rank that is nearly always last but is not judged to be the cause."""
+    for last in report.last_ranks[:1]:
+        yield HeadlineFinding("last_rank", facts={"last": last, "report": report})
 
 
 # --- devices --------------------------------------------------------------------------------------

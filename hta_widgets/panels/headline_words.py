@@ -20,7 +20,7 @@ from hta_widgets.panels.savings import Saving, short_operator
 from hta_widgets.text import consecutive_runs, count, duration, plural, rate, run_text, share, size
 
 MAX_SENTENCES = 2
-_MIN_HIDDEN_SHARE = 0.1  # of the waits for late ranks, to be stated
+_MOST_WAITS = 0.9  # of all exposed waiting; a smaller part for the late ranks is stated
 _MIN_HIDDEN_COMMUNICATION = 0.5  # of all communication, to be stated of a healthy job
 _EARLIER_WORK = "work that is not in the files"
 _HOST_WAIT = "the host has not launched the next work yet"
@@ -79,28 +79,33 @@ def _number_runs_text(numbers: Sequence[int]) -> str:
 
 def _waiting_text(times: RunTimes, *, late: LateRanks, rank_count: int) -> list[Piece]:
     first, *others = late.ranks
-    several = len(late.waiting) > 1
-    how_long = f"{'on average ' if several else ''}{duration(late.wait_ns)}"
-    waiting_ns = late.wait_ns * len(late.waiting)
-    spans_ns = sum(times.span_ns.get(rank, 0) for rank in late.waiting)
-    of_span = f"{share(waiting_ns / max(spans_ns, 1))} of {'their' if several else 'its'}"
-    subject = f"{len(late.waiting)} of {plural(rank_count, 'rank')} wait "
-    if not several:
-        subject = f"Rank {late.waiting[0]} waits "
+    subject = f"{len(late.waiting)} of {plural(rank_count, 'rank')} wait"
+    if len(late.waiting) == 1:
+        subject = f"Rank {late.waiting[0]} waits"
     late_pieces: list[Piece] = [rank_piece(first)]
     if len(others) == 1:
         late_pieces += [" and ", rank_piece(others[0])]
     elif others:
         late_pieces += [f" and {len(others)} others"]
     if late.on_hosts:
-        of_run = f"{share(waiting_ns / max(times.run_ns * len(late.waiting), 1))} of the run"
+        wait_ns = late.wait_ns / len(late.waiting)
+        how_long = f"{'on average ' if len(late.waiting) > 1 else ''}{duration(wait_ns)}"
         often = f"{count(late.last)} of {plural(late.collectives, 'collective')}"
         last = "" if times.ranks else f", which arrive{'s' * (not others)} last at {often}"
-        return [subject, f"{how_long} on the host, {of_run}, for ", *late_pieces, f"{last}."]
-    is_hidden = late.hidden_share >= _MIN_HIDDEN_SHARE
-    hidden = f"; compute hides {share(late.hidden_share)} of that." if is_hidden else "."
-    span = f"{of_span} {_device_noun(times)} span"
-    return [subject, f"{how_long} on the stream, {span}, for ", *late_pieces, hidden]
+        of_run = f"{share(wait_ns / times.run_ns)} of the run"
+        return [f"{subject} {how_long} on the host, {of_run}, for ", *late_pieces, f"{last}."]
+    cost = f": {_exposed_waiting_text(times)}, {duration(times.exposed_wait_ns / len(times.ranks))}"
+    cost += " a rank" if len(times.ranks) > 1 else ""
+    wait_share = late.wait_ns / max(times.exposed_wait_ns, 1)
+    if wait_share < _MOST_WAITS:
+        cost += f"; {share(wait_share)} of that is for {'them' if others else f'rank {first}'}"
+    return [f"{subject} for ", *late_pieces, f"{cost}."]
+
+
+def _exposed_waiting_text(times: RunTimes) -> str:
+    """State what waiting for late ranks costs, as the legend and the bars do."""
+    part = share(times.exposed_wait_ns / times.all_ns)
+    return f"exposed waiting takes {part} of {_span_text(times)}"
 
 
 def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Piece]:
@@ -117,24 +122,20 @@ def _late_rank_text(_times: RunTimes, *, late: LateRanks, cause: str) -> list[Pi
     return [*pieces, "."]
 
 
-def _last_rank_text(
-    times: RunTimes, *, last: LastRank, late: LateRanks, report: StragglerReport, rank_count: int
-) -> list[Piece]:
+def _last_rank_text(times: RunTimes, *, last: LastRank, report: StragglerReport) -> list[Piece]:
     """State that a rank is nearly always last without being judged to be the cause."""
     is_partial = report.loaded_rank_count < report.rank_count
     loaded = f" of the {plural(report.loaded_rank_count, 'rank')} loaded (of {report.rank_count})"
-    spans_ns = [span for rank, span in times.span_ns.items() if rank != last.rank]
-    waiting_share = last.wait_ns * len(spans_ns) / max(sum(spans_ns), 1)
     text = (
-        f" arrives last{loaded if is_partial else ''} at {late.last} of"
-        f" {plural(late.collectives, 'collective')}"
-        f"{f', after {last.cause}' if last.cause else ''};"
-        f" {'the others wait' if rank_count > 2 else 'the other waits'}"
-        f" {duration(last.wait_ns)} on the stream, {share(waiting_share)} of their"
-        f" {_device_noun(times)} span"
+        f" arrives last{loaded if is_partial else ''} at {last.last} of"
+        f" {plural(last.collectives, 'collective')}"
+        f"{f', after {last.cause}' if last.cause else ''}; "
     )
-    if last.hidden_share > 0.5:
-        text += ", mostly hidden by compute"
+    if times.exposed_wait_ns <= 0:
+        text += "compute hides all waits"
+    else:
+        text += _exposed_waiting_text(times)
+        text += ", as compute hides most waits" if last.hidden_share > 0.5 else ""
     return [rank_piece(last.rank, begins=True) | {"fact": True}, f"{text}."]
 
 
@@ -156,7 +157,7 @@ def _exposed_text(
         at_rate += f" bus bandwidth{', waits included' * bandwidth.includes_waits}"
     if transfer_ns is None:
         return [f"{_exposed_with_waits_text(times)}{at_rate}."]
-    text = f"Data transfer that no compute hides takes {share(transfer_ns / times.all_ns)}"
+    text = f"Exposed transfer takes {share(transfer_ns / times.all_ns)}"
     text += f" of {_span_text(times)}"
     if unmatched_ns >= MIN_SHARE * times.all_ns:
         text += f", communication without partners {share(unmatched_ns / times.all_ns)}"
@@ -165,11 +166,11 @@ def _exposed_text(
 
 def _exposed_with_waits_text(times: RunTimes) -> str:
     exposed_ns, wait_ns = times.exposed_ns, times.exposed_wait_ns
-    text = f"{_device_nouns(times)} communicating {_share_of_span(times.exposed_by_rank, times)}"
-    text += f" with no compute to hide it, {duration(exposed_ns / len(times.ranks))}"
+    text = f"Exposed communication takes {_share_of_span(times.exposed_by_rank, times)}"
+    text += f", {duration(exposed_ns / len(times.ranks))}"
     text += " a rank" if len(times.ranks) > 1 else ""
     if wait_ns >= MIN_SHARE * times.all_ns:
-        text += f"; {share(wait_ns / exposed_ns)} of that is waiting for other ranks"
+        text += f"; {share(wait_ns / exposed_ns)} of that is waiting"
     return text
 
 

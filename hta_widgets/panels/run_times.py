@@ -22,7 +22,6 @@ from hta_widgets.analysis.scope import rank_parts
 from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.tiles.lateness import LatenessIndex
 from hta_widgets.trace.arrays import Bools
 from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.columns import EventTable
@@ -114,7 +113,7 @@ def run_times(traces: TraceSet) -> RunTimes:
     run_ns = max(sum(high - low for low, high in windows), 1)
     waits = analysis.exposed_waits(traces, clock=CLOCK)
     idle = analysis.device_idle_breakdown(traces)
-    # A device that is busy with work outside of the files does not idle.
+    # A device that is busy with unrecorded work does not idle.
     idle["idle_ns"] -= idle["unrecorded_ns"]
     causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
     idle_of_ranks = idle.groupby("rank", as_index=False).agg({"idle_ns": "sum"})
@@ -178,12 +177,11 @@ def launch_bound_rate(traces: TraceSet, times: RunTimes) -> LaunchRate | None:
 
 @dataclass(frozen=True)
 class LateRanks:
-    """Ranks that the others wait for, how long these wait, and the slow phase of the first."""
+    """Ranks that the others wait for, which wait, and how often and why the first one is last."""
 
     ranks: list[int]
     waiting: list[int]
-    wait_ns: float
-    hidden_share: float
+    wait_ns: int  # of all ranks, for these ranks, without compute
     last: int
     collectives: int
     #: whether the collectives are those of hosts
@@ -194,29 +192,21 @@ class LateRanks:
 
 
 def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
-    """Return how long the other ranks wait for `ranks`; None if they do not wait for them."""
-    if not ranks:
+    """Return which other ranks wait for `ranks` without computing; None if they do not."""
+    waits = collective_waits(traces, CLOCK)
+    wait_of_rank = exposed_waits_for(waits, ranks, list(traces)) if ranks else {}
+    waiting = [rank for rank, wait_ns in wait_of_rank.items() if wait_ns > 0 and rank not in ranks]
+    if not waiting:
         return None
-    frame = analysis.collectives(traces, clock=CLOCK)
-    lateness = LatenessIndex(traces, frame, {})
-    run = lateness.sums_in_window(times.start_ns, times.end_ns)
-    waits = lateness.waited_for(ranks, times.start_ns, times.end_ns)
-    by_rank = {rank: wait for rank, wait in zip(traces, waits, strict=True) if rank not in ranks}
-    long = {rank: wait for rank, wait in by_rank.items() if wait >= MIN_SHARE * times.run_ns}
-    by_rank = long or by_rank
-    if not any(by_rank.values()):
-        return None
-    first = traces.ranks.index(ranks[0])
-    waited_ns = sum(by_rank.values())
-    exposed_ns = exposed_waits_for(collective_waits(traces, CLOCK), ranks, list(by_rank))
+    min_wait_ns = MIN_SHARE * times.run_ns
+    is_last = waits.last_rank_mask(ranks[0], ranks[:1])
     return LateRanks(
         ranks,
-        list(by_rank),
-        waited_ns / len(by_rank),
-        1 - exposed_ns / waited_ns,
-        run["last"][first],
-        run["collectives"][first],
-        bool(traces[frame["rank"].iloc[0]].table.stream[frame["id"].iloc[0]] < 0),
+        [rank for rank in waiting if wait_of_rank[rank] >= min_wait_ns] or waiting,
+        sum(wait_of_rank.values()),
+        int(is_last.sum()),
+        len(is_last),
+        waits.on_hosts,
         *_slow_phase(traces, ranks[0]),
     )
 

@@ -143,7 +143,11 @@ def assign_ranks(
         keys[place] = guess
         taken.add(guess)
         problems.add(
-            "guessed_rank", 1, f"states no rank; taken as {guess} {how}", guess, paths[place]
+            "guessed_rank",
+            1,
+            f"the file has no rank number; taken as {guess} {how}",
+            guess,
+            paths[place],
         )
     for place in duplicates:
         key = _lowest_free_rank(taken)

@@ -473,7 +473,7 @@ def _count_events(table: EventTable) -> tuple[_TrackCounts, npt.NDArray[np.intp]
         nccl = nccl or name.startswith("nccl")
     shape = (len(table.tracks), 8, 4)
     calls_mpi = MPI_CATEGORY in table.categories.values
-    library = "NCCL" if nccl else "MPI" if calls_mpi else "comm"
+    library = "MPI" if calls_mpi and not nccl else "communication"
     if not len(table):
         return _TrackCounts(table.tracks, np.zeros(shape, np.int64), library), np.empty(0, np.intp)
     flag = flags[table.name]

@@ -255,7 +255,10 @@ class Stats(TypedDict):
     """The reply to ``stats``: the times of a window, one entry per rank.
 
     `data` is the part of the window inside the rank's range, `span` the part from its first device
-    work to its last. `kinds` has shares of the spans of all ranks; it is empty without device work.
+    work to its last, without the time between windows of a recording. `compute`, `exposed`,
+    `memory`, `unrecorded` and `idle` add up to `span`; `unrecorded` is time in which the device was
+    probably busy with work that is not in the file. `kinds` has shares of the spans of all ranks;
+    it is empty without device work.
     """
 
     start: int
@@ -268,6 +271,7 @@ class Stats(TypedDict):
     data: list[int]
     span: list[int]
     idle: list[int]
+    unrecorded: list[int]
     kinds: dict[Kind, float]
     approximate: NotRequired[list[int]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.intervals import Intervals, IntervalUnion, subtract, union, union_of_sorted
 from hta_widgets.trace.memo import raise_if_cancelled
 from hta_widgets.trace.problems import Problem
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet, part_of_job, rank_coverage_text
 
 _ANNOTATION = KINDS.index("annotation")
@@ -338,7 +339,11 @@ MAX_BINS: int = facts("limits")["window_bins"]
 _EDGES_AT_ONCE = 1 << 16
 
 #: Unions of one kind each, then communication without compute, and memory without either.
-_PARTS = ("compute", "communication", "memory", "exposed", "memory_alone")
+_WORK = ("compute", "communication", "memory", "exposed", "memory_alone")
+#: Times without recorded work that are not idle: the device is probably busy with other work, or
+#: nothing was recorded.
+_NOT_IDLE = ("unrecorded", "between_windows")
+_PARTS = (*_WORK, *_NOT_IDLE)
 
 
 @dataclass(slots=True, frozen=True)
@@ -356,8 +361,12 @@ class DeviceTimes:
     present: bool
 
     @classmethod
-    def of(cls, indices: Sequence[RankIndex]) -> DeviceTimes:
-        """Return the device times of ranks."""
+    def of(
+        cls,
+        indices: Sequence[RankIndex],
+        not_idle: Callable[[Trace], tuple[Intervals, Intervals]],
+    ) -> DeviceTimes:
+        """Return the device times of ranks; `not_idle` returns the times `_NOT_IDLE` of one."""
         ranges = np.array([index.rank.range_ns for index in indices], np.int64).reshape(-1, 2)
         spans = np.array([device_range(index) for index in indices], np.int64).reshape(-1, 2)
         present = any(len(index.device_rows) for index in indices)
@@ -365,7 +374,8 @@ class DeviceTimes:
         pieces: dict[str, list[Intervals]] = {name: [] for name in _PARTS}
         for index, offset in zip(indices, times.offsets.tolist(), strict=True):
             move = index.rank.shift_ns + offset
-            for name, part in zip(_PARTS, _covers_of_rank(index), strict=True):
+            covers = (*_covers_of_rank(index), *not_idle(index.rank.trace))
+            for name, part in zip(_PARTS, covers, strict=True):
                 pieces[name].append(Intervals(part.start + move, part.end + move))
             raise_if_cancelled()
         none = Intervals.empty()
@@ -405,7 +415,10 @@ class DeviceTimes:
         return _clip_length(start, end, self.low, self.high)
 
     def span_length_within(self, start: int, end: int) -> list[int]:
-        """Return the length of a window's part between each rank's first and last device work."""
+        """Return the length of a window's part between each rank's first and last device work.
+
+        It includes the time between windows of a recording.
+        """
         return _clip_length(start, end, self.first, self.last)
 
 
@@ -465,8 +478,10 @@ def stats_reply(
     for parts in device.times_between(np.array((start, end), np.int64)):
         for name, times in parts.items():
             columns[name] += times[:, 0].tolist()
-    span = device.span_length_within(start, end)
-    busy = zip(columns["compute"], columns["exposed"], columns["memory_alone"], strict=True)
+    span = np.array(device.span_length_within(start, end), np.int64)
+    span -= np.array(columns["between_windows"], np.int64)
+    parts_of_span = ("compute", "exposed", "memory_alone", "unrecorded")
+    idle = span - sum(np.array(columns[name], np.int64) for name in parts_of_span)
     kinds = ("compute", "communication", "memory")
     rank_numbers = [index.rank.rank for index in indices]
     chosen = (
@@ -474,7 +489,7 @@ def stats_reply(
         if ranks is None
         else [rank_numbers.index(rank) for rank in {*ranks} & {*rank_numbers}]
     )
-    total_span = sum(span[at] for at in chosen)
+    total_span = sum(int(span[at]) for at in chosen)
     return {
         "start": start,
         "end": end,
@@ -484,8 +499,9 @@ def stats_reply(
         "exposed": columns["exposed"],
         "memory": columns["memory_alone"],
         "data": device.data_length_within(start, end),
-        "span": span,
-        "idle": [inside - sum(parts) for inside, parts in zip(span, busy, strict=True)],
+        "span": span.tolist(),
+        "idle": idle.tolist(),
+        "unrecorded": columns["unrecorded"],
         "kinds": {name: sum(columns[name][at] for at in chosen) / total_span for name in kinds}
         if total_span and device.present
         else {},

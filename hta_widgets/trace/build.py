@@ -406,7 +406,9 @@ def _event_table(
     lanes = assign_lanes(
         start, events["dur_ns"], places.track, len(places.tracks), columns.resolution_ns
     )
-    problems.add("overlap", lanes.overlaps, "events that overlap without nesting; in spill lanes")
+    problems.add(
+        "overlap", lanes.overlaps, "events that overlap without nesting; drawn in extra lanes"
+    )
     problems.add(
         "rounding",
         lanes.rounded,

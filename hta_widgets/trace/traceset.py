@@ -276,7 +276,9 @@ class TraceSet(Mapping[int, Trace]):
         return copy
 
     def summary(self) -> pd.DataFrame:
-        """Return one row per rank: its file, host and contents.
+        """Return one row per rank: its file, host and contents; `files` has a row per file.
+
+        For what costs the job time, see ``hta-widgets summary`` and `Dashboard.findings`.
 
         ``start_ns, end_ns``: of its first and last event, within an export's window.
         Profiles are totals of a run: they have no events, times of -1, and seconds in MPI and
@@ -325,6 +327,21 @@ class TraceSet(Mapping[int, Trace]):
                 *(["events"] if _has_only_totals(self) else []),
                 *([] if any(len(t.async_table) for t in ranks) else ["asyncs"]),
             ),
+        )
+
+    def files(self) -> pd.DataFrame:
+        """Return one row per file: ``path, format, ranks, events, start_ns, end_ns``.
+
+        ``ranks`` is the number of ranks in the file. ``start_ns, end_ns`` are of its first and last
+        event, -1 for profiles, which are totals of a run.
+        """
+        ranks = pd.DataFrame(self.summary()).rename(columns={"file": "path"})
+        return ranks.groupby("path", sort=False, as_index=False).agg(
+            format=("format", "first"),
+            ranks=("rank", "size"),
+            events=("events", "sum"),
+            start_ns=("start_ns", "min"),
+            end_ns=("end_ns", "max"),
         )
 
     # --- events and parts -------------------------------------------------------------------------

@@ -47,7 +47,7 @@ from hta_widgets.panels.frames import (
     resolve_panels,
     small_frame_to_json,
 )
-from hta_widgets.panels.headline import text_of
+from hta_widgets.panels.headline import HeadlineFinding, text_of
 from hta_widgets.readers.formats import all_formats
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -157,6 +157,11 @@ class Dashboard(LinkedView):
         selection changes.
     charts : mapping of str to bokeh.plotting.figure
         The charts of the current selection, by panel, each usable on its own.
+    headline : str
+        The most important facts of the whole job, as sentences.
+    findings : list of HeadlineFinding
+        What costs the job time, the most important first. Each has a `kind`, its `share` of the
+        run, a `text`, and the `selection` that shows it.
     selected_event, search, color, pinned, folded, clock
         As in `Timeline`.
 
@@ -170,6 +175,7 @@ class Dashboard(LinkedView):
     >>> dash = hw.Dashboard(hw.load("runs/llama-8b/"))  # doctest: +SKIP
     >>> dash.select("name.str.contains('nccl') and dur_ns > 1_000_000")  # doctest: +SKIP
     >>> dash.frames["kernel_breakdown"]  # doctest: +SKIP
+    >>> print(dash.headline, *(finding.text for finding in dash.findings))  # doctest: +SKIP
     >>> dash.observe(lambda change: print(change.new), names="selection")  # doctest: +SKIP
     """
 
@@ -284,6 +290,16 @@ class Dashboard(LinkedView):
             If the suffix is unknown, or the file cannot be written.
         """
         return write_table(self.frames[name], path)
+
+    @property
+    def headline(self) -> str:
+        """The most important facts of the whole job, as sentences."""
+        return str(self.panel_engine.job_headline)
+
+    @property
+    def findings(self) -> list[HeadlineFinding]:
+        """What costs the job time, the most important first."""
+        return self.panel_engine.job_headline.findings
 
     def _dashboard_part(self) -> dict[str, Any]:
         if self._headline is None:

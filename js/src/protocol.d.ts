@@ -465,7 +465,10 @@ export type Totals = {
  * The reply to `stats`: the times of a window, one entry per rank.
  *
  * `data` is the part of the window inside the rank's range, `span` the part from its first device
- * work to its last. `kinds` has shares of the spans of all ranks; it is empty without device work.
+ * work to its last, without the time between windows of a recording. `compute`, `exposed`,
+ * `memory`, `unrecorded` and `idle` add up to `span`; `unrecorded` is time in which the device was
+ * probably busy with work that is not in the file. `kinds` has shares of the spans of all ranks;
+ * it is empty without device work.
  */
 export type Stats = {
   start: number;
@@ -478,6 +481,7 @@ export type Stats = {
   data: readonly number[];
   span: readonly number[];
   idle: readonly number[];
+  unrecorded: readonly number[];
   kinds: Partial<Record<Kind, number>>;
   approximate?: readonly number[];
 };

@@ -64,7 +64,7 @@ def test_ranks_and_sizes_of_an_mpi_job(opened, tmp_path, screenshot):
     expect(dash.root.locator("[data-panel=timeline]")).to_have_count(0)
     panels = ("mpi_ranks", "mpi_sizes", "mpi_routine_table", "mpi_messages", "mpi_hosts")
     dash.has_numbers_of(traces.select(), panels)
-    dash.page.get_by_label("What message sizes are shaded by").select_option("bytes")
+    dash.page.get_by_label("Color by").select_option("bytes")
     dash.chart("mpi_sizes")
     screenshot(dash.page, "dashboard_mpi")
 

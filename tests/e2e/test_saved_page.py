@@ -445,7 +445,7 @@ def test_a_page_says_who_waits_for_whom(open_page, tmp_path, screenshot):
     click(saved.stage, (saved.x(5_500_000), saved.nccl(0)))
     panel = saved.root.locator(".hta-collective")
     expect(panel).to_contain_text("allreduce on 4 ranks")
-    expect(panel).to_contain_text("3 waited 2.00")
+    expect(panel).to_contain_text("3 ranks waited 2.00")
     expect(saved.words).to_contain_text(f"waiting for rank {SLOW}.")
     screenshot(saved.page, "saved_page_collective")
 

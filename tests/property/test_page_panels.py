@@ -80,7 +80,8 @@ def test_random_jobs(tmp_path, paired, seed):
 
 
 SHARED = ("made/ddp_8rank", "hta_tests/amd_trace", "hta_tests/cpu_only",
-          "hta_tests/mtia_inference_trace", "hta_tests/rank_non_gpu")  # fmt: skip
+          "hta_tests/mtia_inference_trace", "hta_tests/rank_non_gpu",
+          "tracelens/inference_sglang_decode", "tracelens/mi300_resnet_act_checkpoint")  # fmt: skip
 
 
 @pytest.mark.parametrize("path", recorded.paths(*SHARED))

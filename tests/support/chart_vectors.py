@@ -88,6 +88,13 @@ def cases() -> list[tuple[str, str, pd.DataFrame]]:
     unmatched.attrs = {"matched": {"communication": 0, "memory": 4}, "note": "clocks not aligned"}
     unmatched.attrs["missing_ranks"] = [3, 4, 5, 7, 8, 11, 20]
     found.append(("breakdown without waits", "breakdown", unmatched))
+    selected = panel_frames.made(3)["breakdown"]
+    selected["unrecorded_ns"] = selected["idle_ns"] // 2
+    for part, share in (("compute", 4), ("communication", 3), ("wait", 5), ("memory", 1)):
+        column = f"{'' if part == 'compute' else 'exposed_'}{part}_ns"
+        selected[f"selected_{part}_ns"] = selected[column] // share
+    selected.attrs = {"filtered": 1}
+    found.append(("breakdown of a selection", "breakdown", selected))
     still = panel_frames.made(3)["idle"]
     still.loc[still["rank"] == 1, ["idle_ns", "idle_share"]] = 0
     found.append(("idle of a rank that never is", "idle", still))

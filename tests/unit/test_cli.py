@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import webbrowser
@@ -77,10 +78,21 @@ def test_summary_shows_headline_ranks_and_stragglers(slow_job, capsys):
     table = [line.split() for line in out.splitlines() if line.startswith(("rank  ", "   "))]
     assert [row[0] for row in table] == ["rank", "0", "1", "2"]
     assert [row[1] for row in table[1:]] == [f"{len(trace):,}" for trace in traces.values()]
-    (line,) = [line for line in out.splitlines() if line.endswith("of their time")]
     late = hw.analysis.stragglers(traces).set_index("rank").loc[2]
     last = f"{late.score * late.collectives:.0f} of {late.collectives} collectives"
-    assert line.startswith(f"rank 2 is a straggler (slower kernels): last at {last}; ")
+    assert f"rank 2 is a straggler (slower kernels): last at {last} of its groups\n" in out
+
+
+def test_summary_agrees_with_the_headline_and_adds_up(slow_job, capsys):
+    assert cli.main(["summary", str(slow_job)]) == 0
+    out = capsys.readouterr().out.replace("\u202f", " ").replace(" ", " ")
+    (mean,) = [line for line in out.splitlines() if line.startswith("mean")]
+    cost = re.search(r"exposed waiting takes .* span, ([\d.]+ [mµ]s) a rank", out)[1]
+    assert cost in mean
+    rows = re.findall(r" (\d+)/\d+  ", out)
+    frame = hw.analysis.collectives(hw.load(slow_job, progress=False))
+    total = f"adds up to {sum(map(int, rows))} of the job's {frame['collective'].nunique()} "
+    assert total in out
 
 
 def test_summary_is_json_where_asked(slow_job, capsys):
@@ -123,7 +135,7 @@ def test_summary_of_other_formats_has_no_device_columns(format_, tmp_path, capsy
     capsys.readouterr()
     assert cli.main(["summary", str(folder)]) == 0
     out = capsys.readouterr().out
-    assert "exposed comm" not in out
+    assert "exposed communication" not in out
     assert str(headline(hw.load(folder, progress=False))) in " ".join(out.splitlines())
 
 

@@ -89,7 +89,9 @@ def test_panels_have_a_title_a_line_and_an_analysis():
     for name, one in known.items():
         assert one["shape"] in {"timeline", "heatmap", "chart", "table", "words"}, name
         assert one["about"], name
-        assert set(one["own"]) <= {"ranks", "names", "kinds", "window"}, name
+        assert set(one["own"]) <= {"window", "ranks", "tracks", "ids", "names", "kinds", "rest"}, (
+            name
+        )
         shows_rows = one["shape"] in {"heatmap", "chart", "table"}
         assert ("analysis" in one) == (shows_rows and name not in WITHOUT_ANALYSIS), name
         assert hasattr(analysis, one.get("analysis", "operators")), name

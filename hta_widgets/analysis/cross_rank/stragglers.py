@@ -233,6 +233,8 @@ class LastRank:
     rank: int
     wait_ns: float  # of each of the others, on average
     hidden_share: float  # of the waits, by compute
+    last: int  # number of collectives at which it is last
+    collectives: int
     cause: str  # empty if unknown
 
 
@@ -299,7 +301,8 @@ def _always_last_ranks(
             int(values[charged].sum()) for values in (work.imposed_ns, work.exposed_ns)
         )
         hidden_share = 1 - exposed_ns / max(imposed_ns, 1)
-        last.append(LastRank(int(row["rank"]), wait_ns, hidden_share, cause))
+        counts = round(row["score"] * row["collectives"]), int(row["collectives"])
+        last.append(LastRank(int(row["rank"]), wait_ns, hidden_share, *counts, cause))
     return sorted(last, key=lambda last_rank: -last_rank.wait_ns)
 
 

@@ -125,6 +125,14 @@ class CollectiveWaits:
     times: Arrivals
     clock: Clock
 
+    @property
+    def on_hosts(self) -> bool:
+        """Whether the collectives are those of hosts, as in jobs without any on devices."""
+        return any(
+            bool((trace.table.stream[events.rows[:1]] < 0).any())
+            for trace, events in zip(self.match.traces, self.match.events, strict=True)
+        )
+
     def of_rank(self, rank: int) -> RankWaits:
         """Return the waits of a rank."""
         match, number = self.match, [trace.rank for trace in self.match.traces].index(rank)
@@ -196,14 +204,15 @@ def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int
     )
 
 
-def exposed_waits_for(waits: CollectiveWaits, late: list[int], ranks: list[int]) -> int:
-    """Return the sum over ranks of their waits, without compute, for one of `late` alone."""
+def exposed_waits_for(waits: CollectiveWaits, late: list[int], ranks: list[int]) -> dict[int, int]:
+    """Return how long each of `ranks` waits, without compute, for one of `late` alone."""
     chosen = [trace for trace in waits.match.traces if trace.rank in ranks]
     arguments = [
         (*waits.of_rank(trace.rank)[1:3], waits.last_rank_mask(trace.rank, late))
         for trace in chosen
     ]
-    return sum(map_ranks(chosen, _exposed_wait_of_rank, each=arguments))
+    waits_ns = map_ranks(chosen, _exposed_wait_of_rank, each=arguments)
+    return dict(zip((trace.rank for trace in chosen), waits_ns, strict=True))
 
 
 def _exposed_wait_of_rank(trace: Trace, begin: Ints, until: Ints, is_late: Bools) -> int:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hta_widgets.analysis.steps import phase_ranges
+from hta_widgets.analysis.steps import device_steps, phase_ranges
 from hta_widgets.export.pages.data import (
     CollectivesPart,
     PagePart,
@@ -62,6 +62,7 @@ class PagePlan:
         )
         self.alike = clusters_answer(engine)
         self.phases = phase_ranges(engine.traces)
+        self.device_steps = device_steps(engine.traces)
         late = self.collectives.late(*scene["range"])
         self.order = _by_importance(list(self.indices), scene, state, late)
         fixed = _fixed_bytes(self.indices.values(), [scene, self.alike])
@@ -111,7 +112,12 @@ class PagePlan:
         full: dict[int, PagePart] = {}
         used = 0
         for rank in self.order:
-            part = full_rank(self.indices[rank], self.names, self.phases.by_rank[rank])
+            part = full_rank(
+                self.indices[rank],
+                self.names,
+                self.phases.by_rank[rank],
+                self.device_steps[rank],
+            )
             used += part.size_bytes
             if used > self.limit:
                 break

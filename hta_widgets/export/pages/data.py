@@ -18,6 +18,7 @@ from hta_widgets.analysis.cross_rank.matching import matching
 from hta_widgets.analysis.cross_rank.waits import unmatched_rows
 from hta_widgets.analysis.frames import concat_arrays
 from hta_widgets.analysis.host_activity import activities_by_thread, follows_stream_wait
+from hta_widgets.analysis.idle import times_not_idle
 from hta_widgets.analysis.steps import RankPhases, clipped_steps
 from hta_widgets.export.pages.format import Block, ColumnWriter, EventTypes, NameTables, pack_block
 from hta_widgets.live.job import TileEngine
@@ -197,8 +198,13 @@ _WIDE = 1 << 50
 _TRACK_FIELDS = ("key", "process", "role", "lane0", "lanes", "nested", "stream")
 
 
-def full_rank(index: RankIndex, names: NameTables, phases: RankPhases | None = None) -> PagePart:
-    """Return a rank with all its events."""
+def full_rank(
+    index: RankIndex,
+    names: NameTables,
+    phases: RankPhases | None = None,
+    steps_on_device: Sequence[tuple[int, int, int]] = (),
+) -> PagePart:
+    """Return a rank with all its events; `steps_on_device` are its `device_steps`."""
     rank = index.rank
     types = EventTypes(index, names)
     writer = ColumnWriter()
@@ -222,6 +228,7 @@ def full_rank(index: RankIndex, names: NameTables, phases: RankPhases | None = N
         "operators": np.unique(types.codes["events"][operators]).tolist(),
         "activities": activities,
         "clipped_steps": clipped_steps(rank.trace).tolist(),
+        "device_steps": list(map(list, steps_on_device)),
         "flow_kinds": list(rank.trace.flow_table.kinds),
         "counters": series,
         "columns": writer.specs,
@@ -700,3 +707,6 @@ def _write_device(writer: ColumnWriter, index: RankIndex, edges: Ints) -> None:
         of_kind = rows[np.isin(kind, kinds)]
         cover = index_intervals(table.start_ns[of_kind], table.dur_ns[of_kind]).cover
         writer.ints(f"device_{name}", np.diff(cover.count_and_length_before(edges)[1]))
+    not_idle = times_not_idle(index.rank.trace)
+    for name, times in zip(("unrecorded", "between_windows"), not_idle, strict=True):
+        writer.ints(f"device_{name}", np.diff(CumulativeCoverage(*times)(edges)))

@@ -107,7 +107,7 @@ class _Picture(Painter):
                 totals_by_rank(stats), totals_by_rank(lateness), frozenset(lateness["late"])
             )
             if total_span := sum(stats["span"]):
-                self.shares = {**self.shares, "wait": sum(lateness["wait"]) / total_span}
+                self.shares = {**self.shares, "wait": sum(lateness["exposed_wait"]) / total_span}
 
     def draw(self, headline: str) -> str:
         place, theme, drawing = self.place, self.theme, self.drawing
@@ -197,7 +197,7 @@ class _Picture(Painter):
         x = self._draw_class_legend(y) if self.classed is not None else self.place.left
         for kind, fill, line in self._legend_keys():
             kind_share = self.shares.get(kind)
-            word = {"cpu": "CPU", "communication": "comm", "wait": "waiting"}.get(kind, kind)
+            word = {"cpu": "CPU", "wait": "waiting"}.get(kind, kind)
             label = word if kind_share is None else f"{word} {share(kind_share)}"
             label = first_text_that_fits([label, word], self.place.width - x - 14 - 12)
             if not label:

@@ -16,7 +16,7 @@ _BASELINE = 4
 _LINE = 11
 _PAD = 12
 #: Short names of lanes, for rows without room for the long ones.
-_SHORT_LANE_NAMES = {"compute": "GPU"}
+_SHORT_LANE_NAMES = {"compute": "GPU", "communication": "comm"}
 #: Minimum number of collectives for a label on how often a rank comes last.
 _MIN_COLLECTIVES = 4
 
@@ -155,12 +155,10 @@ class SideColumnPainter(Painter):
                 texts = (f"last in {last} of {total}", f"last {last}/{total}", "last")
                 return _RankFact(texts, "late")
             came, of = lateness["last"], lateness["collectives"]
-            if of >= _MIN_COLLECTIVES and 2 * came > of:
+            if not self.figures.late and of >= _MIN_COLLECTIVES and 2 * came > of:
                 return _RankFact((f"last {share(came / of)}",))
-            if lateness["wait"] > 0:
-                time = duration(lateness["wait"])
-                # The margin shows the exposed part of the wait.
-                return _RankFact((f"waits {time} in all", f"waits {time}"))
+            if lateness["exposed_wait"] > 0:
+                return _RankFact((f"waits {duration(lateness['exposed_wait'])}",))
         stats = self.figures.stats.get(number)
         if stats is None:
             return _RankFact(())
@@ -170,7 +168,8 @@ class SideColumnPainter(Painter):
             return _RankFact((f"idle {share(stats['idle'] / max(stats['span'], 1))}",))
         if stats["exposed"] > 0:
             return _RankFact((f"exposed {duration(stats['exposed'])}",))
-        return _RankFact((f"busy {duration(stats['span'] - stats['idle'])}",))
+        busy_ns = stats["span"] - stats["idle"] - stats["unrecorded"]
+        return _RankFact((f"busy {duration(busy_ns)}",))
 
     # --- totals -----------------------------------------------------------------------------------
 
@@ -189,10 +188,10 @@ class SideColumnPainter(Painter):
         if lines > 1 and not has_comm:
             self.drawing.text(x, y + 27, "idle", self.theme.ink3)
         elif lines > 1:
-            word = "comm" if self.figures.lateness is None else "wait"
-            keys = [f"exposed {word} · idle", f"exp. {word} · idle"]
+            part = "comm" if self.figures.lateness is None else "waiting"
+            keys = [f"exposed {part} · idle", f"{part} · idle"]
             if mpi:
-                keys = [f"{word} · other"]
+                keys = [f"{part} · other"]
             self.drawing.text(x, y + 27, first_text_that_fits(keys, room), self.theme.ink3)
 
     def totals(self, row: Row, y: float) -> None:
@@ -220,6 +219,7 @@ class SideColumnPainter(Painter):
             (stats["exposed"] - wait, theme.kind["communication"]),
             (wait, self.colours.wait_pattern),
             (stats["memory"], theme.kind["memory"]),
+            (stats["unrecorded"], theme.idle),
         ):
             to = at + (ns / span_ns * width if span_ns > 0 else 0)
             drawing.rect(at, top, to - at, height, colour)
@@ -240,18 +240,27 @@ class SideColumnPainter(Painter):
         else:
             has_lateness = self.figures.lateness is not None
             part = (wait if has_lateness else stats["exposed"]) / span_ns
-            word = "wait" if has_lateness else "comm"
+            word = "waiting" if has_lateness else "comm"
             label = f"{word} {share(part)}" if part > 0 else ""
-            rest = "other" if _is_mpi(row.rank) else "idle"
-            numbers = label, rest, share(stats["idle"] / span_ns)
-            self._draw_pair(left, baseline, width, *numbers)
+            is_idle = stats["idle"] >= stats["unrecorded"]
+            rest = "other" if _is_mpi(row.rank) else "idle" if is_idle else "unrecorded"
+            numbers = label, rest, share(max(stats["idle"], stats["unrecorded"]) / span_ns)
+            self._draw_pair(left, baseline, width, *numbers, is_named=self.is_named and is_idle)
 
     def _draw_pair(
-        self, x: float, y: float, width: float, exposed: str, rest: str, idle: str
+        self,
+        x: float,
+        y: float,
+        width: float,
+        exposed: str,
+        rest: str,
+        idle: str,
+        *,
+        is_named: bool,
     ) -> None:
         """Write `exposed` left, `rest` and `idle` right; shorten them if `width` is too small."""
         bare, both = exposed.partition(" ")[2], f"{rest} {idle}"
-        forms = [(bare, both), (bare, idle)] if self.is_named else [(exposed, "")]
+        forms = [(bare, both), (bare, idle)] if is_named else [(exposed, "")]
         for left, right in ((exposed, both), *forms):
             if text_width(left) + text_width(right) + 8 <= width:
                 self.drawing.text(x, y, left, self.theme.ink2)

@@ -60,7 +60,7 @@ def byteps_servers(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Load of the servers",
+    title: str = "Server load",
     **options: Any,
 ) -> Any:
     """Draw the time of each server's requests: pushes, pulls served, and pulls that waited.
@@ -205,7 +205,7 @@ def byteps_pull_blame(
     *,
     width: Positive | None = None,
     theme: ThemeName | Theme = "light",
-    title: str = "Whom PULLs wait for",
+    title: str = "PULL wait by worker",
     **options: Any,
 ) -> Any:
     """Draw the time that each worker's PULLs waited for others, and how often it was the last.

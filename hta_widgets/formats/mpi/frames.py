@@ -233,7 +233,7 @@ def headline(traces: TraceSet) -> tuple[list[HeadlineFinding], list[list[Piece]]
     in_mpi = share(float(np.nansum(ranks["comm_s"]) / max(np.nansum(ranks["elapsed_s"]), 1e-300)))
     nothing = f"No rank is a straggler: ranks spend {in_mpi} of their time in MPI."
     if len(ranks) == 1:
-        nothing = f"The rank spends {in_mpi} of its time in MPI, and waits for nobody."
+        nothing = f"The rank spends {in_mpi} of its time in MPI, and waits for no other rank."
     return findings, more, [nothing]
 
 

@@ -327,7 +327,7 @@ def _imbalance(ranks_of_job: pd.DataFrame, ntasks: int) -> dict[str, Any]:
 
 def _imbalance_cause(of: dict[str, Any], rival: str) -> str:
     if of["ranks"] == 1:
-        return "One rank: there is nobody to wait for."
+        return "A single rank has no other rank to wait for."
     least = (
         f"Rank {of['comm_min_rank']} has the least time in MPI"
         f" ({of['comm_min_s']:.2f} s, mean {of['comm_mean_s']:.2f} s)"

@@ -7,7 +7,7 @@ import { noteFor } from "../facts/notes";
 import { getOrMake } from "../protocol/maps";
 import type { ChartSelection, PanelFrame } from "../protocol/source";
 import { formatAxis, formatCount, formatShareDelta } from "../ui/formats";
-import { niceTicks, frameNote, joinSentences, unmatchedText } from "../ui/text";
+import { emptyPanelText, joinSentences, niceTicks, unmatchedText } from "../ui/text";
 import { textOn, type Theme } from "../ui/theme";
 import { barStyle, colorColumn, itemColors, resolveColor } from "./colors";
 import {
@@ -71,9 +71,9 @@ export function buildRowsContent(
 ): RowsContent | string {
   // Texts and scale refer to all ranks, even if similar ranks are folded.
   const frameScope = buildScope(definition, frame);
-  if (!frameScope.has("row")) return frameNote(frame) || noteFor("nothing");
+  if (!frameScope.has("row")) return emptyPanelText(frame, noteFor("nothing"));
   if (definition.empty !== undefined && evaluate(definition.empty.when, frameScope)) {
-    return frameNote(frame) || definition.empty.text;
+    return emptyPanelText(frame, definition.empty.text);
   }
   const { endTimes, summary: stackSummary } = buildStack(definition, frameScope, {}, theme);
   frameScope.set("ends", endTimes).set("parts", stackSummary);

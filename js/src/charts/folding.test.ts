@@ -52,7 +52,7 @@ test.each(CASES)("$name", ({ panel, frame, names, keys, data, columns, headings,
     expect(tooltipLines.slice(tooltipLines.length - lines.length)).toEqual(lines);
     if (lines.length === 0) expect(tooltipLines.map(([what]) => what)).not.toContain("mean of");
   });
-  expect(content.subtitle).toContain(`similar ranks together: mean, line: ${said}`);
+  expect(content.subtitle).toContain(`similar ranks share a row: mean, line: ${said}`);
 });
 
 describe("what is of all ranks stays so", () => {
@@ -92,7 +92,7 @@ test("the heatmap folds rows, and its strip is the mean of all ranks", () => {
   drawing.layout(600);
   expect(drawing.press(2, false, CHOSEN_NONE)).toEqual({ ranks: [0, 1], window: [0, 10] });
   expect(drawing.targetOf(2)!.tooltip.lines).toContainEqual([
-    "share, least to most",
+    "share, min to max",
     "50\u202f% – 100\u202f%",
   ]);
 });

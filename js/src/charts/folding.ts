@@ -57,11 +57,11 @@ export function ranksLabel(ranks: readonly number[]): string {
 }
 
 /** Addition to a subtitle if ranks share rows. */
-export const FOLDED_NOTE = "similar ranks together: mean";
+export const FOLDED_NOTE = "similar ranks share a row: mean";
 
 /** Addition to the subtitle of charts that also draw the spread. */
 export function foldedSubtitle({ spread }: FoldRule): string {
-  return `${FOLDED_NOTE}, line: least to most ${spread.name}`;
+  return `${FOLDED_NOTE}, line: min to max ${spread.name}`;
 }
 
 /** Set the values `who` (text) and `members` (list) on the ranks of each item. */
@@ -178,6 +178,6 @@ export function foldedFrame(scope: EvaluationScope, fold: FoldRule, frame: Panel
       typeof cell === "string" || Number.isFinite(cell) ? (cell as number | string) : null,
     );
   }
-  columns[`${fold.spread.name}, least to most`] = Array.from(scope.get("spread_text") as string[]);
+  columns[`${fold.spread.name}, min to max`] = Array.from(scope.get("spread_text") as string[]);
   return { rows: rankLabels.length, columns, attrs: frame.attrs };
 }

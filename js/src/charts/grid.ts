@@ -134,7 +134,7 @@ export function buildHeatmapContent(frame: PanelFrame): HeatmapContent | string 
       if (!isFolded || memberRows[row]!.length === 1) return { heading, lines };
       const shares = memberRows[row]!.map((memberRow) => share[memberRow * bins + bin]!);
       const [low, high] = [Math.min(...shares), Math.max(...shares)].map(formatShare);
-      const range = ["share, least to most", `${low} – ${high}`] as const;
+      const range = ["share, min to max", `${low} – ${high}`] as const;
       return { heading, lines: [...lines, range, ...foldedLines(drawnScope, FOLD_RULE, row)] };
     },
     ...markedRows(

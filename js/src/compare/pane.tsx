@@ -57,7 +57,7 @@ export abstract class DiffPanel<Shown> {
 
   private fail(error: Error): void {
     const retry = (): void => {
-      this.replacement.value = <p class="hta-note">Asking again…</p>;
+      this.replacement.value = <p class="hta-note">Retrying…</p>;
       this.ctx.reloadRequested.emit();
     };
     const title = `${this.title} could not be drawn`;

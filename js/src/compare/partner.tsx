@@ -45,7 +45,7 @@ export function PairLine({ ctx }: { ctx: DiffContext }) {
   return (
     <span class="hta-diff-pair" aria-live="polite">
       {text === null ? (
-        <span class="hta-note">Point at an event to see its partner.</span>
+        <span class="hta-note">Hover over an event to see its match.</span>
       ) : (
         <>
           <b>{text.name}</b>

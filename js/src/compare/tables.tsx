@@ -349,7 +349,7 @@ export function ChangesTable({
       <h3>{title}</h3>
       <p class="hta-about">
         {`beyond noise, each once; times and counts per ${hasSteps ? "step and " : ""}rank. ` +
-          (tested > 0 ? `${plural(tested, "time")} tested. ` : "") +
+          (tested > 0 ? `${plural(tested, "duration")} tested. ` : "") +
           (rows.length > 0 ? "Click one to mark its events on both sides." : "")}
       </p>
       <Table

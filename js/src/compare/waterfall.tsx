@@ -42,7 +42,7 @@ interface WaterfallBar {
 
 const LEVEL_LABELS: Record<string, string> = {
   compute: "compute",
-  communication: "exposed NCCL",
+  communication: "exposed communication",
   memory: "exposed copies",
   idle: "GPU idle",
   cpu: "host",
@@ -190,7 +190,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
         <p class="hta-about">
           {(Object.keys(this.ctx.about.kind_words).length > 0
             ? "every moment counted once. "
-            : "every moment of the steps counted once: compute, else NCCL, else copies, else idle. ") +
+            : "every moment of the steps counted once: compute, else communication, else copies, else idle. ") +
             (enlarged > 1 ? `Changes are drawn ${enlarged.toFixed(0)} times as wide. ` : "") +
             "Click a kind to see what it is made of."}
         </p>

@@ -244,7 +244,7 @@ test("communication has a name in the legend, and a page without a kernel saves 
 test("panels out of sight follow once nothing changes, so that a page is printed whole", async () => {
   const view = await opened();
   const waiting = (): number =>
-    view.all(".hta-pane-said").filter((node) => node.textContent === "Adding up…").length;
+    view.all(".hta-pane-said").filter((node) => node.textContent === "Computing…").length;
   expect(waiting()).toBeGreaterThan(0);
   await expect.poll(waiting).toBe(0);
   view.find("[data-panel=kernels] .hta-name-row").click();

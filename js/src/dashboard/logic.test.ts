@@ -148,6 +148,9 @@ describe("choices", () => {
     const named = only({ query: "(dur_ns > 9) and name in ['a'] and kind in ['compute']" });
     expect(withoutOwnDimensions("operators", named)).toEqual(only({ query: "dur_ns > 9" }));
     expect(withoutOwnDimensions("summary", all)).toEqual(all);
+    // Idle time depends on all events.
+    const events = only({ ids: [[5, 1]], tracks: ["a"], query: "dur_ns > 9" });
+    expect(withoutOwnDimensions("idle", events)).toEqual(FULL_SELECTION);
   });
 
   test("operators that are chosen with their launches filter panels of kernels", () => {
@@ -227,11 +230,11 @@ describe("questions", () => {
   });
 
   test("numbers of chosen events are marked as such, numbers of windows and ranks are not", async () => {
-    const filtered = (): unknown => stateOf("idle").frame?.attrs.filtered;
-    data.requestPanels(["idle"], only({ query: "kind == 'communication'" }));
+    const filtered = (): unknown => stateOf("queue").frame?.attrs.filtered;
+    data.requestPanels(["queue"], only({ query: "kind == 'communication'" }));
     await calls[0]!.answer(0);
     expect(filtered()).toBe(1);
-    data.requestPanels(["idle"], only({ start_ns: 1, ranks: [5] }));
+    data.requestPanels(["queue"], only({ start_ns: 1, ranks: [5] }));
     await calls[1]!.answer(1);
     expect(filtered()).toBe(0);
   });

@@ -18,7 +18,7 @@ import {
 } from "../protocol/source";
 import { FailureNote, Skeleton } from "../ui/controls";
 import { MenuButton } from "../ui/menu";
-import { frameNote, capitalizeSentence } from "../ui/text";
+import { capitalizeSentence, emptyPanelText } from "../ui/text";
 import type { DashContext } from "./context";
 import { panelExports } from "./share";
 import type { PanelNumbers } from "./tables";
@@ -231,11 +231,11 @@ export function Pane({ ctx, id, el, state, draw, retry }: PaneProps) {
       <FailureNote title="These numbers cannot be shown" error={error} retry={retry} />
     ) : marked === null ? (
       <>
-        <p class="hta-note">Adding up…</p>
+        <p class="hta-note">Computing…</p>
         <Skeleton lines={4} />
       </>
     ) : marked.rows === 0 ? (
-      <p>{capitalizeSentence(frameNote(marked) || "nothing here is selected")}</p>
+      <p>{capitalizeSentence(emptyPanelText(marked, "nothing here is selected"))}</p>
     ) : null;
   return (
     <>

@@ -7,10 +7,17 @@ import { heatmapBins } from "../charts/grid";
 import { computeRowPitch } from "../charts/rows";
 import { wholeNsWindow } from "../connection/answering";
 import { isSameJson } from "../connection/store";
-import { hasNumbers, METRICS, findPanelKind, withoutOwnDimensions } from "../facts/panels";
+import {
+  findPanelKind,
+  hasNumbers,
+  isMetric,
+  METRICS,
+  withoutOwnDimensions,
+} from "../facts/panels";
 import { MEASURES } from "../formats/mpi";
 import { hasDevice } from "../protocol/scene";
-import type { Requests, Scene } from "../protocol/source";
+import { FULL_SELECTION } from "../protocol/selection";
+import type { Requests, Scene, SelectionJson } from "../protocol/source";
 import { debounce } from "../timeline/context";
 import { type ProblemLine, problemLines } from "../timeline/panels/problems";
 import { Button } from "../ui/controls";
@@ -145,7 +152,7 @@ export class PaneSet {
         metric: metric.value,
         ...wholeNsWindow(view),
         bins: Math.min(heatmapBins(width), Math.max(1, Math.ceil(end - start))),
-        selection: withoutOwnDimensions("heatmap", selection),
+        selection: heatmapSelection(metric.value, selection),
       });
     }
     data.requestPanels(["summary", ...ids.filter(hasNumbers)], selection);
@@ -177,7 +184,7 @@ export class PaneSet {
     if (id !== "heatmap") return chart;
     return (
       <MeasuredChart
-        name="What the heatmap shows"
+        name="Metric"
         options={Object.entries(METRICS).map(([metric, { label }]) => [metric, label] as const)}
         chosen={ctx.metric.value}
         choose={(metric) => ctx.saveTrait("metric", metric)}
@@ -186,6 +193,12 @@ export class PaneSet {
       </MeasuredChart>
     );
   }
+}
+
+/** Idle and waiting times do not depend on which events are selected. */
+function heatmapSelection(metric: string, selection: SelectionJson): SelectionJson {
+  const isOfEveryEvent = isMetric(metric) && "every_event" in METRICS[metric];
+  return isOfEveryEvent ? FULL_SELECTION : withoutOwnDimensions("heatmap", selection);
 }
 
 /** The chart of message sizes, with a choice of the measure that shades its cells. */
@@ -198,7 +211,7 @@ function SizesPanel({ slot, frame, chosen: selected }: Parameters<typeof ChartPl
   );
   return (
     <MeasuredChart
-      name="What message sizes are shaded by"
+      name="Color by"
       options={MEASURES.map((id) => [id, id] as const)}
       chosen={value}
       choose={(id) => (measure.value = id)}

@@ -390,7 +390,7 @@ const meanColumn = (hint: string, from: number): DashColumn =>
 const REQUESTS: TableSpec = {
   rows: "key",
   selectsRanks: true,
-  title: "Requests of servers",
+  title: "Server requests",
   about: (frame) =>
     `by key, to its last digit · who pushes last makes the others' pulls wait${noteSuffix(frame)}`,
   columns: () => [
@@ -460,7 +460,7 @@ const ROUTINES: TableSpec = {
     meanColumn("Mean of a call", 560),
     {
       by: "max_s",
-      title: "least … most",
+      title: "min … max",
       hint: "Of any rank",
       from: 680,
       isNumber: true,
@@ -496,7 +496,7 @@ const MESSAGES: TableSpec = {
     numberColumn("share_of_calls", "calls %", "Share of the routine's calls", shareText),
     numberColumn("share_of_time", "time %", "Share of the routine's time", shareText),
     numberColumn("share_of_bytes", "bytes %", "Share of the routine's bytes", shareText),
-    meanColumn("Mean of a call: of small messages it is waiting, not transfer", 620),
+    meanColumn("Mean of a call; for small messages it is waiting, not transfer", 620),
   ],
 };
 

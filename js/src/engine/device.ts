@@ -15,7 +15,7 @@ import {
   withoutMask,
 } from "./panel_rank";
 import { COMMUNICATION as COMMUNICATION_KIND } from "./rank";
-import { IntervalSet } from "./spans";
+import { IntervalSet, type IntervalUnion } from "./spans";
 import { Sweep, timeInStates } from "./sweep";
 
 /** Bits of a state; bits of work are in the order of its kinds. */
@@ -25,6 +25,8 @@ export const WORK = COMPUTE | COMMUNICATION | MEMORY;
 /** Chosen work, regardless of the window. */
 interface DeviceSpans {
   kinds: readonly IntervalSet[];
+  /** Waits for other ranks. */
+  waited: IntervalSet;
   /** Time by kind of work, of waits for other ranks, and of unmatched communication. */
   sweep: Sweep;
 }
@@ -53,7 +55,11 @@ export function deviceSpansOf(selection: RankSelection): DeviceSpans {
         (i) => unmatchedRows.has(work.row[i]!) && work.kind[i] === COMMUNICATION_KIND,
       ),
     );
-    return { kinds, sweep: Sweep.of([...kinds, waited, unmatched].map(({ cover }) => cover)) };
+    return {
+      kinds,
+      waited,
+      sweep: Sweep.of([...kinds, waited, unmatched].map(({ cover }) => cover)),
+    };
   });
 }
 
@@ -168,6 +174,32 @@ function overlapWithAllCompute(selection: RankSelection): Float64Array {
   return sweep.timesWithin(selection.low, selection.high);
 }
 
+/** Device time in chosen events, of which all compute hides the communication. */
+export interface SelectedTimes {
+  compute: number;
+  communication: number;
+  wait: number;
+  memory: number;
+}
+
+/** Times in chosen events: computing, and without compute communicating, waiting, copying. */
+export function selectedTimes(selection: RankSelection): SelectedTimes | null {
+  if (selection.mask === null) return null;
+  const [allCompute, allCommunication] = [16, 32];
+  const sweep = memo("selected times", withOpenWindow(selection), (full) => {
+    const [chosen, all] = [deviceSpansOf(full), deviceSpansOf(withoutMask(full))];
+    const sets = [...chosen.kinds, chosen.waited, all.kinds[0]!, all.kinds[1]!];
+    return Sweep.of(sets.map(({ cover }) => cover));
+  });
+  const times = sweep.timesWithin(selection.low, selection.high);
+  return {
+    compute: timeInStates(times, COMPUTE),
+    communication: timeInStates(times, COMMUNICATION, allCompute),
+    wait: timeInStates(times, WAIT, allCompute),
+    memory: timeInStates(times, MEMORY, allCompute | allCommunication),
+  };
+}
+
 /** Time spent waiting without computing; null if no communication of the rank is matched. */
 export function exposedWaitTime(selection: RankSelection): number | null {
   if (selection.analysis.collectiveEntries.id.length === 0) return null;
@@ -201,16 +233,23 @@ export function heatmapValues(
   selections: readonly RankSelection[],
   metric: Metric,
   edges: Float64Array,
+  /** Times without recorded work that do not count as idle. */
+  unrecordedWork: (analysis: RankAnalysis) => IntervalUnion,
 ): Float64Array {
   const bins = edges.length - 1;
   const out = new Float64Array(selections.length * bins);
   selections.forEach((selection, at) => {
     const { sweep } = deviceSpansOf(selection);
     const [first, last] = deviceSpan(selection) ?? [0, 0];
+    const unrecorded = metric === "idle" ? unrecordedWork(selection.analysis) : null;
     const before = edges.map((edge) => {
       if (metric !== "idle") return timeInStates(sweep.timesBefore(edge), ...METRIC_STATES[metric]);
       const time = Math.min(Math.max(edge, first), last);
-      return recordedTime(selection, first, time) - timeInStates(sweep.timesBefore(time), WORK);
+      return (
+        recordedTime(selection, first, time) -
+        timeInStates(sweep.timesBefore(time), WORK) -
+        unrecorded!.coveredWithin(first, time)
+      );
     });
     for (let bin = 0; bin < bins; bin += 1) out[at * bins + bin] = before[bin + 1]! - before[bin]!;
   });

@@ -71,6 +71,8 @@ export interface FullHeader extends RankHeader {
   activities: [track: number, changes: number][];
   /** Steps whose ranges an export cut at its window. */
   clipped_steps: number[];
+  /** Steps that hosts leave before most of the device's work: start and length on the device. */
+  device_steps: [step: number, start: number, dur: number][];
   flow_kinds: string[];
   /** Samples of each counter track, in the order of the tracks. */
   counters: number[];

@@ -10,6 +10,7 @@ import {
   type RankAnalysis,
   type RankSelection,
 } from "./panel_rank";
+import { IntervalUnion } from "./spans";
 import type { Sweep } from "./sweep";
 
 const HOST_NOTHING = CAUSES.indexOf("host_nothing");
@@ -136,6 +137,25 @@ class GapIndex {
     return sums.map((sum, k) => sum + sumsToEnd[k]! - sumsToStart[k]!);
   }
 
+  unrecordedWork(): IntervalUnion {
+    const { call, callEnd } = this.analysis.work;
+    const starts: number[] = [];
+    const ends: number[] = [];
+    this.next.forEach((next, gap) => {
+      if (call[next]! < 0) return;
+      const [returned, end] = [callEnd[next]!, this.end[gap]!];
+      const begin = Math.max(returned, this.start[gap]!);
+      const cause = end - begin < SHORT_NS ? BLOCKED : this.waitCause(gap, call[next]!, returned);
+      const isUnrecorded =
+        cause === UNRECORDED ||
+        (cause === STREAM_WAIT && this.isHostBlocked(call[next]!, begin, end));
+      if (!isUnrecorded) return;
+      starts.push(begin);
+      ends.push(end);
+    });
+    return IntervalUnion.of(Float64Array.from(starts), Float64Array.from(ends));
+  }
+
   /** Sums of all gaps before one. */
   private sumsBefore(gap: number): CauseSums {
     const block = Math.floor(gap / STRIDE);
@@ -181,13 +201,22 @@ class GapIndex {
     const isLong = end - begin >= SHORT_NS;
     if (isLong && this.firstStarts.get(call)! < start) return UNRECORDED;
     if (isLong && this.analysis.trace.behindWaits()[call] === 1) return STREAM_WAIT;
-    if (end - begin > LONG_NS) {
-      const waited = this.threadActivity(call).timesWithin(begin, end)[WAITS] ?? 0;
-      if (2 * waited > end - begin) return UNRECORDED;
-    }
+    if (this.isHostBlocked(call, begin, end)) return UNRECORDED;
     if (returned > start) return LAUNCH_LATENCY;
     return isLong ? BLOCKED : KERNEL_WAIT;
   }
+
+  /** Whether the host waited for the device for most of a long wait. */
+  private isHostBlocked(call: number, begin: number, end: number): boolean {
+    if (end - begin <= LONG_NS) return false;
+    const waited = this.threadActivity(call).timesWithin(begin, end)[WAITS] ?? 0;
+    return 2 * waited > end - begin;
+  }
+}
+
+/** Times in which the device was probably busy with work that is not in the file. */
+export function unrecordedWork({ fullSelection }: RankAnalysis): IntervalUnion {
+  return memo("unrecorded work", fullSelection, (full) => gapIndexOf(full).unrecordedWork());
 }
 
 /** Call `visit` with each gap between chosen work: start, end and the work that ends it. */

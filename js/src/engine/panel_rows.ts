@@ -14,6 +14,7 @@ import {
   prelaunchedNote,
   recordedTime,
   deviceSpan,
+  selectedTimes,
   UNMATCHED,
   WORK,
 } from "./device";
@@ -26,8 +27,8 @@ import {
   missingRanksNote,
   rankNumbersOf,
 } from "./frames";
-import { idleByCause } from "./idle";
-import { withOpenWindow, type RankSelection } from "./panel_rank";
+import { idleByCause, unrecordedWork } from "./idle";
+import { withoutMask, withOpenWindow, type RankSelection } from "./panel_rank";
 import { queueFigures } from "./queues";
 import { timeInStates } from "./sweep";
 
@@ -44,9 +45,11 @@ function splitByWork(
   return [active, rankNumbersOf(selections.filter((selection) => !active.includes(selection)))];
 }
 
-export function breakdownFrame(selections: readonly RankSelection[]): PanelFrame {
+export function breakdownFrame(chosen: readonly RankSelection[]): PanelFrame {
+  const selections = chosen.map(withoutMask);
   const [active, ranksWithoutWork] = splitByWork(selections);
   const rows = active.map((selection) => {
+    const selected = selectedTimes(chosen[selections.indexOf(selection)]!);
     const [start, end] = deviceSpan(selection)!;
     const { times } = deviceTimesOf(selection);
     const [wait, isMatchKnown] = [
@@ -54,7 +57,9 @@ export function breakdownFrame(selections: readonly RankSelection[]): PanelFrame
       selection.analysis.unmatchedIds !== null,
     ];
     const span = recordedTime(selection, start, end);
-    return { rank: selection.analysis.number, span, times, wait, isMatchKnown };
+    const unrecorded = unrecordedWork(selection.analysis).coveredWithin(start, end);
+    const { number: rank } = selection.analysis;
+    return { rank, span, times, wait, isMatchKnown, unrecorded, selected };
   });
   const columns = buildColumns(rows, {
     rank: ({ rank }) => rank,
@@ -66,9 +71,14 @@ export function breakdownFrame(selections: readonly RankSelection[]): PanelFrame
     communication_ns: ({ times }) => timeInStates(times, COMMUNICATION),
     exposed_communication_ns: ({ times }) => timeInStates(times, COMMUNICATION, COMPUTE),
     exposed_memory_ns: ({ times }) => timeInStates(times, MEMORY, COMPUTE | COMMUNICATION),
+    unrecorded_ns: ({ unrecorded }) => unrecorded,
     exposed_wait_ns: ({ wait }) => wait,
     unmatched_exposed_ns: ({ isMatchKnown, times }) =>
       isMatchKnown ? timeInStates(times, UNMATCHED, COMPUTE) : null,
+    selected_compute_ns: ({ selected }) => selected?.compute ?? null,
+    selected_communication_ns: ({ selected }) => selected?.communication ?? null,
+    selected_wait_ns: ({ selected }) => selected?.wait ?? null,
+    selected_memory_ns: ({ selected }) => selected?.memory ?? null,
   });
   const attrs = { matched: matchedKinds(countByKind(selections)), missing_ranks: ranksWithoutWork };
   const notes = [

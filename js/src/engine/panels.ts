@@ -19,7 +19,7 @@ import {
 import type { PhasesHeader } from "./document";
 import { countByKind, heatmapNote, matchedKinds } from "./frames";
 import { gapAt } from "./gaps";
-import { gapIndexOf } from "./idle";
+import { gapIndexOf, unrecordedWork } from "./idle";
 import type { PageJob } from "./job";
 import { checkBins, checkWindow } from "./lookups";
 import { LruCache } from "./lru";
@@ -122,7 +122,7 @@ export class PanelEngine {
     const selection = withoutOwnDimensions("heatmap", normalizeSelection(request.selection));
     const selectedRanks = await this.selectRanks(selection, new Pacer());
     const selections = selectedRanks.selections.map(withOpenWindow);
-    const values = heatmapValues(selections, metric, binEdges(start, end, bins));
+    const values = heatmapValues(selections, metric, binEdges(start, end, bins), unrecordedWork);
     const note = heatmapNote(selections, metric, values);
     const attrs: Record<string, unknown> = {
       matched: matchedKinds(countByKind(selections)),

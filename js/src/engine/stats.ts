@@ -4,7 +4,16 @@ import { sum } from "../expressions/numbers";
 import type { Reply, Scene, Stats } from "../protocol/source";
 import { CounterSeries } from "./cells";
 import { packReply } from "./columns";
-import { binEdges, COMMUNICATION, COMPUTE, deviceSpansOf, MEMORY, WORK } from "./device";
+import {
+  binEdges,
+  COMMUNICATION,
+  COMPUTE,
+  deviceSpansOf,
+  MEMORY,
+  recordedTime,
+  WORK,
+} from "./device";
+import { unrecordedWork } from "./idle";
 import { checkBins, checkWindow } from "./lookups";
 import { type RankData, RankOverview } from "./overview";
 import type { RankAnalysis } from "./panel_rank";
@@ -33,6 +42,10 @@ export class DeviceUsage {
   private readonly times: (start: number, end: number) => (name: Union) => number;
   /** First start and last end of its work. */
   private readonly span: readonly [number, number];
+  /** Time in a window in which it was probably busy with work that is not in the file. */
+  readonly unrecordedWithin: (start: number, end: number) => number;
+  /** Length of a window without the time between windows of the recording. */
+  private readonly recordedWithin: (start: number, end: number) => number;
   private readonly hostTimeBefore: (time: number) => number;
 
   private readonly range: readonly [number, number];
@@ -48,10 +61,21 @@ export class DeviceUsage {
       const names = Object.keys(DEVICE_UNIONS) as Union[];
       const before = new Map(names.map((name) => [name, rankData.deviceTimeBefore(name)]));
       this.times = (start, end) => (name) => before.get(name)!(end) - before.get(name)!(start);
+      const [unrecordedBefore, betweenWindowsBefore] = [
+        rankData.deviceTimeBefore("unrecorded"),
+        rankData.deviceTimeBefore("between_windows"),
+      ];
+      this.unrecordedWithin = (start, end) =>
+        Math.round(unrecordedBefore(end) - unrecordedBefore(start));
+      this.recordedWithin = (start, end) =>
+        end - start - Math.round(betweenWindowsBefore(end) - betweenWindowsBefore(start));
     } else {
       this.hasDevice = rankData.trace.deviceRows().length > 0;
       this.span = rankData.trace.header.device_range ?? rankData.trace.workExtent() ?? [0, 0];
       const { sweep } = deviceSpansOf(rankData.fullSelection);
+      const unrecorded = unrecordedWork(rankData);
+      this.unrecordedWithin = (start, end) => unrecorded.coveredWithin(start, end);
+      this.recordedWithin = (start, end) => recordedTime(rankData.fullSelection, start, end);
       this.times = (start, end) => {
         const times = sweep.timesWithin(start, end);
         return (name) => timeInStates(times, DEVICE_UNIONS[name]);
@@ -83,9 +107,10 @@ export class DeviceUsage {
     return overlapLength(this.range, start, end);
   }
 
-  /** Length of the part of a window between the rank's first and last device work. */
+  /** Recorded time of a window between the rank's first and last device work. */
   spanWithin(start: number, end: number): number {
-    return overlapLength(this.span, start, end);
+    const [low, high] = [Math.max(this.span[0], start), Math.min(this.span[1], end)];
+    return high > low ? this.recordedWithin(low, high) : 0;
   }
 }
 
@@ -115,6 +140,7 @@ export function statsReply(
     roundParts(device.partsBetween(start, end), device.isApproximate),
   );
   const span = devices.map((device) => device.spanWithin(start, end));
+  const unrecorded = devices.map((device) => device.unrecordedWithin(start, end));
   const sumOfRanks = (values: readonly number[]): number =>
     sum(values.filter((_, at) => ranks === null || ranks.includes(devices[at]!.rank)));
   const totalSpan = sumOfRanks(span);
@@ -129,7 +155,8 @@ export function statsReply(
     memory: parts.map(({ memory }) => memory),
     data: devices.map((device) => device.dataWithin(start, end)),
     span,
-    idle: parts.map((part, i) => Math.max(span[i]! - part.busy, 0)),
+    idle: parts.map((part, i) => Math.max(span[i]! - part.busy - unrecorded[i]!, 0)),
+    unrecorded,
     kinds: hasShares
       ? {
           compute: sumOfRanks(parts.map(({ compute }) => compute)) / totalSpan,

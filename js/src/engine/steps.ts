@@ -34,10 +34,18 @@ interface StepTime {
 export function stepsFrame(selections: readonly RankSelection[], phases: PhasesHeader): PanelFrame {
   const timesOfPhase = (phase: number, name: string): StepTime[] =>
     selections.flatMap((selection) => stepTimes(selection, phase, name));
-  const stepTimesOfRanks = timesOfPhase(0, "step").map((stepTime) => ({
-    ...stepTime,
-    dur: stepTime.end - stepTime.start,
-  }));
+  const deviceStepsOfRanks = new Map(
+    selections.map(({ analysis }) => [
+      analysis.number,
+      new Map(analysis.trace.header.device_steps.map(([step, start, dur]) => [step, [start, dur]])),
+    ]),
+  );
+  const stepTimesOfRanks = timesOfPhase(0, "step").map((stepTime) => {
+    const onDevice = deviceStepsOfRanks.get(stepTime.rank)?.get(stepTime.step);
+    if (onDevice === undefined) return { ...stepTime, dur: stepTime.end - stepTime.start };
+    const [start, dur] = onDevice as [number, number];
+    return { ...stepTime, phase: "step on device", start, end: start + dur, dur };
+  });
   const minSum = sum(stepTimesOfRanks.map(({ dur }) => dur)) * MIN_PHASE_PCT;
   const longPhases = phases.labels
     .map((label, at) => timesOfPhase(at + 1, label))

@@ -43,7 +43,7 @@ function filesOf(tables: ColumnTables, format: string, { ranks }: SelectionJson)
   return new Map((rowsOfRanks.length > 0 ? rowsOfRanks : all).map((file) => [file.rank, file]));
 }
 
-// Requests of servers.
+// Server requests.
 
 interface RequestRow {
   rank: number;

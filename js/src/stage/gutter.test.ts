@@ -16,6 +16,7 @@ const stats = (change: Partial<Stats> = {}) =>
     exposed: [1.48e8],
     memory: [0],
     idle: [6.6e8],
+    unrecorded: [0],
     data: [2e9],
     span: [1e9],
     kinds: {},
@@ -66,9 +67,9 @@ test("a file that ends early comes first; no data, no figures and no device are 
 });
 
 test("waits come before exposed time, and the rank that others wait for is named", () => {
-  const waits = "plain: waits 148 ms in all | waits 148 ms";
+  const waits = "plain: waits 120 ms";
   expect(fact(stats(), lateness({}))).toBe(waits);
-  expect(fact(stats(), lateness({ wait: [0] }))).toBe("plain: exposed 148 ms");
+  expect(fact(stats(), lateness({ exposed_wait: [0] }))).toBe("plain: exposed 148 ms");
   expect(fact(stats(), lateness({ last: [21], late: [rank.rank] }))).toMatch(
     /^late: last in 21 of 21/,
   );
@@ -77,4 +78,6 @@ test("waits come before exposed time, and the rank that others wait for is named
     fact(stats(), lateness({ last: [last], collectives: [collectives] }));
   expect(last(17)).toMatch(/^plain: last 85 %/);
   expect([last(10), last(3, 3)]).toEqual([waits, waits]);
+  const other = lateness({ last: [17], collectives: [20], late: [99] });
+  expect(fact(stats(), other)).toBe(waits);
 });

@@ -25,11 +25,14 @@ function makeFact(word: string, number: string): RowFact {
 /** Min number of collectives for which the share of last arrivals is shown. */
 const MIN_COLLECTIVES = 4;
 
-/** Fact on lateness: last arrivals of a rank that is late or mostly last; otherwise its wait. */
+/**
+ * Fact on lateness: last arrivals of a rank that is late, or mostly last if none is late; otherwise
+ * its exposed wait, as in the margin.
+ */
 function lateFact(rank: SceneRank, lateness: LatenessByRank | null): RowFact | null {
   const index = lateness?.at.get(rank.rank);
   if (lateness === null || index === undefined) return null;
-  const { last, collectives, wait } = lateness.lateness;
+  const { last, collectives, exposed_wait: wait } = lateness.lateness;
   if (lateness.late.has(rank.rank)) {
     const count = formatCount(last[index] ?? 0);
     const collectiveCount = formatCount(collectives[index] ?? 0);
@@ -39,13 +42,10 @@ function lateFact(rank: SceneRank, lateness: LatenessByRank | null): RowFact | n
     };
   }
   const [lastCount, all] = [last[index] ?? 0, collectives[index] ?? 0];
-  if (all >= MIN_COLLECTIVES && 2 * lastCount > all)
+  if (lateness.late.size === 0 && all >= MIN_COLLECTIVES && 2 * lastCount > all)
     return makeFact("last", formatShare(lastCount / all));
   const waited = wait[index] ?? 0;
-  if (waited <= 0) return null;
-  const time = formatDuration(waited);
-  // The margin shows the exposed part of the wait.
-  return { texts: [`waits ${time} in all`, `waits ${time}`], tone: "plain" };
+  return waited > 0 ? makeFact("waits", formatDuration(waited)) : null;
 }
 
 /** The most important fact of a rank in this view. */
@@ -72,7 +72,7 @@ export function rankFact(
     return span > 0 ? makeFact("idle", formatShare(idle / span)) : { texts: [], tone: "plain" };
   const exposed = stats.exposed[index] ?? 0;
   if (exposed > 0) return makeFact("exposed", formatDuration(exposed));
-  return makeFact("busy", formatDuration(span - idle));
+  return makeFact("busy", formatDuration(span - idle - (stats.unrecorded[index] ?? 0)));
 }
 
 /** `computes +25 %` for `computes 25 % longer`. */
@@ -118,7 +118,10 @@ const BASELINE = 4;
 /** Lines of text nearer than this touch. */
 const LINE = 11;
 /** Short name of a lane, used if the fact next to it leaves no room for the full name. */
-const SHORT_LANE_NAMES: Readonly<Record<string, string>> = { compute: "GPU" };
+const SHORT_LANE_NAMES: Readonly<Record<string, string>> = {
+  compute: "GPU",
+  communication: "comm",
+};
 
 /** Background of a row. */
 export function rowBackground(theme: Theme, late: boolean): string {

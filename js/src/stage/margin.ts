@@ -53,9 +53,8 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
   if (geometry.stripRows > 1 && !has) {
     pen.drawFirstFit(["idle"], x + PAD, y + 16, availableWidth, FONT.label, theme.ink3);
   } else if (geometry.stripRows > 1) {
-    const comm = frame.lateness === null ? "comm" : "wait";
-    // The bar excludes waits hidden by compute; the row's name shows the total wait.
-    const keys = mpi ? [`${comm} · other`] : [`exposed ${comm} · idle`, `exp. ${comm} · idle`];
+    const part = frame.lateness === null ? "comm" : "waiting";
+    const keys = mpi ? [`${part} · other`] : [`exposed ${part} · idle`, `${part} · idle`];
     pen.drawFirstFit(keys, x + PAD, y + 16, availableWidth, FONT.label, theme.ink3);
   }
 }
@@ -73,7 +72,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   const index = stats?.at.get(row.rank.rank);
   if (stats === null || index === undefined) return;
   if (!hasDevice(row.rank)) return;
-  const { compute, exposed, memory, idle, span } = stats.stats;
+  const { compute, exposed, memory, unrecorded, idle, span } = stats.stats;
   const totalNs = span[index] ?? 0;
   const left = x + PAD;
   const width = geometry.margin - 2 * PAD;
@@ -86,15 +85,16 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   if (totalNs > 0) {
     const wait = exposedWait(frame, row.rank.rank);
     let from = left;
-    for (const [ns, colour] of [
+    for (const [ns, fill, hatch] of [
       [compute[index] ?? 0, theme.kind.compute],
       [(exposed[index] ?? 0) - wait, theme.kind.communication],
-      [wait, null],
+      [wait, theme.waitFill, theme.waitLine],
       [memory[index] ?? 0, theme.kind.memory],
+      [unrecorded[index] ?? 0, theme.idle, theme.idleLine],
     ] as const) {
       const to = from + (ns / totalNs) * width;
-      if (colour !== null) pen.fillRect(from, top, to - from, barHeight, colour);
-      else pen.hatchedRect(from, top, to - from, barHeight, theme.waitFill, theme.waitLine);
+      if (hatch === undefined) pen.fillRect(from, top, to - from, barHeight, fill);
+      else pen.hatchedRect(from, top, to - from, barHeight, fill, hatch);
       from = to;
     }
   }
@@ -107,17 +107,20 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
       const isMatched = frame.lateness !== null;
       const share =
         (isMatched ? exposedWait(frame, row.rank.rank) : (exposed[index] ?? 0)) / totalNs;
-      const text = share > 0 ? `${isMatched ? "wait" : "comm"} ${formatShare(share)}` : "";
+      const text = share > 0 ? `${isMatched ? "waiting" : "comm"} ${formatShare(share)}` : "";
       if (row.rank.truncated !== null) {
         // The missing part of the file may cover this time, so it is not known to be idle.
         pen.drawText("file cut off", left, baseline, FONT.label, theme.warnInk);
       } else if (late) {
         pen.drawText("causes the wait", left, baseline, FONT.labelStrong, theme.late);
       } else {
-        const idleText = formatShare((idle[index] ?? 0) / totalNs);
-        const rest = isMpi(row.rank) ? "other" : "idle";
-        const isNamed = geometry.stripRows > 1;
-        drawNumberPair(pen, theme, left, baseline, width, text, [rest, idleText], isNamed);
+        const [idleNs, unrecordedNs] = [idle[index] ?? 0, unrecorded[index] ?? 0];
+        // The heading names idle time only.
+        const isIdle = idleNs >= unrecordedNs;
+        const rest = isMpi(row.rank) ? "other" : isIdle ? "idle" : "unrecorded";
+        const restText = formatShare(Math.max(idleNs, unrecordedNs) / totalNs);
+        const isNamed = geometry.stripRows > 1 && isIdle;
+        drawNumberPair(pen, theme, left, baseline, width, text, [rest, restText], isNamed);
       }
     } else {
       const text = (stats.stats.data[index] ?? 0) > 0 ? "no GPU work" : "no data";

@@ -130,7 +130,7 @@ function trackName(rank: SceneRank, track: SceneTrack): string {
       rank.tracks.filter(({ role }) => role === "stream").map(({ process }) => process),
     );
     const device = devices.size > 1 ? track.process : "GPU";
-    return `${device}  ${track.label}${track.communication ? " · NCCL" : ""}`;
+    return `${device}  ${track.label}${track.communication ? " · comm" : ""}`;
   }
   if (track.role === "thread") return `CPU  ${track.label}`;
   if (track.role === "instant" || track.role === "async") {

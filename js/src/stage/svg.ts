@@ -250,7 +250,7 @@ function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
   const { geometry, theme, stats, lateness } = frame;
   const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
   const span = stats === null ? 0 : sum(stats.stats.span);
-  const waited = lateness === null ? 0 : sum(lateness.lateness.wait);
+  const waited = lateness === null ? 0 : sum(lateness.lateness.exposed_wait);
   const top = y - LEGEND_PX + 1;
   let x = geometry.lanesX;
   const key = (text: string, ...swatches: ((left: number) => void)[]): void => {
@@ -273,7 +273,7 @@ function drawLegend(pen: CanvasPen, frame: StageFrame, y: number): void {
   // With classes, the legend of kinds belongs to the totals on the right.
   const kinds = visibleKinds(frame).filter((kind) => keys === null || OF_DEVICE.has(kind));
   for (const kind of geometry.margin > 0 || keys === null ? kinds : []) {
-    const label = { communication: "comm", cpu: "CPU" }[kind as string] ?? kind;
+    const label = kind === "cpu" ? "CPU" : kind;
     const share = stats?.stats.kinds[kind];
     key(share === undefined ? label : `${label} ${formatShare(share)}`, (left) =>
       pen.fillRect(left, top, LEGEND_PX, LEGEND_PX, theme.kind[kind]),

@@ -230,10 +230,8 @@ export class HoverController {
         lines.push(noteLine(`${plural(spilled, "extra lane")}: events overlap without nesting`));
       }
       if (row.thinLanes !== undefined) {
-        const which =
-          row.thinLanes === track.lanes ? "Nothing" : `${row.thinLanes} of ${track.lanes} lanes`;
-        const what = row.thinLanes === track.lanes ? "of it is in view" : "are empty in view";
-        lines.push(noteLine(`${which} ${what}: drawn thin`));
+        const which = row.thinLanes === track.lanes ? "All" : `${row.thinLanes} of ${track.lanes}`;
+        lines.push(noteLine(`${which} lanes are empty in view, at reduced height`));
       }
       if (row.thinLanes !== undefined || keepEmptyLanes) {
         const what = keepEmptyLanes ? "make empty lanes thin" : "give empty lanes their height";

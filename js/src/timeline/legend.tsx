@@ -4,13 +4,13 @@ import { type ReadonlySignal, signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import KINDS from "../../../hta_widgets/facts/kinds.json";
 import type { Kind, Lateness, Scene, Stats } from "../protocol/source";
-import { isMpi } from "../stage/lanes";
 import { possibleKinds } from "../stage/svg";
 import { kindName, Swatch } from "../ui/controls";
 import { formatShare } from "../ui/formats";
 import { watchBoxes } from "../ui/host";
 import { OpenerButton } from "../ui/menu";
 import type { TimelineContext } from "./context";
+import { waitingShare } from "./text";
 
 const MORE_GAP = 6;
 
@@ -18,18 +18,14 @@ const MORE_GAP = 6;
 const WAIT_STATES = [
   {
     name: "wait",
-    long: "waiting on the stream",
-    short: "waiting",
     words:
-      "waiting on the stream: the part of communication in which a rank waits for the last one " +
-      "to arrive, hidden behind compute or exposed",
+      "waiting: communication before the last rank arrives. The share counts the exposed part, " +
+      "during which the rank does not compute",
     hasShare: true,
   },
   {
     name: "late",
-    long: "late",
-    short: "late",
-    words: "the time in which the others were there and this rank was not",
+    words: "late: the time by which a rank arrives after the others",
     hasShare: false,
   },
 ] as const;
@@ -40,17 +36,6 @@ export function legendKinds(scene: Scene): Kind[] {
   const { kinds, host_kinds: withoutDevice = [] } = scene;
   return (Object.keys(present) as Kind[]).filter(
     (kind) => (present[kind] || withoutDevice.includes(kind)) && kinds.includes(kind),
-  );
-}
-
-function sumTimes(
-  times: readonly number[],
-  of: readonly number[],
-  ranks: readonly number[] | null,
-): number {
-  return times.reduce(
-    (sum, ns, at) => (ranks === null || ranks.includes(of[at]!) ? sum + ns : sum),
-    0,
   );
 }
 
@@ -88,9 +73,8 @@ export class Legend {
     ranks: readonly number[] | null,
   ): void {
     const hasWaits = lateness?.wait.some((ns) => ns > 0) === true;
-    const span = stats === null ? 0 : sumTimes(stats.span, stats.ranks, ranks);
-    const wait = hasWaits ? sumTimes(lateness.wait, lateness.ranks, ranks) : 0;
-    const share = span > 0 ? formatShare(wait / span) : "";
+    const waiting = waitingShare(lateness, stats, ranks);
+    const share = waiting === null ? "" : formatShare(waiting);
     this.waits.value = hasWaits ? { share, isNamed: lateness.late.length > 0 } : null;
   }
 
@@ -165,7 +149,7 @@ export function LegendChips({
           kinds.map((kind) => [
             <LegendChip key={kind} legend={legend} kind={kind} shares={shares} />,
             kind === "communication" && waits !== null && (
-              <WaitKeys key="waits" scene={legend.ctx.scene} waits={waits} shares={shares} />
+              <WaitKeys key="waits" waits={waits} shares={shares} />
             ),
           ])}
       </div>
@@ -188,9 +172,7 @@ function LegendMenu({ legend }: { legend: Legend }) {
       {legendKinds(legend.ctx.scene).map((kind) => (
         <LegendChip key={kind} legend={legend} kind={kind} shares={legend.shares.value} isLong />
       ))}
-      {waits !== null && (
-        <WaitKeys scene={legend.ctx.scene} waits={waits} shares={legend.shares.value} isLong />
-      )}
+      {waits !== null && <WaitKeys waits={waits} shares={legend.shares.value} isLong />}
     </div>
   );
 }
@@ -217,30 +199,20 @@ function LegendChip(props: { legend: Legend; kind: Kind; shares: KindShares; isL
   );
 }
 
-function WaitKeys(props: {
-  scene: Scene;
-  waits: WaitShares;
-  shares: KindShares;
-  isLong?: boolean;
-}) {
-  const { scene, waits, shares, isLong = false } = props;
-  const where = scene.ranks.every(isMpi) ? "in MPI" : "on the stream";
-  return WAIT_STATES.map(({ name, long, short, words: text, hasShare }) => (
+function WaitKeys(props: { waits: WaitShares; shares: KindShares; isLong?: boolean }) {
+  const { waits, shares, isLong = false } = props;
+  return WAIT_STATES.map(({ name, words: text, hasShare }) => (
     <span
       key={name}
       class={`hta-chip hta-key-only${waits.isNamed ? " hta-named" : ""}`}
-      title={`${withPlace(text, where)}.${hasShare ? shareTitle(waits.share, shares) : ""}`}
+      title={`${text}.${hasShare ? shareTitle(waits.share, shares) : ""}`}
     >
       <i class={`hta-swatch hta-swatch-${name}`} aria-hidden="true" />
-      <StateName long={isLong ? short : withPlace(long, where)} short={short} />
+      <span>{text.split(":")[0]}</span>
       {(hasShare || isLong) && <span class="hta-share">{hasShare && waits.share}</span>}
       {isLong && <span class="hta-note">{text.replace(/^[^:]*: /, "")}</span>}
     </span>
   ));
-}
-
-function withPlace(text: string, where: string): string {
-  return text.replace("on the stream", where);
 }
 
 /** A name, and a shorter form for narrow toolbars. */

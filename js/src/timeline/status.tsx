@@ -47,7 +47,7 @@ const KERNEL_STATUSES: Record<Exclude<Source["status"], "live">, KernelStatus> =
   },
   none: {
     badge: "Saved view",
-    text: ["No kernel: the page answers from what it holds."],
+    text: ["No kernel: the page shows its stored data."],
     isWarning: false,
   },
 };
@@ -215,7 +215,7 @@ function RanksShown({ line: { ranks, app } }: { line: StatusLine }) {
     <button
       type="button"
       class="hta-ranks-shown"
-      title="Show the rows of all ranks; what is selected stays selected"
+      title="Show all ranks; the selection stays"
       onClick={() => app.ctx.shared.set({ ranks_from: "timeline" })}
     >
       {`${formatCount(shownRanks)} of ${plural(all, "rank")} shown · `}
@@ -291,15 +291,15 @@ export function kernelStatusOf({
       : `Zoom and pan work; detail follows when ${free}.`;
     return { badge: `${badge} ${state}`, text: [text], isWarning: true };
   }
-  const text = `${who} is ${state}. The page answers from what it holds.${isGone ? ` ${again}` : ""}`;
+  const text = `${who} is ${state}. Showing data stored in this page.${isGone ? ` ${again}` : ""}`;
   return { badge: `${badge} ${state} · page data`, text: [text], isWarning: !isGone };
 }
 
 /** Progress of fetching the page's offline data; "" if there is nothing to report. */
 export function progressText({ state, receivedBytes, totalBytes }: Progress): string {
-  if (state === "preparing") return "preparing page data …";
+  if (state === "preparing") return "preparing the offline copy …";
   if (state === "fetching")
     return `fetching page data, ${formatBytes(receivedBytes)} of ${formatBytes(totalBytes)}`;
-  if (state === "failed") return "no page data: works with the kernel only";
+  if (state === "failed") return "no offline copy: works with the kernel only";
   return "";
 }

@@ -3,7 +3,7 @@ import type { Collective } from "../protocol/source";
 import { describe, expect, test, vi } from "vitest";
 import { plain as spaced } from "../../test/plain";
 import { recordedScene } from "../../test/recorded";
-import type { Brief, Lateness } from "../protocol/source";
+import type { Brief, Lateness, Stats } from "../protocol/source";
 import type { RichText } from "../ui/text";
 import { renderElement as drawn } from "../ui/dom";
 import { CollectivePanel } from "./panels/event";
@@ -45,8 +45,8 @@ describe("one collective", () => {
 
   test("in words", () => {
     expect(text(countText(call))).toBe("Collective 13 of 2 100");
-    expect(text(waitsText(call))).toBe("2 waited 4.00–5.00 ms, transfer 1.25 ms");
-    expect(text(waitsText(together))).toBe("nobody waited, transfer 1.25 ms");
+    expect(text(waitsText(call))).toBe("2 ranks waited 4.00–5.00 ms, transfer 1.25 ms");
+    expect(text(waitsText(together))).toBe("no rank waited, transfer 1.25 ms");
   });
 });
 
@@ -61,10 +61,10 @@ describe("the status line of an event", () => {
   test("names the share of waiting and the rank waited for, or the delay of the last one", () => {
     expect(sentence(0, call)).toBe(
       "Collective 13 of 2 100, AllReduce on rank 0, stream 40: 6.20 ms, " +
-        "5.00 ms of it waiting for rank 2.",
+        "including 5.00 ms waiting for rank 2.",
     );
     expect(sentence(2, call)).toMatch(/6\.20 ms, arrived 4\.50 ms after the median rank\.$/);
-    expect(sentence(1, together)).toMatch(/6\.20 ms, no wait\.$/);
+    expect(sentence(1, together)).toMatch(/6\.20 ms, without waiting\.$/);
   });
 
   test("describes an event outside this collective as any other event", () => {
@@ -92,38 +92,37 @@ describe("the status line of a view", () => {
     ...changes,
   });
 
-  // Ranks without streams wait in MPI; those that do not wait are not counted.
+  const ofEachRank = (value: number) => [value, value, value];
+  const stats: Stats = {
+    ...{ start: 0, end: 1e9, ranks: [0, 1, 2], data: ofEachRank(1e9), span: ofEachRank(5e8) },
+    ...{ compute: ofEachRank(1e8), communication: ofEachRank(45e6), exposed: ofEachRank(25e6) },
+    ...{ memory: ofEachRank(0), unrecorded: ofEachRank(0), idle: ofEachRank(375e6), kinds: {} },
+  };
+
+  // 190 of 1500 ms of the devices' spans are spent waiting; hidden waits of 300 ms cost nothing.
   test.each([
-    [{}, undefined, "2 ranks wait on average 140 ms (14 %) on the stream for rank 2."],
-    [{}, "in MPI", "2 ranks wait on average 140 ms (14 %) in MPI for rank 2."],
-    [
-      { wait_for_late: [150e6, 19e6, 0] },
-      undefined,
-      "1 rank waits 150 ms (15 %) on the stream for rank 2.",
-    ],
-  ])("of lateness %o: where %s: %s", (changes, where, wanted) => {
-    expect(text(lateText(lateness(changes), null, where))).toBe(` ${wanted}`);
+    [{}, "2 ranks wait for rank 2: 13 % of each GPU span."],
+    [{ wait_for_late: [150e6, 19e6, 0] }, "1 rank waits for rank 2: 13 % of each GPU span."],
+    [{ exposed_wait: [100e6, 19e6, 0] }, "1 rank waits for rank 2: 7.9 % of each GPU span."],
+  ])("of lateness %o: %s", (changes, wanted) => {
+    expect(text(lateText(lateness(changes), stats, "each GPU span"))).toBe(` ${wanted}`);
   });
 
   test.each([
-    ["nobody stands out", lateness({ late: [] })],
+    ["no worker stands out", lateness({ late: [] })],
     ["several do", lateness({ late: [1, 2] })],
     ["nobody waits", lateness({ wait_for_late: [0, 0, 9] })],
     ["it is not known", null],
   ])("%s: nothing is said", (_, given) => {
-    expect(lateText(given)).toBeNull();
+    expect(lateText(given, stats, "each GPU span")).toBeNull();
   });
 
   test("waits come before the time shares", () => {
     const scene = recordedScene();
-    const [start, end] = scene.range;
-    const ofEachRank = (value: number) => [value, value, value];
-    const stats = {
-      start, end, ranks: [0, 1, 2], data: ofEachRank(1000), span: ofEachRank(1000), compute: ofEachRank(200), communication: ofEachRank(90),
-      exposed: ofEachRank(50), memory: ofEachRank(0), idle: ofEachRank(750), kinds: {},
-    }; // prettier-ignore
     const said = text(viewText(scene.range, scene, stats, lateness()));
-    expect(said).toMatch(/^Whole job, [\d.]+ ms\. 2 ranks wait .* for rank 2\. GPUs compute 20 %/);
+    expect(said).toMatch(
+      /^Whole job, [\d.]+ ms\. 2 ranks wait for rank 2: 13 % .*\. GPUs compute 20 %/,
+    );
   });
 });
 

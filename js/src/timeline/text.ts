@@ -1,5 +1,6 @@
 /** Sentences about the view, the selection and events. */
 
+import { sum } from "../expressions/numbers";
 import { LIMITS } from "../facts/limits";
 import { hasDevice } from "../protocol/scene";
 import {
@@ -97,7 +98,7 @@ function viewHead(view: Span, scene: Scene): TextRun {
   return { strong: `${spanText(view)} (${length}).` };
 }
 
-const SHARES = ["compute", "communication", "exposed", "memory", "idle"] as const;
+const SHARES = ["compute", "communication", "exposed", "memory", "unrecorded", "idle"] as const;
 
 type DeviceShares = Record<(typeof SHARES)[number] | "ranks", number>;
 
@@ -109,7 +110,12 @@ function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
       .filter((rank) => rank.truncated === null && hasDevice(rank))
       .map((rank) => rank.rank),
   );
-  const sums = { compute: 0, communication: 0, exposed: 0, memory: 0, idle: 0, ranks: 0 };
+  const sums = {
+    ...{ compute: 0, communication: 0, exposed: 0, memory: 0 },
+    unrecorded: 0,
+    idle: 0,
+    ranks: 0,
+  };
   let span = 0;
   stats.ranks.forEach((rank, at) => {
     const rankSpan = stats.span[at] ?? 0;
@@ -135,33 +141,47 @@ function deviceLabel(scene: Scene): string {
 }
 
 /**
- * `7 ranks wait on average 149 ms (18 %) on the stream for rank 5.`, as a share of their devices'
- * spans, or `in MPI` if there is no stream; null if no rank stands out.
+ * What waiting for late ranks costs: the time in which ranks wait and do not compute, as a share of
+ * their devices' spans. Null if unknown.
+ */
+export function waitingShare(
+  lateness: Lateness | null,
+  stats: Stats | null,
+  /** Ranks to count; null for all. */
+  ranks: readonly number[] | null = null,
+): number | null {
+  if (lateness === null || stats === null || !lateness.wait.some((ns) => ns > 0)) return null;
+  const sumTimes = (times: readonly number[], of: readonly number[]): number =>
+    sum(times.filter((_, at) => ranks === null || ranks.includes(of[at]!)));
+  const span = sumTimes(stats.span, stats.ranks);
+  return span > 0 ? sumTimes(lateness.exposed_wait, lateness.ranks) / span : null;
+}
+
+/**
+ * `7 ranks wait for rank 5: 14 % of each GPU span.`, with `waitingShare`; null if no rank stands
+ * out.
  */
 export function lateText(
   lateness: Lateness | null,
-  stats: Stats | null = null,
-  where = "on the stream",
+  stats: Stats | null,
+  spanName: string,
 ): RichText | null {
-  if (lateness === null || lateness.late.length !== 1) return null;
+  const share = waitingShare(lateness, stats);
+  if (lateness === null || lateness.late.length !== 1 || share === null) return null;
   const [rank] = lateness.late as [number];
-  const length = lateness.end - lateness.start;
-  const others = lateness.ranks.flatMap((otherRank, at) => {
-    const wait = lateness.wait_for_late[at] ?? 0;
-    const span = stats?.span[stats.ranks.indexOf(otherRank)] ?? length;
-    return otherRank === rank || wait < LIMITS.wait_share * length ? [] : [{ wait, span }];
-  });
-  if (others.length === 0) return null;
-  const sum = (of: "wait" | "span"): number =>
-    others.reduce((total, other) => total + other[of], 0);
-  const [mean, share] = [sum("wait") / others.length, sum("wait") / Math.max(sum("span"), 1)];
+  const minWait = LIMITS.wait_share * (lateness.end - lateness.start);
+  const waiting = lateness.ranks.filter(
+    (otherRank, at) =>
+      otherRank !== rank &&
+      Math.min(lateness.wait_for_late[at]!, lateness.exposed_wait[at]!) >= minWait,
+  );
+  if (waiting.length === 0) return null;
   const waitingText =
-    others.length === 1 ? "1 rank waits" : `${formatCount(others.length)} ranks wait`;
-  const average = others.length === 1 ? "" : "on average ";
+    waiting.length === 1 ? "1 rank waits" : `${formatCount(waiting.length)} ranks wait`;
   return [
-    ` ${waitingText} ${average}${formatDuration(mean)} (${formatShare(share)}) ${where} for `,
+    ` ${waitingText} for `,
     { strong: `rank ${rank}` },
-    ".",
+    `: ${formatShare(share)} of ${spanName}.`,
   ];
 }
 
@@ -185,17 +205,18 @@ export function viewText(
     return [...sentence, ` Outside the job: it ends at ${formatDuration(scene.range[1])}.`];
   const shares = deviceShares(scene, stats);
   if (shares === null) return [...sentence, noSharesText(scene, stats)];
-  // The line is short: the rank that keeps the others waiting comes before the time shares.
   const mpi = scene.ranks.every(isMpi);
-  sentence.push(...(lateText(lateness, stats, mpi ? "in MPI" : "on the stream") ?? []));
   const isSingleRank = shares.ranks === 1;
+  const device = deviceLabel(scene);
+  const spanName = isSingleRank ? `the ${device} span` : `each ${device} span`;
+  // The line is short: the rank that keeps the others waiting comes before the time shares.
+  sentence.push(...(lateText(lateness, stats, mpi ? "the time" : spanName) ?? []));
   const communication = formatShare(shares.communication);
   const idle = formatShare(shares.idle);
   if (mpi) {
     const subject = isSingleRank ? "The rank is" : "Ranks are";
     return [...sentence, ` ${subject} in MPI ${communication} and elsewhere ${idle} of the time.`];
   }
-  const device = deviceLabel(scene);
   const compute = formatShare(shares.compute);
   sentence.push(
     isSingleRank ? ` The ${device} computes ${compute}` : ` ${device}s compute ${compute}`,
@@ -206,7 +227,10 @@ export function viewText(
       `, ${isSingleRank ? "communicates" : "communicate"} ${communication} (${exposed})`,
     );
   }
-  const spanName = isSingleRank ? `the ${device} span` : `each ${device} span`;
+  if (shares.unrecorded > 0) {
+    const verb = isSingleRank ? "runs" : "run";
+    sentence.push(`, probably ${verb} unrecorded work ${formatShare(shares.unrecorded)}`);
+  }
   sentence.push(` and ${isSingleRank ? "idles" : "idle"} ${idle} of ${spanName}.`);
   const cut = scene.ranks.filter((rank) => rank.truncated !== null && hasDevice(rank));
   if (cut.length === 1) sentence.push(` Without rank ${cut[0]!.rank}: its file ends early.`);
@@ -265,7 +289,9 @@ export function eventText(
       sentence.push(`, arrived ${formatDuration(collective.late)} after the median rank.`);
     } else {
       sentence.push(
-        ownArrival.wait > 0 ? `, ${formatDuration(ownArrival.wait)} of it waiting` : ", no wait",
+        ownArrival.wait > 0
+          ? `, including ${formatDuration(ownArrival.wait)} waiting`
+          : ", without waiting",
       );
       sentence.push(last === null ? "." : ` for rank ${last.rank}.`);
     }
@@ -445,13 +471,14 @@ export function countText({ number, of }: Collective): string {
   return `Collective ${formatCount(number)} of ${formatCount(of)}`;
 }
 
-/** `7 ranks waited 5.49–6.23 ms; the transfer took 1.21 ms` */
+/** `7 ranks waited 5.49–6.23 ms, transfer 1.21 ms` */
 export function waitsText({ ranks }: Collective): string {
   const waits = ranks.map(({ wait }) => wait).filter((wait) => wait > 0);
   const transfers = ranks.map(({ transfer }) => transfer).sort((a, b) => a - b);
   const transfer = transfers[transfers.length >> 1] ?? 0;
   const took = `transfer ${formatDuration(transfer)}`;
-  if (waits.length === 0) return `nobody waited, ${took}`;
-  const range = formatRange(Math.min(...waits), Math.max(...waits));
-  return `${formatCount(waits.length)} waited ${range}, ${took}`;
+  if (waits.length === 0) return `no rank waited, ${took}`;
+  const [min, max] = [Math.min(...waits), Math.max(...waits)];
+  const range = min === max ? formatDuration(min) : formatRange(min, max);
+  return `${plural(waits.length, "rank")} waited ${range}, ${took}`;
 }

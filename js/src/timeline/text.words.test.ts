@@ -48,6 +48,7 @@ function stats(more: Partial<Stats> = {}): Stats {
     exposed: [50, 50, 50],
     memory: [10, 10, 10],
     idle: [740, 740, 830],
+    unrecorded: [0, 0, 0],
     kinds: {},
     ...more,
   };
@@ -90,6 +91,18 @@ describe("the view in words", () => {
     const singleRank: Scene = { ...scene, ranks: scene.ranks.slice(0, 1) };
     expect(wholly(singleRank, { communication: [0, 0, 0], exposed: [0, 0, 0] })).toContain(
       "The GPU computes 20 % and idles 74 % of the GPU span.",
+    );
+  });
+
+  test("a device that probably runs unrecorded work does not idle then", () => {
+    const singleRank: Scene = { ...scene, ranks: scene.ranks.slice(0, 1) };
+    const [idle, unrecorded] = [
+      [10, 0, 0],
+      [730, 0, 0],
+    ];
+    expect(wholly(singleRank, { idle, unrecorded })).toContain(
+      "The GPU computes 20 %, communicates 10 % (5.0 % exposed), probably runs unrecorded work " +
+        "73 % and idles 1.0 % of the GPU span.",
     );
   });
 

@@ -159,7 +159,7 @@ export class ViewFacts {
     const text = viewText(view, ctx.scene, stats, lateness, folding.rankCountText);
     const { thinLaneCount } = rows;
     if (thinLaneCount > 0)
-      text.push(` ${plural(thinLaneCount, "empty lane")} drawn thin: `, { key: "E" });
+      text.push(` ${plural(thinLaneCount, "empty lane")} at reduced height (`, { key: "E" }, ").");
     status.setMessage("view", text);
   }
 

@@ -255,6 +255,13 @@ export function frameNote(frame: PanelFrame): string {
   return typeof note === "string" ? note : "";
 }
 
+/** Why a panel has nothing to show: the frame's note, and what to do if a selection filters it. */
+export function emptyPanelText(frame: PanelFrame, otherwise: string): string {
+  const isFiltered = frame.attrs.filtered === 1;
+  const remedy = isFiltered ? "clear the selection to see all events" : "";
+  return joinSentences(frameNote(frame) || otherwise, remedy);
+}
+
 /**
  * Text on the kinds without matching events, except those that the whole job lacks, which the page
  * lists once; on ranks without numbers; and the frame's note.

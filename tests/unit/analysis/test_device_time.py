@@ -46,6 +46,7 @@ def test_every_instant_of_the_span_counts_once(job):
         "memory_ns": 20 + 20,
         "exposed_communication_ns": 60,
         "exposed_memory_ns": 30,
+        "unrecorded_ns": 0,
     }
     assert first["idle_pct"] == pytest.approx(100 * 80 / 420)
     assert first["compute_pct"] == pytest.approx(100 * 250 / 420)

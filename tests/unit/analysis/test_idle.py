@@ -251,6 +251,10 @@ def test_a_host_that_waits_while_nothing_runs_waits_for_work_outside_of_the_file
 
     found = causes(load(tmp_path, rank(9_000_000)))
     assert found == {"launch_call": 100, "unrecorded": 8_998_850}
+    split = temporal_breakdown(load(tmp_path, rank(9_000_000))).iloc[0]
+    assert split[["idle_ns", "unrecorded_ns"]].tolist() == [8_998_950, 8_998_850]
+    cut = temporal_breakdown(load(tmp_path, rank(9_000_000)), window=(5_000_000, 6_000_000))
+    assert cut["unrecorded_ns"].tolist() == [1_000_000]
     found = causes(load(tmp_path, rank(900_000)))
     assert found == {"launch_call": 100, "launch_latency": 898_850}
     behind = load(tmp_path, rank(9_000_000, call(990, 1000, name="cudaStreamWaitEvent")))

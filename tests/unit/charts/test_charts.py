@@ -148,7 +148,7 @@ def test_temporal_breakdown_stacks_shares_to_the_whole():
     figure = charts.temporal_breakdown(frames.temporal())
     data = data_of(figure, "rank", "compute_ns", "span_ns")
     assert data["compute_ns"].tolist() == [500_000_000] * 2
-    edges = data[[f"{side}_{part}" for part in (0, 1, 4, 6) for side in ("left", "right")]]
+    edges = data[[f"{side}_{part}" for part in (0, 2, 8, 12) for side in ("left", "right")]]
     np.testing.assert_allclose(edges.iloc[0], [0, 0.5, 0.5, 0.75, 0.75, 0.8, 0.8, 1.0])
     legend = next(each for each in figure.above if each.__class__.__name__ == "Legend")
     labels = [item.label.value for item in legend.items]
@@ -173,7 +173,7 @@ def test_charts_say_that_the_selection_leaves_out_work(tmp_path):
 def test_temporal_breakdown_of_the_contracts_columns_alone():
     frame = frames.temporal().drop(columns=["exposed_communication_ns", "exposed_memory_ns"])
     data = data_of(charts.temporal_breakdown(frame), "rank", "non_compute_ns")
-    np.testing.assert_allclose(data["right_5"], [0.8, 0.8])
+    np.testing.assert_allclose(data["right_10"], [0.8, 0.8])
 
 
 def test_kernel_types_of_several_ranks_are_added_up():

@@ -33,7 +33,7 @@ def test_rows_of_several_ranks_have_their_means(case):
             near(content["data"][name], values)
     for head, texts in case["columns"].items():
         assert [each["texts"] for each in content["columns"] if each["head"] == head] == [texts]
-    assert content["subtitle"].endswith(f"similar ranks together: mean, line: {case['said']}")
+    assert content["subtitle"].endswith(f"similar ranks share a row: mean, line: {case['said']}")
 
 
 def test_the_strip_above_the_heatmap_is_the_mean_of_all_ranks():

@@ -107,9 +107,9 @@ def test_arrivals_follow_the_window(two):
 def test_arrivals_state_how_well_the_clocks_fit(two):
     frame = frame_of(two, "arrivals")
     assert frame.attrs["residual_ns"] == 0
-    assert "clocks fit" not in content_of("arrivals", frame)["subtitle"]
+    assert "clocks agree" not in content_of("arrivals", frame)["subtitle"]
     frame.attrs["residual_ns"] = 30
-    words = "clocks fit to 30\u202fns: shorter differences mean nothing"
+    words = "clocks agree within 30\u202fns: smaller differences are not significant"
     assert words in content_of("arrivals", frame)["subtitle"]
 
 

@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from support import random_job, small
 from support.background import held_up
@@ -48,6 +49,8 @@ def engine(job):
 @pytest.mark.parametrize("selection", SELECTIONS, ids=repr)
 def test_a_panel_shows_its_analysis(job, engine, panel, selection):
     name, query = COMPARED[panel], selection.query
+    if panel in {"breakdown", "idle"}:
+        query = None
     if panel == "kernel_types" and query is not None and "kind in" in query:
         query = "dur_ns > 300"
     ranks = selection.ranks if panel == "kernel_types" else None
@@ -55,13 +58,45 @@ def test_a_panel_shows_its_analysis(job, engine, panel, selection):
     expected = getattr(analysis, name)(job, selection=whole)
     found = engine.frame(panel, selection)
     for column in found:
-        if column not in {"exposed_wait_ns", "unmatched_exposed_ns"}:
+        if column in expected:
             assert found[column].tolist() == pytest.approx(
                 expected[column].tolist(), nan_ok=True
             ) or (found[column].tolist() == expected[column].tolist())
     assert found.attrs["matched"] == expected.attrs["matched"]
+    if panel == "breakdown":  # its bars stay whole; the analysis has selected events only
+        expected = getattr(analysis, name)(job, selection=replace(selection, ranks=None))
     assert engine.analysis(panel, selection).equals(expected)
     assert engine.analysis(name, selection).equals(expected)
+
+
+@pytest.mark.parametrize(
+    ("selection", "selected_ns"),
+    [
+        # The copy runs from 100 to 900, with communication from 300 and compute until 200.
+        (Selection(query="kind in ['memory']"), [0, 0, 0, 300]),
+        (Selection(query="name in ['gemm']"), [200, 0, 0, 0]),
+        (Selection(query="kind in ['communication', 'compute']"), [300, 400, 0, 0]),
+        (Selection(ids=[(0, 2)]), [0, 0, 0, 300]),
+        (Selection(end_ns=600, query="stream == 20"), [0, 300, 0, 0]),
+        (Selection(), [None] * 4),
+    ],
+)
+def test_bars_stay_whole_and_show_which_part_is_selected(tmp_path, selection, selected_ns):
+    work = [
+        small.kernel(0, 200, name="gemm"),
+        small.kernel(100, 900, name="Memcpy HtoD", stream=9, cat="gpu_memcpy"),
+        small.kernel(300, 700, name="ncclDevKernel_AllReduce", stream=20),
+        small.kernel(1_400, 1_500, name="add"),
+    ]
+    engine = PanelEngine(small.load(tmp_path, work))
+    row = engine.frame("breakdown", selection).loc[0]
+    selected = [
+        row[f"selected_{part}_ns"] for part in ("compute", "communication", "wait", "memory")
+    ]
+    assert [None if value is pd.NA else value for value in selected] == selected_ns
+    if selection.end_ns is None:
+        assert row[["span_ns", "idle_ns", "compute_ns"]].tolist() == [1_500, 500, 300]
+        assert engine.frame("idle", selection)["idle_ns"].sum() == 500
 
 
 @pytest.mark.parametrize("selection", SELECTIONS, ids=repr)
@@ -104,6 +139,20 @@ def test_a_brush_of_kernels_leaves_steps_and_operators_as_they_are(tmp_path):
         assert engine.frame("steps", Selection(query=query))["step"].tolist() == [3]
         assert "aten::mm" in engine.frame("operators", Selection(query=query))["name"].tolist()
     assert not len(engine.frame("steps", Selection(query="dur_ns < 1")))
+
+
+def test_a_step_that_the_host_leaves_early_is_as_long_as_on_the_device(tmp_path):
+    rank = [
+        small.event("user_annotation", "ProfilerStep#1", 100, 190, pid=1),
+        small.event("user_annotation", "ProfilerStep#2", 200, 290, pid=1),
+        *(small.call(100 * n + 10, 100 * n + 20, n) for n in (1, 2)),
+        small.kernel(300, 700, launch=1), small.kernel(720, 1_200, launch=2),
+    ]  # fmt: skip
+    frame = PanelEngine(small.load(tmp_path, rank, rank)).frame("steps")
+    assert frame["phase"].tolist() == ["step on device"] * 4
+    assert frame["start_ns"].tolist() == [300, 720] * 2
+    assert frame["dur_ns"].tolist() == [400, 480] * 2
+    assert frame["deviation_share"].tolist() == [0] * 4
 
 
 def test_the_odd_rank_is_the_one_farthest_from_the_median(tmp_path):

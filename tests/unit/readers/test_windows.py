@@ -7,6 +7,7 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import analysis
+from hta_widgets.live.job import TileEngine
 from hta_widgets.panels.headline import headline
 
 from .conftest import event
@@ -58,7 +59,12 @@ def test_the_time_between_windows_is_not_counted(shared, case):
         pd.testing.assert_frame_equal(sum(parts[1:], parts[0]), function(both)[columns])
     assert len(analysis.device_idle_gaps(both)) == 2 * len(analysis.device_idle_gaps(alone))
     said = str(headline(both)).replace("\u202f", " ")
-    assert said.startswith("Rank 0 waits 2.00 ms on the stream, 21 %")
+    # 2 ms of rank 0, in two spans of 9.5 ms.
+    assert said.startswith("Rank 0 waits for rank 1: exposed waiting takes 10 %")
+    engine = TileEngine(both)
+    start, end = engine.scene()["range"]
+    stats, _ = engine.answer({"op": "stats", "start": start, "end": end})
+    assert stats["span"] == analysis.temporal_breakdown(both)["span_ns"].tolist()
 
 
 def step(number, start, *, base=0, pid=7, rank=None, **top):

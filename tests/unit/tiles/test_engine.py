@@ -79,7 +79,7 @@ def test_the_other_rank_is_shifted(ask, lane):
 
 
 def test_folded_lanes(ask, lane):
-    _, columns = one_tile(ask, lane("NCCL", folded=True), 10)
+    _, columns = one_tile(ask, lane("communication", folded=True), 10)
     assert columns["slice_start"].tolist() == [40_000]
     _, columns = one_tile(ask, lane("main thread", folded=True), 10)
     assert len(columns["slice_id"]) == 0
@@ -456,7 +456,10 @@ def test_marks_of_a_selection(ask, lane, scene):
     selection = {"query": "kind == 'communication'", "ranks": [1]}
     reply, places = marks(ask, list(range(scene["lanes"])), 0, 103_000, 103, selection=selection)
     assert (reply["total"], reply["in_view"]) == (1, 1)
-    assert places == [(lane("NCCL", rank=1, folded=True), 43), (lane("stream 40", rank=1), 43)]
+    assert places == [
+        (lane("communication", rank=1, folded=True), 43),
+        (lane("stream 40", rank=1), 43),
+    ]
 
 
 def test_marks_of_instants_and_asyncs(ask, lane):

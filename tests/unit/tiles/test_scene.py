@@ -38,7 +38,8 @@ def test_order_of_tracks_and_of_folded_lanes(scene):
     )
     summary = [f"{row['role']}: {row['label']}" for row in scene["ranks"][0]["summary"]]
     assert " | ".join(summary) == (
-        "gpu: compute | comm: NCCL | cpu: main thread | cpu: autograd thread | cpu: thread 300"
+        "gpu: compute | comm: communication"
+        " | cpu: main thread | cpu: autograd thread | cpu: thread 300"
     )
 
 

@@ -116,6 +116,15 @@ def test_summary_tells_where_ranks_come_from(make):
     assert traces.subset([0]).format == "kineto"
 
 
+def test_files_have_a_row_each_with_the_ranks_in_it(make):
+    ranks = [make(op("a", start, 1), rank=rank) for rank, start in ((0, 1), (1, 4), (2, 0))]
+    ranks[1].path = ranks[0].path
+    assert TraceSet(ranks).files().to_dict("list") == {
+        "path": ["rank-0.json", "rank-2.json"], "format": ["kineto", "kineto"], "ranks": [2, 1],
+        "events": [2, 1], "start_ns": [1_000, 0], "end_ns": [5_000, 1_000],
+    }  # fmt: skip
+
+
 def test_a_summary_shows_only_columns_with_values(make):
     alone = TraceSet([make(op("a", 0, 1), rank=0)]).summary()
     assert {"job", "worker", "local_rank", "server", "host"} <= set(alone.columns)

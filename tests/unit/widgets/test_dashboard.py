@@ -11,6 +11,7 @@ from support.background import held_up
 
 import hta_widgets as hw
 from hta_widgets import analysis
+from hta_widgets.panels.headline import text_of
 
 
 @pytest.fixture
@@ -195,6 +196,13 @@ def test_panels_assigned_later_are_checked_too(dash):
 
 
 # --- what the page asks ---------------------------------------------------------------------------
+def test_headline_and_findings_are_those_of_the_page(dash):
+    shown = dash.panel_engine.headline()
+    assert dash.headline.startswith(text_of(shown["headline"]))
+    assert [finding.text for finding in dash.findings] == [one["text"] for one in shown["findings"]]
+    assert all(isinstance(finding.selection, hw.Selection) for finding in dash.findings)
+
+
 def test_the_page_gets_panels_and_the_headline(dash):
     said, _ = ask(dash, op="panels", panels=["breakdown"], selection=None)
     assert said["ok"]

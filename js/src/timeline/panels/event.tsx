@@ -191,9 +191,10 @@ function EventFacts({ panels, brief }: EventPanelProps & { brief: Brief }) {
 function callRows(rank: number, collective: Collective | null): FactRow[] {
   const ownArrival = collective?.ranks.find((member) => member.rank === rank);
   if (collective === null || ownArrival === undefined) return [];
-  const waitText = ownArrival.wait > 0 ? `${formatDuration(ownArrival.wait)} waiting` : "no wait";
+  const waitText =
+    ownArrival.wait > 0 ? `${formatDuration(ownArrival.wait)} waiting` : "no waiting";
   const rows: FactRow[] = [
-    { name: "Of it", value: `${waitText}, ${formatDuration(ownArrival.transfer)} transfer` },
+    { name: "Parts", value: `${waitText}, ${formatDuration(ownArrival.transfer)} transfer` },
   ];
   const message = messageText(collective);
   if (message !== "") rows.push({ name: "Message", value: message, title: BANDWIDTHS });
@@ -258,7 +259,12 @@ function Actions({ panels, brief }: EventPanelProps & { brief: Brief }) {
     count === undefined ? "All of this name" : `All ${formatCount(count)} of this name`;
   return (
     <div class="hta-doings">
-      <Button text="Zoom to it" keys="F" showKey press={() => nav.toggleZoom(picking.target())} />
+      <Button
+        text="Zoom to event"
+        keys="F"
+        showKey
+        press={() => nav.toggleZoom(picking.target())}
+      />
       <Button text={allOfNameText} press={() => picking.selectName()} />
       <Button text="Copy as Python" press={() => panels.copy(eventCode(brief), "Python")} />
       <Button

@@ -102,7 +102,7 @@ function AreaPanelBody({ panels }: { panels: PanelControl }) {
     const retry = (): void => panels.askTotals();
     return <FailureNote title="The totals cannot be shown" error={error} retry={retry} />;
   }
-  if (totals === null) return <p class="hta-note hta-pad">Adding up…</p>;
+  if (totals === null) return <p class="hta-note hta-pad">Computing…</p>;
   if (totals.events === 0) {
     return (
       <p class="hta-pad">
