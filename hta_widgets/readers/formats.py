@@ -89,6 +89,8 @@ class FileReading:
     exported_from : tuple of str
         Endings of files that its files are exported from: beside a file of the same stem they are
         not reported.
+    memory_factor : float
+        Memory that a byte of its files takes, relative to a byte of Chrome JSON.
     takes_steps : bool
         Whether `read` has the parameter ``steps`` of `hta_widgets.load`.
     """
@@ -101,6 +103,7 @@ class FileReading:
     sources: Mapping[str, str] = field(default_factory=dict)
     profile: str = ""
     exported_from: tuple[str, ...] = ()
+    memory_factor: float = 1.0
     takes_steps: bool = False
 
 

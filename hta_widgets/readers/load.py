@@ -125,7 +125,8 @@ def load(
         ``"auto"`` detects the format of each file by its contents. A name restricts to files of
         that format: ``"kineto"`` (any Chrome trace-event JSON, read as
         such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"``,
-        ``"mpi-trace"``, ``"nsight"`` (exports of Nsight Systems), or ``"store"`` (what `TraceSet.save` writes, a folder).
+        ``"mpi-trace"``, ``"nsight"`` (exports of Nsight Systems), or ``"store"`` (what
+        `TraceSet.save` writes, a folder).
     executor : concurrent.futures.Executor, optional
         Reads the files, for example ``client.get_executor()`` of Dask's ``distributed``. Its
         processes write columns to the cache (with ``cache=False`` to ``TMPDIR``), where this one
@@ -306,7 +307,7 @@ def _read_all(
     steps: str | None,
 ) -> list[Outcome]:
     read_file = read_trace if steps is None else partial(read_trace, steps=steps)
-    sizes = [_decompressed_size(file.path) for file in files]
+    sizes = [_size_as_json(file) for file in files]
     in_others = executor is not None and runs_in_other_processes(executor)
     is_cached = _files_to_cache(files, sizes, all_of=in_others) if cache else [False] * len(files)
     outcomes: dict[int, Outcome] = {}
@@ -568,11 +569,13 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _decompressed_size(path: str) -> int:
+def _size_as_json(file: FoundFile) -> int:
+    """Return the size of JSON that takes as much memory as a file."""
     try:
-        return decompressed_size(path)
+        size_bytes = decompressed_size(file.path)
     except TraceError:
         return 0  # reading it reports the reason
+    return int(size_bytes * format_named(file.format).reading.memory_factor)
 
 
 def _size(path: str) -> int:

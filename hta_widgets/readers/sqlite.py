@@ -10,7 +10,7 @@ fast as `fetchall` makes Python objects::
 
     with Database("report.sqlite") as database:
         columns = database.integers("KERNEL", ("start", "end", "streamId"))
-        columns["start"]   # int64, in the order of columns["rowid"]
+        columns["start"]  # int64, in the order of columns["rowid"]
 
 """
 
@@ -135,15 +135,11 @@ class Database:
         if not present:
             return []
         present = [*present, "rowid"]
-        selected = ", ".join(_quote(name) if name in present else "null" for name in columns)
-        conditions = [where] if where else []
-        ranges = [""] if rowids is None else self._row_ranges(table, rowids)
+        selected = [_quote(name) if name in present else "null" for name in columns]
         result: list[tuple[Any, ...]] = []
-        for of_rows in ranges:
-            text = " and ".join([*conditions, *([of_rows] if of_rows else [])]) or "1"
-            result += self._fetch_all(
-                f"select {selected} from {_quote(table)} where {text} order by rowid"
-            )
+        for of_rows in ["1"] if rowids is None else self._row_ranges(table, rowids):
+            condition = f"{of_rows} and {where}" if where else of_rows
+            result += self._select(selected, table, f"{condition} order by rowid")
         return result
 
     def texts_of(self, table: str, key: str, value: str, keys: Iterable[int]) -> dict[int, str]:
@@ -154,10 +150,7 @@ class Database:
             return texts
         for start in range(0, len(wanted), _IDS_PER_QUERY):
             listed = ",".join(map(str, wanted[start : start + _IDS_PER_QUERY]))
-            rows = self._fetch_all(
-                f"select {_quote(key)}, {_quote(value)} from {_quote(table)}"
-                f" where {_quote(key)} in ({listed})"
-            )
+            rows = self._select(map(_quote, (key, value)), table, f"{_quote(key)} in ({listed})")
             texts.update((number, text) for number, text in rows if isinstance(text, str))
         return texts
 
@@ -226,6 +219,11 @@ class Database:
         with self._errors_as_trace_errors():
             return self._connection.execute(query).fetchall()
 
+    def _select(self, columns: Iterable[str], table: str, where: str) -> list[Any]:
+        """Return rows; `columns` and `where` are SQL that this module made."""
+        query = f"select {', '.join(columns)} from {_quote(table)} where {where}"  # noqa: S608
+        return self._fetch_all(query)
+
     def _row_ranges(self, table: str, rowids: Ints | None) -> Iterator[str]:
         """Yield conditions that divide a table, or some rows of it, into parts."""
         if table not in self.tables or (rowids is not None and not len(rowids)):
@@ -240,22 +238,22 @@ class Database:
             return
         low = NO_TIME
         while True:
-            found = self._fetch_all(
-                f"select rowid from {_quote(table)} where rowid > {low} order by rowid"
-                f" limit 1 offset {_ROWS_PER_QUERY - 1}"
+            after = f"rowid > {low}"
+            last = self._select(
+                ["rowid"], table, f"{after} order by rowid limit 1 offset {_ROWS_PER_QUERY - 1}"
             )
-            high = found[0][0] if found else (1 << 63) - 1
-            yield f"rowid > {low} and rowid <= {high}"
-            if not found:
+            if not last:
+                yield after
                 return
+            high = last[0][0]
+            yield f"{after} and rowid <= {high}"
             low = high
 
     def _read_block(self, table: str, columns: Sequence[str], where: str, missing: int) -> Ints:
         """Return the row ids and columns of some rows, one column a row of the array."""
         names = ["rowid", *map(_quote, columns)]
-        lists = ", ".join(f"group_concat(coalesce({name}, {missing}))" for name in names)
-        found = self._fetch_all(f"select count(*), {lists} from {_quote(table)} where {where}")
-        count, *texts = found[0]
+        lists = [f"group_concat(coalesce({name}, {missing}))" for name in names]
+        ((count, *texts),) = self._select(["count(*)", *lists], table, where)
         self._report(sum(len(text or "") for text in texts) // 3)
         if not count:
             return _empty_block(len(names))
@@ -270,11 +268,9 @@ class Database:
             self._advance(min(size_bytes, self._unreported_bytes))
             self._unreported_bytes -= min(size_bytes, self._unreported_bytes)
 
-    def _read_mixed_block(
-        self, table: str, names: Sequence[str], where: str, missing: int
-    ) -> Ints:
+    def _read_mixed_block(self, table: str, names: Sequence[str], where: str, missing: int) -> Ints:
         """Return a block without the rows in which another value than an integer occurs."""
-        rows = self._fetch_all(f"select {', '.join(names)} from {_quote(table)} where {where}")
+        rows = self._select(names, table, where)
         valid = [row for row in rows if all(type(value) in (int, type(None)) for value in row)]
         self.skipped[table] += len(rows) - len(valid)
         values = [[missing if value is None else value for value in row] for row in valid]

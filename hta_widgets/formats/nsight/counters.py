@@ -62,12 +62,12 @@ def _metrics(database: Database, gpu: Gpu) -> list[_Series]:
         return []
     names = {
         (kind, metric): name
-        for kind, metric, name in database.rows(
-            _METRIC_NAMES, ("typeId", "metricId", "metricName")
-        )
+        for kind, metric, name in database.rows(_METRIC_NAMES, ("typeId", "metricId", "metricName"))
         if isinstance(name, str)
     }
-    time_ns, kinds, metrics = (np.array(column, np.int64) for column in list(zip(*rows, strict=True))[:3])
+    time_ns, kinds, metrics = (
+        np.array(column, np.int64) for column in list(zip(*rows, strict=True))[:3]
+    )
     values = np.array([row[3] for row in rows], np.float64)
     of_gpu = (kinds & _GPU_MASK) == gpu.number
     series = []

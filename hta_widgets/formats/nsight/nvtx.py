@@ -4,8 +4,8 @@
 
     aten::mm, seq = 12, op_id = 4711, sizes = [[8, 8], [8, 8]]
 
-Such a range is an operator called ``aten::mm``; the rest are its args. Ranges of libraries' domains,
-such as NCCL's, are calls on the host. All other ranges are annotations of the program.
+Such a range is an operator called ``aten::mm``; the rest are its args. Ranges of libraries'
+domains, such as NCCL's, are calls on the host. All other ranges are annotations of the program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.formats.nsight.tables import Texts, category_code, process_of, texts_by_id
+from hta_widgets.formats.nsight.tables import (
+    ID_BITS,
+    ID_MASK,
+    Texts,
+    category_code,
+    process_of,
+    texts_by_id,
+)
 from hta_widgets.readers.sqlite import NO_TIME, Database
 from hta_widgets.trace.arrays import Array, Bools, Ints
 
@@ -83,8 +90,8 @@ class NvtxRows:
 
     def take(self, rows: Array) -> NvtxRows:
         """Return some of the rows."""
-        columns = (getattr(self, name)[rows] for name in self.__slots__ if name != "domains")
-        return NvtxRows(*columns, self.domains)
+        columns = {name: getattr(self, name)[rows] for name in self.__slots__ if name != "domains"}
+        return NvtxRows(**columns, domains=self.domains)
 
 
 def domain_names(database: Database) -> dict[tuple[int, int], str]:
@@ -95,7 +102,7 @@ def domain_names(database: Database) -> dict[tuple[int, int], str]:
         NVTX_TABLE, ("globalTid", "domainId", "text"), where=f"eventType = {_DOMAIN_CREATION}"
     )
     return {
-        (thread >> 24, number): text
+        (thread >> ID_BITS, number): text
         for thread, number, text in rows
         if isinstance(thread, int) and isinstance(number, int) and isinstance(text, str)
     }
@@ -133,7 +140,7 @@ def read_ranges(
         category=np.where(is_call, category_code("cpu_op"), category_code("user_annotation")),
         domain=domain,
         process=process,
-        thread=columns["globalTid"] & ((1 << 24) - 1),
+        thread=columns["globalTid"] & ID_MASK,
         domains=domains,
     )
 

@@ -22,7 +22,8 @@ from hta_widgets.formats.nsight.tables import (
 from hta_widgets.trace.arrays import Codes, Ints, Rows
 from hta_widgets.trace.columns import CopyTable, RankColumns, StringPool
 
-_X, _M = ord("X"), ord("M")
+_M = ord("M")
+_LAST_SORT = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,12 @@ def _part(
 
 
 def build_columns(
-    rank: RankRows, steps: Steps | None, names: StringPool, gpu: str, session: Session, epoch_ns: int
+    rank: RankRows,
+    steps: Steps | None,
+    names: StringPool,
+    gpu: str,
+    session: Session,
+    epoch_ns: int,
 ) -> tuple[RankColumns, Codes, Ints, list[dict[str, Any]]]:
     """Return a rank's columns, the kinds and row ids of its records, and records with names.
 
@@ -94,7 +100,7 @@ def build_columns(
     if steps is not None:
         parts.append(_steps_part(rank.ranges, steps, names, named))
     parts += _ranges_parts(rank.ranges)
-    tids, tid, unified = _tids(parts, work)
+    tids, tid = _tids(parts, work)
     metadata = _naming_records(rank, gpu, session, tids.values)
     count = sum(map(len, parts))
     extra = len(metadata)
@@ -135,7 +141,6 @@ def build_columns(
         record=np.arange(count + extra, dtype=np.int64),
         copies=_copies(work),
     )
-    del unified
     kinds = column("kind", NAME).astype(np.uint8)
     first_name = len(named)
     rowids = column("rowid", 0)
@@ -180,7 +185,7 @@ def _ranges_parts(ranges: NvtxRows) -> list[_Part]:
     ]
 
 
-def _tids(parts: list[_Part], work: EventBlock) -> tuple[StringPool, Ints, Ints]:
+def _tids(parts: list[_Part], work: EventBlock) -> tuple[StringPool, Ints]:
     """Return the ids of threads and streams, and their codes for each record."""
     thread = np.concatenate([part.thread for part in parts])
     stream = np.concatenate([part.stream for part in parts])
@@ -192,7 +197,7 @@ def _tids(parts: list[_Part], work: EventBlock) -> tuple[StringPool, Ints, Ints]
     codes = codes.astype(np.int64)
     if unified.any():
         codes[unified] = pool.add(UNIFIED_MEMORY)
-    return pool, codes, unified
+    return pool, codes
 
 
 def _compact_names(parts: list[_Part], names: StringPool, pool: StringPool) -> Ints:
@@ -214,7 +219,9 @@ def _naming_records(
         records.append(_naming(gpu, 0, "process_name", name=process or gpu))
         records.append(_naming(gpu, 0, "process_labels", labels=gpu))
         if UNIFIED_MEMORY in tids:
+            last = {"sort_index": _LAST_SORT}
             records.append(_naming(gpu, UNIFIED_MEMORY, "thread_name", name=UNIFIED_MEMORY))
+            records.append(_naming(gpu, UNIFIED_MEMORY, "thread_sort_index", **last))
     for tid in filter(str.isdecimal, tids):
         name = session.threads.get((rank.process, int(tid)))
         if name:
@@ -222,7 +229,7 @@ def _naming_records(
     return records
 
 
-def _naming(pid: int | str, tid: int | str, what: str, **args: str) -> dict[str, Any]:
+def _naming(pid: int | str, tid: int | str, what: str, **args: str | int) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
 
 

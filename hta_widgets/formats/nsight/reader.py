@@ -94,12 +94,11 @@ def read_export(
     return Outcome(tuple(traces), problems)
 
 
-def _read_events(
-    database: Database, session: Session, path: str, problems: Problems
-) -> _Events:
+def _read_events(database: Database, session: Session, path: str, problems: Problems) -> _Events:
     names = StringPool()
     texts = Texts(database, names)
-    of_device, of_host = [], []
+    of_device: list[EventBlock] = []
+    of_host: list[EventBlock] = []
     for number, table in enumerate(EVENT_TABLES):
         block = _drop_untimed(read_block(database, number, texts), table.name, path, problems)
         if number not in (CALLS, *_device_tables()):
@@ -130,7 +129,7 @@ def _drop_untimed(block: EventBlock, table: str, path: str, problems: Problems) 
     if timed.all():
         return block
     problems.add("skipped", int((~timed).sum()), f"rows of {table} without times", file=path)
-    return block.take(np.flatnonzero(timed))
+    return block.select(timed)
 
 
 def _drop_recorded_graphs(
@@ -153,7 +152,7 @@ def _drop_recorded_graphs(
         " communication are not known; nsys profile --cuda-graph-trace=node records them",
         file=path,
     )
-    return graphs.take(np.flatnonzero(~is_twice))
+    return graphs.select(~is_twice)
 
 
 # --- ranks ----------------------------------------------------------------------------------------
@@ -163,9 +162,7 @@ def _ranks_of(events: _Events, path: str, problems: Problems) -> list[tuple[int,
     """Return the process and device of each rank; device -1 if no process has device work."""
     device, host, ranges = events.device, events.host, events.ranges
     pairs = np.unique(np.stack([device.process, device.device]), axis=1).T.tolist()
-    on_host, counts = np.unique(
-        np.concatenate([host.process, ranges.process]), return_counts=True
-    )
+    on_host, counts = np.unique(np.concatenate([host.process, ranges.process]), return_counts=True)
     if not pairs:
         pairs = [(process, -1) for process in on_host.tolist() if process >= 0]
         if not pairs:
@@ -195,9 +192,7 @@ def _rank_rows(
     devices = [number for of, number in places if of == process]
     if len(devices) > 1:
         call_rows, range_rows = np.flatnonzero(own_calls), np.flatnonzero(own_ranges)
-        of_call, home = _devices_of_calls(
-            work.take(np.flatnonzero(own_work)), calls.take(call_rows), devices
-        )
+        of_call, home = _devices_of_calls(work.select(own_work), calls.take(call_rows), devices)
         own_calls[call_rows] = of_call == device
         threads = events.ranges.thread[range_rows].tolist()
         of_range = np.array([home.get(thread, devices[0]) for thread in threads], np.int64)
@@ -206,8 +201,8 @@ def _rank_rows(
     return RankRows(
         process,
         device,
-        work.take(np.flatnonzero(own_work)),
-        calls.take(np.flatnonzero(own_calls)),
+        work.select(own_work),
+        calls.select(own_calls),
         events.ranges.take(np.flatnonzero(own_ranges)),
     )
 
@@ -268,6 +263,7 @@ class _RankReader:
             metadata=metadata,
             source=source,
             problems=notes,
+            consume=True,
             format="nsight",
             host=session.host or None,
             stated_rank=stated,
@@ -362,6 +358,8 @@ def _lacks(
     if has_nccl and not has_payloads:
         yield (
             "part",
-            "sizes and communicators of NCCL are not in the export;"
-            " nsys export --type sqlite --include-blobs true writes them",
+            (
+                "sizes and communicators of NCCL are not in the export;"
+                " nsys export --type sqlite --include-blobs true writes them"
+            ),
         )

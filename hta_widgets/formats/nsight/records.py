@@ -155,9 +155,7 @@ class ExportRecords(NumberedRecords):
                 remedy="Put the file back, or load it again.",
             )
 
-    def _records_of_kind(
-        self, database: Database, kind: int, rowids: Ints
-    ) -> list[dict[str, Any]]:
+    def _records_of_kind(self, database: Database, kind: int, rowids: Ints) -> list[dict[str, Any]]:
         """Return records of one kind, in the order of `rowids`."""
         if kind == NAME:
             return [self._named[number] for number in rowids.tolist()]
@@ -174,7 +172,7 @@ class ExportRecords(NumberedRecords):
         pool = StringPool()
         block = read_block(database, kind, Texts(database, pool), rowids)
         further = args_of_rows(database, kind, rowids)
-        of_device = EVENT_TABLES[kind].of_device
+        place = self._device_place if EVENT_TABLES[kind].of_device else self._thread
         records = []
         for row, args in enumerate(further):
             correlation = int(block.correlation[row])
@@ -185,7 +183,7 @@ class ExportRecords(NumberedRecords):
                     "ph": "X",
                     "cat": CATEGORIES[int(block.category[row])],
                     "name": pool[int(block.name[row])],
-                    **(self._device_place(block, row, args) if of_device else self._thread(block, row)),
+                    **place(block, row, args),
                     **_times(block, row),
                     "args": args,
                 }
@@ -203,7 +201,7 @@ class ExportRecords(NumberedRecords):
             "tid": UNIFIED_MEMORY if block.is_unified[row] else stream,
         }
 
-    def _thread(self, block: Any, row: int) -> dict[str, Any]:
+    def _thread(self, block: Any, row: int, _args: dict[str, Any]) -> dict[str, Any]:
         return {"pid": self._place.pid, "tid": int(block.thread[row])}
 
     def _range_records(self, database: Database, kind: int, rowids: Ints) -> list[dict[str, Any]]:
@@ -219,7 +217,7 @@ class ExportRecords(NumberedRecords):
                 "ph": _PHASES[kind],
                 "cat": CATEGORIES[int(ranges.category[row])],
                 "name": pool[int(ranges.name[row])],
-                **self._thread(ranges, row),
+                **self._thread(ranges, row, args),
                 **_times(ranges, row),
                 "args": args,
             }

@@ -13,14 +13,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hta_widgets.formats.nsight.nvtx import domain_names
-from hta_widgets.formats.nsight.tables import texts_by_id
+from hta_widgets.formats.nsight.tables import ID_BITS, ID_MASK, id_in_system, texts_by_id
 from hta_widgets.readers.ranks import is_rank
 from hta_widgets.readers.sqlite import Database
 
 #: Environment variables that state a rank, in the order of trust.
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _MAX_EPOCH_NS = 4_102_444_800_000_000_000
-_ID_MASK = (1 << 24) - 1
 _SEVERE = 3
 _LOSS = re.compile(r"dropped|not all\b.*\bcollected", re.IGNORECASE)
 _MAX_DIAGNOSTICS = 20
@@ -87,12 +86,14 @@ class Session:
 
     def gpu(self, process: int, device: int) -> Gpu:
         """Return a device of a process."""
-        pid = process & _ID_MASK
+        pid = id_in_system(process)
         return self._gpus.get((pid, device)) or self._gpus.get((None, device)) or Gpu(device)
 
     def rank_of_variables(self) -> int | None:
         """Return the rank in the environment of the process that was launched."""
-        return next((self.variables[name] for name in _RANK_VARIABLES if name in self.variables), None)
+        return next(
+            (self.variables[name] for name in _RANK_VARIABLES if name in self.variables), None
+        )
 
 
 def read_session(database: Database) -> Session:
@@ -110,7 +111,7 @@ def read_session(database: Database) -> Session:
         processes=dict(_process_names(database)),
         threads=_thread_names(database),
         mpi_ranks={
-            thread >> 24: rank
+            thread >> ID_BITS: rank
             for thread, rank in database.rows("MPI_RANKS", ("globalTid", "rank"))
             if isinstance(thread, int) and is_rank(rank)
         },
@@ -122,7 +123,7 @@ def read_session(database: Database) -> Session:
 
 
 def _export_options(database: Database) -> tuple[str, bool, bool, bool]:
-    """Return version, whether events were cut, whether payloads are there, whether times are UTC."""
+    """Return the version, and whether events were cut, payloads are there, times are UTC."""
     options: dict[str, str] = {}
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         rows = database.rows(table, ("name", "value"))
@@ -152,7 +153,7 @@ def _process_names(database: Database) -> Iterable[tuple[int, str]]:
     """Yield names of processes, without the folders of their programs."""
     for process, name in database.rows("PROCESSES", ("globalPid", "name")):
         if isinstance(process, int) and isinstance(name, str):
-            yield process >> 24, PurePosixPath(name.replace("\\", "/")).name
+            yield process >> ID_BITS, PurePosixPath(name.replace("\\", "/")).name
 
 
 def _thread_names(database: Database) -> dict[tuple[int, int], str]:
@@ -163,7 +164,7 @@ def _thread_names(database: Database) -> dict[tuple[int, int], str]:
     ]
     texts = texts_by_id(database, (name for _, _, name in rows))
     return {
-        (thread >> 24, thread & _ID_MASK): texts[name]
+        (thread >> ID_BITS, thread & ID_MASK): texts[name]
         for _, thread, name in sorted(rows)
         if name in texts
     }
@@ -174,7 +175,7 @@ def _diagnostics(database: Database) -> list[tuple[int | None, str]]:
         return []
     rows = database.rows("DIAGNOSTIC_EVENT", ("severity", "text", "globalPid"))
     return [
-        (process >> 24 if isinstance(process, int) else None, text)
+        (process >> ID_BITS if isinstance(process, int) else None, text)
         for severity, text, process in rows
         if isinstance(text, str)
         and ((isinstance(severity, int) and severity >= _SEVERE) or _LOSS.search(text))

@@ -111,4 +111,6 @@ def _outermost(ranges: NvtxRows, rows: Rows) -> Rows:
     if not len(rows):
         return rows
     reach = np.maximum.accumulate(ranges.end_ns[rows])
-    return rows[np.concatenate([[True], ranges.start_ns[rows[1:]] >= reach[:-1]])]
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = ranges.start_ns[rows[1:]] >= reach[:-1]
+    return np.asarray(rows[is_first])

@@ -21,11 +21,12 @@ import numpy as np
 
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.taxonomy import MPI_CATEGORY
-from hta_widgets.trace.arrays import Array, Ints, Rows
+from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.columns import StringPool
 
-THREAD_BITS = 24
-_ID_MASK = (1 << 24) - 1
+#: Bits of the number of a thread, and of a process, in a global id.
+ID_BITS = 24
+ID_MASK = (1 << ID_BITS) - 1
 #: Stream of copies of managed memory that the driver makes; they have a track of their own.
 UNIFIED_MEMORY = "unified memory"
 
@@ -44,12 +45,12 @@ _TEXT_TABLE = "StringIds"
 
 def process_of(global_id: Ints) -> Ints:
     """Return the part of global ids that identifies a process."""
-    return global_id >> THREAD_BITS
+    return global_id >> ID_BITS
 
 
 def id_in_system(process: int) -> int:
     """Return the number that the system gave to a process or thread."""
-    return process & _ID_MASK
+    return process & ID_MASK
 
 
 @dataclass(slots=True)
@@ -68,10 +69,14 @@ class EventBlock:
     stream: Ints  # -1 for events of the host
     correlation: Ints  # unique within a process
     size_bytes: Ints  # of copies and fills, else -1
-    is_unified: Array  # whether it is a copy of managed memory by the driver
+    is_unified: Bools  # whether it is a copy of managed memory by the driver
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    def select(self, mask: Bools) -> EventBlock:
+        """Return the events of a mask."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def take(self, rows: Rows) -> EventBlock:
         """Return some of the events."""
@@ -80,7 +85,11 @@ class EventBlock:
 
 def concatenate_blocks(blocks: Iterable[EventBlock]) -> EventBlock:
     """Return the events of all blocks."""
-    parts = [[getattr(block, name) for name in EventBlock.__slots__] for block in blocks]
+    all_blocks = list(blocks)
+    filled = [block for block in all_blocks if len(block)] or all_blocks[:1]
+    if len(filled) == 1:
+        return filled[0]
+    parts = [[getattr(block, name) for name in EventBlock.__slots__] for block in filled]
     return EventBlock(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
@@ -210,14 +219,20 @@ def _names_in(column: str, category: str) -> NameRows:
 
 
 _LAUNCH_ARGS = {
-    **{f"{what} {axis.lower()}": f"{what}{axis}" for what in ("grid", "block") for axis in "XYZ"},
+    **{axis: axis for what in ("grid", "block") for axis in (f"{what}X", f"{what}Y", f"{what}Z")},
     "registers per thread": "registersPerThread",
     "static shared memory": "staticSharedMemory",
     "dynamic shared memory": "dynamicSharedMemory",
     "context": "contextId",
     "graph node id": "graphNodeId",
 }
-_MPI_ARGS = {"bytes": "size", "communicator": "commHandle", "root": "rootRank", "peer": "remoteRank"}
+_SHARED_MEMORY = ("static shared memory", "dynamic shared memory")
+_MPI_ARGS = {
+    "bytes": "size",
+    "communicator": "commHandle",
+    "root": "rootRank",
+    "peer": "remoteRank",
+}
 _MPI_TABLES = tuple(
     EventTable(f"MPI_{kind}_EVENTS", ("textId",), _names_in("textId", MPI_CATEGORY), args=_MPI_ARGS)
     for kind in ("COLLECTIVES", "P2P", "START_WAIT", "OTHER")
@@ -289,7 +304,7 @@ def read_block(
         return replace(
             block,
             process=process_of(columns["globalTid"]),
-            thread=columns["globalTid"] & _ID_MASK,
+            thread=columns["globalTid"] & ID_MASK,
         )
     kinds = columns.get("copyKind", nothing)
     return replace(
@@ -316,4 +331,16 @@ def args_of_rows(database: Database, number: int, rowids: Ints) -> list[dict[str
                 of_row[label] = value
             elif words is not None and value in words:
                 of_row[label] = words[value]
+    for of_row in args:
+        _join_launch_args(of_row)
     return args
+
+
+def _join_launch_args(args: dict[str, Any]) -> None:
+    """Join the args of a launch as PyTorch does: ``"grid": [128, 1, 1]``, and shared memory."""
+    for what in ("grid", "block"):
+        sizes = [args.pop(f"{what}{axis}", None) for axis in "XYZ"]
+        if None not in sizes:
+            args[what] = sizes
+    if all(key in args for key in _SHARED_MEMORY):
+        args["shared memory"] = sum(args[key] for key in _SHARED_MEMORY)
