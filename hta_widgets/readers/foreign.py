@@ -50,7 +50,10 @@ _NAMED_FIELD = (
     r"(/host:|/device:|Task Environment)"
 )
 _NSIGHT_REMEDY = "Export it: nsys export --type sqlite --include-blobs true FILE"
-_DATABASES_REMEDY = f"Of databases, exports of Nsight Systems (nsys export --type sqlite) are read. {_RECORD_INSTEAD}"
+_DATABASES_REMEDY = (
+    "Of databases, exports of Nsight Systems (nsys export --type sqlite) are read."
+    f" {_RECORD_INSTEAD}"
+)
 _DATABASE = "SQLite format 3\0"
 _PERFETTO = ForeignFormat(
     "a Perfetto protobuf trace",

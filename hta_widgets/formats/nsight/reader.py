@@ -148,8 +148,8 @@ def _drop_recorded_graphs(
     problems.add(
         "part",
         int((~is_twice).sum()),
-        "launches of CUDA graphs that are recorded as a whole, so that their kernels and their"
-        " communication are not known; nsys profile --cuda-graph-trace=node records them",
+        "CUDA graphs are recorded as a whole; the kernels and the communication of these launches"
+        " are not known: nsys profile --cuda-graph-trace=node records them",
         file=path,
     )
     return graphs.select(~is_twice)
@@ -175,8 +175,8 @@ def _ranks_of(events: _Events, path: str, problems: Problems) -> list[tuple[int,
     without = ~np.isin(on_host, device.process)
     if without.any():
         detail = (
-            f"events of {int(without.sum()):,} processes without work on a device, which are no"
-            " ranks; left out"
+            "processes without device work are no ranks; the events of"
+            f" {int(without.sum()):,} of them are left out"
         )
         problems.add("part", int(counts[without].sum()), detail, file=path)
     return [(process, number) for process, number in pairs]
@@ -289,7 +289,7 @@ class _RankReader:
         steps = find_steps(ranges.take(rows), self.names, span, self.steps)
         if steps is None:
             return None
-        detail = f"NVTX ranges {steps.rule}: steps; each got a range ProfilerStep#n around it"
+        detail = f"steps are NVTX ranges; those {steps.rule}: each got a ProfilerStep#n around it"
         problems.add("repaired", len(steps.rows), detail, file=self.path)
         return Steps(rows[steps.rows], steps.numbers, steps.rule)
 
@@ -359,7 +359,7 @@ def _lacks(
         yield (
             "part",
             (
-                "sizes and communicators of NCCL are not in the export;"
+                "the export lacks NCCL's sizes and communicators;"
                 " nsys export --type sqlite --include-blobs true writes them"
             ),
         )
