@@ -1,6 +1,6 @@
 """Exports of Nsight Systems: ``nsys export --type sqlite``."""
 
-from hta_widgets.readers.formats import FileReading, Format
+from hta_widgets.readers.formats import FileReading, Format, FormatComparison
 
 NSIGHT = Format(
     name="nsight",
@@ -14,4 +14,5 @@ NSIGHT = Format(
         memory_factor=5.0,
         takes_steps=True,
     ),
+    comparison=FormatComparison(compared_with=("kineto",)),
 )

@@ -11,6 +11,7 @@ from support.nsight_export import EPOCH_NS, FIRST_NS, GEMM, MESSAGE_BYTES, MS, w
 import hta_widgets as hw
 from hta_widgets import TraceError
 from hta_widgets.analysis import collectives, stragglers, temporal_breakdown
+from hta_widgets.diff import compare, names
 
 
 def load(path, **options):
@@ -122,6 +123,28 @@ def test_devices_of_one_process_are_ranks(tmp_path):
         assert {track.process for track in trace.tracks if track.stream >= 0} == {
             f"GPU {trace.local_rank}"
         }
+
+
+@pytest.mark.parametrize(
+    ("nvidia", "gnu"),
+    [
+        ("void k<(int)4, char *>(<unnamed>::F<(bool)1>)",
+         "void k<4, char*>((anonymous namespace)::F<true>)"),
+        ("f(const T *)::[lambda() (instance 1)]::operator ()() const [(unsigned long)3]",
+         "f(T const*)::{lambda()#1}::operator()() const [3ul]"),
+    ],
+)  # fmt: skip
+def test_names_of_other_demanglers_are_compared_as_equal(export, tmp_path, nvidia, gnu):
+    with closing(sqlite3.connect(export)) as database:
+        database.execute("update StringIds set value = ? where value = ?", (nvidia, GEMM))
+        database.commit()
+    traces = load(export)
+    path = tmp_path / "kineto.json"
+    hw.export_trace(traces, path)
+    path.write_text(path.read_text().replace(nvidia, gnu))
+    frame = names(compare(load(path), traces))
+    kernels = frame[frame.name.str.contains(r"k<|lambda")]
+    assert kernels[["before_count", "after_count"]].to_numpy().tolist() == [[3, 3]]
 
 
 def test_a_graph_recorded_as_a_whole_is_device_work(export):
