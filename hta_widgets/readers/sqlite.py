@@ -86,7 +86,7 @@ class Database:
         self._connection.close()
 
     def columns_of(self, table: str) -> list[str]:
-        """Return the names of a table's columns; none if there is no such table."""
+        """Return the names of a table's columns; none if the table is missing."""
         if table not in self.tables:
             return []
         if table not in self._columns:
@@ -172,7 +172,7 @@ class Database:
     def _connect_compressed(self) -> sqlite3.Connection:
         text = bytearray(read_whole_file(self.path, Problems()))
         self.is_cut_off = text[_VERSIONS] == _WRITE_AHEAD
-        text[_VERSIONS] = b"\1\1"  # there are no logs in memory
+        text[_VERSIONS] = b"\1\1"  # a database in memory has no log
         self._size_bytes = len(text)
         connection = sqlite3.connect(":memory:")
         connection.deserialize(bytes(text))

@@ -76,7 +76,7 @@ def read_communicators(payloads: Sequence[Mapping[str, int]]) -> Communicators:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _NcclCall:
     """A call of NCCL with a payload."""
 
     name: str
@@ -111,7 +111,7 @@ def _json(value: object) -> bytes:
     return b"" if value is None else json.dumps(value).encode()
 
 
-def _args_of(kernel: str, calls: list[_Call], sizes: Mapping[int, int]) -> dict[str, Any]:
+def _args_of(kernel: str, calls: list[_NcclCall], sizes: Mapping[int, int]) -> dict[str, Any]:
     """Return the args of a kernel that does the work of some calls."""
     communicators = {call.communicator for call in calls}
     if len(communicators) > 1:
@@ -145,10 +145,10 @@ def _calls_of_kernels(
     ranges: NvtxRows,
     pool: StringPool,
     payloads: Mapping[int, Mapping[str, int]],
-) -> list[list[_Call]]:
+) -> list[list[_NcclCall]]:
     """Return for each kernel the calls whose work it does; none if they are not known."""
     launch_of = _launches(kernels, calls)
-    result: list[list[_Call]] = [[] for _ in range(len(kernels))]
+    result: list[list[_NcclCall]] = [[] for _ in range(len(kernels))]
     threads = np.where(launch_of >= 0, calls.thread[launch_of], -1)
     for thread in np.unique(threads[launch_of >= 0]).tolist():
         on_thread = ranges.take(np.flatnonzero((ranges.thread == thread) & ~ranges.is_mark))
@@ -174,7 +174,7 @@ def _launches(kernels: EventBlock, calls: EventBlock) -> Ints:
 
 def _calls_on_thread(
     launches_ns: Ints, ranges: NvtxRows, pool: StringPool, payloads: Mapping[int, Mapping[str, int]]
-) -> list[list[_Call]]:
+) -> list[list[_NcclCall]]:
     """Return the calls for each launch of a thread; launches and ranges are in order of time."""
     names = [pool[code] for code in ranges.name.tolist()]
     starts, ends = ranges.start_ns.tolist(), ranges.end_ns.tolist()
@@ -213,7 +213,7 @@ def _range_around(
 
 def _calls_of_range(
     place: int, names: list[str], ranges: NvtxRows, payloads: Mapping[int, Mapping[str, int]]
-) -> list[_Call]:
+) -> list[_NcclCall]:
     """Return the call of a range, or the calls of the group that it ends."""
     first = place
     if names[place] == _GROUP_END:
@@ -223,5 +223,5 @@ def _calls_of_range(
     for number in range(first, place + 1):
         payload = payloads.get(int(ranges.rowid[number]), {})
         if _SIZE in payload and _COMMUNICATOR in payload:
-            calls.append(_Call(names[number], payload[_COMMUNICATOR], payload[_SIZE]))
+            calls.append(_NcclCall(names[number], payload[_COMMUNICATOR], payload[_SIZE]))
     return calls

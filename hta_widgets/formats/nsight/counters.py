@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hta_widgets.formats.nsight.rank_columns import RankRows
-from hta_widgets.formats.nsight.session import Gpu
+from hta_widgets.formats.nsight.recording import Gpu
 from hta_widgets.formats.nsight.tables import process_of
 from hta_widgets.readers.sqlite import Database
 from hta_widgets.trace.arrays import Floats, Ints

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.formats.nsight.nvtx import NvtxRows
+from hta_widgets.formats.nsight.recording import Recording
 from hta_widgets.formats.nsight.records import ASYNC_BEGIN, ASYNC_END, MARK, NAME, RANGE, STEP
-from hta_widgets.formats.nsight.session import Session
 from hta_widgets.formats.nsight.steps import Steps
 from hta_widgets.formats.nsight.tables import (
     CATEGORIES,
@@ -79,7 +79,7 @@ def build_columns(
     steps: Steps | None,
     names: StringPool,
     gpu: str,
-    session: Session,
+    recording: Recording,
     epoch_ns: int,
 ) -> tuple[RankColumns, Codes, Ints, list[dict[str, Any]]]:
     """Return a rank's columns, the kinds and row ids of its records, and records with names.
@@ -101,7 +101,7 @@ def build_columns(
         parts.append(_steps_part(rank.ranges, steps, names, named))
     parts += _ranges_parts(rank.ranges)
     tids, tid = _tids(parts, work)
-    metadata = _naming_records(rank, gpu, session, tids.values)
+    metadata = _naming_records(rank, gpu, recording, tids.values)
     count = sum(map(len, parts))
     extra = len(metadata)
     lookup = _compact_names(parts, names, pool)
@@ -209,11 +209,11 @@ def _compact_names(parts: list[_Part], names: StringPool, pool: StringPool) -> I
 
 
 def _naming_records(
-    rank: RankRows, gpu: str, session: Session, tids: list[str]
+    rank: RankRows, gpu: str, recording: Recording, tids: list[str]
 ) -> list[dict[str, Any]]:
     """Return the records that name the rank's processes, and its threads and streams."""
     pid = id_in_system(rank.process)
-    process = session.processes.get(rank.process, "")
+    process = recording.processes.get(rank.process, "")
     records = [_naming(pid, 0, "process_name", name=process)] if process else []
     if rank.device >= 0:
         records.append(_naming(gpu, 0, "process_name", name=process or gpu))
@@ -223,7 +223,7 @@ def _naming_records(
             records.append(_naming(gpu, UNIFIED_MEMORY, "thread_name", name=UNIFIED_MEMORY))
             records.append(_naming(gpu, UNIFIED_MEMORY, "thread_sort_index", **last))
     for tid in filter(str.isdecimal, tids):
-        name = session.threads.get((rank.process, int(tid)))
+        name = recording.threads.get((rank.process, int(tid)))
         if name:
             records.append(_naming(pid, int(tid), "thread_name", name=f"thread {tid} ({name})"))
     return records

@@ -24,8 +24,8 @@ from hta_widgets.formats.nsight.collectives import communication_args, read_comm
 from hta_widgets.formats.nsight.counters import counters_of_rank
 from hta_widgets.formats.nsight.nvtx import NVTX_TABLE, NvtxRows, payloads_of, read_ranges
 from hta_widgets.formats.nsight.rank_columns import RankRows, build_columns
+from hta_widgets.formats.nsight.recording import Recording, read_recording
 from hta_widgets.formats.nsight.records import ExportRecords, RankPlace
-from hta_widgets.formats.nsight.session import Session, read_session
 from hta_widgets.formats.nsight.steps import Steps, find_steps
 from hta_widgets.formats.nsight.tables import (
     CALLS,
@@ -81,20 +81,22 @@ def read_export(
     problems = Problems()
     state = FileState.of(path)
     with Database(path, advance) as database:
-        session = read_session(database)
-        events = _read_events(database, session, path, problems)
+        recording = read_recording(database)
+        events = _read_events(database, recording, path, problems)
         payloads = payloads_of(database)
         places = _ranks_of(events, path, problems)
         traces = []
         for process, device in places:
             rank = _rank_rows(events, process, device, places)
-            rank_of = _RankReader(path, session, state, database, events.names, payloads, steps)
+            rank_of = _RankReader(path, recording, state, database, events.names, payloads, steps)
             traces.append(rank_of.read(rank, sole=len(places) == 1, problems=problems))
-        _report_file(database, session, events, bool(payloads), path, problems)
+        _report_file(database, recording, events, bool(payloads), path, problems)
     return Outcome(tuple(traces), problems)
 
 
-def _read_events(database: Database, session: Session, path: str, problems: Problems) -> _Events:
+def _read_events(
+    database: Database, recording: Recording, path: str, problems: Problems
+) -> _Events:
     names = StringPool()
     texts = Texts(database, names)
     of_device: list[EventBlock] = []
@@ -105,7 +107,7 @@ def _read_events(database: Database, session: Session, path: str, problems: Prob
             block.correlation[:] = -1  # only calls launch
         (of_device if table.of_device else of_host).append(block)
     of_device[GRAPHS] = _drop_recorded_graphs(of_device[GRAPHS], of_device[0], path, problems)
-    ranges = read_ranges(database, texts, session.domains)
+    ranges = read_ranges(database, texts, recording.domains)
     never_end = (ranges.end_ns == NO_TIME) & ~ranges.is_mark
     problems.add("unpaired", int(never_end.sum()), "NVTX ranges without an end", file=path)
     ranges = ranges.take(np.flatnonzero(~never_end & _are_plausible(ranges.start_ns)))
@@ -175,7 +177,7 @@ def _ranks_of(events: _Events, path: str, problems: Problems) -> list[tuple[int,
     without = ~np.isin(on_host, device.process)
     if without.any():
         detail = (
-            "processes without device work are no ranks; the events of"
+            "processes without device work do not become ranks; the events of"
             f" {int(without.sum()):,} of them are left out"
         )
         problems.add("part", int(counts[without].sum()), detail, file=path)
@@ -229,7 +231,7 @@ class _RankReader:
     """Builds the traces of a file's ranks."""
 
     path: str
-    session: Session
+    recording: Recording
     state: FileState
     database: Database
     names: StringPool
@@ -238,17 +240,17 @@ class _RankReader:
 
     def read(self, rank: RankRows, *, sole: bool, problems: Problems) -> Trace:
         """Return the trace of a rank."""
-        session, path = self.session, self.path
-        gpu = session.gpu(rank.process, max(rank.device, 0))
+        recording, path = self.recording, self.path
+        gpu = recording.gpu(rank.process, max(rank.device, 0))
         steps = self._find_steps(rank, problems)
         columns, kinds, rowids, named = build_columns(
-            rank, steps, self.names, gpu.label, session, session.epoch_ns or 0
+            rank, steps, self.names, gpu.label, recording, recording.epoch_ns or 0
         )
         stated = self._stated_rank(rank, sole=sole)
         metadata = self._metadata(rank, stated)
         domains = {
             f"{process}:{number}": name
-            for (process, number), name in session.domains.items()
+            for (process, number), name in recording.domains.items()
             if process == rank.process
         }
         source = ExportRecords(
@@ -265,7 +267,7 @@ class _RankReader:
             problems=notes,
             consume=True,
             format="nsight",
-            host=session.host or None,
+            host=recording.host or None,
             stated_rank=stated,
             local_rank=rank.device,
         )
@@ -295,26 +297,26 @@ class _RankReader:
 
     def _stated_rank(self, rank: RankRows, *, sole: bool) -> int | None:
         """Return the rank by MPI, by NCCL, or by the environment of the only process."""
-        stated = self.session.mpi_ranks.get(rank.process)
+        stated = self.recording.mpi_ranks.get(rank.process)
         if stated is None:
             of_ranges = [self.payloads.get(row, {}) for row in rank.ranges.rowid.tolist()]
             stated = read_communicators(of_ranges).rank
         if stated is None and sole:
-            stated = self.session.rank_of_variables()
+            stated = self.recording.rank_of_variables()
         return stated if stated is None or stated >= 0 else None
 
     def _metadata(self, rank: RankRows, stated: int | None) -> dict[str, Any]:
-        session = self.session
-        metadata: dict[str, Any] = {"baseTimeNanoseconds": session.epoch_ns or 0}
+        recording = self.recording
+        metadata: dict[str, Any] = {"baseTimeNanoseconds": recording.epoch_ns or 0}
         if rank.device >= 0:
-            gpu = session.gpu(rank.process, rank.device)
+            gpu = recording.gpu(rank.process, rank.device)
             metadata["deviceProperties"] = [gpu.properties()]
         if stated is not None:
             metadata["distributedInfo"] = {"rank": stated}
-        if session.host:
-            metadata["host_name"] = session.host
-        if session.version:
-            metadata["Nsight Systems"] = session.version
+        if recording.host:
+            metadata["host_name"] = recording.host
+        if recording.version:
+            metadata["Nsight Systems"] = recording.version
         return metadata
 
     def _comm_args(self, rank: RankRows) -> Any:
@@ -330,27 +332,27 @@ class _RankReader:
 
 def _report_file(
     database: Database,
-    session: Session,
+    recording: Recording,
     events: _Events,
     has_payloads: bool,  # noqa: FBT001
     path: str,
     problems: Problems,
 ) -> None:
     """Report what the export lacks."""
-    for kind, detail in _lacks(database, session, events, has_payloads=has_payloads):
+    for kind, detail in _lacks(database, recording, events, has_payloads=has_payloads):
         problems.add(kind, 1, detail, file=path)
     processes = set(np.unique(events.host.process).tolist())
-    for process, text in session.diagnostics:
+    for process, text in recording.diagnostics:
         if process is None or process in processes:
             problems.add("part", 1, f"Nsight Systems reports: {text[:300]}", file=path)
 
 
 def _lacks(
-    database: Database, session: Session, events: _Events, *, has_payloads: bool
+    database: Database, recording: Recording, events: _Events, *, has_payloads: bool
 ) -> Iterator[tuple[Any, str]]:
-    if session.epoch_ns is None:
+    if recording.epoch_ns is None:
         yield "clock", "the export does not state when the recording began"
-    if session.cut:
+    if recording.cut:
         yield "part", "the file was cut from a longer export"
     if database.is_cut_off:
         yield "part", "the database was copied while it was written, without its -wal file"

@@ -62,14 +62,14 @@ def find_steps(
     if pattern is not None:
         search = re.compile(pattern).search
         chosen = [row for row in free.tolist() if search(names[row])]
-        return _numbered(ranges, chosen, names, _LAST_NUMBER, f"called like {pattern!r}")
+        return _number_steps(ranges, chosen, names, _LAST_NUMBER, f"called like {pattern!r}")
     chosen = [row for row in free.tolist() if _NUMBERED.fullmatch(names[row])]
     if chosen:
-        return _numbered(ranges, chosen, names, _NUMBERED, f"called as {names[chosen[0]]!r}")
+        return _number_steps(ranges, chosen, names, _NUMBERED, f"called as {names[chosen[0]]!r}")
     return _find_tiling(ranges, free, names, device_span_ns)
 
 
-def _numbered(
+def _number_steps(
     ranges: NvtxRows, chosen: list[int], names: list[str], number: re.Pattern[str], rule: str
 ) -> Steps | None:
     rows = _outermost(ranges, np.array(chosen, np.int64))

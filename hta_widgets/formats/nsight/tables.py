@@ -135,7 +135,7 @@ def category_code(name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class EventTable:
+class ExportTable:
     """A table of events.
 
     Attributes
@@ -234,39 +234,41 @@ _MPI_ARGS = {
     "peer": "remoteRank",
 }
 _MPI_TABLES = tuple(
-    EventTable(f"MPI_{kind}_EVENTS", ("textId",), _names_in("textId", MPI_CATEGORY), args=_MPI_ARGS)
+    ExportTable(
+        f"MPI_{kind}_EVENTS", ("textId",), _names_in("textId", MPI_CATEGORY), args=_MPI_ARGS
+    )
     for kind in ("COLLECTIVES", "P2P", "START_WAIT", "OTHER")
 )
 _OVERHEAD = _names_in("nameId", "overhead")
 
 #: All tables of events but NVTX's. Records refer to positions in this list.
 EVENT_TABLES = (
-    EventTable(
+    ExportTable(
         "CUPTI_ACTIVITY_KIND_KERNEL", ("demangledName",), _name_kernels, of_device=True,
         args=_LAUNCH_ARGS, text_args={"short name": "shortName"},
     ),
-    EventTable(
+    ExportTable(
         "CUPTI_ACTIVITY_KIND_MEMCPY", ("bytes", "copyKind", "srcKind", "dstKind"), _name_copies,
         of_device=True, args={"bytes": "bytes", "context": "contextId",
                               "graph node id": "graphNodeId", "source device": "srcDeviceId",
                               "target device": "dstDeviceId"},
     ),
-    EventTable(
+    ExportTable(
         "CUPTI_ACTIVITY_KIND_MEMSET", ("bytes",), _name_fills, of_device=True,
         args={"bytes": "bytes", "value": "value", "context": "contextId"},
     ),
-    EventTable(
+    ExportTable(
         "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ("graphId",), _name_graphs, of_device=True,
         args={"graph id": "graphId", "graph exec id": "graphExecId", "context": "contextId"},
     ),
-    EventTable(
+    ExportTable(
         "CUPTI_ACTIVITY_KIND_RUNTIME", ("eventClass", "nameId"), _name_calls,
         args={"return value": "returnValue"},
     ),
     *_MPI_TABLES,
-    EventTable("OSRT_API", ("nameId",), _names_in("nameId", "os_runtime")),
-    EventTable("CUPTI_ACTIVITY_KIND_OVERHEAD", ("nameId",), _OVERHEAD),
-    EventTable("PROFILER_OVERHEAD", ("nameId",), _OVERHEAD),
+    ExportTable("OSRT_API", ("nameId",), _names_in("nameId", "os_runtime")),
+    ExportTable("CUPTI_ACTIVITY_KIND_OVERHEAD", ("nameId",), _OVERHEAD),
+    ExportTable("PROFILER_OVERHEAD", ("nameId",), _OVERHEAD),
 )  # fmt: skip
 GRAPHS, CALLS = 3, 4
 

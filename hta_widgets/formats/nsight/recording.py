@@ -46,7 +46,7 @@ class Gpu:
 
 
 @dataclass(slots=True)
-class Session:
+class Recording:
     """A recording.
 
     Attributes
@@ -68,7 +68,7 @@ class Session:
     domains : dict of (process, number) to str
         Names of NVTX domains.
     diagnostics : list of (process or None, text)
-        What Nsight says about lost events.
+        Nsight's messages on lost events.
     """
 
     epoch_ns: int | None = None
@@ -96,13 +96,13 @@ class Session:
         )
 
 
-def read_session(database: Database) -> Session:
+def read_recording(database: Database) -> Recording:
     """Read what an export states about its recording."""
     version, cut, has_blobs, in_utc = _export_options(database)
     epoch_ns = _first_integer(database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
     if epoch_ns is not None and not 0 <= epoch_ns < _MAX_EPOCH_NS:
         epoch_ns = None
-    return Session(
+    return Recording(
         epoch_ns=0 if in_utc else epoch_ns,
         version=version,
         host=_host(database),
