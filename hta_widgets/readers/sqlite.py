@@ -213,7 +213,7 @@ class Database:
                 f"cannot be read: {cause.strerror or cause}",
                 path=self.path,
                 remedy="Check the file and its permissions.",
-            ) from None
+            ) from cause
 
     def _fetch_all(self, query: str) -> list[Any]:
         with self._errors_as_trace_errors():
@@ -297,9 +297,11 @@ def _quote(name: str) -> str:
 
 
 def table_names(path: str | Path) -> list[str]:
-    """Return the names of a database's tables; none if it cannot be opened."""
+    """Return the names of a database's tables; none if it is damaged."""
     try:
         with Database(path) as database:
             return list(database.tables)
-    except TraceError:
+    except TraceError as error:
+        if isinstance(error.__cause__, OSError):  # the disk fails, not the contents
+            raise
         return []

@@ -5,7 +5,7 @@
 
 import pytest
 
-from .inputs import STRUCTURAL_FROM
+from .inputs import DATABASES_FROM, STRUCTURAL_FROM
 from .journey import run
 
 INPUTS, STRUCTURAL, AT_ONCE = 500, 60, 20
@@ -36,7 +36,11 @@ def test_inputs_that_failed_once_do_not(seed):
 
 @pytest.mark.parametrize(
     "first",
-    [*range(0, INPUTS, AT_ONCE), *range(STRUCTURAL_FROM, STRUCTURAL_FROM + STRUCTURAL, AT_ONCE)],
+    [
+        *range(0, INPUTS, AT_ONCE),
+        *range(STRUCTURAL_FROM, STRUCTURAL_FROM + STRUCTURAL, AT_ONCE),
+        *range(DATABASES_FROM, DATABASES_FROM + STRUCTURAL, AT_ONCE),
+    ],
 )
 def test_damaged_files_fail_properly(first):
     found = [finding for seed in range(first, first + AT_ONCE) for finding in run(seed, SHARE)]

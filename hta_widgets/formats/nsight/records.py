@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.record_source import FileState
 from hta_widgets.formats.kineto.times import micros
 from hta_widgets.formats.nsight.nvtx import args_of_ranges, read_ranges
@@ -129,7 +128,7 @@ class ExportRecords(NumberedRecords):
 
     def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
         if (self._kinds[wanted] != NAME).any():
-            self._check_state()
+            self._state.require_unchanged(self.path)
         for start in range(0, len(wanted), _RECORDS_PER_QUERY):
             part = wanted[start : start + _RECORDS_PER_QUERY]
             records: dict[int, dict[str, Any]] = {}
@@ -141,19 +140,6 @@ class ExportRecords(NumberedRecords):
             self._add_comm_args(records)
             for number in part.tolist():
                 yield number, _to_json(records[number])
-
-    def _check_state(self) -> None:
-        try:
-            same = FileState.of(self.path) == self._state
-        except OSError:
-            same = False
-        if not same:
-            raise TraceError(
-                "was changed or removed after it was loaded, so the details of its events cannot"
-                " be read",
-                path=self.path,
-                remedy="Put the file back, or load it again.",
-            )
 
     def _records_of_kind(self, database: Database, kind: int, rowids: Ints) -> list[dict[str, Any]]:
         """Return records of one kind, in the order of `rowids`."""
