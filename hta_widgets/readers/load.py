@@ -475,14 +475,17 @@ def _traces_of(
     for file, (traces, noted, error, is_of_contents) in zip(files, outcomes, strict=True):
         if error is None:
             problems.merge(noted)
+            if file.rank is not None and len(traces) > 1:
+                raise TraceError(
+                    f"holds {len(traces)} ranks, so it cannot be rank {file.rank}",
+                    path=file.path,
+                    remedy="Load it without a rank: [path] in place of {rank: path}.",
+                )
             if file.format == "store":
                 result.stored.extend(traces)
             else:
                 result.traces.extend(traces)
-                # Ranks that were merged into one file have the numbers that the file states.
-                result.caller_ranks.extend(
-                    [file.rank] if len(traces) == 1 else [None] * len(traces)
-                )
+                result.caller_ranks.extend([file.rank] * len(traces))
         elif file.named:
             raise error
         elif not is_of_contents or not Path(file.path).exists():

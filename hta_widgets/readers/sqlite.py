@@ -39,6 +39,8 @@ NO_TIME = -(1 << 63)
 _MAX_TEXT_BYTES = 1 << 28
 _ROWS_PER_QUERY = 1 << 16
 _IDS_PER_QUERY = 5_000
+#: Size of a row with a text that is assumed for the progress of a load.
+_BYTES_PER_ROW = 64
 #: Steps of SQLite's virtual machine: for each byte of the file, and in any case.
 _STEPS_PER_BYTE = 64
 _MIN_STEPS = 20_000_000
@@ -140,6 +142,7 @@ class Database:
         for of_rows in ["1"] if rowids is None else self._row_ranges(table, rowids):
             condition = f"{of_rows} and {where}" if where else of_rows
             result += self._select(selected, table, f"{condition} order by rowid")
+        self._report(_BYTES_PER_ROW * len(result))
         return result
 
     def texts_of(self, table: str, key: str, value: str, keys: Iterable[int]) -> dict[int, str]:
@@ -254,7 +257,7 @@ class Database:
         names = ["rowid", *map(_quote, columns)]
         lists = [f"group_concat(coalesce({name}, {missing}))" for name in names]
         ((count, *texts),) = self._select(["count(*)", *lists], table, where)
-        self._report(sum(len(text or "") for text in texts) // 3)
+        self._report(sum(len(text or "") for text in texts) // 2)
         if not count:
             return _empty_block(len(names))
         block = [_parse_integers(text, count) for text in texts]

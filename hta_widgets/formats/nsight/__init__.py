@@ -11,7 +11,7 @@ NSIGHT = Format(
         read=f"{__name__}.reader:read_export",
         sources={"nsight": f"{__name__}.records:ExportRecords"},
         exported_from=(".nsys-rep", ".qdrep"),
-        memory_factor=5.0,
+        memory_factor=6.5,
         takes_steps=True,
     ),
     comparison=FormatComparison(compared_with=("kineto",)),

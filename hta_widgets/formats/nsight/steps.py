@@ -54,28 +54,29 @@ def find_steps(
     ranges: NvtxRows, pool: StringPool, device_span_ns: int, pattern: str | None = None
 ) -> Steps | None:
     """Return the steps among the push and pop ranges of one thread; None if there are none."""
-    names = [pool[code] for code in ranges.name.tolist()]
-    if pattern is None and any(name.startswith(_PROFILER_STEP) for name in names):
+    names = {code: pool[code] for code in np.unique(ranges.name).tolist()}
+    if pattern is None and any(name.startswith(_PROFILER_STEP) for name in names.values()):
         return None  # they are steps already
-    free = np.flatnonzero([not ranges.domains[code] for code in ranges.domain.tolist()])
+    unnamed = [code for code, domain in enumerate(ranges.domains) if not domain]
+    free = np.flatnonzero(np.isin(ranges.domain, unnamed))
     free = free[np.argsort(ranges.start_ns[free], kind="stable")]
+    matches = _NUMBERED.fullmatch if pattern is None else re.compile(pattern).search
+    chosen = free[np.isin(ranges.name[free], [code for code in names if matches(names[code])])]
     if pattern is not None:
-        search = re.compile(pattern).search
-        chosen = [row for row in free.tolist() if search(names[row])]
         return _number_steps(ranges, chosen, names, _LAST_NUMBER, f"called like {pattern!r}")
-    chosen = [row for row in free.tolist() if _NUMBERED.fullmatch(names[row])]
-    if chosen:
-        return _number_steps(ranges, chosen, names, _NUMBERED, f"called as {names[chosen[0]]!r}")
+    if len(chosen):
+        example = names[int(ranges.name[chosen[0]])]
+        return _number_steps(ranges, chosen, names, _NUMBERED, f"called as {example!r}")
     return _find_tiling(ranges, free, names, device_span_ns)
 
 
 def _number_steps(
-    ranges: NvtxRows, chosen: list[int], names: list[str], number: re.Pattern[str], rule: str
+    ranges: NvtxRows, chosen: Rows, names: dict[int, str], number: re.Pattern[str], rule: str
 ) -> Steps | None:
-    rows = _outermost(ranges, np.array(chosen, np.int64))
+    rows = _outermost(ranges, chosen)
     if not len(rows):
         return None
-    matches = [number.search(names[row]) for row in rows.tolist()]
+    matches = [number.search(names[code]) for code in ranges.name[rows].tolist()]
     numbers = [int(match[1]) for match in matches if match]
     if len(numbers) < len(rows) or len(set(numbers)) < len(numbers):
         return Steps(rows, np.arange(len(rows)), f"{rule}, numbered in order")
@@ -83,7 +84,7 @@ def _number_steps(
 
 
 def _find_tiling(
-    ranges: NvtxRows, free: Rows, names: list[str], device_span_ns: int
+    ranges: NvtxRows, free: Rows, names: dict[int, str], device_span_ns: int
 ) -> Steps | None:
     """Return the ranges of the name that tiles most of the time, if it tiles enough of it."""
     codes = ranges.name[free]
@@ -92,7 +93,7 @@ def _find_tiling(
     for code in np.unique(codes).tolist():
         of_name = codes == code
         rows = free[of_name]
-        if len(rows) < _MIN_REPEATS or "::" in names[rows[0]]:
+        if len(rows) < _MIN_REPEATS or "::" in names[code]:
             continue
         starts, ends = ranges.start_ns[rows], ranges.end_ns[rows]
         if (starts[1:] < ends[:-1]).any():
@@ -103,7 +104,8 @@ def _find_tiling(
     if best is None:
         return None
     rows = best[1]
-    return Steps(rows, np.arange(len(rows)), f"called {names[rows[0]]!r}, numbered in order")
+    name = names[int(ranges.name[rows[0]])]
+    return Steps(rows, np.arange(len(rows)), f"called {name!r}, numbered in order")
 
 
 def _outermost(ranges: NvtxRows, rows: Rows) -> Rows:

@@ -248,6 +248,15 @@ def test_no_secret_reaches_any_output(export, tmp_path):
     assert SECRET not in repr([trace.metadata for trace in traces.values()])
 
 
+def test_a_file_of_several_ranks_cannot_be_one(export, tmp_path):
+    with pytest.raises(TraceError, match="holds 2 ranks, so it cannot be rank 5"):
+        load({5: export})
+    hw.export_trace(load(export), tmp_path / "merged.json")
+    with pytest.raises(TraceError, match="holds 2 ranks, so it cannot be rank 5"):
+        load({5: tmp_path / "merged.json"})
+    assert load({5: write_export(tmp_path / "one.sqlite", ranks=1)}).ranks == [5]
+
+
 def test_the_environment_states_the_rank_of_the_only_process(tmp_path):
     path = write_export(tmp_path / "a.sqlite", ranks=1, mpi=False)
     change(path, "insert into META_DATA_CAPTURE values ('ENVIRONMENT_VARIABLE', 'SLURM_PROCID=5')")
