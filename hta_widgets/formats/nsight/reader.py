@@ -47,8 +47,10 @@ from hta_widgets.trace.trace import Trace
 _MARKER = "StringIds"
 _EVENTS = re.compile(rf"CUPTI_ACTIVITY_KIND_\w+|{NVTX_TABLE}|OSRT_API|MPI_\w+|DIAGNOSTIC_EVENT")
 _NCCL_NAME = re.compile(r"nccl", re.IGNORECASE)
-#: Times beyond this are damage: recordings last hours, not years.
-_MAX_TIME_NS = 1 << 60
+#: Times beyond the year 2100 are damage.
+_MAX_TIME_NS = 4_102_444_800_000_000_000
+#: Times since the start of a recording are smaller, those since 1970 larger.
+_MIN_UTC_NS = 100_000_000_000_000_000
 _RECORD_AGAIN = "Record with nsys profile --trace=cuda,nvtx, and export again."
 
 
@@ -69,6 +71,12 @@ class _Events:
     ranges: NvtxRows
     names: StringPool
 
+    @property
+    def first_ns(self) -> int:
+        """Start of the first event; 0 without events."""
+        starts = [part.start_ns for part in (self.device, self.host, self.ranges)]
+        return min((int(start.min()) for start in starts if len(start)), default=0)
+
 
 def read_export(
     path: str,
@@ -83,6 +91,8 @@ def read_export(
     with Database(path, advance) as database:
         recording = read_recording(database)
         events = _read_events(database, recording, path, problems)
+        if events.first_ns > _MIN_UTC_NS:
+            recording.epoch_ns = 0
         payloads = payloads_of(database)
         places = _ranks_of(events, path, problems)
         traces = []

@@ -12,6 +12,7 @@ import hta_widgets as hw
 from hta_widgets import TraceError
 from hta_widgets.analysis import collectives, stragglers, temporal_breakdown
 from hta_widgets.diff import compare, names
+from hta_widgets.trace.columns import event_args
 
 
 def load(path, **options):
@@ -261,3 +262,82 @@ def test_the_environment_states_the_rank_of_the_only_process(tmp_path):
     path = write_export(tmp_path / "a.sqlite", ranks=1, mpi=False)
     change(path, "insert into META_DATA_CAPTURE values ('ENVIRONMENT_VARIABLE', 'SLURM_PROCID=5')")
     assert load(path).ranks == [5]
+
+
+@pytest.mark.parametrize("stated", ["true", "false"])
+def test_old_exports_and_times_in_utc(export, stated):
+    change(
+        export,
+        "alter table CUPTI_ACTIVITY_KIND_KERNEL rename to CUPTI_ACTIVITY_KIND_KERNEL_V2",
+        "drop table TARGET_INFO_GPU",
+        "drop table TARGET_INFO_CUDA_DEVICE",
+        "create table TARGET_INFO_CUDA_GPU (name, deviceId, pid, numMultiprocessors)",
+        "insert into TARGET_INFO_CUDA_GPU values ('Tesla V100', 0, 4001, 80)",
+        "drop table META_DATA_EXPORT",
+        "create table EXPORT_META_DATA (name, value)",
+        f"insert into EXPORT_META_DATA values ('EXPORT_PARAM_TIME_NORMALIZE', '{stated}')",
+        f"update CUPTI_ACTIVITY_KIND_KERNEL_V2 set start = start + {EPOCH_NS},"
+        f" end = end + {EPOCH_NS}",
+        *(f"delete from {table}" for table in ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME",
+                                               "MPI_COLLECTIVES_EVENTS",
+                                               "CUPTI_ACTIVITY_KIND_MEMCPY")),
+    )  # fmt: skip
+    trace = load(export)[1]
+    assert trace.zero_ns == EPOCH_NS + FIRST_NS + 3 * MS
+    assert trace.metadata["deviceProperties"] == [{"id": 0, "name": "Tesla V100", "numSms": 80}]
+
+
+def payload(schema, *values):
+    body = b"".join(value.to_bytes(8, "little") for value in values)
+    head = (1, schema, len(body), 32)
+    return b"".join(value.to_bytes(8, "little") for value in head) + body
+
+
+def test_calls_of_a_group_share_its_kernels(tmp_path):
+    """A kernel for two all-gathers, then two kernels for two, then three for two."""
+    path = write_export(tmp_path / "a.sqlite", ranks=1, steps=3)
+    with closing(sqlite3.connect(path)) as database:
+        names = ("NCCL communicator ID", "No. of ranks", "Rank")
+        fields = [(1, 98, k, name, 18, 8 * k) for k, name in enumerate(names)]
+        database.executemany(
+            "insert into NVTX_PAYLOAD_SCHEMA_ENTRIES values (?, ?, ?, ?, ?, ?)", fields
+        )
+        tid, gpid = database.execute(
+            "select globalTid, globalTid / 16777216 * 16777216 from MPI_RANKS"
+        ).fetchone()
+        database.execute("delete from NVTX_EVENTS where text = 'ncclAllReduce'")
+        database.execute("delete from CUPTI_ACTIVITY_KIND_KERNEL where streamId = 21")
+        database.execute("insert into StringIds values (700, 'ncclDevKernel_AllGather_RING_LL(A)')")
+        insert = "insert into NVTX_EVENTS values (?, ?, 59, ?, null, ?, null, 1, ?)"
+        init = payload(98, 0xAB, 4, 0)
+        database.execute(insert, (1, 2, "ncclCommInitRank", tid, init))
+        for step, kernels in enumerate((1, 2, 3)):
+            at = FIRST_NS + step * 20 * MS
+            for number, size in enumerate((100, 200)):
+                began = at + number * 1000
+                call = (began, began + 500, "ncclAllGather", tid, payload(99, 0xAB, size))
+                database.execute(insert, call)
+            database.execute(insert, (at + 2000, at + 9000, "ncclGroupEnd", tid, None))
+            for number in range(kernels):
+                correlation = 900 + 10 * step + number
+                database.execute(
+                    "insert into CUPTI_ACTIVITY_KIND_RUNTIME values (?, ?, 1, ?, ?, 1, 0)",
+                    (at + 3000 + number, at + 3001 + number, tid, correlation),
+                )
+                start = at + MS + number * MS
+                database.execute(
+                    "insert into CUPTI_ACTIVITY_KIND_KERNEL values"
+                    " (?, ?, 0, 21, ?, ?, 700, 700, 1, 1, 1, null)",
+                    (start, start + MS, correlation, gpid),
+                )
+        database.commit()
+    trace = load(path)[0]
+    rows = np.flatnonzero(trace.table.stream == 21)
+    keys = ("In msg nelems", "Out msg nelems", "Group size", "Process Group Name", "dtype")
+    args = event_args(trace, rows, keys)
+    assert args["In msg nelems"] == [300, 100, 200, None, None, None]
+    assert args["Out msg nelems"] == [1200, 400, 800, None, None, None]
+    assert args["Group size"][:3] == [4, 4, 4]
+    assert args["Process Group Name"][:3] == ["NCCL 00000000000000ab"] * 3
+    assert args["dtype"][0] == "uint8"
+    assert trace.stated_rank == 0
