@@ -131,12 +131,16 @@ def _args_of(kernel: str, calls: list[_NcclCall], sizes: Mapping[int, int]) -> d
     elements, rest = divmod(size, bytes_of(dtype))
     if operation is None or rest or size < 0:
         return args
-    whole = elements if operation not in _OF_PARTS else None if ranks is None else elements * ranks
-    if whole is not None:
-        args["In msg nelems"] = elements if operation == "allgather" else whole
-        args["Out msg nelems"] = elements if operation == "reduce_scatter" else whole
-        args["dtype"] = dtype
-    return args
+    if operation not in _OF_PARTS:
+        ranks = 1
+    if ranks is None:  # the size of the whole is not known
+        return args
+    return {
+        **args,
+        "dtype": dtype,
+        "In msg nelems": elements if operation == "allgather" else elements * ranks,
+        "Out msg nelems": elements if operation == "reduce_scatter" else elements * ranks,
+    }
 
 
 def _calls_of_kernels(
@@ -156,9 +160,9 @@ def _calls_of_kernels(
         places = np.flatnonzero(threads == thread)
         at_ns = calls.start_ns[launch_of[places]]
         order = np.argsort(at_ns, kind="stable")
-        found = _calls_on_thread(at_ns[order], on_thread, pool, payloads)
-        for place, of_kernel in zip(places[order].tolist(), found, strict=True):
-            result[place] = of_kernel
+        calls_of_launches = _calls_on_thread(at_ns[order], on_thread, pool, payloads)
+        for place, calls_of_kernel in zip(places[order].tolist(), calls_of_launches, strict=True):
+            result[place] = calls_of_kernel
     return result
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,115 +38,133 @@ class RankRows:
     ranges: NvtxRows
 
 
-@dataclass(slots=True)
-class _Part:
-    """Columns of some records of one kind."""
+class RankRecords(NamedTuple):
+    """The columns of a rank's records, and what `ExportRecords` makes them from.
 
+    Attributes
+    ----------
+    columns : RankColumns
+    kinds, rowids : array of int
+        Of each record.
+    named : list of dict
+        Steps, and records that name tracks, by row id.
+    """
+
+    columns: RankColumns
+    kinds: Codes
+    rowids: Ints
+    named: list[dict[str, Any]]
+
+
+_HOST, _DEVICE = 0, 1
+#: The thread of copies of managed memory, in place of their stream.
+_UNIFIED_TID = -2
+
+
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """Columns of some records; all of one phase."""
+
+    phase: Ints
     kind: Ints
     rowid: Ints
-    phase: int
     start_ns: Ints
     dur_ns: Ints
-    name: Ints
+    name: Ints  # codes into the names of the file
     category: Ints
-    thread: Ints  # -1 for events of the device
+    pid: Ints  # `_HOST` or `_DEVICE`
+    tid: Ints  # number of a thread or stream
     stream: Ints
     correlation: Ints
-    flow: Ints
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
+    flow: Ints  # row id of an asynchronous range
 
 
-def _part(
-    kind: int | Ints,
-    rowid: Ints,
-    phase: str,
-    start_ns: Ints,
-    dur_ns: Ints,
-    name: Ints,
-    category: Ints,
-    thread: Ints,
-    **further: Ints,
-) -> _Part:
-    nothing = np.full(len(start_ns), -1, np.int64)
-    columns = {"stream": nothing, "correlation": nothing, "flow": nothing, **further}
-    kinds = np.full(len(start_ns), kind) if isinstance(kind, int) else kind
-    return _Part(kinds, rowid, ord(phase), start_ns, dur_ns, name, category, thread, **columns)
+def _part(phase: str, rowid: Ints, **columns: Ints | int) -> _Part:
+    """Return a part; a number stands for a column that has it everywhere."""
+    columns = {
+        "phase": ord(phase), "dur_ns": -1, "category": 0, "pid": _HOST, "stream": -1,
+        "correlation": -1, "flow": -1, "rowid": rowid, **columns,
+    }  # fmt: skip
+    filled: dict[str, Any] = {
+        name: np.full(len(rowid), value, np.int32) if isinstance(value, int) else value
+        for name, value in columns.items()
+    }
+    return _Part(**filled)
 
 
 def build_columns(
-    rank: RankRows,
-    steps: Steps | None,
-    names: StringPool,
-    gpu: str,
-    recording: Recording,
-    epoch_ns: int,
-) -> tuple[RankColumns, Codes, Ints, list[dict[str, Any]]]:
-    """Return a rank's columns, the kinds and row ids of its records, and records with names.
+    rank: RankRows, steps: Steps | None, names: StringPool, gpu: str, recording: Recording
+) -> RankRecords:
+    """Return a rank's records.
 
     Events of the device come first, in their order in `rank`, so that their numbers are known.
     """
-    pool = StringPool()
-    work = rank.device_events
-    events = concatenate_blocks([work, rank.calls])
-    parts = [
-        _part(
-            events.table, events.rowid, "X", events.start_ns, events.end_ns - events.start_ns,
-            events.name, events.category, events.thread, stream=events.stream,
-            correlation=events.correlation,
-        )
-    ]  # fmt: skip
     named: list[dict[str, Any]] = []
+    parts = [_events_part(rank)]
     if steps is not None:
         parts.append(_steps_part(rank.ranges, steps, names, named))
     parts += _ranges_parts(rank.ranges)
-    tids, tid = _tids(parts, work)
-    metadata = _naming_records(rank, gpu, recording, tids.values)
-    count = sum(map(len, parts))
-    extra = len(metadata)
-    lookup = _compact_names(parts, names, pool)
-
-    def column(name: str, fill: int) -> Ints:
-        return np.concatenate([*(getattr(part, name) for part in parts), np.full(extra, fill)])
-
-    timed = np.arange(count + extra) < count
-    name_column = np.concatenate(
-        [lookup[column("name", 0)[:count]], [pool.add(record["name"]) for record in metadata]]
-    )
-    flow = column("flow", -1)
-    ranges = np.flatnonzero(flow >= 0)
-    flow_ids = StringPool(str(number) for number in np.unique(flow[ranges]).tolist())
-    flow[ranges] = np.unique(flow[ranges], return_inverse=True)[1]
-    is_host = np.append(column("thread", 0)[:count] >= 0, [r["pid"] != gpu for r in metadata])
+    tids = np.unique(np.concatenate([part.tid for part in parts])).tolist()
+    naming = _naming_records(rank, gpu, recording, tids)
+    parts.append(_naming_part(naming, names, gpu, len(named)))
+    joined = _join(parts)
+    parts.clear()
+    tid_numbers, tid = np.unique(joined.tid, return_inverse=True)
+    pool, lookup = _compact_names(joined.name, names)
+    is_flow = joined.flow >= 0
+    flow_numbers, joined.flow[is_flow] = np.unique(joined.flow[is_flow], return_inverse=True)
+    timed = joined.phase != _M
+    first_name = len(timed) - len(naming)
     columns = RankColumns(
-        phase=np.concatenate(
-            [*(np.full(len(part), part.phase) for part in parts), np.full(extra, _M)]
-        ).astype(np.uint8),
-        start_ns=column("start_ns", 0) + epoch_ns * timed,
-        dur_ns=column("dur_ns", -1),
+        phase=joined.phase.astype(np.uint8),
+        start_ns=joined.start_ns + (recording.epoch_ns or 0) * timed,
+        dur_ns=joined.dur_ns,
         timed=timed,
-        name=name_column.astype(np.int32),
-        category=column("category", 0).astype(np.int32),
-        pid=np.where(is_host, 0, 1).astype(np.int32),
-        tid=np.append(tid, [tids.add(str(record["tid"])) for record in metadata]).astype(np.int32),
-        stream=column("stream", -1),
-        correlation=column("correlation", -1),
-        flow=flow.astype(np.int32),
+        name=lookup[joined.name].astype(np.int32),
+        category=joined.category.astype(np.int32, copy=False),
+        pid=joined.pid.astype(np.int32, copy=False),
+        tid=tid.astype(np.int32),
+        stream=joined.stream,
+        correlation=joined.correlation,
+        flow=joined.flow.astype(np.int32),
         names=pool,
         categories=StringPool(CATEGORIES),
         pids=StringPool((str(id_in_system(rank.process)), gpu)),
-        tids=tids,
-        flow_ids=flow_ids,
-        small_args={count + place: record["args"] for place, record in enumerate(metadata)},
-        record=np.arange(count + extra, dtype=np.int64),
-        copies=_copies(work),
+        tids=StringPool(map(_tid_text, tid_numbers.tolist())),
+        flow_ids=StringPool(map(str, flow_numbers.tolist())),
+        small_args={first_name + place: record["args"] for place, record in enumerate(naming)},
+        record=np.arange(len(timed), dtype=np.int64),
+        copies=_copies(rank.device_events),
     )
-    kinds = column("kind", NAME).astype(np.uint8)
-    first_name = len(named)
-    rowids = column("rowid", 0)
-    rowids[count:] = first_name + np.arange(extra)
-    return columns, kinds, rowids, [*named, *metadata]
+    return RankRecords(columns, joined.kind.astype(np.uint8), joined.rowid, [*named, *naming])
+
+
+def _join(parts: Iterable[_Part]) -> _Part:
+    filled = [part for part in parts if len(part.rowid)]
+    return _Part(
+        **{
+            column.name: np.concatenate([getattr(part, column.name) for part in filled])
+            for column in fields(_Part)
+        }
+    )
+
+
+def _tid_text(number: int) -> str:
+    return UNIFIED_MEMORY if number == _UNIFIED_TID else str(number)
+
+
+def _events_part(rank: RankRows) -> _Part:
+    events = concatenate_blocks([rank.device_events, rank.calls])
+    on_host = events.device < 0
+    return _part(
+        "X", events.rowid, kind=events.table, start_ns=events.start_ns,
+        dur_ns=events.end_ns - events.start_ns, name=events.name, category=events.category,
+        pid=np.where(on_host, np.int32(_HOST), np.int32(_DEVICE)),
+        tid=np.where(
+            on_host, events.thread, np.where(events.is_unified, _UNIFIED_TID, events.stream)
+        ),
+        stream=events.stream, correlation=events.correlation,
+    )  # fmt: skip
 
 
 def _steps_part(
@@ -157,59 +176,55 @@ def _steps_part(
     codes = [names.add(f"ProfilerStep#{number}") for number in steps.numbers.tolist()]
     start_ns = ranges.start_ns[rows]
     return _part(
-        STEP, np.arange(len(rows)), "X", start_ns, ranges.end_ns[rows] - start_ns,
-        np.array(codes, np.int64), np.full(len(rows), category_code("user_annotation")),
-        ranges.thread[rows],
+        "X", np.arange(len(rows)), kind=STEP, start_ns=start_ns,
+        dur_ns=ranges.end_ns[rows] - start_ns, name=np.array(codes, np.int64),
+        category=category_code("user_annotation"), tid=ranges.thread[rows],
     )  # fmt: skip
 
 
 def _ranges_parts(ranges: NvtxRows) -> list[_Part]:
     """Return ranges that nest, marks, and the begins and ends of ranges that do not."""
 
-    def part(kind: int, phase: str, rows: Rows) -> _Part:
-        start_ns, end_ns = ranges.start_ns[rows], ranges.end_ns[rows]
-        is_end, is_range = phase == "e", phase == "X"
-        nothing = np.full(len(rows), -1, np.int64)
+    def part(kind: int, phase: str, rows: Rows, **columns: Ints) -> _Part:
+        columns.setdefault("start_ns", ranges.start_ns[rows])
         return _part(
-            kind, ranges.rowid[rows], phase, end_ns if is_end else start_ns,
-            end_ns - start_ns if is_range else nothing, ranges.name[rows], ranges.category[rows],
-            ranges.thread[rows], flow=ranges.rowid[rows] if phase in "be" else nothing,
+            phase, ranges.rowid[rows], kind=kind, name=ranges.name[rows],
+            category=ranges.category[rows], tid=ranges.thread[rows], **columns,
         )  # fmt: skip
 
-    marks, asyncs = ranges.is_mark, np.flatnonzero(ranges.is_async)
+    nested = np.flatnonzero(~ranges.is_mark & ~ranges.is_async)
+    asyncs = np.flatnonzero(ranges.is_async)
+    flow = ranges.rowid[asyncs]
     return [
-        part(RANGE, "X", np.flatnonzero(~marks & ~ranges.is_async)),
-        part(MARK, "i", np.flatnonzero(marks)),
-        part(ASYNC_BEGIN, "b", asyncs),
-        part(ASYNC_END, "e", asyncs),
+        part(RANGE, "X", nested, dur_ns=ranges.end_ns[nested] - ranges.start_ns[nested]),
+        part(MARK, "i", np.flatnonzero(ranges.is_mark)),
+        part(ASYNC_BEGIN, "b", asyncs, flow=flow),
+        part(ASYNC_END, "e", asyncs, flow=flow, start_ns=ranges.end_ns[asyncs]),
     ]
 
 
-def _tids(parts: list[_Part], work: EventBlock) -> tuple[StringPool, Ints]:
-    """Return the ids of threads and streams, and their codes for each record."""
-    thread = np.concatenate([part.thread for part in parts])
-    stream = np.concatenate([part.stream for part in parts])
-    unified = np.zeros(len(thread), bool)
-    unified[: len(work)] = work.is_unified
-    numbers = np.where(thread >= 0, thread, stream)
-    distinct, codes = np.unique(numbers, return_inverse=True)
-    pool = StringPool(map(str, distinct.tolist()))
-    codes = codes.astype(np.int64)
-    if unified.any():
-        codes[unified] = pool.add(UNIFIED_MEMORY)
-    return pool, codes
+def _naming_part(
+    records: list[dict[str, Any]], names: StringPool, gpu: str, first_row: int
+) -> _Part:
+    tids = [_UNIFIED_TID if r["tid"] == UNIFIED_MEMORY else r["tid"] for r in records]
+    return _part(
+        "M", first_row + np.arange(len(records)), kind=NAME, start_ns=0,
+        name=np.array([names.add(record["name"]) for record in records], np.int64),
+        pid=np.array([_DEVICE if record["pid"] == gpu else _HOST for record in records], np.int64),
+        tid=np.array(tids, np.int64),
+    )  # fmt: skip
 
 
-def _compact_names(parts: list[_Part], names: StringPool, pool: StringPool) -> Ints:
-    """Add the names that a rank uses to its pool; return its code for each code of the file's."""
-    used = np.unique(np.concatenate([part.name for part in parts]))
+def _compact_names(codes: Ints, names: StringPool) -> tuple[StringPool, Ints]:
+    """Return a pool of the names that a rank uses, and its code for each code of the file's."""
+    used = np.unique(codes)
     lookup = np.zeros(len(names), np.int64)
-    lookup[used] = [pool.add(names[code]) for code in used.tolist()]
-    return lookup
+    lookup[used] = np.arange(len(used))
+    return StringPool(names[code] for code in used.tolist()), lookup
 
 
 def _naming_records(
-    rank: RankRows, gpu: str, recording: Recording, tids: list[str]
+    rank: RankRows, gpu: str, recording: Recording, tids: list[int]
 ) -> list[dict[str, Any]]:
     """Return the records that name the rank's processes, and its threads and streams."""
     pid = id_in_system(rank.process)
@@ -218,14 +233,14 @@ def _naming_records(
     if rank.device >= 0:
         records.append(_naming(gpu, 0, "process_name", name=process or gpu))
         records.append(_naming(gpu, 0, "process_labels", labels=gpu))
-        if UNIFIED_MEMORY in tids:
+        if _UNIFIED_TID in tids:
             last = {"sort_index": _LAST_SORT}
             records.append(_naming(gpu, UNIFIED_MEMORY, "thread_name", name=UNIFIED_MEMORY))
             records.append(_naming(gpu, UNIFIED_MEMORY, "thread_sort_index", **last))
-    for tid in filter(str.isdecimal, tids):
-        name = recording.threads.get((rank.process, int(tid)))
+    for tid in tids:
+        name = recording.threads.get((rank.process, tid))
         if name:
-            records.append(_naming(pid, int(tid), "thread_name", name=f"thread {tid} ({name})"))
+            records.append(_naming(pid, tid, "thread_name", name=f"thread {tid} ({name})"))
     return records
 
 

@@ -199,23 +199,23 @@ def _rank_rows(
 ) -> RankRows:
     """Return the events of a rank."""
     work, calls = events.device, events.host
-    own_work = work.process == process
-    own_calls, own_ranges = calls.process == process, events.ranges.process == process
+    is_work = work.process == process
+    is_call, is_range = calls.process == process, events.ranges.process == process
     devices = [number for of, number in places if of == process]
     if len(devices) > 1:
-        call_rows, range_rows = np.flatnonzero(own_calls), np.flatnonzero(own_ranges)
-        of_call, home = _devices_of_calls(work.select(own_work), calls.take(call_rows), devices)
-        own_calls[call_rows] = of_call == device
+        call_rows, range_rows = np.flatnonzero(is_call), np.flatnonzero(is_range)
+        of_call, home = _devices_of_calls(work.select(is_work), calls.take(call_rows), devices)
+        is_call[call_rows] = of_call == device
         threads = events.ranges.thread[range_rows].tolist()
         of_range = np.array([home.get(thread, devices[0]) for thread in threads], np.int64)
-        own_ranges[range_rows] = of_range == device
-    own_work &= work.device == device
+        is_range[range_rows] = of_range == device
+    is_work &= work.device == device
     return RankRows(
         process,
         device,
-        work.select(own_work),
-        calls.select(own_calls),
-        events.ranges.take(np.flatnonzero(own_ranges)),
+        work.select(is_work),
+        calls.select(is_call),
+        events.ranges.take(np.flatnonzero(is_range)),
     )
 
 
@@ -253,9 +253,7 @@ class _RankReader:
         recording, path = self.recording, self.path
         gpu = recording.gpu(rank.process, max(rank.device, 0))
         steps = self._find_steps(rank, problems)
-        columns, kinds, rowids, named = build_columns(
-            rank, steps, self.names, gpu.label, recording, recording.epoch_ns or 0
-        )
+        records = build_columns(rank, steps, self.names, gpu.label, recording)
         stated = self._stated_rank(rank, sole=sole)
         metadata = self._metadata(rank, stated)
         domains = {
@@ -264,12 +262,12 @@ class _RankReader:
             if process == rank.process
         }
         source = ExportRecords(
-            path, RankPlace(rank.process, gpu.label, domains), kinds, rowids, named, metadata,
+            path, RankPlace(rank.process, gpu.label, domains), *records[1:], metadata,
             self.state, self._comm_args(rank),
         )  # fmt: skip
         notes = Problems()
         trace = build_trace(
-            columns,
+            records.columns,
             rank=0 if stated is None else stated,
             path=path,
             metadata=metadata,

@@ -115,13 +115,13 @@ class ExportRecords(NumberedRecords):
         if not set(keys) <= set(COMMUNICATION_KEYS):
             return None
         args: dict[str, list[Any]] = {key: [None] * len(records) for key in keys}
-        known = self._comm_args
-        if known is not None:
-            at = known.positions(records)
+        comm_args = self._comm_args
+        if comm_args is not None:
+            at = comm_args.positions(records)
             places = np.flatnonzero(at >= 0)
             for key in keys:
                 for place, value in zip(
-                    places.tolist(), known.column(at[places], key), strict=True
+                    places.tolist(), comm_args.column(at[places], key), strict=True
                 ):
                     args[key][place] = value
         return args

@@ -312,7 +312,7 @@ def read_block(
     return replace(
         block,
         process=process_of(columns["globalPid"]),
-        device=columns["deviceId"],
+        device=np.maximum(columns["deviceId"], 0),
         stream=columns["streamId"],
         is_unified=(kinds >= _FIRST_UNIFIED_COPY) & (kinds <= _LAST_UNIFIED_COPY),
     )
