@@ -123,9 +123,11 @@ Columns = dict[str, Ints]
 #: Returns the codes of names, and of categories, of a table's rows.
 NameRows = Callable[[Columns, Texts], tuple[Ints, Ints]]
 
+#: The category of ranges that are steps: an annotation that is no call path.
+STEP_CATEGORY = "nvtx"
 CATEGORIES = (
     "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", MPI_CATEGORY,
-    "os_runtime", "overhead", "user_annotation", "cpu_op",
+    "os_runtime", "overhead", "user_annotation", "cpu_op", STEP_CATEGORY,
 )  # fmt: skip
 
 
@@ -333,16 +335,16 @@ def args_of_rows(database: Database, number: int, rowids: Ints) -> list[dict[str
                 of_row[label] = value
             elif words is not None and value in words:
                 of_row[label] = words[value]
-    for of_row in args:
-        _join_launch_args(of_row)
-    return args
+    return [_join_launch_args(of_row) for of_row in args]
 
 
-def _join_launch_args(args: dict[str, Any]) -> None:
+def _join_launch_args(args: dict[str, Any]) -> dict[str, Any]:
     """Join the args of a launch as PyTorch does: ``"grid": [128, 1, 1]``, and shared memory."""
+    joined: dict[str, Any] = {}
     for what in ("grid", "block"):
         sizes = [args.pop(f"{what}{axis}", None) for axis in "XYZ"]
         if None not in sizes:
-            args[what] = sizes
+            joined[what] = sizes
     if all(key in args for key in _SHARED_MEMORY):
-        args["shared memory"] = sum(args[key] for key in _SHARED_MEMORY)
+        joined["shared memory"] = sum(args[key] for key in _SHARED_MEMORY)
+    return joined | args

@@ -84,7 +84,8 @@ def test_ranges_of_libraries_are_calls_and_others_annotations(export):
     trace = load(export)[0]
     category = trace.events.groupby("name", observed=True).category.first()
     assert category["ncclAllReduce"] == "cpu_op"
-    assert category["iteration 6"] == "user_annotation"
+    assert category["ProfilerStep#6"] == "user_annotation"
+    assert category["iteration 6"] == "nvtx"  # the step's range, beside it
     assert category["MPI_Allreduce"] == "mpi"
     assert trace.events.query("name == 'MPI_Allreduce'").kind.unique().tolist() == ["cpu"]
     assert len(trace.async_table) == len(trace.instant_table) == 3
