@@ -39,6 +39,7 @@ from hta_widgets.trace.host_stack import (
     name_mask,
     nearest_ancestor,
     nested_parents,
+    repeats_step,
 )
 
 #: Classes of nodes. Nodes of one class and parent form a sequence; device work is apart, because it
@@ -250,6 +251,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     is_node &= (table.stream < 0) | work
     is_node &= ~category_mask(trace, "trace" if stacks else f"trace|{FRAME}")
     is_node &= ~name_mask(trace, lambda name: name.startswith("ProfilerStep"))
+    is_node &= ~repeats_step(trace)
     slot = np.full(len(table), -1, dtype=np.int64)
     slot[part.rows] = steps_of_rows(side, part, part.rows)
     is_node &= slot >= 0

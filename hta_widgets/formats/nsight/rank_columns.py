@@ -10,19 +10,10 @@ import numpy as np
 
 from hta_widgets.formats.nsight.nvtx import NvtxRows
 from hta_widgets.formats.nsight.recording import Recording
-from hta_widgets.formats.nsight.records import (
-    ASYNC_BEGIN,
-    ASYNC_END,
-    MARK,
-    NAME,
-    RANGE,
-    STEP,
-    STEP_RANGE,
-)
+from hta_widgets.formats.nsight.records import ASYNC_BEGIN, ASYNC_END, MARK, NAME, RANGE, STEP
 from hta_widgets.formats.nsight.steps import Steps
 from hta_widgets.formats.nsight.tables import (
     CATEGORIES,
-    STEP_CATEGORY,
     UNIFIED_MEMORY,
     EventBlock,
     category_code,
@@ -112,7 +103,7 @@ def build_columns(
     parts = [_events_part(rank)]
     if steps is not None:
         parts.append(_steps_part(rank.ranges, steps, names, named))
-    parts += _ranges_parts(rank.ranges, steps)
+    parts += _ranges_parts(rank.ranges)
     tids = np.unique(np.concatenate([part.tid for part in parts])).tolist()
     naming = _naming_records(rank, gpu, recording, tids)
     parts.append(_naming_part(naming, names, gpu, len(named)))
@@ -191,30 +182,21 @@ def _steps_part(
     )  # fmt: skip
 
 
-def _ranges_parts(ranges: NvtxRows, steps: Steps | None) -> list[_Part]:
-    """Return ranges that nest, marks, and the begins and ends of ranges that do not.
+def _ranges_parts(ranges: NvtxRows) -> list[_Part]:
+    """Return ranges that nest, marks, and the begins and ends of ranges that do not."""
 
-    A range that is a step has a category of its own, since an annotation would repeat the step.
-    """
-    is_step = np.zeros(len(ranges.rowid), bool)
-    if steps is not None:
-        is_step[steps.rows] = True
-
-    def part(kind: int, phase: str, rows: Rows, **columns: Ints | int) -> _Part:
-        of_ranges = {"start_ns": ranges.start_ns[rows], "category": ranges.category[rows]}
+    def part(kind: int, phase: str, rows: Rows, **columns: Ints) -> _Part:
+        columns.setdefault("start_ns", ranges.start_ns[rows])
         return _part(
-            phase, ranges.rowid[rows], kind=kind, name=ranges.name[rows], tid=ranges.thread[rows],
-            **{**of_ranges, **columns},
+            phase, ranges.rowid[rows], kind=kind, name=ranges.name[rows],
+            category=ranges.category[rows], tid=ranges.thread[rows], **columns,
         )  # fmt: skip
 
-    length_ns = ranges.end_ns - ranges.start_ns
-    nested = np.flatnonzero(~ranges.is_mark & ~ranges.is_async & ~is_step)
-    step = np.flatnonzero(is_step)
+    nested = np.flatnonzero(~ranges.is_mark & ~ranges.is_async)
     asyncs = np.flatnonzero(ranges.is_async)
     flow = ranges.rowid[asyncs]
     return [
-        part(STEP_RANGE, "X", step, dur_ns=length_ns[step], category=category_code(STEP_CATEGORY)),
-        part(RANGE, "X", nested, dur_ns=length_ns[nested]),
+        part(RANGE, "X", nested, dur_ns=ranges.end_ns[nested] - ranges.start_ns[nested]),
         part(MARK, "i", np.flatnonzero(ranges.is_mark)),
         part(ASYNC_BEGIN, "b", asyncs, flow=flow),
         part(ASYNC_END, "e", asyncs, flow=flow, start_ns=ranges.end_ns[asyncs]),

@@ -161,7 +161,7 @@ def _drop_recorded_graphs(
         "part",
         int((~is_twice).sum()),
         "CUDA graphs are recorded as a whole; the kernels and the communication of these launches"
-        " are not known: nsys profile --cuda-graph-trace=node records them",
+        " are not known; nsys profile --cuda-graph-trace=node records them",
         file=path,
     )
     return graphs.select(~is_twice)
@@ -299,7 +299,7 @@ class _RankReader:
         steps = find_steps(ranges.take(rows), self.names, span, self.steps)
         if steps is None:
             return None
-        detail = f"steps are NVTX ranges; those {steps.rule}: each got a ProfilerStep#n around it"
+        detail = f"steps are NVTX ranges; those {steps.rule} got a ProfilerStep#n around them"
         problems.add("repaired", len(steps.rows), detail, file=self.path)
         return Steps(rows[steps.rows], steps.numbers, steps.rule)
 

@@ -23,7 +23,6 @@ from hta_widgets.formats.nsight.nvtx import args_of_ranges, read_ranges
 from hta_widgets.formats.nsight.tables import (
     CATEGORIES,
     EVENT_TABLES,
-    STEP_CATEGORY,
     UNIFIED_MEMORY,
     EventBlock,
     Texts,
@@ -37,9 +36,9 @@ from hta_widgets.trace.arrays import Codes, Ints
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, NumberedRecords, StringPool
 
 #: Kinds of records behind the numbers of `EVENT_TABLES`.
-RANGE, STEP_RANGE, MARK, ASYNC_BEGIN, ASYNC_END, STEP, NAME = range(100, 107)
+RANGE, MARK, ASYNC_BEGIN, ASYNC_END, STEP, NAME = range(100, 106)
 _RECORDS_PER_QUERY = 1 << 14
-_PHASES = {RANGE: "X", STEP_RANGE: "X", MARK: "i", ASYNC_BEGIN: "b", ASYNC_END: "e"}
+_PHASES = {RANGE: "X", MARK: "i", ASYNC_BEGIN: "b", ASYNC_END: "e"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +209,7 @@ class ExportRecords(NumberedRecords):
             }
             if kind == ASYNC_END:
                 record |= {"ts": int(ranges.end_ns[row]), "args": {}}
-            if kind == STEP_RANGE:
-                record["cat"] = STEP_CATEGORY
-            if record["ph"] != "X":
+            if kind != RANGE:
                 del record["dur"]
             if kind in (ASYNC_BEGIN, ASYNC_END):
                 record["id"] = int(rowids[row])

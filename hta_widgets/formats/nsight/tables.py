@@ -123,11 +123,9 @@ Columns = dict[str, Ints]
 #: Returns the codes of names, and of categories, of a table's rows.
 NameRows = Callable[[Columns, Texts], tuple[Ints, Ints]]
 
-#: The category of ranges that are steps: an annotation that is no call path.
-STEP_CATEGORY = "nvtx"
 CATEGORIES = (
     "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", MPI_CATEGORY,
-    "os_runtime", "overhead", "user_annotation", "cpu_op", STEP_CATEGORY,
+    "os_runtime", "overhead", "user_annotation", "cpu_op",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from support.nsight_export import EPOCH_NS, FIRST_NS, GEMM, MESSAGE_BYTES, MS, w
 
 import hta_widgets as hw
 from hta_widgets import TraceError
-from hta_widgets.analysis import collectives, stragglers, temporal_breakdown
+from hta_widgets.analysis import collectives, phase_times, stragglers, temporal_breakdown
 from hta_widgets.diff import compare, names
 from hta_widgets.trace.columns import event_args
 
@@ -84,8 +84,8 @@ def test_ranges_of_libraries_are_calls_and_others_annotations(export):
     trace = load(export)[0]
     category = trace.events.groupby("name", observed=True).category.first()
     assert category["ncclAllReduce"] == "cpu_op"
-    assert category["ProfilerStep#6"] == "user_annotation"
-    assert category["iteration 6"] == "nvtx"  # the step's range, beside it
+    assert category["iteration 6"] == "user_annotation"
+    assert "iteration 6" not in phase_times(load(export)).name.tolist()
     assert category["MPI_Allreduce"] == "mpi"
     assert trace.events.query("name == 'MPI_Allreduce'").kind.unique().tolist() == ["cpu"]
     assert len(trace.async_table) == len(trace.instant_table) == 3
