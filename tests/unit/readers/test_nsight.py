@@ -11,7 +11,7 @@ from support.nsight_export import EPOCH_NS, FIRST_NS, GEMM, MESSAGE_BYTES, MS, w
 import hta_widgets as hw
 from hta_widgets import TraceError
 from hta_widgets.analysis import collectives, phase_times, stragglers, temporal_breakdown
-from hta_widgets.diff import compare, names
+from hta_widgets.diff import compare, names, operators_diff
 from hta_widgets.trace.columns import event_args
 
 
@@ -147,6 +147,16 @@ def test_names_of_other_demanglers_are_compared_as_equal(export, tmp_path, nvidi
     frame = names(compare(load(path), traces))
     kernels = frame[frame.name.str.contains(r"k<|lambda")]
     assert kernels[["before_count", "after_count"]].to_numpy().tolist() == [[3, 3]]
+
+
+def test_ranges_of_steps_are_no_calls_of_a_comparison(export, tmp_path):
+    other = write_export(tmp_path / "other.sqlite", range_name="step 1{}")
+    frame = operators_diff(compare(load(export), load(other), steps="order"))
+    assert set(frame.name) == {"aten::mm", "ncclAllReduce", "MPI_Allreduce"}
+
+
+def test_problems_of_a_file_with_several_ranks_are_of_none(export):
+    assert load(export).problems[["rank", "count"]].to_numpy().tolist() == [[-1, 6]]
 
 
 def test_a_graph_recorded_as_a_whole_is_device_work(export):
